@@ -1,0 +1,337 @@
+"""The wire between orchestrator and agent: frozen, versioned pydantic models, JSON only.
+
+Imports pydantic alone: reading the wire must pull in neither the runtime nor pyopencl.
+Times ending in `_ns` are durations from a monotonic clock; names ending in `_at` are UTC wall-clock seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+PROTOCOL_VERSION = 1
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Wire(BaseModel):
+    """Base of every message part: unknown fields are errors, instances are immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Status(StrEnum):
+    """How an attempt ended; the cell takes the word over."""
+
+    DONE = "done"
+    FAILED = "failed"
+    UNSUPPORTED = "unsupported"
+    CANCELLED = "cancelled"
+
+
+class ReasonCode(StrEnum):
+    """Why. One noun each; the text beside it is for people."""
+
+    COMPLETED = "completed"
+    UNSUPPORTED_OPERATOR = "unsupported_operator"
+    NOT_DELEGATED = "not_delegated"
+    NO_DEVICE = "no_device"
+    DELEGATE_MISSING = "delegate_missing"
+    NEEDS_INPUT_SPEC = "needs_input_spec"
+    MODEL_FORMAT = "model_format"
+    WRONG_OUTPUT = "wrong_output"
+    IMPLAUSIBLE = "implausible"
+    CRASH = "crash"
+    TIMEOUT = "timeout"
+    OUT_OF_MEMORY = "oom"
+    RUNNER_ERROR = "runner_error"
+    INTERRUPTED = "interrupted"
+    AGENT_LOST = "agent_lost"
+    DEVICE_LOST = "device_lost"
+    ARTIFACT = "artifact"
+    CANCELLED = "cancelled"
+    EXCLUDED = "excluded"
+
+
+class Reason(Wire):
+    """Reason code and one sentence: what, where, what to do."""
+
+    code: ReasonCode
+    text: str
+
+
+class Device(Wire):
+    """One thing that is measured on.
+
+    `environment` holds the fields that split a series (CPU model, driver, library versions, ...);
+    `facts` is recorded beside them and never hashed. Devices of one `exclusion_group` share silicon.
+    """
+
+    device_id: str
+    kind: Literal["cpu", "gpu"]
+    api: Literal["host", "opencl"]
+    name: str
+    vendor: str = ""
+    delegates: tuple[str, ...]
+    exclusion_group: str
+    environment: dict[str, str]
+    facts: dict[str, str] = {}
+    labels: dict[str, str] = {}
+
+    @property
+    def environment_id(self) -> str:
+        """First 12 hex digits of the sha256 of `environment` as canonical JSON."""
+        return environment_id(self.environment)
+
+
+def environment_id(environment: dict[str, str]) -> str:
+    """First 12 hex digits of the sha256 of canonical JSON (sorted keys, no blanks)."""
+    text = json.dumps(environment, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+class MissingDelegate(Wire):
+    """A delegate kind this host cannot offer, and why (`gpu`: no OpenCL platform found ...)."""
+
+    kind: str
+    reason: str
+
+
+class MeasurePlan(Wire):
+    """Counts of one cell, per process. Defaults are level `quick` (see docs/measuring.md)."""
+
+    level: Literal["quick", "standard", "publish"] = "quick"
+    processes: int = Field(default=3, ge=1, le=20)
+    warmup_runs: int = Field(default=5, ge=0)
+    warmup_seconds: float = Field(default=0.5, ge=0)
+    min_runs: int = Field(default=30, ge=1)
+    max_runs: int = Field(default=100_000, ge=1)
+    min_seconds: float = Field(default=2.0, ge=0)
+    max_seconds: float = Field(default=5.0, gt=0)
+
+
+class InputSpec(Wire):
+    """What to feed one input: `shape` resizes it, `low`/`high`/`seed` shape the random data."""
+
+    shape: tuple[int, ...] | None = None
+    seed: int = 0
+    low: float | None = None
+    high: float | None = None
+
+
+class JobSpec(Wire):
+    """One attempt at one cell: everything the agent and its runner need."""
+
+    type: Literal["job"] = "job"
+    attempt_id: str
+    attempt_no: int
+    cell_id: str
+    epoch: int
+    device_id: str
+    model_id: str
+    model_sha256: Sha256
+    model_bytes: int
+    delegate: str
+    delegate_kind: str
+    delegate_options: dict[str, str | int | float | bool] = {}
+    plan: MeasurePlan = MeasurePlan()
+    inputs: dict[str, InputSpec] = {}
+    soft_limit_s: float = 900.0
+    hard_limit_s: float = 910.0
+
+
+class Fallback(Wire):
+    """An operator that stayed on the CPU."""
+
+    index: int
+    op: str
+    reason: str
+
+
+class Delegation(Wire):
+    """The delegation report of a partition delegate."""
+
+    status: Literal["full", "partial", "none"]
+    delegated_ops: int
+    total_ops: int
+    partitions: int
+    fallbacks: tuple[Fallback, ...] = ()
+
+
+class ProcessSamples(Wire):
+    """One measuring process. All lists are in the order of measurement; times in ns.
+
+    `init_ns` before model load to ready to invoke; `first_ns` the first invoke, completed; every invoke
+    sample is host input to readable host output (`e2e`). `memory_peak_bytes` is the growth of VmHWM from
+    just before the model is loaded.
+    """
+
+    index: int
+    cache: Literal["cold", "warm"]
+    init_ns: int
+    first_ns: int
+    warmup_ns: tuple[int, ...]
+    invoke_ns: tuple[int, ...]
+    batch: int = 1
+    memory_peak_bytes: int
+    memory_before_bytes: int
+    flags: tuple[str, ...] = ()
+    facts: dict[str, str] = {}
+
+
+class Latency(Wire):
+    """Summary in milliseconds. A percentile below its sample floor is null; `missing` says why, per field."""
+
+    init: float | None
+    init_warm: float | None
+    first: float | None
+    p50: float | None
+    p90: float | None
+    p99: float | None
+    mean: float | None
+    ci95: tuple[float, float] | None
+    missing: dict[str, str] = {}
+
+
+class Accuracy(Wire):
+    """How the outputs compare with the reference. `verdict` null: not judged, `note` says why."""
+
+    reference: str | None
+    max_abs: float | None
+    rel_l2: float | None
+    cosine: float | None
+    verdict: Literal["pass", "fail"] | None
+    rule: str = ""
+    note: str = ""
+
+
+class Measurement(Wire):
+    """What a runner measured. `samples_sha256` names the artifact with every `ProcessSamples` as JSON."""
+
+    latency_ms: Latency
+    samples: int
+    memory_peak_bytes: int
+    accuracy: Accuracy
+    delegation: Delegation | None
+    settings: dict[str, str]
+    samples_sha256: Sha256 | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class AgentHello(Wire):
+    """First message of an agent."""
+
+    type: Literal["hello"] = "hello"
+    protocol: int = PROTOCOL_VERSION
+    agent_id: str
+    host: str
+    version: str
+    devices: tuple[Device, ...]
+    missing: tuple[MissingDelegate, ...] = ()
+
+
+class Heartbeat(Wire):
+    """Sign of life of a running attempt; `phase` is shown as progress."""
+
+    type: Literal["heartbeat"] = "heartbeat"
+    attempt_id: str
+    epoch: int
+    seq: int
+    phase: str
+
+
+class JobStarted(Wire):
+    """The device is leased and the runner is about to start."""
+
+    type: Literal["started"] = "started"
+    attempt_id: str
+    epoch: int
+
+
+class JobRefused(Wire):
+    """The agent did not take the job (unknown device, device busy, model missing, already seen)."""
+
+    type: Literal["refused"] = "refused"
+    attempt_id: str
+    epoch: int
+    reason: Reason
+
+
+class JobResult(Wire):
+    """How an attempt ended. Sent until a receipt comes back."""
+
+    type: Literal["result"] = "result"
+    attempt_id: str
+    epoch: int
+    cell_id: str
+    device_id: str
+    status: Status
+    reason: Reason | None = None
+    measurement: Measurement | None = None
+    environment: dict[str, str] = {}
+    facts: dict[str, str] = {}
+    log_tail: str = ""
+    duration_ns: int = 0
+
+
+class Receipt(Wire):
+    """The result is in the database: the agent may drop its spool file."""
+
+    type: Literal["receipt"] = "receipt"
+    attempt_id: str
+
+
+class CancelJob(Wire):
+    """Stop this attempt; its result comes back `cancelled`."""
+
+    type: Literal["cancel"] = "cancel"
+    attempt_id: str
+
+
+class Shutdown(Wire):
+    """End: stop what runs, report it `interrupted`, exit."""
+
+    type: Literal["shutdown"] = "shutdown"
+
+
+ToAgent = Annotated[JobSpec | CancelJob | Receipt | Shutdown, Field(discriminator="type")]
+ToOrchestrator = Annotated[
+    AgentHello | JobStarted | JobRefused | Heartbeat | JobResult, Field(discriminator="type")
+]
+_TO_AGENT: TypeAdapter[Any] = TypeAdapter(ToAgent)
+_TO_ORCHESTRATOR: TypeAdapter[Any] = TypeAdapter(ToOrchestrator)
+
+
+def encode(message: Wire) -> bytes:
+    """One line of UTF-8 JSON, newline included."""
+    return message.model_dump_json().encode() + b"\n"
+
+
+def decode_for_agent(line: bytes) -> JobSpec | CancelJob | Receipt | Shutdown:
+    """Parse a line sent to an agent. Raises `ValueError` naming the field."""
+    return _decode(_TO_AGENT, line)  # type: ignore[no-any-return]  # the adapter's type is the union
+
+
+def decode_for_orchestrator(line: bytes) -> AgentHello | JobStarted | JobRefused | Heartbeat | JobResult:
+    """Parse a line sent to the orchestrator. Raises `ValueError` naming the field."""
+    return _decode(_TO_ORCHESTRATOR, line)  # type: ignore[no-any-return]  # the adapter's type is the union
+
+
+def _decode(adapter: TypeAdapter[Any], line: bytes) -> Any:
+    if len(line) > MAX_MESSAGE_BYTES:
+        raise ValueError(f"message of {len(line)} bytes; the limit is {MAX_MESSAGE_BYTES}")
+    return adapter.validate_json(line)
+
+
+def artifact_path(store: Path, sha256: str) -> Path:
+    """Where a content-addressed store keeps an artifact: `<store>/sha256/ab/<64 hex digits>`."""
+    if not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        raise ValueError(f"not a sha256: {sha256!r}")
+    return store / PurePosixPath("sha256", sha256[:2], sha256)

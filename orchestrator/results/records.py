@@ -1,0 +1,106 @@
+"""What the database knows of campaigns and cells, as frozen values. `db.queries` makes them; the CLI and
+the site only read them. `CellRecord.to_json` is the stable format of `farm results --format json`
+(docs/results-format.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from agent.messages import Measurement, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """One try at a cell. `state`: dispatched | running | done | failed | unsupported | cancelled."""
+
+    attempt_id: str
+    number: int
+    device_id: str | None
+    state: str
+    reason: Reason | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    duration_ns: int | None = None
+    log_tail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CellRecord:
+    """One model x delegate x device x level, with its newest counted result.
+
+    `reused_from`: id of the cell whose result is shown because the fingerprint was equal, else None.
+    `device`: the device's id, or "-" where no device could take the cell.
+    """
+
+    cell_id: str
+    campaign: str
+    campaign_id: str
+    model: str
+    model_sha256: str
+    model_bytes: int
+    delegate: str
+    delegate_kind: str
+    delegate_options: dict[str, Any]
+    device: str
+    device_name: str
+    level: str
+    status: str
+    reason: Reason | None
+    measurement: Measurement | None
+    environment_id: str | None
+    environment: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)
+    attempts: tuple[AttemptRecord, ...] = ()
+    reused_from: str | None = None
+    finished_at: datetime | None = None
+
+    @property
+    def struck_out(self) -> bool:
+        """True where the output was wrong: the latency is kept as evidence, never shown as a result."""
+        m = self.measurement
+        return m is not None and m.accuracy.verdict == "fail"
+
+    def to_json(self) -> dict[str, Any]:
+        """The stable object of `farm results --format json`; a struck-out cell has null latencies."""
+        m = self.measurement
+        return {
+            "campaign": self.campaign,
+            "model": self.model,
+            "delegate": self.delegate,
+            "device": self.device,
+            "level": self.level,
+            "status": self.status,
+            "reason": None if self.reason is None else self.reason.model_dump(mode="json"),
+            "delegation": None if m is None or m.delegation is None else m.delegation.model_dump(mode="json"),
+            "latency_ms": None if m is None else self._latency(m),
+            "samples": 0 if m is None else m.samples,
+            "memory_bytes": None if m is None else {"peak": m.memory_peak_bytes},
+            "accuracy": None if m is None else m.accuracy.model_dump(mode="json"),
+            "environment_id": self.environment_id,
+        }
+
+    def _latency(self, m: Measurement) -> dict[str, Any]:
+        latency = m.latency_ms.model_dump(mode="json")
+        if not self.struck_out:
+            return latency
+        struck = {name: None for name in latency if name != "missing"}
+        return struck | {"missing": dict.fromkeys(struck, "struck out: the output is wrong")}
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignRecord:
+    """One submission. `counts` maps a cell status to its number of cells."""
+
+    campaign_id: str
+    name: str
+    created_at: datetime
+    level: str
+    baseline_delegate: str | None
+    manifest_sha256: str
+    models: tuple[str, ...]
+    delegates: tuple[str, ...]
+    labels: dict[str, str] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)

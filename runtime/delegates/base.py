@@ -1,0 +1,109 @@
+"""The two protocols a delegate may follow; the benchmark loop sees one (`runtime.tools`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.model.graph import Model, Operator, Subgraph
+
+Array: TypeAlias = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """Why a delegate leaves an operator to the CPU. A value, not an exception: it ends up in the report."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A set of operators that a delegate runs as one step.
+
+    `shapes` and `dtypes` hold every tensor the operators touch (static, after shape inference).
+    `constants` holds the values of every constant tensor among them, folded ones included
+    (the float32 result of DEQUANTIZE on a float16 constant is a constant).
+    """
+
+    model: Model
+    subgraph: Subgraph
+    operators: tuple[Operator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    shapes: Mapping[int, tuple[int, ...]]
+    dtypes: Mapping[int, np.dtype[Any]]
+    constants: Mapping[int, Array]
+
+
+class CompiledPartition(Protocol):
+    """What `compile` returns. Everything that can be done once has been done."""
+
+    def invoke(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Read `inputs`, fill `outputs` in place (order of the partition), return when they are readable."""
+
+    def close(self) -> None:
+        """Release device memory."""
+
+
+@runtime_checkable
+class PartitionDelegate(Protocol):
+    """Takes the operators it supports; the interpreter runs the rest with its numpy kernels."""
+
+    name: str
+    max_delegated_partitions: int
+
+    def supports(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
+        """None where this delegate runs the operator; else the reason."""
+
+    def compile(self, partition: Partition) -> CompiledPartition:
+        """Prepare a partition for invoke. Raises `DelegateError` with the device's message."""
+
+    def describe(self) -> Mapping[str, str]:
+        """Effective settings that a result must carry: device, driver, precision, ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphFacts:
+    """What `supports` may look at: the subgraph with inferred static shapes and constant values."""
+
+    subgraph: Subgraph
+    shapes: Mapping[int, tuple[int, ...]]
+    dtypes: Mapping[int, np.dtype[Any]]
+    constants: Mapping[int, Array]
+
+
+class LoadedModel(Protocol):
+    """A model as the benchmark loop sees it, whoever runs it. Same methods as LiteRT's `Interpreter`."""
+
+    def get_input_details(self) -> list[dict[str, Any]]:
+        """LiteRT's list of dictionaries."""
+
+    def get_output_details(self) -> list[dict[str, Any]]:
+        """LiteRT's list of dictionaries."""
+
+    def set_tensor(self, tensor_index: int, value: Array) -> None:
+        """Copy `value` in."""
+
+    def invoke(self) -> None:
+        """Run to completion."""
+
+    def get_tensor(self, tensor_index: int) -> Array:
+        """Copy of an output."""
+
+
+@runtime_checkable
+class WholeModelDelegate(Protocol):
+    """Runs whole files by itself: a peer such as `litert`."""
+
+    name: str
+
+    def load(self, path: str) -> LoadedModel:
+        """Load and allocate. Raises `DelegateError` with the peer's message."""
+
+    def describe(self) -> Mapping[str, str]:
+        """Effective settings that a result must carry."""

@@ -1,0 +1,42 @@
+"""Every error the runtime raises on purpose.
+
+FarmRuntimeError
+├── ModelError              the model cannot be used
+│   ├── ModelFormatError    the bytes are not a valid .tflite file (says where)
+│   ├── UnsupportedOperatorError   an operator, version or type the CPU path lacks
+│   └── ShapeError          shapes that do not fit together
+├── DelegateError           a delegate cannot be made, or cannot run this model
+└── DeviceError             no such device, or the device failed
+
+`ValueError` and `RuntimeError` are base classes where LiteRT's Python API raises them.
+"""
+
+from __future__ import annotations
+
+
+class FarmRuntimeError(Exception):
+    """Root of the runtime's errors."""
+
+
+class ModelError(FarmRuntimeError, ValueError):
+    """The model cannot be used."""
+
+
+class ModelFormatError(ModelError):
+    """The bytes are not a valid .tflite file; the text says where and what was found."""
+
+
+class UnsupportedOperatorError(ModelError):
+    """The CPU path lacks an operator, version or type; the text names operator, version and node index."""
+
+
+class ShapeError(ModelError):
+    """Tensor shapes that do not fit together."""
+
+
+class DelegateError(FarmRuntimeError, RuntimeError):
+    """A delegate cannot be made, or cannot run this model."""
+
+
+class DeviceError(FarmRuntimeError, RuntimeError):
+    """No such device, or the device failed."""

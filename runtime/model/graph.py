@@ -1,0 +1,91 @@
+"""The frozen graph that the reader returns; names are those of schema.fbs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.model.schema import BuiltinOperator, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """Affine: real = scale * (q - zero_point); one pair, or one per slice of `quantized_dimension`."""
+
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
+    quantized_dimension: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One tensor of a subgraph. `data` is a view into the file for a constant, else None."""
+
+    index: int
+    name: str
+    type: TensorType
+    shape: tuple[int, ...]
+    shape_signature: tuple[int, ...] | None = None
+    buffer: int = 0
+    data: memoryview | None = None
+    quantization: Quantization | None = None
+    is_variable: bool = False
+    sparsity: Any | None = None
+
+    @property
+    def is_constant(self) -> bool:
+        """True where the file holds the values."""
+        return self.data is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One node. `inputs` holds -1 for an absent optional input. `options` uses the schema's field names."""
+
+    index: int
+    opcode: BuiltinOperator
+    version: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    custom_code: str | None = None
+    custom_options: bytes = b""
+
+    @property
+    def name(self) -> str:
+        """The operator's name as users see it: `CONV_2D`, or the custom code."""
+        return self.custom_code if self.custom_code is not None else self.opcode.name
+
+
+@dataclass(frozen=True, slots=True)
+class Subgraph:
+    """Tensors and operators in execution order."""
+
+    index: int
+    name: str
+    tensors: tuple[Tensor, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    operators: tuple[Operator, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A named entry point: (name, tensor index) pairs in the file's order."""
+
+    key: str
+    subgraph_index: int
+    inputs: tuple[tuple[str, int], ...]
+    outputs: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A whole `.tflite` file."""
+
+    version: int
+    description: str
+    subgraphs: tuple[Subgraph, ...]
+    signatures: tuple[Signature, ...] = ()
+    metadata: Mapping[str, bytes] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Measuring and judging: samples, benchmark loop, agreement with the reference."""
