@@ -1,0 +1,44 @@
+# Everything a newcomer types. The first target explains the rest.
+
+VENV := .venv
+BIN  := $(VENV)/bin
+DEMO_HOME := $(CURDIR)/.farm
+
+.PHONY: help demo test test-exhaustive bench lock clean
+
+help:
+	@echo "make demo             measure nine models on three delegates, print the table, build the site"
+	@echo "make test             ruff, mypy, import-linter, pytest"
+	@echo "make test-exhaustive  the long sweeps that 'make test' leaves out"
+	@echo "make bench            runtime against its peers, interleaved; writes benchmarks/results/"
+	@echo "make lock             resolve requirements/*.lock anew"
+	@echo "make clean            remove .venv and the demo's data (.farm)"
+
+demo:
+	@bash .ci/setup demo
+	@FARM_HOME=$(DEMO_HOME) $(BIN)/farm submit examples/models.yaml; code=$$?; \
+	 if [ $$code -le 1 ]; then FARM_HOME=$(DEMO_HOME) $(BIN)/farm site build || code=$$?; fi; exit $$code
+
+test:
+	@bash .ci/setup test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest
+
+test-exhaustive:
+	@bash .ci/setup test
+	$(BIN)/pytest -m exhaustive
+
+bench:
+	@bash .ci/setup test
+	$(BIN)/python benchmarks/runtime_vs_peers.py
+	$(BIN)/python benchmarks/cli_start.py
+
+lock:
+	@bash .ci/setup test
+	bash requirements/compile
+
+clean:
+	rm -rf $(VENV) $(DEMO_HOME)
