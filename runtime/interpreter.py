@@ -1,0 +1,398 @@
+"""LiteRT's Python `Interpreter` over our plan: the same methods, dictionary keys and kinds of error."""
+
+from __future__ import annotations
+
+import enum
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from runtime.delegates.base import PartitionDelegate
+from runtime.delegates.partition import DelegationReport, Grouping
+from runtime.errors import ModelFormatError
+from runtime.model.graph import Model, Quantization, Signature, Tensor
+from runtime.model.reader import load_model, read_model
+from runtime.ops.spec import Array, Shape, constant_array, dtype_of, find_spec
+from runtime.plan.subgraph import PlannedSubgraph
+
+_HELD = (
+    "There is at least 1 reference to internal data in the interpreter in the form of a numpy array or "
+    "slice. Be sure to only hold the function returned from tensor() if you are using raw data access."
+)
+_UNALLOCATED = "Tensor data is null. Run allocate_tensors() first"
+
+
+class OpResolverType(enum.Enum):
+    """Which kernels to use. Ours has one set, the exact ones; every member is accepted."""
+
+    AUTO = 0
+    BUILTIN = 1
+    BUILTIN_REF = 2
+    BUILTIN_WITHOUT_DEFAULT_DELEGATES = 3
+
+
+class Interpreter:
+    """Runs a `.tflite` model: on numpy kernels, and on the delegates that it is given.
+
+    `num_threads` is checked as LiteRT does and otherwise left to the process: the kernels' GEMMs run on as
+    many threads as numpy's BLAS was started with (`OPENBLAS_NUM_THREADS`).
+
+    Raises ValueError for a model that cannot be read (`ModelFormatError`) or has an operator that neither a
+    delegate nor the CPU path runs (`UnsupportedOperatorError`, with `.delegation`), RuntimeError for calls in
+    the wrong order and for a delegate that fails (`DelegateError`).
+    """
+
+    def __init__(
+        self,
+        model_path: str | os.PathLike[str] | None = None,
+        model_content: bytes | bytearray | memoryview | None = None,
+        experimental_delegates: Sequence[PartitionDelegate] | None = None,
+        num_threads: int | None = None,
+        experimental_op_resolver_type: OpResolverType | enum.Enum = OpResolverType.AUTO,
+        experimental_preserve_all_tensors: bool = False,
+        experimental_disable_delegate_clustering: bool = False,
+        experimental_default_delegate_latest_features: bool = False,
+        experimental_compress_quantization_zero_points: bool = False,
+        experimental_disable_delegate_node_fusion: bool = False,
+        experimental_force_delegate_node_profiling: bool = False,
+    ) -> None:
+        if getattr(experimental_op_resolver_type, "name", None) not in OpResolverType.__members__:
+            raise ValueError(f"Unrecognized passed in op resolver type: {experimental_op_resolver_type}")
+        if num_threads is not None and (isinstance(num_threads, bool) or not isinstance(num_threads, int)):
+            raise ValueError("type of num_threads should be int")
+        if num_threads is not None and num_threads < 1:
+            raise ValueError("num_threads should >= 1")
+        # These two steer LiteRT's own default delegate, which we have not.
+        del experimental_default_delegate_latest_features, experimental_force_delegate_node_profiling
+        self.experimental_compress_quantization_zero_points = experimental_compress_quantization_zero_points
+        self._model = _load(model_path, model_content)
+        self._subgraphs: dict[int, PlannedSubgraph] = {}
+        self._delegates = tuple(experimental_delegates or ())
+        self._preserve_all = experimental_preserve_all_tensors
+        self._grouping = Grouping(
+            cluster=not experimental_disable_delegate_clustering,
+            fuse=not experimental_disable_delegate_node_fusion,
+        )
+        self._views: list[weakref.ref[Array]] = []
+        if self._delegates:
+            self._primary.analyse()
+        else:
+            for operator in self._model.subgraphs[0].operators:
+                find_spec(operator)
+
+    @property
+    def _primary(self) -> PlannedSubgraph:
+        return self._subgraph(0)
+
+    def _subgraph(self, index: int) -> PlannedSubgraph:
+        count = len(self._model.subgraphs)
+        if not 0 <= index < count:
+            raise ValueError(
+                f"subgraph_index is out of range: {index} for the model, which has {count} subgraphs."
+            )
+        if index not in self._subgraphs:
+            self._subgraphs[index] = PlannedSubgraph(
+                self._model, index, self._delegates, self._grouping, preserve_all=self._preserve_all
+            )
+        return self._subgraphs[index]
+
+    @property
+    def model(self) -> Model:
+        """The model as the reader returned it."""
+        return self._model
+
+    @property
+    def delegation(self) -> DelegationReport | None:
+        """Which operators the delegates run, and why not more; None without a delegate."""
+        return self._primary.report
+
+    def allocate_tensors(self) -> None:
+        """Plan, prepare every kernel, compile every partition. Needed once, and after each resize."""
+        self._ensure_safe()
+        self._primary.allocate()
+
+    def invoke(self) -> None:
+        """Run the primary subgraph. Raises RuntimeError before `allocate_tensors`."""
+        self._ensure_safe()
+        primary = self._primary
+        if not primary.is_ready or primary.execution is None:
+            raise RuntimeError("Invoke called on model that is not ready.")
+        primary.execution.run()
+
+    def get_input_details(self) -> list[dict[str, Any]]:
+        """One dictionary for each input, in the model's order."""
+        return [self._details(i, 0) for i in self._model.subgraphs[0].inputs]
+
+    def get_output_details(self) -> list[dict[str, Any]]:
+        """One dictionary for each output, in the model's order."""
+        return [self._details(i, 0) for i in self._model.subgraphs[0].outputs]
+
+    def get_tensor_details(self, subgraph_index: int = 0) -> list[dict[str, Any]]:
+        """One dictionary for each tensor of a subgraph."""
+        tensors = self._subgraph(subgraph_index).subgraph.tensors
+        return [self._details(t.index, subgraph_index) for t in tensors]
+
+    def _details(self, index: int, subgraph_index: int) -> dict[str, Any]:
+        planned = self._subgraph(subgraph_index)
+        tensor = planned.subgraph.tensors[index]
+        shape = np.array(planned.shape(index), np.int32)
+        signature = shape if not tensor.shape_signature else np.array(tensor.shape_signature, np.int32)
+        return {
+            "name": tensor.name,
+            "index": index,
+            "shape": shape,
+            "shape_signature": signature,
+            "dtype": _public_dtype(tensor),
+            "quantization": _per_tensor(tensor.quantization),
+            "quantization_parameters": _quantization_parameters(tensor.quantization),
+            "sparsity_parameters": _sparsity_parameters(tensor),
+        }
+
+    def _tensor(self, index: int, subgraph_index: int = 0) -> Tensor:
+        tensors = self._subgraph(subgraph_index).subgraph.tensors
+        if not 0 <= index < len(tensors):
+            raise ValueError(f"Invalid tensor index {index} exceeds max tensor index {len(tensors)}")
+        return tensors[index]
+
+    def _array(self, index: int, subgraph_index: int = 0) -> Array:
+        tensor = self._tensor(index, subgraph_index)
+        planned = self._subgraph(subgraph_index)
+        found = planned.array(index)
+        if found is None and planned.is_ready:
+            found = constant_array(tensor)
+        if found is None:
+            raise ValueError(_UNALLOCATED)
+        return found
+
+    def set_tensor(self, tensor_index: int, value: npt.ArrayLike) -> None:
+        """Copy `value` in. Raises ValueError where type or shape differ, naming both."""
+        self._set(tensor_index, value, 0)
+
+    def _set(self, index: int, value: npt.ArrayLike, subgraph_index: int) -> None:
+        tensor = self._tensor(index, subgraph_index)
+        planned, array = self._subgraph(subgraph_index), np.asarray(value)
+        if array.dtype != dtype_of(tensor.type):
+            raise ValueError(
+                f"Cannot set tensor: Got value of type {array.dtype.name.upper()} but expected type "
+                f"{tensor.type.name} for input {index}, name: {tensor.name} "
+            )
+        _check_dimensions(array.shape, planned.shape(index), index)
+        target = planned.execution.arrays.get(index) if planned.is_ready and planned.execution else None
+        if target is None:
+            raise ValueError("Cannot set tensor: Tensor is unallocated. Try calling allocate_tensors() first")
+        np.copyto(target, array)
+
+    def get_tensor(self, tensor_index: int, subgraph_index: int = 0) -> Array:
+        """A copy of a tensor. Intermediates are defined only with `experimental_preserve_all_tensors`."""
+        return self._array(tensor_index, subgraph_index).copy()
+
+    def tensor(self, tensor_index: int) -> Callable[[], Array]:
+        """A function that gives a writable view of the tensor; hold the function, not the view."""
+
+        def view() -> Array:
+            array = np.asarray(self._array(tensor_index).data)
+            self._views.append(weakref.ref(array))
+            return array
+
+        return view
+
+    def _ensure_safe(self) -> None:
+        self._views = [v for v in self._views if v() is not None]
+        if self._views:
+            raise RuntimeError(_HELD)
+
+    def resize_tensor_input(self, input_index: int, tensor_size: npt.ArrayLike, strict: bool = False) -> None:
+        """Give an input another shape; `allocate_tensors` must follow. `strict`: only unknown dimensions."""
+        self._ensure_safe()
+        self._resize(
+            input_index, tuple(int(d) for d in np.asarray(tensor_size).reshape(-1)), 0, strict=strict
+        )
+
+    def _resize(self, index: int, size: Shape, subgraph_index: int, *, strict: bool = False) -> None:
+        planned = self._subgraph(subgraph_index)
+        if index not in planned.subgraph.inputs:
+            raise RuntimeError(f"Tensor {index} is not an input of the model; only inputs can be resized.")
+        tensor = planned.subgraph.tensors[index]
+        if any(d < 0 for d in size):
+            raise RuntimeError(f"Attempting to resize tensor {index} to {list(size)}: negative dimension.")
+        if strict:
+            _check_strict(tensor, planned.shape(index), size)
+        planned.resize(index, size)
+
+    def reset_all_variables(self) -> None:
+        """Set variable tensors back to zero (the zero point where they are quantised)."""
+        for planned in self._subgraphs.values():
+            for tensor in planned.subgraph.tensors:
+                array = planned.array(tensor.index) if tensor.is_variable else None
+                if array is not None:
+                    array.fill(tensor.quantization.zero_points[0] if tensor.quantization else 0)
+
+    def num_subgraphs(self) -> int:
+        """How many subgraphs the model has."""
+        return len(self._model.subgraphs)
+
+    def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
+        """Names of inputs and outputs of each signature, sorted as LiteRT sorts them."""
+        return {
+            s.key: {
+                "inputs": sorted(name for name, _ in s.inputs),
+                "outputs": sorted(name for name, _ in s.outputs),
+            }
+            for s in sorted(self._model.signatures, key=lambda s: s.key)
+        }
+
+    def get_signature_runner(self, signature_key: str | None = None) -> SignatureRunner:
+        """A callable for a signature; the key may be left out where the model has exactly one."""
+        signatures = {s.key: s for s in self._model.signatures}
+        if signature_key is None:
+            if len(signatures) != 1:
+                raise ValueError(
+                    f"SignatureDef signature_key is None and model has {len(signatures)} Signatures. "
+                    "None is only allowed when the model has 1 SignatureDef"
+                )
+            signature_key = next(iter(signatures))
+        if signature_key not in signatures:
+            raise ValueError(f'Invalid signature_key provided: "{signature_key}".')
+        return SignatureRunner(self, signatures[signature_key])
+
+    def close(self) -> None:
+        """Release the delegates' device memory; the interpreter cannot be used afterwards."""
+        for planned in self._subgraphs.values():
+            planned.close()
+
+    def __del__(self) -> None:
+        for planned in getattr(self, "_subgraphs", {}).values():
+            planned.close()
+
+    def _run_signature(self, signature: Signature, values: dict[str, Array]) -> dict[str, Array]:
+        inputs, where = dict(signature.inputs), signature.subgraph_index
+        planned = self._subgraph(where)
+        for name, value in values.items():
+            self._resize(inputs[name], value.shape, where)
+        planned.allocate()
+        for name, value in values.items():
+            self._set(inputs[name], value, where)
+        assert planned.execution is not None
+        planned.execution.run()
+        return {name: self.get_tensor(index, where) for name, index in sorted(signature.outputs)}
+
+
+class SignatureRunner:
+    """Runs one signature: arrays by input name in, a dictionary of arrays by output name out."""
+
+    def __init__(self, interpreter: Interpreter, signature: Signature) -> None:
+        self._interpreter = interpreter
+        self._signature = signature
+
+    def __call__(self, **kwargs: npt.ArrayLike) -> dict[str, Array]:
+        """Resizes each input to its array, allocates, runs. Raises ValueError for wrong names or types."""
+        names = [name for name, _ in self._signature.inputs]
+        if len(kwargs) != len(names):
+            raise ValueError(
+                "Invalid number of inputs provided for running a SignatureDef, "
+                f"expected {len(names)} vs provided {len(kwargs)}"
+            )
+        for name in kwargs:
+            if name not in names:
+                raise ValueError(f"Invalid Input name ({name}) for SignatureDef")
+        values = {name: np.asarray(value) for name, value in kwargs.items()}
+        return self._interpreter._run_signature(self._signature, values)
+
+    def get_input_details(self) -> dict[str, dict[str, Any]]:
+        """Details by input name."""
+        return self._by_name(self._signature.inputs)
+
+    def get_output_details(self) -> dict[str, dict[str, Any]]:
+        """Details by output name."""
+        return self._by_name(self._signature.outputs)
+
+    def _by_name(self, pairs: tuple[tuple[str, int], ...]) -> dict[str, dict[str, Any]]:
+        where = self._signature.subgraph_index
+        return {name: self._interpreter._details(index, where) for name, index in sorted(pairs)}
+
+
+def _load(
+    model_path: str | os.PathLike[str] | None, model_content: bytes | bytearray | memoryview | None
+) -> Model:
+    if model_path and model_content:
+        raise ValueError("Can't both provide `model_path` and `model_content`")
+    if model_content:
+        return read_model(model_content)
+    if not model_path:
+        raise ValueError("`model_path` or `model_content` must be specified.")
+    try:
+        return load_model(Path(os.fspath(model_path)))
+    except OSError as error:
+        raise ModelFormatError(f"Could not open '{os.fspath(model_path)}': {error.strerror}") from error
+
+
+def _check_dimensions(got: Shape, expected: Shape, index: int) -> None:
+    if len(got) != len(expected):
+        raise ValueError(
+            "Cannot set tensor: Dimension mismatch. "
+            f"Got {len(got)} but expected {len(expected)} for input {index}."
+        )
+    for dimension, (a, b) in enumerate(zip(got, expected, strict=True)):
+        if a != b:
+            raise ValueError(
+                "Cannot set tensor: Dimension mismatch. "
+                f"Got {a} but expected {b} for dimension {dimension} of input {index}."
+            )
+
+
+def _check_strict(tensor: Tensor, current: Shape, size: Shape) -> None:
+    signature = tensor.shape_signature or tensor.shape
+    if len(size) != len(signature):
+        raise RuntimeError(f"Attempting to resize tensor {tensor.index} to rank {len(size)} strictly.")
+    for dimension, (known, now, wanted) in enumerate(zip(signature, current, size, strict=True)):
+        if known != -1 and now != wanted:
+            raise RuntimeError(
+                f"Attempting to resize dimension {dimension} of tensor {tensor.index} with value {now} to "
+                f"{wanted}. ResizeInputTensorStrict only allows mutating unknown dimensions identified by -1."
+            )
+
+
+def _public_dtype(tensor: Tensor) -> Any:
+    dtype = dtype_of(tensor.type)
+    return np.object_ if dtype is None else dtype.type
+
+
+def _per_tensor(q: Quantization | None) -> tuple[float, int]:
+    if q is None or q.blocks is not None or len(q.scales) != 1:
+        return (0.0, 0)
+    return (q.scales[0], q.zero_points[0])
+
+
+def _quantization_parameters(q: Quantization | None) -> dict[str, Any]:
+    plain = q if q is not None and q.blocks is None else None
+    return {
+        "scales": np.array(plain.scales if plain else (), np.float32),
+        "zero_points": np.array(plain.zero_points if plain else (), np.int32),
+        "quantized_dimension": plain.quantized_dimension if plain else 0,
+        "block_size": q.blocks.block_size if q is not None and q.blocks is not None else 0,
+    }
+
+
+def _sparsity_parameters(tensor: Tensor) -> dict[str, Any]:
+    sparsity = tensor.sparsity
+    if sparsity is None:
+        return {}
+    return {
+        "traversal_order": np.array(sparsity.traversal_order, np.int32),
+        "block_map": np.array(sparsity.block_map, np.int32),
+        "dim_metadata": [
+            {"format": 0, "dense_size": level.dense_size}
+            if level.segments is None
+            else {
+                "format": 1,
+                "array_segments": np.array(level.segments, np.int32),
+                "array_indices": np.array(level.indices, np.int32),
+            }
+            for level in sparsity.dimensions
+        ],
+    }

@@ -1,0 +1,120 @@
+"""Between float and quantised values: QUANTIZE, DEQUANTIZE; and CAST."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.blocks import flat_blocks
+from runtime.ops.shapes import same_shape
+from runtime.ops.spec import Array, Kernel, OpContext, Value, operator
+from runtime.quantization import (
+    RANGES,
+    multiply_by_quantized_multiplier,
+    quantize_multiplier,
+    round_half_away,
+)
+
+_QUANTIZED = (TensorType.INT8, TensorType.UINT8, TensorType.INT16)
+
+
+@operator(BuiltinOperator.DEQUANTIZE, max_version=9, infer=same_shape)
+def dequantize(op: OpContext) -> Kernel:
+    """float16 widened, or scale * (q - zero_point) per tensor or per slice; to float32."""
+    kind = op.require(TensorType.FLOAT16, *_QUANTIZED)
+    if op.output().type is not TensorType.FLOAT32:
+        raise op.unsupported(f"output of type {op.output().type.name}")
+    x, y = op.read(0), op.write()
+    if kind is TensorType.FLOAT16:
+        return lambda: np.copyto(y, x)
+    scale, zero = _parameters(op, op.input())
+
+    def run() -> None:
+        np.copyto(y, (x - zero) * scale, casting="same_kind")
+
+    return run
+
+
+def _parameters(op: OpContext, value: Value) -> tuple[Array, Array]:
+    """float64 scales and int64 zero points, shaped to broadcast along the quantised dimension."""
+    q = value.quantization
+    if q is None or q.blocks is not None or q.is_custom:
+        raise op.unsupported(f"tensor {value.name!r} has no scales")
+    shape = [1] * len(value.shape)
+    if len(q.scales) > 1:
+        shape[q.quantized_dimension] = len(q.scales)
+    return np.array(q.scales).reshape(shape), np.array(q.zero_points, np.int64).reshape(shape)
+
+
+@operator(BuiltinOperator.QUANTIZE, max_version=6, infer=same_shape)
+def quantize(op: OpContext) -> Kernel:
+    """float32 to int8, uint8 or int16 (`reference/quantize.h`); between those types (`requantize.h`)."""
+    kind = op.require(TensorType.FLOAT32, *_QUANTIZED)
+    target = op.output().type
+    if target not in _QUANTIZED:
+        raise op.unsupported(f"output of type {target.name}")
+    low, high = RANGES[target]
+    scale, zero = op.scale_and_zero_point(op.output())
+    if kind is not TensorType.FLOAT32:
+        return _requantize(op, scale, zero, (low, high))
+    pieces = flat_blocks(op.read(0), op.write())
+    divisor = np.float32(scale)
+
+    def run() -> None:
+        for x, y in pieces:
+            levels = round_half_away(x / divisor).astype(np.float64) + zero
+            np.copyto(y, np.clip(levels, low, high), casting="unsafe")
+
+    return run
+
+
+def _requantize(op: OpContext, scale: float, zero: int, clamp: tuple[int, int]) -> Kernel:
+    in_scale, in_zero = op.scale_and_zero_point(op.input())
+    multiplier = quantize_multiplier(in_scale / scale)
+    pieces = flat_blocks(op.read(0), op.write())
+
+    def run() -> None:
+        for x, y in pieces:
+            levels = multiply_by_quantized_multiplier(x.astype(np.int64) - in_zero, *multiplier) + zero
+            np.copyto(y, np.clip(levels, *clamp), casting="unsafe")
+
+    return run
+
+
+_CASTABLE = (
+    TensorType.FLOAT32,
+    TensorType.INT32,
+    TensorType.INT64,
+    TensorType.INT16,
+    TensorType.INT8,
+    TensorType.UINT8,
+    TensorType.BOOL,
+)
+
+
+@operator(BuiltinOperator.CAST, max_version=9, infer=same_shape)
+def cast(op: OpContext) -> Kernel:
+    """Types are those of the tensors. To bool: x != 0; int to int wraps; float to int truncates."""
+    kind = op.require(*_CASTABLE)
+    target = op.output().type
+    if target not in _CASTABLE:
+        raise op.unsupported(f"output of type {target.name}")
+    x, y = op.read(0), op.write()
+    if target is TensorType.BOOL:
+        return lambda: np.copyto(y, x != 0)
+    if kind is TensorType.FLOAT32 and target is not TensorType.FLOAT32:
+        return _truncate(x, y)
+    return lambda: np.copyto(y, x, casting="unsafe")
+
+
+def _truncate(x: Array, y: Array) -> Kernel:
+    """Float to integer: towards zero, saturating at the type's bounds; NaN becomes the upper bound."""
+    bounds = np.iinfo(y.dtype)
+
+    def run() -> None:
+        wide = np.trunc(x.astype(np.float64))
+        inside = np.where(wide < bounds.max, np.maximum(wide, float(bounds.min)), 0)
+        np.copyto(y, inside, casting="unsafe")
+        np.copyto(y, y.dtype.type(bounds.max), where=~(wide < bounds.max))
+
+    return run

@@ -1,0 +1,88 @@
+"""TRANSPOSE_CONV: one GEMM to [pixels, kh * kw * Co], then every tap is added where it belongs.
+
+Inputs: output shape (int32 [4]), filter [Co, kh, kw, Ci], x [N, H, W, Ci], bias [Co]. float32.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, Padding, TensorType
+from runtime.ops.conv import finish
+from runtime.ops.shapes import image_shape, require_rank
+from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.quantization import float_activation_range
+
+
+def transpose_conv_shape(op: OpContext) -> tuple[Shape, ...]:
+    """The shape that input 0 states."""
+    stated = op.integers(0, "output shape")
+    n, _, _, channels = image_shape(op, 2)
+    out_channels, _, _, depth = require_rank(op, 1, 4)
+    if len(stated) != 4 or min(stated) < 1 or stated[0] != n or stated[3] != out_channels:
+        raise op.error(f"output shape {list(stated)} for {n} images and {out_channels} channels")
+    if depth != channels:
+        raise op.error(f"{channels} input channels for a filter of {depth}")
+    if op.option("stride_h") < 1 or op.option("stride_w") < 1:
+        raise op.error("strides must be positive")
+    return (stated,)
+
+
+def _before(padding: Padding, out: int, extent: int, stride: int) -> int:
+    """Rows cut off in front, as if the output were convolved to the input (`padding.h`)."""
+    effective = -(-out // stride) if padding is Padding.SAME else (out + stride - extent) // stride
+    return max(0, (effective - 1) * stride + extent - out) // 2
+
+
+@operator(BuiltinOperator.TRANSPOSE_CONV, max_version=5, infer=transpose_conv_shape)
+def transpose_conv(op: OpContext) -> Kernel:
+    """The gradient of a convolution by its input, bias, fused activation."""
+    op.require(TensorType.FLOAT32, i=2)
+    op.require_same_type(1, 2)
+    weights, x, y = op.read(1), op.read(2), op.write()
+    out_channels, filter_h, filter_w, depth = weights.shape
+    n, height, width, _ = x.shape
+    matrix = weights.reshape(-1, depth).T
+    taps = op.temporary((height, width, out_channels, filter_h, filter_w))
+    flat = taps.reshape(height * width, -1)
+    pairs = [list(_scatter(op, taps, y[image], x[image].shape)) for image in range(n)]
+    bias = None
+    if op.optional(3) is not None:
+        bias = np.tile(op.constant(3, "bias").reshape(-1), y.shape[2])
+    end = finish(y, bias, float_activation_range(op.activation()))
+
+    def run() -> None:
+        y.fill(0)
+        for image in range(n):
+            np.matmul(x[image].reshape(-1, depth), matrix, out=flat)
+            for target, source in pairs[image]:
+                np.add(target, source, out=target)
+        end()
+
+    return run
+
+
+def _scatter(op: OpContext, taps: Array, image: Array, size: Shape) -> list[tuple[Array, Array]]:
+    """For each tap: the outputs it reaches, and its products."""
+    stride_h, stride_w, padding = op.option("stride_h"), op.option("stride_w"), op.option("padding")
+    out_height, out_width, _ = image.shape
+    filter_h, filter_w = taps.shape[3:]
+    top = _before(padding, out_height, filter_h, stride_h)
+    left = _before(padding, out_width, filter_w, stride_w)
+    pairs = []
+    for i in range(filter_h):
+        in_h, out_h = _span(i - top, stride_h, size[0], out_height)
+        for j in range(filter_w):
+            in_w, out_w = _span(j - left, stride_w, size[1], out_width)
+            target = image[out_h, out_w]
+            if target.size:
+                pairs.append((target, taps[in_h, in_w, :, i, j]))
+    return pairs
+
+
+def _span(offset: int, stride: int, size: int, out: int) -> tuple[slice, slice]:
+    """Inputs whose output position `i * stride + offset` lies inside, and those positions."""
+    low = max(0, -(offset // stride))
+    high = max(low, min(size, (out - 1 - offset) // stride + 1))
+    start = offset + low * stride
+    return slice(low, high), slice(start, max(start, start + (high - low - 1) * stride + 1), stride)

@@ -1,0 +1,1 @@
+"""A subgraph to a flat list of steps: shapes and constants, lifetimes, memory, bound kernels."""

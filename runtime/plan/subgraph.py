@@ -1,0 +1,136 @@
+"""One subgraph on its way to being run: input shapes, what planning knows, delegation, execution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runtime.delegates.base import PartitionDelegate
+from runtime.delegates.partition import Assignment, DelegationReport, Grouping, delegate_graph
+from runtime.errors import DelegateError, ModelError, UnsupportedOperatorError
+from runtime.model.graph import Model
+from runtime.ops.spec import Array, Shape
+from runtime.plan.execution import Execution, Step, cpu_step
+from runtime.plan.inference import GraphValues, infer
+
+
+@dataclass(frozen=True, slots=True)
+class _Analysis:
+    """What is known between sharing the operators out and binding them; holds every folded constant."""
+
+    values: GraphValues
+    assignments: tuple[Assignment, ...]
+
+    def steps(self) -> list[Step]:
+        """Everything in the order it runs: operators of the CPU one by one, partitions as wholes."""
+        steps: list[Step] = []
+        for assignment in self.assignments:
+            partition, delegate = assignment.partition, assignment.delegate
+            if partition is None:
+                steps += [cpu_step(o) for o in assignment.operators]
+            else:
+                steps.append(Step(partition.inputs, partition.outputs, None, partition, delegate))
+        return steps
+
+
+class PlannedSubgraph:
+    """Keeps the last good plan until a new one is complete, so a failed delegate changes nothing."""
+
+    def __init__(
+        self,
+        model: Model,
+        index: int,
+        delegates: Sequence[PartitionDelegate] = (),
+        grouping: Grouping | None = None,
+        *,
+        preserve_all: bool = False,
+    ) -> None:
+        self.model = model
+        self.subgraph = model.subgraphs[index]
+        self.shapes: dict[int, Shape] = {i: self.subgraph.tensors[i].shape for i in self.subgraph.inputs}
+        self.execution: Execution | None = None
+        self.report: DelegationReport | None = None
+        self._delegates = tuple(delegates)
+        self._grouping = grouping or Grouping()
+        self._preserve_all = preserve_all
+        self._analysis: _Analysis | None = None
+        self._planned: dict[int, Shape] | None = None
+        self._inferred: dict[int, Shape] = {}
+        self._constants: dict[int, Array] = {}
+
+    @property
+    def is_ready(self) -> bool:
+        """True where the execution fits the current input shapes."""
+        return self.execution is not None and self._planned == self.shapes
+
+    def shape(self, index: int) -> Shape:
+        """Current shape of a tensor: as planned, else as resized or as in the file."""
+        if index in self.shapes:
+            return self.shapes[index]
+        return self._inferred.get(index, self.subgraph.tensors[index].shape)
+
+    def resize(self, index: int, shape: Shape) -> None:
+        """Give a tensor another shape; the next `allocate` plans anew."""
+        self.shapes[index] = shape
+
+    def analyse(self) -> None:
+        """Infer shapes and share the operators out. Raises what keeps the model from running at all."""
+        values = infer(self.subgraph, self.shapes)
+        folded = frozenset(values.folded)
+        left = tuple(o for o in self.subgraph.operators if o.index not in folded)
+        assignments: tuple[Assignment, ...] = (Assignment(left, None, None),)
+        if self._delegates:
+            delegation = delegate_graph(self.model, values.facts(), folded, self._delegates, self._grouping)
+            assignments, self.report = delegation.assignments, delegation.report
+            self._check_full()
+        self._analysis = _Analysis(values, assignments)
+        on_cpu = sorted(o.index for a in assignments if a.delegate is None for o in a.operators)
+        for index in on_cpu:
+            if index in values.missing:
+                raise self._with_report(values.missing[index])
+
+    def _check_full(self) -> None:
+        """Raise `DelegateError` where a delegate's option forbids what the report says."""
+        strict = any(getattr(d, "require_full_delegation", False) for d in self._delegates)
+        if strict and self.report is not None and self.report.status != "full":
+            raise DelegateError(f"Disallowed CPU fallback detected.\n{self.report}")
+
+    def _with_report(self, error: UnsupportedOperatorError) -> UnsupportedOperatorError:
+        error.delegation = self.report
+        return error
+
+    def allocate(self) -> None:
+        """Plan, bind and compile for the current input shapes; nothing to do where that is done."""
+        if self.is_ready:
+            return
+        if self._analysis is None or self._analysis.values.input_shapes != self.shapes:
+            self.analyse()
+        assert self._analysis is not None
+        values, steps = self._analysis.values, self._analysis.steps()
+        self._analysis = None
+        try:
+            execution = Execution(values, steps, preserve_all=self._preserve_all)
+        except UnsupportedOperatorError as error:
+            raise self._with_report(error) from None
+        except MemoryError as error:
+            raise ModelError(f"the model needs more memory than there is: {error}") from error
+        self.close()
+        self.execution = execution
+        self._planned = dict(self.shapes)
+        self._inferred = values.shapes
+        kept = set(self.subgraph.outputs) if not self._preserve_all else set(values.constants)
+        self._constants = {i: a for i, a in values.constants.items() if i in kept}
+
+    def array(self, index: int) -> Array | None:
+        """Memory of a tensor after `allocate`, else None."""
+        if not self.is_ready or self.execution is None:
+            return None
+        found = self.execution.arrays.get(index)
+        return self._constants.get(index) if found is None else found
+
+    def close(self) -> None:
+        """Release delegates' memory and the plan."""
+        if self.execution is not None:
+            self.execution.close()
+        self.execution = None
+        self._planned = None

@@ -1,0 +1,176 @@
+"""Fixed-point arithmetic of the integer kernels, bit for bit that of LiteRT's reference kernels.
+
+Sources: `kernels/internal/quantization_util.cc` (QuantizeMultiplier), `kernels/internal/common.cc`
+(MultiplyByQuantizedMultiplier in the default double-rounding build) and gemmlowp's `fixedpoint.h`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.model.schema import ActivationFunctionType, TensorType
+
+_Array = NDArray[Any]
+
+RANGES = {
+    TensorType.INT8: (-128, 127),
+    TensorType.UINT8: (0, 255),
+    TensorType.INT16: (-32768, 32767),
+    TensorType.INT32: (-(2**31), 2**31 - 1),
+}
+
+# A product of at most this many int8 by int8 terms is exact in float32: 1024 * 128 * 128 = 2^24.
+EXACT_FLOAT32_TERMS = 1024
+
+
+def quantize_multiplier(real: float) -> tuple[int, int]:
+    """(multiplier, shift) with real = multiplier * 2^(shift - 31), multiplier in [2^30, 2^31)."""
+    if real == 0.0:
+        return 0, 0
+    fraction, shift = math.frexp(real)
+    fixed = int(round_half_away(np.float64(fraction * (1 << 31))))
+    if fixed == 1 << 31:
+        fixed //= 2
+        shift += 1
+    return (0, 0) if shift < -31 else (fixed, shift)
+
+
+def quantize_multipliers(reals: Sequence[float]) -> tuple[_Array, _Array]:
+    """`quantize_multiplier` of each: two int64 arrays."""
+    pairs = [quantize_multiplier(float(r)) for r in reals]
+    return np.array([m for m, _ in pairs], np.int64), np.array([s for _, s in pairs], np.int64)
+
+
+def round_half_away(x: _Array | np.float64) -> _Array:
+    """C's `round`: to the nearest integer, ties away from zero; same dtype."""
+    whole = np.trunc(x)
+    return np.asarray(whole + np.trunc((x - whole) * 2))
+
+
+def saturating_doubling_high_mul(a: _Array, b: _Array | int) -> _Array:
+    """gemmlowp's SaturatingRoundingDoublingHighMul on int32 values held in int64."""
+    product = a * np.int64(b) if isinstance(b, int) else a * b
+    return np.asarray(np.minimum((product + (1 << 30)) >> 31, 2**31 - 1))
+
+
+def rounding_shift_right(x: _Array, exponent: _Array | int) -> _Array:
+    """gemmlowp's RoundingDivideByPOT: x / 2^exponent, ties away from zero; int64."""
+    half = (np.int64(1) << np.asarray(exponent, np.int64)) >> 1
+    return np.asarray((x + half - ((x < 0) & (half > 0))) >> np.asarray(exponent, np.int64))
+
+
+# exp(-2^k) in Q0.31 for k = -2..4.
+_EXP_OF_POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+
+
+def fixed_point_exp(x: _Array) -> _Array:
+    """exp(x) in Q0.31 of x <= 0 in Q5.26 (gemmlowp's exp_on_negative_values); int64."""
+    quarter = 1 << 24
+    fraction = (x & (quarter - 1)) - quarter
+    result = _exp_of_last_quarter(fraction << 5)
+    whole = fraction - x
+    for k, factor in enumerate(_EXP_OF_POWERS):
+        result = np.where(whole & (quarter << k), saturating_doubling_high_mul(result, factor), result)
+    return np.where(x == 0, 2**31 - 1, result)
+
+
+def _exp_of_last_quarter(x: _Array) -> _Array:
+    """exp(x) of x in [-1/4, 0), Q0.31: a Taylor polynomial of degree 4 about -1/8."""
+    high_mul = saturating_doubling_high_mul
+    centre = 1895147668
+    t = x + (1 << 28)
+    t2 = high_mul(t, t)
+    cubic = rounding_shift_right(high_mul(t2, t2), 2) + high_mul(t2, t)
+    rest = rounding_shift_right(high_mul(cubic, 715827883) + t2, 1)
+    return centre + high_mul(t + rest, centre)
+
+
+def multiply_by_quantized_multiplier(x: _Array, multiplier: _Array | int, shift: _Array | int) -> _Array:
+    """x * multiplier * 2^(shift - 31) with gemmlowp's two roundings; int64 holding int32 values."""
+    left, right = np.maximum(shift, 0), np.maximum(-np.asarray(shift), 0)
+    wide = np.asarray(x, np.int64) << np.asarray(left, np.int64)
+    return rounding_shift_right(saturating_doubling_high_mul(wide, multiplier), right)
+
+
+def quantize(x: _Array, scale: float, zero_point: int, tensor_type: TensorType) -> _Array:
+    """zero_point + round(x / scale) clamped to the type (`reference/quantize.h`); int64."""
+    low, high = RANGES[tensor_type]
+    rounded = round_half_away(np.asarray(x, np.float32) / np.float32(scale))
+    return np.clip(np.nan_to_num(rounded).astype(np.float64) + zero_point, low, high).astype(np.int64)
+
+
+def activation_range(
+    activation: ActivationFunctionType, scale: float, zero_point: int, tensor_type: TensorType
+) -> tuple[int, int]:
+    """Clamp of a quantised output under a fused activation (`CalculateActivationRangeQuantized`)."""
+    low, high = RANGES[tensor_type]
+
+    def level(real: float) -> int:
+        return zero_point + int(round_half_away(np.float64(np.float32(real) / np.float32(scale))))
+
+    bounds = {
+        ActivationFunctionType.NONE: (None, None),
+        ActivationFunctionType.RELU: (0.0, None),
+        ActivationFunctionType.RELU6: (0.0, 6.0),
+        ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
+    }
+    below, above = bounds[activation]
+    return (
+        low if below is None else max(low, level(below)),
+        high if above is None else min(high, level(above)),
+    )
+
+
+def float_activation_range(activation: ActivationFunctionType) -> tuple[float, float] | None:
+    """Clamp of a float output, None without one. Raises KeyError for TANH and SIGN_BIT."""
+    return {
+        ActivationFunctionType.NONE: None,
+        ActivationFunctionType.RELU: (0.0, math.inf),
+        ActivationFunctionType.RELU6: (0.0, 6.0),
+        ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
+    }[activation]
+
+
+class Requantizer:
+    """Accumulators to 8-bit outputs: multiply, add the zero point, clamp, narrow. Prepared once.
+
+    Computes MultiplyByQuantizedMultiplier exactly in float64: the 31-bit multiplier is split in halves so
+    that every product and sum is an integer below 2^53. The multipliers broadcast over the last axis.
+    `work` is float64 memory for as many elements as one call gets.
+    """
+
+    def __init__(
+        self, multipliers: _Array, shifts: _Array, zero_point: int, clamp: tuple[int, int], work: _Array
+    ) -> None:
+        left = np.exp2(np.maximum(shifts, 0)).astype(np.float64)
+        right = np.maximum(-shifts, 0)
+        self._low = (multipliers & 0xFFFF) * left / 65536.0
+        self._high = (multipliers >> 16) * left
+        # The excess of 2^-42 turns a negative tie away from zero and survives adding an 8-bit zero point;
+        # it is too small to move any other value that an 8-bit clamp leaves alone.
+        self._scale = np.exp2(-right.astype(np.float64)) * (1 + np.exp2(-42.0))
+        self._bias = 0.5 + zero_point
+        self._clamp = (float(clamp[0]), float(clamp[1]))
+        self._zero_point = zero_point
+        self._work = work
+
+    def __call__(self, acc: _Array, out: _Array) -> None:
+        """`acc`: float64 integers of magnitude below 2^31, destroyed. `out`: same shape, a narrow integer."""
+        t = self._work[: acc.size].reshape(acc.shape)
+        np.multiply(acc, self._low, out=t)
+        np.add(t, 16384.0, out=t)
+        np.floor(t, out=t)
+        np.multiply(acc, self._high, out=acc)
+        np.add(acc, t, out=acc)
+        np.multiply(acc, 1 / 32768.0, out=acc)
+        np.floor(acc, out=acc)
+        np.multiply(acc, self._scale, out=acc)
+        np.add(acc, self._bias, out=acc)
+        np.floor(acc, out=acc)
+        np.clip(acc, *self._clamp, out=acc)
+        np.copyto(out, acc, casting="unsafe")

@@ -1,0 +1,106 @@
+"""An operator case as data, and the one comparison: a backend against LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.interpreter import Interpreter
+from runtime.model.schema import BuiltinOperator
+from tests.oracle import run_litert
+from tests.runtime.models import Arg, Out, one_operator
+
+# Of the result itself and of the typical size of its terms; single-precision sums in another order need it.
+RELATIVE = 1e-5
+
+
+@dataclass(frozen=True)
+class Backend:
+    """`cpu`, or a delegate that must take the whole model."""
+
+    name: str
+    delegate: Any | None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator, its operands and its options. LiteRT lacks reference kernels for a few: `resolver`."""
+
+    name: str
+    model: bytes
+    inputs: tuple[np.ndarray, ...]
+    resolver: str = "BUILTIN_REF"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def case(
+    name: str,
+    opcode: BuiltinOperator,
+    args: Sequence[Arg | None],
+    outs: Sequence[Out] = (Out(),),
+    options: Mapping[str, Any] | None = None,
+    version: int = 1,
+    resolver: str = "BUILTIN_REF",
+) -> Case:
+    model = one_operator(opcode, args, outs, options, version)
+    inputs = tuple(a.value for a in args if a is not None and not a.constant)
+    return Case(name, model, inputs, resolver)
+
+
+def random(*shape: int, seed: int = 0, low: float = -3.0, high: float = 3.0) -> Arg:
+    """A float32 operand, uniform in [low, high)."""
+    return Arg(np.random.default_rng(seed).uniform(low, high, shape).astype(np.float32))
+
+
+def levels(*shape: int, seed: int = 0, quantization: Any = None, low: int = -128, high: int = 127) -> Arg:
+    """An int8 operand over the given levels, bounds included."""
+    values = np.random.default_rng(seed).integers(low, high, shape, endpoint=True).astype(np.int8)
+    return Arg(values, quantization)
+
+
+def constant(arg: Arg) -> Arg:
+    return Arg(arg.value, arg.quantization, constant=True)
+
+
+def check(case: Case, backend: Backend) -> None:
+    """Same shape, type and values as LiteRT's BUILTIN_REF; integers bit for bit."""
+    expected = run_litert(case.model, case.inputs, case.resolver)
+    found = run_ours(case, backend)
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.shape == theirs.shape
+        assert ours.dtype == theirs.dtype
+        compare(ours, theirs)
+
+
+def compare(ours: np.ndarray, theirs: np.ndarray) -> None:
+    if ours.dtype.kind != "f":
+        np.testing.assert_array_equal(ours, theirs)
+        return
+    np.testing.assert_array_equal(np.isnan(ours), np.isnan(theirs))
+    finite = np.isfinite(theirs)
+    np.testing.assert_array_equal(ours[~finite], theirs[~finite])
+    r, y = theirs[finite].astype(np.float64), ours[finite].astype(np.float64)
+    terms = np.sqrt(np.mean(r * r)) if r.size else 0.0
+    excess = np.abs(y - r) - RELATIVE * (np.abs(r) + terms)
+    assert not r.size or excess.max() <= 0, f"off by {np.abs(y - r).max():.3g} where {terms:.3g} is typical"
+
+
+def run_ours(case: Case, backend: Backend) -> list[np.ndarray]:
+    delegates = None if backend.delegate is None else [backend.delegate]
+    interpreter = Interpreter(model_content=case.model, experimental_delegates=delegates)
+    report = interpreter.delegation
+    if report is not None and report.status != "full":
+        pytest.skip(f"{backend.name}: " + "; ".join(f"{f.op}: {f.reason}" for f in report.fallbacks))
+    interpreter.allocate_tensors()
+    for details, value in zip(interpreter.get_input_details(), case.inputs, strict=True):
+        interpreter.set_tensor(details["index"], value)
+    for _ in range(2):
+        interpreter.invoke()
+    return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]

@@ -1,0 +1,52 @@
+"""Reductions against LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from runtime.errors import ShapeError
+from runtime.interpreter import Interpreter
+from runtime.model.schema import BuiltinOperator
+from tests.runtime.models import Out, const, one_operator, per_tensor
+from tests.runtime.ops.cases import Case, case, check, levels, random
+
+
+def reduction(name, opcode, shape, axes, keep=False) -> Case:
+    args = [random(*shape), const(axes, np.int32)]
+    return case(name, BuiltinOperator[opcode], args, options={"keep_dims": keep})
+
+
+def reduction_int8(name, opcode, shape, axes, q_in, q_out, keep=False) -> Case:
+    args = [levels(*shape, quantization=per_tensor(*q_in)), const(axes, np.int32)]
+    out = Out(np.int8, per_tensor(*q_out))
+    return case(name, BuiltinOperator[opcode], args, [out], {"keep_dims": keep}, version=2)
+
+
+CASES = [
+    reduction("mean_image", "MEAN", (2, 7, 6, 5), [1, 2]),
+    reduction("mean_image_keep", "MEAN", (1, 14, 14, 96), [1, 2], keep=True),
+    reduction("mean_negative_axis", "MEAN", (2, 3, 40), [-1]),
+    reduction("mean_all", "MEAN", (2, 3, 4), [0, 1, 2]),
+    reduction("mean_repeated", "MEAN", (2, 3, 4), [1, 1, -2], keep=True),
+    reduction("sum_rows", "SUM", (3, 4, 5), [0]),
+    reduction("sum_last_keep", "SUM", (3, 4, 5), [2], keep=True),
+    reduction("max_image", "REDUCE_MAX", (2, 7, 6, 5), [1, 2]),
+    reduction("min_last", "REDUCE_MIN", (2, 7, 6, 5), [3], keep=True),
+    reduction_int8("mean_int8", "MEAN", (1, 7, 7, 40), [1, 2], (0.05, 3), (0.021, -17)),
+    reduction_int8("mean_int8_keep", "MEAN", (2, 5, 3, 9), [1, 2], (0.05, -128), (0.1, 0), keep=True),
+    reduction_int8("mean_int8_equal", "MEAN", (1, 4, 4, 64), [1, 2], (0.05, 3), (0.05, 3)),
+    reduction_int8("mean_int8_last", "MEAN", (2, 3, 50), [2], (0.05, 3), (0.01, 30)),
+    reduction_int8("max_int8", "REDUCE_MAX", (2, 5, 9), [1], (0.05, 3), (0.05, 3)),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_reduction_matches_litert(case, backend):
+    check(case, backend)
+
+
+def test_an_axis_outside_the_rank_is_refused():
+    model = one_operator(BuiltinOperator.MEAN, [random(2, 3), const([2], np.int32)])
+    with pytest.raises(ShapeError, match="axis 2 is outside rank 2"):
+        Interpreter(model_content=model).allocate_tensors()

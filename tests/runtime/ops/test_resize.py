@@ -1,0 +1,36 @@
+"""Resizing against LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from runtime.model.schema import BuiltinOperator
+from tests.runtime.models import Out, const, per_tensor
+from tests.runtime.ops.cases import Case, case, check, levels, random
+
+MODES = {"plain": {}, "align": {"align_corners": True}, "half": {"half_pixel_centers": True}}
+SIZES = {"up": (13, 17), "down": (3, 4), "double": (10, 14), "one": (1, 1), "same": (5, 7)}
+
+
+def resize(kind, mode, size) -> Case:
+    opcode = BuiltinOperator[{"bilinear": "RESIZE_BILINEAR", "nearest": "RESIZE_NEAREST_NEIGHBOR"}[kind]]
+    args = [random(2, 5, 7, 3), const(SIZES[size], np.int32)]
+    return case(
+        f"{kind}_{mode}_{size}", opcode, args, options=MODES[mode], version=3 if mode == "half" else 1
+    )
+
+
+Q = per_tensor(0.1, 4)
+CASES = [
+    *(resize(*names) for names in itertools.product(("bilinear", "nearest"), MODES, SIZES)),
+    case("nearest_int8", BuiltinOperator.RESIZE_NEAREST_NEIGHBOR,
+         [levels(1, 5, 7, 3, quantization=Q), const((8, 9), np.int32)], [Out(np.int8, Q)], version=2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_resize_matches_litert(case, backend):
+    check(case, backend)

@@ -1,0 +1,41 @@
+"""TRANSPOSE against LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from runtime.errors import ShapeError
+from runtime.interpreter import Interpreter
+from runtime.model.schema import BuiltinOperator
+from tests.runtime.models import Out, const, one_operator, per_tensor
+from tests.runtime.ops.cases import Case, case, check, levels, random
+
+TRANSPOSE = BuiltinOperator.TRANSPOSE
+
+
+def transpose(name, shape, axes) -> Case:
+    return case(name, TRANSPOSE, [random(*shape), const(axes, np.int32)])
+
+
+Q = per_tensor(0.1, 3)
+CASES = [
+    transpose("matrix", (3, 5), [1, 0]),
+    transpose("nchw_to_nhwc", (1, 3, 17, 16), [0, 2, 3, 1]),
+    transpose("nhwc_to_nchw", (2, 5, 6, 7), [0, 3, 1, 2]),
+    transpose("rank3", (4, 5, 6), [2, 0, 1]),
+    transpose("rank5", (2, 3, 4, 5, 2), [4, 0, 2, 1, 3]),
+    case("int8", TRANSPOSE, [levels(2, 3, 4, 5, quantization=Q), const([0, 3, 1, 2], np.int32)],
+         [Out(np.int8, Q)], version=2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_transpose_matches_litert(case, backend):
+    check(case, backend)
+
+
+def test_a_repeated_axis_is_refused():
+    model = one_operator(TRANSPOSE, [random(2, 3), const([1, 1], np.int32)])
+    with pytest.raises(ShapeError, match="no permutation"):
+        Interpreter(model_content=model).allocate_tensors()
