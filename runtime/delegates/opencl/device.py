@@ -1,0 +1,193 @@
+"""Choose and describe an OpenCL device; the one place that turns pyopencl's errors into the runtime's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runtime.errors import DelegateError, DeviceError
+
+if TYPE_CHECKING:
+    import pyopencl
+
+_NO_PLATFORM = (
+    "no OpenCL platform was found: install an OpenCL driver (on Debian and Ubuntu the package "
+    "pocl-opencl-icd runs OpenCL on the CPU), or check OCL_ICD_VENDORS"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What lowering and caches need to know of a device.
+
+    `compute_units` is the usable parallelism, `vector_floats` the number of floats in a register (16 with
+    AVX-512, 1 on most GPUs).
+    """
+
+    name: str
+    vendor: str
+    platform: str
+    driver: str
+    version: str
+    is_gpu: bool
+    compute_units: int
+    vector_floats: int
+    max_work_group: int
+    local_memory_bytes: int
+    max_allocation_bytes: int
+    alignment_bytes: int
+
+    @property
+    def is_pocl(self) -> bool:
+        """True on PoCL, whose CPU devices run work-groups on a fixed pool of threads."""
+        return "portable computing language" in self.platform.lower()
+
+    @property
+    def key(self) -> str:
+        """Identifies device and driver in cache keys."""
+        return "|".join((self.platform, self.name, self.vendor, self.driver, self.version))
+
+
+@contextmanager
+def mapped_errors(what: str) -> Iterator[None]:
+    """Run a block of OpenCL calls; a failure becomes `DeviceError` with `what` and the driver's text."""
+    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
+
+    try:
+        yield
+    except cl.Error as error:
+        raise DeviceError(f"gpu delegate: {what}: {error}") from error
+
+
+def list_devices() -> list[pyopencl.Device]:
+    """Every OpenCL device of every platform, in the loader's order; its position is the device's index.
+
+    Raises:
+        DeviceError: no platform at all, or a driver that fails.
+    """
+    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
+
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:
+        raise DeviceError(f"gpu delegate: {_NO_PLATFORM} ({error})") from error
+    if not platforms:
+        raise DeviceError(f"gpu delegate: {_NO_PLATFORM}")
+    with mapped_errors("listing devices"):
+        return [device for platform in platforms for device in platform.get_devices()]
+
+
+def is_gpu(device: pyopencl.Device) -> bool:
+    """True for anything but a CPU device: such devices get kernels with work-groups."""
+    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
+
+    return not device.type & cl.device_type.CPU
+
+
+def _matches(device: Any, wanted: str) -> bool:
+    names = (device.name, device.platform.name, f"{device.platform.name} {device.name}")
+    return any(wanted.lower() in name.lower() for name in names)
+
+
+def choose_device(wanted: str | int | None) -> pyopencl.Device:
+    """The device that `wanted` names: an index, or a part of its own or its platform's name.
+
+    Without a wish: the first GPU, else the first device.
+
+    Raises:
+        DeviceError: no OpenCL, no device, or none that fits (the text lists what there is).
+    """
+    devices = list_devices()
+    listing = "; ".join(f"{i}: {d.name.strip()} ({d.platform.name.strip()})" for i, d in enumerate(devices))
+    if not devices:
+        raise DeviceError(f"gpu delegate: {_NO_PLATFORM} (platforms without devices)")
+    if wanted is None:
+        return next((device for device in devices if is_gpu(device)), devices[0])
+    if isinstance(wanted, int):
+        if not 0 <= wanted < len(devices):
+            raise DeviceError(f"gpu delegate: there is no OpenCL device {wanted}; there are {listing}")
+        return devices[wanted]
+    fitting = [device for device in devices if _matches(device, wanted)]
+    if not fitting:
+        raise DeviceError(f"gpu delegate: no OpenCL device is called {wanted!r}; there are {listing}")
+    return fitting[0]
+
+
+def usable_compute_units(device: pyopencl.Device) -> int:
+    """Work-groups that run at the same time: on PoCL bounded by its pool and by this process's CPU
+    affinity."""
+    units = int(device.max_compute_units)
+    if is_gpu(device):
+        return units
+    if hasattr(os, "sched_getaffinity"):
+        units = min(units, len(os.sched_getaffinity(0)))
+    limit = os.environ.get("POCL_MAX_PTHREAD_COUNT", "")
+    if limit.isdecimal() and int(limit) > 0:
+        units = min(units, int(limit))
+    return units
+
+
+def capabilities(device: pyopencl.Device) -> Capabilities:
+    """Describe a device as plain data."""
+    with mapped_errors("describing the device"):
+        return Capabilities(
+            name=device.name.strip(),
+            vendor=device.vendor.strip(),
+            platform=device.platform.name.strip(),
+            driver=device.driver_version.strip(),
+            version=device.version.strip(),
+            is_gpu=is_gpu(device),
+            compute_units=usable_compute_units(device),
+            vector_floats=int(device.native_vector_width_float),
+            max_work_group=int(device.max_work_group_size),
+            local_memory_bytes=int(device.local_mem_size),
+            max_allocation_bytes=int(device.max_mem_alloc_size),
+            alignment_bytes=int(device.mem_base_addr_align) // 8,
+        )
+
+
+def open_context(device: pyopencl.Device) -> pyopencl.Context:
+    """A context on one device. Raises `DelegateError` where the driver refuses."""
+    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
+
+    try:
+        return cl.Context([device])
+    except cl.Error as error:
+        raise DelegateError(f"gpu delegate: no context on {device.name.strip()}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedDevice:
+    """A device with its context and the folder for caches (None keeps nothing).
+
+    `groups_per_unit`: work-groups of an enqueued unit function, per compute unit. Several even out the
+    work; one keeps a bound on the threads, as each thread runs a group at a time.
+    """
+
+    device: pyopencl.Device
+    context: pyopencl.Context
+    capabilities: Capabilities
+    cache_folder: Path | None
+    groups_per_unit: int = 4
+
+
+def open_device(
+    wanted: str | int | None, cache_folder: Path | None, threads: int | None = None
+) -> OpenedDevice:
+    """Choose, describe and open a device; at most `threads` groups at a time on a CPU device.
+
+    Raises:
+        DeviceError, DelegateError: no such device, or the driver refuses.
+    """
+    device = choose_device(wanted)
+    found = capabilities(device)
+    context = open_context(device)
+    if threads is None or found.is_gpu or threads >= found.compute_units:
+        return OpenedDevice(device, context, found, cache_folder)
+    return OpenedDevice(
+        device, context, replace(found, compute_units=threads), cache_folder, groups_per_unit=1
+    )

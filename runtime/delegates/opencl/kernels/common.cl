@@ -1,0 +1,106 @@
+// Shared by every kernel: unit ranges, vectors of 16, activations with an own exp.
+// Included once, in front of all instances. Every function takes and returns float16.
+#define FIRST_UNIT(t, nt) ((int)((long)UNITS * (t) / (nt)))
+#define JOIN_(a, b) a##_##b
+#define JOIN(a, b) JOIN_(a, b)
+#define LOCAL_NAME(name) JOIN(FUNC, name)
+
+// Loads and stores of 16 floats at any 4-byte boundary. PoCL compiles its vload16 three times as slowly as an access
+// through a vector type of low alignment, to the same instructions.
+#ifdef __clang__
+typedef float unaligned16 __attribute__((ext_vector_type(16), aligned(4)));
+#define load16(pointer) (*(__global const unaligned16 *)(pointer))
+#define store16(value, pointer) (*(__global unaligned16 *)(pointer) = (value))
+#else
+#define load16(pointer) vload16(0, pointer)
+#define store16(value, pointer) vstore16(value, 0, pointer)
+#endif
+
+// Asks for a cache line ahead of its use; nothing where the compiler has no such builtin.
+#if defined(__clang__) && defined(__x86_64__)
+#define PREFETCH(pointer) __builtin_prefetch((const void *)(size_t)(pointer))
+#else
+#define PREFETCH(pointer)
+#endif
+
+// Comparisons instead of fmax and fmin, and a * b + c instead of fma, for the same reason.
+static inline float16 max16(float16 a, float16 b) { return a > b ? a : b; }
+static inline float16 min16(float16 a, float16 b) { return a < b ? a : b; }
+
+// Operands of the epilogue: one of the output's shape, one number, one number per channel or per pixel, and the
+// general broadcast, which takes four digits of the pixel index apart.
+#define OPERAND(i, p, c) load16(e##i + (p) * E##i##_STRIDE + (c))
+#define SCALAR_OPERAND(i, p, c) ((float16)(e##i[0]))
+#define CHANNEL_OPERAND(i, p, c) load16(e##i + (c))
+#define PIXEL_OPERAND(i, p, c) ((float16)(e##i[(p) * E##i##_STRIDE]))
+#define DIGIT(i, axis, p) (((p) / E##i##_QUOTIENT##axis) % E##i##_EXTENT##axis * E##i##_STRIDE##axis)
+#define BROADCAST_INDEX(i, p) (DIGIT(i, 0, p) + DIGIT(i, 1, p) + DIGIT(i, 2, p) + DIGIT(i, 3, p))
+#define BROADCAST_OPERAND(i, p, c) load16(e##i + BROADCAST_INDEX(i, p) + (c))
+#define BROADCAST_PIXEL_OPERAND(i, p, c) ((float16)(e##i[BROADCAST_INDEX(i, p)]))
+#define EPILOGUE_PARAMS_0
+#define EPILOGUE_PARAMS_1 , __global const float *restrict e0
+#define EPILOGUE_PARAMS_2 EPILOGUE_PARAMS_1, __global const float *restrict e1
+#define EPILOGUE_PARAMS_3 EPILOGUE_PARAMS_2, __global const float *restrict e2
+#define EPILOGUE_PARAMS_4 EPILOGUE_PARAMS_3, __global const float *restrict e3
+#define EPILOGUE_PARAMS_5 EPILOGUE_PARAMS_4, __global const float *restrict e4
+#define EPILOGUE_PARAMS_6 EPILOGUE_PARAMS_5, __global const float *restrict e5
+
+// exp: x = n ln 2 + r, polynomial in r, exponent added as an integer. Relative error about 1e-7 in [-87, 87].
+static inline float16 exp16(float16 x)
+{
+    x = min16(max16(x, (float16)-87.0f), (float16)87.0f);
+    const float16 t = x * 1.44269504f + 12582912.0f;
+    const float16 n = t - 12582912.0f;
+    const float16 r = n * 2.12194440e-4f + (n * -0.693359375f + x);
+    float16 y = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    y = y * r + 8.3334519073e-3f;
+    y = y * r + 4.1665795894e-2f;
+    y = y * r + 1.6666665459e-1f;
+    y = y * r + 5.0000001201e-1f;
+    y = y * (r * r) + r + 1.0f;
+    return as_float16(as_int16(y) + (as_int16(t) << 23));
+}
+
+static inline float16 logistic16(float16 x) { return 1.0f / (1.0f + exp16(-x)); }
+static inline float16 swish16(float16 x) { return x / (1.0f + exp16(-x)); }
+static inline float16 relu16(float16 x) { return max16(x, (float16)0.0f); }
+static inline float16 clamp16(float16 x, float low, float high)
+{
+    return min16(max16(x, (float16)low), (float16)high);
+}
+static inline float16 hard_swish16(float16 x) { return x * clamp16(x + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f); }
+static inline float16 prelu16(float16 x, float16 alpha)
+{
+    return max16(x, (float16)0.0f) + alpha * min16(x, (float16)0.0f);
+}
+static inline float16 square16(float16 x) { return x * x; }
+static inline float16 elu16(float16 x)
+{
+    return select(x, expm1(min16(x, (float16)0.0f)), x < (float16)0.0f);
+}
+static inline float16 tanh16(float16 x) { return tanh(x); }
+static inline float16 gelu16(float16 x) { return 0.5f * x * (1.0f + erf(x * 0.70710678f)); }
+static inline float16 gelu_approximate16(float16 x)
+{
+    return 0.5f * x * (1.0f + tanh16(0.79788456f * (x + 0.044715f * x * x * x)));
+}
+// Zero in the lanes behind the last channel.
+static inline float16 mask16(float16 x, int channel, int channels)
+{
+    const int16 lane = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) + channel;
+    return select((float16)0.0f, x, lane < (int16)channels);
+}
+static inline float max_of16(float16 x)
+{
+    const float8 a = fmax(x.lo, x.hi);
+    const float4 b = fmax(a.lo, a.hi);
+    const float2 c = fmax(b.lo, b.hi);
+    return fmax(c.x, c.y);
+}
+static inline float sum_of16(float16 x)
+{
+    const float8 a = x.lo + x.hi;
+    const float4 b = a.lo + a.hi;
+    const float2 c = b.lo + b.hi;
+    return c.x + c.y;
+}

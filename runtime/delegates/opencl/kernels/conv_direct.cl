@@ -1,0 +1,72 @@
+// Convolution with any window, stride, dilation, padding and groups, as a product without an unfolded copy.
+// A unit is TILE_M consecutive output pixels (over all images) by TILE_N channels, all sums in registers. For each tap
+// of the window one pointer per pixel is made (to a row of zeros outside of the image), then the loop runs over the
+// K input channels of the panel's groups. The last tile overlaps its neighbour: both store the same numbers.
+// weights: for each panel the bias, then the rows of each tap, [PANELS][1 + FILTER_H * FILTER_W * K][TILE_N].
+// zeros: as many zeros as K channels span.
+// Defines: M, K, CHANNELS (of the output, padded), TILE_M, TILE_N, PANELS, PANEL_OUTER, UNROLL, IN_H, IN_W, IN_CHANNELS,
+// IN_STRIDE, IN_STEP, OUT_H, OUT_W, OUT_STRIDE, FILTER_H, FILTER_W, STRIDE_H, STRIDE_W, DILATION_H, DILATION_W, PAD_TOP,
+// PAD_LEFT, GROUP_IN, GROUP_OUT (channels of a group).
+#define VECTORS (TILE_N / 16)
+#define ROW_TILES ((M + TILE_M - 1) / TILE_M)
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global const float *restrict weights,
+    __global const float *restrict zeros, __global float *restrict out EPILOGUE_PARAMS)
+{
+    for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
+        const int panel = PANEL_OUTER ? u / ROW_TILES : u % PANELS;
+        const int p = min((PANEL_OUTER ? u % ROW_TILES : u / PANELS) * TILE_M, M - TILE_M);
+        const int first_channel = min(panel * TILE_N / GROUP_OUT * GROUP_IN, IN_CHANNELS - K);
+        __global const float *w = weights + panel * ((1 + FILTER_H * FILTER_W * K) * TILE_N);
+        float16 sum[TILE_M][VECTORS];
+        #pragma unroll
+        for (int i = 0; i < TILE_M; i++)
+            #pragma unroll
+            for (int j = 0; j < VECTORS; j++)
+                sum[i][j] = load16(w + j * 16);
+        w += TILE_N;
+        int y[TILE_M], x[TILE_M];
+        #pragma unroll
+        for (int i = 0; i < TILE_M; i++) {
+            y[i] = (p + i) / OUT_W % OUT_H * STRIDE_H - PAD_TOP;
+            x[i] = (p + i) % OUT_W * STRIDE_W - PAD_LEFT;
+        }
+        for (int ky = 0; ky < FILTER_H; ky++)
+            for (int kx = 0; kx < FILTER_W; kx++) {
+                __global const float *a[TILE_M];
+                #pragma unroll
+                for (int i = 0; i < TILE_M; i++) {
+                    const int iy = y[i] + ky * DILATION_H, ix = x[i] + kx * DILATION_W;
+                    const int row = (p + i) / (OUT_H * OUT_W) * IN_H + iy;
+                    const bool inside = (uint)iy < IN_H && (uint)ix < IN_W;
+                    a[i] = inside ? in + (row * IN_W + ix) * IN_STRIDE + first_channel * IN_STEP : zeros;
+                }
+                #pragma unroll UNROLL
+                for (int k = 0; k < K; k++) {
+                    float16 b[VECTORS];
+                    #pragma unroll
+                    for (int j = 0; j < VECTORS; j++)
+                        b[j] = load16(w + k * TILE_N + j * 16);
+                    #pragma unroll
+                    for (int i = 0; i < TILE_M; i++) {
+                        const float16 value = (float16)(a[i][k * IN_STEP]);
+                        #pragma unroll
+                        for (int j = 0; j < VECTORS; j++)
+                            sum[i][j] = value * b[j] + sum[i][j];
+                    }
+                }
+                w += K * TILE_N;
+            }
+        #pragma unroll
+        for (int i = 0; i < TILE_M; i++)
+            #pragma unroll
+            for (int j = 0; j < VECTORS; j++) {
+                const int c = panel * TILE_N + j * 16;
+#if PANELS * TILE_N > CHANNELS
+                if (c < CHANNELS)
+#endif
+                store16(EPILOGUE(sum[i][j], (p + i), c), out + (p + i) * OUT_STRIDE + c);
+            }
+    }
+}
+#undef VECTORS
+#undef ROW_TILES

@@ -1,0 +1,51 @@
+// Convolution 1x1 with stride 1, and every other product of pixels and weights: out[p][n] = in[p][:] . W[:][n] + bias[n].
+// A unit is TILE_M pixels by TILE_N channels, all sums in registers; the last tile of a row of units overlaps its
+// neighbour instead of being cut (both store the same numbers).
+// weights: for each panel of TILE_N channels, the bias and then K rows, [PANELS][1 + K][TILE_N].
+// Defines: M, K, CHANNELS (of the output, padded), TILE_M, TILE_N, PANELS, PANEL_OUTER (1: all pixels of a panel, then
+// the next panel), UNROLL, IN_STRIDE and IN_STEP (elements from pixel to pixel, from channel to channel), OUT_STRIDE.
+#define VECTORS (TILE_N / 16)
+#define ROW_TILES ((M + TILE_M - 1) / TILE_M)
+static void FUNC(const int t, const int nt, __global const float *restrict in,
+    __global const float *restrict weights, __global float *restrict out EPILOGUE_PARAMS)
+{
+    for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
+        const int panel = PANEL_OUTER ? u / ROW_TILES : u % PANELS;
+        const int p = min((PANEL_OUTER ? u % ROW_TILES : u / PANELS) * TILE_M, M - TILE_M);
+        __global const float *a = in + p * IN_STRIDE;
+        __global const float *w = weights + panel * ((1 + K) * TILE_N);
+        float16 sum[TILE_M][VECTORS];
+        #pragma unroll
+        for (int i = 0; i < TILE_M; i++)
+            #pragma unroll
+            for (int j = 0; j < VECTORS; j++)
+                sum[i][j] = load16(w + j * 16);
+        w += TILE_N;
+        #pragma unroll UNROLL
+        for (int k = 0; k < K; k++) {
+            float16 b[VECTORS];
+            #pragma unroll
+            for (int j = 0; j < VECTORS; j++)
+                b[j] = load16(w + k * TILE_N + j * 16);
+            #pragma unroll
+            for (int i = 0; i < TILE_M; i++) {
+                const float16 x = (float16)(a[i * IN_STRIDE + k * IN_STEP]);
+                #pragma unroll
+                for (int j = 0; j < VECTORS; j++)
+                    sum[i][j] = x * b[j] + sum[i][j];
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < TILE_M; i++)
+            #pragma unroll
+            for (int j = 0; j < VECTORS; j++) {
+                const int c = panel * TILE_N + j * 16;
+#if PANELS * TILE_N > CHANNELS
+                if (c < CHANNELS)
+#endif
+                store16(EPILOGUE(sum[i][j], (p + i), c), out + (p + i) * OUT_STRIDE + c);
+            }
+    }
+}
+#undef VECTORS
+#undef ROW_TILES

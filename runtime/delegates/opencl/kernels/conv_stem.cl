@@ -1,0 +1,96 @@
+// Convolution of images with few channels, interleaved or planar. A unit is one output row: the input rows under its
+// window are copied, with zeros around them, to private lines in which every tap of every pixel has a constant
+// offset; then tiles of TILE_M pixels by TILE_N channels are summed in registers. The last tile overlaps its neighbour.
+// weights: for each panel the bias, then a row for each tap in the order of the lines: [PANELS][1 + FILTER_H * PLANES *
+// STEPS][TILE_N], where PLANES = 1 and STEPS = FILTER_W * IN_CHANNELS for interleaved channels, PLANES = IN_CHANNELS
+// and STEPS = FILTER_W for planar ones.
+// Defines: IN_H, IN_W, IN_CHANNELS, IN_STRIDE (1: planar), IN_STEP, OUT_H, OUT_W, OUT_STRIDE, CHANNELS (of the output,
+// padded), TILE_M, TILE_N, PANELS, FILTER_H, FILTER_W, STRIDE_H, STRIDE_W, DILATION_H, DILATION_W, PAD_TOP, PAD_LEFT.
+#define VECTORS (TILE_N / 16)
+#define TILES_X ((OUT_W + TILE_M - 1) / TILE_M)
+#if IN_STEP == 1
+#define PLANES 1
+#define STEPS (FILTER_W * IN_CHANNELS)
+#define OFFSET(q) ((q) / IN_CHANNELS * DILATION_W * IN_STRIDE + (q) % IN_CHANNELS)
+#else
+#define PLANES IN_CHANNELS
+#define STEPS FILTER_W
+#define OFFSET(q) ((q) * DILATION_W)
+#endif
+#define LEFT (PAD_LEFT * IN_STRIDE)
+#define WIDTH (((OUT_W - 1) * STRIDE_W + (FILTER_W - 1) * DILATION_W + 1) * IN_STRIDE)
+#define COUNT (IN_W * IN_STRIDE < WIDTH - LEFT ? IN_W * IN_STRIDE : WIDTH - LEFT)
+
+static void LOCAL_NAME(copy_row)(__global const float *restrict from, float *restrict to, const bool inside)
+{
+    int x = 0;
+    for (; x + 16 <= COUNT; x += 16)
+        vstore16(inside ? load16(from + x) : (float16)0.0f, 0, to + x);
+    for (; x < COUNT; x++)
+        to[x] = inside ? from[x] : 0.0f;
+}
+
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global const float *restrict weights,
+    __global float *restrict out EPILOGUE_PARAMS)
+{
+    float lines[FILTER_H * PLANES * WIDTH];
+    for (int i = 0; i < FILTER_H * PLANES * WIDTH; i++)
+        lines[i] = 0.0f;
+    for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
+        for (int ky = 0; ky < FILTER_H; ky++) {
+            const int iy = u % OUT_H * STRIDE_H - PAD_TOP + ky * DILATION_H;
+            const bool inside = (uint)iy < IN_H;
+            __global const float *from = in + (u / OUT_H * IN_H + (inside ? iy : 0)) * IN_W * IN_STRIDE;
+            for (int plane = 0; plane < PLANES; plane++)
+                LOCAL_NAME(copy_row)(from + plane * IN_STEP, lines + (ky * PLANES + plane) * WIDTH + LEFT, inside);
+        }
+        for (int tile = 0; tile < TILES_X * PANELS; tile++) {
+            const int panel = tile % PANELS, x = min(tile / PANELS * TILE_M, OUT_W - TILE_M);
+            __global const float *w = weights + panel * ((1 + FILTER_H * PLANES * STEPS) * TILE_N);
+            float16 sum[TILE_M][VECTORS];
+            #pragma unroll
+            for (int i = 0; i < TILE_M; i++)
+                #pragma unroll
+                for (int j = 0; j < VECTORS; j++)
+                    sum[i][j] = load16(w + j * 16);
+            w += TILE_N;
+            const float *a = lines + x * STRIDE_W * IN_STRIDE;
+            for (int line = 0; line < FILTER_H * PLANES; line++) {
+                #pragma unroll
+                for (int q = 0; q < STEPS; q++) {
+                    float16 b[VECTORS];
+                    #pragma unroll
+                    for (int j = 0; j < VECTORS; j++)
+                        b[j] = load16(w + q * TILE_N + j * 16);
+                    #pragma unroll
+                    for (int i = 0; i < TILE_M; i++) {
+                        const float16 value = (float16)(a[i * STRIDE_W * IN_STRIDE + OFFSET(q)]);
+                        #pragma unroll
+                        for (int j = 0; j < VECTORS; j++)
+                            sum[i][j] = value * b[j] + sum[i][j];
+                    }
+                }
+                a += WIDTH;
+                w += STEPS * TILE_N;
+            }
+            #pragma unroll
+            for (int i = 0; i < TILE_M; i++)
+                #pragma unroll
+                for (int j = 0; j < VECTORS; j++) {
+                    const int c = panel * TILE_N + j * 16, p = u * OUT_W + x + i;
+#if PANELS * TILE_N > CHANNELS
+                    if (c < CHANNELS)
+#endif
+                    store16(EPILOGUE(sum[i][j], p, c), out + p * OUT_STRIDE + c);
+                }
+        }
+    }
+}
+#undef VECTORS
+#undef TILES_X
+#undef PLANES
+#undef STEPS
+#undef OFFSET
+#undef LEFT
+#undef WIDTH
+#undef COUNT

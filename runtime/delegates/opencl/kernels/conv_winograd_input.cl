@@ -1,0 +1,63 @@
+// Winograd's convolution F(TILE x TILE, 3 x 3), first phase: V = B' d B for each patch d of SIDE x SIDE inputs,
+// SIDE = TILE + 2 (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015). A unit is one row of
+// tiles. out: [SIDE * SIDE][TILES][CHANNELS].
+// Defines: TILE (2 or 4), N, IN_H, IN_W, IN_STRIDE, TILES_Y, TILES_X, CHANNELS (padded), PAD_TOP, PAD_LEFT.
+#define SIDE (TILE + 2)
+#define TILES (N * TILES_Y * TILES_X)
+#if TILE == 2
+#define TRANSFORM(d, step, v) \
+    v[0] = d[0] - d[2 * step]; \
+    v[1] = d[step] + d[2 * step]; \
+    v[2] = d[2 * step] - d[step]; \
+    v[3] = d[step] - d[3 * step];
+#else
+#define TRANSFORM(d, step, v) \
+    { \
+        const float16 even = d[4 * step] - 4.0f * d[2 * step], odd = d[3 * step] - 4.0f * d[step]; \
+        const float16 wide = d[4 * step] - d[2 * step], twice = 2.0f * (d[3 * step] - d[step]); \
+        v[0] = 4.0f * d[0] - 5.0f * d[2 * step] + d[4 * step]; \
+        v[1] = even + odd; \
+        v[2] = even - odd; \
+        v[3] = wide + twice; \
+        v[4] = wide - twice; \
+        v[5] = 4.0f * d[step] - 5.0f * d[3 * step] + d[5 * step]; \
+    }
+#endif
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out)
+{
+    for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
+        const int n = u / TILES_Y, iy = u % TILES_Y * TILE - PAD_TOP;
+        for (int tile = 0; tile < TILES_X; tile++) {
+            const int ix = tile * TILE - PAD_LEFT;
+            __global float *to = out + (u * TILES_X + tile) * CHANNELS;
+            for (int c = 0; c < CHANNELS; c += 16) {
+                float16 columns[SIDE * SIDE];
+                #pragma unroll
+                for (int x = 0; x < SIDE; x++) {
+                    float16 d[SIDE], v[SIDE];
+                    #pragma unroll
+                    for (int y = 0; y < SIDE; y++) {
+                        const bool inside = (uint)(iy + y) < IN_H && (uint)(ix + x) < IN_W;
+                        __global const float *from = in + ((n * IN_H + iy + y) * IN_W + ix + x) * IN_STRIDE + c;
+                        d[y] = inside ? load16(from) : (float16)0.0f;
+                    }
+                    TRANSFORM(d, 1, v)
+                    #pragma unroll
+                    for (int y = 0; y < SIDE; y++)
+                        columns[y * SIDE + x] = v[y];
+                }
+                #pragma unroll
+                for (int y = 0; y < SIDE; y++) {
+                    float16 v[SIDE];
+                    TRANSFORM((columns + y * SIDE), 1, v)
+                    #pragma unroll
+                    for (int x = 0; x < SIDE; x++)
+                        store16(v[x], to + (y * SIDE + x) * (TILES * CHANNELS) + c);
+                }
+            }
+        }
+    }
+}
+#undef SIDE
+#undef TILES
+#undef TRANSFORM

@@ -1,0 +1,50 @@
+// Winograd's convolution, second phase: BATCH products of TILES x K by K x N, one for each element of a patch.
+// A unit is TILE_M tiles by TILE_N channels of one product; the last tile overlaps its neighbour.
+// in: [BATCH][TILES][K]; weights: [BATCH][PANELS][K][TILE_N]; out: [BATCH][TILES][PANELS * TILE_N].
+// Defines: BATCH, TILES, K, PANELS, TILE_M, TILE_N.
+#define VECTORS (TILE_N / 16)
+#define ROW_TILES ((TILES + TILE_M - 1) / TILE_M)
+#define AHEAD 32 // rows of weights that are asked for ahead of their use
+#define COLUMNS (PANELS * TILE_N)
+static void FUNC(const int t, const int nt, __global const float *restrict in,
+    __global const float *restrict weights, __global float *restrict out)
+{
+    for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
+        const int panel = u / ROW_TILES, batch = panel / PANELS;
+        const int row = min(u % ROW_TILES * TILE_M, TILES - TILE_M);
+        __global const float *a = in + (batch * TILES + row) * K;
+        __global const float *w = weights + panel * (K * TILE_N);
+        __global float *to = out + (batch * TILES + row) * COLUMNS + panel % PANELS * TILE_N;
+        float16 sum[TILE_M][VECTORS];
+        #pragma unroll
+        for (int i = 0; i < TILE_M; i++)
+            #pragma unroll
+            for (int j = 0; j < VECTORS; j++)
+                sum[i][j] = (float16)0.0f;
+        #pragma unroll 2
+        for (int k = 0; k < K; k++) {
+            float16 b[VECTORS];
+            #pragma unroll
+            for (int j = 0; j < VECTORS; j++) {
+                PREFETCH(w + (k + AHEAD) * TILE_N + j * 16);
+                b[j] = load16(w + k * TILE_N + j * 16);
+            }
+            #pragma unroll
+            for (int i = 0; i < TILE_M; i++) {
+                const float16 x = (float16)(a[i * K + k]);
+                #pragma unroll
+                for (int j = 0; j < VECTORS; j++)
+                    sum[i][j] = x * b[j] + sum[i][j];
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < TILE_M; i++)
+            #pragma unroll
+            for (int j = 0; j < VECTORS; j++)
+                store16(sum[i][j], to + i * COLUMNS + j * 16);
+    }
+}
+#undef VECTORS
+#undef ROW_TILES
+#undef COLUMNS
+#undef AHEAD

@@ -1,0 +1,90 @@
+// Depthwise convolution over float16 channels. A unit is TILE_H x TILE_W output pixels by CHANNELS / PARTS channels.
+// All inputs of a tile row are loaded once and feed every output that they touch. Tiles whose windows lie inside of
+// the image run without bounds checks; at the border inputs outside count as zero. The last tile of a row or column
+// overlaps its neighbour: both store the same numbers.
+// weights: [CHANNELS / 16][1 + FILTER_H * FILTER_W][16], the bias and then the taps.
+// Defines: IN_H, IN_W, IN_STRIDE, OUT_H, OUT_W, OUT_STRIDE, CHANNELS (padded), PARTS, TILE_H, TILE_W, FILTER_H,
+// FILTER_W, STRIDE_H, STRIDE_W, DILATION_H, DILATION_W, PAD_TOP, PAD_LEFT.
+#define TILES_X ((OUT_W + TILE_W - 1) / TILE_W)
+#define TILES_Y ((OUT_H + TILE_H - 1) / TILE_H)
+#define PATCH_H ((TILE_H - 1) * STRIDE_H + (FILTER_H - 1) * DILATION_H + 1)
+#define PATCH_W ((TILE_W - 1) * STRIDE_W + (FILTER_W - 1) * DILATION_W + 1)
+#define BLOCK (CHANNELS / PARTS)
+#define TAPS (FILTER_H * FILTER_W)
+// Whether any tile lies inside; on small maps none does, and the code for it is not compiled.
+#define FIRST_Y (PAD_TOP > 0 ? TILE_H * STRIDE_H - PAD_TOP : 0)
+#define FIRST_X (PAD_LEFT > 0 ? TILE_W * STRIDE_W - PAD_LEFT : 0)
+#define HAS_INNER (FIRST_Y + PATCH_H <= IN_H && FIRST_X + PATCH_W <= IN_W)
+
+// Row y of the patch, its inputs in `value`, into the sums of each output row that reads it.
+#define ADD_ROW(y, value) \
+    _Pragma("unroll") for (int ky = 0; ky < FILTER_H; ky++) { \
+        const int r = ((y) - ky * DILATION_H) / STRIDE_H; \
+        if ((y) >= ky * DILATION_H && r < TILE_H && r * STRIDE_H == (y) - ky * DILATION_H) \
+            _Pragma("unroll") for (int kx = 0; kx < FILTER_W; kx++) { \
+                const float16 tap = load16(w + (1 + ky * FILTER_W + kx) * 16); \
+                _Pragma("unroll") for (int i = 0; i < TILE_W; i++) \
+                    sum[r][i] = value[i * STRIDE_W + kx * DILATION_W] * tap + sum[r][i]; \
+            } \
+    }
+
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global const float *restrict weights,
+    __global float *restrict out EPILOGUE_PARAMS)
+{
+    for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
+        const int first = u % PARTS * BLOCK, tile = u / PARTS;
+        const int ox = min(tile % TILES_X * TILE_W, OUT_W - TILE_W);
+        const int oy = min(tile / TILES_X % TILES_Y * TILE_H, OUT_H - TILE_H);
+        const int n = tile / (TILES_X * TILES_Y);
+        const int iy = oy * STRIDE_H - PAD_TOP, ix = ox * STRIDE_W - PAD_LEFT;
+        const bool inner = HAS_INNER && iy >= 0 && ix >= 0 && iy + PATCH_H <= IN_H && ix + PATCH_W <= IN_W;
+        __global const float *corner = in + ((n * IN_H + iy) * IN_W + ix) * IN_STRIDE;
+        for (int c = first; c < first + BLOCK; c += 16) {
+            __global const float *w = weights + c * (1 + TAPS);
+            float16 sum[TILE_H][TILE_W];
+            #pragma unroll
+            for (int r = 0; r < TILE_H; r++)
+                #pragma unroll
+                for (int i = 0; i < TILE_W; i++)
+                    sum[r][i] = load16(w);
+            if (inner) {
+                #pragma unroll
+                for (int y = 0; y < PATCH_H; y++) {
+                    float16 value[PATCH_W];
+                    #pragma unroll
+                    for (int x = 0; x < PATCH_W; x++)
+                        value[x] = load16(corner + (y * IN_W + x) * IN_STRIDE + c);
+                    ADD_ROW(y, value)
+                }
+            } else {
+                #pragma unroll
+                for (int y = 0; y < PATCH_H; y++) {
+                    if ((uint)(iy + y) >= IN_H)
+                        continue;
+                    float16 value[PATCH_W];
+                    #pragma unroll
+                    for (int x = 0; x < PATCH_W; x++)
+                        value[x] = (uint)(ix + x) < IN_W ? load16(corner + (y * IN_W + x) * IN_STRIDE + c) : (float16)0.0f;
+                    ADD_ROW(y, value)
+                }
+            }
+            #pragma unroll
+            for (int r = 0; r < TILE_H; r++)
+                #pragma unroll
+                for (int i = 0; i < TILE_W; i++) {
+                    const int p = (n * OUT_H + oy + r) * OUT_W + ox + i;
+                    store16(EPILOGUE(sum[r][i], p, c), out + p * OUT_STRIDE + c);
+                }
+        }
+    }
+}
+#undef TILES_X
+#undef TILES_Y
+#undef PATCH_H
+#undef PATCH_W
+#undef BLOCK
+#undef TAPS
+#undef FIRST_Y
+#undef FIRST_X
+#undef HAS_INNER
+#undef ADD_ROW

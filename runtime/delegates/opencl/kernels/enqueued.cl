@@ -1,0 +1,15 @@
+// The entry of one function on a GPU: KERNEL is its name, CALL its call, made by program.py.
+#define ARENA(i) (arena + offsets.s##i)
+#define CONSTANT(i) (constants + offsets.s##i)
+#if UNIT_FUNCTION
+__attribute__((reqd_work_group_size(1, 1, 1)))
+#endif
+__kernel void KERNEL(__global float *arena, __global const float *constants, const int16 offsets)
+{
+    const int t = get_group_id(0), nt = get_num_groups(0);
+    (void)t;
+    (void)nt;
+    CALL;
+}
+#undef ARENA
+#undef CONSTANT

@@ -1,0 +1,48 @@
+// One row times a matrix: out[n] = in[:] . W[:][n] + bias[n]; the weights are read once, in order.
+// A unit is TILE_N columns. SPLIT sums per column hide the latency of the multiply-adds.
+// weights: for each panel of TILE_N columns, the bias and then K rows, [PANELS][1 + K][TILE_N].
+// Defines: K, CHANNELS (of the output, padded), TILE_N, PANELS, SPLIT, IN_STEP (elements from
+// channel to channel).
+#define VECTORS (TILE_N / 16)
+static void FUNC(const int t, const int nt, __global const float *restrict in,
+    __global const float *restrict weights, __global float *restrict out EPILOGUE_PARAMS)
+{
+    for (int panel = FIRST_UNIT(t, nt); panel < FIRST_UNIT(t + 1, nt); panel++) {
+        __global const float *w = weights + panel * ((1 + K) * TILE_N);
+        float16 sum[SPLIT][VECTORS];
+        #pragma unroll
+        for (int s = 0; s < SPLIT; s++)
+            #pragma unroll
+            for (int j = 0; j < VECTORS; j++)
+                sum[s][j] = s == 0 ? load16(w + j * 16) : (float16)0.0f;
+        w += TILE_N;
+        for (int k = 0; k + SPLIT <= K; k += SPLIT)
+            #pragma unroll
+            for (int s = 0; s < SPLIT; s++) {
+                const float16 x = (float16)(in[(k + s) * IN_STEP]);
+                #pragma unroll
+                for (int j = 0; j < VECTORS; j++)
+                    sum[s][j] = x * load16(w + (k + s) * TILE_N + j * 16) + sum[s][j];
+            }
+        #pragma unroll
+        for (int k = K / SPLIT * SPLIT; k < K; k++) {
+            const float16 x = (float16)(in[k * IN_STEP]);
+            #pragma unroll
+            for (int j = 0; j < VECTORS; j++)
+                sum[0][j] = x * load16(w + k * TILE_N + j * 16) + sum[0][j];
+        }
+        #pragma unroll
+        for (int j = 0; j < VECTORS; j++) {
+            const int c = panel * TILE_N + j * 16;
+            float16 total = sum[0][j];
+            #pragma unroll
+            for (int s = 1; s < SPLIT; s++)
+                total += sum[s][j];
+#if PANELS * TILE_N > CHANNELS
+            if (c < CHANNELS)
+#endif
+            store16(EPILOGUE(total, 0, c), out + c);
+        }
+    }
+}
+#undef VECTORS

@@ -1,0 +1,34 @@
+// The entry of a program on a CPU device: runs layers [first, last) of a table. Row l of the table holds the number
+// of a function and the offsets of its pointers; LAYER_CASES, made by program.py, has a CASE for each function.
+// One enqueue may run one layer (any number of groups), or many with a spin barrier between two layers; the latter
+// needs all groups to run at the same time: the host launches no more groups than the device has threads.
+#define ROW 24
+#define ARENA(i) (arena + row[i])
+#define CONSTANT(i) (constants + row[i])
+#define CASE(number, call) \
+    case number: \
+        call; \
+        break;
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void run_layers(__global float *arena,
+    __global const float *constants, __global const int *table, __global int *counter, const int first,
+    const int last)
+{
+    const int t = get_group_id(0), nt = get_num_groups(0);
+    int expected = 0;
+    for (int layer = first; layer < last; layer++) {
+        __global const int *row = table + layer * ROW;
+        switch (row[0]) { LAYER_CASES }
+        if (last - first > 1) {
+            mem_fence(CLK_GLOBAL_MEM_FENCE);
+            expected += nt;
+            const int arrived = atomic_inc(counter) + 1;
+            if (layer + 1 < last) {
+                while (*(volatile __global int *)counter < expected) { }
+                mem_fence(CLK_GLOBAL_MEM_FENCE);
+            } else if (arrived == expected) {
+                *counter = 0; // the last group out
+            }
+        }
+    }
+}

@@ -1,0 +1,35 @@
+// Max and average pooling over float16 channels; a unit is one output row of one image.
+// Defines: N, IN_H, IN_W, OUT_H, OUT_W, FILTER_H, FILTER_W, STRIDE_H, STRIDE_W, PAD_TOP, PAD_LEFT, CHANNELS (padded),
+// IN_STRIDE, OUT_STRIDE, MAXIMUM (1: max, 0: average over the pixels inside the image).
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out EPILOGUE_PARAMS)
+{
+    for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
+        const int n = u / OUT_H, y = u % OUT_H * STRIDE_H - PAD_TOP;
+        const int y0 = max(y, 0), y1 = min(y + FILTER_H, IN_H);
+        for (int ox = 0; ox < OUT_W; ox++) {
+            const int x = ox * STRIDE_W - PAD_LEFT;
+            const int x0 = max(x, 0), x1 = min(x + FILTER_W, IN_W);
+            const int p = u * OUT_W + ox;
+            for (int c = 0; c < CHANNELS; c += 16) {
+#if MAXIMUM
+                float16 v = (float16)(-FLT_MAX);
+#else
+                float16 v = (float16)0.0f;
+#endif
+                for (int iy = y0; iy < y1; iy++)
+                    for (int ix = x0; ix < x1; ix++) {
+                        const float16 x16 = load16(in + ((n * IN_H + iy) * IN_W + ix) * IN_STRIDE + c);
+#if MAXIMUM
+                        v = max16(v, x16);
+#else
+                        v += x16;
+#endif
+                    }
+#if !MAXIMUM
+                v *= 1.0f / (float)max((y1 - y0) * (x1 - x0), 1);
+#endif
+                store16(EPILOGUE(v, p, c), out + p * OUT_STRIDE + c);
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+// Reduction over the channels and REDUCED neighbouring pixels: element o of the output, counted in row-major order, is
+// that of the input's pixels [o * REDUCED, (o + 1) * REDUCED). A unit is one output pixel.
+// Defines: REDUCED, CHANNELS, IN_STRIDE, OUT_CHANNELS, OUT_STRIDE, KIND (0 sum, 1 max, 2 min, 3 product), SCALE.
+#if KIND == 0
+#define START 0.0f
+#define COMBINE(a, b) ((a) + (b))
+#elif KIND == 1
+#define START (-INFINITY)
+#define COMBINE(a, b) ((a) > (b) ? (a) : (b))
+#elif KIND == 2
+#define START INFINITY
+#define COMBINE(a, b) ((a) < (b) ? (a) : (b))
+#else
+#define START 1.0f
+#define COMBINE(a, b) ((a) * (b))
+#endif
+static float LOCAL_NAME(reduced)(__global const float *restrict in)
+{
+    float16 wide = (float16)START;
+    float narrow = START;
+    for (int r = 0; r < REDUCED; r++) {
+        for (int c = 0; c + 16 <= CHANNELS; c += 16)
+            wide = COMBINE(wide, load16(in + r * IN_STRIDE + c));
+        for (int c = CHANNELS / 16 * 16; c < CHANNELS; c++)
+            narrow = COMBINE(narrow, in[r * IN_STRIDE + c]);
+    }
+    const float8 eight = COMBINE(wide.lo, wide.hi);
+    const float4 four = COMBINE(eight.lo, eight.hi);
+    const float2 two = COMBINE(four.lo, four.hi);
+    const float one = COMBINE(two.x, two.y);
+    return COMBINE(narrow, one) * SCALE;
+}
+
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out EPILOGUE_PARAMS)
+{
+    for (int p = FIRST_UNIT(t, nt); p < FIRST_UNIT(t + 1, nt); p++)
+        for (int c = 0; c < OUT_CHANNELS; c += 16) {
+            float lanes[16];
+            for (int i = 0; i < 16; i++) {
+                const int element = p * OUT_CHANNELS + c + i;
+                lanes[i] = c + i < OUT_CHANNELS ? LOCAL_NAME(reduced)(in + element * REDUCED * IN_STRIDE) : 0.0f;
+            }
+            const float16 v = vload16(0, lanes);
+            store16(EPILOGUE(v, p, c), out + p * OUT_STRIDE + c);
+        }
+}
+#undef START
+#undef COMBINE

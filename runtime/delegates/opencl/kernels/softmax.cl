@@ -1,0 +1,28 @@
+// Softmax over the channels of each pixel; a unit is one pixel.
+// Defines: CHANNELS, IN_STRIDE, OUT_STRIDE, BETA.
+#define PADDED ((CHANNELS + 15) / 16 * 16)
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out EPILOGUE_PARAMS)
+{
+    for (int p = FIRST_UNIT(t, nt); p < FIRST_UNIT(t + 1, nt); p++) {
+        __global const float *from = in + p * IN_STRIDE;
+        __global float *to = out + p * OUT_STRIDE;
+        float16 highest = (float16)(-INFINITY);
+        for (int c = 0; c + 16 <= CHANNELS; c += 16)
+            highest = max16(highest, load16(from + c));
+        float top = max_of16(highest);
+        for (int c = CHANNELS / 16 * 16; c < CHANNELS; c++)
+            top = fmax(top, from[c]);
+        float16 total = (float16)0.0f;
+        for (int c = 0; c < PADDED; c += 16) {
+            const float16 e = mask16(exp16((load16(from + c) - top) * BETA), c, CHANNELS);
+            total += e;
+            store16(e, to + c);
+        }
+        const float scale = 1.0f / sum_of16(total);
+        for (int c = 0; c < PADDED; c += 16) {
+            const float16 v = load16(to + c) * scale;
+            store16(EPILOGUE(v, p, c), to + c);
+        }
+    }
+}
+#undef PADDED

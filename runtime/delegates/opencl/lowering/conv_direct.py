@@ -1,0 +1,88 @@
+"""Convolutions with any window as implicit products: no unfolded copy of the input."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.delegates.opencl.graph import Node, ceil_div, round_up
+from runtime.delegates.opencl.lowering.conv_packing import grouped_depth, grouped_panels
+from runtime.delegates.opencl.lowering.conv_shape import ConvShape
+from runtime.delegates.opencl.lowering.conv_tiles import Tile, best_tiles
+from runtime.delegates.opencl.lowering.spec import (
+    Array,
+    Candidate,
+    Context,
+    Instance,
+    Launch,
+    defines,
+    epilogue_of,
+    instance_name,
+    packed,
+)
+
+_CACHED_WEIGHTS_BYTES = 256 << 10
+
+
+def direct_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
+    """The best tiles of two widths."""
+    depth = shape.filter_h * shape.filter_w * shape.group_in
+    tiles = best_tiles(shape.pixels, shape.out_channels, depth, context.device)
+    return [direct(node, context, shape, tile) for tile in tiles]
+
+
+def direct(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candidate:
+    """One launch; a panel reads all channels of the groups that its outputs belong to."""
+    s, width = shape, tile.columns
+    depth = grouped_depth(width, s.out_channels, s.group_in, s.group_out, s.in_channels)
+    count = ceil_div(s.out_channels, width)
+    elements = count * (1 + s.filter_h * s.filter_w * depth) * width
+
+    def pack() -> Array:
+        return grouped_panels(s.filter(), s.bias(), width, s.in_channels, depth)
+
+    span = depth * s.in_layout.channel_stride
+    zeros = packed("zeros", span, lambda: np.zeros(span, np.float32))
+    window = f"{s.filter_h}x{s.filter_w}s{s.stride_h}"
+    instance = Instance(
+        "conv_direct.cl",
+        instance_name(f"conv_direct_{window}", tile.name),
+        defines(
+            M=s.pixels,
+            K=depth,
+            CHANNELS=round_up(s.out_channels),
+            TILE_M=tile.rows,
+            TILE_N=width,
+            PANELS=count,
+            PANEL_OUTER=4 * elements > _CACHED_WEIGHTS_BYTES,
+            UNROLL=2,
+            IN_H=s.in_h,
+            IN_W=s.in_w,
+            IN_CHANNELS=s.in_channels,
+            IN_STRIDE=s.in_layout.pixel_stride,
+            IN_STEP=s.in_layout.channel_stride,
+            OUT_H=s.out_h,
+            OUT_W=s.out_w,
+            OUT_STRIDE=s.out_layout.pixel_stride,
+            FILTER_H=s.filter_h,
+            FILTER_W=s.filter_w,
+            STRIDE_H=s.stride_h,
+            STRIDE_W=s.stride_w,
+            DILATION_H=s.dilation_h,
+            DILATION_W=s.dilation_w,
+            PAD_TOP=s.pad_top,
+            PAD_LEFT=s.pad_left,
+            GROUP_IN=s.group_in,
+            GROUP_OUT=s.group_out,
+        ),
+    )
+    launch = Launch(
+        instance,
+        (s.source, packed(f"weights{s.target}", elements, pack), zeros, s.target),
+        units=tile.units(s.pixels, s.out_channels),
+        label=f"{node.op.name} {s.label}",
+        sources=node.sources,
+        flops=s.flops,
+        bytes=s.bytes,
+        epilogue=epilogue_of(node, context.graph),
+    )
+    return Candidate(f"direct_{tile.name}", (launch,))

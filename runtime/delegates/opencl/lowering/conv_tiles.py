@@ -1,0 +1,74 @@
+"""Which register tile a product of pixels and weights gets: a small cost model, fitted to measurements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+
+from runtime.delegates.opencl.device import Capabilities
+from runtime.delegates.opencl.graph import LANES, ceil_div
+
+_MOST_ROWS = {1: 24, 2: 13, 3: 8, 4: 6, 5: 4, 7: 3}
+"""Vectors per row → rows, where a register holds 16 floats. Sums, a weight row and an input value leave two
+of 32 registers free: with fewer the compiler spills."""
+_MOST_ROWS_NARROW = {1: 6}
+"""The same where a register holds fewer: 16 of 8 floats, 32 of 4, or a GPU's."""
+_FEWEST_CHAINS = 8
+"""Sums that must be in flight to hide the latency of a multiply-add on two pipes."""
+_CLOSE_RATIO = 1.02
+"""Costs within this ratio are a matter of measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A register tile: `rows` pixels by `columns` channels (a multiple of 16)."""
+
+    rows: int
+    columns: int
+
+    @property
+    def name(self) -> str:
+        """As in kernel names: m14n32."""
+        return f"m{self.rows}n{self.columns}"
+
+    def panels(self, channels: int) -> int:
+        """Panels of this width over `channels` outputs."""
+        return ceil_div(channels, self.columns)
+
+    def units(self, pixels: int, channels: int) -> int:
+        """Tiles over `pixels` rows and `channels` outputs."""
+        return ceil_div(pixels, self.rows) * self.panels(channels)
+
+
+def rank_tiles(pixels: int, channels: int, depth: int, workers: int, vector_floats: int) -> list[Tile]:
+    """Every sensible tile for [pixels, depth] x [depth, channels], the cheapest first.
+
+    `vector_floats`: floats in a register of the device.
+    """
+    vectors = ceil_div(channels, LANES)
+    most_rows = _MOST_ROWS if vector_floats >= LANES else _MOST_ROWS_NARROW
+    tiles = [
+        Tile(rows, LANES * width)
+        for width, most in most_rows.items()
+        if width <= vectors
+        for rows in range(1, min(most, pixels) + 1)
+    ]
+    return sorted(tiles, key=lambda tile: (_cost(tile, pixels, channels, depth, workers), -tile.rows))
+
+
+def best_tiles(pixels: int, channels: int, depth: int, device: Capabilities) -> list[Tile]:
+    """The cheapest tile, and the next one of another width where the model sees no difference."""
+    workers = device.compute_units
+    first, *others = rank_tiles(pixels, channels, depth, workers, device.vector_floats)
+    limit = _CLOSE_RATIO * _cost(first, pixels, channels, depth, workers)
+    second = (tile for tile in others if tile.columns != first.columns)
+    return [first, *(t for t in islice(second, 1) if _cost(t, pixels, channels, depth, workers) <= limit)]
+
+
+def _cost(tile: Tile, pixels: int, channels: int, depth: int, workers: int) -> float:
+    """Half cycles of the busiest worker, times the workers."""
+    width = tile.columns // LANES
+    sums = tile.rows * width
+    inner = max(sums, _FEWEST_CHAINS) + 0.15 * (tile.rows + width)
+    units = tile.units(pixels, channels)
+    return ceil_div(units, workers) * workers * (depth * inner + 4.0 * sums + 30.0)

@@ -1,0 +1,129 @@
+"""DEPTHWISE_CONV_2D by a kernel of its own; several outputs per channel as a convolution with groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime.delegates.opencl.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.opencl.lowering.conv import constants_refusal
+from runtime.delegates.opencl.lowering.conv_direct import direct_candidates
+from runtime.delegates.opencl.lowering.conv_packing import Floats, depthwise_blocks
+from runtime.delegates.opencl.lowering.conv_shape import ConvShape, conv_shape
+from runtime.delegates.opencl.lowering.spec import (
+    Candidate,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    activation_of,
+    defines,
+    epilogue_of,
+    instance_name,
+    packed,
+    window_attributes,
+)
+from runtime.model.schema import BuiltinOperator as Op
+
+_UNITS_PER_WORKER = 4
+_MOST_ROWS, _MOST_COLUMNS = 4, 8
+_CLOSE_RATIO = 1.05
+_MOST_SUMS, _MOST_SUMS_NARROW = 16, 4
+"""Output pixels of a tile where a register holds 16 floats, or fewer: the sums fit, the code stays small."""
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    _, filter_h, filter_w, _ = facts.shape(1)
+    attributes = window_attributes(facts, filter_h, filter_w)
+    return NodeSpec(facts.operator.inputs[:3], attributes, activation_of(facts))
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """The cheapest tile, and the next where the model sees little difference."""
+    shape = conv_shape(node, context, depthwise=True)
+    if shape.in_channels != shape.out_channels:
+        return direct_candidates(node, context, shape)
+    tiles = rank_tiles(shape, context.device.vector_floats)
+    close = [tile for tile in tiles[:2] if _cost(tile, shape) <= _CLOSE_RATIO * _cost(tiles[0], shape)]
+    return [depthwise(node, context, shape, tile) for tile in close]
+
+
+def rank_tiles(shape: ConvShape, vector_floats: int) -> list[tuple[int, int]]:
+    """(rows, columns) of output pixels, the cheapest by arithmetic, loads and stores first."""
+    most_sums = _MOST_SUMS if vector_floats >= LANES else _MOST_SUMS_NARROW
+    tiles = [
+        (rows, columns)
+        for rows in range(1, min(_MOST_ROWS, shape.out_h) + 1)
+        for columns in range(1, min(_MOST_COLUMNS, shape.out_w) + 1)
+        if rows * columns <= most_sums
+    ]
+    return sorted(tiles, key=lambda tile: _cost(tile, shape))
+
+
+def _cost(tile: tuple[int, int], shape: ConvShape) -> int:
+    """Half cycles for 16 channels of one image; fewer than 8 sums cannot hide a multiply-add's latency."""
+    s, (rows, columns) = shape, tile
+    taps, sums = s.filter_h * s.filter_w, rows * columns
+    patch_h = (rows - 1) * s.stride_h + (s.filter_h - 1) * s.dilation_h + 1
+    patch_w = (columns - 1) * s.stride_w + (s.filter_w - 1) * s.dilation_w + 1
+    tiles = ceil_div(s.out_h, rows) * ceil_div(s.out_w, columns)
+    return tiles * (taps * max(sums, 8) + 2 * patch_h * patch_w + taps + 2 * sums)
+
+
+def _parts(shape: ConvShape, tiles: int, blocks: int, workers: int) -> int:
+    """Into how many parts the channels of a tile are cut, so that every worker has something to do."""
+    wanted = ceil_div(_UNITS_PER_WORKER * workers, tiles * shape.images)
+    return next(count for count in range(min(wanted, blocks), 0, -1) if blocks % count == 0)
+
+
+def depthwise(node: Node, context: Context, shape: ConvShape, tile: tuple[int, int]) -> Candidate:
+    """Tiles of (rows, columns) output pixels; the channels are cut where there are few tiles."""
+    s, (rows, columns) = shape, tile
+    channels, taps = round_up(s.out_channels), s.filter_h * s.filter_w
+    tiles = ceil_div(s.out_h, rows) * ceil_div(s.out_w, columns)
+    parts = _parts(s, tiles, channels // LANES, context.device.compute_units)
+
+    def pack() -> Floats:
+        return depthwise_blocks(s.filter(), s.bias(), channels)
+
+    window = f"{s.filter_h}x{s.filter_w}s{s.stride_h}"
+    launch = Launch(
+        Instance(
+            "depthwise_conv.cl",
+            instance_name(f"depthwise_conv_{window}", f"r{rows}c{columns}"),
+            defines(
+                IN_H=s.in_h,
+                IN_W=s.in_w,
+                IN_STRIDE=s.in_layout.pixel_stride,
+                OUT_H=s.out_h,
+                OUT_W=s.out_w,
+                OUT_STRIDE=s.out_layout.pixel_stride,
+                CHANNELS=channels,
+                PARTS=parts,
+                TILE_H=rows,
+                TILE_W=columns,
+                FILTER_H=s.filter_h,
+                FILTER_W=s.filter_w,
+                STRIDE_H=s.stride_h,
+                STRIDE_W=s.stride_w,
+                DILATION_H=s.dilation_h,
+                DILATION_W=s.dilation_w,
+                PAD_TOP=s.pad_top,
+                PAD_LEFT=s.pad_left,
+            ),
+        ),
+        (s.source, packed(f"weights{s.target}", (1 + taps) * channels, pack), s.target),
+        units=s.images * tiles * parts,
+        label=f"DEPTHWISE_CONV_2D {window} {s.out_h}x{s.out_w}x{s.out_channels}",
+        sources=node.sources,
+        flops=2 * s.pixels * s.out_channels * taps,
+        bytes=4 * s.images * (s.in_h * s.in_w + s.out_h * s.out_w) * s.out_channels,
+        epilogue=epilogue_of(node, context.graph),
+    )
+    return Candidate(f"tile_r{rows}c{columns}p{parts}", (launch,))
+
+
+FAMILY = Family(
+    operators=(Op.DEPTHWISE_CONV_2D,), read=_read, lower=lower, supports=constants_refusal, epilogue=True
+)

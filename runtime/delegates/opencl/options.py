@@ -1,0 +1,117 @@
+"""The delegate's options: parsed once, strictly, from the mapping that a user gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any
+
+from runtime.errors import DelegateError
+
+TUNING_LEVELS = ("none", "fast", "exhaustive")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Effective options.
+
+    `device`: an index into the list of OpenCL devices, a part of a device's or platform's name, or its id;
+    None takes a GPU where there is one, else a CPU device. `precision`: "fp32". `threads`: most work-groups
+    that run at the same time on a CPU device, None for all it has. `tuning`: "none" (heuristics), "fast" (a
+    few measurements for the heaviest nodes), "exhaustive". `persistent`: "auto" measures whether one
+    persistent kernel beats enqueued kernels, "off" and "on" decide it (CPU devices only). `cache_dir`:
+    where programs and tuning results are kept; None takes the environment's `FARM_CACHE_DIR` or the user's
+    cache directory; "" keeps nothing.
+    """
+
+    device: str | int | None = None
+    precision: str = "fp32"
+    threads: int | None = None
+    tuning: str = "fast"
+    persistent: str = "auto"
+    cache_dir: str | None = None
+    max_delegated_partitions: int = 1
+    require_full_delegation: bool = False
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise DelegateError(f"gpu delegate: option {name!r} must be a text, got {value!r}")
+    return value
+
+
+def _count(name: str, value: Any) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = 0
+    if isinstance(value, bool) or number < 1 or str(number) != str(value):
+        raise DelegateError(
+            f"gpu delegate: option {name!r} must be a whole number of at least 1, got {value!r}"
+        )
+    return number
+
+
+def _flag(name: str, value: Any) -> bool:
+    known = {"true": True, "1": True, "false": False, "0": False}
+    if str(value).lower() not in known:
+        raise DelegateError(f"gpu delegate: option {name!r} must be true or false, got {value!r}")
+    return known[str(value).lower()]
+
+
+def _choice(*allowed: str) -> Callable[[str, Any], str]:
+    def parse(name: str, value: Any) -> str:
+        if value not in allowed:
+            raise DelegateError(
+                f"gpu delegate: option {name!r} must be one of {', '.join(allowed)}; got {value!r}"
+            )
+        return str(value)
+
+    return parse
+
+
+def _precision(name: str, value: Any) -> str:
+    if value != "fp32":
+        raise DelegateError(
+            f"gpu delegate: precision {value!r} is not available; this delegate computes in 'fp32' only"
+        )
+    return _text(name, value)
+
+
+def _device(name: str, value: Any) -> str | int:
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise DelegateError(
+            f"gpu delegate: option {name!r} must be a device's name, id or index, got {value!r}"
+        )
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+_PARSERS: dict[str, Callable[[str, Any], Any]] = {
+    "device": _device,
+    "precision": _precision,
+    "threads": _count,
+    "tuning": _choice(*TUNING_LEVELS),
+    "persistent": _choice("auto", "off", "on"),
+    "cache_dir": _text,
+    "max_delegated_partitions": _count,
+    "require_full_delegation": _flag,
+}
+
+
+def parse_options(given: Mapping[str, Any] | None) -> Options:
+    """Options from a mapping of names to values (texts are accepted for numbers and flags).
+
+    Raises:
+        DelegateError: an unknown name (with the nearest known one), or a value that is not allowed.
+    """
+    known = {field.name for field in fields(Options)}
+    parsed: dict[str, Any] = {}
+    for name, value in (given or {}).items():
+        if name not in known:
+            near = get_close_matches(str(name), known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
+            raise DelegateError(f"gpu delegate: unknown option {name!r}; {hint}")
+        if value is not None:
+            parsed[name] = _PARSERS[name](name, value)
+    return Options(**parsed)

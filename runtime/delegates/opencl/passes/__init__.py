@@ -1,0 +1,31 @@
+"""The ordered list of passes. Each is one function Graph → Graph in its own module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from runtime.delegates.opencl.graph import Graph
+from runtime.delegates.opencl.passes.assign_layouts import LayoutRules, assign_layouts
+from runtime.delegates.opencl.passes.fold_scale import fold_scale
+from runtime.delegates.opencl.passes.fuse_epilogue import fuse_epilogue
+from runtime.delegates.opencl.passes.fuse_swish import fuse_swish
+from runtime.delegates.opencl.passes.merge_padding import merge_padding
+from runtime.delegates.opencl.passes.remove_identity import remove_identity
+
+__all__ = ["LayoutRules", "optimise"]
+
+
+def optimise(graph: Graph, rules: LayoutRules) -> Graph:
+    """Run every pass, in order. `rules` says what the kernel families can do."""
+    passes: tuple[Callable[[Graph], Graph], ...] = (
+        remove_identity,
+        merge_padding,
+        fuse_swish,
+        fold_scale,
+        partial(fuse_epilogue, fusable=rules.applies_epilogue),
+        partial(assign_layouts, rules=rules),
+    )
+    for one_pass in passes:
+        graph = one_pass(graph)
+    return graph

@@ -1,0 +1,201 @@
+"""Which candidate of each node, and which way to enqueue: measured, and remembered on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from runtime.delegates.opencl.device import OpenedDevice
+from runtime.delegates.opencl.graph import Graph
+from runtime.delegates.opencl.lowering.spec import Candidate
+from runtime.delegates.opencl.options import Options
+from runtime.delegates.opencl.program import Source, function_of, kernel_source, write_atomically
+from runtime.delegates.opencl.recording import Entry, Recording, Stage
+from runtime.delegates.opencl.watch import SpinWatch
+
+if TYPE_CHECKING:
+    import pyopencl
+
+_SHORTLIST = {"none": 1, "fast": 2, "exhaustive": 99}
+_ROUNDS = {"none": 0, "fast": 9, "exhaustive": 30}
+_LIGHT_SHARE = {"none": 0.0, "fast": 0.02, "exhaustive": 0.0}
+_BYTE_WEIGHT = 8
+"""A byte of traffic takes about as long as this many flops."""
+_SCHEDULE_ROUNDS = {"none": 5, "fast": 11, "exhaustive": 31}
+_FEWEST_SCHEDULE_ROUNDS = 3
+_SCHEDULE_SECONDS = 1.0
+_SEGMENT_LENGTHS = ("16", "100000")
+_MARGIN = 1.02
+_LAUNCH_NS = 1500
+"""What a further launch costs beside its own time: a barrier, and the idle end of the one before."""
+
+
+class Tuner:
+    """Measures candidates on the device; keeps winners under a key of device, driver, threads and
+    functions."""
+
+    def __init__(self, opened: OpenedDevice, options: Options) -> None:
+        self._opened = opened
+        self._level = options.tuning
+        self._persistent = options.persistent
+
+    def shortlist(self, alternatives: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
+        """The candidates that the tuning level considers: each costs compile time, so light nodes get one."""
+        keys = [self._key(node) for node in alternatives]
+        weights: dict[str, int] = {}
+        for key, node in zip(keys, alternatives, strict=True):
+            weights[key] = weights.get(key, 0) + _weight(node[0])
+        light = _LIGHT_SHARE[self._level] * sum(weights.values())
+        most = _SHORTLIST[self._level]
+        return [
+            list(node[: most if weights[key] >= light else 1])
+            for key, node in zip(keys, alternatives, strict=True)
+        ]
+
+    def choose(
+        self,
+        graph: Graph,
+        alternatives: Sequence[Sequence[Candidate]],
+        source: Source,
+        program: pyopencl.Program,
+    ) -> list[Stage]:
+        """One candidate for each node."""
+        keys = [self._key(node) for node in alternatives]
+        winners = {key: name for key in set(keys) if (name := self._recall(key)) is not None}
+        missing = {
+            key for key, node in zip(keys, alternatives, strict=True) if len(node) > 1 and key not in winners
+        }
+        if missing:
+            measured = self._measure(graph, alternatives, keys, missing, source, program)
+            for key, name in measured.items():
+                self._remember(key, name)
+            winners |= measured
+        stages = []
+        for position, (key, node) in enumerate(zip(keys, alternatives, strict=True)):
+            named = [candidate for candidate in node if candidate.name == winners.get(key)]
+            stages.append(Stage(position, (named or list(node))[0]))
+        return stages
+
+    def schedule(self, recording: Recording, source: Source) -> SpinWatch[list[Entry]]:
+        """How the layers are enqueued: one by one, or persistent segments (PoCL's CPU devices only)."""
+        count = len(recording.launches)
+        plain = [recording.entry(layer) for layer in range(count)]
+        if self._persistent == "off" or not self._may_persist() or count < 2:
+            return SpinWatch(plain, plain)
+        if self._persistent == "on":
+            whole = [recording.segment(0, count)]
+            return SpinWatch(whole, whole)
+        content = repr((source.text, recording.rows, self._opened.capabilities))
+        key = hashlib.sha256(f"schedule{content}".encode()).hexdigest()
+        length = self._recall(key)
+        if length is None:
+            schedules = {size: _segments(recording, int(size)) for size in _SEGMENT_LENGTHS} | {"0": plain}
+            length = self._fastest(recording, schedules)
+            self._remember(key, length)
+        preferred = _segments(recording, int(length)) if length in _SEGMENT_LENGTHS else plain
+        return SpinWatch(preferred, plain)
+
+    def _may_persist(self) -> bool:
+        """Whether all groups of a segment are sure to run at the same time."""
+        return self._opened.capabilities.is_pocl and not self._opened.capabilities.is_gpu
+
+    def _fastest(self, recording: Recording, schedules: Mapping[str, Sequence[Entry]]) -> str:
+        """The name of the fastest schedule, interleaved; a persistent one must win clearly. Where other
+        programs starve the spinning ones, few rounds are enough to see it."""
+        times: dict[str, list[float]] = {name: [] for name in schedules}
+        for entries in schedules.values():
+            recording.run(entries)
+        started = perf_counter()
+        for attempt in range(_SCHEDULE_ROUNDS[self._level]):
+            if attempt >= _FEWEST_SCHEDULE_ROUNDS and perf_counter() - started > _SCHEDULE_SECONDS:
+                break
+            for name, entries in schedules.items():
+                start = perf_counter()
+                recording.run(entries)
+                times[name].append(perf_counter() - start)
+        typical = {
+            name: _typical(samples) * (1.0 if name == "0" else _MARGIN) for name, samples in times.items()
+        }
+        return min(typical, key=lambda name: typical[name])
+
+    def _measure(
+        self,
+        graph: Graph,
+        alternatives: Sequence[Sequence[Candidate]],
+        keys: Sequence[str],
+        missing: set[str],
+        source: Source,
+        program: pyopencl.Program,
+    ) -> dict[str, str]:
+        """Time the candidates of each missing key, round by round through the graph: caches are as cold as
+        in use."""
+        stages: list[Stage] = []
+        owners: list[str] = []
+        seen: set[str] = set()
+        for position, (key, node) in enumerate(zip(keys, alternatives, strict=True)):
+            if key in missing and key not in seen:
+                seen.add(key)
+                stages += [Stage(position, candidate) for candidate in node]
+                owners += [key] * len(node)
+        recording = Recording(self._opened, graph, stages, source, program)
+        queue = recording.profiling_queue()
+        entries = [recording.entry(layer) for layer in range(len(recording.launches))]
+        times: dict[tuple[str, str], list[int]] = {}
+        for attempt in range(_ROUNDS[self._level] + 1):
+            layer = 0
+            for stage, key in zip(stages, owners, strict=True):
+                elapsed = _LAUNCH_NS * (len(stage.candidate.launches) - 1)
+                for _ in stage.candidate.launches:
+                    elapsed += recording.timed(entries[layer], queue)
+                    layer += 1
+                if attempt:
+                    times.setdefault((key, stage.candidate.name), []).append(elapsed)
+        recording.close()
+        best: dict[str, tuple[float, str]] = {}
+        for (key, name), samples in times.items():
+            result = (_typical(samples), name)
+            best[key] = min(best.get(key, result), result)
+        return {key: name for key, (_, name) in best.items()}
+
+    def _key(self, node: Sequence[Candidate]) -> str:
+        """Device, threads, level and everything that the candidates compile."""
+        functions = [(c.name, [repr(function_of(launch)) for launch in c.launches]) for c in node]
+        files = sorted({launch.instance.source for c in node for launch in c.launches})
+        texts = [kernel_source(name) for name in ("common.cl", *files)]
+        device = self._opened.capabilities
+        content = repr((device.key, device.compute_units, self._level, functions, texts))
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def _recall(self, key: str) -> str | None:
+        folder = self._opened.cache_folder
+        if folder is None:
+            return None
+        try:
+            content: Any = json.loads((folder / "tuning" / f"{key}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return str(content["winner"]) if isinstance(content, dict) and "winner" in content else None
+
+    def _remember(self, key: str, winner: str) -> None:
+        folder = self._opened.cache_folder
+        if folder is not None:
+            write_atomically(folder / "tuning" / f"{key}.json", json.dumps({"winner": winner}).encode())
+
+
+def _weight(candidate: Candidate) -> int:
+    """An estimate of a candidate's time, in flops."""
+    return sum(launch.flops + _BYTE_WEIGHT * launch.bytes for launch in candidate.launches)
+
+
+def _typical(samples: Sequence[float]) -> float:
+    """The lower quartile: other load only ever adds time."""
+    return sorted(samples)[len(samples) // 4]
+
+
+def _segments(recording: Recording, length: int) -> list[Entry]:
+    """Persistent segments of at most `length` layers."""
+    count = len(recording.launches)
+    return [recording.segment(first, min(first + length, count)) for first in range(0, count, length)]

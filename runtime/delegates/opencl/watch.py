@@ -1,0 +1,51 @@
+"""Persistent segments spin at their barriers: where other programs take a core away, one run can take a
+hundred times longer. The watch sees that in the runs themselves and steps back to plain enqueues for a while.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeVar
+
+Schedule = TypeVar("Schedule")
+
+SLOW_FACTOR: Final = 8.0
+"""A run this many times the best one was starved."""
+STRIKES: Final = 3
+"""Starved runs, less the good ones between them, until the watch steps back."""
+PAUSE_RUNS: Final = 64
+"""Plain runs before the persistent schedule gets another chance; doubled each time it is lost again."""
+MOST_PAUSE_RUNS: Final = 4096
+
+
+class SpinWatch(Generic[Schedule]):
+    """Which of two schedules the next run takes. `preferred` and `plain` may be the same one."""
+
+    def __init__(self, preferred: Schedule, plain: Schedule) -> None:
+        self.preferred = preferred
+        self._plain = plain
+        self._best_s = float("inf")
+        self._strikes = 0
+        self._pause = PAUSE_RUNS
+        self._plain_left = 0
+        self.step_backs = 0
+        """How often the watch gave the persistent schedule up for a while."""
+
+    def next(self) -> Schedule:
+        """The schedule of the run to come."""
+        return self._plain if self._plain_left else self.preferred
+
+    def note(self, elapsed_s: float) -> None:
+        """Tell how long the run took that `next` chose."""
+        if self._plain_left:
+            self._plain_left -= 1
+            return
+        self._best_s = min(self._best_s, elapsed_s)
+        if elapsed_s <= SLOW_FACTOR * self._best_s:
+            self._strikes = max(0, self._strikes - 1)
+            return
+        self._strikes += 1
+        if self._strikes >= STRIKES:
+            self._strikes = 0
+            self._plain_left = self._pause
+            self._pause = min(2 * self._pause, MOST_PAUSE_RUNS)
+            self.step_backs += 1

@@ -1,0 +1,82 @@
+"""Small models for the delegate's tests, and partitions that hold a whole model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from runtime.delegates.base import Array, GraphFacts, Partition
+from runtime.model.graph import Model, Operator, Subgraph, Tensor
+from runtime.model.schema import BuiltinOperator, TensorType
+
+_TYPES = {
+    np.dtype(np.float32): TensorType.FLOAT32,
+    np.dtype(np.float16): TensorType.FLOAT16,
+    np.dtype(np.int32): TensorType.INT32,
+    np.dtype(np.int8): TensorType.INT8,
+}
+_DTYPES = {value: key for key, value in _TYPES.items()}
+
+
+class ModelBuilder:
+    """Tensors and operators in order; `op` returns the index of its output tensor."""
+
+    def __init__(self) -> None:
+        self.tensors: list[Tensor] = []
+        self.operators: list[Operator] = []
+        self.inputs: list[int] = []
+
+    def input(self, *shape: int, dtype: Any = np.float32) -> int:
+        self.inputs.append(self._tensor(shape, np.dtype(dtype)))
+        return self.inputs[-1]
+
+    def constant(self, array: Any) -> int:
+        content = np.ascontiguousarray(array)
+        return self._tensor(content.shape, content.dtype, memoryview(content.tobytes()))
+
+    def op(self, opcode: BuiltinOperator, inputs: Sequence[int], shape: Sequence[int], **options: Any) -> int:
+        output = self._tensor(tuple(shape), np.dtype(np.float32))
+        self.operators.append(Operator(len(self.operators), opcode, 1, tuple(inputs), (output,), options))
+        return output
+
+    def build(self, *outputs: int) -> Model:
+        graph = Subgraph(0, "main", tuple(self.tensors), tuple(self.inputs), outputs, tuple(self.operators))
+        return Model(3, "test", (graph,))
+
+    def _tensor(self, shape: tuple[int, ...], dtype: np.dtype[Any], data: memoryview | None = None) -> int:
+        index = len(self.tensors)
+        self.tensors.append(Tensor(index, f"t{index}", _TYPES[dtype], shape, buffer=index + 1, data=data))
+        return index
+
+
+def facts_of(model: Model) -> GraphFacts:
+    """What the interpreter knows of a static model: shapes, types, constants (folded ones included)."""
+    graph = model.subgraphs[0]
+    dtypes = {tensor.index: _DTYPES[tensor.type] for tensor in graph.tensors}
+    constants: dict[int, Array] = {
+        tensor.index: np.frombuffer(tensor.data, dtypes[tensor.index]).reshape(tensor.shape)
+        for tensor in graph.tensors
+        if tensor.data is not None
+    }
+    for operator in graph.operators:
+        if operator.opcode == BuiltinOperator.DEQUANTIZE and operator.inputs[0] in constants:
+            constants[operator.outputs[0]] = constants[operator.inputs[0]].astype(np.float32)
+    return GraphFacts(graph, {tensor.index: tensor.shape for tensor in graph.tensors}, dtypes, constants)
+
+
+def whole(model: Model) -> Partition:
+    """The whole model as one partition."""
+    facts = facts_of(model)
+    graph = facts.subgraph
+    return Partition(
+        model,
+        graph,
+        graph.operators,
+        graph.inputs,
+        graph.outputs,
+        facts.shapes,
+        facts.dtypes,
+        facts.constants,
+    )
