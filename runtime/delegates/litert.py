@@ -1,0 +1,117 @@
+"""The `litert` delegate: Google's LiteRT runs the whole file (the peer that results are compared with)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from types import ModuleType
+from typing import Any, Final, Literal, cast, get_args
+
+from runtime.delegates.base import LoadedModel
+from runtime.errors import DelegateError, ModelFormatError, UnsupportedOperatorError
+
+Resolver = Literal["xnnpack", "builtin", "reference"]
+RESOLVERS: Final[tuple[Resolver, ...]] = get_args(Resolver)
+_RESOLVER_TYPES: Final[dict[Resolver, str]] = {
+    "xnnpack": "AUTO",
+    "builtin": "BUILTIN_WITHOUT_DEFAULT_DELEGATES",
+    "reference": "BUILTIN_REF",
+}
+"""Names in `ai_edge_litert.interpreter.OpResolverType`."""
+
+INSTALL_LINE: Final = "pip install 'delegate-farm[peers]'"
+_MISSING_OPERATOR = re.compile(r"unresolved custom op|Didn't find op|not supported", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class LiteRtOptions:
+    """`threads`: size of LiteRT's pool. `resolver`: XNNPACK, builtin kernels, or reference kernels."""
+
+    threads: int
+    resolver: Resolver = "xnnpack"
+
+    @classmethod
+    def parse(cls, options: Mapping[str, Any]) -> LiteRtOptions:
+        """Raises `DelegateError` naming the option. Default threads: the CPUs this process may use."""
+        unknown = sorted(set(options) - {"threads", "resolver"})
+        if unknown:
+            raise DelegateError(f"litert: unknown option {unknown[0]!r}; it takes threads and resolver")
+        threads = options.get("threads", len(os.sched_getaffinity(0)))
+        if isinstance(threads, bool) or not str(threads).isdigit() or int(threads) < 1:
+            raise DelegateError(f"litert: threads must be an integer of at least 1, got {threads!r}")
+        resolver = options.get("resolver", "xnnpack")
+        if resolver not in RESOLVERS:
+            raise DelegateError(f"litert: resolver must be one of {', '.join(RESOLVERS)}, got {resolver!r}")
+        return cls(int(threads), resolver)
+
+
+def litert_version() -> str | None:
+    """The installed version of ai-edge-litert; None where it is not installed. Imports nothing."""
+    try:
+        return version("ai-edge-litert")
+    except PackageNotFoundError:
+        return None
+
+
+class LiteRtDelegate:
+    """Whole-model delegate over `ai_edge_litert.interpreter.Interpreter`."""
+
+    name = "litert"
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        """Options: `threads` (1..n), `resolver` (xnnpack | builtin | reference). Raises `DelegateError`."""
+        self.options = LiteRtOptions.parse(options or {})
+        self._litert = _import_litert()
+
+    @staticmethod
+    def preload() -> None:
+        """Import LiteRT ahead of time, so that the import is not measured. Raises `DelegateError`."""
+        _import_litert()
+
+    def load(self, path: str) -> LoadedModel:
+        """LiteRT's own interpreter, allocated.
+
+        Raises `ModelFormatError` where LiteRT rejects the file, `UnsupportedOperatorError` where it lacks
+        an operator, `DelegateError` for anything else, always with LiteRT's own words.
+        """
+        resolver = getattr(self._litert.OpResolverType, _RESOLVER_TYPES[self.options.resolver])
+        try:
+            interpreter = self._litert.Interpreter(
+                model_path=path,
+                num_threads=self.options.threads,
+                experimental_op_resolver_type=resolver,
+            )
+        except (ValueError, RuntimeError) as error:
+            raise _mapped(error, ModelFormatError) from error
+        try:
+            interpreter.allocate_tensors()
+        except (ValueError, RuntimeError) as error:
+            raise _mapped(error, DelegateError) from error
+        return cast(LoadedModel, interpreter)  # same methods; the package has no types
+
+    def describe(self) -> Mapping[str, str]:
+        """Version, resolver and threads."""
+        return {
+            "litert": litert_version() or "unknown",
+            "resolver": self.options.resolver,
+            "threads": str(self.options.threads),
+            "precision": "fp32",
+        }
+
+
+def _import_litert() -> ModuleType:
+    try:
+        from ai_edge_litert import interpreter  # noqa: PLC0415  # optional, and heavy
+    except ImportError as error:
+        raise DelegateError(f"litert: ai-edge-litert cannot be imported ({error}); {INSTALL_LINE}") from error
+    return cast(ModuleType, interpreter)
+
+
+def _mapped(error: Exception, otherwise: type[ModelFormatError | DelegateError]) -> Exception:
+    text = " ".join(str(error).split())
+    if _MISSING_OPERATOR.search(text):
+        return UnsupportedOperatorError(f"LiteRT: {text}")
+    return otherwise(f"LiteRT: {text}")

@@ -1,0 +1,106 @@
+"""Open a model for measuring, whoever runs it: the interpreter, a partition delegate, or a peer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+from runtime.delegates.base import LoadedModel, WholeModelDelegate
+from runtime.delegates.registry import DelegateFactory, delegate_factory
+from runtime.errors import DelegateError
+from runtime.tools.agreement import OutputFacts
+from runtime.tools.inputs import InputRule, check_names
+
+CPU: Final = "cpu"
+"""The delegate kind of the interpreter without delegates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A model ready to invoke. `delegation` is the interpreter's report, None for `cpu` and for peers.
+
+    `describe()` gives the effective settings; what a delegate decides while it runs is known afterwards.
+    """
+
+    model: LoadedModel
+    delegation: Any | None
+    describe: Callable[[], Mapping[str, str]]
+
+
+class NotDelegatedError(DelegateError):
+    """The delegate took no operator: what would run is the CPU. `delegation` is the report."""
+
+    def __init__(self, kind: str, delegation: Any) -> None:
+        super().__init__(f"{kind} took none of the model's {delegation.total_ops} operators")
+        self.delegation = delegation
+
+
+@dataclass(frozen=True, slots=True)
+class Opener:
+    """How to open models on one delegate. Making it imports everything that `open` needs."""
+
+    kind: str
+    options: Mapping[str, Any]
+    factory: DelegateFactory | None
+
+    @classmethod
+    def prepare(cls, kind: str, options: Mapping[str, Any]) -> Opener:
+        """Import the interpreter or the delegate; load nothing. Raises `DelegateError`.
+
+        A delegate class may have a `preload()` that imports what it otherwise imports on demand.
+        """
+        factory = None if kind == CPU else delegate_factory(kind)
+        if not hasattr(factory, "load"):
+            import_module("runtime.interpreter")
+        preload = getattr(factory, "preload", None)
+        if preload is not None:
+            preload()
+        return cls(kind, dict(options), factory)
+
+    def open(self, path: str, rules: Mapping[str, InputRule] | None = None) -> Opened:
+        """Make the delegate, load `path`, resize inputs where a rule says so, allocate.
+
+        Raises what the runtime raises: `ModelFormatError`, `UnsupportedOperatorError`, `DelegateError`;
+        `NotDelegatedError` where a partition delegate took no operator.
+        """
+        rules = rules or {}
+        delegate = None if self.factory is None else self.factory(self.options)
+        if isinstance(delegate, WholeModelDelegate):
+            model: Any = delegate.load(path)
+            _resize(model, rules)
+            return Opened(model, None, delegate.describe)
+        from runtime.interpreter import Interpreter  # noqa: PLC0415  # imported by `prepare`
+
+        model = Interpreter(model_path=path, experimental_delegates=None if delegate is None else [delegate])
+        if not _resize(model, rules):
+            model.allocate_tensors()
+        if delegate is None:
+            return Opened(model, None, lambda: {"precision": "fp32"})
+        if model.delegation.delegated_ops == 0:
+            raise NotDelegatedError(self.kind, model.delegation)
+        return Opened(model, model.delegation, delegate.describe)
+
+
+def _resize(model: Any, rules: Mapping[str, InputRule]) -> bool:
+    """Resize and allocate where a rule gives a shape; True if it did. `model`: LiteRT's Interpreter API."""
+    details = model.get_input_details()
+    check_names(details, rules)
+    resized = False
+    for detail in details:
+        rule = rules.get(str(detail["name"]))
+        if rule is not None and rule.shape is not None:
+            model.resize_tensor_input(detail["index"], list(rule.shape))
+            resized = True
+    if resized:
+        model.allocate_tensors()
+    return resized
+
+
+def output_facts(model: LoadedModel) -> tuple[OutputFacts, ...]:
+    """Names and quantisation of a model's outputs."""
+    return tuple(
+        OutputFacts(str(d["name"]), float(d["quantization"][0]), int(d["quantization"][1]))
+        for d in model.get_output_details()
+    )

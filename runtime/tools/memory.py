@@ -1,0 +1,36 @@
+"""Resident memory of this process, as the kernel counts it (Linux)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+_RESET_PEAK = "5"
+
+
+def resident_bytes() -> int:
+    """VmRSS: what is resident now."""
+    return _status_field("VmRSS")
+
+
+def peak_bytes() -> int:
+    """VmHWM: the largest resident size since the process began or since `reset_peak`."""
+    return _status_field("VmHWM")
+
+
+def reset_peak() -> bool:
+    """Set VmHWM back to VmRSS. False where the kernel refuses: growth is then a lower bound."""
+    try:
+        _CLEAR_REFS.write_text(_RESET_PEAK)
+    except OSError:
+        return False
+    return True
+
+
+def _status_field(name: str) -> int:
+    for line in _STATUS.read_text().splitlines():
+        key, _, rest = line.partition(":")
+        if key == name:
+            return int(rest.split()[0]) * 1024
+    raise OSError(f"{_STATUS} has no field {name}")

@@ -1,0 +1,107 @@
+"""Signs that something else disturbed a measurement. They label a result; they never change it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+DRIFT_RATIO = 0.03
+MAX_AUTOCORRELATION = 0.5
+MAX_SWITCHES_PER_SECOND = 20.0
+MAX_TIMER_SHARE = 0.01
+_MIN_SAMPLES = 30
+"""Below this, first and last third are too short to tell drift from chance."""
+
+_CPU_PRESSURE = Path("/proc/pressure/cpu")
+_CPU_INFO = Path("/proc/cpuinfo")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Counters of this process (all threads): wall and CPU seconds, involuntary switches, major faults."""
+
+    wall_s: float
+    cpu_s: float
+    involuntary_switches: int
+    major_faults: int
+
+    @classmethod
+    def now(cls) -> Usage:
+        """The counters as they stand."""
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        return cls(time.monotonic(), used.ru_utime + used.ru_stime, used.ru_nivcsw, used.ru_majflt)
+
+    def __sub__(self, earlier: Usage) -> Usage:
+        return Usage(
+            self.wall_s - earlier.wall_s,
+            self.cpu_s - earlier.cpu_s,
+            self.involuntary_switches - earlier.involuntary_switches,
+            self.major_faults - earlier.major_faults,
+        )
+
+    def facts(self) -> dict[str, str]:
+        """What a result records of a difference."""
+        return {
+            "involuntary_switches": str(self.involuntary_switches),
+            "major_faults": str(self.major_faults),
+            "cpu_seconds_per_second": f"{self.cpu_s / self.wall_s:.2f}" if self.wall_s > 0 else "0",
+        }
+
+
+def clocks_mhz() -> str:
+    """Clock of each CPU in MHz as the kernel tells it now: "3200 3187", or why there is none."""
+    try:
+        lines = _CPU_INFO.read_text().splitlines()
+    except OSError as error:
+        return f"unknown: {error.strerror}"
+    clocks = [line.partition(":")[2] for line in lines if line.startswith("cpu MHz")]
+    return " ".join(f"{float(clock):.0f}" for clock in clocks) or "unknown: the kernel does not tell"
+
+
+def host_pressure() -> dict[str, str]:
+    """Load average and CPU pressure of the host, as far as the kernel tells."""
+    facts = {"load_average_1min": f"{os.getloadavg()[0]:.2f}"}
+    try:
+        facts["cpu_pressure"] = _CPU_PRESSURE.read_text().splitlines()[0]
+    except OSError:
+        facts["cpu_pressure"] = "not told by this kernel"
+    return facts
+
+
+def noise_flags(samples_ns: NDArray[np.int64], spent: Usage, timer_overhead_ns: float) -> tuple[str, ...]:
+    """Labels for one process, each `name: figure`; empty for a quiet one."""
+    flags = [*_sample_flags(samples_ns)]
+    if spent.wall_s > 0 and spent.involuntary_switches / spent.wall_s > MAX_SWITCHES_PER_SECOND:
+        flags.append(f"preempted: {spent.involuntary_switches / spent.wall_s:.0f} involuntary switches/s")
+    if spent.major_faults:
+        flags.append(f"page_faults: {spent.major_faults} major faults while timing")
+    if timer_overhead_ns > MAX_TIMER_SHARE * float(np.median(samples_ns)):
+        flags.append(f"timer_overhead: reading the clock takes {timer_overhead_ns:.0f} ns")
+    return tuple(flags)
+
+
+def _sample_flags(samples_ns: NDArray[np.int64]) -> list[str]:
+    if len(samples_ns) < _MIN_SAMPLES:
+        return []
+    flags = []
+    third = len(samples_ns) // 3
+    drift = float(np.median(samples_ns[-third:]) / np.median(samples_ns[:third])) - 1.0
+    if abs(drift) > DRIFT_RATIO:
+        flags.append(f"drift: the last third is {drift:+.1%} against the first")
+    lag = _autocorrelation(samples_ns.astype(np.float64))
+    if lag > MAX_AUTOCORRELATION:
+        flags.append(f"autocorrelated: lag-1 autocorrelation {lag:.2f}")
+    return flags
+
+
+def _autocorrelation(samples: NDArray[np.float64]) -> float:
+    """Lag-1 autocorrelation; 0 where all samples are equal."""
+    centred = samples - samples.mean()
+    power = float(np.dot(centred, centred))
+    return 0.0 if power == 0.0 else float(np.dot(centred[1:], centred[:-1])) / power

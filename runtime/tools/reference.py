@@ -1,0 +1,111 @@
+"""Reference outputs: made once per model and input rules, in a process of their own, cached by hash.
+
+The reference is LiteRT's reference kernels with one thread; where a model runs only with XNNPACK, that;
+without ai-edge-litert our own `cpu`. The process that calls `make_reference` measures nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import numpy as np
+
+from runtime.delegates.base import Array
+from runtime.delegates.litert import litert_version
+from runtime.tools.agreement import OutputFacts
+from runtime.tools.inputs import POOL_VERSION, InputRule, make_pool
+from runtime.tools.loading import CPU, Opener, output_facts
+
+
+class ReferenceKind(StrEnum):
+    """Who made a reference."""
+
+    REFERENCE_KERNELS = "reference"
+    XNNPACK = "xnnpack"
+    CPU = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Outputs of every input set: `outputs[k][i]`. `label` names the maker and its version."""
+
+    kind: ReferenceKind
+    label: str
+    output_facts: tuple[OutputFacts, ...]
+    outputs: tuple[tuple[Array, ...], ...]
+
+
+def reference_kinds() -> tuple[ReferenceKind, ...]:
+    """The kinds this machine can make, best first."""
+    if litert_version() is None:
+        return (ReferenceKind.CPU,)
+    return (ReferenceKind.REFERENCE_KERNELS, ReferenceKind.XNNPACK)
+
+
+def reference_path(
+    folder: Path, model_sha256: str, rules: Mapping[str, InputRule], kind: ReferenceKind, maker: str
+) -> Path:
+    """Where the reference is cached: the name is a hash of everything that its values depend on.
+
+    `maker` is the version of LiteRT, or the identity of this runtime for kind `cpu`.
+    """
+    told = {name: asdict(rule) for name, rule in rules.items()}
+    key = json.dumps([model_sha256, POOL_VERSION, told, kind.value, maker], sort_keys=True)
+    return folder / f"{hashlib.sha256(key.encode()).hexdigest()}.npz"
+
+
+def make_reference(
+    path: str, model_sha256: str, rules: Mapping[str, InputRule], kind: ReferenceKind
+) -> Reference:
+    """Run the pool once through the reference. Raises what `Opener.open` and `make_pool` raise."""
+    if kind is ReferenceKind.CPU:
+        opener = Opener.prepare(CPU, {})
+    else:
+        opener = Opener.prepare("litert", {"threads": 1, "resolver": kind.value})
+    model = opener.open(path, rules).model
+    inputs = [int(d["index"]) for d in model.get_input_details()]
+    details = model.get_output_details()
+    pool = make_pool(model.get_input_details(), model_sha256, rules)
+    outputs = []
+    for values in pool.sets:
+        for index, value in zip(inputs, values, strict=True):
+            model.set_tensor(index, value)
+        model.invoke()
+        outputs.append(tuple(model.get_tensor(int(d["index"])) for d in details))
+    return Reference(kind, _label(kind), output_facts(model), tuple(outputs))
+
+
+def save_reference(path: Path, reference: Reference) -> None:
+    """Write atomically; concurrent writers write the same bytes."""
+    facts = [asdict(fact) for fact in reference.output_facts]
+    meta = {"kind": reference.kind.value, "label": reference.label, "facts": facts}
+    arrays = {
+        f"{k}_{i}": value for k, values in enumerate(reference.outputs) for i, value in enumerate(values)
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp.npz")
+    np.savez(temporary, allow_pickle=False, meta=np.array(json.dumps(meta)), **arrays)
+    temporary.replace(path)
+
+
+def load_reference(path: Path) -> Reference:
+    """Read what `save_reference` wrote."""
+    with np.load(path, allow_pickle=False) as stored:
+        meta = json.loads(str(stored["meta"]))
+        facts = tuple(OutputFacts(**fact) for fact in meta["facts"])
+        sets = (len(stored.files) - 1) // max(1, len(facts))
+        outputs = tuple(tuple(stored[f"{k}_{i}"] for i in range(len(facts))) for k in range(sets))
+    return Reference(ReferenceKind(meta["kind"]), str(meta["label"]), facts, outputs)
+
+
+def _label(kind: ReferenceKind) -> str:
+    if kind is ReferenceKind.CPU:
+        return "this runtime's cpu"
+    kernels = "reference kernels" if kind is ReferenceKind.REFERENCE_KERNELS else "XNNPACK"
+    return f"LiteRT {litert_version()} {kernels}, 1 thread"

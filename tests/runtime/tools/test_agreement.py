@@ -1,0 +1,182 @@
+"""The table of tolerances: what passes, what fails, and with which reason."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from runtime.model.graph import Model, Operator, Quantization, Subgraph, Tensor
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.tools.agreement import Arithmetic, OutputFacts, arithmetic_of, judge, rule_for, worst
+
+FLOAT = OutputFacts("out")
+INT8 = OutputFacts("out", scale=0.5, zero_point=-3)
+FP32 = rule_for(Arithmetic.FLOAT, integer_path=True, precision="fp32")
+FP16 = rule_for(Arithmetic.FLOAT, integer_path=False, precision="fp16")
+EXACT = rule_for(Arithmetic.INTEGER, integer_path=True, precision="fp32")
+COSINE = rule_for(Arithmetic.MIXED, integer_path=True, precision="fp32")
+
+R = np.linspace(-1, 1, 1000, dtype=np.float32)
+
+
+def verdict(r, y, rule, facts=FLOAT):
+    return judge([[r]], [[y]], [facts], rule)
+
+
+@pytest.mark.parametrize(
+    ("arithmetic", "integer_path", "precision", "exact_reference", "kind", "tolerance"),
+    [
+        (Arithmetic.FLOAT, True, "fp32", True, "norm", 1e-4),
+        (Arithmetic.FLOAT, False, "fp16", True, "norm", 2e-2),
+        (Arithmetic.INTEGER, True, "fp32", True, "bit_equal", 0.0),
+        (Arithmetic.INTEGER, True, "fp32", False, "cosine", 0.98),
+        (Arithmetic.INTEGER, False, "fp32", True, "cosine", 0.98),
+        (Arithmetic.MIXED, True, "fp32", True, "cosine", 0.98),
+    ],
+)
+def test_each_pairing_has_its_rule(arithmetic, integer_path, precision, exact_reference, kind, tolerance):
+    rule = rule_for(
+        arithmetic, integer_path=integer_path, precision=precision, exact_reference=exact_reference
+    )
+    assert (rule.kind, rule.tolerance) == (kind, tolerance)
+
+
+def test_norm_rule_holds_up_to_its_tolerance():
+    assert verdict(R, R * np.float32(1 + 0.9e-4), FP32).verdict == "pass"
+    failed = verdict(R, R * np.float32(1 + 1.2e-4), FP32)
+    assert failed.verdict == "fail"
+    assert failed.rel_l2 == pytest.approx(1.2e-4, rel=0.01)
+    assert "output 'out' of input set 0: |y-r|" in failed.note
+    assert verdict(R, R * np.float32(1.015), FP16).verdict == "pass"
+    assert verdict(R, R * np.float32(1.03), FP16).verdict == "fail"
+
+
+def test_norm_rule_has_an_absolute_floor_for_outputs_near_zero():
+    zeros = np.zeros(100, np.float32)
+    assert verdict(zeros, zeros + np.float32(0.9e-6), FP32).verdict == "pass"
+    assert verdict(zeros, zeros + np.float32(2e-6), FP32).verdict == "fail"
+
+
+def test_bit_equal_rule_counts_the_different_values():
+    r = np.arange(-100, 100, dtype=np.int8)
+    y = r.copy()
+    assert verdict(r, y, EXACT, INT8).verdict == "pass"
+    y[7] += 1
+    failed = verdict(r, y, EXACT, INT8)
+    assert failed.verdict == "fail"
+    assert failed.max_abs == pytest.approx(0.5)
+    assert "1 of 200 values differ" in failed.note
+
+
+def test_cosine_rule_compares_dequantised_values():
+    shifted = OutputFacts("out", scale=0.5, zero_point=100)
+    r = np.array([101, 99, 101, 99], np.int8)
+    y = np.array([99, 101, 99, 101], np.int8)
+    assert verdict(r, y, COSINE, shifted).cosine == pytest.approx(-1.0)
+    assert verdict(r, y, COSINE, shifted).verdict == "fail"
+    assert verdict(r, r, COSINE, shifted).verdict == "pass"
+
+
+@pytest.mark.parametrize("rule", [FP32, FP16, EXACT, COSINE], ids=lambda rule: rule.kind)
+@pytest.mark.parametrize("wild", [np.nan, np.inf, -np.inf])
+def test_wild_value_fails_where_the_reference_has_none(rule, wild):
+    y = R.copy()
+    y[3] = wild
+    failed = verdict(R, y, rule)
+    assert failed.verdict == "fail"
+    assert "1 values are NaN or Inf" in failed.note
+
+
+def test_wild_value_passes_where_the_reference_has_it_too():
+    r, y = R.copy(), R.copy()
+    r[3] = y[3] = np.nan
+    assert verdict(r, y, FP32).verdict == "pass"
+    assert verdict(r, y, EXACT).verdict == "pass"
+
+
+@pytest.mark.parametrize(
+    "y", [R.astype(np.float64), R.reshape(10, 100), R[:-1]], ids=["dtype", "shape", "size"]
+)
+def test_wrong_shape_or_dtype_fails(y):
+    failed = verdict(R, y, FP32)
+    assert failed.verdict == "fail"
+    assert "the reference has float32[1000]" in failed.note
+
+
+def test_all_sets_and_outputs_are_judged_and_the_worst_is_told():
+    good, bad = R, R * np.float32(1.5)
+    judged = judge([[R, R], [R, R]], [[good, good], [good, bad]], [FLOAT, OutputFacts("second")], FP32)
+    assert judged.verdict == "fail"
+    assert "output 'second' of input set 1" in judged.note
+    assert judged.max_abs == pytest.approx(0.5)
+
+
+def test_missing_output_fails():
+    assert judge([[R, R]], [[R]], [FLOAT, FLOAT], FP32).verdict == "fail"
+
+
+def test_worst_of_several_processes_fails_if_one_fails():
+    good, bad = verdict(R, R, FP32), verdict(R, R * np.float32(2), FP32)
+    assert worst([good, good]).verdict == "pass"
+    assert worst([good, bad]) == worst([bad, good])
+    assert worst([good, bad]).verdict == "fail"
+
+
+SCALE = Quantization((0.1,), (0,))
+
+
+def tensor(index, kind=TensorType.FLOAT32, constant=False, quantized=False):
+    data = memoryview(bytes(64)) if constant else None
+    return Tensor(index, f"t{index}", kind, (4,), data=data, quantization=SCALE if quantized else None)
+
+
+def model(tensors, operators):
+    return Model(3, "", (Subgraph(0, "main", tuple(tensors), (0,), (len(tensors) - 1,), tuple(operators)),))
+
+
+def test_float_model_with_unpacked_weights_is_float():
+    made = model(
+        [tensor(0), tensor(1, TensorType.INT8, constant=True, quantized=True), tensor(2), tensor(3)],
+        [
+            Operator(0, BuiltinOperator.DEQUANTIZE, 1, (1,), (2,)),
+            Operator(1, BuiltinOperator.FULLY_CONNECTED, 1, (0, 2), (3,)),
+        ],
+    )
+    assert arithmetic_of(made) is Arithmetic.FLOAT
+
+
+def test_integer_model_may_convert_at_its_ends():
+    made = model(
+        [tensor(0), *(tensor(i, TensorType.INT8, quantized=True) for i in (1, 2)), tensor(3)],
+        [
+            Operator(0, BuiltinOperator.QUANTIZE, 1, (0,), (1,)),
+            Operator(1, BuiltinOperator.RELU, 1, (1,), (2,)),
+            Operator(2, BuiltinOperator.DEQUANTIZE, 1, (2,), (3,)),
+        ],
+    )
+    assert arithmetic_of(made) is Arithmetic.INTEGER
+
+
+def test_float_operator_in_the_middle_makes_a_model_mixed():
+    made = model(
+        [
+            tensor(0, TensorType.INT8, quantized=True),
+            tensor(1),
+            tensor(2),
+            tensor(3, TensorType.INT8, quantized=True),
+        ],
+        [
+            Operator(0, BuiltinOperator.DEQUANTIZE, 1, (0,), (1,)),
+            Operator(1, BuiltinOperator.RELU, 1, (1,), (2,)),
+            Operator(2, BuiltinOperator.QUANTIZE, 1, (2,), (3,)),
+        ],
+    )
+    assert arithmetic_of(made) is Arithmetic.MIXED
+
+
+def test_hybrid_weights_make_a_model_mixed():
+    made = model(
+        [tensor(0), tensor(1, TensorType.INT8, constant=True, quantized=True), tensor(2)],
+        [Operator(0, BuiltinOperator.FULLY_CONNECTED, 1, (0, 1), (2,))],
+    )
+    assert arithmetic_of(made) is Arithmetic.MIXED

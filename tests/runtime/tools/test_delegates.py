@@ -1,0 +1,102 @@
+"""Delegates by name, and the options of the `litert` peer; LiteRT itself runs in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from runtime.delegates.litert import LiteRtOptions
+from runtime.delegates.registry import delegate_names, load_delegate
+from runtime.errors import DelegateError
+from tests.needs import REPOSITORY
+
+
+def in_a_process(script: str, *arguments: str) -> object:
+    """What a script prints as JSON; it may import LiteRT, which this process must not."""
+    ran = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def test_our_delegates_are_registered():
+    assert {"gpu", "litert"} <= set(delegate_names())
+
+
+def test_naming_delegates_imports_none():
+    script = (
+        "import json, sys, runtime.delegates.registry as r; r.delegate_names()\n"
+        "print(json.dumps([m for m in sys.modules if 'opencl' in m or 'litert' in m]))"
+    )
+    assert in_a_process(script) == []
+
+
+def test_unknown_name_lists_the_known_and_the_nearest():
+    with pytest.raises(DelegateError, match=r"no delegate named 'gpuu'; known: .*litert.*did you mean 'gpu'"):
+        load_delegate("gpuu")
+
+
+@pytest.mark.parametrize(
+    ("given", "threads", "resolver"),
+    [
+        ({"threads": 2}, 2, "xnnpack"),
+        ({"threads": "3", "resolver": "builtin"}, 3, "builtin"),
+        ({"threads": 1, "resolver": "reference"}, 1, "reference"),
+    ],
+)
+def test_litert_options_are_parsed(given, threads, resolver):
+    assert LiteRtOptions.parse(given) == LiteRtOptions(threads, resolver)
+    assert LiteRtOptions.parse({}).threads >= 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"thread": 2}, "unknown option 'thread'"),
+        ({"threads": 0}, "threads must be an integer of at least 1, got 0"),
+        ({"threads": True}, "got True"),
+        ({"threads": 1.5}, "got 1.5"),
+        ({"resolver": "fast"}, "must be one of xnnpack, builtin, reference, got 'fast'"),
+    ],
+)
+def test_wrong_litert_options_are_named(given, said):
+    with pytest.raises(DelegateError, match=said.replace(".", r"\.")):
+        LiteRtOptions.parse(given)
+
+
+LOAD = """
+import json, sys
+from runtime.delegates.registry import load_delegate
+try:
+    load_delegate("litert", {"threads": 1, "resolver": sys.argv[2]}).load(sys.argv[1])
+    print(json.dumps("loaded"))
+except Exception as error:
+    print(json.dumps([type(error).__name__, str(error)]))
+"""
+
+
+@pytest.mark.parametrize("resolver", ["xnnpack", "builtin", "reference"])
+def test_litert_loads_with_every_resolver(small_model, resolver):
+    assert in_a_process(LOAD, str(small_model), resolver) == "loaded"
+
+
+def test_litert_maps_a_damaged_file(tmp_path):
+    (tmp_path / "bad.tflite").write_bytes(b"\0" * 100)
+    name, text = in_a_process(LOAD, str(tmp_path / "bad.tflite"), "xnnpack")
+    assert name == "ModelFormatError"
+    assert text.startswith("LiteRT: ")
+
+
+def test_litert_without_its_package_says_how_to_get_it(small_model):
+    script = "import sys; sys.modules['ai_edge_litert'] = None\n" + LOAD
+    name, text = in_a_process(script, str(small_model), "xnnpack")
+    assert name == "DelegateError"
+    assert "pip install 'delegate-farm[peers]'" in text

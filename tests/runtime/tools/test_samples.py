@@ -1,0 +1,136 @@
+"""The definition of a percentile and of a cell's summary, against fixed vectors."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.tools.samples import (
+    FLOORS,
+    ProcessTimes,
+    interval_of_medians,
+    median_interval,
+    percentile,
+    summarise,
+)
+
+TENS = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
+
+
+@pytest.mark.parametrize(
+    ("samples", "q", "expected"),
+    [
+        (TENS, 0.50, 50),
+        (TENS, 0.51, 60),
+        (TENS, 0.90, 90),
+        (TENS, 0.99, 100),
+        (TENS, 0.07, 10),
+        (TENS, 1.00, 100),
+        ([15, 20, 35, 40, 50], 0.30, 20),
+        ([15, 20, 35, 40, 50], 0.40, 20),
+        ([15, 20, 35, 40, 50], 0.50, 35),
+        ([3, 6, 7, 8, 8, 10, 13, 15, 16, 20], 0.75, 15),
+        ([7], 0.5, 7),
+        ([9, 1], 0.5, 1),
+        (list(range(1, 101)), 0.07, 7),
+        (list(range(1, 101)), 0.29, 29),
+    ],
+)
+def test_percentile_is_the_nearest_rank(samples, q, expected):
+    shuffled = samples.copy()
+    random.Random(1).shuffle(shuffled)
+    assert percentile(shuffled, q) == expected
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=200), st.floats(0.001, 1.0))
+def test_percentile_is_the_smallest_sample_that_enough_samples_do_not_exceed(samples, q):
+    value = percentile(samples, q)
+    at_most = sum(s <= value for s in samples)
+    below = sum(s < value for s in samples)
+    assert value in samples
+    assert at_most >= q * len(samples) - 1e-6
+    assert below < q * len(samples) + 1e-6
+
+
+@pytest.mark.parametrize(("samples", "q"), [([], 0.5), ([1], 0.0), ([1], 1.1)])
+def test_percentile_refuses_what_is_not_defined(samples, q):
+    with pytest.raises(ValueError, match=r"percentile|q must"):
+        percentile(samples, q)
+
+
+@pytest.mark.parametrize(
+    ("n", "q", "ranks"),
+    [
+        (100, 0.50, (40, 61)),
+        (100, 0.90, (84, 96)),
+        (200, 0.95, (184, 197)),
+        (400, 0.50, (180, 221)),
+        (1000, 0.50, (469, 532)),
+        (1000, 0.99, (983, 997)),
+    ],
+)
+def test_order_statistic_interval_has_the_known_ranks(n, q, ranks):
+    assert median_interval(n, q) == ranks
+
+
+def test_order_statistic_interval_of_few_samples_is_unbounded():
+    assert median_interval(5, 0.99) == (4, None)
+    assert median_interval(5, 0.5) == (None, None)
+
+
+def test_interval_of_three_processes_is_a_t_interval_of_logarithms():
+    low, high = interval_of_medians([1.0, 2.0, 4.0])
+    half = 4.302653 * math.log(2.0) / math.sqrt(3)
+    assert (low, high) == pytest.approx((2.0 * math.exp(-half), 2.0 * math.exp(half)), rel=1e-4)
+
+
+def processes(*medians_ms: float, samples: int = 700) -> list[ProcessTimes]:
+    return [
+        ProcessTimes("cold" if i == 0 else "warm", 5_000_000 - i, 3_000_000 + i, [int(m * 1e6)] * samples)
+        for i, m in enumerate(medians_ms)
+    ]
+
+
+def test_cell_percentiles_are_geometric_means_over_processes():
+    latency = summarise(processes(1.0, 2.0, 4.0))
+    assert latency.p50 == latency.p90 == latency.p99 == pytest.approx(2.0)
+    assert latency.mean == pytest.approx(7 / 3)
+    assert latency.init == pytest.approx(5.0)
+    assert latency.init_warm == pytest.approx(4.9999985)
+    assert latency.first == pytest.approx(3.000001)
+    assert latency.missing == {}
+
+
+@pytest.mark.parametrize(("name", "floor"), FLOORS.items())
+def test_percentile_below_its_floor_is_null_and_says_why(name, floor):
+    below = summarise([ProcessTimes("cold", 1, 1, [1_000_000] * (floor - 1))])
+    assert getattr(below, name) is None
+    assert below.missing[name] == f"{floor - 1} samples; {name} needs {floor}"
+    at = summarise([ProcessTimes("cold", 1, 1, [1_000_000] * floor)])
+    assert getattr(at, name) == pytest.approx(1.0)
+    assert name not in at.missing
+
+
+def test_interval_below_three_processes_is_null_and_says_why():
+    latency = summarise(processes(1.0, 1.1))
+    assert latency.ci95 is None
+    assert latency.missing["ci95"] == "2 processes; an interval needs 3"
+
+
+def test_single_cold_process_has_no_warm_init_and_says_so():
+    latency = summarise(processes(1.0))
+    assert latency.init_warm is None
+    assert "filled caches" in latency.missing["init_warm"]
+
+
+@given(st.lists(st.lists(st.integers(1, 10**9), min_size=30, max_size=60), min_size=3, max_size=20))
+def test_percentiles_are_ordered_and_the_interval_holds_the_median(samples):
+    latency = summarise([ProcessTimes("warm", 1, 1, s) for s in samples])
+    assert latency.p50 <= latency.p90 * (1 + 1e-12)
+    low, high = latency.ci95
+    assert low <= latency.p50 * (1 + 1e-9)
+    assert latency.p50 <= high * (1 + 1e-9)
