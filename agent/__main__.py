@@ -1,0 +1,40 @@
+"""`python -m agent --embedded --fd N --state DIR --store DIR`: the agent as a child of an orchestrator."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from agent.config import AgentConfig
+from agent.daemon import serve
+from agent.lease import lease_folder
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse and serve. Returns the exit code."""
+    given = _parser().parse_args(arguments)
+    config = AgentConfig(
+        agent_id=given.agent_id,
+        state=given.state,
+        store=given.store,
+        leases=given.leases or lease_folder(),
+        heartbeat_s=given.heartbeat,
+    )
+    return serve(config, given.fd)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m agent", description=__doc__)
+    parser.add_argument("--embedded", action="store_true", required=True, help="serve the parent process")
+    parser.add_argument("--fd", type=int, required=True, help="connected socket to the orchestrator")
+    parser.add_argument("--state", type=Path, required=True, help="folder for journal, work and references")
+    parser.add_argument("--store", type=Path, required=True, help="content-addressed store")
+    parser.add_argument("--agent-id", default="embedded", help="name in the farm (default: embedded)")
+    parser.add_argument("--leases", type=Path, help="folder of the device locks (default: host-wide)")
+    parser.add_argument("--heartbeat", type=float, default=1.0, help="seconds between signs of life")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

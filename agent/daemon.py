@@ -1,0 +1,294 @@
+"""The agent: takes jobs from a link, runs each in a leased runner process, hands the results over.
+
+One thread, one loop. It wakes for a message, for the end of a child, and once per heartbeat.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import selectors
+import shutil
+import signal
+import socket
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+
+from agent import lifecycle, results
+from agent.artifacts import ArtifactError, verified_model
+from agent.config import AgentConfig
+from agent.descendants import strays
+from agent.devices import ProbeError, ProbeReport, probe
+from agent.journal import Journal
+from agent.live import LiveAttempt, log_gone
+from agent.messages import (
+    AgentHello,
+    CancelJob,
+    JobRefused,
+    JobSpec,
+    Reason,
+    ReasonCode,
+    Receipt,
+    Shutdown,
+    Status,
+    decode_for_agent,
+)
+from agent.supervisor import become_subreaper, bury, end_strays
+from agent.transport.socket import SocketLink, TransportError
+
+_ATTEMPT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_LEASE_POLL_S = 0.2
+_DRAIN_S = 2.0
+_PREDECESSOR_PATIENCE_S = 15.0
+
+
+class Agent:
+    """See the module's text."""
+
+    def __init__(self, config: AgentConfig, link: SocketLink, probe_report: ProbeReport) -> None:
+        """Open the journal. Raises `sqlite3.Error`."""
+        self._config = config
+        self._link = link
+        self._probe = probe_report
+        self._devices = {device.device_id: device for device in probe_report.devices}
+        self._journal = Journal(config.journal)
+        self._live: dict[str, LiveAttempt] = {}
+        self._leaving: str | None = None
+        self._terminated = False
+        self._connected = True
+        self._exit_code = 0
+
+    def run(self) -> int:
+        """Serve until told to shut down or until the orchestrator is gone; 0 after an orderly end."""
+        become_subreaper()
+        self._recover()
+        self._greet()
+        with self._signals() as wake, selectors.DefaultSelector() as selector:
+            selector.register(wake, selectors.EVENT_READ)
+            selector.register(self._link, selectors.EVENT_READ)
+            while not (self._leaving and not self._live):
+                self._wait(selector, wake)
+                self._advance()
+        self._link.close(drain_s=_DRAIN_S)
+        self._journal.close()
+        return self._exit_code
+
+    def _greet(self) -> None:
+        """Say who we are, then what is still owed."""
+        self._link.send(
+            AgentHello(
+                agent_id=self._config.agent_id,
+                host=socket.gethostname(),
+                version=version("delegate-farm"),
+                devices=self._probe.devices,
+                missing=self._probe.missing,
+            )
+        )
+        for result in self._journal.spooled():
+            self._link.send(result)
+
+    def _leave(self, why: str) -> None:
+        """End what runs as `interrupted`, then end."""
+        if self._leaving is None:
+            self._leaving = why
+            for live in self._live.values():
+                live.happens(lifecycle.ShutdownAsked(time.monotonic(), why))
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[socket.socket]:
+        """SIGINT belongs to whoever started us, SIGTERM means shutdown, SIGCHLD wakes the loop."""
+        reader, writer = socket.socketpair()
+        reader.setblocking(False)
+        writer.setblocking(False)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._note_termination)
+        signal.set_wakeup_fd(writer.fileno())
+        try:
+            yield reader
+        finally:
+            signal.set_wakeup_fd(-1)
+            reader.close()
+            writer.close()
+
+    def _note_termination(self, *_signal: object) -> None:
+        """A signal handler only takes note: the loop acts."""
+        self._terminated = True
+
+    def _wait(self, selector: selectors.BaseSelector, wake: socket.socket) -> None:
+        """Sleep until something happens or the next heartbeat is due; take in messages."""
+        if self._connected:
+            writing = selectors.EVENT_WRITE if self._link.has_backlog else 0
+            selector.modify(self._link, selectors.EVENT_READ | writing)
+        for key, ready in selector.select(self._pause_s()):
+            if key.fileobj is wake:
+                with contextlib.suppress(BlockingIOError):
+                    wake.recv(4096)
+                continue
+            if ready & selectors.EVENT_WRITE:
+                self._link.flush()
+            if ready & selectors.EVENT_READ and not self._receive():
+                self._connected = False
+                selector.unregister(self._link)
+
+    def _pause_s(self) -> float | None:
+        """How long nothing needs to be done; None: until a message comes."""
+        if any(live.waits_for_its_device for live in self._live.values()):
+            return _LEASE_POLL_S
+        return self._config.heartbeat_s if self._live else None
+
+    def _receive(self) -> bool:
+        """Act on what has arrived; False where nothing more will come."""
+        try:
+            lines = self._link.receive()
+            messages = None if lines is None else [decode_for_agent(line) for line in lines]
+        except (TransportError, ValueError) as error:
+            explain(f"a message from the orchestrator is not understood: {error}")
+            self._exit_code = 1
+            messages = None
+        if messages is None:
+            self._leave("the orchestrator went away")
+            return False
+        for message in messages:
+            self._obey(message)
+        return True
+
+    def _obey(self, message: JobSpec | CancelJob | Receipt | Shutdown) -> None:
+        match message:
+            case JobSpec():
+                self._take(message)
+            case CancelJob(attempt_id=attempt_id):
+                if attempt_id in self._live:
+                    self._live[attempt_id].happens(lifecycle.CancelAsked(time.monotonic()))
+            case Receipt(attempt_id=attempt_id):
+                self._journal.delivered(attempt_id)
+            case Shutdown():
+                self._leave("the farm was stopped")
+
+    def _take(self, job: JobSpec) -> None:
+        """Accept a job, or refuse it with the reason; a repeated message changes nothing."""
+        known = self._journal.state_of(job.attempt_id)
+        if known == "open":
+            return
+        if known == "spooled":
+            for result in self._journal.spooled():
+                if result.attempt_id == job.attempt_id:
+                    self._link.send(result)
+            return
+        try:
+            if known == "delivered":
+                raise RefusedError(
+                    ReasonCode.RUNNER_ERROR, f"attempt {job.attempt_id} has already ended here"
+                )
+            live = self._examined(job)
+        except RefusedError as refusal:
+            reason = Reason(code=refusal.code, text=str(refusal))
+            self._link.send(JobRefused(attempt_id=job.attempt_id, epoch=job.epoch, reason=reason))
+            return
+        self._journal.accept(job)
+        self._live[job.attempt_id] = live
+
+    def _examined(self, job: JobSpec) -> LiveAttempt:
+        """A job that this agent can run. Raises `RefusedError`."""
+        if self._leaving is not None:
+            raise RefusedError(ReasonCode.INTERRUPTED, self._leaving)
+        if not _ATTEMPT_ID.fullmatch(job.attempt_id):
+            raise RefusedError(ReasonCode.RUNNER_ERROR, f"attempt id {job.attempt_id!r} is no file name")
+        device = self._devices.get(job.device_id)
+        if device is None:
+            have = ", ".join(self._devices)
+            raise RefusedError(
+                ReasonCode.NO_DEVICE, f"no device {job.device_id!r} on this host; it has {have}"
+            )
+        try:
+            model = verified_model(self._config.store, job.model_sha256, job.model_bytes)
+        except ArtifactError as error:
+            raise RefusedError(ReasonCode.ARTIFACT, str(error)) from error
+        return LiveAttempt(self._config, job, device, model)
+
+    def _advance(self) -> None:
+        """Let signals, time and exits act on every attempt; send what they have to say."""
+        if self._terminated:
+            self._leave("the agent was told to end (SIGTERM)")
+        for live in list(self._live.values()):
+            if live.result is None:
+                live.advance()
+            for message in live.outbox:
+                self._link.send(message)
+            live.outbox.clear()
+            if live.result is not None:
+                self._hand_over(live)
+
+    def _hand_over(self, live: LiveAttempt) -> None:
+        """Journal the result, send it, free the device and the folder. In this order."""
+        assert live.result is not None
+        self._journal.spool(live.result)
+        self._link.send(live.result)
+        live.release()
+        del self._live[live.job.attempt_id]
+        runners = [pid for other in self._live.values() if (pid := other.runner_pid) is not None]
+        end_strays(strays(self._live, runners))
+
+    def _recover(self) -> None:
+        """Attempts that were open when an earlier agent died: bury them, report what they left."""
+        for job in self._journal.open_jobs():
+            folder, device = self._config.folder(job.attempt_id), self._devices.get(job.device_id)
+            log_gone(self._config, job.attempt_id, device, bury(job.attempt_id))
+            outcome = results.Outcome(job, device, folder)
+            if results.has_result(folder):
+                result = results.from_result_file(outcome, self._config.store)
+            else:
+                reason = Reason(
+                    code=ReasonCode.INTERRUPTED, text="the agent was killed while this attempt ran"
+                )
+                result = results.reported(outcome, Status.FAILED, reason)
+            self._journal.spool(result)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class RefusedError(Exception):
+    """Why a job is not taken."""
+
+    def __init__(self, code: ReasonCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def serve(config: AgentConfig, descriptor: int) -> int:
+    """Be the only agent on `config.state`, list the devices, serve the link. Returns the exit code."""
+    config.state.mkdir(parents=True, exist_ok=True)
+    lock = os.open(config.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        if not _locked(lock):
+            explain(f"another agent has been using {config.state} for {_PREDECESSOR_PATIENCE_S:.0f} s")
+            return 1
+        return Agent(config, SocketLink(descriptor), probe(config.probe_command)).run()
+    except (ProbeError, OSError, sqlite3.Error) as error:
+        explain(str(error))
+        return 1
+    finally:
+        os.close(lock)
+
+
+def _locked(descriptor: int) -> bool:
+    """Wait for the agent before us, which may still be burying its runners."""
+    deadline = time.monotonic() + _PREDECESSOR_PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.1)
+        else:
+            return True
+
+
+def explain(message: str) -> None:
+    """One line for whoever reads the agent's stderr."""
+    sys.stderr.write(f"farm-agent: {message}\n")

@@ -1,0 +1,59 @@
+"""What this host offers: asks a runner process (`--probe`) and believes only well-formed answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from agent.exits import describe_exit, last_line
+from agent.messages import Device, MissingDelegate, Wire
+
+RUNNER_COMMAND = (sys.executable, "-P", "-m", "agent.runner")
+"""`-P`: a file called `numpy.py` in the user's folder must not become part of a measurement."""
+
+PROBE_TIMEOUT_S = 20.0
+
+
+class ProbeError(Exception):
+    """The host's devices could not be listed at all."""
+
+
+class ProbeReport(Wire):
+    """Answer of `python -m agent.runner --probe`."""
+
+    devices: tuple[Device, ...]
+    missing: tuple[MissingDelegate, ...] = ()
+
+
+def probe(command: Sequence[str] = RUNNER_COMMAND, timeout_s: float = PROBE_TIMEOUT_S) -> ProbeReport:
+    """List the devices. A driver that crashes or hangs costs the OpenCL devices, never the CPU.
+
+    Raises `ProbeError` where not even the CPU can be described.
+    """
+    try:
+        return _ask([*command, "--probe"], timeout_s)
+    except ProbeError as error:
+        report = _ask([*command, "--probe", "--without-opencl"], timeout_s)
+        lost = MissingDelegate(kind="gpu", reason=f"listing OpenCL devices failed: {error}")
+        return ProbeReport(devices=report.devices, missing=(*report.missing, lost))
+
+
+def _ask(command: list[str], timeout_s: float) -> ProbeReport:
+    try:
+        answer = subprocess.run(  # noqa: S603  # our own runner
+            command, capture_output=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ProbeError(f"no answer within {timeout_s:g} s") from error
+    except OSError as error:
+        raise ProbeError(f"{command[0]} cannot be run: {error.strerror}") from error
+    if answer.returncode != 0:
+        said = last_line(answer.stderr.decode(errors="replace"))
+        raise ProbeError(
+            f"the probe ended with {describe_exit(answer.returncode)}" + (f": {said}" if said else "")
+        )
+    try:
+        return ProbeReport.model_validate_json(answer.stdout)
+    except ValueError as error:
+        raise ProbeError(f"the probe's answer is not understood: {error}") from error

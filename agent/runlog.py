@@ -1,0 +1,97 @@
+"""The ground truth of what ran when: one line per start and end, written by the processes themselves.
+
+Every reference and measuring process appends `start` and `end`; the agent appends `gone` once every
+process of an attempt is dead, which closes what a killed process left open. Times are CLOCK_BOOTTIME.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+Event = Literal["start", "end", "gone"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """One line of the log. `time_ns`: CLOCK_BOOTTIME; `what`: reference | measure | attempt."""
+
+    time_ns: int
+    event: Event
+    attempt_id: str
+    exclusion_group: str
+    pid: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """One process's life; `end_ns` None where neither it nor the agent closed it."""
+
+    attempt_id: str
+    exclusion_group: str
+    pid: int
+    what: str
+    start_ns: int
+    end_ns: int | None
+
+
+def append(path: Path, event: Event, attempt_id: str, exclusion_group: str, what: str) -> None:
+    """Add one line in a single write, so that lines of several processes never mix."""
+    line = RunLine(
+        time.clock_gettime_ns(time.CLOCK_BOOTTIME), event, attempt_id, exclusion_group, os.getpid(), what
+    )
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, (json.dumps(asdict(line)) + "\n").encode())
+    finally:
+        os.close(descriptor)
+
+
+def read(path: Path) -> list[RunLine]:
+    """All lines in the order of writing; none where the log does not exist yet."""
+    if not path.exists():
+        return []
+    return [RunLine(**json.loads(line)) for line in path.read_text().splitlines()]
+
+
+def intervals(lines: Iterable[RunLine]) -> list[Interval]:
+    """Lives of processes, by start; `gone` closes every open one of its attempt."""
+    finished: list[Interval] = []
+    open_starts: dict[tuple[str, int], RunLine] = {}
+    for line in lines:
+        key = (line.attempt_id, line.pid)
+        if line.event == "start":
+            open_starts[key] = line
+        elif line.event == "end":
+            finished.append(_interval(open_starts.pop(key), line.time_ns))
+        else:
+            left = [k for k in open_starts if k[0] == line.attempt_id]
+            finished += [_interval(open_starts.pop(k), line.time_ns) for k in left]
+    finished += [_interval(start, None) for start in open_starts.values()]
+    return sorted(finished, key=lambda i: i.start_ns)
+
+
+def _interval(start: RunLine, end_ns: int | None) -> Interval:
+    return Interval(start.attempt_id, start.exclusion_group, start.pid, start.what, start.time_ns, end_ns)
+
+
+def overlaps(lives: Iterable[Interval]) -> list[tuple[Interval, Interval]]:
+    """Pairs of different attempts that were alive at the same time in one exclusion group."""
+    groups: dict[str, list[Interval]] = {}
+    for life in lives:
+        groups.setdefault(life.exclusion_group, []).append(life)
+    found = []
+    for members in groups.values():
+        ordered = sorted(members, key=lambda i: i.start_ns)
+        for i, first in enumerate(ordered):
+            for second in ordered[i + 1 :]:
+                ended = first.end_ns is not None and first.end_ns <= second.start_ns
+                if not ended and first.attempt_id != second.attempt_id:
+                    found.append((first, second))
+    return found

@@ -1,0 +1,37 @@
+"""The runner's four ways to be started, each a process of its own.
+
+python -m agent.runner --probe [--without-opencl]      this host's devices as JSON on stdout
+python -m agent.runner JOB.json FOLDER                 decide: run what follows, judge, write the result
+python -m agent.runner --reference JOB.json KIND FILE
+python -m agent.runner --measure JOB.json FOLDER INDEX
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+USAGE_EXIT_CODE = 2
+
+
+def main(arguments: list[str]) -> int:
+    """Import only what the mode needs. Returns the exit code."""
+    match arguments:
+        case ["--probe", *rest] if rest in ([], ["--without-opencl"]):
+            report = import_module("agent.runner.probe").probe(with_opencl=not rest)
+            sys.stdout.write(report.model_dump_json() + "\n")
+        case ["--measure", job, folder, index] if index.isdecimal():
+            import_module("agent.runner.measure").measure_process(Path(job), Path(folder), int(index))
+        case ["--reference", job, kind, target]:
+            import_module("agent.runner.measure").reference_process(Path(job), kind, Path(target))
+        case [job, folder] if not job.startswith("-"):
+            import_module("agent.runner.decide").run_attempt(Path(job), Path(folder))
+        case _:
+            sys.stderr.write(f"usage:\n{__doc__}")
+            return USAGE_EXIT_CODE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

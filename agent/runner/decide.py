@@ -1,0 +1,177 @@
+"""The runner that decides: starts the processes that measure, judges and sums up. It measures nothing itself.
+
+Process 0 gets fresh program caches (cold), the others share what it filled (warm).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.attempt import (
+    LEASE_VARIABLE,
+    RESULT_FILE,
+    SAMPLES_FILE,
+    AttemptFile,
+    Failure,
+    ProcessReport,
+    RunnerResult,
+    log_tail,
+    report_path,
+    write_atomically,
+    write_progress,
+)
+from agent.devices import RUNNER_COMMAND
+from agent.exits import exit_reason
+from agent.messages import Reason, ReasonCode, Status
+from agent.runner.environment import choose_cpus, core_siblings, measuring_environment
+from agent.runner.host import runtime_identity
+from agent.runner.measure import input_rules
+from agent.runner.verdict import concluded, not_measured
+from agent.supervisor import Launch, start
+from runtime.delegates.litert import litert_version
+from runtime.tools.loading import CPU
+from runtime.tools.reference import (
+    Reference,
+    ReferenceKind,
+    load_reference,
+    reference_kinds,
+    reference_path,
+)
+
+_REFERENCE_SHARE = 0.3
+"""The part of an attempt's time that making one reference may take."""
+
+
+class FailedError(Exception):
+    """A process of the attempt ended it; the failure says how."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason.text)
+        self.failure = failure
+
+
+def run_attempt(job_file: Path, folder: Path) -> None:
+    """Run the attempt of `job_file` and write `result.json` (and `samples.json`) into `folder`."""
+    attempt = AttemptFile.model_validate_json(job_file.read_bytes())
+    try:
+        result = _run(attempt, job_file, folder)
+    except FailedError as error:
+        result = not_measured(error.failure)
+    write_atomically(folder / RESULT_FILE, result.model_dump_json().encode())
+
+
+def _run(attempt: AttemptFile, job_file: Path, folder: Path) -> RunnerResult:
+    """Reference, measuring processes, verdict. Raises `FailedError`."""
+    threads = _take_cpus(attempt)
+    children = Children(job_file, folder)
+    reference = find_reference(attempt, children)
+    environment = measuring_environment(os.environ, folder / "caches", threads)
+    reports = [
+        children.measure(index, attempt.job.plan.processes, environment)
+        for index in range(attempt.job.plan.processes)
+    ]
+    write_progress(folder, "judging")
+    result = concluded(attempt, reports, folder, reference)
+    return result.model_copy(update={"samples_sha256": _write_samples(folder, reports)})
+
+
+def _take_cpus(attempt: AttemptFile) -> int:
+    """Bind this process, and so its children, to the CPUs of the job's `threads`.
+
+    All by default, but one for `cpu`: of the numpy path only matrix products could use more, and OpenBLAS's
+    threads spin against each other as soon as anything else runs (docs/measuring.md).
+    """
+    allowed = sorted(os.sched_getaffinity(0))
+    default = 1 if attempt.job.delegate_kind == CPU else len(allowed)
+    wanted = attempt.job.delegate_options.get("threads", default)
+    try:
+        cpus = choose_cpus(allowed, core_siblings(allowed), int(wanted))
+    except ValueError as error:
+        reason = Reason(code=ReasonCode.NO_DEVICE, text=str(error))
+        raise FailedError(Failure(status=Status.UNSUPPORTED, reason=reason)) from error
+    os.sched_setaffinity(0, cpus)
+    return len(cpus)
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """Starts the runner's processes one after another; they die with it and write to the same log."""
+
+    job_file: Path
+    folder: Path
+
+    def measure(self, index: int, count: int, environment: Mapping[str, str]) -> ProcessReport:
+        """One measuring process. Raises `FailedError` for whatever kept it from measuring."""
+        who = f"process {index + 1} of {count}"
+        returncode = self._run(["--measure", str(self.job_file), str(self.folder), str(index)], environment)
+        path = report_path(self.folder, index)
+        if returncode != 0 or not path.exists():
+            reason = exit_reason(returncode, who, log_tail(self.folder))
+            raise FailedError(Failure(status=Status.FAILED, reason=reason))
+        report = ProcessReport.model_validate_json(path.read_bytes())
+        if report.failure is not None:
+            raise FailedError(report.failure)
+        return report
+
+    def reference(self, kind: ReferenceKind, target: Path, timeout_s: float) -> str | None:
+        """One reference process; None where `target` is there, else why not."""
+        who = f"the reference process ({kind})"
+        try:
+            returncode = self._run(
+                ["--reference", str(self.job_file), kind.value, str(target)], os.environ, timeout_s
+            )
+        except subprocess.TimeoutExpired:
+            return f"{who} took more than {timeout_s:.0f} s"
+        if returncode == 0 and target.exists():
+            return None
+        return exit_reason(returncode, who, log_tail(self.folder)).text
+
+    def _run(
+        self, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float | None = None
+    ) -> int:
+        command = [*RUNNER_COMMAND, *arguments]
+        process = start(Launch(command, environment, self.folder, inherited=_inherited()))
+        try:
+            return process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+
+
+def _inherited() -> tuple[int, ...]:
+    """The lease's descriptor, which every process of the attempt holds on to."""
+    told = os.environ.get(LEASE_VARIABLE)
+    return () if told is None else (int(told),)
+
+
+def find_reference(attempt: AttemptFile, children: Children) -> Reference | str:
+    """The cached reference, or a new one; the reason where this machine cannot make one."""
+    job, why = attempt.job, []
+    for kind in reference_kinds():
+        maker = runtime_identity() if kind is ReferenceKind.CPU else str(litert_version())
+        path = reference_path(
+            Path(attempt.references), job.model_sha256, input_rules(job.inputs), kind, maker
+        )
+        if not path.exists():
+            write_progress(children.folder, f"reference ({kind})")
+            failure = children.reference(kind, path, _REFERENCE_SHARE * job.soft_limit_s)
+            if failure is not None:
+                why.append(failure)
+                continue
+        return load_reference(path)
+    return "no reference: " + "; ".join(why)
+
+
+def _write_samples(folder: Path, reports: Sequence[ProcessReport]) -> str:
+    """All raw samples as one JSON list; returns the sha256 of the file."""
+    samples = [report.samples.model_dump(mode="json") for report in reports if report.samples is not None]
+    data = json.dumps(samples, separators=(",", ":")).encode()
+    write_atomically(folder / SAMPLES_FILE, data)
+    return hashlib.sha256(data).hexdigest()

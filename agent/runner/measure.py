@@ -1,0 +1,225 @@
+"""The processes that touch the model: one that makes the reference, and one per measured process."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agent import runlog
+from agent.attempt import (
+    AttemptFile,
+    Failure,
+    OutputFact,
+    ProcessReport,
+    outputs_path,
+    report_path,
+    write_atomically,
+    write_progress,
+)
+from agent.messages import (
+    Delegation,
+    Fallback,
+    InputSpec,
+    MeasurePlan,
+    ProcessSamples,
+    Reason,
+    ReasonCode,
+    Status,
+)
+from runtime.delegates.base import Array
+from runtime.errors import (
+    DelegateError,
+    DeviceError,
+    FarmRuntimeError,
+    ModelFormatError,
+    UnsupportedOperatorError,
+)
+from runtime.tools.benchmark import LoopPlan, ProcessResult, measure
+from runtime.tools.inputs import InputRule, InputSpecNeededError
+from runtime.tools.loading import Opener
+from runtime.tools.reference import ReferenceKind, make_reference, save_reference
+from runtime.tools.samples import FLOORS
+
+_NAMED_FALLBACKS = 5
+
+
+def reference_process(job_file: Path, kind: str, target: Path) -> None:
+    """Make the reference of one kind and store it as `target`; a failure ends the process."""
+    attempt = AttemptFile.model_validate_json(job_file.read_bytes())
+    job = attempt.job
+    _log(attempt, "start", "reference")
+    reference = make_reference(
+        attempt.model_path, job.model_sha256, input_rules(job.inputs), ReferenceKind(kind)
+    )
+    save_reference(target, reference)
+    _log(attempt, "end", "reference")
+
+
+def measure_process(job_file: Path, folder: Path, index: int) -> None:
+    """Measure once, in this process, and write `process-<index>.json`: samples or the failure."""
+    attempt = AttemptFile.model_validate_json(job_file.read_bytes())
+    _log(attempt, "start", "measure")
+    try:
+        report = _measured(attempt, folder, index)
+    except (FarmRuntimeError, MemoryError) as error:
+        report = ProcessReport(failure=failure_of(error, attempt))
+    write_atomically(report_path(folder, index), report.model_dump_json().encode())
+    _log(attempt, "end", "measure")
+
+
+def input_rules(inputs: Mapping[str, InputSpec]) -> dict[str, InputRule]:
+    """The wire's input specifications as the runtime takes them."""
+    return {name: InputRule(spec.shape, spec.seed, spec.low, spec.high) for name, spec in inputs.items()}
+
+
+def delegate_options(attempt: AttemptFile, threads: int) -> dict[str, str | int | float | bool]:
+    """Options for the delegate: the job's, and for our own the threads in force and the OpenCL device meant.
+
+    `threads` is enforced for every delegate by CPU affinity (`agent.runner.environment`).
+    """
+    job = attempt.job
+    options = dict(job.delegate_options)
+    if job.delegate_kind in ("gpu", "litert"):
+        options["threads"] = threads
+    if job.delegate_kind == "gpu":
+        options.setdefault("device", int(attempt.device.facts["opencl_index"]))
+    return options
+
+
+def failure_of(error: Exception, attempt: AttemptFile) -> Failure:
+    """What an error means for the attempt's cell: which status, which reason.
+
+    The store's path in a text, which tells a user nothing, becomes the model's id.
+    """
+    kind = attempt.job.delegate_kind
+    text = (str(error) or type(error).__name__).replace(attempt.model_path, attempt.job.model_id)
+    delegation = delegation_of(getattr(error, "delegation", None))
+    if delegation is not None:
+        text += _fallback_text(kind, delegation.fallbacks)
+    status, code = _meaning(error, delegation)
+    return Failure(status=status, reason=Reason(code=code, text=text), delegation=delegation)
+
+
+def _fallback_text(kind: str, fallbacks: Sequence[Fallback]) -> str:
+    """The first fallback of each of a few operators, and how many there are besides."""
+    first: dict[str, Fallback] = {}
+    for fallback in fallbacks:
+        first.setdefault(fallback.op, fallback)
+    named = list(first.values())[:_NAMED_FALLBACKS]
+    text = "".join(f"; {kind}: operator {f.index} {f.op}: {f.reason}" for f in named)
+    more = len(fallbacks) - len(named)
+    return f"{text}; and {more} more" if more else text
+
+
+def _meaning(error: Exception, delegation: Delegation | None) -> tuple[Status, ReasonCode]:
+    if delegation is not None and delegation.delegated_ops == 0:
+        return Status.UNSUPPORTED, ReasonCode.NOT_DELEGATED
+    if isinstance(error, DelegateError) and isinstance(error.__cause__, ImportError):
+        return Status.UNSUPPORTED, ReasonCode.DELEGATE_MISSING
+    for kind, status, code in _MEANINGS:
+        if isinstance(error, kind):
+            return status, code
+    return Status.FAILED, ReasonCode.RUNNER_ERROR
+
+
+_MEANINGS: tuple[tuple[type[Exception], Status, ReasonCode], ...] = (
+    (MemoryError, Status.FAILED, ReasonCode.OUT_OF_MEMORY),
+    (UnsupportedOperatorError, Status.UNSUPPORTED, ReasonCode.UNSUPPORTED_OPERATOR),
+    (InputSpecNeededError, Status.UNSUPPORTED, ReasonCode.NEEDS_INPUT_SPEC),
+    (ModelFormatError, Status.FAILED, ReasonCode.MODEL_FORMAT),
+    (DeviceError, Status.FAILED, ReasonCode.DEVICE_LOST),
+)
+
+
+def delegation_of(report: Any | None) -> Delegation | None:
+    """The interpreter's delegation report on the wire."""
+    if report is None:
+        return None
+    return Delegation(
+        status=report.status,
+        delegated_ops=report.delegated_ops,
+        total_ops=report.total_ops,
+        partitions=report.partitions,
+        fallbacks=tuple(Fallback(index=f.index, op=f.op, reason=f.reason) for f in report.fallbacks),
+    )
+
+
+def _measured(attempt: AttemptFile, folder: Path, index: int) -> ProcessReport:
+    job = attempt.job
+    who = f"process {index + 1} of {job.plan.processes}"
+    write_progress(folder, f"{who}: start")
+    if attempt.device.api == "opencl":
+        import_module("pyopencl")
+    opener = Opener.prepare(job.delegate_kind, delegate_options(attempt, len(os.sched_getaffinity(0))))
+    result = measure(
+        opener,
+        attempt.model_path,
+        job.model_sha256,
+        loop_plan(job.plan),
+        input_rules(job.inputs),
+        on_phase=lambda phase: write_progress(folder, f"{who}: {phase}"),
+    )
+    save_outputs(outputs_path(folder, index), result)
+    return ProcessReport(
+        samples=_samples(result, index),
+        delegation=delegation_of(result.delegation),
+        settings=dict(result.settings),
+        output_facts=tuple(
+            OutputFact(name=f.name, scale=f.scale, zero_point=f.zero_point) for f in result.output_facts
+        ),
+        last_set=result.last_set,
+    )
+
+
+def loop_plan(plan: MeasurePlan) -> LoopPlan:
+    """Counts of one process. Even a slow model gets enough runs in all processes together for p50."""
+    return LoopPlan(
+        warmup_runs=plan.warmup_runs,
+        warmup_seconds=plan.warmup_seconds,
+        min_runs=plan.min_runs,
+        max_runs=plan.max_runs,
+        min_seconds=plan.min_seconds,
+        max_seconds=plan.max_seconds,
+        floor_runs=min(plan.max_runs, math.ceil(FLOORS["p50"] / plan.processes)),
+    )
+
+
+def save_outputs(path: Path, result: ProcessResult) -> None:
+    """Output `i` of set `k` as array `<k>_<i>`."""
+    arrays: dict[str, Array] = {
+        f"{k}_{i}": value for k, values in enumerate(result.outputs) for i, value in enumerate(values)
+    }
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def load_outputs(path: Path, output_count: int) -> tuple[tuple[Array, ...], ...]:
+    """What `save_outputs` wrote: `[k][i]`."""
+    with np.load(path, allow_pickle=False) as stored:
+        sets = len(stored.files) // max(1, output_count)
+        return tuple(tuple(stored[f"{k}_{i}"] for i in range(output_count)) for k in range(sets))
+
+
+def _samples(result: ProcessResult, index: int) -> ProcessSamples:
+    return ProcessSamples(
+        index=index,
+        cache="cold" if index == 0 else "warm",
+        init_ns=result.init_ns,
+        first_ns=result.first_ns,
+        warmup_ns=result.warmup_ns,
+        invoke_ns=result.invoke_ns,
+        memory_peak_bytes=result.memory_peak_bytes,
+        memory_before_bytes=result.memory_before_bytes,
+        flags=result.flags,
+        facts=dict(result.facts),
+    )
+
+
+def _log(attempt: AttemptFile, event: runlog.Event, what: str) -> None:
+    runlog.append(Path(attempt.runs_log), event, attempt.job.attempt_id, attempt.device.exclusion_group, what)

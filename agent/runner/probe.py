@@ -1,0 +1,122 @@
+"""`--probe`: the host's CPU and every OpenCL device, with what they can be measured with."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from agent.devices import ProbeReport
+from agent.messages import Device, MissingDelegate
+from agent.runner.host import cpu_model, host_environment, host_facts, package_version
+from runtime.delegates.litert import INSTALL_LINE, litert_version
+from runtime.errors import FarmRuntimeError
+
+if TYPE_CHECKING:
+    import pyopencl
+
+HOST_CPU = "host-cpu"
+"""Id of the host's CPU, and the exclusion group of everything that runs on it."""
+
+_NO_OPENCL = (
+    "no OpenCL platform: install a driver of your GPU, or on Debian and Ubuntu "
+    "`apt-get install --no-install-recommends pocl-opencl-icd` for OpenCL on the CPU"
+)
+_PLATFORM_SLUGS = (
+    ("portable computing language", "pocl"),
+    ("nvidia", "nvidia"),
+    ("intel", "intel"),
+    ("amd", "amd"),
+    ("rusticl", "rusticl"),
+)
+
+
+def probe(*, with_opencl: bool = True) -> ProbeReport:
+    """Everything this host offers, and a reason for each delegate kind that it does not."""
+    missing = []
+    if litert_version() is None:
+        missing.append(
+            MissingDelegate(kind="litert", reason=f"ai-edge-litert is not installed: {INSTALL_LINE}")
+        )
+    found: list[Device] = []
+    if with_opencl:
+        try:
+            found = opencl_devices()
+        except (FarmRuntimeError, ImportError) as error:
+            missing.append(MissingDelegate(kind="gpu", reason=f"{_NO_OPENCL} ({error})"))
+        else:
+            if not found:
+                missing.append(MissingDelegate(kind="gpu", reason=_NO_OPENCL))
+    return ProbeReport(devices=(host_cpu(), *found), missing=tuple(missing))
+
+
+def host_cpu() -> Device:
+    """The host's CPU."""
+    return Device(
+        device_id=HOST_CPU,
+        kind="cpu",
+        api="host",
+        name=cpu_model(),
+        delegates=("cpu",) if litert_version() is None else ("cpu", "litert"),
+        exclusion_group=HOST_CPU,
+        environment=host_environment(),
+        facts=host_facts(),
+    )
+
+
+def opencl_devices() -> list[Device]:
+    """Every OpenCL device of every platform. Raises `DeviceError`, or `ImportError` without pyopencl."""
+    from runtime.delegates.opencl.device import list_devices  # noqa: PLC0415  # loads the drivers
+
+    seen: Counter[str] = Counter()
+    found = []
+    for index, device in enumerate(list_devices()):
+        stem = f"opencl-{platform_slug(device.platform.name)}-{'cpu' if _is_cpu(device) else 'gpu'}"
+        found.append(_describe(device, index, f"{stem}-{seen[stem]}"))
+        seen[stem] += 1
+    return found
+
+
+def platform_slug(name: str) -> str:
+    """A short stable name of an OpenCL platform: `pocl`, `nvidia`, ..., else its own first words."""
+    lowered = name.lower()
+    for part, slug in _PLATFORM_SLUGS:
+        if part in lowered:
+            return slug
+    return "-".join(re.findall(r"[a-z0-9]+", lowered)[:3]) or "unnamed"
+
+
+def _is_cpu(device: pyopencl.Device) -> bool:
+    import pyopencl  # noqa: PLC0415  # loaded by `list_devices`
+
+    return bool(device.type & pyopencl.device_type.CPU)
+
+
+def _describe(device: pyopencl.Device, index: int, device_id: str) -> Device:
+    cpu = _is_cpu(device)
+    return Device(
+        device_id=device_id,
+        kind="cpu" if cpu else "gpu",
+        api="opencl",
+        name=device.name.strip(),
+        vendor=device.vendor.strip(),
+        delegates=("gpu",),
+        exclusion_group=HOST_CPU if cpu else device_id,
+        environment={
+            **host_environment(),
+            "pyopencl": package_version("pyopencl"),
+            "opencl_platform": device.platform.name.strip(),
+            "opencl_platform_version": device.platform.version.strip(),
+            "opencl_device": device.name.strip(),
+            "opencl_device_version": device.version.strip(),
+            "opencl_driver": device.driver_version.strip(),
+        },
+        facts={
+            **host_facts(),
+            "opencl_index": str(index),
+            "opencl_compute_units": str(device.max_compute_units),
+            "opencl_clock_mhz": str(device.max_clock_frequency),
+            "opencl_memory_bytes": str(device.global_mem_size),
+            "opencl_timer_resolution_ns": str(device.profiling_timer_resolution),
+        },
+    )

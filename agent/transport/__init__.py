@@ -1,0 +1,1 @@
+"""Links to the orchestrator: one protocol (`agent.messages`), one module per carrier."""

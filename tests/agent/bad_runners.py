@@ -1,0 +1,84 @@
+"""Runners that misbehave: `python bad_runners.py KIND JOB.json FOLDER`; ids go to FOLDER/../../pids."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SLEEP = [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"]
+
+
+def note(folder: Path, pid: int) -> None:
+    with (folder.parent.parent / "pids").open("a") as file:
+        file.write(f"{pid}\n")
+
+
+def stubborn(folder: Path) -> None:
+    """Ignores SIGTERM; has a child, and a grandchild that left the session by a double fork."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    note(folder, os.getpid())
+    note(folder, subprocess.Popen(SLEEP).pid)
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            note(folder, os.getpid())
+            os.execv(SLEEP[0], SLEEP)
+        os._exit(0)
+    os.wait()
+    (folder / "progress").write_text("stubborn")
+    time.sleep(600)
+
+
+def daemon(folder: Path) -> None:
+    """Ends well with a result, but leaves a daemon behind that forgot its environment."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            note(folder, os.getpid())
+            os.execve(SLEEP[0], SLEEP, {})
+        os._exit(0)
+    os.wait()
+    time.sleep(0.2)
+    (folder / "result.json").write_text('{"status": "done", "reason": null}')
+
+
+def segfault(folder: Path) -> None:
+    ctypes.string_at(0)
+
+
+def hungry(folder: Path) -> None:
+    hoard = []
+    while True:
+        hoard.append(bytearray(64 << 20))
+
+
+def killed(folder: Path) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def raising(folder: Path) -> None:
+    raise ValueError("boom \x1b[31m in the runner")
+
+
+def silent(folder: Path) -> None:
+    """Ends with exit code 0 and no result."""
+
+
+def garbage(folder: Path) -> None:
+    (folder / "result.json").write_text('{"status": "splendid"}')
+
+
+def late(folder: Path) -> None:
+    """Finishes its result, then hangs: the agent may be killed meanwhile."""
+    note(folder, os.getpid())
+    (folder / "result.json").write_text('{"status": "done", "reason": null}')
+    time.sleep(600)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](Path(sys.argv[3]))

@@ -1,0 +1,68 @@
+"""A tiny model and a folder for an embedded agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent.devices import probe
+from runtime.model.graph import Model, Operator, Subgraph, Tensor
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.model.writer import write_model
+from tests.agent.link import EmbeddedAgent, put_model
+
+SHAPE = (1, 8, 8, 16)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """x -> relu(x * gain), float32 [1, 8, 8, 16]."""
+    gain = np.linspace(0.5, 2.0, 16, dtype=np.float32)
+    tensors = (
+        Tensor(0, "image", TensorType.FLOAT32, SHAPE),
+        Tensor(1, "gain", TensorType.FLOAT32, (16,), buffer=1, data=memoryview(gain.tobytes())),
+        Tensor(2, "scaled", TensorType.FLOAT32, SHAPE),
+        Tensor(3, "positive", TensorType.FLOAT32, SHAPE),
+    )
+    operators = (
+        Operator(0, BuiltinOperator.MUL, 1, (0, 1), (2,)),
+        Operator(1, BuiltinOperator.RELU, 1, (2,), (3,)),
+    )
+    path = tmp_path_factory.mktemp("models") / "tiny.tflite"
+    path.write_bytes(write_model(Model(3, "", (Subgraph(0, "main", tensors, (0,), (3,), operators),))))
+    return path
+
+
+StartAgent = Callable[..., EmbeddedAgent]
+
+
+@pytest.fixture(scope="session")
+def probed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """A command that answers as this host's probe did, without the time it takes."""
+    answer = tmp_path_factory.mktemp("probe") / "answer.json"
+    answer.write_text(probe().model_dump_json())
+    return ["/bin/sh", "-c", 'cat "$0"', str(answer)]
+
+
+@pytest.fixture
+def start_agent(tmp_path: Path, probed: list[str]) -> Iterator[StartAgent]:
+    """Start agents on one folder; each must go by itself when its orchestrator hangs up."""
+    started: list[EmbeddedAgent] = []
+
+    def start(**options: Any) -> EmbeddedAgent:
+        started.append(EmbeddedAgent(tmp_path, probe_command=probed, **options))
+        return started[-1]
+
+    yield start
+    for agent in started:
+        agent.close()
+
+
+@pytest.fixture
+def stored(tmp_path: Path, tiny: Path) -> tuple[str, int]:
+    """The tiny model in the store of `start_agent`: its sha256 and size."""
+    return put_model(tmp_path / "store", tiny)

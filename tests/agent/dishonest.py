@@ -1,0 +1,143 @@
+"""Delegates that lie, as a third party would install them: found by entry point, run in the runner."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+NAMES = ("offset", "nan", "early", "random", "none")
+_ENTRY_POINTS = "[delegate_farm.delegates]\n" + "".join(
+    f"{name} = dishonest_delegates:{name.capitalize()}Delegate\n" for name in NAMES
+)
+
+
+def install(folder: Path) -> None:
+    """Make a distribution of this very module in `folder`, which must be on the module path."""
+    metadata = folder / "dishonest_delegates-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    shutil.copyfile(__file__, folder / "dishonest_delegates.py")
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: dishonest-delegates\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(_ENTRY_POINTS)
+
+
+class Loaded:
+    """Our interpreter, with outputs passed through `change`."""
+
+    def __init__(self, path: str) -> None:
+        from runtime import Interpreter
+
+        self.inner = Interpreter(model_path=path)
+        self.inner.allocate_tensors()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def get_tensor(self, index: int) -> Any:
+        return self.change(self.inner.get_tensor(index))
+
+    def change(self, value: Any) -> Any:
+        return value
+
+
+class WholeModel:
+    loaded: type = Loaded
+    name = "dishonest"
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options = options
+
+    def load(self, path: str) -> Any:
+        return self.loaded(path)
+
+    def describe(self) -> Mapping[str, str]:
+        return {"precision": "fp32"}
+
+
+class OffsetLoaded(Loaded):
+    def change(self, value: Any) -> Any:
+        return value + np.float32(0.25)
+
+
+class OffsetDelegate(WholeModel):
+    """Computes something else."""
+
+    loaded = OffsetLoaded
+
+
+class NanLoaded(Loaded):
+    def change(self, value: Any) -> Any:
+        value.flat[0] = np.nan
+        return value
+
+
+class NanDelegate(WholeModel):
+    """Emits a NaN."""
+
+    loaded = NanLoaded
+
+
+class RandomLoaded(Loaded):
+    def change(self, value: Any) -> Any:
+        value.flat[0] *= np.float32(1 + random.random() * 1e-5)
+        return value
+
+
+class RandomDelegate(WholeModel):
+    """Right within the tolerance, but never twice the same."""
+
+    loaded = RandomLoaded
+
+
+class EarlyLoaded(Loaded):
+    """Remembers every answer: right, but nothing is computed while time is taken."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.answers: dict[int, Any] = {}
+        self.key = 0
+
+    def set_tensor(self, index: int, value: Any) -> None:
+        self.key = id(value)
+        if self.key not in self.answers:
+            self.inner.set_tensor(index, value)
+
+    def invoke(self) -> None:
+        if self.key not in self.answers:
+            self.inner.invoke()
+
+    def get_tensor(self, index: int) -> Any:
+        if self.key not in self.answers:
+            self.answers[self.key] = self.inner.get_tensor(index)
+        return self.answers[self.key]
+
+
+class EarlyDelegate(WholeModel):
+    """Answers from memory."""
+
+    loaded = EarlyLoaded
+
+
+class NoneDelegate:
+    """A partition delegate that takes nothing: what would run is the CPU."""
+
+    name = "none"
+    max_delegated_partitions = 1
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options = options
+
+    def supports(self, graph: Any, operator: Any) -> Any:
+        from runtime.delegates.base import Unsupported
+
+        return Unsupported("not on Sundays")
+
+    def compile(self, partition: Any) -> Any:
+        raise AssertionError("nothing was supported")
+
+    def describe(self) -> Mapping[str, str]:
+        return {}

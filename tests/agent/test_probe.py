@@ -1,0 +1,94 @@
+"""`python -m agent.runner --probe`: the host's devices, and what is missing with its remedy."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from agent.devices import ProbeError, ProbeReport, probe
+from agent.runner.probe import platform_slug
+
+
+def probe_with(**environment: str) -> ProbeReport:
+    answer = subprocess.run(
+        [sys.executable, "-m", "agent.runner", "--probe"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        check=True,
+    )
+    return ProbeReport.model_validate_json(answer.stdout)
+
+
+def test_host_without_opencl_says_what_to_install(tmp_path):
+    report = probe_with(OCL_ICD_VENDORS=str(tmp_path))
+    assert [device.device_id for device in report.devices] == ["host-cpu"]
+    (missing,) = report.missing
+    assert missing.kind == "gpu"
+    assert "pocl-opencl-icd" in missing.reason
+
+
+def test_probe_is_stable():
+    assert probe().devices == probe().devices
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("Portable Computing Language", "pocl"),
+        ("NVIDIA CUDA", "nvidia"),
+        ("Intel(R) OpenCL Graphics", "intel"),
+        ("AMD Accelerated Parallel Processing", "amd"),
+        ("Some Vendor's OpenCL 3.0", "some-vendor-s"),
+        ("!!", "unnamed"),
+    ],
+)
+def test_platforms_have_short_names(name, slug):
+    assert platform_slug(name) == slug
+
+
+CRASHES = """
+import ctypes, sys
+if "--without-opencl" not in sys.argv: ctypes.string_at(0)
+from agent.runner.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_driver_that_crashes_costs_its_devices_but_not_the_cpu():
+    report = probe([sys.executable, "-c", CRASHES])
+    assert [device.device_id for device in report.devices] == ["host-cpu"]
+    assert "SIGSEGV" in report.missing[-1].reason
+
+
+def test_driver_that_hangs_costs_its_devices_but_not_the_cpu():
+    report = probe(
+        [sys.executable, "-c", CRASHES.replace("ctypes.string_at(0)", "__import__('time').sleep(600)")], 5.0
+    )
+    assert [device.device_id for device in report.devices] == ["host-cpu"]
+    assert "no answer within 5 s" in report.missing[-1].reason
+
+
+def test_runner_that_cannot_answer_at_all_is_an_error():
+    with pytest.raises(ProbeError, match="exit code 7: no luck"):
+        probe([sys.executable, "-c", "import sys; sys.stderr.write('no luck\\n'); sys.exit(7)"])
+
+
+def test_wrong_arguments_are_usage_errors():
+    answer = subprocess.run(
+        [sys.executable, "-m", "agent.runner", "--nonsense"], capture_output=True, check=False
+    )
+    assert answer.returncode == 2
+    assert b"--probe" in answer.stderr
+
+
+def test_cli_lists_devices_and_version():
+    for verb, said in (("probe", b'"host-cpu"'), ("version", b"protocol 1")):
+        answer = subprocess.run(
+            [sys.executable, "-c", "from agent.cli import main; main()", verb],
+            capture_output=True,
+            check=True,
+        )
+        assert said in answer.stdout
