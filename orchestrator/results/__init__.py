@@ -1,1 +1,1 @@
-"""Results as people and scripts read them: records, statistics across runs, export."""
+"""Results as people and scripts read them: frozen records and their stable JSON."""

@@ -63,6 +63,12 @@ class CellRecord:
         m = self.measurement
         return m is not None and m.accuracy.verdict == "fail"
 
+    @property
+    def memory_peak_bytes(self) -> int | None:
+        """Growth of the runner's memory; None where nothing was measured (a report of fallbacks alone)."""
+        m = self.measurement
+        return None if m is None or m.samples == 0 else m.memory_peak_bytes
+
     def to_json(self) -> dict[str, Any]:
         """The stable object of `farm results --format json`; a struck-out cell has null latencies."""
         m = self.measurement
@@ -77,7 +83,7 @@ class CellRecord:
             "delegation": None if m is None or m.delegation is None else m.delegation.model_dump(mode="json"),
             "latency_ms": None if m is None else self._latency(m),
             "samples": 0 if m is None else m.samples,
-            "memory_bytes": None if m is None else {"peak": m.memory_peak_bytes},
+            "memory_bytes": None if self.memory_peak_bytes is None else {"peak": self.memory_peak_bytes},
             "accuracy": None if m is None else m.accuracy.model_dump(mode="json"),
             "environment_id": self.environment_id,
         }

@@ -1,0 +1,1 @@
+"""The truth: campaigns, cells, attempts, results, devices and what happened, in one SQL database."""

@@ -1,0 +1,91 @@
+"""Brings a database to the newest form: Alembic, run from here, with a backup first."""
+
+from __future__ import annotations
+
+import warnings
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import Connection, inspect
+
+from orchestrator.db.session import Database
+from orchestrator.errors import UnreachableError
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+HEAD: Final = "0001"
+"""The newest revision; a test compares it with the scripts. Alembic is imported only where it differs."""
+
+
+def migrate(database: Database) -> None:
+    """Create or upgrade the tables; a database with data is copied to `farm.db.backup-*` before.
+
+    Raises `UnreachableError` where the database is newer than this program.
+    """
+    found = revision(database)
+    if found == HEAD:
+        return
+    from alembic import command  # noqa: PLC0415  # slow to import, and needed once in a database's life
+    from alembic.script import ScriptDirectory  # noqa: PLC0415  # as above
+
+    config = alembic_config()
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if found is not None and found not in known:
+        raise UnreachableError(
+            f"the database {database.path} has revision {found}, which this version of the farm does not "
+            f"know (newest: {HEAD}); upgrade the farm, or set FARM_HOME to another folder"
+        )
+    if found is not None:
+        database.backup(_backup_path(database.path, found))
+    with database.engine.execution_options(farm_write=True).connect() as connection:
+        _suspend_foreign_keys(connection, True)
+        with connection.begin():
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+        _suspend_foreign_keys(connection, False)
+
+
+def revision(database: Database) -> str | None:
+    """The revision of the tables; None for a new database."""
+    with database.read() as session:
+        connection = session.connection()
+        if not inspect(connection).has_table("alembic_version"):
+            return None
+        found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+        return None if found is None else str(found)
+
+
+def alembic_config() -> Config:
+    """Alembic's configuration for the migrations beside this module."""
+    from alembic.config import Config  # noqa: PLC0415  # see `migrate`
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def pending_changes(database: Database) -> list[object]:
+    """What the tables in code have and the database lacks, as `alembic check` finds it."""
+    from alembic.autogenerate import compare_metadata  # noqa: PLC0415  # see `migrate`
+    from alembic.migration import MigrationContext  # noqa: PLC0415  # see `migrate`
+
+    from orchestrator.db.tables import metadata  # noqa: PLC0415  # see `migrate`
+
+    with database.engine.connect() as connection, warnings.catch_warnings():
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "render_as_batch": True})
+        return list(compare_metadata(context, metadata))
+
+
+def _backup_path(path: Path, found: str) -> Path:
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+    return path.with_name(f"{path.name}.backup-{found}-{stamp}")
+
+
+def _suspend_foreign_keys(connection: Connection, suspended: bool) -> None:
+    """A table that is rebuilt must not take its children along; works outside transactions only."""
+    raw = connection.connection.driver_connection
+    if raw is not None and connection.dialect.name == "sqlite":
+        raw.execute(f"PRAGMA foreign_keys = {'OFF' if suspended else 'ON'}")

@@ -1,0 +1,1 @@
+"""Alembic's scripts; `orchestrator.db.migrate` runs them."""

@@ -1,0 +1,253 @@
+"""The tables. Engine-neutral: SQLite today, PostgreSQL in a lab."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    Dialect,
+    Index,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.types import TypeDecorator
+from sqlmodel import Field, SQLModel
+
+from orchestrator.lifecycle import ENDED, LIVE_ATTEMPT, AttemptState, CellState
+
+SQLModel.metadata.naming_convention = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment in UTC. Naive values are refused: they are always a bug."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002  # SQLAlchemy's signature
+        """Aware datetime -> UTC. Raises `ValueError` for a naive one."""
+        if value is not None and value.tzinfo is None:
+            raise ValueError(f"a moment without a time zone: {value!r}")
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002  # SQLAlchemy's signature
+        """SQLite forgets the zone; every stored moment is UTC."""
+        if value is not None and value.tzinfo is None:
+            return value.replace(tzinfo=UTC)
+        return value
+
+
+def _words(states: type[CellState] | type[AttemptState]) -> str:
+    return ", ".join(f"'{state.value}'" for state in states)
+
+
+LIVE_WORDS = sorted(state.value for state in LIVE_ATTEMPT)
+OPEN_WORDS = [state.value for state in CellState if state not in ENDED]
+_LIVE = text(f"state IN ({', '.join(map(repr, LIVE_WORDS))})")
+_COUNTED = text("counted")
+
+
+class Campaign(SQLModel, table=True):
+    """One submission. `content` digests everything that was asked, for an idempotent submit.
+
+    `parked`: nobody waits for it now; the embedded scheduler leaves it alone until somebody does.
+    """
+
+    no: int | None = Field(default=None, primary_key=True)
+    campaign_id: str = Field(unique=True)
+    name: str = Field(index=True)
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    submitted_at: datetime = Field(sa_type=UtcDateTime, index=True)
+    level: str
+    baseline_delegate: str | None = None
+    reuse: str
+    manifest_sha256: str
+    content: str = Field(index=True)
+    model_names: list[str] = Field(sa_type=JSON)
+    delegate_names: list[str] = Field(sa_type=JSON)
+    labels: dict[str, str] = Field(sa_type=JSON)
+    parked: bool = False
+    cancel_asked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class Model(SQLModel, table=True):
+    """A model file of the store."""
+
+    sha256: str = Field(primary_key=True)
+    size_bytes: int = Field(sa_type=BigInteger)
+    added_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class Agent(SQLModel, table=True):
+    """What an agent said of itself last. `missing`: delegate kinds its host cannot offer, with reasons."""
+
+    agent_id: str = Field(primary_key=True)
+    host: str
+    version: str
+    protocol: int
+    missing: list[dict[str, str]] = Field(sa_type=JSON)
+    seen_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class Environment(SQLModel, table=True):
+    """The fields that split a series, by their digest."""
+
+    environment_id: str = Field(primary_key=True)
+    fields: dict[str, str] = Field(sa_type=JSON)
+
+
+class Device(SQLModel, table=True):
+    """One thing that is measured on. `epoch` grows with every attempt: the fencing token.
+
+    `present`: its agent's last hello named it.
+    """
+
+    device_id: str = Field(primary_key=True)
+    agent_id: str = Field(foreign_key="agent.agent_id", index=True)
+    kind: str
+    api: str
+    name: str
+    vendor: str
+    delegates: list[str] = Field(sa_type=JSON)
+    exclusion_group: str
+    environment_id: str = Field(foreign_key="environment.environment_id")
+    facts: dict[str, str] = Field(sa_type=JSON)
+    labels: dict[str, str] = Field(sa_type=JSON)
+    epoch: int = 0
+    present: bool = True
+
+
+class Cell(SQLModel, table=True):
+    """One model x delegate x target x level of a campaign.
+
+    `key` digests what the cell is; `target` is a device id, or "-" where no device can take it.
+    `shown_attempt_id` is the result the cell shows: its own counted one, or the reused one of another cell.
+    """
+
+    __table_args__ = (
+        UniqueConstraint("campaign_no", "key"),
+        CheckConstraint(f"state IN ({_words(CellState)})", name="state"),
+        Index("ix_cell_pick", "state", "target", "rank", "campaign_no", "position"),
+        Index("ix_cell_names", "model", "delegate", "target"),
+        Index("ix_cell_campaign_state", "campaign_no", "state"),
+    )
+
+    cell_id: str = Field(primary_key=True)
+    campaign_no: int = Field(foreign_key="campaign.no")
+    key: str
+    series: str
+    position: int
+    rank: int = 0
+    model: str
+    model_sha256: str = Field(foreign_key="model.sha256")
+    delegate: str
+    delegate_kind: str
+    delegate_options: dict[str, Any] = Field(sa_type=JSON)
+    target: str
+    level: str
+    plan: dict[str, Any] = Field(sa_type=JSON)
+    inputs: dict[str, Any] = Field(sa_type=JSON)
+    soft_limit_s: float
+    expected_s: float = 0.0
+    state: str
+    reason_code: str | None = None
+    reason_text: str | None = Field(default=None, sa_type=Text)
+    not_before: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    cancel_asked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    reused_from: str | None = None
+    shown_attempt_id: str | None = Field(default=None, index=True)
+
+
+class Attempt(SQLModel, table=True):
+    """One try at a cell on a device. The three partial unique indexes are the last line of defence:
+    one live attempt per cell, per device and per exclusion group.
+    """
+
+    __table_args__ = (
+        UniqueConstraint("cell_id", "attempt_no"),
+        CheckConstraint(f"state IN ({_words(AttemptState)})", name="state"),
+        Index("uq_attempt_live_cell", "cell_id", unique=True, sqlite_where=_LIVE, postgresql_where=_LIVE),
+        Index("uq_attempt_live_device", "device_id", unique=True, sqlite_where=_LIVE, postgresql_where=_LIVE),
+        Index(
+            "uq_attempt_live_group", "exclusion_group", unique=True,
+            sqlite_where=_LIVE, postgresql_where=_LIVE,
+        ),
+    )  # fmt: skip
+
+    attempt_id: str = Field(primary_key=True)
+    cell_id: str = Field(foreign_key="cell.cell_id")
+    attempt_no: int
+    device_id: str = Field(foreign_key="device.device_id")
+    exclusion_group: str
+    epoch: int
+    state: str
+    reason_code: str | None = None
+    reason_text: str | None = Field(default=None, sa_type=Text)
+    phase: str = ""
+    stop_asked: bool = False
+    dispatched_at: datetime = Field(sa_type=UtcDateTime)
+    started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    deadline_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class Result(SQLModel, table=True):
+    """What an attempt delivered. `counted`: it decided its cell; every other one is evidence only.
+
+    `late`: it came after its attempt had been given up, or with an old epoch. `content` digests the
+    message, so that a repeated delivery is told from a contradicting one.
+    """
+
+    __table_args__ = (
+        Index("uq_result_counted_cell", "cell_id", unique=True, sqlite_where=_COUNTED,
+              postgresql_where=_COUNTED),
+        Index("ix_result_fingerprint_received_at", "fingerprint", "received_at"),
+        Index("ix_result_series_received_at", "series", "received_at"),
+    )  # fmt: skip
+
+    attempt_id: str = Field(primary_key=True, foreign_key="attempt.attempt_id")
+    cell_id: str = Field(foreign_key="cell.cell_id", index=True)
+    device_id: str = Field(foreign_key="device.device_id")
+    epoch: int
+    status: str
+    reason_code: str
+    reason_text: str = Field(sa_type=Text)
+    measurement: str | None = Field(default=None, sa_type=Text)
+    samples_sha256: str | None = None
+    environment_id: str = Field(foreign_key="environment.environment_id")
+    facts: dict[str, str] = Field(sa_type=JSON)
+    log_tail: str = Field(sa_type=Text)
+    duration_ns: int = Field(sa_type=BigInteger)
+    series: str
+    fingerprint: str
+    content: str
+    counted: bool
+    late: bool
+    received_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class Event(SQLModel, table=True):
+    """What happened, in order: the feed of every terminal that watches a campaign."""
+
+    no: int | None = Field(default=None, primary_key=True)
+    at: datetime = Field(sa_type=UtcDateTime)
+    campaign_no: int = Field(foreign_key="campaign.no", index=True)
+    cell_id: str = Field(foreign_key="cell.cell_id")
+    kind: str
+    text: str = Field(sa_type=Text)
+
+
+metadata = SQLModel.metadata

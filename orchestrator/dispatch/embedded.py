@@ -1,0 +1,216 @@
+"""The agent of this machine as a child process: the wire's messages as JSON lines over a socket pair."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from agent.messages import (
+    MAX_MESSAGE_BYTES,
+    PROTOCOL_VERSION,
+    AgentHello,
+    CancelJob,
+    JobRefused,
+    JobResult,
+    JobSpec,
+    JobStarted,
+    Receipt,
+    Shutdown,
+    Wire,
+    decode_for_orchestrator,
+    encode,
+)
+from orchestrator.config import FarmHome
+from orchestrator.dispatch.base import AgentLost, DispatchEvent, Message
+from orchestrator.errors import UnreachableError
+
+MAX_STARTS: Final = 5
+"""Agents started in a row that took no job before the farm gives up."""
+
+SILENCE_LIMIT_S: Final = 60.0
+"""An agent that says nothing for so long while it has a job (or owes its hello) is stuck."""
+
+_SEND_LIMIT_S = 10.0
+_LOG_TAIL_BYTES = 2000
+
+
+def agent_command(home: FarmHome) -> list[str]:
+    """How the embedded agent is started; `--embedded --fd N` is added."""
+    return [sys.executable, "-P", "-m", "agent", "--state", str(home.agent), "--store", str(home.store)]
+
+
+class EmbeddedDispatcher:
+    """One child agent in a session of its own. A dead one is replaced, a few times."""
+
+    sole_agent = True
+
+    def __init__(
+        self, command: Sequence[str], log: Path, *, silence_limit_s: float = SILENCE_LIMIT_S
+    ) -> None:
+        """Start the agent. `log` takes its stderr. Raises `UnreachableError`."""
+        self._command = list(command)
+        self._log = log
+        self._silence_limit_s = silence_limit_s
+        self._starts = 0
+        self._pending: list[DispatchEvent] = []
+        self._start()
+
+    @property
+    def pid(self) -> int:
+        """The agent's process id."""
+        return self._child.pid
+
+    def offer(self, job: JobSpec) -> None:
+        """Send a job."""
+        self._jobs.add(job.attempt_id)
+        self._heard = time.monotonic()
+        self._send(job)
+
+    def cancel(self, attempt_id: str) -> None:
+        """Ask for the end of an attempt."""
+        self._send(CancelJob(attempt_id=attempt_id))
+
+    def receipt(self, attempt_id: str) -> None:
+        """Tell the agent that the result is stored."""
+        self._send(Receipt(attempt_id=attempt_id))
+
+    def events(self, timeout_s: float) -> Sequence[DispatchEvent]:
+        """What has come. Raises `UnreachableError` when agents die again and again."""
+        if not self._pending:
+            self._receive(timeout_s)
+        found, self._pending = self._pending, []
+        if any(isinstance(event, AgentLost) for event in found):
+            self._restart(found)
+        return found
+
+    def close(self, grace_s: float = 20.0) -> Sequence[DispatchEvent]:
+        """Send `Shutdown`, listen until the agent is gone or `grace_s` is over, then kill it."""
+        try:
+            self._send(Shutdown())
+            until = time.monotonic() + grace_s
+            while not self._lost() and time.monotonic() < until:
+                self._receive(min(0.5, max(0.0, until - time.monotonic())))
+        finally:
+            self._kill()
+        found, self._pending = self._pending, []
+        return [event for event in found if not isinstance(event, AgentLost)]
+
+    def _start(self) -> None:
+        self._starts += 1
+        self._buffer = b""
+        self._jobs: set[str] = set()
+        self._greeted = False
+        self._heard = time.monotonic()
+        ours, theirs = socket.socketpair()
+        ours.settimeout(_SEND_LIMIT_S)
+        self._link = ours
+        try:
+            with theirs, self._log.open("ab") as log:
+                descriptor = theirs.fileno()
+                self._child = subprocess.Popen(  # noqa: S603  # a fixed command: our own agent
+                    [*self._command, "--embedded", "--fd", str(descriptor)],
+                    pass_fds=(descriptor,),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            ours.close()
+            raise UnreachableError(f"the embedded agent cannot be started: {error}") from error
+
+    def _restart(self, found: Sequence[DispatchEvent]) -> None:
+        reason = next(event.reason for event in found if isinstance(event, AgentLost))
+        self._kill()
+        if self._starts >= MAX_STARTS:
+            raise UnreachableError(
+                f"the embedded agent ended {self._starts} times in a row ({reason}); "
+                f"its log {self._log} ends with:\n{self._log_tail()}"
+            )
+        time.sleep(0.1 * (self._starts - 1))
+        self._start()
+
+    def _send(self, message: Wire) -> None:
+        try:
+            self._link.sendall(encode(message))
+        except OSError as error:
+            self._lose(f"it does not take messages: {error}")
+
+    def _receive(self, timeout_s: float) -> None:
+        readable, _, _ = select.select([self._link], [], [], timeout_s)
+        if not readable:
+            owed = self._jobs or not self._greeted
+            if owed and time.monotonic() - self._heard > self._silence_limit_s:
+                self._lose(f"it said nothing for {self._silence_limit_s:g} s")
+            return
+        try:
+            data = self._link.recv(1 << 20)
+        except OSError as error:
+            self._lose(str(error))
+            return
+        self._heard = time.monotonic()
+        if not data:
+            self._lose(self._exit_words())
+            return
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            self._hear(line)
+        if len(self._buffer) > MAX_MESSAGE_BYTES:
+            self._lose(f"it sent more than {MAX_MESSAGE_BYTES} bytes without a line end")
+
+    def _hear(self, line: bytes) -> None:
+        try:
+            message: Message = decode_for_orchestrator(line)
+        except ValueError as error:
+            self._lose(f"it sent something unreadable: {error}")
+            return
+        if isinstance(message, AgentHello):
+            if message.protocol != PROTOCOL_VERSION:
+                raise UnreachableError(
+                    f"the agent speaks protocol {message.protocol}, this farm speaks {PROTOCOL_VERSION}; "
+                    "install the same version of both"
+                )
+            self._greeted = True
+        elif isinstance(message, JobStarted | JobResult | JobRefused):
+            self._starts = 1
+        if isinstance(message, JobResult | JobRefused):
+            self._jobs.discard(message.attempt_id)
+        self._pending.append(message)
+
+    def _lose(self, reason: str) -> None:
+        if not self._lost():
+            self._pending.append(AgentLost(reason))
+
+    def _lost(self) -> bool:
+        return any(isinstance(event, AgentLost) for event in self._pending)
+
+    def _exit_words(self) -> str:
+        try:
+            code = self._child.wait(timeout=2.0)
+        except subprocess.TimeoutExpired:
+            return "it closed the connection"
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+    def _kill(self) -> None:
+        """Nothing of the agent's session is left; its runners die with it, or by its lease's rules."""
+        self._link.close()
+        if self._child.poll() is None:
+            try:
+                os.killpg(self._child.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                self._child.kill()
+        self._child.wait()
+
+    def _log_tail(self) -> str:
+        with self._log.open("rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - _LOG_TAIL_BYTES))
+            return log.read().decode(errors="replace").strip() or "(empty)"

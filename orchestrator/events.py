@@ -1,0 +1,35 @@
+"""What a campaign tells while it runs. Kept in the database, so that every terminal sees the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from orchestrator.results.records import CellRecord
+
+EventKind: TypeAlias = Literal[
+    "reused",  # a cell took an older result over
+    "dispatched",  # a cell was given to a device
+    "started",  # its runner starts
+    "phase",  # what the runner does now; `text` says it
+    "retry",  # an attempt failed and the cell waits for another
+    "interrupted",  # an attempt was stopped; the cell waits
+    "finished",  # the cell has its terminal state
+    "late",  # a result came too late and is not counted
+]
+
+
+@dataclass(frozen=True, slots=True)
+class FarmEvent:
+    """One step of a campaign.
+
+    `cell` is the cell as it stands now. `done` of `total` cells have ended; `eta_s` estimates the rest
+    in seconds, None before anything is known.
+    """
+
+    kind: EventKind
+    cell: CellRecord
+    text: str
+    done: int
+    total: int
+    eta_s: float | None

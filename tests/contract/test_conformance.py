@@ -1,0 +1,155 @@
+"""What a campaign promises, whatever carries its messages. One suite for every dispatcher and database."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from orchestrator.errors import UsageError
+from tests.contract import checker
+from tests.contract.fake_agent import CPU
+from tests.contract.lab import delegates
+from tests.orchestrator.asked import asked, model_files
+
+
+def outcome(cells):
+    return {c.delegate: (c.status, c.reason.code.value if c.reason else None) for c in cells}
+
+
+def tries(cells):
+    return {c.delegate: len(c.attempts) for c in cells}
+
+
+def test_a_campaign_runs_to_its_end_model_by_model(lab):
+    cells, told = lab.run("a", "b", delegates={"cpu": {}, "gpu": {}, "litert": {}})
+    assert {c.status for c in cells} == {"done"}
+    finished = [(e.cell.model, e.cell.delegate) for e in told if e.kind == "finished"]
+    assert finished == [(m, d) for m in "ab" for d in ("cpu", "gpu", "litert")]
+    assert [(e.done, e.total) for e in told if e.kind == "finished"] == [(n, 6) for n in range(1, 7)]
+    assert told[-1].eta_s == 0
+    assert list((lab.home.agent / "spool").iterdir()) == [], "every result has its receipt"
+    lab.check()
+
+
+def test_every_way_to_end_is_told_apart(lab):
+    cells, _ = lab.run("m", delegates=delegates(
+        good="done", wrong="wrong", lacking="unsupported", poison="crash", shaky="crash-once",
+        slow="timeout", big="oom", refused="refuse",
+    ))  # fmt: skip
+    assert outcome(cells) == {
+        "good": ("done", None),
+        "wrong": ("failed", "wrong_output"),
+        "lacking": ("unsupported", "unsupported_operator"),
+        "poison": ("failed", "crash"),
+        "shaky": ("done", None),
+        "slow": ("failed", "timeout"),
+        "big": ("failed", "oom"),
+        "refused": ("failed", "artifact"),
+    }
+    assert tries(cells) == {
+        "good": 1, "wrong": 1, "lacking": 1, "poison": 2, "shaky": 2, "slow": 3, "big": 1, "refused": 3,
+    }  # fmt: skip
+    lab.check()
+
+
+def test_a_result_that_is_delivered_three_times_counts_once(lab):
+    cells, _ = lab.run("a", "b", delegates=delegates(echo="repeat-result"))
+    assert [c.status for c in cells] == ["done", "done"]
+    lab.check()
+
+
+def test_a_delegate_without_a_device_ends_at_once_with_the_agents_reason(lab):
+    lab.home.agent.mkdir(parents=True)
+    (lab.home.agent / "devices.json").write_text(json.dumps([CPU.model_dump(mode="json")]))
+    cells, _ = lab.run("m", delegates={"cpu": {}, "gpu": {}})
+    cpu, gpu = cells
+    assert cpu.status == "done"
+    assert (gpu.device, gpu.status) == ("-", "unsupported")
+    assert gpu.reason.text == "fake: nothing here runs gpu"
+    lab.check()
+
+
+def test_the_second_submission_measures_nothing(lab):
+    first, _ = lab.run("a", "b", delegates={"cpu": {}})
+    second, told = lab.run("a", "b", delegates={"cpu": {}})
+    assert [c.reused_from for c in second] == [c.cell_id for c in first]
+    assert [c.measurement for c in second] == [c.measurement for c in first]
+    assert {e.kind for e in told} == {"reused"}
+    assert sum(checker.starts(lab.home).values()) == 2
+    lab.check()
+
+
+def test_a_failed_cell_is_tried_again_by_the_second_submission(lab):
+    how = delegates(shaky="crash-once", poison="crash")
+    lab.run("m", delegates=how)
+    second, _ = lab.run("m", delegates=how)
+    assert [(c.delegate, c.reused_from is not None) for c in second] == [("shaky", True), ("poison", False)]
+    lab.check()
+
+
+def test_never_measures_again(lab):
+    lab.run("m", delegates={"cpu": {}}, reuse="never")
+    cells, _ = lab.run("m", delegates={"cpu": {}}, reuse="never")
+    assert cells[0].reused_from is None
+    assert sum(checker.starts(lab.home).values()) == 2
+
+
+def test_the_field_that_changed_is_named_before_a_cell_runs_again(lab):
+    lab.run("m", delegates={"cpu": {}})
+    newer = CPU.model_copy(update={"environment": {**CPU.environment, "driver": "560.28"}})
+    (lab.home.agent / "devices.json").write_text(json.dumps([newer.model_dump(mode="json")]))
+    with lab.open() as farm:
+        (cell,) = farm.preview(asked(("m",), {"cpu": {}}), model_files("m"))
+    assert (cell.action, cell.why) == ("run", "driver 550.90 → 560.28")
+    cells, _ = lab.run("m", delegates={"cpu": {}})
+    assert cells[0].environment["driver"] == "560.28"
+
+
+def test_a_device_that_went_away_does_not_hold_a_campaign_up(lab):
+    with lab.open() as farm:
+        campaign_id = lab.submit(farm, "m", delegates={"cpu": {}, "gpu": {}})
+        (lab.home.agent / "devices.json").write_text(json.dumps([CPU.model_dump(mode="json")]))
+        farm.run(campaign_id, lambda _: None)
+        cpu, gpu = farm.cells(campaign_id)
+    assert cpu.status == "done"
+    assert (gpu.status, gpu.reason.code) == ("unsupported", "no_device")
+    assert gpu.reason.text == "device pocl is not there any more: fake: nothing here runs gpu"
+    lab.check()
+
+
+def test_raw_samples_come_back_as_they_were_stored(lab):
+    cells, _ = lab.run("m", delegates={"cpu": {}})
+    with lab.open() as farm:
+        (process,) = farm.samples(cells[0])
+    assert process.invoke_ns == (1, 2, 3)
+
+
+def test_cells_and_campaigns_are_found_by_the_beginning_of_their_id_or_name(lab):
+    cells, _ = lab.run("a", "b", delegates={"cpu": {}}, name="nightly")
+    with lab.open() as farm:
+        newest = farm.campaign()
+        assert farm.campaign("nightly") == farm.campaign(newest.campaign_id[:6]) == newest
+        assert farm.cell(cells[0].cell_id[:12]) == cells[0]
+        assert farm.cells("all") == farm.cells() == cells
+        with pytest.raises(UsageError, match="no campaign 'nightli'; did you mean 'nightly'"):
+            farm.campaign("nightli")
+        with pytest.raises(UsageError, match="no cell 'zz'"):
+            farm.cell("zz")
+        with pytest.raises(UsageError, match="no campaign or cell 'zz'"):
+            farm.cancel("zz")
+
+
+def test_an_ambiguous_beginning_lists_what_it_could_mean(lab):
+    cells, _ = lab.run(*(f"m{i}" for i in range(17)), delegates={"npu": {}})
+    first = {c.cell_id[0] for c in cells}
+    twice = next(digit for digit in first if sum(c.cell_id[0] == digit for c in cells) > 1)
+    with lab.open() as farm, pytest.raises(UsageError, match="begins several cell ids"):
+        farm.cell(twice)
+
+
+def test_doctor_finds_the_fake_lab_well(lab):
+    with lab.open() as farm:
+        checks = {check.name: check for check in farm.doctor()}
+    assert all(check.ok for check in checks.values()), checks
+    assert "host-cpu, pocl" in checks["agent"].found

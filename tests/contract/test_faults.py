@@ -1,0 +1,219 @@
+"""What a campaign survives. After each fault the invariants hold, and nothing measured is lost."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+
+from orchestrator.errors import UnreachableError
+from tests.contract import checker
+from tests.contract.lab import delegates
+
+STUCK = {
+    "cpu": {"seconds": 0.05},
+    "gpu": {"seconds": 0.05, "first_seconds": 60},
+    "litert": {"seconds": 0.05},
+}
+"""The second cell's first attempt lasts until something ends it."""
+
+
+def test_a_killed_scheduler_is_cleaned_up_by_the_next_command_and_the_campaign_goes_on(lab):
+    driver = lab.start("m", delegates=STUCK)
+    running = driver.until_started("gpu")
+    assert driver.signal(signal.SIGKILL) == -signal.SIGKILL
+
+    with lab.open() as farm:
+        states = [c.status for c in farm.cells()]
+        interrupted = farm.cell(running)
+    assert states == ["done", "queued", "queued"]
+    assert [(a.state, a.reason.code) for a in interrupted.attempts] == [("failed", "interrupted")]
+
+    cells, told = lab.run("m", delegates=STUCK)
+    assert [c.status for c in cells] == ["done"] * 3
+    assert {c.campaign_id for c in cells} == {interrupted.campaign_id}, "the unfinished campaign goes on"
+    assert {e.cell.delegate for e in told} == {"gpu", "litert"}, "what was finished is not told again"
+    assert checker.starts(lab.home)[cells[0].cell_id] == 1, "what was finished is not measured again"
+    lab.check()
+
+
+def test_ctrl_c_stops_the_runner_keeps_what_is_finished_and_costs_no_attempt(lab):
+    driver = lab.start("m", delegates=STUCK)
+    running = driver.until_started("gpu")
+    assert driver.signal(signal.SIGINT) == 130, driver.errors
+    lab.check(all_ended=False)
+    with lab.open() as farm:
+        assert [c.status for c in farm.cells()] == ["done", "queued", "queued"]
+        stopped = farm.cell(running)
+    assert [(a.state, a.reason.code) for a in stopped.attempts] == [("cancelled", "interrupted")]
+
+    cells, _ = lab.run("m", delegates=STUCK)
+    assert [c.status for c in cells] == ["done"] * 3
+    lab.check()
+
+
+def test_a_second_submission_joins_the_running_scheduler(lab):
+    first = lab.start("m", delegates=STUCK, name="first")
+    running = first.until_started("gpu")
+    second = lab.start("x", delegates={"cpu": {}}, name="second")
+    second.until_kind("submitted")
+    with lab.open() as farm:
+        farm.cancel(running)
+    assert first.end() == 0, first.errors
+    assert second.end() == 0, second.errors
+    assert second.kinds()[-1] == "finished"
+    lab.check()
+
+
+def test_the_same_submission_twice_at_once_is_one_campaign(lab):
+    first = lab.start("m", delegates=STUCK)
+    running = first.until_started("gpu")
+    second = lab.start("m", delegates=STUCK)
+    second.until_kind("submitted")
+    assert first.lines[0] == second.lines[0], "both name the same campaign"
+    with lab.open() as farm:
+        farm.cancel(running)
+    assert first.end() == 0, first.errors
+    assert second.end() == 0, second.errors
+    assert set(checker.starts(lab.home).values()) == {1}
+    lab.check()
+
+
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGINT], ids=["kill", "ctrl-c"])
+def test_who_waits_takes_over_when_the_scheduling_process_ends(lab, fault):
+    first = lab.start("m", delegates=STUCK, name="first")
+    first.until_started("gpu")
+    second = lab.start("x", delegates={"cpu": {}}, name="second")
+    second.until_kind("submitted")
+    first.signal(fault)
+    assert second.end() == 0, second.errors
+    with lab.open() as farm:
+        assert farm.campaign("second").counts == {"done": 1}
+        assert farm.campaign("first").counts == {"done": 1, "queued": 2}, "nobody waits: left alone"
+    lab.check(all_ended=False)
+    cells, _ = lab.run("m", delegates=STUCK, name="first")
+    assert [c.status for c in cells] == ["done"] * 3
+    lab.check()
+
+
+def test_everybody_who_waits_is_served_after_a_takeover(lab):
+    first = lab.start("m", delegates=STUCK, name="first")
+    first.until_started("gpu")
+    others = [lab.start("x", delegates={"cpu": {"seconds": 0.3}}, name=name) for name in ("second", "third")]
+    for other in others:
+        other.until_kind("submitted")
+    first.signal(signal.SIGKILL)
+    assert [other.end() for other in others] == [0, 0]
+    with lab.open() as farm:
+        assert farm.campaign("second").counts == farm.campaign("third").counts == {"done": 1}
+    lab.check(all_ended=False)
+
+
+def test_who_joined_may_leave_without_disturbing_the_others(lab):
+    first = lab.start("m", delegates=STUCK, name="first")
+    running = first.until_started("gpu")
+    second = lab.start("x", delegates={"cpu": {}}, name="second")
+    second.until_kind("submitted")
+    assert second.signal(signal.SIGINT) == 130
+    with lab.open() as farm:
+        assert farm.cell(running).status == "running"
+        farm.cancel(running)
+    assert first.end() == 0, first.errors
+    with lab.open() as farm:
+        assert farm.campaign("first").counts == {"done": 2, "cancelled": 1}
+        assert farm.campaign("second").counts == {"queued": 1}
+    lab.check(all_ended=False)
+
+
+def test_a_result_that_was_spooled_when_the_agent_died_is_counted_and_not_measured_again(lab):
+    cells, _ = lab.run("m", delegates=delegates(doomed="die-after-result"))
+    assert [c.status for c in cells] == ["done"]
+    assert list(checker.starts(lab.home).values()) == [1]
+    lab.check()
+
+
+def test_an_agent_that_dies_with_a_job_is_replaced_and_the_cell_tried_again(lab):
+    cells, told = lab.run("m", delegates=delegates(shaky="die-once", good="done"))
+    assert [c.status for c in cells] == ["done", "done"]
+    assert [a.reason.code for a in cells[0].attempts if a.reason] == ["agent_lost"]
+    assert "retry" in [e.kind for e in told]
+    lab.check()
+
+
+def test_a_cell_that_kills_every_agent_ends_and_the_others_finish(lab):
+    cells, _ = lab.run("m", delegates=delegates(poison="die", venom="die", good="done"))
+    assert [(c.status, c.reason and c.reason.code) for c in cells] == [
+        ("failed", "agent_lost"),
+        ("failed", "agent_lost"),
+        ("done", None),
+    ]
+    lab.check()
+
+
+def test_an_agent_that_cannot_start_gives_one_clear_error_and_the_cells_wait(lab, monkeypatch):
+    with lab.open() as farm:
+        campaign_id = lab.submit(farm, "m", delegates={"cpu": {}})
+        farm._command = ["python3", "-c", "raise SystemExit('no such thing as an agent')"]
+        with pytest.raises(UnreachableError, match="no such thing as an agent"):
+            farm.run(campaign_id, lambda _: None)
+    lab.check(all_ended=False)
+    cells, _ = lab.run("m", delegates={"cpu": {}})
+    assert [c.status for c in cells] == ["done"]
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.2, 0.5, 0.8])
+def test_a_cancel_at_any_moment_ends_every_cell_once(lab, delay_s):
+    def cancel():
+        time.sleep(delay_s)
+        with lab.open() as other:
+            other.cancel(campaign_id)
+
+    how = {"delegates": {"cpu": {"seconds": 0.3}}}
+    models = [f"m{i}" for i in range(30)]
+    with lab.open() as farm:
+        campaign_id = lab.submit(farm, *models, **how)
+        thread = threading.Thread(target=cancel)
+        thread.start()
+        farm.run(campaign_id, lambda _: None)
+        thread.join()
+        states = [c.status for c in farm.cells(campaign_id)]
+        assert set(states) <= {"done", "cancelled"}
+        assert states[-1] == "cancelled"
+        assert lab.submit(farm, *models, **how) != campaign_id, "a cancelled campaign is not continued"
+        farm.cancel(farm.campaign().campaign_id)
+    lab.check()
+
+
+def test_a_running_cell_is_cancelled_from_another_process_within_moments(lab):
+    driver = lab.start("m", delegates=STUCK)
+    cell = driver.until_started("gpu")
+    with lab.open() as farm:
+        began = time.monotonic()
+        assert farm.cancel(cell[:10]) == 1
+    line = driver.until(lambda found: found["kind"] == "finished")
+    assert (line["cell"], line["status"]) == (cell, "cancelled")
+    assert time.monotonic() - began < 30, "the cell would have run for 60 s"
+    assert driver.end() == 0
+    lab.check()
+
+
+def test_cancelling_what_has_ended_changes_nothing(lab):
+    cells, _ = lab.run("m", delegates={"cpu": {}})
+    with lab.open() as farm:
+        assert farm.cancel(cells[0].campaign_id) == 0
+        assert farm.cell(cells[0].cell_id).status == "done"
+
+
+def test_state_can_be_read_while_a_campaign_runs(lab):
+    driver = lab.start("m", delegates=STUCK)
+    driver.until_started("gpu")
+    with lab.open() as farm:
+        assert farm.campaign().counts == {"done": 1, "running": 1, "queued": 1}
+        assert {d.device_id for d in farm.devices()} == {"host-cpu", "pocl"}
+        assert "running, process" in {c.name: c.found for c in farm.doctor()}["scheduler"]
+        assert len(checker.alive_agents(lab.home)) == 1, "no second agent is asked"
+        farm.cancel("test")
+    assert driver.end() == 0
+    lab.check()

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from sqlalchemy.exc import StatementError
+from sqlmodel import select
+
+from orchestrator.db import tables
+from orchestrator.db.session import Database
+from orchestrator.errors import UnreachableError
+from tests.orchestrator.stocked import cells, new_database, stock
+
+
+def test_every_connection_is_durable_checked_and_patient(database):
+    with database.read() as session:
+        pragma = {
+            name: session.connection().exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        }
+    assert pragma == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 30_000}
+
+
+def test_a_write_waits_for_another_programs_lock_instead_of_failing(database):
+    stock(database)
+    other = sqlite3.connect(database.path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.5, other.rollback)
+    release.start()
+    with database.write() as session:
+        session.exec(select(tables.Campaign)).one().name = "renamed"
+    release.join()
+    other.close()
+    with database.read() as session:
+        assert session.exec(select(tables.Campaign)).one().name == "renamed"
+
+
+def test_a_reader_is_not_held_up_by_a_writer(database):
+    stock(database)
+    with database.write() as session:
+        session.exec(select(tables.Campaign)).one().name = "unseen"
+        session.flush()
+        with database.read() as reader:
+            assert reader.exec(select(tables.Campaign)).one().name == "test"
+
+
+def test_an_exception_rolls_everything_back(database):
+    stock(database)
+
+    def rename_and_fail():
+        with database.write() as session:
+            session.exec(select(tables.Campaign)).one().name = "gone"
+            session.flush()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        rename_and_fail()
+    with database.read() as session:
+        assert session.exec(select(tables.Campaign)).one().name == "test"
+
+
+def test_moments_keep_their_zone_and_naive_ones_are_refused(database):
+    stock(database)
+    east = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone(timedelta(hours=5)))
+    with database.write() as session:
+        session.exec(select(tables.Campaign)).one().created_at = east
+    with database.read() as session:
+        found = session.exec(select(tables.Campaign)).one().created_at
+    assert found == east
+    assert found.tzinfo is UTC
+    with pytest.raises(StatementError, match="without a time zone"), database.write() as session:
+        session.exec(select(tables.Campaign)).one().created_at = datetime(2026, 1, 2)  # noqa: DTZ001  # the fault
+
+
+@pytest.mark.parametrize("content", [b"not a database, whatever it is called" * 100], ids=["text"])
+def test_a_file_that_is_no_database_is_named_in_one_line(tmp_path, content):
+    path = tmp_path / "farm.db"
+    path.write_bytes(content)
+    broken = Database.connect(path)
+    with pytest.raises(UnreachableError, match=r"farm\.db is no intact database"), broken.read() as session:
+        session.exec(select(tables.Campaign)).all()
+    broken.close()
+
+
+def test_many_processes_may_open_a_new_farm_at_once(tmp_path):
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from orchestrator.config import FarmHome\n"
+        "from orchestrator.farm import Farm\n"
+        "with Farm.open(FarmHome(Path(sys.argv[1]))) as farm: print(len(farm.campaigns()))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "home")]
+    started = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)
+    ]
+    for process in started:
+        out, err = process.communicate(timeout=120)
+        assert (process.returncode, out.strip()) == (0, "0"), err
+
+
+def test_a_backup_holds_what_the_database_held(tmp_path, database):
+    stock(database)
+    target = tmp_path / "copy.db"
+    database.backup(target)
+    copy = Database.connect(target)
+    assert len(cells(copy)) == 1
+    assert copy.integrity() == "ok"
+    copy.close()
+
+
+def test_a_new_database_has_a_place_for_everything(tmp_path):
+    database = new_database(tmp_path)
+    assert stock(database)
+    database.close()

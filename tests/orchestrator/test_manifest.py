@@ -1,0 +1,411 @@
+"""`models.yaml` is read strictly: what it means, and every mistake with its line and column."""
+
+from __future__ import annotations
+
+import textwrap
+from contextlib import suppress
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from orchestrator.errors import UsageError
+from orchestrator.manifest import (
+    Campaign,
+    DelegateEntry,
+    DeviceSelector,
+    ExcludeRule,
+    ManifestError,
+    campaign_for_model,
+    load_manifest,
+)
+from orchestrator.manifest.delegates import OPTIONS
+from orchestrator.manifest.plans import LEVELS, soft_limit_s
+from runtime.delegates.litert import LiteRtOptions
+from runtime.delegates.opencl.options import Options, parse_options
+from tests.needs import REPOSITORY
+
+MINIMAL = """\
+version: 1
+campaign: c
+models:
+  - {id: a, source: a.tflite}
+delegates:
+  cpu: {kind: cpu}
+"""
+
+
+def load(folder: Path, text: str | bytes) -> Campaign:
+    path = folder / "models.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return load_manifest(path)
+
+
+def mistakes(folder: Path, text: str | bytes) -> list[str]:
+    with pytest.raises(ManifestError) as caught:
+        load(folder, text)
+    assert caught.value.exit_code == 2
+    prefix = str(folder / "models.yaml") + ":"
+    lines = str(caught.value).splitlines()
+    assert all(line.startswith(prefix) for line in lines)
+    return [line.removeprefix(prefix) for line in lines]
+
+
+def test_the_demo_campaign_is_what_its_file_says() -> None:
+    campaign = load_manifest(REPOSITORY / "examples" / "models.yaml")
+    assert campaign.name == "demo"
+    assert campaign.level == "quick"
+    assert [m.id for m in campaign.models] == [
+        "face_detection_short_range",
+        "face_landmark",
+        "hand_landmark_lite",
+        "torchvision_mobilenet_v2",
+        "torchvision_mobilenet_v3_small",
+        "torchvision_resnet18",
+        "torchvision_squeezenet1_1",
+        "torchvision_efficientnet_b0",
+        "torchvision_mobilenet_v2__static_int8",
+    ]
+    assert [d.name for d in campaign.delegates] == ["cpu", "gpu", "litert"]
+    assert campaign.baseline_delegate == "litert"
+    assert campaign.reuse == "same-fingerprint"
+    assert all(m.sha256 for m in campaign.models)
+    assert {m.plan.min_seconds for m in campaign.models} == {2}
+    assert (campaign.models[0].platform, campaign.models[0].python) == ("manylinux_2_28_x86_64", "3.11")
+
+
+FULL = """\
+version: 1
+campaign: nightly
+level: standard
+labels: {team: vision, run: 7}
+defaults:
+  measure:
+    warmup: {runs: 7, min_seconds: 0.25}
+    timed: {min_runs: 50, max_runs: 1000, min_seconds: 2, max_seconds: 60}
+    processes: 4
+  reuse: max-age:7d
+  limits: {job: 15m}
+models:
+  - id: a
+    source: pypi:some-pkg==1.10!some/model.tflite
+    platform: manylinux_2_28_x86_64
+    python: 3.10
+    measure: {processes: 2, timed: {max_seconds: 8.5}}
+    limits: {job: 30s}
+    inputs:
+      image: {shape: [1, 224, 224, 3], random: {seed: 7, range: [-1, 1]}}
+  - {id: b, source: zoo:b}
+delegates:
+  cpu: {kind: cpu, threads: [1, 4]}
+  gpu: {kind: gpu, precision: fp32}
+devices:
+  - {kind: gpu, vendor: nvidia, labels: {room: a}}
+  - {name: cpu-*}
+exclude: [{model: "b", delegate: "cpu-*"}]
+baseline: {delegate: cpu-t4}
+"""
+
+
+def test_every_key_of_the_schema_reaches_the_campaign(tmp_path: Path) -> None:
+    campaign = load(tmp_path, FULL)
+    first, second = campaign.models
+    assert campaign.labels == {"team": "vision", "run": "7"}
+    assert campaign.reuse == "max-age:604800"
+    assert first.python == "3.10"
+    assert (first.plan.level, first.plan.processes) == ("standard", 2)
+    assert (first.plan.warmup_runs, first.plan.warmup_seconds) == (7, 0.25)
+    assert (first.plan.min_runs, first.plan.max_runs) == (50, 1000)
+    assert (first.plan.min_seconds, first.plan.max_seconds) == (2, 8.5)
+    assert (second.plan.processes, second.plan.max_seconds) == (4, 60)
+    assert (first.soft_limit_s, second.soft_limit_s) == (30, 900)
+    image = first.inputs["image"]
+    assert (image.shape, image.seed, image.low, image.high) == ((1, 224, 224, 3), 7, -1, 1)
+    assert campaign.delegates == (
+        DelegateEntry("cpu-t1", "cpu", {"threads": 1}),
+        DelegateEntry("cpu-t4", "cpu", {"threads": 4}),
+        DelegateEntry("gpu", "gpu", {"precision": "fp32"}),
+    )
+    assert campaign.devices == (
+        DeviceSelector(kind="gpu", vendor="nvidia", labels={"room": "a"}),
+        DeviceSelector(name="cpu-*"),
+    )
+    assert campaign.exclude == (ExcludeRule(model="b", delegate="cpu-*"),)
+    assert campaign.baseline_delegate == "cpu-t4"
+
+
+def test_the_hash_of_a_campaign_is_that_of_its_file(tmp_path: Path) -> None:
+    one = load(tmp_path, MINIMAL).manifest_sha256
+    assert load(tmp_path, MINIMAL).manifest_sha256 == one
+    assert load(tmp_path, MINIMAL + "# a remark\n").manifest_sha256 != one
+
+
+def model(fields: str) -> str:
+    return MINIMAL.replace("{id: a, source: a.tflite}", "{id: a, source: a.tflite, " + fields + "}")
+
+
+def added(lines: str) -> str:
+    return MINIMAL + textwrap.dedent(lines)
+
+
+MISTAKES = {
+    "unknown_key": (
+        added("baselin: {delegate: cpu}"),
+        "7:1: unknown key 'baselin'; did you mean 'baseline'?",
+    ),
+    "unknown_model_key": (model("shaa256: x"), "4:31: unknown key 'shaa256'; did you mean 'sha256'?"),
+    "key_of_a_later_version": (added("budgets: []"), "7:1: key 'budgets' is not supported by this version"),
+    "measure_key_of_a_later_version": (
+        model("measure: {target_ci: 2%}"),
+        "4:41: key 'target_ci' is not supported by this version",
+    ),
+    "misplaced_key": (
+        added("reuse: never"),
+        "7:1: key 'reuse' does not belong here; it belongs under 'defaults'",
+    ),
+    "unknown_level": (added("level: quik"), "7:8: unknown level 'quik'; did you mean 'quick'?"),
+    "unknown_reuse": (
+        added("defaults: {reuse: nevr}"),
+        "7:19: unknown reuse rule 'nevr'; did you mean 'never'?",
+    ),
+    "unknown_kind": (
+        MINIMAL.replace("kind: cpu", "kind: cpuu"),
+        "6:15: unknown delegate kind 'cpuu'; did you mean 'cpu'?",
+    ),
+    "unknown_option": (
+        MINIMAL.replace("kind: cpu", "kind: cpu, thread: 1"),
+        "6:20: unknown option 'thread' of delegate kind 'cpu'; did you mean 'threads'?",
+    ),
+    "option_of_wrong_type": (
+        MINIMAL.replace("kind: cpu", "kind: cpu, threads: many"),
+        "6:29: expected a whole number at least 1 at most 1024, found text 'many'",
+    ),
+    "delegate_without_kind": (MINIMAL.replace("kind: cpu", "threads: 1"), "6:8: missing key 'kind'"),
+    "duplicate_key": (added("version: 1"), "7:1: key 'version' is written twice; first on line 1"),
+    "duplicate_id": (
+        MINIMAL.replace("delegates:", "  - {id: a, source: b.tflite}\ndelegates:"),
+        "5:10: id 'a' is used twice; first on line 4",
+    ),
+    "duplicate_delegate": (
+        (MINIMAL + "  cpu-t1: {kind: cpu}\n").replace("cpu: {kind: cpu}", "cpu: {kind: cpu, threads: [1]}"),
+        "7:11: two delegates would be called 'cpu-t1'",
+    ),
+    "unknown_baseline": (
+        added("baseline: {delegate: cpuu}"),
+        "7:22: the baseline 'cpuu' is no delegate of this file; did you mean 'cpu'?",
+    ),
+    "exclude_matches_nothing": (
+        added("exclude: [{model: aa}]"),
+        "7:19: no model is called 'aa'; did you mean 'a'?",
+    ),
+    "exclude_everything": (added("exclude: [{}]"), "7:11: an empty rule would exclude everything"),
+    "list_for_mapping": (added("labels: [a]"), "7:9: expected keys with values, found a list"),
+    "text_for_list": (added("devices: all"), "7:10: expected a list, found text 'all'"),
+    "unknown_device_kind": (
+        added("devices: [{kind: gppu}]"),
+        "7:18: unknown device kind 'gppu'; did you mean 'gpu'?",
+    ),
+    "number_for_text": (
+        MINIMAL.replace("source: a.tflite", "source: 3"),
+        "4:21: expected text, found a whole number '3'; put it in quotes",
+    ),
+    "date_for_text": (
+        MINIMAL.replace("source: a.tflite", "source: 2024-01-01"),
+        "4:21: expected text, found a date '2024-01-01'; put it in quotes",
+    ),
+    "bad_sha256": (model("sha256: abc"), "4:39: 'abc': expected 64 lower-case hex digits"),
+    "number_out_of_range": (
+        model("measure: {processes: 0}"),
+        "4:52: expected a whole number at least 1 at most 20, found 0",
+    ),
+    "fraction_for_count": (
+        model("measure: {processes: 1.5}"),
+        "4:52: expected a whole number at least 1 at most 20, found a number '1.5'",
+    ),
+    "minimum_over_maximum": (
+        model("measure: {timed: {min_seconds: 9}}"),
+        "4:40: timed.min_seconds 9 exceeds timed.max_seconds 5 (level quick); set timed.max_seconds too",
+    ),
+    "bad_duration": (
+        model("limits: {job: soon}"),
+        "4:45: expected a duration such as 30s, 15m or 12h, found text 'soon'",
+    ),
+    "empty_range": (
+        model("inputs: {x: {random: {range: [1, 1]}}}"),
+        "4:60: expected [low, high] with low < high, found [1, 1]",
+    ),
+    "unsupported_source": (
+        MINIMAL.replace("a.tflite", "https://host/a.tflite"),
+        (
+            "4:21: https: sources are not supported by this version; "
+            "use a path, a .skel path, zoo:NAME or pypi:NAME==VERSION!MEMBER"
+        ),
+    ),
+    "pypi_without_version": (
+        MINIMAL.replace("a.tflite", "pypi:mediapipe"),
+        "4:21: 'pypi:mediapipe': expected pypi:NAME==VERSION!MEMBER",
+    ),
+    "platform_of_a_file": (
+        model("platform: manylinux_2_28_x86_64"),
+        "4:41: 'platform' is for pypi: sources only",
+    ),
+    "missing_keys": (
+        "version: 1\ncampaign: c\ndelegates: {cpu: {kind: cpu}}\n",
+        "1:1: missing key 'models'",
+    ),
+    "other_version": (
+        MINIMAL.replace("version: 1", "version: 2"),
+        "1:10: this farm reads version 1; write `version: 1`",
+    ),
+    "endless_number": (
+        MINIMAL.replace("version: 1", "version: " + "9" * 100_000),
+        "1:10: this farm reads version 1; write `version: 1`",
+    ),
+    "no_models": (
+        MINIMAL.replace("\n  - {id: a, source: a.tflite}", " []"),
+        "3:9: expected 1 to 2000 items, found 0",
+    ),
+    "bad_campaign_name": (
+        MINIMAL.replace("campaign: c", "campaign: ../x"),
+        "2:11: '../x': expected letters, digits and . _ + - (at most 100)",
+    ),
+    "control_characters": (
+        MINIMAL.replace("id: a", 'id: "\\e[2J"'),
+        "4:10: expected 1 to 120 printable characters",
+    ),
+    "alias": (
+        "version: &v 1\ncampaign: *v\n",
+        "1:10: anchors and aliases (&name, *name) are not allowed; write the value out",
+    ),
+    "billion_laughs": (
+        "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n",
+        "1:4: anchors and aliases (&name, *name) are not allowed; write the value out",
+    ),
+    "tag": (
+        "version: !!python/object/apply:os.system [id]\n",
+        "1:10: tags (tag:yaml.org,2002:python/object/apply:os.system) are not allowed",
+    ),
+    "too_deep": ("a: " + "[" * 100_000, "1:15: nested deeper than 12 levels"),
+    "too_many_values": ("a: [" + "1," * 300_000 + "]", "1:99999: more than 50000 values in one file"),
+    "not_a_mapping": (
+        "- a\n- b\n",
+        "1:1: expected keys with values (version:, campaign:, models:, ...), found a list",
+    ),
+    "empty_file": ("", "1:1: the file is empty; see examples/models.yaml"),
+    "two_documents": (
+        "a: 1\n---\nb: 1\n",
+        "2:1: not valid YAML: expected a single document in the stream but found another document",
+    ),
+    "not_yaml": (
+        "a: [1,\nb: 2",
+        "2:5: not valid YAML: while parsing a flow sequence expected ',' or ']', but got '<stream end>'",
+    ),
+    "not_text": (b"version: 1\nid: \xff\xfe", "2:5: not UTF-8 text; is this a YAML file?"),
+    "nul": ("version: 1\na: \0", "2:4: character 0 is not allowed in YAML"),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_named_with_its_line_and_column(
+    tmp_path: Path, text: str | bytes, expected: str
+) -> None:
+    assert expected in mistakes(tmp_path, text)
+
+
+def test_all_mistakes_are_listed_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    found = mistakes(tmp_path, MINIMAL.replace("version: 1", "version: 3").replace("kind: cpu", "kind: cp"))
+    assert [line.split(":")[0] for line in found] == ["1", "6"]
+
+
+def test_a_file_with_very_many_mistakes_names_twenty_of_them(tmp_path: Path) -> None:
+    found = mistakes(tmp_path, MINIMAL + "".join(f"unknown{i}: 1\n" for i in range(50)))
+    assert len(found) == 21
+    assert found[-1] == " and 30 mistakes more"
+
+
+@pytest.mark.parametrize("content", [b"a" * (1024 * 1024 + 1), b"a: [" * 500_000])
+def test_a_file_over_one_mebibyte_is_refused_unread(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "models.yaml"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match="larger than 1048576 bytes"):
+        load_manifest(path)
+
+
+def test_a_missing_file_and_a_folder_are_usage_errors(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        load_manifest(tmp_path / "none.yaml")
+    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+        load_manifest(tmp_path)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damaged_files_end_in_a_campaign_or_in_one_clear_error(tmp_path: Path, data: st.DataObject) -> None:
+    content = bytearray(FULL.encode())
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(content) - 1))
+        end = data.draw(st.integers(start, min(len(content), start + 8)))
+        content[start:end] = data.draw(
+            st.binary(max_size=6) | st.sampled_from([b"[", b"{", b"&a ", b"*a", b": "])
+        )
+    with suppress(UsageError):
+        assert load(tmp_path, bytes(content)).models
+
+
+def test_a_single_model_is_measured_on_every_installed_delegate(tmp_path: Path) -> None:
+    campaign = campaign_for_model(tmp_path / "my net.tflite")
+    assert campaign.name == "my net"
+    assert [d.kind for d in campaign.delegates] == ["cpu", "gpu", "litert"]
+    assert campaign.models[0].source == str(tmp_path / "my net.tflite")
+    assert campaign.baseline_delegate == "litert"
+    with pytest.raises(UsageError, match="unknown delegate kind 'gpuu'; did you mean 'gpu'"):
+        campaign_for_model(tmp_path / "a.tflite", delegates=["gpuu"])
+    with pytest.raises(UsageError, match="unknown level 'fast'"):
+        campaign_for_model(tmp_path / "a.tflite", level="fast")
+
+
+def test_the_options_that_a_file_may_use_are_those_of_the_delegates(tmp_path: Path) -> None:
+    def accepted(line: str) -> dict[str, object]:
+        (entry,) = load(tmp_path, MINIMAL.replace("cpu: {kind: cpu}", line)).delegates
+        return dict(entry.options)
+
+    farms_own = {"device", "cache_dir"}
+    given = accepted(
+        "x: {kind: gpu, threads: 2, precision: fp32, tuning: none, persistent: off, "
+        "max_delegated_partitions: 3, require_full_delegation: true}"
+    )
+    assert given.keys() == {field.name for field in fields(Options)} - farms_own
+    assert asdict(parse_options(given)).items() >= given.items()
+    given = accepted("x: {kind: litert, threads: 2, resolver: builtin}")
+    assert asdict(LiteRtOptions.parse(given)) == given
+
+
+DOCUMENT = (REPOSITORY / "docs" / "models-yaml.md").read_text(encoding="utf-8")
+
+
+def test_the_documented_file_is_valid(tmp_path: Path) -> None:
+    campaign = load(tmp_path, DOCUMENT.split("```yaml\n")[1].split("```")[0])
+    assert [d.name for d in campaign.delegates] == ["cpu-t1", "cpu-t2", "gpu", "litert"]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_documented_levels_are_those_of_the_code(level: str) -> None:
+    plan = LEVELS[level]
+    warmup = f"at least {plan.warmup_runs} runs and {plan.warmup_seconds:g} s"
+    timed = f"at least {plan.min_runs} runs and {plan.min_seconds:g} s, at most {plan.max_seconds:g} s"
+    assert f"| `{level}` | {plan.processes} | {warmup} | {timed} |" in DOCUMENT
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_every_option_is_documented(kind: str) -> None:
+    (row,) = [line for line in DOCUMENT.splitlines() if line.startswith(f"| `{kind}` | `threads`")]
+    assert all(f"`{option}`" in row for option in OPTIONS[kind])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_attempts_of_every_level_fit_into_their_time_limit(level):
+    counts = LEVELS[level]
+    assert soft_limit_s(counts) >= counts.processes * (3 * counts.warmup_seconds + counts.max_seconds)
+    assert soft_limit_s(counts) >= 900
