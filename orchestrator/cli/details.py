@@ -1,0 +1,102 @@
+"""One cell in full, as text for `farm show`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from agent.messages import Measurement, ProcessSamples
+from orchestrator.results.records import CellRecord
+from orchestrator.site import format as text
+
+_SHOWN_SAMPLES = 8
+
+
+def cell_text(cell: CellRecord, processes: Sequence[ProcessSamples]) -> str:
+    """Blocks of `name  value` lines; a struck-out latency is not shown as a result."""
+    blocks = [_head(cell)]
+    if cell.measurement is not None:
+        blocks += [_latency(cell, cell.measurement), _judgement(cell.measurement)]
+    blocks += [_samples(processes), _attempts(cell), _pairs("environment", cell.environment)]
+    blocks.append(_pairs("recorded", cell.facts))
+    return "\n\n".join("\n".join(block) for block in (list(b) for b in blocks) if block)
+
+
+def _head(cell: CellRecord) -> Iterator[str]:
+    yield _line("cell", cell.cell_id)
+    yield _line("campaign", f"{cell.campaign} ({cell.campaign_id})")
+    yield _line("model", f"{cell.model}  {text.byte_count(cell.model_bytes)}  sha256 {cell.model_sha256}")
+    options = ", ".join(f"{key}={value}" for key, value in cell.delegate_options.items())
+    yield _line("delegate", f"{cell.delegate}  kind {cell.delegate_kind}{'  ' + options if options else ''}")
+    yield _line("device", f"{cell.device}  {cell.device_name}")
+    yield _line("level", cell.level)
+    yield _line("status", cell.status)
+    if cell.reason is not None:
+        yield _line("reason", f"{cell.reason.code}: {cell.reason.text}")
+    if cell.reused_from is not None:
+        yield _line("reused from", f"cell {cell.reused_from}")
+
+
+def _latency(cell: CellRecord, m: Measurement) -> Iterator[str]:
+    if cell.struck_out:
+        yield _line("latency", "struck out: the output is wrong")
+        return
+    figures = m.latency_ms
+    for name in ("init", "init_warm", "first", "p50", "p90", "p99", "mean"):
+        value = getattr(figures, name)
+        shown = (
+            f"{text.milliseconds(value)} ms"
+            if value is not None
+            else f"none: {figures.missing.get(name, '')}"
+        )
+        yield _line(name.replace("_", " "), shown)
+    missing = f"none: {figures.missing.get('ci95', '')}"
+    yield _line("95 % interval", f"{text.interval(figures.ci95)} ms" if figures.ci95 else missing)
+    yield _line("peak memory", text.byte_count(m.memory_peak_bytes) if m.samples else "none: nothing was run")
+
+
+def _judgement(m: Measurement) -> Iterator[str]:
+    a = m.accuracy
+    yield _line("accuracy", f"{a.verdict or 'not judged'}  {a.rule or a.note}")
+    if a.reference is not None:
+        figures = (
+            f"max abs {text.error(a.max_abs)}, rel l2 {text.error(a.rel_l2)}, cosine {text.cosine(a.cosine)}"
+        )
+        yield _line("against", f"{a.reference}: {figures}")
+    if m.delegation is not None:
+        d = m.delegation
+        counts = f"{d.delegated_ops} of {d.total_ops} operators in {d.partitions} partition(s)"
+        yield _line("delegation", f"{d.status}: {counts}")
+        for fallback in d.fallbacks:
+            yield _line("", f"operator {fallback.index} {fallback.op}: {fallback.reason}")
+    for key, value in m.settings.items():
+        yield _line(f"set {key}", value)
+    for warning in m.warnings:
+        yield _line("warning", warning)
+
+
+def _samples(processes: Sequence[ProcessSamples]) -> Iterator[str]:
+    for process in processes:
+        first = ", ".join(text.sample(value) for value in process.invoke_ns[:_SHOWN_SAMPLES])
+        more = ", ..." if len(process.invoke_ns) > _SHOWN_SAMPLES else ""
+        yield _line(
+            f"process {process.index}",
+            f"{process.cache}, {len(process.invoke_ns)} samples in ms: {first}{more}",
+        )
+
+
+def _attempts(cell: CellRecord) -> Iterator[str]:
+    for attempt in cell.attempts:
+        reason = "" if attempt.reason is None else f"  {attempt.reason.code}: {attempt.reason.text}"
+        yield _line(f"attempt {attempt.number}", f"{attempt.state}  {text.moment(attempt.ended_at)}{reason}")
+        if attempt.log_tail and attempt.state == "failed":
+            yield from (_line("", line) for line in attempt.log_tail.splitlines()[-20:])
+
+
+def _pairs(title: str, values: dict[str, str]) -> Iterator[str]:
+    if values:
+        yield title
+        yield from (_line(f"  {key}", value) for key, value in sorted(values.items()))
+
+
+def _line(name: str, value: str) -> str:
+    return f"{name:<16}  {value}".rstrip()

@@ -1,0 +1,104 @@
+"""`farm status` and `farm cancel`: what is going on, and an end to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.verb import OK, Json, open_farm
+
+if TYPE_CHECKING:
+    from orchestrator.farm import Farm
+    from orchestrator.results.records import CampaignRecord
+
+
+def status(
+    campaign: Annotated[str | None, typer.Argument(help="A campaign; left out: all of them.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Show how far campaigns are.
+
+    With CAMPAIGN, each of its cells.
+    """
+    with open_farm() as farm:
+        return _campaigns(farm, as_json) if campaign is None else _cells(farm, campaign, as_json)
+
+
+def cancel(
+    ref: Annotated[str, typer.Argument(help="A campaign or cell: its id, or the beginning of it.")],
+    as_json: Json = False,
+) -> int:
+    """Cancel a campaign or one cell, running or not. Finished cells stay."""
+    from orchestrator.cli import output
+
+    with open_farm() as farm:
+        count = farm.cancel(ref)
+    if as_json:
+        output.emit_json({"ref": ref, "cancelled": count})
+    else:
+        output.line(f"{ref}: {count} cell{'' if count == 1 else 's'} cancelled")
+    return OK
+
+
+def _campaigns(farm: Farm, as_json: bool) -> int:
+    from orchestrator.cli import output
+
+    records = farm.campaigns()
+    if as_json:
+        output.emit_json([campaign_json(record) for record in records])
+    elif not records:
+        output.line("no campaigns yet; submit one: farm submit models.yaml")
+    else:
+        columns = [output.Column(name) for name in ("campaign", "name", "submitted (UTC)", "level", "cells")]
+        output.table(
+            columns,
+            [(r.campaign_id, r.name, f"{r.created_at:%Y-%m-%d %H:%M}", r.level, _counts(r)) for r in records],
+        )
+    return OK
+
+
+def _cells(farm: Farm, ref: str, as_json: bool) -> int:
+    from orchestrator.cli import output
+    from orchestrator.cli.comparison import summary
+    from orchestrator.cli.progress import outcome
+
+    record = farm.campaign(ref)
+    cells = farm.cells(record.campaign_id)
+    if as_json:
+        rows = [
+            {"cell": c.cell_id, "reused_from": c.reused_from, "attempts": len(c.attempts)} | c.to_json()
+            for c in cells
+        ]
+        output.emit_json(campaign_json(record) | {"cells": rows})
+        return OK
+    columns = [output.Column(name) for name in ("cell", "model", "delegate", "device", "status", "result")]
+    output.table(
+        columns,
+        [
+            (c.cell_id, c.model, c.delegate, c.device, c.status, "" if c.status in _OPEN else outcome(c))
+            for c in cells
+        ],
+    )
+    output.line(f"campaign {record.campaign_id} ({record.name}): {summary(cells)}")
+    return OK
+
+
+_OPEN = {"queued", "dispatched", "running"}
+
+
+def campaign_json(record: CampaignRecord) -> dict[str, object]:
+    """A campaign as `farm status --json` shows it."""
+    return {
+        "campaign": record.campaign_id,
+        "name": record.name,
+        "submitted_at": record.created_at.isoformat(),
+        "level": record.level,
+        "baseline": record.baseline_delegate,
+        "labels": dict(record.labels),
+        "counts": dict(record.counts),
+    }
+
+
+def _counts(record: CampaignRecord) -> str:
+    return ", ".join(f"{count} {state}" for state, count in record.counts.items() if count)

@@ -1,0 +1,23 @@
+"""Tables as Markdown. Text of strangers stays text: pipes, tags and emphasis are escaped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from orchestrator.site.format import visible
+
+
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A GitHub-flavoured table; a cell's lines are joined with `<br>`."""
+    lines = [_row(headings), _row(["---"] * len(headings), escape=False), *(_row(row) for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: Sequence[str], *, escape: bool = True) -> str:
+    return "| " + " | ".join(_escaped(cell) if escape else cell for cell in cells) + " |"
+
+
+def _escaped(text: str) -> str:
+    marked = re.sub(r"([\\`*_\[\]<>|~#])", r"\\\1", visible(text).replace("\t", " "))
+    return marked.replace("&", "&amp;").replace("\n", "<br>")

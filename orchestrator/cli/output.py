@@ -1,0 +1,162 @@
+"""Everything that is printed goes through here: tables, JSON, errors, progress. The only module that prints.
+
+Text may hold a stranger's model names: control and direction characters never reach the terminal.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TextIO
+
+from orchestrator.site.format import visible
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Heading and side of a table's column."""
+
+    heading: str
+    justify: Literal["left", "right"] = "left"
+
+
+def clean(text: str, *, keep_lines: bool = False) -> str:
+    """The text with every character that moves the cursor, colours, reorders or hides made visible."""
+    shown = visible(text).replace("\t", " ")
+    return shown if keep_lines else shown.replace("\n", " ")
+
+
+def tolerate_any_text() -> None:
+    """Let a character that the terminal's encoding lacks be shown escaped, not end the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def line(text: str = "") -> None:
+    """One line of results."""
+    print(clean(text, keep_lines=True))
+
+
+def raw(text: str) -> None:
+    """A finished document (JSON, CSV, Markdown) as it is; its writer has escaped it."""
+    sys.stdout.write(text)
+
+
+def emit_json(value: Any) -> None:
+    """JSON on standard output; non-ASCII characters are escaped, so nothing hides in it."""
+    raw(json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def note(text: str) -> None:
+    """One line beside the results: what happens, on standard error."""
+    print(clean(text, keep_lines=True), file=sys.stderr, flush=True)
+
+
+def error(text: str) -> None:
+    """Why the command ends."""
+    note(f"error: {text}")
+
+
+def usage(text: str) -> None:
+    """A command line that cannot be understood; help in answer to nothing is printed as it is."""
+    if text.startswith("Usage:"):
+        note(text)
+    else:
+        error(f"{text} (farm --help lists the verbs, farm VERB --help their options)")
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
+    """A table: drawn on a terminal, aligned with blanks elsewhere. A cell may have several lines."""
+    cleaned = [[clean(cell, keep_lines=True) for cell in row] for row in rows]
+    if is_terminal(sys.stdout):
+        _drawn(columns, cleaned)
+    else:
+        for text in aligned(columns, cleaned):
+            print(text)
+
+
+def aligned(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a plain table; two blanks between columns."""
+    blocks = [[column.heading for column in columns], *rows]
+    cells = [[cell.split("\n") for cell in block] for block in blocks]
+    widths = [max(len(part) for row in cells for part in row[i]) for i in range(len(columns))]
+    several = any(len(cell) > 1 for row in cells for cell in row)
+    lines: list[str] = []
+    for number, row in enumerate(cells):
+        if several and number:
+            lines.append("")
+        for depth in range(max(len(cell) for cell in row)):
+            parts = (cell[depth] if depth < len(cell) else "" for cell in row)
+            texts = (
+                part.rjust(width) if column.justify == "right" else part.ljust(width)
+                for part, width, column in zip(parts, widths, columns, strict=True)
+            )
+            lines.append("  ".join(texts).rstrip())
+    return lines
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """True where a person watches and the terminal can redraw a line."""
+    return stream.isatty()
+
+
+def _drawn(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=box.SIMPLE_HEAD, show_lines=any("\n" in cell for row in rows for cell in row))
+    for column in columns:
+        drawn.add_column(Text(clean(column.heading)), justify=column.justify, overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(cell) for cell in row))
+    Console(markup=False, highlight=False, emoji=False).print(drawn)
+
+
+class StatusLine:
+    """One line at the bottom that is redrawn; finished events scroll by above it.
+
+    Off a terminal the line is not drawn and only the events are printed. Everything goes to standard error.
+    """
+
+    def __init__(self) -> None:
+        self._live = is_terminal(sys.stderr)
+        self._shown = False
+
+    def __enter__(self) -> StatusLine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._erase()
+
+    def event(self, text: str) -> None:
+        """A line that stays."""
+        self._erase()
+        note(text)
+
+    def update(self, text: str) -> None:
+        """Redraw the line."""
+        if not self._live:
+            return
+        width = _terminal_width()
+        self._erase()
+        sys.stderr.write(clean(text)[: width - 1])
+        sys.stderr.flush()
+        self._shown = True
+
+    def _erase(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
+            self._shown = False
+
+
+def _terminal_width() -> int:
+    from shutil import get_terminal_size
+
+    return max(20, get_terminal_size().columns)

@@ -1,0 +1,105 @@
+"""`farm results` and `farm show`: what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.verb import OK, Json, open_farm
+
+if TYPE_CHECKING:
+    from orchestrator.farm import Farm
+    from orchestrator.results.records import CellRecord
+
+
+class Format(StrEnum):
+    """How results are written."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    MD = "md"
+
+
+def results(
+    campaign: Annotated[
+        str,
+        typer.Option("--campaign", metavar="ID|all", help="A campaign, or 'all'; left out: the last one."),
+    ] = "",
+    form: Annotated[Format, typer.Option("--format", help="How to write them.")] = Format.TABLE,
+    as_json: Json = False,
+) -> int:
+    """Show the newest counted result of each cell.
+
+    The JSON form is stable: docs/results-format.md describes it.
+    """
+    from orchestrator.cli import output
+    from orchestrator.cli.comparison import compare
+    from orchestrator.cli.markdown import markdown_table
+    from orchestrator.cli.outcome import comparison_table
+    from orchestrator.site.export import results_csv, results_json
+
+    with open_farm() as farm:
+        cells, baseline = _chosen(farm, campaign)
+    if as_json or form is Format.JSON:
+        output.raw(results_json(cells))
+    elif form is Format.CSV:
+        output.raw(results_csv(cells))
+    elif form is Format.MD:
+        shown = compare(newest(cells), baseline)
+        output.raw(markdown_table(shown.headings, shown.rows))
+    else:
+        comparison_table(newest(cells), baseline)
+    return OK
+
+
+def show(
+    cell: Annotated[str, typer.Argument(help="A cell: its id, or the beginning of it.")],
+    as_json: Json = False,
+) -> int:
+    """Show one cell in full.
+
+    Result, delegation with every fallback, accuracy, attempts, environment and raw samples.
+    """
+    from orchestrator.cli import output
+    from orchestrator.cli.details import cell_text
+    from orchestrator.site.export import cell_json
+
+    with open_farm() as farm:
+        record = farm.cell(cell)
+        processes = farm.samples(record)
+    if as_json:
+        output.raw(cell_json(record, processes))
+    else:
+        output.line(cell_text(record, processes))
+    return OK
+
+
+def _chosen(farm: Farm, ref: str) -> tuple[Sequence[CellRecord], str | None]:
+    """The cells, and the baseline of their table: of all campaigns, the last one's."""
+    from orchestrator.errors import UsageError
+
+    campaigns = farm.campaigns()
+    if not campaigns:
+        raise UsageError("no campaigns yet; submit one: farm submit models.yaml")
+    if ref == "all":
+        return farm.cells("all"), campaigns[0].baseline_delegate
+    record = farm.campaign(ref or None)
+    return farm.cells(record.campaign_id), record.baseline_delegate
+
+
+def newest(cells: Sequence[CellRecord]) -> list[CellRecord]:
+    """One of each model x delegate x device x level: the one that ended last."""
+    found: dict[tuple[str, ...], CellRecord] = {}
+    for cell in cells:
+        key = (cell.model, cell.delegate, cell.device, cell.level)
+        if key not in found or _ended(cell) >= _ended(found[key]):
+            found[key] = cell
+    return list(found.values())
+
+
+def _ended(cell: CellRecord) -> float:
+    return 0.0 if cell.finished_at is None else cell.finished_at.timestamp()

@@ -1,0 +1,30 @@
+"""`farm site build`: the results as pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.verb import OK, Json, open_farm
+
+
+def build(
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder to write; left out: site/ under $FARM_HOME.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Build the static site of everything measured; it opens from file:// without a server."""
+    from orchestrator.cli import output
+    from orchestrator.config import FarmHome
+    from orchestrator.site.build import build_site
+
+    with open_farm() as farm:
+        index = build_site(farm, out or FarmHome.from_environment().site)
+    if as_json:
+        output.emit_json({"site": str(index)})
+    else:
+        output.line(f"site: {index.absolute().as_uri()}")
+    return OK

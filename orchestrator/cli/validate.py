@@ -1,0 +1,56 @@
+"""`farm validate`: is this campaign file right? Offline, nothing stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.verb import OK, Json
+
+if TYPE_CHECKING:
+    from orchestrator.manifest import Campaign
+
+
+def validate(
+    file: Annotated[Path, typer.Argument(help="The campaign: a models.yaml.")], as_json: Json = False
+) -> int:
+    """Check a campaign file and the files it names.
+
+    Nothing is fetched, stored or measured. Mistakes are listed with line and column.
+    Exit code: 0 right, 2 wrong.
+    """
+    from orchestrator.cli import output
+    from orchestrator.errors import UsageError
+    from orchestrator.manifest import ManifestError, load_manifest
+    from orchestrator.sources import check
+
+    try:
+        campaign = load_manifest(file)
+        for entry in campaign.models:
+            check(entry, file.parent)
+    except UsageError as error:
+        if not as_json:
+            raise
+        found = error.problems if isinstance(error, ManifestError) else ()
+        problems = [{"line": p.line, "column": p.column, "text": p.text} for p in found]
+        output.emit_json({"valid": False, "error": str(error), "problems": problems})
+        return error.exit_code
+    if as_json:
+        output.emit_json({"valid": True, "campaign": _json(campaign), "problems": []})
+    else:
+        counts = f"{len(campaign.models)} models x {len(campaign.delegates)} delegates"
+        output.line(f"{file}: valid; campaign {campaign.name}, {counts}, level {campaign.level}")
+    return OK
+
+
+def _json(campaign: Campaign) -> dict[str, object]:
+    return {
+        "name": campaign.name,
+        "level": campaign.level,
+        "models": [entry.id for entry in campaign.models],
+        "delegates": [entry.name for entry in campaign.delegates],
+        "baseline": campaign.baseline_delegate,
+        "sha256": campaign.manifest_sha256,
+    }

@@ -1,0 +1,40 @@
+"""What a verb of `farm` is: its function and its examples; and the options that every verb has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from orchestrator.farm import Farm
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+OK = 0
+SOME_FAILED = 1
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb: the function returns the exit code; each example is a whole command line."""
+
+    name: str
+    run: Callable[..., int]
+    examples: tuple[str, ...]
+
+    @property
+    def epilog(self) -> str:
+        """The examples as the end of `farm VERB --help`; `\\b` keeps the lines apart."""
+        return "\b\nExamples:\n" + "\n".join(f"  {example}" for example in self.examples)
+
+
+def open_farm() -> Farm:
+    """The farm under `$FARM_HOME`."""
+    from orchestrator.config import FarmHome
+    from orchestrator.farm import Farm
+
+    return Farm.open(FarmHome.from_environment())

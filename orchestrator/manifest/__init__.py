@@ -1,0 +1,28 @@
+"""`models.yaml`, read strictly: what a campaign asks for, or every mistake with its line and column."""
+
+from __future__ import annotations
+
+from orchestrator.manifest.campaign import (
+    Campaign,
+    DelegateEntry,
+    DeviceSelector,
+    ExcludeRule,
+    ModelEntry,
+    OptionValue,
+)
+from orchestrator.manifest.load import campaign_for_model, load_manifest
+from orchestrator.manifest.narrow import narrow
+from orchestrator.manifest.problems import ManifestError
+
+__all__ = [
+    "Campaign",
+    "DelegateEntry",
+    "DeviceSelector",
+    "ExcludeRule",
+    "ManifestError",
+    "ModelEntry",
+    "OptionValue",
+    "campaign_for_model",
+    "load_manifest",
+    "narrow",
+]

@@ -1,0 +1,78 @@
+"""What a submission asks for, as frozen values: the result of reading a `models.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from agent.messages import InputSpec, MeasurePlan
+
+OptionValue: TypeAlias = str | int | float | bool
+
+DEFAULT_SOFT_LIMIT_S = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """One model to measure.
+
+    `source` is a path, a `.skel` path, `zoo:NAME` or `pypi:NAME==VERSION!MEMBER`; `sha256` pins the
+    `.tflite` file it stands for. `platform` and `python` choose the wheel of a `pypi:` source.
+    `inputs` maps an input's name to what it is fed; `soft_limit_s` bounds one attempt, in seconds.
+    """
+
+    id: str
+    source: str
+    sha256: str | None = None
+    platform: str | None = None
+    python: str | None = None
+    plan: MeasurePlan = field(default_factory=MeasurePlan)
+    inputs: Mapping[str, InputSpec] = field(default_factory=dict)
+    soft_limit_s: float = DEFAULT_SOFT_LIMIT_S
+
+
+@dataclass(frozen=True, slots=True)
+class DelegateEntry:
+    """One column: a delegate kind with its options, every option a single value."""
+
+    name: str
+    kind: str
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSelector:
+    """Which devices to use: every given field must match; `name` is a glob over device id and name."""
+
+    kind: str | None = None
+    vendor: str | None = None
+    name: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ExcludeRule:
+    """Cells that are not measured: globs over model id, delegate name and device id."""
+
+    model: str = "*"
+    delegate: str = "*"
+    device: str = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """One submission. No `devices` means every device; `reuse` is
+    `same-fingerprint`, `never` or `max-age:SECONDS`.
+    """
+
+    name: str
+    level: str
+    labels: Mapping[str, str]
+    models: tuple[ModelEntry, ...]
+    delegates: tuple[DelegateEntry, ...]
+    devices: tuple[DeviceSelector, ...]
+    exclude: tuple[ExcludeRule, ...]
+    baseline_delegate: str | None
+    reuse: str
+    manifest_sha256: str

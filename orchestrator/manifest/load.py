@@ -1,0 +1,195 @@
+"""`models.yaml` → `Campaign`, and the same `Campaign` for a single file without YAML."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agent.messages import InputSpec, MeasurePlan
+from orchestrator.errors import UsageError
+from orchestrator.manifest.campaign import (
+    Campaign,
+    DelegateEntry,
+    DeviceSelector,
+    ExcludeRule,
+    ModelEntry,
+)
+from orchestrator.manifest.delegates import expand, known_kinds
+from orchestrator.manifest.document import compose, read_bytes
+from orchestrator.manifest.plans import LEVELS, plan, soft_limit_s
+from orchestrator.manifest.problems import Problems, suggestion
+from orchestrator.manifest.readers import Placed
+from orchestrator.manifest.schema import ROOT
+
+DEFAULT_REUSE = "same-fingerprint"
+
+
+def load_manifest(path: Path) -> Campaign:
+    """Read and check a campaign file. Raises `ManifestError` (a `UsageError`) with every mistake."""
+    content = read_bytes(path)
+    problems = Problems(str(path))
+    root = compose(content, str(path))
+    values = ROOT(root, problems) or {}
+    problems.raise_any()
+    campaign = _Builder(values, root, problems).campaign(hashlib.sha256(content).hexdigest())
+    problems.raise_any()
+    return campaign
+
+
+def campaign_for_model(
+    path: Path, *, level: str = "quick", delegates: Iterable[str] = (), reuse: str = DEFAULT_REUSE
+) -> Campaign:
+    """The campaign of `farm submit --model my.tflite`: one file on every delegate kind (or those named).
+
+    Its name is the file's stem. Raises `UsageError` for an unknown level or delegate kind.
+    """
+    if level not in LEVELS:
+        raise UsageError(f"unknown level {level!r}{suggestion(level, LEVELS)}")
+    kinds = tuple(dict.fromkeys(delegates)) or known_kinds()
+    for kind in kinds:
+        if kind not in known_kinds():
+            raise UsageError(f"unknown delegate kind {kind!r}{suggestion(kind, known_kinds())}")
+    stem = "".join(c if c.isprintable() else "?" for c in path.stem)[:100] or "model"
+    counts = LEVELS[level]
+    identity = f"{path.absolute()}\n{level}\n{','.join(kinds)}"
+    return Campaign(
+        name=stem,
+        level=level,
+        labels={},
+        models=(ModelEntry(stem, str(path.absolute()), plan=counts, soft_limit_s=soft_limit_s(counts)),),
+        delegates=tuple(DelegateEntry(kind, kind) for kind in kinds),
+        devices=(),
+        exclude=(),
+        baseline_delegate="litert" if "litert" in kinds else None,
+        reuse=reuse,
+        manifest_sha256=hashlib.sha256(identity.encode()).hexdigest(),
+    )
+
+
+class _Builder:
+    """Joins the checked values; notes what breaks a rule between two places of the file."""
+
+    def __init__(self, values: dict[str, Any], root: yaml.Node, problems: Problems) -> None:
+        self._values = values
+        self._root = root
+        self._problems = problems
+        self._level: str = values.get("level", "quick")
+        self._defaults: dict[str, Any] = values.get("defaults", {})
+
+    def campaign(self, manifest_sha256: str) -> Campaign:
+        models = tuple(self._models())
+        delegates = tuple(self._delegates())
+        return Campaign(
+            name=self._values["campaign"],
+            level=self._level,
+            labels=self._values.get("labels", {}),
+            models=models,
+            delegates=delegates,
+            devices=tuple(DeviceSelector(**selector) for selector in self._values.get("devices", ())),
+            exclude=tuple(self._exclude({m.id for m in models}, {d.name for d in delegates})),
+            baseline_delegate=self._baseline([d.name for d in delegates]),
+            reuse=self._defaults.get("reuse", DEFAULT_REUSE),
+            manifest_sha256=manifest_sha256,
+        )
+
+    def _models(self) -> Iterable[ModelEntry]:
+        seen: dict[str, int] = {}
+        for placed in self._values["models"]:
+            model = placed.value
+            name: Placed = model["id"]
+            if name.value in seen:
+                self._problems.add(
+                    name.node, f"id {name.value!r} is used twice; first on line {seen[name.value]}"
+                )
+            seen.setdefault(name.value, name.node.start_mark.line + 1)
+            self._check_source(model)
+            limits = self._defaults.get("limits", {}) | model.get("limits", {})
+            counts = self._plan(model.get("measure"))
+            yield ModelEntry(
+                id=name.value,
+                source=model["source"].value,
+                sha256=model.get("sha256"),
+                platform=_value(model.get("platform")),
+                python=_value(model.get("python")),
+                plan=counts,
+                inputs={key: _input(value) for key, value in model.get("inputs", {}).items()},
+                soft_limit_s=limits.get("job", soft_limit_s(counts)),
+            )
+
+    def _check_source(self, model: dict[str, Any]) -> None:
+        source: Placed = model["source"]
+        scheme, colon, rest = source.value.partition(":")
+        if scheme in ("https", "http", "npm", "git", "file") and colon:
+            known = "a path, a .skel path, zoo:NAME or pypi:NAME==VERSION!MEMBER"
+            text = f"{scheme}: sources are not supported by this version; use {known}"
+            self._problems.add(source.node, text)
+        elif scheme == "pypi" and not _is_pypi(rest):
+            self._problems.add(source.node, f"{source.value!r}: expected pypi:NAME==VERSION!MEMBER")
+        for key in ("platform", "python"):
+            if key in model and scheme != "pypi":
+                self._problems.add(model[key].node, f"{key!r} is for pypi: sources only")
+
+    def _plan(self, own: Placed | None) -> MeasurePlan:
+        default: Placed | None = self._defaults.get("measure")
+        blocks = [block for block in (default, own) if block is not None]
+        try:
+            return plan(self._level, *(block.value for block in blocks))
+        except ValueError as error:
+            self._problems.add(blocks[-1].node if blocks else self._root, str(error))
+            return LEVELS[self._level]
+
+    def _delegates(self) -> Iterable[DelegateEntry]:
+        names: set[str] = set()
+        forms: dict[str, Placed] = self._values["delegates"]
+        if not forms:
+            self._problems.add(self._root, "no delegates; write e.g. `delegates: {cpu: {kind: cpu}}`")
+        for name, placed in forms.items():
+            for entry in expand(name, placed.value):
+                if entry.name in names:
+                    self._problems.add(placed.node, f"two delegates would be called {entry.name!r}")
+                names.add(entry.name)
+                yield entry
+
+    def _exclude(self, models: set[str], delegates: set[str]) -> Iterable[ExcludeRule]:
+        for placed in self._values.get("exclude", ()):
+            rule: dict[str, Placed] = placed.value
+            if not rule:
+                self._problems.add(placed.node, "an empty rule would exclude everything")
+            for key, names in (("model", models), ("delegate", delegates)):
+                pattern = rule.get(key)
+                if pattern and not any(fnmatchcase(name, pattern.value) for name in names):
+                    hint = suggestion(pattern.value, names)
+                    self._problems.add(pattern.node, f"no {key} is called {pattern.value!r}{hint}")
+            yield ExcludeRule(**{key: pattern.value for key, pattern in rule.items()})
+
+    def _baseline(self, names: list[str]) -> str | None:
+        placed: Placed | None = self._values.get("baseline", {}).get("delegate")
+        if placed is None:
+            return None
+        if placed.value not in names:
+            hint = suggestion(placed.value, names)
+            self._problems.add(
+                placed.node, f"the baseline {placed.value!r} is no delegate of this file{hint}"
+            )
+        return str(placed.value)
+
+
+def _value(placed: Placed | None) -> Any:
+    return None if placed is None else placed.value
+
+
+def _is_pypi(text: str) -> bool:
+    requirement, bang, member = text.partition("!")
+    name, equals, version = requirement.partition("==")
+    return bool(bang and equals and name and version and member)
+
+
+def _input(value: dict[str, Any]) -> InputSpec:
+    random = value.get("random", {})
+    low, high = random.get("range", (None, None))
+    return InputSpec(shape=value.get("shape"), seed=random.get("seed", 0), low=low, high=high)

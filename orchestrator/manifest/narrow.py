@@ -1,0 +1,39 @@
+"""A part of a campaign: some models, some delegates."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from orchestrator.errors import UsageError
+from orchestrator.manifest.campaign import Campaign
+from orchestrator.manifest.problems import suggestion
+
+
+def narrow(campaign: Campaign, delegates: Sequence[str] = (), only: str = "*") -> Campaign:
+    """The campaign with the named delegates and the models whose id matches the glob.
+
+    A baseline that is left out is none. Raises `UsageError` where nothing is left.
+    """
+    names = [entry.name for entry in campaign.delegates]
+    for name in delegates:
+        if name not in names:
+            raise UsageError(f"no delegate of this campaign is called {name!r}{suggestion(name, names)}")
+    models = tuple(entry for entry in campaign.models if fnmatchcase(entry.id, only))
+    if not models:
+        ids = [entry.id for entry in campaign.models]
+        raise UsageError(f"no model of this campaign matches {only!r}{suggestion(only, ids)}")
+    chosen = tuple(entry for entry in campaign.delegates if not delegates or entry.name in delegates)
+    if (models, chosen) == (campaign.models, campaign.delegates):
+        return campaign
+    kept = {entry.name for entry in chosen}
+    identity = "\n".join((campaign.manifest_sha256, *sorted(kept), "", *(entry.id for entry in models)))
+    return replace(
+        campaign,
+        models=models,
+        delegates=chosen,
+        baseline_delegate=campaign.baseline_delegate if campaign.baseline_delegate in kept else None,
+        manifest_sha256=hashlib.sha256(identity.encode()).hexdigest(),
+    )

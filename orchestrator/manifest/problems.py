@@ -1,0 +1,61 @@
+"""Mistakes in a file: collected with their positions and raised together."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import yaml
+
+from orchestrator.errors import UsageError
+
+MAX_REPORTED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake; line and column count from 1."""
+
+    line: int
+    column: int
+    text: str
+
+
+class ManifestError(UsageError):
+    """The file cannot be used; the text has one `file:line:column: what` per mistake."""
+
+    def __init__(self, file: str, problems: Iterable[Problem]) -> None:
+        self.file = file
+        self.problems = tuple(sorted(problems, key=lambda p: (p.line, p.column)))
+        shown = [f"{file}:{p.line}:{p.column}: {p.text}" for p in self.problems[:MAX_REPORTED]]
+        if len(self.problems) > MAX_REPORTED:
+            shown.append(f"{file}: and {len(self.problems) - MAX_REPORTED} mistakes more")
+        super().__init__("\n".join(shown))
+
+
+class Problems:
+    """The mistakes found so far in one file."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self._found: list[Problem] = []
+
+    def add(self, node: yaml.Node, text: str) -> None:
+        """Note a mistake at the place where `node` begins."""
+        mark = node.start_mark
+        self._found.append(Problem(mark.line + 1, mark.column + 1, text))
+
+    def raise_any(self) -> None:
+        """Raise `ManifestError` where at least one mistake was noted."""
+        if self._found:
+            raise ManifestError(self.file, self._found)
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'models'?` where a known word is close, else the list of known words."""
+    words = sorted(known)
+    close = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known: {', '.join(words)}" if words else ""

@@ -1,0 +1,257 @@
+"""Small readers that turn one YAML node into one typed value, and note what does not fit.
+
+A reader returns `None` after noting a problem; nothing is built from a file with problems.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+import yaml
+
+from orchestrator.manifest.problems import Problems, suggestion
+
+T = TypeVar("T")
+Reader: TypeAlias = Callable[[yaml.Node, Problems], T | None]
+
+MAX_DIGITS = 60
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_TAG_WORDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "yes/no",
+    "null": "nothing",
+    "timestamp": "a date",
+    "seq": "a list",
+    "map": "keys with values",
+}
+
+
+def describe(node: yaml.Node) -> str:
+    """What the user wrote, in words: `a list`, `text 'abc'`."""
+    word = _TAG_WORDS.get(node.tag.rsplit(":", 1)[-1], "something else")
+    if isinstance(node, yaml.ScalarNode) and node.value:
+        shown = node.value if len(node.value) <= 40 else node.value[:37] + "..."
+        return f"{word} {shown!r}"
+    return word
+
+
+def scalar(node: yaml.Node) -> Any:
+    """The Python value of a number or yes/no. A number of absurd length is NaN: no bound accepts it."""
+    if len(node.value) > MAX_DIGITS:
+        return float("nan")
+    loader = yaml.SafeLoader("")
+    try:
+        return loader.construct_object(node)
+    finally:
+        loader.dispose()
+
+
+def text(
+    *, pattern: str | None = None, rule: str = "", numeric: bool = False, limit: int = 2000
+) -> Reader[str]:
+    """Printable text. `pattern` must match it whole (`rule` in words); `numeric` takes `3.10` as written."""
+    tags = {"str"} | ({"int", "float"} if numeric else set())
+
+    def read(node: yaml.Node, problems: Problems) -> str | None:
+        if not isinstance(node, yaml.ScalarNode) or node.tag.rsplit(":", 1)[-1] not in tags:
+            hint = "; put it in quotes" if isinstance(node, yaml.ScalarNode) and node.value else ""
+            problems.add(node, f"expected text, found {describe(node)}{hint}")
+        elif not node.value.strip() or not node.value.isprintable() or len(node.value) > limit:
+            problems.add(node, f"expected 1 to {limit} printable characters")
+        elif pattern is not None and not re.fullmatch(pattern, node.value):
+            problems.add(node, f"{node.value!r}: {rule}")
+        else:
+            return str(node.value)
+        return None
+
+    return read
+
+
+def choice(known: Mapping[str, Any] | tuple[str, ...], what: str) -> Reader[str]:
+    """One of the known words, as written: YAML's own reading of `off` or `on` does not count."""
+
+    def read(node: yaml.Node, problems: Problems) -> str | None:
+        if isinstance(node, yaml.ScalarNode) and node.value in known:
+            return str(node.value)
+        word = text(numeric=True)(node, problems)
+        if word is not None:
+            problems.add(node, f"unknown {what} {word!r}{suggestion(word, known)}")
+        return None
+
+    return read
+
+
+def number(
+    *, whole: bool = False, minimum: float | None = None, maximum: float | None = None
+) -> Reader[float]:
+    """A finite number, inclusive bounds; an `int` where `whole`."""
+    expected = "a whole number" if whole else "a number"
+    bounds = "".join(
+        f" {word} {bound:g}"
+        for word, bound in (("at least", minimum), ("at most", maximum))
+        if bound is not None
+    )
+
+    def read(node: yaml.Node, problems: Problems) -> float | None:
+        kinds = ("int",) if whole else ("int", "float")
+        if not isinstance(node, yaml.ScalarNode) or node.tag.rsplit(":", 1)[-1] not in kinds:
+            problems.add(node, f"expected {expected}{bounds}, found {describe(node)}")
+            return None
+        value: float = scalar(node)
+        too_small = minimum is not None and not value >= minimum
+        too_large = maximum is not None and not value <= maximum
+        if too_small or too_large or value in (float("inf"), float("-inf")) or value != value:
+            problems.add(node, f"expected {expected}{bounds}, found {node.value[:MAX_DIGITS]}")
+            return None
+        return value
+
+    return read
+
+
+def duration(node: yaml.Node, problems: Problems) -> float | None:
+    """Seconds > 0: a number of seconds, or `500ms`, `30s`, `15m`, `12h`, `7d`."""
+    found = _DURATION.fullmatch(node.value) if isinstance(node, yaml.ScalarNode) else None
+    if found:
+        seconds = float(found[1]) * _SECONDS[found[2]]
+        if 0 < seconds <= 365 * 86400:
+            return seconds
+    elif isinstance(node, yaml.ScalarNode) and node.tag.rsplit(":", 1)[-1] in ("int", "float"):
+        return number(minimum=0.001, maximum=365 * 86400)(node, problems)
+    problems.add(node, f"expected a duration such as 30s, 15m or 12h, found {describe(node)}")
+    return None
+
+
+def yes_or_no(node: yaml.Node, problems: Problems) -> bool | None:
+    """`true` or `false`."""
+    if not isinstance(node, yaml.ScalarNode) or not node.tag.endswith(":bool"):
+        problems.add(node, f"expected true or false, found {describe(node)}")
+        return None
+    return bool(scalar(node))
+
+
+def option_value(node: yaml.Node, problems: Problems) -> str | int | float | bool | None:
+    """A single value of a delegate option."""
+    if not isinstance(node, yaml.ScalarNode) or node.tag.rsplit(":", 1)[-1] not in (
+        "str",
+        "int",
+        "float",
+        "bool",
+    ):
+        problems.add(node, f"expected text, a number or yes/no, found {describe(node)}")
+        return None
+    if node.tag.endswith(":str"):
+        return text()(node, problems)
+    if node.tag.endswith(":bool"):
+        return bool(scalar(node))
+    return number()(node, problems)
+
+
+def listing(item: Reader[T], *, minimum: int = 0, maximum: int = 10_000) -> Reader[list[T]]:
+    """A list; its items in order."""
+
+    def read(node: yaml.Node, problems: Problems) -> list[T] | None:
+        if not isinstance(node, yaml.SequenceNode):
+            problems.add(node, f"expected a list, found {describe(node)}")
+            return None
+        if not minimum <= len(node.value) <= maximum:
+            problems.add(node, f"expected {minimum} to {maximum} items, found {len(node.value)}")
+            return None
+        items = [item(child, problems) for child in node.value]
+        return [value for value in items if value is not None]
+
+    return read
+
+
+def entries(node: yaml.Node, problems: Problems) -> dict[str, tuple[yaml.Node, yaml.Node]] | None:
+    """Key → (key node, value node) of a mapping; a key that is written twice is a problem."""
+    if not isinstance(node, yaml.MappingNode):
+        problems.add(node, f"expected keys with values, found {describe(node)}")
+        return None
+    found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+    for key, value in node.value:
+        name = text(numeric=True)(key, problems)
+        if name is None:
+            continue
+        if name in found:
+            first = found[name][0].start_mark.line + 1
+            problems.add(key, f"key {name!r} is written twice; first on line {first}")
+        else:
+            found[name] = (key, value)
+    return found
+
+
+@dataclass(frozen=True)
+class Keys:
+    """A mapping with known keys. `later` are keys of the full schema that this version does not have;
+    `elsewhere` says where a misplaced key belongs.
+    """
+
+    known: Mapping[str, Reader[Any]]
+    required: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, node: yaml.Node, problems: Problems) -> dict[str, Any] | None:
+        """The values of the keys that are present."""
+        found = entries(node, problems)
+        if found is None:
+            return None
+        values = {}
+        for name, (key, value) in found.items():
+            if name in self.known:
+                values[name] = self.known[name](value, problems)
+            else:
+                problems.add(key, self._unknown(name))
+        for name in self.required:
+            if name not in found:
+                problems.add(node, f"missing key {name!r}")
+        return values
+
+    def _unknown(self, name: str) -> str:
+        if name in self.later:
+            return f"key {name!r} is not supported by this version"
+        if name in self.elsewhere:
+            return f"key {name!r} does not belong here; {self.elsewhere[name]}"
+        return f"unknown key {name!r}{suggestion(name, self.known)}"
+
+
+def table(value: Reader[T], name: Reader[str] | None = None) -> Reader[dict[str, T]]:
+    """A mapping with free keys, each checked by `name`, and values of one form."""
+
+    def read(node: yaml.Node, problems: Problems) -> dict[str, T] | None:
+        found = entries(node, problems)
+        if found is None:
+            return None
+        values = {}
+        for key, (key_node, value_node) in found.items():
+            checked = key if name is None else name(key_node, problems)
+            read_value = value(value_node, problems)
+            if checked is not None and read_value is not None:
+                values[checked] = read_value
+        return values
+
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A value with the node it came from, for rules that span several places of the file."""
+
+    value: Any
+    node: yaml.Node
+
+
+def placed(reader: Reader[T]) -> Reader[Placed]:
+    """Keeps the node beside the value."""
+
+    def read(node: yaml.Node, problems: Problems) -> Placed | None:
+        value = reader(node, problems)
+        return None if value is None else Placed(value, node)
+
+    return read

@@ -1,0 +1,7 @@
+"""Where models come from: files, skeletons, the zoo and wheels; all end in the content-addressed store."""
+
+from __future__ import annotations
+
+from orchestrator.sources.resolve import StoredModel, check, resolve, resolve_all
+
+__all__ = ["StoredModel", "check", "resolve", "resolve_all"]

@@ -1,0 +1,39 @@
+"""What a source was found to be: source → sha256, so that a second submit fetches nothing.
+
+One small JSON file per source beside the artifacts, named by the hash of the source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from pathlib import Path
+
+from orchestrator.store import Store, StoredFile
+
+
+def recall(store: Store, key: str) -> StoredFile | None:
+    """The artifact that this source gave before, where the store still has it."""
+    try:
+        entry = json.loads(_path(store, key).read_bytes())
+    except (OSError, ValueError):
+        return None
+    sha256 = entry.get("sha256") if isinstance(entry, dict) and entry.get("key") == key else None
+    if not isinstance(sha256, str) or not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        return None
+    return store.find(sha256)
+
+
+def remember(store: Store, key: str, found: StoredFile) -> None:
+    """Note what the source gave."""
+    path = _path(store, key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    temporary.write_text(json.dumps({"key": key, "sha256": found.sha256}) + "\n")
+    temporary.replace(path)
+
+
+def _path(store: Store, key: str) -> Path:
+    return store.root / "sources" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"

@@ -1,0 +1,136 @@
+"""A campaign's models → artifacts of the store. Everything that can be refused is refused first."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.manifest import ModelEntry
+from orchestrator.sources.files import SKELETON_SUFFIX, check_file, sha256_of, store_file, store_skeleton
+from orchestrator.sources.index import recall, remember
+from orchestrator.sources.pypi import Wheel, download, parse_source, store_member
+from orchestrator.sources.zoo import zoo_model
+from orchestrator.store import Store, StoredFile, wrong_hash
+from runtime.model.reader import load_model
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModel:
+    """A model in the store.
+
+    `origin` is the source as it was given. `problem` says why the bounded reader refuses the file, else
+    None: such a model is measured all the same, its cells end `failed` with that reason.
+    """
+
+    id: str
+    sha256: str
+    size_bytes: int
+    origin: str
+    problem: str | None = None
+
+
+def resolve(entry: ModelEntry, store: Store, base_dir: Path) -> StoredModel:
+    """Bring one model into the store; relative paths start at `base_dir`. Raises as `resolve_all`."""
+    return resolve_all([entry], store, base_dir)[0]
+
+
+def resolve_all(
+    entries: Iterable[ModelEntry],
+    store: Store,
+    base_dir: Path,
+    note: Callable[[str], None] = lambda _: None,
+) -> tuple[StoredModel, ...]:
+    """Bring models into the store, in their order; a wheel that several share is downloaded once.
+
+    `note` is told what takes time. Raises `UsageError` for a file, zoo model, version or member that does
+    not exist and for a wrong sha256, `UnreachableError` where the package index cannot be reached.
+    """
+    wanted = tuple(entries)
+    for entry in wanted:
+        check(entry, base_dir)
+    with _Resolver(store, base_dir, note) as resolver:
+        return tuple(resolver.resolve(entry) for entry in wanted)
+
+
+def check(entry: ModelEntry, base_dir: Path) -> None:
+    """Raise `UsageError` for what is wrong before fetching: the form, the file, a pinned file's hash."""
+    scheme, rest = _split(entry.source)
+    if scheme == "pypi":
+        parse_source(entry.source, entry.platform, entry.python)
+    elif scheme == "zoo":
+        expected = zoo_model(rest).sha256
+        if entry.sha256 not in (None, expected):
+            raise wrong_hash(entry.source, str(entry.sha256), expected)
+    else:
+        path = base_dir / rest
+        check_file(path)
+        if entry.sha256 is not None and path.suffix != SKELETON_SUFFIX:
+            found = sha256_of(path)
+            if found != entry.sha256:
+                raise wrong_hash(str(path), entry.sha256, found)
+
+
+def _split(source: str) -> tuple[str, str]:
+    scheme, colon, rest = source.partition(":")
+    return (scheme, rest) if colon and scheme in ("pypi", "zoo") else ("file", source)
+
+
+class _Resolver:
+    """Holds the downloaded wheels of one submission."""
+
+    def __init__(self, store: Store, base_dir: Path, note: Callable[[str], None]) -> None:
+        self._store = store
+        self._base_dir = base_dir
+        self._note = note
+        self._wheels: dict[Wheel, Path] = {}
+        self._folders = ExitStack()
+
+    def __enter__(self) -> _Resolver:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folders.close()
+
+    def resolve(self, entry: ModelEntry) -> StoredModel:
+        found = self._store.find(entry.sha256) if entry.sha256 else None
+        found = found or self._fetch(entry)
+        model = StoredModel(entry.id, found.sha256, found.size_bytes, entry.source)
+        path = self._store.path(found.sha256)
+        try:
+            load_model(path)
+        except ValueError as error:
+            return replace(model, problem=str(error).removeprefix(f"{path}: "))
+        return model
+
+    def _fetch(self, entry: ModelEntry) -> StoredFile:
+        scheme, rest = _split(entry.source)
+        if scheme == "pypi":
+            return self._from_wheel(entry)
+        if scheme == "zoo":
+            model = zoo_model(rest)
+            self._note(f"restoring {rest}")
+            return store_skeleton(model.skeleton, self._store, model.sha256)
+        path = self._base_dir / rest
+        if path.suffix == SKELETON_SUFFIX:
+            self._note(f"restoring {path.name}")
+            return store_skeleton(path, self._store, entry.sha256)
+        return store_file(path, self._store, entry.sha256)
+
+    def _from_wheel(self, entry: ModelEntry) -> StoredFile:
+        wheel, member = parse_source(entry.source, entry.platform, entry.python)
+        key = json.dumps([entry.source, entry.platform, entry.python])
+        known = recall(self._store, key)
+        if known is not None:
+            if entry.sha256 not in (None, known.sha256):
+                raise wrong_hash(entry.source, str(entry.sha256), known.sha256)
+            return known
+        if wheel not in self._wheels:
+            folder = self._folders.enter_context(tempfile.TemporaryDirectory(prefix="farm-wheel-"))
+            self._wheels[wheel] = download(wheel, Path(folder), self._note)
+        found = store_member(self._wheels[wheel], member, entry.source, self._store, entry.sha256)
+        remember(self._store, key, found)
+        return found

@@ -1,0 +1,74 @@
+"""Every verb explains itself, has `--json`, and asking for help stays cheap."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from orchestrator.cli import SITE_VERBS, VERBS
+from tests.orchestrator.cli.conftest import Shell
+
+COMMANDS = {verb.name: (verb.name,) for verb in VERBS} | {
+    f"site {verb.name}": ("site", verb.name) for verb in SITE_VERBS
+}
+HEAVY = {"sqlmodel", "sqlalchemy", "alembic", "numpy", "jinja2", "yaml", "pyopencl", "rich"}
+"""Typer itself takes pydantic once a verb has parameters; `farm --help` does without."""
+
+
+def test_help_lists_the_verbs_in_the_order_of_an_average_day(shell: Shell) -> None:
+    ran = shell.farm("--help")
+    assert ran.code == 0
+    listed = [line.split()[0] for line in ran.out.split("Commands:")[1].splitlines() if line.strip()]
+    assert listed == [verb.name for verb in VERBS] + ["site"]
+    assert "..." not in ran.out.split("Commands:")[1], "a verb's first sentence fits its line"
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_every_verb_has_help_with_an_example_and_json(shell: Shell, command: tuple[str, ...]) -> None:
+    ran = shell.farm(*command, "--help")
+    assert ran.code == 0
+    text, _, examples = ran.out.partition("Examples:")
+    assert len(text.split("\n")[2].strip()) > 10
+    assert all(line.strip().startswith("farm " + " ".join(command)) for line in examples.split("\n") if line)
+    assert examples.strip()
+    assert "--json" in text
+
+
+@pytest.mark.parametrize("command", [(), *COMMANDS.values()], ids=["farm", *COMMANDS])
+def test_help_imports_nothing_heavy(command: tuple[str, ...]) -> None:
+    arguments = [*command, "--help"]
+    forbidden = HEAVY if command else HEAVY | {"pydantic"}
+    code = (
+        "import sys\nfrom orchestrator.cli import run\n"
+        f"run({arguments!r})\n"
+        f"print('loaded:', sorted({forbidden!r} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "loaded: []"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    {
+        "unknown_verb": (["sumbit"], "No such command 'sumbit'. Did you mean 'submit'"),
+        "unknown_option": (["submit", "--dryrun"], "No such option: --dryrun"),
+        "missing_argument": (["show"], "Missing argument 'cell'"),
+        "unknown_format": (["results", "--format", "xml"], "'xml' is not one of"),
+        "nothing_to_submit": (["submit"], "give a campaign file or one model"),
+        "both_to_submit": (["submit", "a.yaml", "--model", "b.tflite"], "give a campaign file or one model"),
+    }.values(),
+)
+def test_a_wrong_command_line_is_one_clear_error(shell: Shell, arguments: list[str], words: str) -> None:
+    ran = shell.farm(*arguments)
+    assert ran.code == 2
+    assert ran.out == ""
+    assert ran.err.startswith("error: ")
+    assert words in ran.err
+    assert not shell.home.exists()
+
+
+def test_version_names_the_farm(shell: Shell) -> None:
+    assert shell.farm("version").out.startswith("delegate-farm ")
+    assert {"delegate-farm", "python", "numpy"} <= set(shell.farm("version", "--json").json())

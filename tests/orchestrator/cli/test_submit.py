@@ -1,0 +1,226 @@
+"""`farm submit` and the verbs that read what it measured: real models, real runners, a real database."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.orchestrator.cli.conftest import FARM, Shell
+from tests.orchestrator.cli.models import unary_model
+
+CAMPAIGN = """\
+version: 1
+campaign: small
+level: quick
+defaults:
+  measure: {warmup: {runs: 1, min_seconds: 0}, timed: {min_runs: 20, min_seconds: 0.02}, processes: 1}
+models:
+  - {id: good, source: good.tflite}
+  - {id: "<b>[red]café", source: wide.tflite}
+delegates:
+  cpu: {kind: cpu, threads: 1}
+  litert: {kind: litert, threads: 1}
+baseline: {delegate: litert}
+"""
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """A farm with one finished campaign. The tests that use it only look."""
+    shell = Shell(tmp_path_factory.mktemp("measured"))
+    shell.write("good.tflite", unary_model())
+    shell.write("wide.tflite", unary_model(size=8192))
+    shell.write("models.yaml", CAMPAIGN)
+    ran = shell.farm("submit", "models.yaml")
+    assert ran.code == 0, ran.err
+    assert "4 cells: 4 to run" in ran.err
+    assert "[4/4]" in ran.err
+    shell.write("submitted.txt", ran.out)
+    return shell
+
+
+def test_a_submit_ends_with_the_comparison_table_and_the_counts(measured: Shell) -> None:
+    lines = (measured.folder / "submitted.txt").read_text().splitlines()
+    assert lines[0].split() == ["model", "cpu@host-cpu", "litert@host-cpu"]
+    assert any(line.startswith("good ") and " ms " in line for line in lines)
+    assert any(line.startswith("<b>[red]café ") for line in lines)
+    assert lines[-1] == "4 cells: 4 done"
+
+
+def test_a_second_submit_reuses_every_cell_and_says_so(measured: Shell) -> None:
+    plan = measured.farm("submit", "models.yaml", "--dry-run", "--json").json()
+    assert [cell["action"] for cell in plan] == ["reuse"] * 4
+    assert all(cell["reused_from"] for cell in plan)
+    ran = measured.farm("submit", "models.yaml")
+    assert ran.code == 0
+    assert "4 cells: 4 reused" in ran.err
+    assert ran.out.splitlines()[-1] == "4 cells: 4 done; 4 reused"
+
+
+def test_a_dry_run_lists_every_cell_and_names_what_changed(measured: Shell) -> None:
+    measured.write("changed.yaml", CAMPAIGN.replace("threads: 1}\n  litert", "threads: 2}\n  litert"))
+    ran = measured.farm("submit", "changed.yaml", "--dry-run")
+    assert ran.code == 0
+    rows = [line.split() for line in ran.out.splitlines()]
+    assert rows[0] == ["model", "delegate", "device", "action", "eta", "why"]
+    assert [row[3] for row in rows[1:5]] == ["run", "reuse", "run", "reuse"]
+    assert "threads 1 → 2" in ran.out
+    plan = measured.farm("submit", "changed.yaml", "--dry-run", "--json").json()
+    assert plan[0]["changed"] == [{"field": "threads", "before": "1", "after": "2"}]
+    forced = measured.farm("submit", "models.yaml", "--dry-run", "--json", "--force").json()
+    assert {cell["action"] for cell in forced} == {"run"}
+
+
+def test_results_come_as_documented_json(measured: Shell) -> None:
+    cells = measured.farm("results", "--format", "json").json()
+    documented = json.loads(
+        (Path(__file__).parents[3] / "docs/results-format.md").read_text().split("```")[1][4:]
+    )
+
+    def shape(value: object) -> object:
+        return {key: shape(entry) for key, entry in value.items()} if isinstance(value, dict) else None
+
+    def without(cell: dict[str, object], *names: str) -> dict[str, object]:
+        return {key: value for key, value in cell.items() if key not in names}
+
+    assert len(cells) == 4
+    for cell in cells:
+        assert cell["status"] == "done"
+        assert cell["reason"] is None
+        assert cell["accuracy"]["verdict"] == "pass"
+        assert cell["samples"] >= 20
+        assert cell["latency_ms"]["p99"] is None or cell["samples"] >= 662
+        assert (cell["latency_ms"]["p99"] is None) == ("p99" in cell["latency_ms"]["missing"])
+        cell["latency_ms"]["missing"] = documented[0]["latency_ms"]["missing"]
+        varying = ("delegation",)
+        assert shape(without(cell, *varying)) == shape(without(documented[0], *varying))
+
+
+def test_results_come_as_csv_and_markdown_too(measured: Shell) -> None:
+    rows = list(csv.DictReader(io.StringIO(measured.farm("results", "--format", "csv").out)))
+    assert [row["model"] for row in rows] == ["good", "good", "<b>[red]café", "<b>[red]café"]
+    assert all(float(row["latency_ms.p50"]) > 0 for row in rows)
+    text = measured.farm("results", "--format", "md").out
+    assert "| \\<b\\>\\[red\\]café |" in text
+    assert measured.farm("results").out == "\n".join(
+        [*(measured.folder / "submitted.txt").read_text().splitlines()[:-1], ""]
+    )
+
+
+def test_one_cell_in_full(measured: Shell) -> None:
+    status = measured.farm("status", "small", "--json").json()
+    cell_id = status["cells"][0]["cell"]
+    text = measured.farm("show", cell_id).out
+    assert "process 0" in text
+    assert "samples in ms" in text
+    found = measured.farm("show", cell_id[:8], "--json").json()
+    assert len(found["processes"]) == 1
+    assert sum(len(p["invoke_ns"]) for p in found["processes"]) == found["result"]["samples"]
+    missing = measured.farm("show", "zzzz")
+    assert (missing.code, missing.out) == (2, "")
+
+
+def test_status_lists_campaigns_and_cells(measured: Shell) -> None:
+    assert "small" in measured.farm("status").out
+    (*_, newest) = sorted(measured.farm("status", "--json").json(), key=lambda c: c["submitted_at"])
+    assert newest["counts"]["done"] == 4
+    assert "4 cells: 4 done" in measured.farm("status", newest["campaign"]).out
+    assert measured.farm("status", "nothing").code == 2
+    assert measured.farm("results", "--campaign", "nothing").code == 2
+    assert len(measured.farm("results", "--campaign", "all", "--json").json()) >= 4
+
+
+def test_the_site_is_built_from_the_command_line(measured: Shell) -> None:
+    ran = measured.farm("site", "build", "--out", measured.folder / "public")
+    assert ran.code == 0, ran.err
+    index = measured.folder / "public" / "index.html"
+    assert ran.out == f"site: {index.as_uri()}\n"
+    assert index.is_file()
+    assert measured.farm("site", "build", "--json").json() == {"site": str(measured.home / "site/index.html")}
+
+
+def test_devices_and_doctor_describe_this_machine(measured: Shell) -> None:
+    said = measured.farm("devices", "--json").json()
+    host = next(device for device in said["devices"] if device["device_id"] == "host-cpu")
+    assert "cpu" in host["delegates"]
+    assert "host-cpu" in measured.farm("devices").out
+    found = measured.farm("doctor", "--json").json()
+    bad = [check for check in found["checks"] if not check["ok"]]
+    assert all(check["fix"] for check in bad)
+    assert found["ok"] == (not bad)
+
+
+def test_a_broken_model_fails_in_its_cells_and_the_others_finish(shell: Shell) -> None:
+    good = unary_model()
+    shell.write("good.tflite", good)
+    shell.write("cut.tflite", good[: len(good) // 2])
+    shell.write("models.yaml", CAMPAIGN.replace('"<b>[red]café", source: wide', "cut, source: cut"))
+    ran = shell.farm("submit", "models.yaml", "--delegate", "litert", "--json")
+    assert ran.code == 1
+    assert "warning: cut: not a usable .tflite" in ran.err
+    found = {cell["model"]: cell for cell in ran.json()}
+    assert found["good"]["status"] == "done"
+    assert found["cut"]["status"] == "failed"
+    assert found["cut"]["reason"]["code"] == "model_format"
+
+
+def test_a_single_model_needs_no_yaml(shell: Shell) -> None:
+    path = shell.write("my net.tflite", unary_model())
+    plan = shell.farm("submit", "--model", path, "--dry-run", "--json").json()
+    assert {cell["model"] for cell in plan} == {"my net"}
+    assert {"cpu", "gpu", "litert"} <= {cell["delegate"] for cell in plan}
+
+
+LONG = CAMPAIGN.replace("min_seconds: 0.02}", "min_seconds: 60, max_seconds: 60}")
+
+
+def started(shell: Shell) -> subprocess.Popen[str]:
+    """A submit whose first cell will not end by itself, at the moment when that cell runs."""
+    shell.write("good.tflite", unary_model(size=1 << 22))
+    shell.write("wide.tflite", unary_model(size=1 << 21))
+    shell.write("models.yaml", LONG)
+    submit = subprocess.Popen(
+        [*FARM, "submit", "models.yaml", "--delegate", "litert"],
+        cwd=shell.folder,
+        env=shell.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for _ in range(600):
+        if shell.home.exists() and '"running": 1' in shell.farm("status", "--json").out:
+            return submit
+        assert submit.poll() is None, submit.communicate()
+        time.sleep(0.1)
+    submit.kill()
+    raise AssertionError("no cell started")
+
+
+def test_ctrl_c_stops_the_runner_keeps_the_campaign_and_says_how_to_go_on(shell: Shell) -> None:
+    submit = started(shell)
+    submit.send_signal(signal.SIGINT)
+    out, err = submit.communicate(timeout=60)
+    assert submit.returncode == 130, err
+    assert out == ""
+    assert err.splitlines()[-1].split() == ["farm", "submit", "models.yaml", "--delegate", "litert"]
+    assert "Traceback" not in err
+    (campaign,) = shell.farm("status", "--json").json()
+    assert campaign["counts"].get("queued") == 2
+    assert "host" in shell.farm("devices").out
+
+
+def test_another_terminal_cancels_a_running_campaign(shell: Shell) -> None:
+    submit = started(shell)
+    ran = shell.farm("cancel", "small")
+    assert (ran.code, ran.out) == (0, "small: 2 cells cancelled\n")
+    out, err = submit.communicate(timeout=60)
+    assert submit.returncode == 1, err
+    assert out.splitlines()[-1] == "2 cells: 2 cancelled"
+    assert shell.farm("cancel", "nothing").code == 2

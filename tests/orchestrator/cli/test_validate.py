@@ -1,0 +1,116 @@
+"""`farm validate`, and what `farm submit` refuses before anything is stored."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.needs import REPOSITORY
+from tests.orchestrator.cli.conftest import Shell
+
+GOOD = """\
+version: 1
+campaign: c
+models:
+  - {id: a, source: a.tflite}
+delegates:
+  cpu: {kind: cpu}
+"""
+
+
+def test_the_demo_is_valid(shell: Shell) -> None:
+    path = REPOSITORY / "examples" / "models.yaml"
+    ran = shell.farm("validate", path)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == f"{path}: valid; campaign demo, 9 models x 3 delegates, level quick\n"
+    found = shell.farm("validate", path, "--json").json()
+    assert found["valid"] is True
+    assert len(found["campaign"]["models"]) == 9
+    assert not shell.home.exists()
+
+
+BAD = {
+    "unknown_key": (GOOD + "levle: quick\n", "models.yaml:7:1: unknown key 'levle'; did you mean 'level'?"),
+    "unknown_delegate": (
+        GOOD.replace("kind: cpu", "kind: gpuu"),
+        "models.yaml:6:15: unknown delegate kind 'gpuu'; did you mean 'gpu'?",
+    ),
+    "bomb": ("a: &a [1, 1]\nb: [*a, *a]\n", "models.yaml:1:4: anchors and aliases"),
+    "not_yaml": ("a: [", "models.yaml:1:5: not valid YAML"),
+    "binary": (bytes(range(128, 256)), "models.yaml:1:1: not UTF-8 text"),
+    "missing_model": (GOOD, "a.tflite: no such file"),
+    "unknown_zoo_model": (GOOD.replace("a.tflite", "zoo:resnet"), "no such model in the zoo"),
+    "huge": (b"#" * (1 << 20) + b"#", "larger than 1048576 bytes"),
+}
+
+
+@pytest.mark.parametrize(("content", "words"), BAD.values(), ids=BAD)
+@pytest.mark.parametrize("verb", ["validate", "submit"])
+def test_a_file_that_cannot_be_used_ends_with_2_and_stores_nothing(
+    shell: Shell, verb: str, content: str | bytes, words: str
+) -> None:
+    shell.write("models.yaml", content)
+    ran = shell.farm(verb, "models.yaml")
+    assert ran.code == 2
+    assert ran.out == ""
+    assert words in ran.err
+    assert not shell.home.exists()
+
+
+def test_mistakes_come_as_json_too(shell: Shell) -> None:
+    shell.write("models.yaml", GOOD + "levle: quick\n")
+    ran = shell.farm("validate", "models.yaml", "--json")
+    assert ran.code == 2
+    assert ran.json()["valid"] is False
+    problem = {"line": 7, "column": 1, "text": "unknown key 'levle'; did you mean 'level'?"}
+    assert ran.json()["problems"] == [problem]
+
+
+def test_a_missing_file_or_model_is_said_so(shell: Shell) -> None:
+    for arguments in (
+        ["submit", "none.yaml"],
+        ["validate", "none.yaml"],
+        ["submit", "--model", "none.tflite"],
+    ):
+        ran = shell.farm(*arguments)
+        assert ran.code == 2
+        assert "no such file" in ran.err
+        assert not shell.home.exists()
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["doctor"], ["submit", "--model", "a.tflite"]])
+def test_a_home_that_cannot_be_used_ends_with_4(shell: Shell, arguments: list[str]) -> None:
+    shell.write("a.tflite", b"model")
+    shell.write("home", "a file where the folder should be")
+    ran = shell.farm(*arguments)
+    assert (ran.code, ran.out) == (4, "")
+    assert "FARM_HOME" in ran.err
+
+
+def test_a_wrong_hash_is_refused_before_anything_is_stored(shell: Shell) -> None:
+    shell.write("a.tflite", b"model")
+    shell.write("models.yaml", GOOD.replace("a.tflite", f"a.tflite, sha256: {'0' * 64}"))
+    ran = shell.farm("submit", "models.yaml")
+    assert ran.code == 2
+    assert "wrong sha256" in ran.err
+    assert f"expected {'0' * 64}" in ran.err
+    assert not shell.home.exists()
+
+
+def test_an_unknown_name_in_a_selection_is_refused(shell: Shell) -> None:
+    shell.write("models.yaml", GOOD)
+    ran = shell.farm("submit", "models.yaml", "--delegate", "cpuu")
+    assert ran.code == 2
+    assert "no delegate of this campaign is called 'cpuu'; did you mean 'cpu'?" in ran.err
+    ran = shell.farm("submit", "models.yaml", "--only", "b*")
+    assert ran.code == 2
+    assert "no model of this campaign matches 'b*'" in ran.err
+
+
+def test_an_error_shows_no_control_characters_of_the_file(shell: Shell) -> None:
+    shell.write("models.yaml", GOOD + '"\\e[2J\\e]0;owned\\a": 1\n')
+    shell.write("evil\x1b[31m.yaml", GOOD + "bad: 1\n")
+    for name in ("models.yaml", "evil\x1b[31m.yaml"):
+        ran = shell.farm("validate", name)
+        assert ran.code == 2
+        assert "\x1b" not in ran.err
+        assert "\x07" not in ran.err
