@@ -1,0 +1,1 @@
+"""The static site: what the database knows, as pages that need no server, no network and no script."""

@@ -1,0 +1,55 @@
+"""Everything the pages are made of, read once: campaigns newest first and their cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from orchestrator.results.records import CampaignRecord, CellRecord
+from orchestrator.site.source import SiteSource
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Campaigns, newest first; the cells of each by campaign id; every cell by its own id."""
+
+    campaigns: tuple[CampaignRecord, ...]
+    cells: Mapping[str, tuple[CellRecord, ...]]
+    by_id: Mapping[str, CellRecord]
+
+    @classmethod
+    def read(cls, source: SiteSource) -> Archive:
+        """Ask `source` for all campaigns and cells; not for samples."""
+        campaigns = tuple(sorted(source.campaigns(), key=_age, reverse=True))
+        cells = {c.campaign_id: tuple(source.cells(c.campaign_id)) for c in campaigns}
+        return cls(campaigns, cells, {cell.cell_id: cell for members in cells.values() for cell in members})
+
+    @property
+    def cell_count(self) -> int:
+        """Cells in all campaigns."""
+        return len(self.by_id)
+
+    def origin(self, cell: CellRecord) -> CellRecord | None:
+        """The cell that a reused result was measured for; None where it is this cell's own, or not here."""
+        found, seen = cell, {cell.cell_id}
+        while (source := self.by_id.get(found.reused_from or "")) is not None and source.cell_id not in seen:
+            found = source
+            seen.add(found.cell_id)
+        return None if found is cell else found
+
+    def campaigns_with_model(self, sha256: str) -> tuple[tuple[CampaignRecord, str], ...]:
+        """Campaigns that measured these model bytes, newest first, with the name each gave them."""
+        found = {
+            (campaign.campaign_id, cell.model): campaign
+            for campaign in self.campaigns
+            for cell in self.cells[campaign.campaign_id]
+            if cell.model_sha256 == sha256
+        }
+        return tuple((campaign, model) for (_, model), campaign in found.items())
+
+
+def _age(campaign: CampaignRecord) -> tuple[datetime, str]:
+    """Sorts by time of submission; a naive time is UTC."""
+    moment = campaign.created_at
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC), campaign.campaign_id

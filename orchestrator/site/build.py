@@ -1,0 +1,145 @@
+"""`build_site`: read the farm, render every page, put the site in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from agent.messages import ProcessSamples
+from orchestrator.errors import FarmError
+from orchestrator.results.records import CampaignRecord, CellRecord
+from orchestrator.site import export, links
+from orchestrator.site import format as text
+from orchestrator.site.archive import Archive
+from orchestrator.site.baseline import Baselines
+from orchestrator.site.cell_page import cell_page
+from orchestrator.site.home import campaign_page, index_page
+from orchestrator.site.matrix import BAR_WIDTH
+from orchestrator.site.model_page import model_page
+from orchestrator.site.pages import Colophon
+from orchestrator.site.publish import replaced_folder
+from orchestrator.site.source import SiteSource
+
+SITE_FORMAT = 1
+_ASSETS = {"style.css": links.STYLE, "site.js": links.SCRIPT}
+
+
+def build_site(farm: SiteSource, out_dir: Path, *, built_at: datetime | None = None) -> Path:
+    """Write the whole site to `out_dir` and return its `index.html`.
+
+    An older site there stays whole until the new one is complete. Raises `UsageError` where `out_dir` is
+    something other than a site, `FarmError` where the farm cannot be read.
+    """
+    archive = Archive.read(farm)
+    moment = built_at or datetime.now(UTC)
+    with replaced_folder(out_dir, links.MANIFEST) as folder:
+        _Writer(farm, archive, folder, moment).write()
+    return out_dir / links.INDEX
+
+
+class _Writer:
+    """One build: the folder that is being filled and what fills it."""
+
+    def __init__(self, farm: SiteSource, archive: Archive, folder: Path, built_at: datetime) -> None:
+        self._farm = farm
+        self._archive = archive
+        self._folder = folder
+        self._built_at = built_at
+        self._environment = _template_environment()
+        self._environment.globals["colophon"] = Colophon(
+            text.moment(built_at), len(archive.campaigns), archive.cell_count
+        )
+
+    def write(self) -> None:
+        """Every page, data file and asset; the manifest last."""
+        self._page(links.INDEX, "index", page=index_page(self._archive))
+        self._page(links.METHOD, "method")
+        for campaign in self._archive.campaigns:
+            self._campaign(campaign)
+        for name, path in _ASSETS.items():
+            self._file(path, files("templates").joinpath(name).read_text(encoding="utf-8"))
+        self._file(links.MANIFEST, export.to_json(self._manifest()))
+
+    def _campaign(self, campaign: CampaignRecord) -> None:
+        cells = self._archive.cells[campaign.campaign_id]
+        page = campaign_page(campaign, cells)
+        self._page(links.campaign_page(campaign.campaign_id), "campaign", page=page)
+        self._file(links.campaign_data(campaign.campaign_id, "json"), export.results_json(cells))
+        self._file(links.campaign_data(campaign.campaign_id, "csv"), export.results_csv(cells))
+        for model in dict.fromkeys(cell.model for cell in cells):
+            path = links.model_page(campaign.campaign_id, model)
+            self._page(path, "model", page=model_page(self._archive, campaign, model))
+        baselines = Baselines.among(campaign.baseline_delegate, cells)
+        for cell in cells:
+            self._cell(campaign, cell, baselines.of(cell))
+
+    def _cell(self, campaign: CampaignRecord, cell: CellRecord, baseline: CellRecord | None) -> None:
+        processes, note = self._samples(cell)
+        original = self._archive.origin(cell)
+        page = cell_page(campaign, cell, baseline, original, processes, note)
+        self._page(links.cell_page(cell.cell_id), "cell", page=page)
+        if original is None:
+            self._file(links.cell_data(cell.cell_id), export.cell_json(cell, processes))
+
+    def _samples(self, cell: CellRecord) -> tuple[Sequence[ProcessSamples], str]:
+        if cell.measurement is None:
+            return (), "Nothing was measured."
+        try:
+            processes = self._farm.samples(cell)
+        except FarmError as error:
+            return (), f"The raw samples cannot be read: {error}"
+        return processes, "" if processes else "No raw samples are stored."
+
+    def _manifest(self) -> dict[str, Any]:
+        return {
+            "format": SITE_FORMAT,
+            "built_at": self._built_at.isoformat(),
+            "campaigns": [
+                {
+                    "campaign_id": campaign.campaign_id,
+                    "name": campaign.name,
+                    "html": links.campaign_page(campaign.campaign_id),
+                    "json": links.campaign_data(campaign.campaign_id, "json"),
+                    "csv": links.campaign_data(campaign.campaign_id, "csv"),
+                }
+                for campaign in self._archive.campaigns
+            ],
+        }
+
+    def _page(self, path: str, template: str, **values: Any) -> None:
+        root = "../" * path.count("/")
+        page = self._environment.get_template(f"{template}.html.j2").render(root=root, path=path, **values)
+        self._file(path, page)
+
+    def _file(self, path: str, content: str) -> None:
+        target = self._folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content, encoding="utf-8", errors="backslashreplace", newline="")
+
+
+def _template_environment() -> Environment:
+    """Autoescape everywhere, undefined names are errors, and no printed text hides a character."""
+    environment = Environment(
+        loader=PackageLoader("templates", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_finalise,
+    )
+    environment.globals |= {"links": links, "bar_width": BAR_WIDTH}
+    return environment
+
+
+def _finalise(value: Any) -> Any:
+    """Make hidden characters visible in every text that a template prints; markup of a macro passes."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return text.visible(value)
+    return value

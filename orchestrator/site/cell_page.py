@@ -1,0 +1,167 @@
+"""A cell's page: everything behind one number."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from statistics import median_low
+
+from agent.messages import ProcessSamples
+from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord
+from orchestrator.site import format as text
+from orchestrator.site import links
+from orchestrator.site.baseline import counted_latency
+from orchestrator.site.cell_view import Footnotes, accuracy_facts, cell_view, latency_figure, status_view
+from orchestrator.site.pages import AttemptRow, CellPage, Facts, Figure, Link, ProcessRow, RawBlock
+from orchestrator.site.plots import histogram, process_name, scatter
+
+LATENCY_NAMES = (
+    ("init", "init, cold caches"),
+    ("init_warm", "init, warm caches"),
+    ("first", "first invoke"),
+    ("p50", "p50"),
+    ("ci95", "95 % interval of p50"),
+    ("p90", "p90"),
+    ("p99", "p99"),
+    ("mean", "mean"),
+)
+_RAW_PER_ROW = 10
+_RAW_LIMIT = 2000
+
+
+def cell_page(
+    campaign: CampaignRecord,
+    cell: CellRecord,
+    baseline: CellRecord | None,
+    original: CellRecord | None,
+    processes: Sequence[ProcessSamples],
+    samples_note: str = "",
+) -> CellPage:
+    """All of a cell. `original` is the cell a reused result was measured for, where the site has it: the raw
+    numbers stand there only. `samples_note` says why `processes` is empty.
+    """
+    notes = Footnotes()
+    m = cell.measurement
+    counted = counted_latency(cell)
+    return CellPage(
+        cell=cell_view(cell, baseline),
+        cell_id=cell.cell_id,
+        campaign=Link(text.short_name(campaign.name), links.campaign_page(campaign.campaign_id)),
+        model=Link(text.short_name(cell.model), links.model_page(campaign.campaign_id, cell.model)),
+        device_name=text.short_name(cell.device_name),
+        level=cell.level,
+        finished=text.moment(cell.finished_at),
+        original=None if original is None else Link(original.cell_id, links.cell_page(original.cell_id)),
+        latencies=_latencies(cell, notes),
+        footnotes=notes.listed(),
+        sample_count=text.NOTHING if m is None else text.count(m.samples),
+        accuracy=() if m is None else accuracy_facts(m.accuracy),
+        warnings=() if m is None else m.warnings,
+        scatter=scatter(processes, None if counted is None else counted.p50),
+        histogram=histogram(processes),
+        samples_note=samples_note,
+        processes=tuple(_process(p) for p in processes),
+        process_facts=_process_facts(processes),
+        raw=tuple(_raw(p) for p in processes) if original is None else (),
+        attempts=tuple(_attempt(a) for a in cell.attempts),
+        settings=() if m is None else _settings(m.settings),
+        spec=_spec(cell),
+        environment_id=cell.environment_id or "",
+        environment=tuple(sorted(cell.environment.items())),
+        facts=tuple(sorted(cell.facts.items())),
+        data_href=links.cell_data((original or cell).cell_id),
+    )
+
+
+def _latencies(cell: CellRecord, notes: Footnotes) -> tuple[tuple[str, Figure], ...]:
+    if cell.measurement is None:
+        return ()
+    return tuple((label, latency_figure(cell.measurement, name, notes)) for name, label in LATENCY_NAMES)
+
+
+def _process(process: ProcessSamples) -> ProcessRow:
+    timed = process.invoke_ns
+    batch = f" batches of {process.batch}" if process.batch > 1 else ""
+    return ProcessRow(
+        number=process.index + 1,
+        cache=process.cache,
+        init=text.nanoseconds(process.init_ns),
+        first=text.nanoseconds(process.first_ns),
+        warmup_count=text.count(len(process.warmup_ns)),
+        timed_count=text.count(len(timed)) + batch,
+        least=text.nanoseconds(min(timed, default=None)),
+        median=text.nanoseconds(median_low(timed) if timed else None),
+        greatest=text.nanoseconds(max(timed, default=None)),
+        memory_before=text.byte_count(process.memory_before_bytes),
+        memory_peak=text.byte_count(process.memory_peak_bytes),
+        flags=process.flags,
+    )
+
+
+def _process_facts(processes: Sequence[ProcessSamples]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    names = sorted({name for p in processes for name in p.facts})
+    return tuple((name, tuple(p.facts.get(name, text.NOTHING) for p in processes)) for name in names)
+
+
+def _raw(process: ProcessSamples) -> RawBlock:
+    shown = process.invoke_ns[:_RAW_LIMIT]
+    return RawBlock(
+        label=f"{process_name(process)}, {process.cache} caches",
+        rows=(*_raw_rows(process.warmup_ns[:_RAW_LIMIT], "warm-up "), *_raw_rows(shown, "")),
+        left_out=len(process.invoke_ns) - len(shown),
+    )
+
+
+def _raw_rows(samples_ns: Sequence[int], prefix: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple(
+        (f"{prefix}{start}", tuple(text.sample(ns) for ns in samples_ns[start : start + _RAW_PER_ROW]))
+        for start in range(0, len(samples_ns), _RAW_PER_ROW)
+    )
+
+
+def _attempt(attempt: AttemptRecord) -> AttemptRow:
+    reason = attempt.reason
+    return AttemptRow(
+        number=attempt.number,
+        state=status_view(attempt.state, reason.code.value if reason else "", reason.text if reason else ""),
+        device=text.short_name(attempt.device_id or "no device", 48),
+        started=text.moment(attempt.started_at),
+        duration=text.duration(attempt.duration_ns),
+        log_tail=attempt.log_tail,
+    )
+
+
+def _settings(settings: Mapping[str, str]) -> Facts:
+    """Sorted settings; one that holds a JSON object is shown field by field."""
+    rows: list[tuple[str, str]] = []
+    for name, value in sorted(settings.items()):
+        fields = [(f"{name}: {key}", str(entry)) for key, entry in _json_object(value).items()]
+        rows += fields or [(name, value)]
+    return tuple(rows)
+
+
+def _json_object(value: str) -> dict[str, object]:
+    """The object that a text holds as JSON; empty for any other text."""
+    try:
+        loaded = json.loads(value)
+    except ValueError:
+        return {}
+    return loaded if isinstance(loaded, dict) else {}
+
+
+def _spec(cell: CellRecord) -> Facts:
+    """What was asked, apart from the counts that the settings hold."""
+    options = tuple(
+        (f"option {name}", value if isinstance(value, str) else json.dumps(value))
+        for name, value in sorted(cell.delegate_options.items())
+    )
+    samples = cell.measurement.samples_sha256 if cell.measurement else None
+    return (
+        ("cell", cell.cell_id),
+        ("model sha256", cell.model_sha256),
+        ("model size", text.byte_count(cell.model_bytes)),
+        ("delegate kind", cell.delegate_kind),
+        *options,
+        ("level", cell.level),
+        *((("samples sha256", samples),) if samples else ()),
+    )

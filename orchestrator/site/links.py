@@ -1,0 +1,55 @@
+"""Where each page and data file lies, relative to the site's root. Paths come from ids, never from names."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+INDEX = "index.html"
+METHOD = "method.html"
+STYLE = "assets/style.css"
+SCRIPT = "assets/site.js"
+MANIFEST = "data/site.json"
+
+_PLAIN_ID = re.compile(r"[0-9a-z][0-9a-z-]{3,63}")
+
+
+def slug(identifier: str) -> str:
+    """A file stem for an id: the id itself where it is plain, else 16 hex digits of its sha256."""
+    return identifier if _PLAIN_ID.fullmatch(identifier) else digest(identifier)
+
+
+def digest(*parts: str) -> str:
+    """16 hex digits of the sha256 of the parts."""
+    text = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def campaign_page(campaign_id: str) -> str:
+    """The page of a campaign."""
+    return f"campaigns/{slug(campaign_id)}.html"
+
+
+def model_page(campaign_id: str, model: str) -> str:
+    """The page of a model in a campaign."""
+    return f"models/{digest(campaign_id, model)}.html"
+
+
+def cell_page(cell_id: str) -> str:
+    """The permanent page of a cell."""
+    return f"cells/{slug(cell_id)}.html"
+
+
+def cell_data(cell_id: str) -> str:
+    """Everything known of a cell, raw samples included, as JSON."""
+    return f"data/cells/{slug(cell_id)}.json"
+
+
+def campaign_data(campaign_id: str, suffix: str) -> str:
+    """A campaign's results, `suffix` json or csv."""
+    return f"data/{slug(campaign_id)}.{suffix}"
+
+
+def environment_anchor(device_id: str, environment_id: str) -> str:
+    """Anchor of a device in an environment, on the home page and its campaign's."""
+    return f"env-{digest(device_id, environment_id)}"

@@ -1,0 +1,110 @@
+"""The main table: models x (delegate on device)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.results.records import CampaignRecord, CellRecord
+from orchestrator.site import format as text
+from orchestrator.site import links
+from orchestrator.site.axes import Scale, log_scale, px
+from orchestrator.site.baseline import Baselines, counted_latency, geometric_mean, speedup_ratio
+from orchestrator.site.cell_view import cell_view, delegate_name, device_id
+from orchestrator.site.pages import CellView, Column, IntervalBar, Link, Matrix, Row
+
+BAR_WIDTH = 132
+_BAR_MARGIN = 5
+
+_ColumnKey = tuple[str, str]
+_RowKey = tuple[str, str]
+
+
+def build_matrix(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> Matrix:
+    """The matrix of a campaign; rows and columns in the order of its cells, the baseline's columns first."""
+    baselines = Baselines.among(campaign.baseline_delegate, cells)
+    column_keys = _column_keys(campaign, cells)
+    by_row: dict[_RowKey, dict[_ColumnKey, CellRecord]] = {}
+    for cell in cells:
+        by_row.setdefault((cell.model, cell.level), {})[cell.delegate, cell.device] = cell
+    rows = tuple(_row(campaign, key, by_row[key], column_keys, baselines) for key in by_row)
+    views = [view for row in rows for view in row.cells if view is not None]
+    return Matrix(
+        columns=tuple(_column(key, cells, baselines, len(rows)) for key in column_keys),
+        rows=rows,
+        baseline=campaign.baseline_delegate or "",
+        without_number=tuple(view for view in views if view.p50 is None or view.struck_out),
+    )
+
+
+def _column_keys(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> list[_ColumnKey]:
+    """Distinct (delegate, device): baseline first, then as the manifest orders delegates; no device last."""
+    order = {name: i for i, name in enumerate(campaign.delegates)}
+    keys = dict.fromkeys((c.delegate, c.device) for c in cells)
+
+    def rank(key: _ColumnKey) -> tuple[bool, bool, int]:
+        delegate, device = key
+        return device == "-", delegate != campaign.baseline_delegate, order.get(delegate, len(order))
+
+    return sorted(keys, key=rank)
+
+
+def _column(key: _ColumnKey, cells: Sequence[CellRecord], baselines: Baselines, row_count: int) -> Column:
+    delegate, device = key
+    own = [c for c in cells if (c.delegate, c.device) == key]
+    ratios = [r for c in own if (r := speedup_ratio(c, baselines.of(c))) is not None]
+    is_baseline = delegate == baselines.delegate
+    mean = None if is_baseline else geometric_mean(ratios)
+    return Column(
+        delegate=delegate_name(delegate),
+        device=device_id(device),
+        device_name=text.short_name(own[0].device_name),
+        is_baseline=is_baseline,
+        geomean="" if mean is None else text.ratio(mean),
+        geomean_over=f"over {len(ratios)} of {row_count} models",
+    )
+
+
+def _row(
+    campaign: CampaignRecord,
+    key: _RowKey,
+    cells: dict[_ColumnKey, CellRecord],
+    column_keys: Sequence[_ColumnKey],
+    baselines: Baselines,
+) -> Row:
+    model, level = key
+    first = next(iter(cells.values()))
+    scale = _row_scale(list(cells.values()))
+    detail = text.byte_count(first.model_bytes)
+    return Row(
+        model=Link(text.short_name(model), links.model_page(campaign.campaign_id, model)),
+        detail=detail if level == campaign.level else f"{detail} · level {level}",
+        cells=tuple(_view(cells.get(column), baselines, scale) for column in column_keys),
+    )
+
+
+def _view(cell: CellRecord | None, baselines: Baselines, scale: Scale | None) -> CellView | None:
+    if cell is None:
+        return None
+    baseline = baselines.of(cell)
+    return cell_view(cell, baseline, _bar(cell, baseline, scale))
+
+
+def _row_scale(cells: Sequence[CellRecord]) -> Scale | None:
+    """A logarithmic scale that holds every counted p50 and interval of a row."""
+    counted = [latency for cell in cells if (latency := counted_latency(cell)) is not None]
+    values = [v for latency in counted for v in (latency.p50, *(latency.ci95 or ())) if v]
+    return log_scale(values, _BAR_MARGIN, BAR_WIDTH - _BAR_MARGIN) if values else None
+
+
+def _bar(cell: CellRecord, baseline: CellRecord | None, scale: Scale | None) -> IntervalBar | None:
+    latency = counted_latency(cell)
+    if latency is None or not latency.p50 or scale is None:
+        return None
+    low, high = latency.ci95 or (None, None)
+    base = None if baseline is None else counted_latency(baseline)
+    return IntervalBar(
+        p50=px(scale(latency.p50)),
+        low=px(scale(low)) if low else None,
+        high=px(scale(high)) if high else None,
+        baseline=px(scale(base.p50)) if base is not None and base.p50 else None,
+    )

@@ -1,0 +1,64 @@
+"""A model's page: every delegate on every device side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent.messages import Latency
+from orchestrator.results.records import CampaignRecord, CellRecord
+from orchestrator.site import format as text
+from orchestrator.site import links
+from orchestrator.site.archive import Archive
+from orchestrator.site.baseline import Baselines, counted_latency
+from orchestrator.site.cell_view import Footnotes, cell_view, column_name, latency_figure
+from orchestrator.site.pages import Link, ModelPage, ModelRow
+from orchestrator.site.plots import range_plot
+
+LATENCIES = ("init", "init_warm", "first", "p50", "ci95", "p90", "p99", "mean")
+
+
+def model_page(archive: Archive, campaign: CampaignRecord, model: str) -> ModelPage:
+    """The cells of one model of a campaign, in the campaign's order."""
+    cells = archive.cells[campaign.campaign_id]
+    own = [cell for cell in cells if cell.model == model]
+    baselines = Baselines.among(campaign.baseline_delegate, cells)
+    notes = Footnotes()
+    first = own[0]
+    return ModelPage(
+        campaign=Link(text.short_name(campaign.name), links.campaign_page(campaign.campaign_id)),
+        name=text.short_name(model),
+        full_name=model,
+        sha256=first.model_sha256,
+        size=text.byte_count(first.model_bytes),
+        level=campaign.level,
+        rows=tuple(_row(cell, baselines, notes) for cell in own),
+        footnotes=notes.listed(),
+        plot=range_plot(_drawn(own)),
+        elsewhere=_elsewhere(archive, campaign, first.model_sha256),
+    )
+
+
+def _row(cell: CellRecord, baselines: Baselines, notes: Footnotes) -> ModelRow:
+    m = cell.measurement
+    return ModelRow(
+        cell=cell_view(cell, baselines.of(cell)),
+        figures=tuple(latency_figure(m, name, notes) for name in LATENCIES),
+        samples=text.NOTHING if m is None else text.count(m.samples),
+    )
+
+
+def _drawn(cells: Sequence[CellRecord]) -> list[tuple[str, Latency]]:
+    pairs = [(column_name(cell.delegate, cell.device), counted_latency(cell)) for cell in cells]
+    return [(label, latency) for label, latency in pairs if latency is not None]
+
+
+def _elsewhere(archive: Archive, campaign: CampaignRecord, sha256: str) -> tuple[Link, ...]:
+    """The same bytes in other campaigns."""
+    return tuple(
+        Link(
+            f"{text.short_name(other.name, 40)}, {text.moment(other.created_at)}",
+            links.model_page(other.campaign_id, name),
+        )
+        for other, name in archive.campaigns_with_model(sha256)
+        if other.campaign_id != campaign.campaign_id
+    )

@@ -1,0 +1,390 @@
+"""What each page shows, ready to print: frozen values whose text is final. Templates only lay them out.
+
+`href` is always relative to the site's root; a template puts the way to the root in front.
+A `tone` is a word for the style sheet (good, bad, warn, quiet); no meaning hangs on it alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.site.axes import Tick
+
+Facts = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Text that leads to a page of the site."""
+
+    text: str
+    href: str
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A word with a sign, and the figures behind it."""
+
+    sign: str
+    text: str
+    tone: str
+    details: Facts = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackRow:
+    """An operator that stayed on the CPU."""
+
+    index: int
+    op: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationView:
+    """How much a partition delegate took: `text` is delegated/total; `fallbacks` are all of them."""
+
+    text: str
+    status: str
+    tone: str
+    partitions: int
+    fallbacks: tuple[FallbackRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedUp:
+    """Baseline p50 / own p50. `word` says what the colour says; `against` names the baseline column."""
+
+    text: str
+    word: str
+    sign: str
+    tone: str
+    against: str
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalBar:
+    """p50 and its interval on the scale of its row, in px of `matrix.BAR_WIDTH`."""
+
+    p50: str
+    low: str | None
+    high: str | None
+    baseline: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusView:
+    """A cell's state as sign and word, and the reason where there is one."""
+
+    sign: str
+    word: str
+    tone: str
+    code: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CellView:
+    """One model on one delegate and device. `p50` is None where there is no number."""
+
+    href: str
+    column: str
+    delegate: str
+    device: str
+    status: StatusView
+    p50: str | None
+    unit: str
+    interval: str | None
+    why_no_p50: str
+    struck_out: bool
+    bar: IntervalBar | None
+    speedup: SpeedUp | None
+    is_baseline: bool
+    delegation: DelegationView | None
+    accuracy: Badge | None
+    memory: str | None
+    flags: tuple[str, ...]
+    reused: bool
+    sort_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A delegate on a device."""
+
+    delegate: str
+    device: str
+    device_name: str
+    is_baseline: bool
+    geomean: str
+    geomean_over: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A model; `cells` follow the columns, None where nothing was asked."""
+
+    model: Link
+    detail: str
+    cells: tuple[CellView | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Models x (delegate on device). `baseline` is the delegate's name, or empty."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    baseline: str
+    without_number: tuple[CellView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignView:
+    """A campaign's head: who, when, how far."""
+
+    link: Link
+    campaign_id: str
+    created: str
+    level: str
+    counts: str
+    model_count: int
+    delegates: str
+    labels: Facts
+    manifest_sha256: str
+    json_href: str
+    csv_href: str
+    unfinished: int
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentView:
+    """One environment of a device. `changes` names what differs from the one before."""
+
+    anchor: str
+    environment_id: str
+    delegates: str
+    cell_count: int
+    changes: Facts
+    environment: Facts
+    facts: Facts
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceView:
+    """A device and every environment in which its results were measured."""
+
+    device: str
+    device_name: str
+    environments: tuple[EnvironmentView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPage:
+    """The home page; `newest` and `matrix` are None before the first campaign."""
+
+    newest: CampaignView | None
+    matrix: Matrix | None
+    campaigns: tuple[CampaignView, ...]
+    devices: tuple[DeviceView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignPage:
+    """One campaign."""
+
+    campaign: CampaignView
+    matrix: Matrix
+    devices: tuple[DeviceView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number of a table: its text, or a dash with the mark of the footnote that says why."""
+
+    text: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """A delegate on a device, with every latency; `figures` follow `model.LATENCIES`."""
+
+    cell: CellView
+    figures: tuple[Figure, ...]
+    samples: str
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRow:
+    """A row of the range drawing, in px; None is not drawn."""
+
+    label: str
+    y: str
+    p50: str | None
+    low: str | None
+    high: str | None
+    p90: str | None
+    p99: str | None
+    first: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RangePlot:
+    """p50, interval, p90, p99 and first of each delegate on one logarithmic axis."""
+
+    width: int
+    height: int
+    left: int
+    bottom: int
+    ticks: tuple[Tick, ...]
+    rows: tuple[RangeRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPage:
+    """One model in one campaign; `footnotes` are (mark, text)."""
+
+    campaign: Link
+    name: str
+    full_name: str
+    sha256: str
+    size: str
+    level: str
+    rows: tuple[ModelRow, ...]
+    footnotes: Facts
+    plot: RangePlot | None
+    elsewhere: tuple[Link, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScatterPanel:
+    """The samples of one process in order; paths are of `M x y h0` dots."""
+
+    label: str
+    left: str
+    warm_width: str
+    width: str
+    warmup_path: str
+    timed_path: str
+    above: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """Processes side by side on one axis. `p50` is the y of the cell's p50; `few` dots are drawn larger."""
+
+    width: int
+    height: int
+    left: int
+    top: int
+    bottom: int
+    ticks: tuple[Tick, ...]
+    panels: tuple[ScatterPanel, ...]
+    p50: str | None
+    few: bool
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramRow:
+    """One process: bars as one path, the median's x, counts outside the axis."""
+
+    label: str
+    base: str
+    path: str
+    median: str
+    outside: str
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How each process's samples are distributed, on one axis."""
+
+    width: int
+    height: int
+    left: int
+    bottom: int
+    ticks: tuple[Tick, ...]
+    rows: tuple[HistogramRow, ...]
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRow:
+    """One measuring process; the first is number 1."""
+
+    number: int
+    cache: str
+    init: str
+    first: str
+    warmup_count: str
+    timed_count: str
+    least: str
+    median: str
+    greatest: str
+    memory_before: str
+    memory_peak: str
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RawBlock:
+    """Raw samples of one process in ms: rows of (index of the first, values)."""
+
+    label: str
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """One try at the cell."""
+
+    number: int
+    state: StatusView
+    device: str
+    started: str
+    duration: str
+    log_tail: str
+
+
+@dataclass(frozen=True, slots=True)
+class CellPage:
+    """Everything behind one number."""
+
+    cell: CellView
+    cell_id: str
+    campaign: Link
+    model: Link
+    device_name: str
+    level: str
+    finished: str
+    original: Link | None
+    latencies: tuple[tuple[str, Figure], ...]
+    footnotes: Facts
+    sample_count: str
+    accuracy: Facts
+    warnings: tuple[str, ...]
+    scatter: Scatter | None
+    histogram: Histogram | None
+    samples_note: str
+    processes: tuple[ProcessRow, ...]
+    process_facts: tuple[tuple[str, tuple[str, ...]], ...]
+    raw: tuple[RawBlock, ...]
+    attempts: tuple[AttemptRow, ...]
+    settings: Facts
+    spec: Facts
+    environment_id: str
+    environment: Facts
+    facts: Facts
+    data_href: str
+
+
+@dataclass(frozen=True, slots=True)
+class Colophon:
+    """The foot of every page."""
+
+    built: str
+    campaign_count: int
+    cell_count: int

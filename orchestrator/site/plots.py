@@ -1,0 +1,220 @@
+"""Drawings as coordinates: samples in order, their distribution per process, ranges of several cells.
+
+Every sample is drawn; samples that fall on the same half pixel are one dot. An axis ends where the bulk of
+the timed samples ends: what lies above is marked at its end and counted, never dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median_low
+
+from agent.messages import Latency, ProcessSamples
+from orchestrator.site import format as text
+from orchestrator.site.axes import Scale, log_scale, px
+from orchestrator.site.pages import Histogram, HistogramRow, RangePlot, RangeRow, Scatter, ScatterPanel
+
+_WIDTH = 960
+_LEFT = 54
+_RIGHT = 10
+_TOP = 24
+_PLOT_HEIGHT = 190
+_BOTTOM = _TOP + _PLOT_HEIGHT
+_PANEL_GAP = 10
+_PANEL_PAD = 4
+_GREATEST_WARMUP_SHARE = 0.3
+_FEW = 150
+
+_BINS = 96
+_STRIP_HEIGHT = 44
+_STRIP_GAP = 10
+
+_RANGE_LEFT = 250
+_RANGE_ROW = 26
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The ms between which samples are drawn; `above` timed samples lie higher, `greatest` is the highest."""
+
+    low: float
+    high: float
+    above: int
+    greatest: float
+
+
+def process_name(process: ProcessSamples) -> str:
+    """`process 1` is the first, as in the warnings of a measurement."""
+    return f"process {process.index + 1}"
+
+
+def bounds(processes: Sequence[ProcessSamples]) -> Bounds | None:
+    """Range of all timed samples, cut where the highest would squeeze the rest; None without samples."""
+    samples = sorted(ns / 1e6 for p in processes for ns in p.invoke_ns)
+    if not samples:
+        return None
+    low, greatest = samples[0], samples[-1]
+    bulk = samples[math.ceil(0.98 * len(samples)) - 1]
+    limit = bulk + 0.8 * (bulk - low)
+    high = min(greatest, limit)
+    if high <= low:
+        low, high = low * 0.95, high * 1.05 or 1.0
+    above = sum(s > high for s in samples)
+    return Bounds(low, high, above, greatest)
+
+
+def scatter(processes: Sequence[ProcessSamples], p50: float | None) -> Scatter | None:
+    """Samples in the order of measurement, one panel per process, warm-up apart. `p50` in ms."""
+    limits = bounds(processes)
+    if limits is None:
+        return None
+    margin = 0.06 * (limits.high - limits.low)
+    scale = Scale(limits.low - margin, limits.high + margin, _BOTTOM, _TOP)
+    width = (_WIDTH - _LEFT - _RIGHT - _PANEL_GAP * (len(processes) - 1)) / len(processes)
+    panels = tuple(
+        _panel(process, _LEFT + i * (width + _PANEL_GAP), width, scale) for i, process in enumerate(processes)
+    )
+    return Scatter(
+        width=_WIDTH,
+        height=_BOTTOM + 24,
+        left=_LEFT,
+        top=_TOP,
+        bottom=_BOTTOM,
+        ticks=scale.ticks(),
+        panels=panels,
+        p50=None if p50 is None else px(scale(p50)),
+        few=max(len(p.invoke_ns) for p in processes) <= _FEW,
+        caption=_cut_caption(limits, " (▲)"),
+    )
+
+
+def _cut_caption(limits: Bounds, sign: str = "") -> str:
+    if not limits.above:
+        return ""
+    noun = "sample lies" if limits.above == 1 else "samples lie"
+    return (
+        f"{text.count(limits.above)} timed {noun} above the axis{sign}, "
+        f"the greatest at {text.milliseconds(limits.greatest)} ms"
+    )
+
+
+def _panel(process: ProcessSamples, left: float, width: float, scale: Scale) -> ScatterPanel:
+    warm, timed = len(process.warmup_ns), len(process.invoke_ns)
+    share = 0.0 if not warm else min(_GREATEST_WARMUP_SHARE, max(0.06, warm / (warm + timed)))
+    warm_width = share * width
+    warm_path, warm_above = _dots(process.warmup_ns, left, warm_width, scale)
+    timed_path, timed_above = _dots(process.invoke_ns, left + warm_width, width - warm_width, scale)
+    return ScatterPanel(
+        label=f"{process_name(process)} · {process.cache}",
+        left=px(left),
+        warm_width=px(warm_width),
+        width=px(width),
+        warmup_path=warm_path,
+        timed_path=timed_path,
+        above=(*warm_above, *timed_above),
+    )
+
+
+def _dots(samples_ns: Sequence[int], left: float, width: float, scale: Scale) -> tuple[str, tuple[str, ...]]:
+    """A path of dots in order, and the x of those above the axis."""
+    inside: dict[tuple[float, float], None] = {}
+    above: dict[float, None] = {}
+    room = width - 2 * _PANEL_PAD
+    step = room / max(1, len(samples_ns) - 1)
+    for i, ns in enumerate(samples_ns):
+        x = _half(left + _PANEL_PAD + (i * step if len(samples_ns) > 1 else room / 2))
+        if ns / 1e6 > scale.high:
+            above[x] = None
+        else:
+            inside[x, _half(scale(ns / 1e6))] = None
+    return "".join(f"M{px(x)} {px(y)}h0" for x, y in inside), tuple(px(x) for x in above)
+
+
+def _half(value: float) -> float:
+    return round(value * 2) / 2
+
+
+def histogram(processes: Sequence[ProcessSamples]) -> Histogram | None:
+    """Distribution of the timed samples of each process, all on one axis; None without samples."""
+    limits = bounds(processes)
+    if limits is None:
+        return None
+    scale = Scale(limits.low, limits.high, _LEFT + 56, _WIDTH - 90)
+    rows = tuple(
+        _strip(process, scale, (i + 1) * (_STRIP_HEIGHT + _STRIP_GAP))
+        for i, process in enumerate(p for p in processes if p.invoke_ns)
+    )
+    bottom = len(rows) * (_STRIP_HEIGHT + _STRIP_GAP)
+    return Histogram(
+        width=_WIDTH,
+        height=bottom + 24,
+        left=_LEFT + 56,
+        bottom=bottom,
+        ticks=scale.ticks(8),
+        rows=rows,
+        caption=_cut_caption(limits),
+    )
+
+
+def _strip(process: ProcessSamples, scale: Scale, base: int) -> HistogramRow:
+    counts = [0] * _BINS
+    outside = 0
+    for ns in process.invoke_ns:
+        share = (ns / 1e6 - scale.low) / (scale.high - scale.low)
+        if share > 1:
+            outside += 1
+        else:
+            counts[min(_BINS - 1, int(share * _BINS))] += 1
+    bin_width = (scale.end - scale.start) / _BINS
+    tallest = max(1, *counts)
+    bars = [(scale.start + i * bin_width, n / tallest * _STRIP_HEIGHT) for i, n in enumerate(counts) if n]
+    path = "".join(f"M{px(x)} {base}v-{px(height)}h{px(bin_width - 0.8)}V{base}z" for x, height in bars)
+    return HistogramRow(
+        label=process_name(process),
+        base=str(base),
+        path=path,
+        median=px(scale(median_low(process.invoke_ns) / 1e6)),
+        outside=f"+{outside} above" if outside else "",
+    )
+
+
+def range_plot(latencies: Sequence[tuple[str, Latency]]) -> RangePlot | None:
+    """One row per (label, latency) that has a p50, on one logarithmic axis; None without any."""
+    drawn = [(label, latency) for label, latency in latencies if latency.p50]
+    values = [v for _, latency in drawn for v in _range_values(latency)]
+    if not values:
+        return None
+    scale = log_scale(values, _RANGE_LEFT, _WIDTH - 16)
+    bottom = len(drawn) * _RANGE_ROW + 8
+    return RangePlot(
+        width=_WIDTH,
+        height=bottom + 26,
+        left=_RANGE_LEFT,
+        bottom=bottom,
+        ticks=scale.ticks(),
+        rows=tuple(_range_row(label, latency, i, scale) for i, (label, latency) in enumerate(drawn)),
+    )
+
+
+def _range_values(latency: Latency) -> list[float]:
+    values = (latency.p50, latency.p90, latency.p99, latency.first, *(latency.ci95 or ()))
+    return [v for v in values if v]
+
+
+def _range_row(label: str, latency: Latency, index: int, scale: Scale) -> RangeRow:
+    def at(value: float | None) -> str | None:
+        return px(scale(value)) if value else None
+
+    low, high = latency.ci95 or (None, None)
+    return RangeRow(
+        label=text.short_name(label, 34),
+        y=px(index * _RANGE_ROW + _RANGE_ROW / 2 + 4),
+        p50=at(latency.p50),
+        low=at(low),
+        high=at(high),
+        p90=at(latency.p90),
+        p99=at(latency.p99),
+        first=at(latency.first),
+    )

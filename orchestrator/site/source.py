@@ -1,0 +1,25 @@
+"""What the site needs to know of a farm; `orchestrator.farm` offers it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from agent.messages import ProcessSamples
+from orchestrator.results.records import CampaignRecord, CellRecord
+
+
+class SiteSource(Protocol):
+    """The read-only questions that the pages ask."""
+
+    def campaigns(self) -> Sequence[CampaignRecord]:
+        """Every campaign, in any order."""
+
+    def cells(self, campaign_id: str) -> Sequence[CellRecord]:
+        """The cells of a campaign, in the order of its manifest."""
+
+    def samples(self, cell: CellRecord) -> Sequence[ProcessSamples]:
+        """Raw samples of a cell's counted result, one entry per process; empty where none are stored.
+
+        Raises `FarmError` where they are stored but cannot be read.
+        """

@@ -1,0 +1,311 @@
+"""A farm written out by hand: two campaigns with every kind of cell the pages must show."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from agent.messages import (
+    Accuracy,
+    Delegation,
+    Fallback,
+    Latency,
+    Measurement,
+    ProcessSamples,
+    Reason,
+    ReasonCode,
+    environment_id,
+)
+from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord
+from runtime.tools.samples import ProcessTimes, summarise
+
+HOST = "bench-01/cpu"
+POCL = "bench-01/opencl-0"
+CPU_NAME = "AMD EPYC 7B13, 2 cores"
+POCL_NAME = "PoCL 3.1 on cpu-haswell-AMD EPYC 7B13"
+NIGHT = datetime(2026, 11, 21, 2, 30, tzinfo=UTC)
+
+HOSTILE_NAMES = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "../../x",
+    "{{7*7}}",
+    "invoice\u202etilft.exe",
+    "=HYPERLINK(1)",
+    "L" * 10_000,
+)
+
+MODELS = {
+    "face_detection_short_range": (229_032, 164, {"litert": 1.02, "cpu": 9.4, "gpu": 0.83}),
+    "face_landmark": (1_241_896, 166, {"litert": 2.31, "cpu": 16.8, "gpu": 1.94}),
+    "hand_landmark_lite": (1_957_424, 164, {"litert": 6.12, "cpu": 38.0, "gpu": 6.21}),
+    "torchvision_mobilenet_v2": (14_078_620, 65, {"litert": 14.9, "cpu": 62.4, "gpu": 12.2}),
+    "torchvision_mobilenet_v3_small": (10_275_200, 114, {"litert": 4.05, "cpu": 24.1, "gpu": 4.94}),
+    "torchvision_resnet18": (46_777_560, 32, {"litert": 61.3, "cpu": 118.0, "gpu": 44.0}),
+    "torchvision_squeezenet1_1": (5_000_112, 40, {"litert": 15.6, "cpu": 41.0, "gpu": 13.9}),
+    "torchvision_efficientnet_b0": (21_403_904, 245, {"litert": 22.0, "cpu": 97.5, "gpu": 24.8}),
+    "torchvision_mobilenet_v2__static_int8": (3_809_120, 67, {"litert": 8.8, "cpu": 240.0}),
+}
+
+
+@dataclass(frozen=True)
+class HandMadeFarm:
+    """Offers what `SiteSource` asks for; `raw` maps a cell id to its processes."""
+
+    campaign_list: tuple[CampaignRecord, ...] = ()
+    cell_lists: Mapping[str, tuple[CellRecord, ...]] = field(default_factory=dict)
+    raw: Mapping[str, tuple[ProcessSamples, ...]] = field(default_factory=dict)
+
+    def campaigns(self) -> Sequence[CampaignRecord]:
+        return self.campaign_list
+
+    def cells(self, campaign_id: str) -> Sequence[CellRecord]:
+        return self.cell_lists[campaign_id]
+
+    def samples(self, cell: CellRecord) -> Sequence[ProcessSamples]:
+        return self.raw.get(cell.cell_id, ())
+
+
+def processes(
+    seed: str, p50_ms: float, count: int = 3, samples: int | None = None
+) -> tuple[ProcessSamples, ...]:
+    """Plausible samples: log-normal, a few slow ones, a slow start; two seconds per process unless told."""
+    rng = random.Random(seed)
+    n = samples or max(30, min(1500, round(2000 / p50_ms)))
+    made = []
+    for index in range(count):
+        centre = p50_ms * math.exp(rng.gauss(0, 0.006))
+        timed = [centre * math.exp(abs(rng.gauss(0, 0.02))) for _ in range(n)]
+        for _ in range(n // 60):
+            timed[rng.randrange(n)] *= rng.uniform(1.2, 3.0)
+        warm = [centre * (1 + 0.5 * math.exp(-i / 3)) for i in range(12)]
+        flags = ("cpu pressure 7.1 % while timing",) if rng.random() < 0.12 else ()
+        made.append(
+            ProcessSamples(
+                index=index,
+                cache="warm" if index else "cold",
+                init_ns=round((40 if index else 900) * 1e6 * rng.uniform(0.9, 1.1)),
+                first_ns=round(p50_ms * 1.9e6),
+                warmup_ns=tuple(round(v * 1e6) for v in warm),
+                invoke_ns=tuple(round(v * 1e6) for v in timed),
+                memory_peak_bytes=round(rng.uniform(12, 90) * 2**20),
+                memory_before_bytes=38 * 2**20,
+                flags=flags,
+                facts={"stop": "min_seconds", "load_1m": "0.42", "pool_sha256": sha(seed)},
+            )
+        )
+    return tuple(made)
+
+
+def sha(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def latency(raw: Sequence[ProcessSamples]) -> Latency:
+    summary = summarise([ProcessTimes(p.cache, p.init_ns, p.first_ns, p.invoke_ns) for p in raw])
+    return Latency(**{name: getattr(summary, name) for name in Latency.model_fields})
+
+
+def accuracy(verdict: str | None = "pass", delegate: str = "gpu") -> Accuracy:
+    if verdict is None:
+        return Accuracy(
+            reference=None, max_abs=None, rel_l2=None, cosine=None, verdict=None,
+            note="ai-edge-litert is not installed, so there is no independent reference",
+        )  # fmt: skip
+    wrong = verdict == "fail"
+    return Accuracy(
+        reference="litert-reference 2.3.0, BUILTIN_REF, 1 thread",
+        max_abs=0.31 if wrong else 3.6e-6,
+        rel_l2=0.42 if wrong else {"cpu": 2.2e-7}.get(delegate, 8.9e-7),
+        cosine=0.9121 if wrong else 0.99999999,
+        verdict=verdict,
+        rule="‖y - r‖ ≤ 0.0001·‖r‖ + 1e-6·√n",
+    )
+
+
+def full(operators: int) -> Delegation:
+    return Delegation(status="full", delegated_ops=operators, total_ops=operators, partitions=1)
+
+
+def partial(operators: int, *ops: tuple[int, str, str]) -> Delegation:
+    left = tuple(Fallback(index=i, op=op, reason=reason) for i, op, reason in ops)
+    return Delegation(
+        status="partial",
+        delegated_ops=operators - len(left),
+        total_ops=operators,
+        partitions=3,
+        fallbacks=left,
+    )
+
+
+def measurement(
+    raw: Sequence[ProcessSamples], delegate: str, operators: int, verdict: str | None = "pass"
+) -> Measurement:
+    return Measurement(
+        latency_ms=latency(raw),
+        samples=sum(len(p.invoke_ns) for p in raw),
+        memory_peak_bytes=max(p.memory_peak_bytes for p in raw),
+        accuracy=accuracy(verdict, delegate),
+        delegation=full(operators) if delegate == "gpu" else None,
+        settings={
+            "threads": "2",
+            "precision": "fp32",
+            "warmup": "5 runs and 0.5 s",
+            "timed": "30 runs and 2 s",
+        },
+        samples_sha256=sha(f"{delegate}{operators}"),
+        warnings=tuple(dict.fromkeys(flag for p in raw for flag in p.flags)),
+    )
+
+
+def cell(
+    campaign: str, model: str, delegate: str, device: str, status: str = "done", **changes: object
+) -> CellRecord:
+    size = MODELS.get(model, (40_000,))[0]
+    environment = {
+        "cpu": CPU_NAME, "kernel": "6.1.0-28-amd64", "measuring": "1", "numpy": "2.2.6", "runtime": "0.1.0",
+    }  # fmt: skip
+    if device == POCL:
+        environment |= {
+            "opencl_driver": "3.1",
+            "opencl_platform": "Portable Computing Language",
+            "llvm": "14.0.6",
+        }
+    if delegate == "litert":
+        environment |= {"ai-edge-litert": "2.3.0"}
+    measured = changes.get("measurement") is not None
+    record = CellRecord(
+        cell_id=sha(f"{campaign}{model}{delegate}{device}")[:12],
+        campaign=campaign,
+        campaign_id=sha(campaign)[:10],
+        model=model,
+        model_sha256=sha(model),
+        model_bytes=size,
+        delegate=delegate,
+        delegate_kind=delegate.partition("-")[0],
+        delegate_options={"threads": 2} if delegate != "gpu" else {"precision": "fp32"},
+        device=device,
+        device_name={HOST: CPU_NAME, POCL: POCL_NAME}.get(device, ""),
+        level="quick",
+        status=status,
+        reason=None,
+        measurement=None,
+        environment_id=environment_id(environment) if measured else None,
+        environment=environment if measured else {},
+        facts={"governor": "performance", "load_at_start": "0.31", "host": "bench-01"} if measured else {},
+        finished_at=NIGHT + timedelta(minutes=7) if status != "queued" else None,
+    )
+    return replace(record, **changes)  # type: ignore[arg-type]
+
+
+def attempt(record: CellRecord, number: int, reason: Reason | None = None, log: str = "") -> AttemptRecord:
+    return AttemptRecord(
+        attempt_id=sha(f"{record.cell_id}{number}")[:12],
+        number=number,
+        device_id=record.device,
+        state="failed" if reason else record.status,
+        reason=reason,
+        started_at=NIGHT,
+        ended_at=NIGHT + timedelta(seconds=14),
+        duration_ns=14_200_000_000,
+        log_tail=log,
+    )
+
+
+def demo_farm() -> HandMadeFarm:
+    """The demo's campaign as the newest, `regressions` before it."""
+    cells: list[CellRecord] = []
+    raw: dict[str, tuple[ProcessSamples, ...]] = {}
+    for model, (_, operators, medians) in MODELS.items():
+        for delegate, device in (("cpu", HOST), ("gpu", POCL), ("litert", HOST)):
+            if delegate not in medians:
+                text = "operator 0 QUANTIZE: int8 activations are not supported in fp32"
+                record = cell(
+                    "demo", model, delegate, device, "unsupported", reason=reason("not_delegated", text)
+                )
+                cells.append(replace(record, attempts=(attempt(record, 1),)))
+                continue
+            samples = processes(f"{model}{delegate}", medians[delegate])
+            measured = measurement(samples, delegate, operators)
+            record = cell("demo", model, delegate, device, measurement=measured)
+            raw[record.cell_id] = samples
+            cells.append(
+                replace(record, attempts=(attempt(record, 1, log="[runner] 3 processes, all clean\n"),))
+            )
+    newest = campaign("demo", NIGHT, tuple(MODELS), ("cpu", "gpu", "litert"), "litert")
+    older, older_cells, older_raw = _varied()
+    return HandMadeFarm(
+        (older, newest), {newest.campaign_id: tuple(cells), older.campaign_id: older_cells}, raw | older_raw
+    )
+
+
+def campaign(
+    name: str, at: datetime, models: Sequence[str], delegates: Sequence[str], baseline: str | None
+) -> CampaignRecord:
+    return CampaignRecord(
+        campaign_id=sha(name)[:10],
+        name=name,
+        created_at=at,
+        level="quick",
+        baseline_delegate=baseline,
+        manifest_sha256=sha(f"manifest of {name}"),
+        models=tuple(models),
+        delegates=tuple(delegates),
+        labels={"team": "vision"} if name == "demo" else {},
+    )
+
+
+def reason(code: str, text: str) -> Reason:
+    return Reason(code=ReasonCode(code), text=text)
+
+
+def _varied() -> tuple[CampaignRecord, tuple[CellRecord, ...], dict[str, tuple[ProcessSamples, ...]]]:
+    """Everything that is not a clean success."""
+    name = "regressions"
+    cells: list[CellRecord] = []
+    raw: dict[str, tuple[ProcessSamples, ...]] = {}
+
+    def add(
+        model: str, delegate: str, device: str, samples: tuple[ProcessSamples, ...] = (), **changes: object
+    ) -> None:
+        if samples and "measurement" not in changes:
+            changes["measurement"] = measurement(samples, delegate, 42)
+        record = cell(name, model, delegate, device, **changes)  # type: ignore[arg-type]
+        raw[record.cell_id] = samples
+        cells.append(record)
+
+    wrong = processes("wrong", 0.9)
+    two = processes("two", 3.3, count=2, samples=40)
+    few = processes("few", 800.0, samples=5)
+    base = processes("base", 3.1)
+    partly = processes("partly", 2.2)
+    ops = ("CUSTOM:MaxPoolingWithArgmax2D", "TRANSPOSE_CONV", "GATHER_ND") * 6
+    left = tuple(
+        (i, op, f"{op} version {i % 4 + 1} is not lowered; it runs on the CPU") for i, op in enumerate(ops)
+    )
+    add("struck", "gpu", POCL, wrong, status="failed", measurement=measurement(wrong, "gpu", 42, "fail"),
+        reason=reason("wrong_output", "output 0: relative error 0.42 exceeds 0.0001"))  # fmt: skip
+    add("struck", "cpu", HOST, status="failed", reason=reason("crash", "SIGSEGV in all 3 attempts"))
+    add("struck", "litert", HOST, base)
+    delegated = measurement(partly, "gpu", 42).model_copy(update={"delegation": partial(42, *left)})
+    add("partial", "gpu", POCL, partly, measurement=delegated)
+    add("partial", "cpu", HOST, two, measurement=measurement(two, "cpu", 42, None))
+    add("partial", "litert", HOST, base, reused_from=sha("demoface_landmarklitert" + HOST)[:12])
+    add("slow", "gpu", "-", status="unsupported",
+        reason=reason("no_device", "no OpenCL device: install pocl-opencl-icd, or a GPU driver"))  # fmt: skip
+    add("slow", "cpu", HOST, few)
+    add("slow", "litert", HOST, status="queued")
+    for hostile in HOSTILE_NAMES:
+        add(hostile, "litert", HOST, processes(hostile, 5.0, samples=70))
+        add(hostile, "cpu", HOST, status="failed", reason=reason("timeout", f"{hostile[:60]} ran past 900 s"))
+    crashed = cells[1]
+    log = "</pre><script>alert(2)</script>\x1b[31mred\x1b[0m\n"
+    tries = tuple(attempt(crashed, n, reason("crash", "SIGSEGV"), log) for n in (1, 2, 3))
+    cells[1] = replace(crashed, attempts=tries)
+    models = tuple(dict.fromkeys(c.model for c in cells))
+    made = campaign(name, NIGHT - timedelta(days=1), models, ("gpu", "cpu", "litert"), "litert")
+    return made, tuple(cells), raw

@@ -1,0 +1,287 @@
+"""The built site: complete, linked, closed to the outside, and true to the records."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import FarmError
+from orchestrator.site import links
+from orchestrator.site.build import build_site
+from runtime.tools import agreement
+from runtime.tools.samples import FLOORS, MIN_PROCESSES_FOR_INTERVAL
+from tests.orchestrator.site.reading import read_page
+from tests.orchestrator.site.records import HOSTILE_NAMES, MODELS, HandMadeFarm, demo_farm
+
+FARM = demo_farm()
+OLDER, NEWEST = FARM.campaign_list
+ALL_CELLS = [cell for cells in FARM.cell_lists.values() for cell in cells]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    built = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
+    return build_site(FARM, tmp_path_factory.mktemp("built") / "site", built_at=built).parent
+
+
+def _pages(site: Path) -> list[Path]:
+    return sorted(site.rglob("*.html"))
+
+
+def _cell(model: str, delegate: str):
+    (found,) = [c for c in ALL_CELLS if (c.model, c.delegate) == (model, delegate)]
+    return found
+
+
+def _cell_page(site: Path, model: str, delegate: str):
+    return read_page(site / links.cell_page(_cell(model, delegate).cell_id))
+
+
+def test_every_link_leads_to_a_file_and_anchor_of_the_site(site):
+    for path in _pages(site):
+        page = read_page(path)
+        targets = [a["href"] for _, a in page.elements if "href" in a] + page.values("src")
+        for target in targets:
+            if target == "data:,":
+                continue
+            assert not re.match(r"[a-z]+:|/", target), f"{path.name}: {target} leaves the site"
+            file, _, anchor = target.partition("#")
+            there = (path.parent / file).resolve() if file else path
+            assert there.is_file(), f"{path.name}: {target} is missing"
+            assert there.is_relative_to(site.resolve())
+            if anchor:
+                assert anchor in read_page(there).values("id"), f"{path.name}: no anchor for {target}"
+
+
+def test_every_file_is_reachable_from_the_home_page(site):
+    seen: set[Path] = set()
+    waiting = [site / "index.html"]
+    while waiting:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        if path.suffix == ".html":
+            page = read_page(path)
+            for target in page.values("href") + page.values("src"):
+                file = target.partition("#")[0]
+                if file and target != "data:,":
+                    waiting.append((path.parent / file).resolve())
+    assert seen == {p.resolve() for p in site.rglob("*") if p.is_file()}
+
+
+def test_pages_nest_and_carry_no_inline_code_or_style(site):
+    for path in _pages(site):
+        page = read_page(path)
+        assert not page.unbalanced, f"{path.name}: {page.unbalanced}"
+        names = {name for _, attributes in page.elements for name in attributes}
+        assert not {n for n in names if n.startswith("on")}, path.name
+        assert "style" not in names
+        assert "style" not in {tag for tag, _ in page.elements}
+        assert [a.get("src", "").endswith(links.SCRIPT) for a in page.attributes("script")] == [True]
+        assert len(page.values("id")) == len(set(page.values("id"))), f"{path.name}: an id occurs twice"
+
+
+def test_every_page_forbids_everything_from_outside(site):
+    for path in _pages(site):
+        (policy,) = [a["content"] for a in read_page(path).attributes("meta") if "http-equiv" in a]
+        for rule in ("default-src 'none'", "style-src 'self'", "img-src 'self' data:", "script-src 'self'"):
+            assert rule in policy.split("; ")
+    for asset in (links.STYLE, links.SCRIPT):
+        assert not re.search(r"https?://|@import|url\(|fetch\(|XMLHttp|eval\(", (site / asset).read_text())
+
+
+def test_home_page_has_all_models_by_all_delegates(site):
+    page = read_page(site / "index.html")
+    for model in MODELS:
+        assert model in page.text
+        for delegate in ("cpu", "gpu", "litert"):
+            assert links.cell_page(_cell(model, delegate).cell_id) in page.values("href")
+    assert OLDER.name in page.text, "older campaigns are listed"
+    assert "geometric mean of the speed-ups" in page.text
+    assert "over 8 of 9 models" in page.text, "the int8 model has no number on the gpu"
+
+
+def test_every_campaign_model_and_cell_has_its_page(site):
+    for campaign in FARM.campaign_list:
+        assert (site / links.campaign_page(campaign.campaign_id)).is_file()
+        for model in campaign.models:
+            assert (site / links.model_page(campaign.campaign_id, model)).is_file()
+    for cell in ALL_CELLS:
+        assert (site / links.cell_page(cell.cell_id)).is_file()
+
+
+def test_cell_without_a_number_says_why_on_every_page_that_shows_it(site):
+    shown_on = [
+        site / "index.html", site / links.campaign_page(NEWEST.campaign_id),
+        site / links.model_page(NEWEST.campaign_id, "torchvision_mobilenet_v2__static_int8"),
+    ]  # fmt: skip
+    for path in shown_on:
+        text = read_page(path).text
+        assert "operator 0 QUANTIZE: int8 activations are not supported in fp32" in text, path.name
+        assert "unsupported" in text
+
+
+def test_wrong_output_is_struck_out_and_compared_with_nothing(site):
+    raw = (site / links.campaign_page(OLDER.campaign_id)).read_text(encoding="utf-8")
+    p50 = f"{_cell('struck', 'gpu').measurement.latency_ms.p50:.3f}"
+    assert f"<s>{p50} ms</s>" in raw
+    page = _cell_page(site, "struck", "gpu")
+    assert "struck out" in page.text
+    assert "speed-up over" not in page.text
+    assert "over 1 of 10 models" in read_page(site / links.campaign_page(OLDER.campaign_id)).text
+
+
+def test_fallbacks_with_operator_and_reason_are_in_the_matrix(site):
+    text = read_page(site / links.campaign_page(OLDER.campaign_id)).text
+    assert "24/42 partial" in text
+    assert "TRANSPOSE_CONV version 2 is not lowered" in text
+    assert "all 18 fallbacks" in text
+    assert _cell_page(site, "partial", "gpu").text.count("is not lowered") == 18
+
+
+def test_missing_percentiles_carry_the_reason(site):
+    missing = _cell("partial", "cpu").measurement.latency_ms.missing
+    assert set(missing) == {"p99", "ci95"}
+    for reason in missing.values():
+        assert reason in _cell_page(site, "partial", "cpu").text
+        assert reason in read_page(site / links.model_page(OLDER.campaign_id, "partial")).text
+    assert "no independent reference" in _cell_page(site, "partial", "cpu").text
+
+
+def test_cell_page_shows_every_sample_every_attempt_and_the_environment(site):
+    cell = _cell("torchvision_resnet18", "gpu")
+    page = read_page(site / links.cell_page(cell.cell_id))
+    for process in FARM.raw[cell.cell_id]:
+        for ns in (*process.warmup_ns, *process.invoke_ns):
+            assert f"{ns / 1e6:.4f}" in page.text
+    for name, value in (cell.environment | cell.facts | cell.measurement.settings).items():
+        assert name in page.text
+        assert value in page.text
+    assert "[runner] 3 processes, all clean" in page.text
+    assert cell.environment_id in page.text
+    crashed = _cell_page(site, "struck", "cpu").text
+    assert crashed.count("SIGSEGV") >= 4
+    assert "⟨U+001B⟩[31mred" in crashed, "a terminal code in a log is shown, not hidden"
+
+
+def test_reused_cell_leads_to_the_original_which_alone_holds_the_raw_numbers(site):
+    original, reused = _cell("face_landmark", "litert"), _cell("partial", "litert")
+    page = read_page(site / links.cell_page(reused.cell_id))
+    assert {
+        f"../{links.cell_page(original.cell_id)}",
+        f"../{links.cell_page(original.cell_id)}#numbers",
+        f"../{links.cell_data(original.cell_id)}",
+    } <= set(page.values("href"))
+    assert page.attributes("svg"), "the drawings stay"
+    assert not (site / links.cell_data(reused.cell_id)).exists()
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=lambda n: n[:12])
+def test_hostile_name_is_text_and_never_markup_or_path(site, name):
+    path = site / links.model_page(OLDER.campaign_id, name)
+    page = read_page(path)
+    assert not page.attributes("img")
+    assert len(page.attributes("script")) == 1
+    shown = name.replace("\u202e", "⟨U+202E⟩")
+    assert shown in page.text
+    for file in site.rglob("*"):
+        assert re.fullmatch(r"[0-9a-z-]+(\.html|\.json|\.csv|\.css|\.js)?", file.name)
+    everything = path.read_text(encoding="utf-8")
+    assert "\u202e" not in everything
+    assert html.escape(name) in everything or "\u202e" in name or "'" in name or '"' in name
+
+
+def test_campaign_json_is_the_results_format(site):
+    for campaign in FARM.campaign_list:
+        loaded = json.loads((site / links.campaign_data(campaign.campaign_id, "json")).read_text())
+        assert loaded == json.loads(json.dumps([c.to_json() for c in FARM.cell_lists[campaign.campaign_id]]))
+
+
+def test_campaign_csv_agrees_with_the_json_and_holds_no_formula(site):
+    text = (site / links.campaign_data(OLDER.campaign_id, "csv")).read_bytes().decode()
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    cells = FARM.cell_lists[OLDER.campaign_id]
+    assert len(rows) == len(cells)
+    for row, cell in zip(rows, cells, strict=True):
+        assert row["model"].removeprefix("'") == cell.model
+        expected = cell.to_json()["latency_ms"]
+        p50 = expected and expected["p50"]
+        assert row["latency_ms.p50"] == ("" if p50 is None else repr(p50))
+        assert not [v for v in row.values() if v[:1] in set("=+@\t\r")]
+    assert any(row["model"] == "'=HYPERLINK(1)" for row in rows)
+
+
+def test_cell_json_holds_every_raw_sample(site):
+    cell = _cell("face_landmark", "gpu")
+    loaded = json.loads((site / links.cell_data(cell.cell_id)).read_text())
+    assert loaded["result"] == json.loads(json.dumps(cell.to_json()))
+    assert [p["invoke_ns"] for p in loaded["processes"]] == [
+        list(p.invoke_ns) for p in FARM.raw[cell.cell_id]
+    ]
+    assert loaded["environment"] == cell.environment
+
+
+def test_method_page_states_the_floors_and_tolerances_in_force(site):
+    text = read_page(site / links.METHOD).text
+    for name, floor in FLOORS.items():
+        assert f"{name} {floor}" in text or f"{name}{floor}" in text
+    assert f"{agreement.FP32_TOLERANCE:.0e}".replace("e-0", "e-") in text
+    assert f"{agreement.FP16_TOLERANCE:.0e}".replace("e-0", "e-") in text
+    assert f"≥ {agreement.MIN_COSINE}" in text
+    assert MIN_PROCESSES_FOR_INTERVAL == 3
+    assert "below three there is no interval" in text
+
+
+def test_no_page_prints_a_python_value(site):
+    for path in _pages(site):
+        text = read_page(path).text
+        assert not re.search(r"\bNone\b(?! recorded|:|\.)|\bnan\b|Undefined|<bound|object at 0x", text), (
+            path.name
+        )
+
+
+def test_empty_farm_says_what_to_do(tmp_path):
+    page = read_page(build_site(HandMadeFarm(), tmp_path / "site"))
+    assert "Nothing measured yet" in page.text
+    assert "farm submit" in page.text
+
+
+def test_unreadable_samples_cost_one_drawing_not_the_site(tmp_path):
+    class DamagedFarm(HandMadeFarm):
+        def samples(self, cell):
+            raise FarmError("sha256/ab/cd: 12 bytes are missing")
+
+    (cell,) = [
+        c for c in FARM.cell_lists[NEWEST.campaign_id] if (c.model, c.delegate) == ("face_landmark", "gpu")
+    ]
+    farm = DamagedFarm((NEWEST,), {NEWEST.campaign_id: (cell,)})
+    site = build_site(farm, tmp_path / "site").parent
+    page = read_page(site / links.cell_page(cell.cell_id))
+    assert "12 bytes are missing" in page.text
+    assert "166/166" in page.text
+
+
+def test_newest_campaign_is_found_whatever_the_order_and_zone(tmp_path):
+    naive = replace(NEWEST, created_at=NEWEST.created_at.replace(tzinfo=None))
+    for order in ((naive, OLDER), (OLDER, naive)):
+        site = build_site(HandMadeFarm(order, FARM.cell_lists, {}), tmp_path / "site")
+        assert read_page.__wrapped__(site).attributes("h1")
+        assert "<title>demo ·" in site.read_text(encoding="utf-8")
+
+
+def test_build_is_a_function_of_its_input(tmp_path):
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    first = build_site(FARM, tmp_path / "a", built_at=moment).parent
+    second = build_site(FARM, tmp_path / "b", built_at=moment).parent
+    files = sorted(p.relative_to(first) for p in first.rglob("*") if p.is_file())
+    assert files == sorted(p.relative_to(second) for p in second.rglob("*") if p.is_file())
+    assert all((first / f).read_bytes() == (second / f).read_bytes() for f in files)
