@@ -13,6 +13,8 @@ FarmRuntimeError
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class FarmRuntimeError(Exception):
     """Root of the runtime's errors."""
@@ -27,7 +29,18 @@ class ModelFormatError(ModelError):
 
 
 class UnsupportedOperatorError(ModelError):
-    """The CPU path lacks an operator, version or type; the text names operator, version and node index."""
+    """The CPU path lacks an operator, version or type; the text names operator, version and node index.
+
+    `operator_name`, `version` and `index` are those of the first such operator; `delegation` is the report
+    of what delegates would have taken (`runtime.delegates.partition.DelegationReport`), None without one.
+    """
+
+    def __init__(self, message: str, *, operator_name: str = "", version: int = 0, index: int = -1) -> None:
+        super().__init__(message)
+        self.operator_name = operator_name
+        self.version = version
+        self.index = index
+        self.delegation: Any | None = None
 
 
 class ShapeError(ModelError):

@@ -10,12 +10,48 @@ from runtime.model.schema import BuiltinOperator, TensorType
 
 
 @dataclass(frozen=True, slots=True)
+class BlockQuantization:
+    """Scales kept in tensors of the same subgraph: one per block, or one per slice of several dimensions.
+
+    `zero_points` is -1 where there are none; `quantized_dimensions` is empty for blockwise parameters.
+    """
+
+    scales: int
+    zero_points: int
+    block_size: int
+    quantized_dimensions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Quantization:
-    """Affine: real = scale * (q - zero_point); one pair, or one per slice of `quantized_dimension`."""
+    """Affine: real = scale * (q - zero_point); one pair, or one per slice of `quantized_dimension`.
+
+    Where `blocks` is set it replaces the other fields; where `is_custom` is set nobody knows the rule.
+    """
 
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
     quantized_dimension: int = 0
+    blocks: BlockQuantization | None = None
+    is_custom: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SparseDimension:
+    """One level of a sparse tensor: `dense_size` slots, or compressed rows (`segments`, `indices`)."""
+
+    dense_size: int
+    segments: tuple[int, ...] | None = None
+    indices: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sparsity:
+    """Storage order of a sparse constant (`SparsityParameters` of schema.fbs)."""
+
+    traversal_order: tuple[int, ...]
+    block_map: tuple[int, ...]
+    dimensions: tuple[SparseDimension, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +67,9 @@ class Tensor:
     data: memoryview | None = None
     quantization: Quantization | None = None
     is_variable: bool = False
-    sparsity: Any | None = None
+    sparsity: Sparsity | None = None
+    has_rank: bool = False
+    external_buffer: int = 0
 
     @property
     def is_constant(self) -> bool:

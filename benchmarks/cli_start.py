@@ -1,0 +1,43 @@
+"""How long `farm --help` takes, as a multiple of `python -c "import typer"`; interleaved whole processes.
+
+    .venv/bin/python benchmarks/cli_start.py [--rounds 15]
+
+The mark is 4. Writes benchmarks/results/cli_start.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from interleaved import measure, ratio
+
+RESULT = Path(__file__).resolve().parent / "results/cli_start.json"
+HELP = [str(Path(sys.executable).with_name("farm")), "--help"]
+TYPER = [sys.executable, "-c", "import typer"]
+
+
+def main() -> int:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=15)
+    rounds = parser.parse_args().rounds
+    timed = measure({"help": lambda: _run(HELP), "typer": lambda: _run(TYPER)}, rounds, slice_s=0.0)
+    found = asdict(ratio(timed.seconds["help"], timed.seconds["typer"]))
+    RESULT.write_text(json.dumps({"farm_help_over_import_typer": found}, indent=1) + "\n", encoding="utf-8")
+    print(f"farm --help: {found['median']:.2f} [{found['low']:.2f}, {found['high']:.2f}] x import typer")
+    return 0
+
+
+def _run(command: list[str]) -> None:
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

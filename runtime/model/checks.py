@@ -1,0 +1,208 @@
+"""What a parsed model must satisfy before anybody plans or runs it.
+
+The list is that of LiteRT's `core/tools/verifier.cc` plus what the verifier leaves out: tensor indices,
+negative dimensions, quantisation parameters, and signature entries.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from itertools import pairwise
+
+from runtime.errors import ModelFormatError
+from runtime.model.graph import Model, Operator, Quantization, Signature, Sparsity, Subgraph, Tensor
+from runtime.model.schema import TensorType
+
+MAX_TENSOR_ELEMENTS = (1 << 31) - 1
+MAX_RANK = 64
+
+_BITS = {
+    TensorType.FLOAT32: 32,
+    TensorType.FLOAT16: 16,
+    TensorType.INT32: 32,
+    TensorType.UINT8: 8,
+    TensorType.INT64: 64,
+    TensorType.BOOL: 8,
+    TensorType.INT16: 16,
+    TensorType.COMPLEX64: 64,
+    TensorType.INT8: 8,
+    TensorType.FLOAT64: 64,
+    TensorType.COMPLEX128: 128,
+    TensorType.UINT64: 64,
+    TensorType.UINT32: 32,
+    TensorType.UINT16: 16,
+    TensorType.INT4: 4,
+    TensorType.BFLOAT16: 16,
+    TensorType.INT2: 2,
+    TensorType.UINT4: 4,
+    TensorType.FLOAT8_E4M3FN: 8,
+    TensorType.FLOAT8_E5M2: 8,
+}
+
+
+def tensor_bytes(tensor_type: TensorType, shape: tuple[int, ...]) -> int | None:
+    """Bytes of a dense tensor in the file's packing, or None for types without a fixed size."""
+    bits = _BITS.get(tensor_type)
+    return None if bits is None else (math.prod(shape) * bits + 7) // 8
+
+
+def check_model(model: Model) -> None:
+    """Raise `ModelFormatError` naming the subgraph, the operator and the tensor."""
+    if not model.subgraphs:
+        raise ModelFormatError("model: no subgraph")
+    for subgraph in model.subgraphs:
+        where = f"subgraph {subgraph.index}"
+        for tensor in subgraph.tensors:
+            _check_tensor(tensor, len(subgraph.tensors), f"{where}, tensor {tensor.index} {tensor.name!r}")
+        _check_indices(subgraph, where)
+        _check_order(subgraph, where)
+    _check_signatures(model)
+
+
+def _check_tensor(tensor: Tensor, count: int, where: str) -> None:
+    _check_shape(tensor, where)
+    if tensor.quantization is not None:
+        _check_quantization(tensor.quantization, tensor.shape, count, where)
+    if tensor.sparsity is not None:
+        _check_sparsity(tensor.sparsity, tensor.shape, where)
+    if tensor.data is None:
+        return
+    if tensor.is_variable:
+        raise ModelFormatError(f"{where}: a variable cannot have constant data")
+    if tensor.type is TensorType.STRING:
+        _check_strings(tensor.data, where)
+        return
+    expected = tensor_bytes(tensor.type, tensor.shape)
+    if tensor.sparsity is None and expected is not None and len(tensor.data) != expected:
+        raise ModelFormatError(
+            f"{where}: {tensor.type.name} of shape {list(tensor.shape)} takes {expected} bytes, "
+            f"its buffer has {len(tensor.data)}"
+        )
+
+
+def _check_shape(tensor: Tensor, where: str) -> None:
+    if len(tensor.shape) > MAX_RANK:
+        raise ModelFormatError(f"{where}: rank {len(tensor.shape)} is above {MAX_RANK}")
+    elements = 1
+    for dim in tensor.shape:
+        if dim < 0:
+            raise ModelFormatError(f"{where}: shape {list(tensor.shape)} has a negative dimension")
+        elements *= max(dim, 1)
+        if elements > MAX_TENSOR_ELEMENTS:
+            raise ModelFormatError(f"{where}: shape {list(tensor.shape)} has more than 2^31 elements")
+    signature = tensor.shape_signature
+    if signature and len(signature) != len(tensor.shape):
+        raise ModelFormatError(
+            f"{where}: shape_signature {list(signature)} does not fit {list(tensor.shape)}"
+        )
+
+
+def _check_quantization(q: Quantization, shape: tuple[int, ...], count: int, where: str) -> None:
+    if q.is_custom:
+        return
+    if q.blocks is not None:
+        if not (
+            0 <= q.blocks.scales < count and -1 <= q.blocks.zero_points < count and q.blocks.block_size >= 0
+        ):
+            raise ModelFormatError(f"{where}: block quantisation refers outside its subgraph: {q.blocks}")
+        return
+    if len(q.zero_points) != len(q.scales):
+        raise ModelFormatError(f"{where}: {len(q.scales)} scales with {len(q.zero_points)} zero points")
+    if not 0 <= q.quantized_dimension < max(len(shape), 1):
+        raise ModelFormatError(f"{where}: quantized_dimension {q.quantized_dimension} of rank {len(shape)}")
+    if len(q.scales) > 1 and (not shape or len(q.scales) != shape[q.quantized_dimension]):
+        raise ModelFormatError(
+            f"{where}: {len(q.scales)} scales along dimension {q.quantized_dimension} of {list(shape)}"
+        )
+    if not all(math.isfinite(s) for s in q.scales):
+        raise ModelFormatError(f"{where}: a scale is not finite")
+
+
+def _check_sparsity(sparsity: Sparsity, shape: tuple[int, ...], where: str) -> None:
+    rank, blocks = len(shape), len(sparsity.block_map)
+    order = sparsity.traversal_order
+    if sorted(order[:rank]) != list(range(rank)) or sorted(order[rank:]) != list(range(rank, rank + blocks)):
+        raise ModelFormatError(f"{where}: traversal_order {list(order)} is no permutation of its dimensions")
+    if len(sparsity.dimensions) != rank + blocks or not all(0 <= d < rank for d in sparsity.block_map):
+        raise ModelFormatError(f"{where}: sparse levels do not match the shape {list(shape)}")
+    parents = 1
+    for level in sparsity.dimensions:
+        if level.segments is None or level.indices is None:
+            parents *= max(level.dense_size, 0)
+        else:
+            ascending = all(a <= b for a, b in pairwise(level.segments))
+            if len(level.segments) != parents + 1 or not ascending or level.segments[0] < 0:
+                raise ModelFormatError(f"{where}: sparse segments are not {parents + 1} ascending offsets")
+            if level.segments[-1] != len(level.indices):
+                raise ModelFormatError(f"{where}: sparse segments end at {level.segments[-1]}")
+            parents = len(level.indices)
+        if parents > MAX_TENSOR_ELEMENTS:
+            raise ModelFormatError(f"{where}: more than 2^31 sparse elements")
+
+
+def _check_strings(data: memoryview, where: str) -> None:
+    size = len(data)
+    count = struct.unpack_from("<i", data)[0] if size >= 4 else -1
+    header = 4 * (count + 2)
+    if count < 0 or header > size:
+        raise ModelFormatError(f"{where}: a string buffer of {size} bytes cannot hold {count} strings")
+    offsets = struct.unpack_from(f"<{count + 1}i", data, 4)
+    ascending = all(a <= b for a, b in pairwise(offsets))
+    if offsets[0] != header or offsets[-1] != size or not ascending:
+        raise ModelFormatError(f"{where}: string offsets do not ascend from {header} to {size}")
+
+
+def _check_indices(subgraph: Subgraph, where: str) -> None:
+    count = len(subgraph.tensors)
+    for kind, indices in (("inputs", subgraph.inputs), ("outputs", subgraph.outputs)):
+        if not all(0 <= i < count for i in indices):
+            raise ModelFormatError(f"{where}: {kind} {list(indices)} refer outside its {count} tensors")
+    for op in subgraph.operators:
+        if not all(-1 <= i < count for i in op.inputs) or not all(0 <= i < count for i in op.outputs):
+            raise ModelFormatError(f"{_operator(where, op)}: refers outside the subgraph's {count} tensors")
+
+
+def _check_order(subgraph: Subgraph, where: str) -> None:
+    """Every value is made before it is used, and made once."""
+    fixed = {t.index for t in subgraph.tensors if t.data is not None or t.is_variable or t.external_buffer}
+    fixed.update(subgraph.inputs)
+    ready = set(fixed)
+    for op in subgraph.operators:
+        for i in op.inputs:
+            if i >= 0 and i not in ready:
+                name = subgraph.tensors[i].name
+                raise ModelFormatError(f"{_operator(where, op)}: input {i} {name!r} has no value yet")
+        for i in op.outputs:
+            if i in ready:
+                kind = "a constant, a variable or an input" if i in fixed else "made by an earlier operator"
+                raise ModelFormatError(
+                    f"{_operator(where, op)}: output {i} {subgraph.tensors[i].name!r} is already {kind}"
+                )
+        ready.update(op.outputs)
+    for i in subgraph.outputs:
+        if i not in ready:
+            raise ModelFormatError(f"{where}: output {i} {subgraph.tensors[i].name!r} is made by no operator")
+
+
+def _operator(where: str, op: Operator) -> str:
+    return f"{where}, operator {op.index} {op.name}"
+
+
+def _check_signatures(model: Model) -> None:
+    keys: set[str] = set()
+    for signature in model.signatures:
+        where = f"signature {signature.key!r}"
+        if signature.key in keys:
+            raise ModelFormatError(f"{where}: defined twice")
+        keys.add(signature.key)
+        _check_signature(signature, model, where)
+
+
+def _check_signature(signature: Signature, model: Model, where: str) -> None:
+    if signature.subgraph_index >= len(model.subgraphs):
+        raise ModelFormatError(f"{where}: subgraph {signature.subgraph_index} of {len(model.subgraphs)}")
+    count = len(model.subgraphs[signature.subgraph_index].tensors)
+    for name, index in (*signature.inputs, *signature.outputs):
+        if index >= count:
+            raise ModelFormatError(f"{where}: {name!r} is tensor {index} of {count}")

@@ -1,0 +1,257 @@
+"""Bytes of a `.tflite` file to a checked `Model`. Needs no numpy, copies no weights, executes nothing."""
+
+from __future__ import annotations
+
+import mmap
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from runtime.errors import ModelFormatError
+from runtime.model.checks import check_model
+from runtime.model.flatbuffer import FlatBuffer, Table, describe
+from runtime.model.graph import (
+    BlockQuantization,
+    Model,
+    Operator,
+    Quantization,
+    Signature,
+    SparseDimension,
+    Sparsity,
+    Subgraph,
+    Tensor,
+)
+from runtime.model.options import OptionField, operator_options
+from runtime.model.schema import (
+    FILE_IDENTIFIER,
+    SCHEMA_VERSION,
+    BuiltinOperator,
+    DimensionType,
+    QuantizationDetails,
+    SparseIndexVector,
+    TensorType,
+)
+
+_Enum = TypeVar("_Enum", bound=IntEnum)
+_OperatorCode = tuple[BuiltinOperator, int, str | None]
+
+
+def load_model(path: str | Path) -> Model:
+    """Read a file through a memory map: constants are views of it. Raises OSError and `ModelFormatError`."""
+    with Path(path).open("rb") as file:
+        if file.seek(0, 2) == 0:
+            raise ModelFormatError(f"{path}: the file is empty")
+        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    try:
+        return read_model(view)
+    except ModelFormatError as error:
+        raise ModelFormatError(f"{path}: {error}") from None
+
+
+def read_model(data: bytes | bytearray | memoryview) -> Model:
+    """Parse and check a whole model; `Tensor.data` are views into `data`. Raises `ModelFormatError`."""
+    buffer = FlatBuffer(data)
+    root = buffer.root()
+    if buffer.identifier() != FILE_IDENTIFIER:
+        raise ModelFormatError(
+            f"file: identifier is {buffer.identifier()!r}, a .tflite file has {FILE_IDENTIFIER!r}"
+        )
+    version = root.scalar(0, "version", "I")
+    if version != SCHEMA_VERSION:
+        raise ModelFormatError(f"model.version: {version} is not supported, only {SCHEMA_VERSION} is")
+    reader = _Reader(buffer, root)
+    model = Model(
+        version=version,
+        description=root.string(3, "description") or "",
+        subgraphs=tuple(reader.subgraph(i, t) for i, t in enumerate(root.tables(2, "subgraphs"))),
+        signatures=tuple(_signature(t) for t in root.tables(7, "signature_defs")),
+        metadata=reader.metadata(root),
+    )
+    check_model(model)
+    return model
+
+
+class _Reader:
+    """The parts of a file that its subgraphs refer to by index."""
+
+    def __init__(self, buffer: FlatBuffer, root: Table) -> None:
+        self._buffer = buffer
+        self._buffers = [self._buffer_data(t) for t in root.tables(4, "buffers")]
+        self._codes = [_operator_code(t) for t in root.tables(1, "operator_codes")]
+
+    def _buffer_data(self, table: Table) -> memoryview | None:
+        offset, size = table.scalar(1, "offset", "Q"), table.scalar(2, "size", "Q")
+        if offset > 1 and size > 0:
+            return self._buffer.range(offset, size, table.path)
+        data = table.data(0, "data")
+        return data or None
+
+    def metadata(self, root: Table) -> dict[str, bytes]:
+        entries: dict[str, bytes] = {}
+        contents: dict[int, bytes] = {}
+        for table in root.tables(6, "metadata"):
+            index = table.scalar(1, "buffer", "I")
+            if index >= len(self._buffers):
+                raise ModelFormatError(f"{describe(table.path)}: buffer {index} of {len(self._buffers)}")
+            if index not in contents:
+                contents[index] = bytes(self._buffers[index] or b"")
+            entries[table.string(0, "name") or ""] = contents[index]
+        return entries
+
+    def subgraph(self, index: int, table: Table) -> Subgraph:
+        return Subgraph(
+            index=index,
+            name=table.string(4, "name") or "",
+            tensors=tuple(self._tensor(i, t) for i, t in enumerate(table.tables(0, "tensors"))),
+            inputs=table.numbers(1, "inputs", "i") or (),
+            outputs=table.numbers(2, "outputs", "i") or (),
+            operators=tuple(self._operator(i, t) for i, t in enumerate(table.tables(3, "operators"))),
+        )
+
+    def _tensor(self, index: int, table: Table) -> Tensor:
+        buffer = table.scalar(2, "buffer", "I")
+        if buffer >= len(self._buffers) and (buffer or self._buffers):
+            raise ModelFormatError(f"{describe(table.path)}: buffer {buffer} of {len(self._buffers)}")
+        quantization, sparsity = table.table(4, "quantization"), table.table(6, "sparsity")
+        return Tensor(
+            index=index,
+            name=table.string(3, "name") or "",
+            type=_enum(TensorType, table.scalar(1, "type", "b"), table, "type"),
+            shape=table.numbers(0, "shape", "i") or (),
+            shape_signature=table.numbers(7, "shape_signature", "i"),
+            buffer=buffer,
+            data=self._buffers[buffer] if buffer else None,
+            quantization=_quantization(quantization) if quantization else None,
+            is_variable=table.scalar(5, "is_variable", "?", default=False),
+            sparsity=_sparsity(sparsity) if sparsity else None,
+            has_rank=table.scalar(8, "has_rank", "?", default=False),
+            external_buffer=table.scalar(10, "external_buffer", "I"),
+        )
+
+    def _operator(self, index: int, table: Table) -> Operator:
+        code = table.scalar(0, "opcode_index", "I")
+        if code >= len(self._codes):
+            raise ModelFormatError(f"{describe(table.path)}: opcode_index {code} of {len(self._codes)}")
+        opcode, version, custom_code = self._codes[code]
+        return Operator(
+            index=index,
+            opcode=opcode,
+            version=version,
+            inputs=table.numbers(1, "inputs", "i") or (),
+            outputs=table.numbers(2, "outputs", "i") or (),
+            options=_options(opcode, table),
+            custom_code=custom_code,
+            custom_options=self._custom_options(table),
+        )
+
+    def _custom_options(self, table: Table) -> bytes:
+        offset = table.scalar(9, "large_custom_options_offset", "Q")
+        size = table.scalar(10, "large_custom_options_size", "Q")
+        if offset > 1 and size > 0:
+            view: memoryview | None = self._buffer.range(offset, size, table.path)
+        else:
+            view = table.data(5, "custom_options")
+        if not view:
+            return b""
+        self._buffer.charge_elements(len(view), table.path)
+        return bytes(view)
+
+
+def _operator_code(table: Table) -> _OperatorCode:
+    code = max(table.scalar(0, "deprecated_builtin_code", "b"), table.scalar(3, "builtin_code", "i"))
+    opcode = _enum(BuiltinOperator, code, table, "builtin_code")
+    custom_code = table.string(1, "custom_code") if opcode is BuiltinOperator.CUSTOM else None
+    if opcode is BuiltinOperator.CUSTOM and not custom_code:
+        raise ModelFormatError(f"{describe(table.path)}: a CUSTOM operator without a name")
+    return opcode, table.scalar(2, "version", "i", 1), custom_code
+
+
+def _options(opcode: BuiltinOperator, operator: Table) -> dict[str, Any]:
+    expected = operator_options(opcode)
+    if expected is None:
+        return {}
+    kind, slot = (11, 12) if expected.second else (3, 4)
+    table = None
+    if operator.scalar(kind, "builtin_options_type", "B") == expected.union_value:
+        table = operator.table(slot, "builtin_options")
+    if table is None:
+        return {field.name: field.default for field in expected.fields}
+    return {field.name: _option(table, field) for field in expected.fields}
+
+
+def _option(table: Table, field: OptionField) -> Any:
+    if field.code == "s":
+        return table.string(field.slot, field.name) or field.default
+    if field.is_vector:
+        values = table.numbers(field.slot, field.name, field.code) or field.default
+        if field.code == "B":
+            return bytes(values)
+        return tuple(_enum(field.enum, v, table, field.name) for v in values) if field.enum else values
+    value = table.scalar(field.slot, field.name, field.code, field.default)
+    return _enum(field.enum, value, table, field.name) if field.enum else value
+
+
+def _enum(kind: type[_Enum], value: int, table: Table, name: str) -> _Enum:
+    try:
+        return kind(value)
+    except ValueError:
+        raise ModelFormatError(f"{describe((*table.path, name))}: {value} is no {kind.__name__}") from None
+
+
+def _quantization(table: Table) -> Quantization | None:
+    scales = table.numbers(2, "scale", "f") or ()
+    zero_points = table.numbers(3, "zero_point", "q") or ()
+    kind = _enum(QuantizationDetails, table.scalar(4, "details_type", "B"), table, "details_type")
+    details = table.table(5, "details") if kind else None
+    dimension = table.scalar(6, "quantized_dimension", "i")
+    if details is None:
+        return Quantization(scales, zero_points, dimension) if scales else None
+    if kind is QuantizationDetails.CUSTOM:
+        return Quantization(scales, zero_points, dimension, is_custom=True)
+    dimensions = details.numbers(3, "quantized_dimensions", "i") or ()
+    blocks = BlockQuantization(
+        scales=details.scalar(0, "scales", "i"),
+        zero_points=details.scalar(1, "zero_points", "i"),
+        block_size=details.scalar(2, "block_size", "i"),
+        quantized_dimensions=dimensions if kind is QuantizationDetails.MULTI_AXIS else (),
+    )
+    return Quantization(scales, zero_points, dimension, blocks=blocks)
+
+
+def _sparsity(table: Table) -> Sparsity:
+    return Sparsity(
+        traversal_order=table.numbers(0, "traversal_order", "i") or (),
+        block_map=table.numbers(1, "block_map", "i") or (),
+        dimensions=tuple(_sparse_dimension(t) for t in table.tables(2, "dim_metadata")),
+    )
+
+
+def _sparse_dimension(table: Table) -> SparseDimension:
+    kind = _enum(DimensionType, table.scalar(0, "format", "b"), table, "format")
+    if kind is DimensionType.DENSE:
+        return SparseDimension(table.scalar(1, "dense_size", "i"))
+    return SparseDimension(
+        0, _index_vector(table, 2, "array_segments"), _index_vector(table, 4, "array_indices")
+    )
+
+
+def _index_vector(table: Table, slot: int, name: str) -> tuple[int, ...]:
+    kind = _enum(SparseIndexVector, table.scalar(slot, f"{name}_type", "B"), table, f"{name}_type")
+    vector = table.table(slot + 1, name)
+    if vector is None or kind is SparseIndexVector.NONE:
+        raise ModelFormatError(f"{describe((*table.path, name))}: a sparse level without its vector")
+    code = {SparseIndexVector.INT32: "i", SparseIndexVector.UINT16: "H", SparseIndexVector.UINT8: "B"}[kind]
+    return vector.numbers(0, "values", code) or ()
+
+
+def _signature(table: Table) -> Signature:
+    return Signature(
+        key=table.string(2, "signature_key") or "",
+        subgraph_index=table.scalar(4, "subgraph_index", "I"),
+        inputs=tuple(_tensor_map(t) for t in table.tables(0, "inputs")),
+        outputs=tuple(_tensor_map(t) for t in table.tables(1, "outputs")),
+    )
+
+
+def _tensor_map(table: Table) -> tuple[str, int]:
+    return table.string(0, "name") or "", table.scalar(1, "tensor_index", "I")

@@ -1,0 +1,140 @@
+"""SKEL0001: a `.tflite` file without its large weights, restored with seeded random ones of like statistics.
+
+The container is gzip( b"SKEL0001" | u32 header length | header JSON | the rest of the file ), the header
+{"size", "seed", "holes": [[offset, count, dtype, kind, mean, std, min, max], ...]}. Element i of hole h is
+x = mix64((seed * 2^32 + h) * 0xD1342543DE82EF95 + (i + 1) * 0x9E3779B97F4A7C15), mix64 the finaliser of
+splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators). The sum of its four 16-bit
+digits (kind "n") or four times the first (kind "u"), less 131070, is scaled to mean and standard deviation
+in single precision and clipped; integers round half to even. Two elements are set to the extremes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.errors import ModelFormatError
+
+MAGIC = b"SKEL0001"
+MAX_SIZE_BYTES = 2 << 30
+MAX_HEADER_BYTES = 64 << 20
+
+_KINDS = ("n", "u")
+_ITEM_BYTES = {"f4": 4, "f2": 2, "i1": 1, "u1": 1, "i2": 2, "i4": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class _Hole:
+    """Bytes that are generated: `count` elements of `code` at `offset`."""
+
+    offset: int
+    count: int
+    code: str
+    kind: str
+    moments: tuple[float, float, float, float]
+
+    @property
+    def size(self) -> int:
+        """In bytes; "p4" packs two elements in one."""
+        return self.count // 2 if self.code == "p4" else self.count * _ITEM_BYTES[self.code]
+
+
+# Beyond these a value cannot be held by its type, or its scaling would overflow.
+_LIMITS = {"f4": 3.4e38, "f2": 65504, "i1": 128, "u1": 255, "i2": 32768, "i4": 2.0**31 - 128, "p4": 8}
+_MOMENT = 1e30
+
+
+def is_skeleton(data: bytes | memoryview) -> bool:
+    """True where `data` starts like a gzip file that starts with the magic word."""
+    if bytes(data[:2]) != b"\x1f\x8b":
+        return False
+    try:
+        return _inflate(bytes(data[:4096]), len(MAGIC), partial=True)[: len(MAGIC)] == MAGIC
+    except ModelFormatError:
+        return False
+
+
+def restore_skeleton(data: bytes) -> bytearray:
+    """Bytes of a `.skel` file to bytes of the `.tflite` file. Raises `ModelFormatError` for a damaged one."""
+    head = _inflate(data, 12, partial=True)
+    if head[: len(MAGIC)] != MAGIC:
+        raise ModelFormatError("skeleton: the content does not start with SKEL0001")
+    length = struct.unpack_from("<I", head, 8)[0] if len(head) >= 12 else 0
+    if not 2 <= length <= MAX_HEADER_BYTES:
+        raise ModelFormatError(f"skeleton: a header of {length} bytes is not plausible")
+    size, seed, holes = _header(_inflate(data, 12 + length, partial=True)[12:])
+    kept = size - sum(h.size for h in holes)
+    body = memoryview(_inflate(data, 12 + length + kept, partial=False))[12 + length :]
+    if len(body) != kept:
+        raise ModelFormatError(f"skeleton: {len(body)} bytes beside the holes, {kept} are declared")
+    return _fill(size, seed, holes, body)
+
+
+def _inflate(data: bytes, limit: int, *, partial: bool) -> bytes:
+    """At most `limit` bytes of a gzip stream; the whole stream must end there unless `partial`."""
+    stream = zlib.decompressobj(wbits=31)
+    try:
+        out = stream.decompress(data, limit)
+        rest = b"" if partial else stream.decompress(stream.unconsumed_tail, 1)
+    except zlib.error as error:
+        raise ModelFormatError(f"skeleton: not a gzip file, or a damaged one ({error})") from None
+    if rest or (not partial and not stream.eof):
+        raise ModelFormatError("skeleton: the gzip stream is longer than declared, or cut off")
+    return out
+
+
+def _header(text: bytes) -> tuple[int, int, list[_Hole]]:
+    try:
+        header = json.loads(text)
+        size, seed, rows = header["size"], header["seed"], header["holes"]
+        holes = [_hole(k, row) for k, row in enumerate(rows)]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ModelFormatError(f"skeleton: the header cannot be read ({error})") from None
+    if not _is_count(size, MAX_SIZE_BYTES) or not _is_count(seed, 2**31):
+        raise ModelFormatError(f"skeleton: size {size!r} or seed {seed!r} is out of range")
+    end = 0
+    for k, hole in enumerate(holes):
+        if hole.offset < end or hole.offset + hole.size > size:
+            raise ModelFormatError(
+                f"skeleton: hole {k} at {hole.offset} overlaps or leaves the file of {size}"
+            )
+        end = hole.offset + hole.size
+    return size, seed, holes
+
+
+def _is_count(value: Any, limit: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= limit
+
+
+def _hole(k: int, row: Any) -> _Hole:
+    offset, count, code, kind, *moments = row
+    mean, std, low, high = (float(m) for m in moments)
+    known = isinstance(code, str) and code in _LIMITS
+    limit = _LIMITS[code] if known else 0.0
+    fits = abs(mean) < _MOMENT and 0 <= std < _MOMENT and -limit <= low <= high <= limit
+    if not (fits and kind in _KINDS):
+        raise ValueError(f"hole {k} is {row!r}")
+    if not (_is_count(offset, MAX_SIZE_BYTES) and _is_count(count, 2 * MAX_SIZE_BYTES)) or count < 1:
+        raise ValueError(f"hole {k} is {row!r}")
+    if code == "p4" and count % 2:
+        raise ValueError(f"hole {k} has half a byte")
+    return _Hole(offset, count, code, kind, (mean, std, low, high))
+
+
+def _fill(size: int, seed: int, holes: list[_Hole], body: memoryview) -> bytearray:
+    from runtime.model.skeleton_weights import generate  # noqa: PLC0415 - only restoring needs numpy
+
+    out = bytearray(size)
+    view = memoryview(out)
+    taken = end = 0
+    for k, hole in enumerate(holes):
+        gap = hole.offset - end
+        out[end : hole.offset] = body[taken : taken + gap]
+        taken += gap
+        generate((seed, k), hole.count, hole.code, hole.kind, hole.moments, view[hole.offset :][: hole.size])
+        end = hole.offset + hole.size
+    out[end:] = body[taken:]
+    return out

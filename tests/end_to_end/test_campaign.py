@@ -1,0 +1,118 @@
+"""What the demo promises, checked on the real campaign (rows 66 and 68 of the completeness checklist)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agent import runlog
+
+DEMO_MODELS = (
+    "face_detection_short_range", "face_landmark", "hand_landmark_lite", "torchvision_mobilenet_v2",
+    "torchvision_mobilenet_v3_small", "torchvision_resnet18", "torchvision_squeezenet1_1",
+    "torchvision_efficientnet_b0", "torchvision_mobilenet_v2__static_int8",
+)  # fmt: skip
+DELEGATES = ("cpu", "gpu", "litert")
+INT8 = "torchvision_mobilenet_v2__static_int8"
+KEYS = {
+    "campaign", "model", "delegate", "device", "level", "status", "reason", "delegation", "latency_ms",
+    "samples", "memory_bytes", "accuracy", "environment_id",
+}  # fmt: skip
+
+
+def test_campaign_ends_well(campaign):
+    assert campaign.exit_code == 0, campaign.output
+    assert "Traceback" not in campaign.output
+
+
+@pytest.mark.parametrize("model", DEMO_MODELS)
+@pytest.mark.parametrize("delegate", DELEGATES)
+def test_demo_cell_is_measured_and_right(campaign, model, delegate):
+    cell = campaign.cell(model, delegate)
+    assert set(cell) == KEYS
+    if (model, delegate) == (INT8, "gpu") and cell["status"] == "unsupported":
+        assert "int8" in cell["reason"]["text"].lower()
+        return
+    assert cell["status"] == "done", cell["reason"]
+    assert cell["accuracy"]["verdict"] == "pass", cell["accuracy"]
+    assert cell["samples"] >= 12
+    assert cell["latency_ms"]["p50"] > 0
+    assert cell["memory_bytes"]["peak"] > 0
+    if delegate == "gpu":
+        assert cell["delegation"]["status"] == "full", cell["delegation"]["fallbacks"]
+        assert cell["delegation"]["delegated_ops"] == cell["delegation"]["total_ops"]
+    if delegate == "litert":
+        assert cell["delegation"] is None
+
+
+def test_percentiles_below_their_floor_are_null_with_the_reason(campaign):
+    latency = campaign.cell("torchvision_resnet18", "cpu")["latency_ms"]
+    assert latency["p99"] is None
+    assert "662" in latency["missing"]["p99"]
+    assert latency["ci95"] is None
+    assert "process" in latency["missing"]["ci95"]
+
+
+def test_lacking_operator_is_named_and_nothing_fails(campaign):
+    cpu, gpu, litert = (campaign.cell("lacking", delegate) for delegate in DELEGATES)
+    assert cpu["status"] == "unsupported"
+    assert all(word in cpu["reason"]["text"] for word in ("CUMSUM", "version 1", "1"))
+    assert gpu["status"] == "unsupported"
+    assert "CUMSUM" in gpu["reason"]["text"]
+    assert gpu["memory_bytes"] is None
+    assert litert["status"] == "done"
+
+
+def test_row_68_fallback_share_and_reason_are_visible_in_the_row(campaign):
+    delegation = campaign.cell("partial", "gpu")["delegation"]
+    assert delegation["status"] == "partial"
+    assert 0 < delegation["delegated_ops"] < delegation["total_ops"] == 4
+    assert {f["index"]: f["op"] for f in delegation["fallbacks"]}[2] == "GATHER"
+    assert all(fallback["reason"] for fallback in delegation["fallbacks"])
+    assert len(delegation["fallbacks"]) == 4 - delegation["delegated_ops"]
+
+
+@pytest.mark.parametrize("delegate", DELEGATES)
+def test_row_66_result_carries_its_evidence(campaign, delegate):
+    cell = campaign.cell("torchvision_mobilenet_v3_small", delegate)
+    shown = json.loads(campaign.farm("show", _cell_id(campaign, cell), "--json").stdout)
+    assert shown["result"] == cell
+    assert {"threads", "cpus", "precision", "plan"} <= set(shown["settings"])
+    assert {"cpu", "kernel", "runtime", "python"} <= set(shown["environment"])
+    assert isinstance(shown["warnings"], list)
+    assert shown["facts"]["hostname"]
+    processes = shown["processes"]
+    assert sum(len(p["invoke_ns"]) for p in processes) == cell["samples"]
+    assert processes[0]["cache"] == "cold"
+    assert all("clocks_mhz" in p["facts"] for p in processes)
+    if delegate == "gpu":
+        assert cell["delegation"]["fallbacks"] == []
+        assert {"device", "driver", "schedule"} <= set(shown["settings"])
+        assert shown["environment"]["opencl_driver"] == shown["settings"]["driver"]
+
+
+def _cell_id(campaign, cell) -> str:
+    ran = campaign.farm("status", "--json", "demo")
+    cells = json.loads(ran.stdout)["cells"]
+    (found,) = [c["cell"] for c in cells if (c["model"], c["delegate"]) == (cell["model"], cell["delegate"])]
+    return found
+
+
+def test_no_two_attempts_of_the_host_overlapped(campaign):
+    lives = runlog.intervals(runlog.read(campaign.home / "agent" / "runs.log"))
+    measured = [life for life in lives if life.what == "measure"]
+    assert len(measured) >= 2 * len(DEMO_MODELS)
+    assert all(life.end_ns is not None for life in lives)
+    assert len({life.exclusion_group for life in lives}) >= 1
+    assert runlog.overlaps(lives) == []
+
+
+def test_second_submit_reuses_every_finished_cell(campaign):
+    again = campaign.farm("submit", str(campaign.manifest))
+    assert again.returncode == 0, again.stderr
+    assert "reus" in again.stdout
+    lives = runlog.intervals(runlog.read(campaign.home / "agent" / "runs.log"))
+    dry = campaign.farm("submit", str(campaign.manifest), "--dry-run", "--json")
+    assert {planned["action"] for planned in json.loads(dry.stdout)} == {"reuse"}
+    assert runlog.intervals(runlog.read(campaign.home / "agent" / "runs.log")) == lives

@@ -1,0 +1,218 @@
+"""The site in a real browser, opened from file://: complete, clickable, silent towards the outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from orchestrator.site import links
+from orchestrator.site.build import build_site
+from tests.needs import browser as chromium_path
+from tests.orchestrator.site.records import HOSTILE_NAMES, MODELS, demo_farm
+
+QUIET = (
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+DELEGATES = ("litert", "cpu", "gpu")
+
+
+@dataclass
+class Visit:
+    """A page, and what it did that it must not do."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+
+    def open(self, file: Path) -> None:
+        self.page.goto(file.as_uri())
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    path = chromium_path()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(QUIET))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    return build_site(demo_farm(), tmp_path_factory.mktemp("browser") / "site").parent
+
+
+@pytest.fixture
+def visit(chromium) -> Iterator[Visit]:
+    yield from _visit(chromium)
+
+
+@pytest.fixture
+def visit_without_script(chromium) -> Iterator[Visit]:
+    yield from _visit(chromium, java_script_enabled=False)
+
+
+def _visit(chromium: Browser, **options) -> Iterator[Visit]:
+    context = chromium.new_context(viewport={"width": 1280, "height": 900}, **options)
+    made = Visit(context.new_page())
+    made.page.on("console", lambda m: made.complaints.append(f"console {m.type}: {m.text}"))
+    made.page.on("pageerror", lambda e: made.complaints.append(f"page error: {e}"))
+    made.page.on("dialog", lambda d: (made.complaints.append(f"dialog: {d.message}"), d.dismiss()))
+    made.page.on("requestfailed", lambda r: made.complaints.append(f"failed: {r.url}"))
+    made.page.on("request", lambda r: _local_only(r.url, made.complaints))
+    yield made
+    context.close()
+    assert made.complaints == []
+
+
+def _local_only(url: str, complaints: list[str]) -> None:
+    if not url.startswith(("file://", "data:")):
+        complaints.append(f"request: {url}")
+
+
+def test_matrix_has_every_model_on_every_delegate(site, visit):
+    visit.open(site / "index.html")
+    heads = visit.page.locator("table.matrix thead .delegate").all_inner_texts()
+    assert heads == list(DELEGATES)
+    rows = visit.page.locator("table.matrix > tbody > tr")
+    assert rows.count() == len(MODELS)
+    for i, model in enumerate(MODELS):
+        assert rows.nth(i).locator("th a").inner_text() == model
+        cells = rows.nth(i).locator("> td")
+        assert cells.count() == len(DELEGATES)
+        for j in range(len(DELEGATES)):
+            shown = cells.nth(j).inner_text()
+            assert " ms" in shown or "unsupported" in shown
+
+
+@pytest.mark.parametrize("who", ["visit", "visit_without_script"])
+def test_drill_down_reaches_the_raw_samples(site, who, request):
+    visit = request.getfixturevalue(who)
+    page = visit.page
+    visit.open(site / "index.html")
+    page.get_by_role("link", name="face_landmark").first.click()
+    assert page.locator("h1").inner_text() == "face_landmark"
+    page.get_by_role("link", name="gpu").first.click()
+    assert "face_landmark on gpu @" in page.locator("h1").inner_text()
+    assert page.locator("svg g.process").count() == 3
+    assert page.locator("svg path.dots:not(.warm)").first.get_attribute("d").count("h0") > 100
+    numbers = page.locator("#numbers")
+    assert not numbers.locator("table").first.is_visible()
+    numbers.locator("summary").click()
+    assert numbers.locator("table").first.is_visible()
+    assert float(numbers.locator("td").first.inner_text()) > 0
+
+
+def test_number_in_the_matrix_leads_to_its_cell(site, visit):
+    visit.open(site / "index.html")
+    number = visit.page.locator("table.matrix > tbody a.p50").first
+    p50 = number.inner_text().split()[0]
+    number.click()
+    assert visit.page.locator("tr.key td").inner_text() == p50
+
+
+@pytest.mark.parametrize("who", ["visit", "visit_without_script"])
+def test_fallbacks_are_one_click_away_in_the_matrix(site, who, request):
+    visit = request.getfixturevalue(who)
+    page = visit.page
+    visit.open(site / "index.html")
+    page.get_by_role("link", name="regressions").click()
+    badge = page.locator("details[data-chip=delegation]").first
+    assert badge.locator("summary").inner_text() == "24/42 partial"
+    assert not badge.locator("table").is_visible()
+    badge.locator("summary").click()
+    first = badge.locator("tbody tr").first
+    assert first.locator("td").all_inner_texts()[:2] == ["0", "CUSTOM:MaxPoolingWithArgmax2D"]
+    assert "is not lowered" in first.inner_text()
+    verdict = page.locator("details[data-chip=accuracy]").first
+    verdict.locator("summary").click()
+    assert "cosine" in verdict.inner_text()
+
+
+def _one_page_of_each_kind() -> list[str]:
+    """Home, method, both campaigns, and models and cells of the campaign in which everything goes wrong."""
+    farm = demo_farm()
+    odd = farm.campaign_list[0]
+    names = ("struck", "partial", "slow", HOSTILE_NAMES[1], HOSTILE_NAMES[-1])
+    return [
+        links.INDEX,
+        links.METHOD,
+        *(links.campaign_page(c.campaign_id) for c in farm.campaign_list),
+        *(links.model_page(odd.campaign_id, name) for name in names),
+        *(links.cell_page(c.cell_id) for c in farm.cells(odd.campaign_id) if c.model in names),
+    ]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "light"), (400, "dark")])
+def test_pages_fit_and_keep_silent(site, chromium, width, scheme):
+    for visit in _visit(chromium, color_scheme=scheme):
+        visit.page.set_viewport_size({"width": width, "height": 900})
+        for path in _one_page_of_each_kind():
+            visit.open(site / path)
+            beyond = visit.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert beyond <= 0, f"{path} is {beyond} px too wide at {width}"
+
+
+def test_style_sheet_is_in_force(site, visit):
+    visit.open(site / "index.html")
+    assert (
+        visit.page.locator("table.matrix").evaluate("e => getComputedStyle(e).borderCollapse") == "collapse"
+    )
+
+
+def test_filter_sort_and_copy(site, visit):
+    page = visit.page
+    visit.open(site / "index.html")
+    rows = page.locator("table.matrix > tbody > tr")
+    page.get_by_label("Filter rows").fill("torch v3")
+    assert [rows.nth(i).is_visible() for i in range(len(MODELS))].count(True) == 1
+    assert page.url.endswith("#filter=torch%20v3")
+    page.get_by_label("Filter rows").fill("")
+    page.get_by_label("sort by gpu").click()
+    shown = page.locator("table.matrix > tbody > tr > td:nth-child(4)").evaluate_all(
+        "t => t.map(e => e.dataset.sort)"
+    )
+    numbers = [float(v) for v in shown if v]
+    assert numbers == sorted(numbers)
+    assert shown[-1] == "", "no number sorts last"
+    markdown = page.evaluate("markdown(document.querySelector('table.matrix'))")
+    lines = markdown.splitlines()
+    assert len(lines) == len(MODELS) + 3
+    assert len({line.count(" | ") for line in lines}) == 1
+    assert "int8 activations are not supported" in markdown
+
+
+def test_filter_survives_in_the_address(site, visit):
+    visit.page.goto((site / "index.html").as_uri() + "#filter=resnet")
+    assert visit.page.locator("table.matrix > tbody > tr:visible").count() == 1
+
+
+def test_hostile_names_run_nothing(site, visit):
+    visit.open(site / "index.html")
+    visit.page.get_by_role("link", name="regressions").click()
+    shown = visit.page.locator("table.matrix > tbody > tr > th a").all_inner_texts()
+    for name in HOSTILE_NAMES[:4]:
+        assert name in shown
+    visit.page.get_by_role("link", name=HOSTILE_NAMES[0]).first.click()
+    assert visit.page.locator("h1").inner_text() == HOSTILE_NAMES[0]
+
+
+def test_site_of_a_real_campaign(campaign, visit, tmp_path):
+    built = campaign.farm("site", "build", "--out", str(tmp_path / "site"))
+    assert built.returncode == 0, built.stderr
+    results = campaign.results
+    page = visit.page
+    visit.open(tmp_path / "site/index.html")
+    models = page.locator("table.matrix > tbody > tr > th a").all_inner_texts()
+    assert set(models) == {r["model"] for r in results}
+    cells = page.locator("table.matrix > tbody > tr > td:not(.void)")
+    assert cells.count() == len(results)
+    measured = page.locator("table.matrix > tbody a.p50")
+    assert measured.count() == sum(bool(r["latency_ms"] and r["latency_ms"]["p50"]) for r in results)
+    measured.first.click()
+    assert page.locator("svg path.dots:not(.warm)").first.get_attribute("d").count("h0") >= 12
+    assert page.locator("#environment dd").count() > 5

@@ -1,0 +1,25 @@
+"""What importing a door must not pull in; static contracts cannot see dynamic imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+CASES = {
+    "runtime": {"numpy", "pyopencl", "celery", "sqlmodel", "pydantic", "ai_edge_litert"},
+    "runtime.model.reader": {"numpy", "pyopencl"},
+    "runtime.interpreter": {"pyopencl", "celery", "sqlmodel", "pydantic", "ai_edge_litert"},
+    "agent.messages": {"runtime", "pyopencl", "numpy", "celery", "redis"},
+    "orchestrator.cli": {"sqlmodel", "sqlalchemy", "numpy", "pyopencl", "jinja2", "pydantic"},
+}
+
+
+@pytest.mark.parametrize("module", CASES, ids=str)
+def test_import_pulls_in_only_what_it_needs(module):
+    forbidden = sorted(CASES[module])
+    code = f"import sys, {module}; print(sorted(set({forbidden!r}) & set(sys.modules)))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == "[]"

@@ -1,0 +1,48 @@
+"""Rules on the tree itself: names, sizes, stems, one language per file."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from tests.needs import REPOSITORY
+
+PACKAGES = ("orchestrator", "agent", "runtime")
+FORBIDDEN_STEMS = {"utils", "util", "helpers", "common", "misc", "manager"}
+LONGEST_FILE = 500
+OPENCL = REPOSITORY / "runtime/delegates/opencl"
+OPERATOR_FREE_LOWERINGS = {"__init__", "spec", "epilogue"}
+
+
+def _modules() -> list:
+    return [path for package in PACKAGES for path in sorted((REPOSITORY / package).rglob("*.py"))]
+
+
+@pytest.mark.parametrize("path", _modules(), ids=lambda p: str(p.relative_to(REPOSITORY)))
+def test_module_keeps_the_house_rules(path):
+    text = path.read_text(encoding="utf-8")
+    assert path.stem not in FORBIDDEN_STEMS
+    assert text.count("\n") <= LONGEST_FILE, "look for the second purpose"
+    assert "__kernel" not in text, "OpenCL C belongs in .cl files"
+    if path.name != "__init__.py" or text:
+        assert ast.get_docstring(ast.parse(text)), "a module says what it is for"
+    assert not re.search(r"\b(TODO|FIXME|XXX)\b", text)
+
+
+def test_messages_package_root_is_empty():
+    assert (REPOSITORY / "agent/__init__.py").read_text() == ""
+
+
+def test_every_operator_family_has_its_test():
+    families = {p.stem for p in (REPOSITORY / "runtime/ops").glob("*.py")} - {"__init__", "spec", "shapes"}
+    tests = {p.stem.removeprefix("test_") for p in (REPOSITORY / "tests/runtime/ops").glob("test_*.py")}
+    assert families <= tests, f"without a test: {sorted(families - tests)}"
+
+
+def test_top_level_holds_the_named_folders_only():
+    listed = {p.name for p in REPOSITORY.iterdir() if p.is_dir() and not p.name.startswith(".")}
+    assert listed <= {
+        *PACKAGES, "templates", "tests", "ansible", "benchmarks", "examples", "docs", "requirements",
+    }  # fmt: skip
