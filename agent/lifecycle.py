@@ -180,4 +180,4 @@ def _timeout(attempt: Attempt) -> Reason:
 def _stop_reason(event: CancelAsked | ShutdownAsked) -> Reason:
     if isinstance(event, ShutdownAsked):
         return Reason(code=ReasonCode.INTERRUPTED, text=event.why)
-    return Reason(code=ReasonCode.CANCELLED, text="cancelled by the user")
+    return Reason(code=ReasonCode.CANCELLED, text="by the user")

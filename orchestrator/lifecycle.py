@@ -137,7 +137,7 @@ _DEFAULT_TEXTS = {
     AttemptState.DONE: "measured",
     AttemptState.FAILED: "the agent gave no reason",
     AttemptState.UNSUPPORTED: "the agent gave no reason",
-    AttemptState.CANCELLED: "cancelled by the user",
+    AttemptState.CANCELLED: "by the user",
 }
 
 
@@ -170,4 +170,4 @@ def _settle_failure(reason: Reason, failures: Sequence[AttemptEnd]) -> Settled:
 
 def cancelled_reason() -> Reason:
     """The reason of a cell that a user cancelled."""
-    return Reason(code=ReasonCode.CANCELLED, text="cancelled by the user")
+    return Reason(code=ReasonCode.CANCELLED, text="by the user")

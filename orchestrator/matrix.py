@@ -90,7 +90,9 @@ def expand(
     for model in campaign.models:
         for delegate in campaign.delegates:
             for target, obstacle in _targets(model, delegate, hosts[delegate.name], campaign.exclude):
-                why = obstacle or (_no_host(delegate.kind, devices, missing) if target == NO_DEVICE else None)
+                why = obstacle
+                if why is None and target == NO_DEVICE:
+                    why = _no_host(delegate.kind, campaign.devices, chosen, devices, missing)
                 cells.append(_cell(len(cells), model, files[model.id], delegate, target, why))
     return tuple(cells)
 
@@ -164,16 +166,39 @@ def _excludes(rule: ExcludeRule, model: str, delegate: str, target: str) -> bool
 
 def _excluded(rule: ExcludeRule) -> Reason:
     parts = {"model": rule.model, "delegate": rule.delegate, "device": rule.device}
-    shown = ", ".join(f"{name}: {pattern}" for name, pattern in parts.items() if pattern != "*")
-    return Reason(code=ReasonCode.EXCLUDED, text=f"by the rule {{{shown}}}")
+    narrow = {name: pattern for name, pattern in parts.items() if pattern != "*"}
+    return Reason(code=ReasonCode.EXCLUDED, text=f"by the rule {_as_yaml(narrow or {'model': '*'})}")
 
 
-def _no_host(kind: str, devices: Sequence[Device], missing: Sequence[MissingDelegate]) -> Reason:
+def _no_host(
+    kind: str,
+    selectors: Sequence[DeviceSelector],
+    chosen: Sequence[Device],
+    devices: Sequence[Device],
+    missing: Sequence[MissingDelegate],
+) -> Reason:
     hosting = sorted(device.device_id for device in devices if kind in device.delegates)
-    if hosting:
+    wanted = ", ".join(_as_yaml(_fields(selector)) for selector in selectors)
+    if hosting and not chosen:
+        known = ", ".join(sorted(device.device_id for device in devices))
+        text = f"no device matches the campaign's `devices: [{wanted}]`; there are: {known}"
+    elif hosting:
         others = ", ".join(hosting)
-        text = f"no device that the campaign selects hosts delegate kind {kind!r} (others do: {others})"
+        text = (
+            f"no device of the campaign's `devices: [{wanted}]` hosts delegate kind {kind!r}; "
+            f"these do: {others}"
+        )
     else:
         told = next((entry.reason for entry in missing if entry.kind == kind), None)
         text = told or f"no device of this farm hosts delegate kind {kind!r}"
     return Reason(code=ReasonCode.NO_DEVICE, text=text)
+
+
+def _fields(selector: DeviceSelector) -> dict[str, Any]:
+    given = {"kind": selector.kind, "vendor": selector.vendor, "name": selector.name}
+    labels = {"labels": _as_yaml(selector.labels)} if selector.labels else {}
+    return {name: value for name, value in given.items() if value is not None} | labels
+
+
+def _as_yaml(values: Mapping[str, Any]) -> str:
+    return "{" + ", ".join(f"{name}: {value}" for name, value in values.items()) + "}"

@@ -51,7 +51,7 @@ def cell_lines(cell: CellRecord, against: CellRecord | None) -> list[str]:
     if cell.struck_out:
         return [STRUCK_OUT, _reason(cell)]
     if cell.status != "done" or m is None:
-        return [cell.status, _reason(cell)] if cell.reason else [cell.status]
+        return _ended(cell)
     lines = [" ".join(part for part in (latency(cell), speed_up(cell, against)) if part)]
     delegation = m.delegation
     facts = [] if delegation is None else [f"{delegation.delegated_ops}/{delegation.total_ops} ops"]
@@ -106,6 +106,13 @@ def all_well(cells: Iterable[CellRecord]) -> bool:
 
 def _excluded(cell: CellRecord) -> bool:
     return cell.reason is not None and cell.reason.code == "excluded"
+
+
+def _ended(cell: CellRecord) -> list[str]:
+    if cell.reason is None:
+        return [cell.status]
+    reason = _reason(cell)
+    return [reason] if cell.reason.code == cell.status else [cell.status, reason]
 
 
 def _reason(cell: CellRecord) -> str:

@@ -37,7 +37,8 @@ def cancel(
     if as_json:
         output.emit_json({"ref": ref, "cancelled": count})
     else:
-        output.line(f"{ref}: {count} cell{'' if count == 1 else 's'} cancelled")
+        ended = "" if count else "; all have ended already"
+        output.line(f"{ref}: {count} cell{'' if count == 1 else 's'} cancelled{ended}")
     return OK
 
 

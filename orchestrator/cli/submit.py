@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.verb import INTERRUPTED, OK, Json, open_farm
+from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
     from orchestrator.farm import Farm
     from orchestrator.manifest import Campaign
     from orchestrator.planning import Action, PlannedCell
     from orchestrator.sources import StoredModel
+
+
+_MODEL_SUFFIXES = {".tflite", ".skel"}
+_CAMPAIGN_SUFFIXES = {".yaml", ".yml"}
 
 
 def submit(
@@ -45,6 +49,7 @@ def submit(
     """
     from orchestrator.cli import output
     from orchestrator.cli.outcome import end_of_campaign
+    from orchestrator.cli.stopping import StoppedError, same_command, stoppable
 
     campaign, folder = _asked(file, model, delegate or [], only)
     with open_farm() as farm:
@@ -55,11 +60,12 @@ def submit(
         campaign_id = farm.submit(campaign, models, force=force)
         output.note(f"campaign {campaign_id}: {_summary(plan)}")
         try:
-            _run(farm, campaign_id)
-        except KeyboardInterrupt:
+            with stoppable():
+                _run(farm, campaign_id)
+        except StoppedError as stop:
             output.note("stopped; finished cells are kept. Go on with:")
-            output.note(f"  {shlex.join(['farm', *sys.argv[1:]])}")
-            return INTERRUPTED
+            output.note(f"  {same_command(sys.argv, os.environ)}")
+            return stop.exit_code
         return end_of_campaign(farm.campaign(campaign_id), farm.cells(campaign_id), as_json)
 
 
@@ -69,25 +75,23 @@ def _asked(
     """The campaign, checked before anything is stored, and the folder its relative paths start from."""
     from orchestrator.errors import UsageError
     from orchestrator.manifest import campaign_for_model, load_manifest, narrow
+    from orchestrator.sources import check_all
 
     if file is not None and model is None:
+        if file.suffix in _MODEL_SUFFIXES:
+            raise UsageError(f"{file} is a model; measure it alone with: farm submit --model {file}")
         campaign, folder = load_manifest(file), file.parent
     elif model is not None and file is None:
+        if model.suffix in _CAMPAIGN_SUFFIXES:
+            raise UsageError(f"{model} is a campaign file; it goes without --model: farm submit {model}")
         campaign, folder = campaign_for_model(model), model.parent
     else:
         raise UsageError(
             "give a campaign file or one model: farm submit models.yaml, farm submit --model my.tflite"
         )
     campaign = narrow(campaign, delegates, only)
-    _check(campaign, folder)
+    check_all(campaign.models, folder, None if file is None else str(file))
     return campaign, folder
-
-
-def _check(campaign: Campaign, folder: Path) -> None:
-    from orchestrator.sources import check
-
-    for entry in campaign.models:
-        check(entry, folder)
 
 
 def _stored(campaign: Campaign, folder: Path) -> tuple[StoredModel, ...]:

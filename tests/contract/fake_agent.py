@@ -148,7 +148,7 @@ class FakeAgent:
                     self.take(job)
                 case CancelJob(attempt_id=attempt_id):
                     if self.job is not None and self.job.attempt_id == attempt_id:
-                        self.end(Status.CANCELLED, ReasonCode.CANCELLED, "cancelled by the user")
+                        self.end(Status.CANCELLED, ReasonCode.CANCELLED, "by the user")
                 case Receipt(attempt_id=attempt_id):
                     (self.spool / f"{attempt_id}.json").unlink(missing_ok=True)
                 case Shutdown():

@@ -45,7 +45,19 @@ def test_a_kind_that_only_unselected_devices_host_says_who_does():
     (cell,) = specs
     assert cell.target == NO_DEVICE
     assert cell.obstacle is not None
-    assert "host-cpu" in cell.obstacle.text
+    assert cell.obstacle.text == (
+        "no device of the campaign's `devices: [{kind: gpu}]` hosts delegate kind 'cpu'; these do: host-cpu"
+    )
+
+
+def test_selectors_that_match_nothing_are_shown_with_the_devices_there_are():
+    selectors = (DeviceSelector(vendor="nvidia"), DeviceSelector(labels={"room": "b"}))
+    (cell,) = expand(asked(("a",), {"cpu": {}}, devices=selectors), model_files("a"), [CPU, POCL])
+    assert cell.obstacle is not None
+    assert cell.obstacle.text == (
+        "no device matches the campaign's `devices: [{vendor: nvidia}, {labels: {room: b}}]`; "
+        "there are: host-cpu, pocl-0"
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,6 +98,8 @@ def test_excluded_cells_are_listed_with_their_rule():
     assert excluded[0].obstacle is not None
     assert excluded[0].obstacle.code is ReasonCode.EXCLUDED
     assert excluded[0].obstacle.text == "by the rule {model: *-llm, delegate: cpu}"
+    everything = expand(asked(("net",), ALL, exclude=(ExcludeRule(),)), model_files("net"), [CPU, POCL])
+    assert {s.obstacle.text for s in everything if s.obstacle} == {"by the rule {model: *}"}
 
 
 def test_too_many_cells_are_refused_before_they_are_made():

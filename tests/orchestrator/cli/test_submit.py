@@ -209,7 +209,8 @@ def test_ctrl_c_stops_the_runner_keeps_the_campaign_and_says_how_to_go_on(shell:
     out, err = submit.communicate(timeout=60)
     assert submit.returncode == 130, err
     assert out == ""
-    assert err.splitlines()[-1].split() == ["farm", "submit", "models.yaml", "--delegate", "litert"]
+    home = f"FARM_HOME={shell.home}"
+    assert err.splitlines()[-1].split() == [home, "farm", "submit", "models.yaml", "--delegate", "litert"]
     assert "Traceback" not in err
     (campaign,) = shell.farm("status", "--json").json()
     assert campaign["counts"].get("queued") == 2

@@ -37,8 +37,11 @@ BAD = {
     "bomb": ("a: &a [1, 1]\nb: [*a, *a]\n", "models.yaml:1:4: anchors and aliases"),
     "not_yaml": ("a: [", "models.yaml:1:5: not valid YAML"),
     "binary": (bytes(range(128, 256)), "models.yaml:1:1: not UTF-8 text"),
-    "missing_model": (GOOD, "a.tflite: no such file"),
-    "unknown_zoo_model": (GOOD.replace("a.tflite", "zoo:resnet"), "no such model in the zoo"),
+    "missing_model": (GOOD, "models.yaml:4:21: a.tflite: no such file"),
+    "unknown_zoo_model": (
+        GOOD.replace("a.tflite", "zoo:resnet"),
+        "models.yaml:4:21: zoo:resnet: no such model in the zoo",
+    ),
     "huge": (b"#" * (1 << 20) + b"#", "larger than 1048576 bytes"),
 }
 

@@ -1,0 +1,65 @@
+"""Ctrl-C, `kill` and a closed terminal: one way to stop, and the command that goes on."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import stat
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+
+class StoppedError(KeyboardInterrupt):
+    """Somebody stopped this command by a signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.exit_code = 128 + number
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Inside, SIGINT, SIGTERM and SIGHUP raise `StoppedError`; what the caller ignores stays ignored."""
+    watched = [
+        number
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    ]
+    before = {number: signal.signal(number, _stop) for number in watched}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def same_command(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
+    """The command line of this process (`sys.argv`) for a shell, with the farm's folder where it is set."""
+    program = arguments[0] if Path(arguments[0]).name == "farm" else "farm"
+    found = shutil.which("farm", path=environment.get("PATH", ""))
+    if found is not None and Path(program).exists() and Path(found).samefile(program):
+        program = "farm"
+    home = environment.get("FARM_HOME")
+    words = shlex.join([program, *arguments[1:]])
+    return f"FARM_HOME={shlex.quote(home)} {words}" if home else words
+
+
+def _stop(number: int, _frame: FrameType | None) -> None:
+    if number == signal.SIGHUP:
+        _leave_terminal()
+    raise StoppedError(number)
+
+
+def _leave_terminal() -> None:
+    """The terminal is gone: writing to it would fail."""
+    for stream in (sys.stdout, sys.stderr):
+        descriptor = stream.fileno()
+        if stat.S_ISCHR(os.fstat(descriptor).st_mode):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, descriptor)
+            os.close(nowhere)
