@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.metadata import entry_points
 
 import typer
 from typer.exceptions import TyperException
@@ -32,6 +33,9 @@ VERBS = (
     Verb("doctor", doctor, ("farm doctor",)),
     Verb("version", version, ("farm version --json",)),
 )
+VERB_GROUPS = "delegate_farm.verbs"
+"""Entry points whose value makes a `typer.Typer`: a group of verbs that another package adds."""
+
 SITE_VERBS = (Verb("build", build, ("farm site build", "farm site build --out public")),)
 
 
@@ -43,6 +47,8 @@ def application() -> typer.Typer:
         for verb in verbs:
             group.command(verb.name, epilog=verb.epilog)(verb.run)
     app.add_typer(site, name="site")
+    for point in sorted(entry_points(group=VERB_GROUPS), key=lambda point: point.name):
+        app.add_typer(point.load()(), name=point.name)
     return app
 
 

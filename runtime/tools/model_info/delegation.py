@@ -1,0 +1,68 @@
+"""Which delegates would take what of a model: asked of the delegates that are installed, nothing is run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from runtime.delegates.base import PartitionDelegate
+from runtime.delegates.partition import DelegationReport
+from runtime.delegates.registry import delegate_factory, delegate_names
+from runtime.errors import FarmRuntimeError, ModelError, UnsupportedOperatorError
+from runtime.interpreter import Interpreter
+from runtime.tools.loading import CPU
+
+
+@dataclass(frozen=True, slots=True)
+class DelegateView:
+    """What a delegate makes of a model. `taken` of `total` operators; `reasons`: text -> operators it keeps
+    back. `obstacle`: why the question could not be answered, or why the model cannot run at all.
+    """
+
+    delegate: str
+    taken: int
+    total: int
+    partitions: int
+    reasons: dict[str, int]
+    obstacle: str = ""
+
+
+def delegate_views(file: Path, total: int) -> tuple[DelegateView, ...]:
+    """Ask the CPU path and every installed partition delegate about the model in `file`.
+
+    A delegate that runs whole models (a peer) cannot be asked without running it: its obstacle says so.
+    """
+    return tuple(_view(name, file, total) for name in (CPU, *delegate_names()))
+
+
+def _view(name: str, file: Path, total: int) -> DelegateView:
+    try:
+        factory = None if name == CPU else delegate_factory(name)
+        if hasattr(factory, "load"):
+            return DelegateView(name, 0, total, 0, {}, "takes whole models; only a run shows what it takes")
+        delegates = None if factory is None else [cast(PartitionDelegate, factory({}))]
+        interpreter = Interpreter(model_path=str(file), experimental_delegates=delegates)
+    except UnsupportedOperatorError as error:
+        report = error.delegation
+        if isinstance(report, DelegationReport):
+            return _reported(name, report, f"the rest cannot run on the CPU: {error}")
+        return DelegateView(name, 0, total, 0, {str(error): 1}, "the CPU path cannot run the model")
+    except (FarmRuntimeError, ModelError, ImportError) as error:
+        return DelegateView(name, 0, total, 0, {}, str(error))
+    if interpreter.delegation is None:
+        return DelegateView(name, total, total, 1, {})
+    return _reported(name, interpreter.delegation)
+
+
+def _reported(name: str, report: DelegationReport, obstacle: str = "") -> DelegateView:
+    reasons = Counter(f"{f.op}: {_without_tensor(f.reason)}" for f in report.fallbacks)
+    return DelegateView(
+        name, report.delegated_ops, report.total_ops, report.partitions, dict(reasons), obstacle
+    )
+
+
+def _without_tensor(reason: str) -> str:
+    """The reason without the tensor it was seen on, so that equal reasons are counted together."""
+    return reason.partition(": tensor ")[0]

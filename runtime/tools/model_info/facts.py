@@ -1,0 +1,215 @@
+"""What a `.tflite` file is, from its tables alone; nothing is executed and no weight is read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from runtime.model.graph import Model, Operator, Quantization, Subgraph, Tensor
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.tools.model_info.arithmetic import macs_of
+
+Kind = Literal["float32", "fp16 weights", "dynamic-range", "integer", "quantisation-aware", "mixed"]
+
+_FLOATS: Final = frozenset({TensorType.FLOAT32, TensorType.FLOAT16, TensorType.FLOAT64})
+_LEVELS: Final = frozenset(
+    {TensorType.INT8, TensorType.UINT8, TensorType.INT16, TensorType.INT4, TensorType.UINT4}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or output. `signature`: the shape with -1 where it may change."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    signature: tuple[int, ...]
+    quantization: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureFacts:
+    """A named entry point with its arguments' names."""
+
+    key: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCount:
+    """How often an operator occurs in one version."""
+
+    name: str
+    version: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """One file. `parameters`: elements of floating-point and quantised constants; `macs`: of one invocation.
+
+    `quantization` counts constants and activations by type, `weights`/`activations` in its keys.
+    """
+
+    size_bytes: int
+    description: str
+    kind: Kind
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    signatures: tuple[SignatureFacts, ...]
+    metadata: tuple[str, ...]
+    subgraphs: int
+    operators: tuple[OperatorCount, ...]
+    tensors: int
+    parameters: int
+    weight_bytes: int
+    macs: int
+    quantization: dict[str, int]
+
+
+def model_facts(model: Model, size_bytes: int) -> ModelFacts:
+    """Read the facts of a model off its graph."""
+    first = model.subgraphs[0]
+    constants = [t for s in model.subgraphs for t in s.tensors if t.is_constant]
+    weights = [t for t in constants if t.type in _FLOATS or (t.type in _LEVELS and t.quantization)]
+    return ModelFacts(
+        size_bytes=size_bytes,
+        description=model.description,
+        kind=kind_of(model),
+        inputs=_ports(first, first.inputs),
+        outputs=_ports(first, first.outputs),
+        signatures=tuple(
+            SignatureFacts(s.key, tuple(n for n, _ in s.inputs), tuple(n for n, _ in s.outputs))
+            for s in model.signatures
+        ),
+        metadata=tuple(model.metadata),
+        subgraphs=len(model.subgraphs),
+        operators=_histogram(model),
+        tensors=sum(len(s.tensors) for s in model.subgraphs),
+        parameters=sum(_elements(t) for t in weights),
+        weight_bytes=sum(len(t.data) for t in _distinct(constants) if t.data is not None),
+        macs=sum(macs_of(s) for s in model.subgraphs),
+        quantization=_quantization(model),
+    )
+
+
+def kind_of(model: Model) -> Kind:
+    """How the file was made smaller, judged by the inputs of its matrix operators.
+
+    FAKE_QUANT marks a quantisation-aware graph before conversion; afterwards such a file is `integer` as any.
+    """
+    operators = [o for s in model.subgraphs for o in s.operators]
+    if any(o.opcode is BuiltinOperator.FAKE_QUANT for o in operators):
+        return "quantisation-aware"
+    found = {_pairing(o, s) for s in model.subgraphs for o in s.operators} - {None}
+    activations = {
+        t.type
+        for s in model.subgraphs
+        for t in s.tensors
+        if not t.is_constant and t.type in _LEVELS and t.quantization
+    }
+    if not found:
+        return "integer" if activations else "float32"
+    if len(found) == 1:
+        kind = found.pop()
+        assert kind is not None
+        return kind
+    return "fp16 weights" if found == {"float32", "fp16 weights"} else "mixed"
+
+
+def _pairing(operator: Operator, subgraph: Subgraph) -> Kind | None:
+    """What kind of arithmetic a matrix operator's activations and weights ask for; None for the others."""
+    place = _WEIGHTS.get(operator.opcode)
+    if place is None or len(operator.inputs) <= max(place) or min(operator.inputs[i] for i in place) < 0:
+        return None
+    data, weights = (subgraph.tensors[operator.inputs[i]] for i in place)
+    if data.type in _LEVELS:
+        return "integer"
+    if weights.type in _LEVELS:
+        return "dynamic-range"
+    return _stored(weights, subgraph)
+
+
+def _stored(weights: Tensor, subgraph: Subgraph) -> Kind:
+    """Float weights that a DEQUANTIZE makes are stored smaller."""
+    for operator in subgraph.operators:
+        if weights.index in operator.outputs and operator.opcode is BuiltinOperator.DEQUANTIZE:
+            source = subgraph.tensors[operator.inputs[0]]
+            return "fp16 weights" if source.type is TensorType.FLOAT16 else "dynamic-range"
+    return "fp16 weights" if weights.type is TensorType.FLOAT16 else "float32"
+
+
+_WEIGHTS: Final = {
+    BuiltinOperator.CONV_2D: (0, 1),
+    BuiltinOperator.DEPTHWISE_CONV_2D: (0, 1),
+    BuiltinOperator.FULLY_CONNECTED: (0, 1),
+    BuiltinOperator.TRANSPOSE_CONV: (2, 1),
+    BuiltinOperator.CONV_3D: (0, 1),
+    BuiltinOperator.BATCH_MATMUL: (0, 1),
+    BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM: (0, 2),
+    BuiltinOperator.SVDF: (0, 1),
+}
+
+
+def _ports(subgraph: Subgraph, indices: Sequence[int]) -> tuple[Port, ...]:
+    tensors = [subgraph.tensors[i] for i in indices]
+    return tuple(
+        Port(t.name, t.type.name.lower(), t.shape, t.shape_signature or t.shape, _grid(t.quantization))
+        for t in tensors
+    )
+
+
+def _grid(quantization: Quantization | None) -> str:
+    if quantization is None:
+        return ""
+    if quantization.blocks is not None:
+        return f"blocks of {quantization.blocks.block_size}"
+    if len(quantization.scales) > 1:
+        return f"{len(quantization.scales)} scales along dimension {quantization.quantized_dimension}"
+    if not quantization.scales:
+        return "custom" if quantization.is_custom else ""
+    return f"{quantization.scales[0]:.6g} * (q - {quantization.zero_points[0]})"
+
+
+def _histogram(model: Model) -> tuple[OperatorCount, ...]:
+    counts = Counter((o.name, o.version) for s in model.subgraphs for o in s.operators)
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(OperatorCount(name, version, count) for (name, version), count in ordered)
+
+
+def _quantization(model: Model) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for subgraph in model.subgraphs:
+        for tensor in subgraph.tensors:
+            role = "weights" if tensor.is_constant else "activations"
+            counts[f"{tensor.type.name.lower()} {role}{_grain(tensor)}"] += 1
+    return dict(sorted(counts.items()))
+
+
+def _grain(tensor: Tensor) -> str:
+    found = tensor.quantization
+    if found is None or tensor.type not in _LEVELS:
+        return ""
+    if found.blocks is not None:
+        return ", blockwise"
+    return ", per channel" if len(found.scales) > 1 else ", per tensor"
+
+
+def _elements(tensor: Tensor) -> int:
+    count = 1
+    for size in tensor.shape:
+        count *= size
+    return count
+
+
+def _distinct(tensors: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Tensors may share a buffer; each buffer counts once."""
+    seen: set[int] = set()
+    for tensor in tensors:
+        if tensor.buffer not in seen:
+            seen.add(tensor.buffer)
+            yield tensor

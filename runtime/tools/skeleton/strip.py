@@ -1,0 +1,204 @@
+"""A `.tflite` file to a skeleton: each large weight becomes a recipe of a few numbers.
+
+The container and the generator are those of `runtime.model.skeleton`. Kept as they are: small constants,
+indices and shapes, sparse buffers, buffers with a NaN or infinity, and *structured* ones (masks, grids) that
+deflate below 60 % of their size and below 256 KiB. Biases of convolutions and matrix products become recipes
+from 16 bytes on, so that `calibrate` can scale weights and bias together.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import struct
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.errors import ModelFormatError
+from runtime.model.graph import Model, Tensor
+from runtime.model.reader import read_model
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.model.skeleton import MAGIC, restore_skeleton
+
+MIN_BYTES: Final = 1024
+MIN_BIAS_BYTES: Final = 16
+_STRUCTURED_RATIO: Final = 0.60
+_STRUCTURED_BYTES: Final = 256 << 10
+
+_CODES: Final[Mapping[TensorType, str]] = {
+    TensorType.FLOAT32: "f4",
+    TensorType.FLOAT16: "f2",
+    TensorType.INT8: "i1",
+    TensorType.UINT8: "u1",
+    TensorType.INT16: "i2",
+    TensorType.INT32: "i4",
+    TensorType.INT4: "p4",
+}
+_BIAS_INPUT: Final[Mapping[BuiltinOperator, int]] = {
+    BuiltinOperator.CONV_2D: 2,
+    BuiltinOperator.DEPTHWISE_CONV_2D: 2,
+    BuiltinOperator.FULLY_CONNECTED: 2,
+    BuiltinOperator.TRANSPOSE_CONV: 3,
+    BuiltinOperator.CONV_3D: 2,
+}
+
+
+@dataclass(slots=True)
+class Hole:
+    """A buffer that becomes a recipe: where it is, and the moments its replacement will have."""
+
+    buffer: int
+    offset: int
+    count: int
+    code: str
+    kind: str
+    mean: float
+    std: float
+    low: float
+    high: float
+
+    @property
+    def size(self) -> int:
+        """In bytes of the file."""
+        return self.count // 2 if self.code == "p4" else self.count * int(self.code[1])
+
+    def scale(self, factor: float) -> None:
+        """Multiply every value by `factor`, within what the type holds."""
+        limit = {"i1": 127.0, "p4": 7.0, "f2": 65504.0}.get(self.code, 3e38)
+        self.mean, self.std = _single(self.mean * factor), _single(self.std * factor)
+        low, high = (float(np.clip(v * factor, -limit, limit)) for v in (self.low, self.high))
+        whole = self.code[0] != "f"
+        self.low, self.high = (float(np.rint(v)) if whole else _single(v) for v in (low, high))
+
+    def row(self) -> list[Any]:
+        """As it stands in the skeleton's header."""
+        return [
+            self.offset, self.count, self.code, self.kind, self.mean, self.std, self.low, self.high
+        ]  # fmt: skip
+
+
+@dataclass(slots=True)
+class Stripped:
+    """A model's bytes with the holes that were found in it."""
+
+    data: memoryview
+    model: Model
+    holes: list[Hole]
+    seed: int
+
+    def skeleton(self) -> bytes:
+        """The `.skel` file."""
+        header = {"size": len(self.data), "seed": self.seed, "holes": [hole.row() for hole in self.holes]}
+        text = json.dumps(header, separators=(",", ":")).encode()
+        parts = [MAGIC, struct.pack("<I", len(text)), text]
+        position = 0
+        for hole in self.holes:
+            parts.append(bytes(self.data[position : hole.offset]))
+            position = hole.offset + hole.size
+        parts.append(bytes(self.data[position:]))
+        return gzip.compress(b"".join(parts), 9, mtime=0)
+
+    def restored(self) -> bytearray:
+        """The `.tflite` file that the skeleton restores to."""
+        return restore_skeleton(self.skeleton())
+
+
+def strip(data: bytes | bytearray | memoryview, seed: int = 1) -> Stripped:
+    """Find the weights of a model. Raises `ModelFormatError` for a file that is no model, or whose weight
+    buffers overlap."""
+    view = memoryview(data).toreadonly()
+    model = read_model(view)
+    base = _address(view)
+    biases = set(_biases(model))
+    holes = []
+    for buffer, tensors in _users(model).items():
+        code = _code(tensors, is_bias=buffer in biases)
+        content = tensors[0].data
+        if code is not None and content is not None and len(content):
+            holes.append(_hole(buffer, _address(content) - base, code, content))
+    holes.sort(key=lambda hole: hole.offset)
+    for first, second in itertools.pairwise(holes):
+        if first.offset + first.size > second.offset:
+            raise ModelFormatError(f"buffers {first.buffer} and {second.buffer} overlap in the file")
+    return Stripped(view, model, holes, seed)
+
+
+def _users(model: Model) -> dict[int, list[Tensor]]:
+    users: dict[int, list[Tensor]] = defaultdict(list)
+    for subgraph in model.subgraphs:
+        for tensor in subgraph.tensors:
+            if tensor.is_constant:
+                users[tensor.buffer].append(tensor)
+    return users
+
+
+def _biases(model: Model) -> Iterator[int]:
+    for subgraph in model.subgraphs:
+        made_from = {
+            o.outputs[0]: o.inputs[0]
+            for o in subgraph.operators
+            if o.opcode is BuiltinOperator.DEQUANTIZE and o.outputs and o.inputs
+        }
+        for operator in subgraph.operators:
+            place = _BIAS_INPUT.get(operator.opcode, len(operator.inputs))
+            index = operator.inputs[place] if place < len(operator.inputs) else -1
+            if index >= 0:
+                yield subgraph.tensors[made_from.get(index, index)].buffer
+
+
+def _code(tensors: list[Tensor], *, is_bias: bool) -> str | None:
+    """The type code of a buffer that may be replaced, else None."""
+    if len({(t.type, t.quantization is None) for t in tensors}) != 1:
+        return None
+    tensor = tensors[0]
+    code = _CODES.get(tensor.type)
+    if code is None or tensor.data is None or any(t.sparsity is not None for t in tensors):
+        return None
+    if code not in ("f4", "f2") and tensor.quantization is None:
+        return None
+    small_bias = is_bias and code in ("f4", "f2") and len(tensor.data) >= MIN_BIAS_BYTES
+    if len(tensor.data) <= MIN_BYTES and not small_bias:
+        return None
+    if not small_bias and _is_structured(tensor.data):
+        return None
+    if code in ("f4", "f2") and not np.isfinite(np.frombuffer(tensor.data, f"<{code}")).all():
+        return None
+    return code
+
+
+def _is_structured(content: memoryview) -> bool:
+    packed = len(zlib.compress(content, 1))
+    return packed < _STRUCTURED_RATIO * len(content) and packed < _STRUCTURED_BYTES
+
+
+def _hole(buffer: int, offset: int, code: str, content: memoryview) -> Hole:
+    """The recipe of the same mean, deviation and extremes; flat where the extremes are near, else a bell."""
+    values = _values(content, code)
+    mean, std, low, high = (float(v) for v in (values.mean(), values.std(), values.min(), values.max()))
+    kind = "u" if max(high - mean, mean - low) < 2.0 * std else "n"
+    return Hole(
+        buffer, offset, values.size, code, kind, _single(mean), _single(std), _single(low), _single(high)
+    )
+
+
+def _values(content: memoryview, code: str) -> NDArray[np.float64]:
+    if code != "p4":
+        return np.frombuffer(content, f"<{code}").astype(np.float64)
+    packed = np.frombuffer(content, np.uint8)
+    nibbles = np.concatenate([packed & 15, packed >> 4]).astype(np.int16)
+    return np.where(nibbles > 7, nibbles - 16, nibbles).astype(np.float64)
+
+
+def _single(value: float) -> float:
+    return float(np.float32(value))
+
+
+def _address(view: memoryview) -> int:
+    return int(np.frombuffer(view, np.uint8).ctypes.data)

@@ -1,0 +1,187 @@
+"""`farm model …` and `farm skeleton …`: the verbs that look into model files.
+
+They join `farm` through the entry-point group `delegate_farm.verbs`, as a third party's would. A verb imports
+what it needs when it runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from runtime.tools.model_info import DelegateView, ModelFacts
+
+USAGE: Final = 2
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+_SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
+_SHOWN_REASONS: Final = 12
+
+
+def model_verbs() -> typer.Typer:
+    """`farm model`."""
+    app = _group("What is in a model file.")
+    app.command("info", epilog=_examples("farm model info my.tflite", "farm model info my.tflite --json"))(
+        info
+    )
+    return app
+
+
+def skeleton_verbs() -> typer.Typer:
+    """`farm skeleton`."""
+    app = _group("Share a model without its weights.")
+    app.command(
+        "strip", epilog=_examples("farm skeleton strip my.tflite my.skel --calibrate")
+    )(strip)  # fmt: skip
+    app.command("restore", epilog=_examples("farm skeleton restore my.skel my.tflite"))(restore)
+    return app
+
+
+def info(
+    file: Annotated[Path, typer.Argument(help="A .tflite or .skel file.")],
+    delegates: Annotated[
+        bool, typer.Option(help="Ask the installed delegates which operators they take.")
+    ] = True,
+    as_json: Json = False,
+) -> int:
+    """Say what a model is and who takes it.
+
+    Inputs, outputs, signatures, metadata, operators with versions, quantisation, parameters and MACs, memory
+    plan, and what each delegate of this machine takes. Nothing is measured.
+    """
+    from runtime.tools.model_info import delegate_views, model_facts
+    from runtime.tools.model_info.source import readable_model
+
+    with _clear_errors(), readable_model(file) as (path, model):
+        facts = model_facts(model, path.stat().st_size)
+        total = sum(len(s.operators) for s in model.subgraphs[:1])
+        views = delegate_views(path, total) if delegates else ()
+    if as_json:
+        typer.echo(json.dumps(asdict(facts) | {"delegates": [asdict(view) for view in views]}, indent=1))
+    else:
+        for line in [*_fact_lines(str(file), facts), *_view_lines(views)]:
+            typer.echo(_visible(line))
+    return 0
+
+
+def strip(
+    file: Annotated[Path, typer.Argument(help="The .tflite file.")],
+    out: Annotated[Path, typer.Argument(help="The .skel file to write.")],
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of the generated weights.")] = 1,
+    calibrate: Annotated[
+        bool,
+        typer.Option("--calibrate", help="Scale the generated weights so that activations stay in range."),
+    ] = False,
+) -> int:
+    """Write a skeleton: the file without its weights, each replaced by a recipe.
+
+    Latency, memory and operator coverage do not depend on trained weights, so a few KB stand in for them.
+    """
+    import hashlib
+
+    from runtime.tools import skeleton
+
+    with _clear_errors():
+        stripped = skeleton.strip(file.read_bytes(), seed)
+        scaled: list[str] = []
+        if calibrate:
+            skeleton.calibrated(stripped, scaled.append)
+        content = stripped.skeleton()
+        digest = hashlib.sha256(stripped.restored()).hexdigest()
+        out.write_bytes(content)
+    held = sum(hole.size for hole in stripped.holes)
+    typer.echo(
+        f"{_visible(str(out))}: {len(content)} bytes for {len(stripped.data)}; {len(stripped.holes)} buffers "
+        f"with {held} bytes are generated, {len(scaled)} corrections of scale; restores to sha256 {digest}"
+    )
+    return 0
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(help="The .skel file.")],
+    out: Annotated[Path, typer.Argument(help="The .tflite file to write.")],
+) -> int:
+    """Make a .tflite file of a skeleton, with generated weights."""
+    import hashlib
+
+    from runtime.model.skeleton import restore_skeleton
+
+    with _clear_errors():
+        content = restore_skeleton(file.read_bytes())
+        out.write_bytes(content)
+    typer.echo(f"{_visible(str(out))}: {len(content)} bytes, sha256 {hashlib.sha256(content).hexdigest()}")
+    return 0
+
+
+def _fact_lines(name: str, facts: ModelFacts) -> Iterator[str]:
+    yield f"{name}: {facts.kind}, {_bytes(facts.size_bytes)}, {facts.description or 'no description'}"
+    yield (
+        f"  {facts.parameters:,} parameters in {_bytes(facts.weight_bytes)}, {facts.macs:,} MACs, "
+        f"{facts.tensors} tensors, {facts.subgraphs} subgraph(s)"
+    )
+    for title, ports in (("input", facts.inputs), ("output", facts.outputs)):
+        for port in ports:
+            shape = "x".join("?" if d < 0 else str(d) for d in port.signature) or "scalar"
+            yield f"  {title} {port.name}: {port.type} {shape} {port.quantization}".rstrip()
+    for signature in facts.signatures:
+        yield f"  signature {signature.key}({', '.join(signature.inputs)}) -> {', '.join(signature.outputs)}"
+    if facts.metadata:
+        yield f"  metadata {', '.join(facts.metadata)}"
+    yield "  tensors by type: " + ", ".join(f"{count} {what}" for what, count in facts.quantization.items())
+    yield "  operators:"
+    for entry in facts.operators:
+        yield f"    {entry.count:5} {entry.name} v{entry.version}"
+
+
+def _view_lines(views: tuple[DelegateView, ...]) -> Iterator[str]:
+    if views:
+        yield "  delegates:"
+    for view in views:
+        if view.obstacle and not view.taken:
+            yield f"    {view.delegate}: {view.obstacle}"
+        else:
+            taken = f"{view.taken}/{view.total} operators"
+            yield f"    {view.delegate}: {taken} in {view.partitions} partition(s)"
+        for reason, count in list(view.reasons.items())[:_SHOWN_REASONS]:
+            yield f"      {count} x {reason}"
+        if len(view.reasons) > _SHOWN_REASONS:
+            yield f"      and {len(view.reasons) - _SHOWN_REASONS} more reasons: see --json"
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 2**20:.2f} MiB" if count >= 2**20 else f"{count / 2**10:.1f} KiB"
+
+
+def _visible(text: str) -> str:
+    """A stranger's names cannot move the cursor: what is not printable is shown escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+@contextmanager
+def _clear_errors() -> Iterator[None]:
+    """An expected error becomes one line and exit code 2."""
+    from runtime.errors import FarmRuntimeError
+
+    try:
+        yield
+    except OSError as error:
+        typer.echo(f"error: {_visible(str(error.filename))}: {error.strerror}", err=True)
+        raise typer.Exit(USAGE) from error
+    except FarmRuntimeError as error:
+        typer.echo(f"error: {_visible(str(error))}", err=True)
+        raise typer.Exit(USAGE) from error
+
+
+def _group(text: str) -> typer.Typer:
+    return typer.Typer(help=text, no_args_is_help=True, rich_markup_mode=None, context_settings=_SETTINGS)
+
+
+def _examples(*lines: str) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

@@ -1,0 +1,107 @@
+"""`farm model info`: what it says of a file, and what it says where the file is none."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from runtime.model.reader import read_model
+from runtime.model.schema import BuiltinOperator
+from runtime.tools.model_info import delegate_views, model_facts
+from tests.needs import REPOSITORY
+from tests.runtime.demo_models import demo_model
+from tests.runtime.models import Builder
+
+ZOO = REPOSITORY / "examples" / "zoo"
+
+
+def small_network() -> bytes:
+    """One convolution of 4 filters 3x3x3 over 8x8, and its 6x6 outputs' sum with a constant."""
+    b = Builder()
+    x = b.input(np.float32, (1, 8, 8, 3))
+    w = b.constant(np.ones((4, 3, 3, 3), np.float32))
+    conv, total = b.tensor(np.float32, (1, 6, 6, 4)), b.tensor(np.float32, (1, 6, 6, 4))
+    options = {"padding": 1, "stride_w": 1, "stride_h": 1}
+    b.operator(BuiltinOperator.CONV_2D, [x, w, -1], [conv], options)
+    b.operator(BuiltinOperator.ADD, [conv, b.constant(np.ones(4, np.float32))], [total])
+    return b.write([total])
+
+
+def farm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("farm")), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_parameters_and_multiplications_are_counted():
+    data = small_network()
+    facts = model_facts(read_model(data), len(data))
+    assert facts.parameters == 4 * 3 * 3 * 3 + 4
+    assert facts.macs == 6 * 6 * 4 * 3 * 3 * 3
+    assert {(o.name, o.count) for o in facts.operators} == {("CONV_2D", 1), ("ADD", 1)}
+    assert facts.kind == "float32"
+    assert [port.shape for port in facts.inputs] == [(1, 8, 8, 3)]
+
+
+def test_mobilenet_v2_has_the_multiplications_of_its_paper():
+    """Sandler et al., MobileNetV2, table 4: 300 M multiply-adds, 3.4 M parameters."""
+    data = demo_model("torchvision_mobilenet_v2")
+    facts = model_facts(read_model(data), len(data))
+    assert facts.macs == pytest.approx(300e6, rel=0.01)
+    assert facts.parameters == pytest.approx(3.5e6, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("torchvision_mobilenet_v2", "float32"),
+        ("torchvision_mobilenet_v2__static_int8", "integer"),
+        ("face_landmark", "fp16 weights"),
+    ],
+)
+def test_the_kind_is_told_from_the_graph(name, kind):
+    data = demo_model(name)
+    assert model_facts(read_model(data), len(data)).kind == kind
+
+
+def test_every_installed_delegate_has_a_view(tmp_path):
+    path = tmp_path / "net.tflite"
+    path.write_bytes(small_network())
+    views = {view.delegate: view for view in delegate_views(path, 2)}
+    assert views["cpu"].taken == 2
+    assert {"gpu", "litert"} <= set(views)
+    assert all(view.taken == 2 or view.obstacle or view.reasons for view in views.values())
+
+
+def test_the_command_prints_text_and_json(tmp_path):
+    path = tmp_path / "net.tflite"
+    path.write_bytes(small_network())
+    ran = farm("model", "info", str(path), "--no-delegates")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "float32" in ran.stdout
+    told = json.loads(farm("model", "info", str(path), "--json").stdout)
+    assert told["macs"] == 6 * 6 * 4 * 27
+    assert {view["delegate"] for view in told["delegates"]} >= {"cpu", "gpu", "litert"}
+
+
+def test_a_skeleton_is_looked_into_as_the_model_it_stands_for():
+    ran = farm("model", "info", str(ZOO / "torchvision_squeezenet1_1.skel"), "--no-delegates")
+    assert ran.returncode == 0
+    assert "CONV_2D" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(b"", "empty"), (b"no model at all", "outside"), (None, "No such")]
+)
+def test_a_file_that_is_no_model_ends_with_2_and_one_line(tmp_path, content, said):
+    path = tmp_path / "x.tflite"
+    if content is not None:
+        path.write_bytes(content)
+    ran = farm("model", "info", str(path))
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert said in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1

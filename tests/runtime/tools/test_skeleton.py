@@ -1,0 +1,108 @@
+"""`farm skeleton`: what is stripped, what comes back, and that activations stay in range."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from runtime.interpreter import Interpreter
+from runtime.model.reader import read_model
+from runtime.model.schema import BuiltinOperator
+from runtime.tools.skeleton import calibrated, strip
+from tests.runtime.models import Builder
+
+
+def network(layers: int = 12) -> bytes:
+    """Matrix products, their large weights where the activations are zero: random weights explode."""
+    b = Builder()
+    value = b.input(np.float32, (1, 64))
+    rng = np.random.default_rng(3)
+    for _ in range(layers):
+        weights = (rng.standard_normal((64, 64)) * 1e-4).astype(np.float32)
+        bias = (rng.standard_normal(64) * 1e-4).astype(np.float32)
+        weights[:32, :32] = np.linalg.qr(rng.standard_normal((32, 32)))[0]
+        weights[:32, 32:] = rng.standard_normal((32, 32)) * 5
+        out = b.tensor(np.float32, (1, 64))
+        operands = [value, b.constant(weights), b.constant(bias)]
+        b.operator(BuiltinOperator.FULLY_CONNECTED, operands, [out])
+        value = out
+    return b.write([value])
+
+
+def output(data: bytes | bytearray) -> np.ndarray:
+    interpreter = Interpreter(model_content=bytes(data))
+    interpreter.allocate_tensors()
+    (x,) = interpreter.get_input_details()
+    values = np.random.default_rng(1).standard_normal(x["shape"]).astype(np.float32)
+    interpreter.set_tensor(x["index"], values)
+    interpreter.invoke()
+    return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+
+
+def test_the_restored_file_differs_in_weights_alone():
+    data = network()
+    stripped = strip(data)
+    assert len(stripped.skeleton()) < len(data) / 10
+    restored = stripped.restored()
+    assert len(restored) == len(data)
+    inside = np.zeros(len(data), bool)
+    for hole in stripped.holes:
+        inside[hole.offset : hole.offset + hole.size] = True
+    before, after = np.frombuffer(data, np.uint8), np.frombuffer(restored, np.uint8)
+    assert inside[before != after].all()
+    assert (before != after).any()
+    assert len(read_model(bytes(restored)).subgraphs[0].operators) == 12
+
+
+def test_calibration_keeps_the_outputs_of_the_original_size():
+    data = network()
+    wanted = np.sqrt(np.mean(output(data) ** 2))
+    plain = np.sqrt(np.mean(output(strip(data).restored()) ** 2))
+    scaled = np.sqrt(np.mean(output(calibrated(strip(data)).restored()) ** 2))
+    assert plain / wanted > 100
+    assert 0.2 < scaled / wanted < 5
+
+
+def test_indices_masks_and_special_values_are_kept():
+    b = Builder()
+    x = b.input(np.float32, (1, 512))
+    mask = np.tile(np.array([0.0, 1.0], np.float32), 256)
+    infinite = np.full(512, -np.inf, np.float32)
+    masked, out = b.tensor(np.float32, (1, 512)), b.tensor(np.float32, (1, 512))
+    b.operator(BuiltinOperator.MUL, [x, b.constant(mask)], [masked])
+    b.operator(BuiltinOperator.MAXIMUM, [masked, b.constant(infinite)], [out])
+    data = b.write([out])
+    assert strip(data).holes == []
+    assert bytes(strip(data).restored()) == data
+
+
+def test_the_commands_strip_and_restore(tmp_path):
+    model, skel, back = tmp_path / "a.tflite", tmp_path / "a.skel", tmp_path / "b.tflite"
+    model.write_bytes(network())
+    farm = str(Path(sys.executable).with_name("farm"))
+    strip_command = [farm, "skeleton", "strip", str(model), str(skel), "--calibrate"]
+    said = subprocess.run(strip_command, capture_output=True, text=True, check=True).stdout
+    said += subprocess.run(
+        [farm, "skeleton", "restore", str(skel), str(back)], capture_output=True, text=True, check=True
+    ).stdout
+    first, second = (line.rsplit(" ", 1)[1] for line in said.splitlines())
+    assert first == second
+    assert back.stat().st_size == model.stat().st_size
+
+
+def test_a_damaged_skeleton_ends_with_2_and_one_line(tmp_path):
+    skel = tmp_path / "a.skel"
+    skel.write_bytes(strip(network()).skeleton()[:200])
+    farm = str(Path(sys.executable).with_name("farm"))
+    ran = subprocess.run(
+        [farm, "skeleton", "restore", str(skel), str(tmp_path / "b")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert len(ran.stderr.splitlines()) == 1
+    assert not (tmp_path / "b").exists()
