@@ -4,12 +4,13 @@ VENV := .venv
 BIN  := $(VENV)/bin
 DEMO_HOME := $(CURDIR)/.farm
 
-.PHONY: help demo test test-exhaustive bench lock clean
+.PHONY: help demo test test-exhaustive fuzz bench lock clean
 
 help:
 	@echo "make demo             measure nine models on three delegates, print the table, build the site"
 	@echo "make test             ruff, mypy, import-linter, pytest"
 	@echo "make test-exhaustive  the long sweeps that 'make test' leaves out"
+	@echo "make fuzz             200,000 hostile files for the reader, 20,000 for the interpreter, then atheris"
 	@echo "make bench            runtime against its peers, interleaved; writes benchmarks/results/"
 	@echo "make lock             resolve requirements/*.lock anew"
 	@echo "make clean            remove .venv and the demo's data (.farm)"
@@ -30,6 +31,13 @@ test:
 test-exhaustive:
 	@bash .ci/setup test
 	$(BIN)/pytest -m exhaustive
+
+fuzz:
+	@bash .ci/setup test
+	$(BIN)/python -m tests.fuzz.reader --cases 200000
+	$(BIN)/python -m tests.fuzz.interpreter --cases 20000
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/fuzz.lock
+	$(BIN)/python -m tests.fuzz.coverage --runs 1000000
 
 bench:
 	@bash .ci/setup test

@@ -1,0 +1,39 @@
+"""The command line that the fuzzers share."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.fuzz.limited import Case, Limits, run_cases
+from tests.fuzz.mutations import mutated
+from tests.fuzz.seeds import Seed, seeds, shared_files, zoo_files
+
+CORPUS = Path(__file__).with_name("corpus")
+_SLICE = 5000
+
+
+def fuzz(name: str, make: Callable[[list[Seed]], Case], limits: Limits, default_cases: int) -> None:
+    """Parse the arguments, run the cases, keep what was found beside the corpus; exit code 1 for findings."""
+    parser = argparse.ArgumentParser(prog=f"python -m tests.fuzz.{name}")
+    parser.add_argument("--cases", type=int, default=default_cases)
+    parser.add_argument("--seed", type=int, default=1, help="of the first case; case i has seed + i")
+    parser.add_argument("--findings", type=Path, default=Path(f"fuzz-{name}"), help="folder for bad files")
+    options = parser.parse_args()
+    start = list(seeds(shared_files() + zoo_files(), CORPUS))
+    print(f"{name}: {options.cases} cases from {len(start)} files, first seed {options.seed}", flush=True)
+    begun, done, bad = time.monotonic(), 0, 0
+    while done < options.cases:
+        numbers = range(options.seed + done, options.seed + min(done + _SLICE, options.cases))
+        ran, findings = run_cases(lambda: make(start), numbers, limits, float("inf"))
+        done, bad = done + ran, bad + len(findings)
+        for finding in findings:
+            options.findings.mkdir(exist_ok=True)
+            with mutated(start, finding.number) as (what, view):
+                (options.findings / f"{finding.number}.tflite").write_bytes(view)
+            print(f"{what}: {finding.what}", flush=True)
+        print(f"{name}: {done} cases, {bad} findings, {time.monotonic() - begun:.0f} s", flush=True)
+    sys.exit(1 if bad else 0)
