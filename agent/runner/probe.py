@@ -41,12 +41,13 @@ def probe(*, with_opencl: bool = True) -> ProbeReport:
     found: list[Device] = []
     if with_opencl:
         try:
-            found = opencl_devices()
+            found, faults = opencl_devices()
         except (FarmRuntimeError, ImportError) as error:
             missing.append(MissingDelegate(kind="gpu", reason=f"{_NO_OPENCL} ({error})"))
         else:
             if not found:
-                missing.append(MissingDelegate(kind="gpu", reason=_NO_OPENCL))
+                reason = "; ".join(faults) or _NO_OPENCL
+                missing.append(MissingDelegate(kind="gpu", reason=reason))
     return ProbeReport(devices=(host_cpu(), *found), missing=tuple(missing))
 
 
@@ -64,17 +65,28 @@ def host_cpu() -> Device:
     )
 
 
-def opencl_devices() -> list[Device]:
-    """Every OpenCL device of every platform. Raises `DeviceError`, or `ImportError` without pyopencl."""
+def opencl_devices() -> tuple[list[Device], list[str]]:
+    """Every OpenCL device of every platform that can be compiled for, and why others cannot.
+
+    Raises `DeviceError`, or `ImportError` without pyopencl.
+    """
     from runtime.delegates.opencl.device import list_devices  # noqa: PLC0415  # loads the drivers
+    from runtime.delegates.opencl.program import compiler_fault  # noqa: PLC0415  # as above
 
     seen: Counter[str] = Counter()
-    found = []
+    found, faults = [], []
     for index, device in enumerate(list_devices()):
         stem = f"opencl-{platform_slug(device.platform.name)}-{'cpu' if _is_cpu(device) else 'gpu'}"
-        found.append(_describe(device, index, f"{stem}-{seen[stem]}"))
+        fault = compiler_fault(device)
+        if fault is None:
+            found.append(_describe(device, index, f"{stem}-{seen[stem]}"))
+        else:
+            faults.append(
+                f"the OpenCL driver {device.driver_version.strip()} lists {device.name.strip()} but cannot "
+                f"compile for it; install a newer driver ({fault})"
+            )
         seen[stem] += 1
-    return found
+    return found, faults
 
 
 def platform_slug(name: str) -> str:

@@ -30,6 +30,15 @@ def test_host_without_opencl_says_what_to_install(tmp_path):
     assert "pocl-opencl-icd" in missing.reason
 
 
+def test_a_device_that_its_driver_cannot_compile_for_is_missing_with_the_reason():
+    report = probe_with(POCL_EXTRA_BUILD_FLAGS="-mcpu-of-the-future")
+    assert [device.device_id for device in report.devices] == ["host-cpu"]
+    (missing,) = report.missing
+    assert missing.kind == "gpu"
+    assert "cannot compile for it; install a newer driver" in missing.reason
+    assert missing.reason.endswith("(Invalid build option: -mcpu-of-the-future)")
+
+
 def test_probe_is_stable():
     assert probe().devices == probe().devices
 

@@ -18,7 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runtime.delegates.opencl.device import Capabilities
+from runtime.delegates.opencl.device import Capabilities, open_context
 from runtime.delegates.opencl.epilogue import literal
 from runtime.delegates.opencl.lowering.spec import Launch, PackedConstant
 from runtime.errors import DelegateError
@@ -236,3 +236,16 @@ def _compiled(context: pyopencl.Context, text: str) -> pyopencl.Program:
     except cl.Error as error:
         raise DelegateError(f"gpu delegate: the OpenCL compiler failed:\n{error}") from error
     return program
+
+
+def compiler_fault(device: pyopencl.Device) -> str | None:
+    """Why the driver cannot compile for the device it offers, or None: the smallest program is built.
+
+    A driver may list a device that its compiler does not know (a processor newer than its LLVM).
+    """
+    try:
+        _compiled(open_context(device), kernel_source("common.cl"))
+    except DelegateError as error:
+        log = str(error).partition(">:")[2].partition("(options:")[0]
+        return " ".join((log.strip() or str(error)).split())
+    return None
