@@ -6,19 +6,42 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from runtime.compiled_model import CompiledModel as CompiledModel
     from runtime.delegates.registry import load_delegate as load_delegate
+    from runtime.environment import Environment as Environment
+    from runtime.hardware_accelerator import HardwareAccelerator as HardwareAccelerator
     from runtime.interpreter import Interpreter as Interpreter
     from runtime.model.graph import Model as Model
     from runtime.model.reader import read_model as read_model
+    from runtime.ops.spec import custom_operator as custom_operator
+    from runtime.options import Options as Options
+    from runtime.tensor_buffer import TensorBuffer as TensorBuffer
 
 _HOME = {
+    "CompiledModel": "runtime.compiled_model",
+    "Environment": "runtime.environment",
+    "HardwareAccelerator": "runtime.hardware_accelerator",
     "Interpreter": "runtime.interpreter",
     "Model": "runtime.model.graph",
+    "Options": "runtime.options",
+    "TensorBuffer": "runtime.tensor_buffer",
+    "custom_operator": "runtime.ops.spec",
     "load_delegate": "runtime.delegates.registry",
     "read_model": "runtime.model.reader",
 }
 
-__all__ = ["Interpreter", "Model", "load_delegate", "read_model"]
+__all__ = [
+    "CompiledModel",
+    "Environment",
+    "HardwareAccelerator",
+    "Interpreter",
+    "Model",
+    "Options",
+    "TensorBuffer",
+    "custom_operator",
+    "load_delegate",
+    "read_model",
+]
 
 
 def __getattr__(name: str) -> Any:

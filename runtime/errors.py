@@ -5,6 +5,8 @@ FarmRuntimeError
 │   ├── ModelFormatError    the bytes are not a valid .tflite file (says where)
 │   ├── UnsupportedOperatorError   an operator, version or type the CPU path lacks
 │   └── ShapeError          shapes that do not fit together
+├── InvocationError         a run of a planned model failed: values that an operator cannot take
+├── StatusError             a call of `CompiledModel` or `TensorBuffer` that LiteRT answers with a status code
 ├── DelegateError           a delegate cannot be made, or cannot run this model
 └── DeviceError             no such device, or the device failed
 
@@ -45,6 +47,18 @@ class UnsupportedOperatorError(ModelError):
 
 class ShapeError(ModelError):
     """Tensor shapes that do not fit together."""
+
+
+class InvocationError(FarmRuntimeError, RuntimeError):
+    """A run of a planned model failed; the text names the operator and what it cannot take."""
+
+
+class StatusError(FarmRuntimeError, RuntimeError):
+    """A call that LiteRT answers with a status; `code` is LiteRT's number for it, 0 where it gives none."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(f"CompiledModel error: code={code}, message={message}" if code else message)
+        self.code = code
 
 
 class DelegateError(FarmRuntimeError, RuntimeError):

@@ -6,25 +6,43 @@ import enum
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.partition import DelegationReport, Grouping
-from runtime.errors import ModelFormatError
-from runtime.model.graph import Model, Quantization, Signature, Tensor
+from runtime.delegates.registry import Delegate, load_delegate
+from runtime.details import accepted, check_resize, operator_details, tensor_details
+from runtime.errors import InvocationError, ModelError, ModelFormatError
+from runtime.model.graph import Model, Signature, Tensor
 from runtime.model.reader import load_model, read_model
-from runtime.ops.spec import Array, Shape, constant_array, dtype_of, find_spec
+from runtime.ops.spec import Array, CustomRegistrar, Shape, constant_array, custom_operator
+from runtime.plan.calls import check_operators
+from runtime.plan.program import Program
 from runtime.plan.subgraph import PlannedSubgraph
+
+__all__ = [
+    "Delegate",
+    "Interpreter",
+    "InterpreterWithCustomOps",
+    "OpResolverType",
+    "SignatureRunner",
+    "load_delegate",
+]
 
 _HELD = (
     "There is at least 1 reference to internal data in the interpreter in the form of a numpy array or "
     "slice. Be sure to only hold the function returned from tensor() if you are using raw data access."
 )
 _UNALLOCATED = "Tensor data is null. Run allocate_tensors() first"
+
+
+Registerer: TypeAlias = Callable[[CustomRegistrar], None]
 
 
 class OpResolverType(enum.Enum):
@@ -39,8 +57,8 @@ class OpResolverType(enum.Enum):
 class Interpreter:
     """Runs a `.tflite` model: on numpy kernels, and on the delegates that it is given.
 
-    `num_threads` is checked as LiteRT does and otherwise left to the process: the kernels' GEMMs run on as
-    many threads as numpy's BLAS was started with (`OPENBLAS_NUM_THREADS`).
+    `num_threads` is how many threads a kernel may share its rows out to; results do not depend on it for
+    integers. numpy's BLAS has its own count, set before the process starts (`OPENBLAS_NUM_THREADS`).
 
     Raises ValueError for a model that cannot be read (`ModelFormatError`) or has an operator that neither a
     delegate nor the CPU path runs (`UnsupportedOperatorError`, with `.delegation`), RuntimeError for calls in
@@ -71,35 +89,26 @@ class Interpreter:
         del experimental_default_delegate_latest_features, experimental_force_delegate_node_profiling
         self.experimental_compress_quantization_zero_points = experimental_compress_quantization_zero_points
         self._model = _load(model_path, model_content)
-        self._subgraphs: dict[int, PlannedSubgraph] = {}
-        self._delegates = tuple(experimental_delegates or ())
-        self._preserve_all = experimental_preserve_all_tensors
-        self._grouping = Grouping(
+        self._num_threads = num_threads or 1
+        grouping = Grouping(
             cluster=not experimental_disable_delegate_clustering,
             fuse=not experimental_disable_delegate_node_fusion,
         )
+        self._program = Program(
+            self._model,
+            tuple(experimental_delegates or ()),
+            grouping,
+            preserve_all=experimental_preserve_all_tensors,
+            num_threads=self._num_threads,
+        )
         self._views: list[weakref.ref[Array]] = []
-        if self._delegates:
+        if experimental_delegates:
             self._primary.analyse()
-        else:
-            for operator in self._model.subgraphs[0].operators:
-                find_spec(operator)
+        check_operators(self._model, skip_first=bool(experimental_delegates))
 
     @property
     def _primary(self) -> PlannedSubgraph:
-        return self._subgraph(0)
-
-    def _subgraph(self, index: int) -> PlannedSubgraph:
-        count = len(self._model.subgraphs)
-        if not 0 <= index < count:
-            raise ValueError(
-                f"subgraph_index is out of range: {index} for the model, which has {count} subgraphs."
-            )
-        if index not in self._subgraphs:
-            self._subgraphs[index] = PlannedSubgraph(
-                self._model, index, self._delegates, self._grouping, preserve_all=self._preserve_all
-            )
-        return self._subgraphs[index]
+        return self._program.subgraph(0)
 
     @property
     def model(self) -> Model:
@@ -117,12 +126,15 @@ class Interpreter:
         self._primary.allocate()
 
     def invoke(self) -> None:
-        """Run the primary subgraph. Raises RuntimeError before `allocate_tensors`."""
+        """Run the primary subgraph.
+
+        Raises RuntimeError before `allocate_tensors`, and for values that an operator cannot take
+        (`InvocationError`).
+        """
         self._ensure_safe()
-        primary = self._primary
-        if not primary.is_ready or primary.execution is None:
+        if not self._primary.is_ready:
             raise RuntimeError("Invoke called on model that is not ready.")
-        primary.execution.run()
+        _run(self._primary)
 
     def get_input_details(self) -> list[dict[str, Any]]:
         """One dictionary for each input, in the model's order."""
@@ -134,34 +146,31 @@ class Interpreter:
 
     def get_tensor_details(self, subgraph_index: int = 0) -> list[dict[str, Any]]:
         """One dictionary for each tensor of a subgraph."""
-        tensors = self._subgraph(subgraph_index).subgraph.tensors
+        tensors = self._program.subgraph(subgraph_index).subgraph.tensors
         return [self._details(t.index, subgraph_index) for t in tensors]
 
+    def _get_ops_details(self) -> list[dict[str, Any]]:
+        """One dictionary for each operator of the primary subgraph."""
+        subgraph = self._primary.subgraph
+        return [operator_details(subgraph, o) for o in subgraph.operators]
+
+    def _native_handle(self) -> int:
+        """A number that stands for this interpreter; no native object is behind it."""
+        return id(self)
+
     def _details(self, index: int, subgraph_index: int) -> dict[str, Any]:
-        planned = self._subgraph(subgraph_index)
-        tensor = planned.subgraph.tensors[index]
-        shape = np.array(planned.shape(index), np.int32)
-        signature = shape if not tensor.shape_signature else np.array(tensor.shape_signature, np.int32)
-        return {
-            "name": tensor.name,
-            "index": index,
-            "shape": shape,
-            "shape_signature": signature,
-            "dtype": _public_dtype(tensor),
-            "quantization": _per_tensor(tensor.quantization),
-            "quantization_parameters": _quantization_parameters(tensor.quantization),
-            "sparsity_parameters": _sparsity_parameters(tensor),
-        }
+        planned = self._program.subgraph(subgraph_index)
+        return tensor_details(planned.subgraph.tensors[index], planned.shape(index))
 
     def _tensor(self, index: int, subgraph_index: int = 0) -> Tensor:
-        tensors = self._subgraph(subgraph_index).subgraph.tensors
+        tensors = self._program.subgraph(subgraph_index).subgraph.tensors
         if not 0 <= index < len(tensors):
             raise ValueError(f"Invalid tensor index {index} exceeds max tensor index {len(tensors)}")
         return tensors[index]
 
     def _array(self, index: int, subgraph_index: int = 0) -> Array:
         tensor = self._tensor(index, subgraph_index)
-        planned = self._subgraph(subgraph_index)
+        planned = self._program.subgraph(subgraph_index)
         found = planned.array(index)
         if found is None and planned.is_ready:
             found = constant_array(tensor)
@@ -175,13 +184,8 @@ class Interpreter:
 
     def _set(self, index: int, value: npt.ArrayLike, subgraph_index: int) -> None:
         tensor = self._tensor(index, subgraph_index)
-        planned, array = self._subgraph(subgraph_index), np.asarray(value)
-        if array.dtype != dtype_of(tensor.type):
-            raise ValueError(
-                f"Cannot set tensor: Got value of type {array.dtype.name.upper()} but expected type "
-                f"{tensor.type.name} for input {index}, name: {tensor.name} "
-            )
-        _check_dimensions(array.shape, planned.shape(index), index)
+        planned = self._program.subgraph(subgraph_index)
+        array = accepted(tensor, planned.shape(index), value)
         target = planned.execution.arrays.get(index) if planned.is_ready and planned.execution else None
         if target is None:
             raise ValueError("Cannot set tensor: Tensor is unallocated. Try calling allocate_tensors() first")
@@ -214,36 +218,28 @@ class Interpreter:
         )
 
     def _resize(self, index: int, size: Shape, subgraph_index: int, *, strict: bool = False) -> None:
-        planned = self._subgraph(subgraph_index)
+        planned = self._program.subgraph(subgraph_index)
         if index not in planned.subgraph.inputs:
             raise RuntimeError(f"Tensor {index} is not an input of the model; only inputs can be resized.")
-        tensor = planned.subgraph.tensors[index]
-        if any(d < 0 for d in size):
-            raise RuntimeError(f"Attempting to resize tensor {index} to {list(size)}: negative dimension.")
-        if strict:
-            _check_strict(tensor, planned.shape(index), size)
+        check_resize(planned.subgraph.tensors[index], planned.shape(index), size, strict=strict)
         planned.resize(index, size)
 
     def reset_all_variables(self) -> None:
-        """Set variable tensors back to zero (the zero point where they are quantised)."""
-        for planned in self._subgraphs.values():
-            for tensor in planned.subgraph.tensors:
-                array = planned.array(tensor.index) if tensor.is_variable else None
-                if array is not None:
-                    array.fill(tensor.quantization.zero_points[0] if tensor.quantization else 0)
+        """Set variable tensors back to zero (int8 ones to their zero point); resource variables stay."""
+        self._program.reset_variables()
 
     def num_subgraphs(self) -> int:
         """How many subgraphs the model has."""
         return len(self._model.subgraphs)
 
     def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
-        """Names of inputs and outputs of each signature, sorted as LiteRT sorts them."""
+        """Names of inputs and outputs of each signature; the names are sorted, as LiteRT sorts them."""
         return {
             s.key: {
                 "inputs": sorted(name for name, _ in s.inputs),
                 "outputs": sorted(name for name, _ in s.outputs),
             }
-            for s in sorted(self._model.signatures, key=lambda s: s.key)
+            for s in self._model.signatures
         }
 
     def get_signature_runner(self, signature_key: str | None = None) -> SignatureRunner:
@@ -262,24 +258,48 @@ class Interpreter:
 
     def close(self) -> None:
         """Release the delegates' device memory; the interpreter cannot be used afterwards."""
-        for planned in self._subgraphs.values():
-            planned.close()
+        self._program.close()
 
     def __del__(self) -> None:
-        for planned in getattr(self, "_subgraphs", {}).values():
-            planned.close()
+        program = getattr(self, "_program", None)
+        if program is not None:
+            program.close()
 
     def _run_signature(self, signature: Signature, values: dict[str, Array]) -> dict[str, Array]:
         inputs, where = dict(signature.inputs), signature.subgraph_index
-        planned = self._subgraph(where)
+        planned = self._program.subgraph(where)
         for name, value in values.items():
             self._resize(inputs[name], value.shape, where)
         planned.allocate()
         for name, value in values.items():
             self._set(inputs[name], value, where)
-        assert planned.execution is not None
-        planned.execution.run()
+        _run(planned)
         return {name: self.get_tensor(index, where) for name, index in sorted(signature.outputs)}
+
+
+class InterpreterWithCustomOps(Interpreter):
+    """An interpreter that first lets each of `custom_op_registerers` register custom operators.
+
+    A registerer is a function that takes `custom_operator`, or its name as `module:function`. Each is called
+    once in a process, for what it registers is there for every interpreter.
+    """
+
+    def __init__(
+        self, custom_op_registerers: Sequence[str | Registerer] | None = None, **kwargs: Any
+    ) -> None:
+        for registerer in custom_op_registerers or ():
+            _register(registerer)
+        super().__init__(**kwargs)
+
+
+@cache
+def _register(registerer: str | Registerer) -> None:
+    if isinstance(registerer, str):
+        module, colon, function = registerer.partition(":")
+        if not colon:
+            raise ValueError(f"Looking up symbol '{registerer}' failed: a name is 'module:function'")
+        registerer = cast(Registerer, getattr(import_module(module), function))
+    registerer(custom_operator)
 
 
 class SignatureRunner:
@@ -331,68 +351,8 @@ def _load(
         raise ModelFormatError(f"Could not open '{os.fspath(model_path)}': {error.strerror}") from error
 
 
-def _check_dimensions(got: Shape, expected: Shape, index: int) -> None:
-    if len(got) != len(expected):
-        raise ValueError(
-            "Cannot set tensor: Dimension mismatch. "
-            f"Got {len(got)} but expected {len(expected)} for input {index}."
-        )
-    for dimension, (a, b) in enumerate(zip(got, expected, strict=True)):
-        if a != b:
-            raise ValueError(
-                "Cannot set tensor: Dimension mismatch. "
-                f"Got {a} but expected {b} for dimension {dimension} of input {index}."
-            )
-
-
-def _check_strict(tensor: Tensor, current: Shape, size: Shape) -> None:
-    signature = tensor.shape_signature or tensor.shape
-    if len(size) != len(signature):
-        raise RuntimeError(f"Attempting to resize tensor {tensor.index} to rank {len(size)} strictly.")
-    for dimension, (known, now, wanted) in enumerate(zip(signature, current, size, strict=True)):
-        if known != -1 and now != wanted:
-            raise RuntimeError(
-                f"Attempting to resize dimension {dimension} of tensor {tensor.index} with value {now} to "
-                f"{wanted}. ResizeInputTensorStrict only allows mutating unknown dimensions identified by -1."
-            )
-
-
-def _public_dtype(tensor: Tensor) -> Any:
-    dtype = dtype_of(tensor.type)
-    return np.object_ if dtype is None else dtype.type
-
-
-def _per_tensor(q: Quantization | None) -> tuple[float, int]:
-    if q is None or q.blocks is not None or len(q.scales) != 1:
-        return (0.0, 0)
-    return (q.scales[0], q.zero_points[0])
-
-
-def _quantization_parameters(q: Quantization | None) -> dict[str, Any]:
-    plain = q if q is not None and q.blocks is None else None
-    return {
-        "scales": np.array(plain.scales if plain else (), np.float32),
-        "zero_points": np.array(plain.zero_points if plain else (), np.int32),
-        "quantized_dimension": plain.quantized_dimension if plain else 0,
-        "block_size": q.blocks.block_size if q is not None and q.blocks is not None else 0,
-    }
-
-
-def _sparsity_parameters(tensor: Tensor) -> dict[str, Any]:
-    sparsity = tensor.sparsity
-    if sparsity is None:
-        return {}
-    return {
-        "traversal_order": np.array(sparsity.traversal_order, np.int32),
-        "block_map": np.array(sparsity.block_map, np.int32),
-        "dim_metadata": [
-            {"format": 0, "dense_size": level.dense_size}
-            if level.segments is None
-            else {
-                "format": 1,
-                "array_segments": np.array(level.segments, np.int32),
-                "array_indices": np.array(level.indices, np.int32),
-            }
-            for level in sparsity.dimensions
-        ],
-    }
+def _run(planned: PlannedSubgraph) -> None:
+    try:
+        planned.run()
+    except ModelError as error:
+        raise InvocationError(str(error)) from error

@@ -174,3 +174,21 @@ class Requantizer:
         np.floor(acc, out=acc)
         np.clip(acc, *self._clamp, out=acc)
         np.copyto(out, acc, casting="unsafe")
+
+
+class WideRequantizer:
+    """64-bit accumulators to int16 outputs of zero point 0 (`MultiplyByQuantizedMultiplier` for int64).
+
+    The multiplier is cut to 15 bits; the multipliers broadcast over the last axis.
+    """
+
+    def __init__(self, multipliers: _Array, shifts: _Array, clamp: tuple[int, int]) -> None:
+        self._multipliers = np.where(multipliers < 0x7FFF0000, (multipliers + (1 << 15)) >> 16, 0x7FFF)
+        self._shifts = 15 - shifts
+        self._half = np.int64(1) << (self._shifts - 1)
+        self._clamp = clamp
+
+    def __call__(self, acc: _Array, out: _Array) -> None:
+        """`acc`: float64 integers of magnitude below 2^47. `out`: same shape, int16."""
+        wide = (acc.astype(np.int64) * self._multipliers + self._half) >> self._shifts
+        np.copyto(out, np.clip(wide, *self._clamp), casting="unsafe")

@@ -69,12 +69,18 @@ class PartitionDelegate(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GraphFacts:
-    """What `supports` may look at: the subgraph with inferred static shapes and constant values."""
+    """What `supports` may look at: the subgraph with inferred static shapes and constant values.
+
+    Operators in `late` have shapes that are known at run time only, so no delegate is asked for them; those
+    in `ordered` (variables, random numbers, control flow) keep the file's order among themselves.
+    """
 
     subgraph: Subgraph
     shapes: Mapping[int, tuple[int, ...]]
     dtypes: Mapping[int, np.dtype[Any]]
     constants: Mapping[int, Array]
+    late: frozenset[int] = frozenset()
+    ordered: frozenset[int] = frozenset()
 
 
 class LoadedModel(Protocol):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from runtime.delegates.base import GraphFacts, Partition, PartitionDelegate
@@ -93,7 +94,7 @@ def delegate_graph(
     for number, delegate in enumerate(delegates):
         wanted = _supported(facts, delegate, [i for i in reasons if i not in owner], reasons)
         trial = {**owner, **dict.fromkeys(wanted, number)}
-        groups = epochs(subgraph, trial, folded, grouping)
+        groups = epochs(subgraph, trial, folded, grouping, facts.ordered)
         parts = [p for p in groups if trial.get(p[0].index) == number]
         limit = max(1, delegate.max_delegated_partitions)
         parts.sort(key=len, reverse=True)
@@ -103,7 +104,7 @@ def delegate_graph(
             reasons[operator.index].append(f"{left} {limit} that {delegate.name} may take")
     assignments = tuple(
         _assignment(model, facts, part, delegates, owner.get(part[0].index))
-        for part in epochs(subgraph, owner, folded, grouping)
+        for part in epochs(subgraph, owner, folded, grouping, facts.ordered)
     )
     return Delegation(assignments, _report(subgraph, assignments, owner, folded, reasons))
 
@@ -116,6 +117,9 @@ def _supported(
 ) -> list[int]:
     taken = []
     for index in candidates:
+        if index in facts.late:
+            reasons[index].append("its shapes are known at run time only")
+            continue
         refusal = delegate.supports(facts, facts.subgraph.operators[index])
         if refusal is None:
             taken.append(index)
@@ -125,9 +129,17 @@ def _supported(
 
 
 def epochs(
-    subgraph: Subgraph, kinds: Mapping[int, int], folded: frozenset[int], grouping: Grouping = Grouping()
+    subgraph: Subgraph,
+    kinds: Mapping[int, int],
+    folded: frozenset[int],
+    grouping: Grouping = Grouping(),
+    ordered: frozenset[int] = frozenset(),
 ) -> list[tuple[Operator, ...]]:
-    """Operators grouped so that each group has one kind (absent: the CPU) and needs only earlier groups."""
+    """Operators grouped so that each group has one kind (absent: the CPU) and needs only earlier groups.
+
+    Those in `ordered` also wait for all before them in `ordered`.
+    """
+    earlier = {after: before for before, after in pairwise(sorted(ordered))}
     made_by = {t: o.index for o in subgraph.operators for t in o.outputs}
     waiting = [o for o in subgraph.operators if o.index not in folded]
     done = set(folded)
@@ -137,6 +149,7 @@ def epochs(
         later: list[Operator] = []
         for operator in waiting:
             ready = all(t not in made_by or made_by[t] in done for t in operator.inputs)
+            ready = ready and (operator.index not in earlier or earlier[operator.index] in done)
             same = not group or kinds.get(operator.index) == kinds.get(group[0].index)
             allowed = (grouping.fuse or not group) and (grouping.cluster or not later)
             if ready and same and allowed:

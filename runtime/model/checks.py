@@ -117,6 +117,8 @@ def _check_quantization(q: Quantization, shape: tuple[int, ...], count: int, whe
         )
     if not all(math.isfinite(s) for s in q.scales):
         raise ModelFormatError(f"{where}: a scale is not finite")
+    if not all(-(1 << 31) <= z < 1 << 31 for z in q.zero_points):
+        raise ModelFormatError(f"{where}: a zero point is outside 32 bits")
 
 
 def _check_sparsity(sparsity: Sparsity, shape: tuple[int, ...], where: str) -> None:
@@ -159,7 +161,8 @@ def _check_indices(subgraph: Subgraph, where: str) -> None:
         if not all(0 <= i < count for i in indices):
             raise ModelFormatError(f"{where}: {kind} {list(indices)} refer outside its {count} tensors")
     for op in subgraph.operators:
-        if not all(-1 <= i < count for i in op.inputs) or not all(0 <= i < count for i in op.outputs):
+        optional = (*op.inputs, *op.intermediates)
+        if not all(-1 <= i < count for i in optional) or not all(0 <= i < count for i in op.outputs):
             raise ModelFormatError(f"{_operator(where, op)}: refers outside the subgraph's {count} tensors")
 
 

@@ -79,7 +79,10 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One node. `inputs` holds -1 for an absent optional input. `options` uses the schema's field names."""
+    """One node. `inputs` holds -1 for an absent optional input. `options` uses the schema's field names.
+
+    `intermediates` are tensors that only lend their quantisation to values inside the operator.
+    """
 
     index: int
     opcode: BuiltinOperator
@@ -89,6 +92,7 @@ class Operator:
     options: Mapping[str, Any] = field(default_factory=dict)
     custom_code: str | None = None
     custom_options: bytes = b""
+    intermediates: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:

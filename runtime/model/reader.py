@@ -37,15 +37,20 @@ _OperatorCode = tuple[BuiltinOperator, int, str | None]
 
 
 def load_model(path: str | Path) -> Model:
-    """Read a file through a memory map: constants are views of it. Raises OSError and `ModelFormatError`."""
+    """Read a file through a memory map: constants are views of it. Raises OSError and `ModelFormatError`.
+
+    Reading the lengths of the weights can map two megabytes around each; they are let go again.
+    """
     with Path(path).open("rb") as file:
         if file.seek(0, 2) == 0:
             raise ModelFormatError(f"{path}: the file is empty")
-        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     try:
-        return read_model(view)
+        model = read_model(memoryview(mapped))
     except ModelFormatError as error:
         raise ModelFormatError(f"{path}: {error}") from None
+    mapped.madvise(mmap.MADV_DONTNEED)
+    return model
 
 
 def read_model(data: bytes | bytearray | memoryview) -> Model:
@@ -142,6 +147,7 @@ class _Reader:
             options=_options(opcode, table),
             custom_code=custom_code,
             custom_options=self._custom_options(table),
+            intermediates=table.numbers(8, "intermediates", "i") or (),
         )
 
     def _custom_options(self, table: Table) -> bytes:

@@ -133,6 +133,8 @@ class _ModelTables:
             table.child(slot, _options(expected, operator.options))
         if operator.custom_options:
             table.child(5, _Bytes(operator.custom_options))
+        if operator.intermediates:
+            table.child(8, _Vector("i", operator.intermediates))
         return table
 
 

@@ -13,9 +13,12 @@ import numpy as np
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops import levels
 from runtime.ops.blocks import broadcast_blocks, channel_rows, flat_blocks
-from runtime.ops.levels import level_table, pair_table
+from runtime.ops.levels import level_table, pair_levels
 from runtime.ops.shapes import broadcast_inputs, same_shape
 from runtime.ops.spec import Array, Kernel, OpContext, operator
+from runtime.ops.type_sets import QUANTIZED
+
+BYTES = (TensorType.INT8, TensorType.UINT8)
 
 _Function = Callable[[Array, Array, Array], object]
 
@@ -27,13 +30,13 @@ _CLAMPS: Mapping[BuiltinOperator, tuple[float, float]] = {
 }
 
 
-@operator(*_CLAMPS, max_version=3, infer=same_shape)
+@operator(*_CLAMPS, max_version=3, infer=same_shape, types=(TensorType.FLOAT32, *QUANTIZED))
 def relu(op: OpContext) -> Kernel:
     """Clamp; int8 is rescaled to the output's quantisation first (`activations.cc`)."""
-    kind = op.require(TensorType.FLOAT32, TensorType.INT8)
+    kind = op.require(TensorType.FLOAT32, *QUANTIZED)
     op.require_same_type(0)
     low, high = _CLAMPS[op.operator.opcode]
-    if kind is TensorType.INT8:
+    if kind in QUANTIZED:
         return level_table(op, lambda q: levels.relu(op, q, low, high))
     return _per_element(op, lambda x, y, _: np.clip(x, low, high, out=y))
 
@@ -61,8 +64,8 @@ def _logistic(x: Array, y: Array, t: Array) -> None:
 def _hard_swish(x: Array, y: Array, t: Array) -> None:
     np.add(x, np.float32(3), out=t)
     np.clip(t, np.float32(0), np.float32(6), out=t)
-    np.multiply(t, np.float32(1 / 6), out=t)
-    np.multiply(t, x, out=y)
+    np.multiply(t, x, out=t)
+    np.divide(t, np.float32(6), out=y)
 
 
 def _elu(x: Array, y: Array, t: Array) -> None:
@@ -92,10 +95,10 @@ _FLOAT: Mapping[BuiltinOperator, _Function] = {
 }
 
 
-@operator(*_FLOAT, max_version=3, infer=same_shape)
+@operator(*_FLOAT, max_version=3, infer=same_shape, types=(TensorType.FLOAT32, *BYTES))
 def activation(op: OpContext) -> Kernel:
-    """ELU, HARD_SWISH, LOGISTIC, TANH; float32 and int8."""
-    kind = op.require(TensorType.FLOAT32, TensorType.INT8)
+    """ELU, HARD_SWISH, LOGISTIC, TANH."""
+    kind = op.require(TensorType.FLOAT32, *BYTES)
     op.require_same_type(0)
     if kind is TensorType.FLOAT32:
         return _per_element(op, _FLOAT[op.operator.opcode])
@@ -120,7 +123,7 @@ def _gelu_exact(x: Array, y: Array, t: Array, series: Array) -> None:
     np.multiply(0.5 * x, 1 + erf, out=y, casting="same_kind")
 
 
-@operator(BuiltinOperator.GELU, max_version=3, infer=same_shape)
+@operator(BuiltinOperator.GELU, max_version=3, infer=same_shape, types=(TensorType.FLOAT32,))
 def gelu(op: OpContext) -> Kernel:
     """0.5 x (1 + erf(x / sqrt 2)), or the tanh form that option `approximate` asks for; float32."""
     op.require(TensorType.FLOAT32)
@@ -131,13 +134,13 @@ def gelu(op: OpContext) -> Kernel:
     return _per_element(op, lambda x, y, t: _gelu_exact(x, y, t, series))
 
 
-@operator(BuiltinOperator.LEAKY_RELU, max_version=2, infer=same_shape)
+@operator(BuiltinOperator.LEAKY_RELU, max_version=2, infer=same_shape, types=(TensorType.FLOAT32, *QUANTIZED))
 def leaky_relu(op: OpContext) -> Kernel:
     """x where positive, else alpha * x; float32 and int8."""
-    kind = op.require(TensorType.FLOAT32, TensorType.INT8)
+    kind = op.require(TensorType.FLOAT32, *QUANTIZED)
     op.require_same_type(0)
     alpha = np.float32(op.option("alpha"))
-    if kind is TensorType.INT8:
+    if kind in QUANTIZED:
         return level_table(op, lambda q: levels.leaky_relu(op, q, alpha))
 
     def function(x: Array, y: Array, t: Array) -> None:
@@ -149,13 +152,13 @@ def leaky_relu(op: OpContext) -> Kernel:
     return _per_element(op, function)
 
 
-@operator(BuiltinOperator.PRELU, max_version=1, infer=broadcast_inputs)
+@operator(BuiltinOperator.PRELU, max_version=1, infer=broadcast_inputs, types=(TensorType.FLOAT32, *BYTES))
 def prelu(op: OpContext) -> Kernel:
     """x where positive, else alpha * x with alpha broadcast to x; float32 and int8."""
-    kind = op.require(TensorType.FLOAT32, TensorType.INT8)
+    kind = op.require(TensorType.FLOAT32, *BYTES)
     op.require_same_type(0, 1)
-    if kind is TensorType.INT8:
-        return pair_table(op, levels.prelu)
+    if kind in BYTES:
+        return pair_levels(op, levels.prelu)
     x, alpha, y = op.read(0), op.read(1), op.write()
     if op.input(1).constant is not None and alpha.size == x.shape[-1] == alpha.shape[-1]:
         rows, width = channel_rows(x.shape)

@@ -1,6 +1,8 @@
-"""FULLY_CONNECTED and BATCH_MATMUL: one GEMM each.
+"""FULLY_CONNECTED: one GEMM.
 
-x [..., in], weights [out, in], bias [out] -> [batch, out], or [..., out] with keep_num_dims.
+x [..., in], weights [out, in], bias [out] -> [batch, out], or [..., out] with keep_num_dims. float32; int8,
+uint8 and int16 exactly as LiteRT's reference kernels; float activations with int8 or int4 weights (hybrid),
+whose scales are per tensor, per channel or blockwise.
 """
 
 from __future__ import annotations
@@ -10,8 +12,18 @@ import math
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, FullyConnectedOptionsWeightsFormat, TensorType
-from runtime.ops.conv import ExactGemm, check_bias, int8_bias
-from runtime.ops.shapes import broadcast, require_rank
+from runtime.ops.conv import check_bias
+from runtime.ops.hybrid import RowQuantizer, channel_scales, filter_levels, is_hybrid
+from runtime.ops.integer_gemm import (
+    LEVELS,
+    ExactGemm,
+    OutputStage,
+    centred_filter,
+    integer_bias,
+    level_zero,
+    require_filter,
+)
+from runtime.ops.shapes import require_rank
 from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
 from runtime.quantization import activation_range, float_activation_range, round_half_away
 
@@ -31,85 +43,142 @@ def fully_connected_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((elements // in_size, out_size),)
 
 
-@operator(BuiltinOperator.FULLY_CONNECTED, max_version=14, infer=fully_connected_shape)
+@operator(
+    BuiltinOperator.FULLY_CONNECTED,
+    max_version=14,
+    infer=fully_connected_shape,
+    types=(TensorType.FLOAT32, *LEVELS),
+    note="float32 with float32, int8 or int4 weights, blockwise ones too; int8 and int16 with int8 or int4",
+)
 def fully_connected(op: OpContext) -> Kernel:
     """y = x @ weights.T + bias, fused activation."""
     if op.option("weights_format") is not FullyConnectedOptionsWeightsFormat.DEFAULT:
         raise op.unsupported("shuffled weights")
-    if op.require(TensorType.FLOAT32, TensorType.INT8) is TensorType.INT8:
-        return _fully_connected_int8(op)
-    op.require_same_type(0, 1)
-    weights = op.read(1)
-    matrix = weights.T
-    x, y = op.read(0).reshape(-1, weights.shape[1]), op.write().reshape(-1, weights.shape[0])
-    bias = None if op.optional(2) is None else op.read(2).reshape(-1)
-    clamp = float_activation_range(op.activation())
+    kind = op.require(TensorType.FLOAT32, *LEVELS)
+    if kind is not TensorType.FLOAT32:
+        require_filter(op, kind)
+        return _levels(op, kind)
+    if is_hybrid(op):
+        return _hybrid(op)
+    op.require(TensorType.FLOAT32, i=1)
+    return _float(op)
+
+
+def _rows(op: OpContext) -> tuple[Array, Array]:
+    """Input [batch, in] and output [batch, out]."""
+    out_size, in_size = op.input(1).shape
+    return op.read(0).reshape(-1, in_size), op.write().reshape(-1, out_size)
+
+
+def _float(op: OpContext) -> Kernel:
+    x, y = _rows(op)
+    matrix = op.read(1).T
+    end = _end(op, y)
 
     def run() -> None:
         np.matmul(x, matrix, out=y)
+        end()
+
+    return run
+
+
+def _end(op: OpContext, y: Array) -> Kernel:
+    """Bias, which may be computed at run time, and activation."""
+    bias = None if op.optional(2) is None else op.read(2).reshape(-1)
+    clamp = float_activation_range(op.activation())
+
+    def end() -> None:
         if bias is not None:
             np.add(y, bias, out=y)
         if clamp is not None:
             np.clip(y, *clamp, out=y)
 
+    return end
+
+
+def _hybrid(op: OpContext) -> Kernel:
+    x, y = _rows(op)
+    q = op.input(1).quantization
+    blockwise = q is not None and q.blocks is not None
+    asymmetric = blockwise or bool(op.option("asymmetric_quantize_inputs"))
+    quantizer = RowQuantizer(op, x, asymmetric=asymmetric)
+    product = _blockwise(op, quantizer, y) if blockwise else _scaled_product(op, quantizer, y)
+    end = _end(op, y)
+
+    def run() -> None:
+        quantizer()
+        product()
+        end()
+
     return run
 
 
-def _fully_connected_int8(op: OpContext) -> Kernel:
-    """As the reference resolver of LiteRT does it: one product in double precision, rounded half away."""
-    op.require_same_type(0, 1)
-    weights = op.constant(1, "weights")
-    channels = weights.shape[0]
-    x, y = op.read(0).reshape(-1, weights.shape[1]), op.write().reshape(-1, channels)
-    in_scale, in_zero = op.scale_and_zero_point(op.input(0))
-    out_scale, out_zero = op.scale_and_zero_point(op.output())
+def _scaled_product(op: OpContext, quantizer: RowQuantizer, y: Array) -> Kernel:
+    matrix = filter_levels(op).T
+    scales = channel_scales(op, y.shape[1])
+
+    def product() -> None:
+        np.matmul(quantizer.levels, matrix, out=y)
+        np.multiply(y, quantizer.scales[:, None] * scales, out=y)
+
+    return product
+
+
+def _blockwise(op: OpContext, quantizer: RowQuantizer, y: Array) -> Kernel:
+    """Each row of weights has a scale for every block of columns, kept in a tensor of its own."""
     q = op.input(1).quantization
-    if q is None or q.blocks is not None or q.is_custom or any(q.zero_points):
-        raise op.unsupported("weights without scales, or with a zero point other than 0")
-    low, high = activation_range(op.activation(), out_scale, out_zero, TensorType.INT8)
-    scale = _effective_scales(in_scale, q.scales, out_scale)
-    gemm = ExactGemm(weights, in_zero, int8_bias(op, channels))
-    columns, partial = op.temporary(x.shape), op.temporary(y.shape)
+    assert q is not None
+    assert q.blocks is not None
+    stored = op.services.constant_of(q.blocks.scales)
+    weights = filter_levels(op)
+    out_size, in_size = weights.shape
+    block = q.blocks.block_size
+    if block < 1 or in_size % block or stored is None or stored.size != out_size * (in_size // block):
+        raise op.unsupported(f"weights {out_size}x{in_size} in blocks of {block} without a scale for each")
+    scales = stored.astype(np.float32).reshape(out_size, in_size // block)
+    matrix = (weights.reshape(out_size, -1, block) * scales[..., None]).reshape(out_size, in_size).T
+
+    def product() -> None:
+        np.matmul(quantizer.levels, matrix, out=y)
+        np.multiply(y, quantizer.scales[:, None], out=y)
+
+    return product
+
+
+def _levels(op: OpContext, kind: TensorType) -> Kernel:
+    x, y = _rows(op)
+    channels = y.shape[1]
+    gemm = ExactGemm(centred_filter(op), kind, level_zero(op), integer_bias(op, channels))
+    columns, partial = op.temporary(x.shape, gemm.dtype), op.temporary(y.shape, gemm.dtype)
     total = op.temporary(y.shape, np.float64)
+    finish = _output_stage(op)
 
     def run() -> None:
         np.copyto(columns, x)
         gemm(columns, partial, total)
-        np.multiply(total, scale, out=total)
-        np.clip(round_half_away(total) + out_zero, low, high, out=total)
-        np.copyto(y, total, casting="unsafe")
+        finish(total, y)
 
     return run
+
+
+def _output_stage(op: OpContext) -> OutputStage:
+    """One product in double precision, rounded half away from zero: other kernels round twice."""
+    in_scale, _ = op.scale_and_zero_point(op.input(0))
+    out_scale, out_zero = op.scale_and_zero_point(op.output())
+    q = op.input(1).quantization
+    assert q is not None
+    low, high = activation_range(op.activation(), out_scale, out_zero, op.output().type)
+    scale = _effective_scales(in_scale, q.scales, out_scale)
+
+    def finish(total: Array, out: Array) -> None:
+        np.multiply(total, scale, out=total)
+        np.clip(round_half_away(total) + out_zero, low, high, out=total)
+        np.copyto(out, total, casting="unsafe")
+
+    return finish
 
 
 def _effective_scales(in_scale: float, scales: tuple[float, ...], out_scale: float) -> Array:
     if len(scales) == 1:
         return np.array([float(np.float32(in_scale) * np.float32(scales[0])) / out_scale])
     return np.array([in_scale * s / out_scale for s in scales])
-
-
-def batch_matmul_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Leading dimensions broadcast; [..., m, k] times [..., k, n]."""
-    left, right = op.input(0).shape, op.input(1).shape
-    if len(left) < 2 or len(right) < 2:
-        raise op.error(f"shapes {list(left)} and {list(right)}, rank 2 at least is needed")
-    rows, inner = (left[-1], left[-2]) if op.option("adj_x") else (left[-2], left[-1])
-    depth, columns = (right[-1], right[-2]) if op.option("adj_y") else (right[-2], right[-1])
-    if inner != depth:
-        raise op.error(f"shapes {list(left)} and {list(right)} do not chain")
-    return ((*broadcast(op, left[:-2], right[:-2]), rows, columns),)
-
-
-@operator(BuiltinOperator.BATCH_MATMUL, max_version=4, infer=batch_matmul_shape)
-def batch_matmul(op: OpContext) -> Kernel:
-    """Matrix product of the last two dimensions; `adj_x`, `adj_y` transpose them. float32."""
-    op.require(TensorType.FLOAT32)
-    op.require_same_type(0, 1)
-    x = op.read(0).swapaxes(-1, -2) if op.option("adj_x") else op.read(0)
-    z = op.read(1).swapaxes(-1, -2) if op.option("adj_y") else op.read(1)
-    y = op.write()
-
-    def run() -> None:
-        np.matmul(x, z, out=y)
-
-    return run

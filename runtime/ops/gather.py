@@ -1,40 +1,103 @@
-"""GATHER: slices of the input along an axis, chosen by indices."""
+"""Elements chosen by indices: GATHER along an axis, GATHER_ND by index vectors."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from runtime.errors import ShapeError
-from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.model.schema import BuiltinOperator
 from runtime.ops.shapes import axis_index
-from runtime.ops.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.type_sets import MOVABLE, NARROW_INDICES
 
 
-def _axis(op: OpContext) -> int:
-    if op.option("batch_dims"):
-        raise op.unsupported("batch dimensions")
-    return axis_index(op, op.option("axis"), len(op.input().shape))
+def _axes(op: OpContext) -> tuple[int, int]:
+    """(axis, batch dimensions), both counted from the front."""
+    shape, indices = op.input().shape, op.input(1).shape
+    axis = axis_index(op, op.option("axis"), len(shape))
+    batch: int = op.option("batch_dims")
+    batch += len(indices) if batch < 0 else 0
+    if not 0 <= batch <= min(axis, len(indices)) or shape[:batch] != indices[:batch]:
+        raise op.error(f"{batch} batch dimensions of {list(shape)} and {list(indices)}, axis {axis}")
+    return axis, batch
 
 
 def gather_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The indices' shape in place of the axis."""
-    shape, axis = op.input().shape, _axis(op)
-    return ((*shape[:axis], *op.input(1).shape, *shape[axis + 1 :]),)
+    """The indices' shape, without the batch, in place of the axis."""
+    shape, (axis, batch) = op.input().shape, _axes(op)
+    return ((*shape[:axis], *op.input(1).shape[batch:], *shape[axis + 1 :]),)
 
 
-@operator(BuiltinOperator.GATHER, max_version=8, infer=gather_shape)
+def _check(op: OpContext, positions: Array, size: int) -> None:
+    if positions.size and (positions.min() < 0 or positions.max() >= size):
+        raise op.error(f"an index is outside the axis of {size}")
+
+
+@operator(
+    BuiltinOperator.GATHER,
+    max_version=8,
+    infer=gather_shape,
+    types=MOVABLE,
+    note="indices int16, int32, int64",
+)
 def gather(op: OpContext) -> Kernel:
-    """int32 or int64 indices, not negative; an index outside the axis is an error at run time."""
+    """Indices are not negative; one outside the axis is an error at run time."""
     op.require_same_type(0)
-    op.require(TensorType.INT32, TensorType.INT64, i=1)
-    x, indices, y, axis = op.read(0), op.read(1), op.write(), _axis(op)
+    op.require(*NARROW_INDICES, i=1)
+    x, indices, y, (axis, batch) = op.read(0), op.read(1), op.write(), _axes(op)
     positions = np.empty(indices.shape, np.intp)
-    size, where = x.shape[axis], op.where
+    size = x.shape[axis]
 
     def run() -> None:
         np.copyto(positions, indices)
-        if positions.size and (positions.min() < 0 or positions.max() >= size):
-            raise ShapeError(f"{where}: an index is outside the axis of {size}")
+        _check(op, positions, size)
         np.take(x, positions, axis=axis, out=y, mode="clip")
 
+    def run_batches() -> None:
+        np.copyto(positions, indices)
+        _check(op, positions, size)
+        for b in np.ndindex(indices.shape[:batch]):
+            y[b] = np.take(x[b], positions[b], axis=axis - batch, mode="clip")
+
+    return run_batches if batch else run
+
+
+def gather_nd_shape(op: OpContext) -> tuple[Shape, ...]:
+    """Each index vector, the indices' last axis, is replaced by what it chooses."""
+    shape, indices = op.input().shape, op.input(1).shape
+    if not indices or indices[-1] > len(shape):
+        raise op.error(f"index vectors of {list(indices)} for shape {list(shape)}")
+    return ((*indices[:-1], *shape[indices[-1] :]),)
+
+
+@operator(
+    BuiltinOperator.GATHER_ND,
+    max_version=6,
+    infer=gather_nd_shape,
+    types=MOVABLE,
+    note="indices int16, int32, int64",
+)
+def gather_nd(op: OpContext) -> Kernel:
+    """Slices at the positions of the index vectors; one outside the input is an error at run time."""
+    op.require_same_type(0)
+    op.require(*NARROW_INDICES, i=1)
+    x, indices, y = op.read(0), op.read(1), op.write()
+    depth = indices.shape[-1]
+    rows = x.reshape((-1, *x.shape[depth:])) if x.size else x.reshape((0, *x.shape[depth:]))
+    out = y.reshape((-1, *x.shape[depth:]))
+
+    def run() -> None:
+        np.take(rows, flat_positions(op, indices, x.shape[:depth]), axis=0, out=out, mode="clip")
+
     return run
+
+
+def flat_positions(op: OpContext, indices: Array, sizes: Shape) -> Array:
+    """Row-major positions of index vectors in an array of shape `sizes`; int64 [vectors].
+
+    Raises `ShapeError` for an index outside.
+    """
+    vectors = indices.reshape(-1, len(sizes)).astype(np.int64)
+    if ((vectors < 0) | (vectors >= np.array(sizes, np.int64))).any():
+        raise op.error(f"an index is outside {list(sizes)}")
+    strides = np.cumprod((1, *sizes[:0:-1]), dtype=np.int64)[::-1] if sizes else np.empty(0, np.int64)
+    return np.asarray(vectors @ strides)

@@ -1,7 +1,7 @@
-"""int8 element-wise operators as tables: the reference rule is evaluated for every level, or pair of levels.
+"""Quantised element-wise operators as tables: the rule is evaluated for every level, or pair of levels.
 
-A rule maps int64 levels to int64 levels exactly as LiteRT's reference kernel does; 256 levels (65536 pairs)
-are few, so the rule runs once while planning and `invoke` only looks up.
+A rule maps int64 levels to int64 levels exactly as LiteRT's reference kernel does; the levels of a type, and
+the pairs of 8-bit levels, are few, so the rule runs once while planning and `invoke` only looks up.
 """
 
 from __future__ import annotations
@@ -30,14 +30,31 @@ _LEFT_SHIFT = 20
 _INT16_MAX = 32767
 
 
-def _all_levels() -> Array:
-    """Every int8 level, at the index that its bits have as uint8."""
-    return np.arange(256).astype(np.uint8).view(np.int8).astype(np.int64)
+def every_level(kind: TensorType) -> Array:
+    """Every level of a type, int64, at the index that its bits have as an unsigned integer."""
+    dtype = np.dtype(kind.name.lower())
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    return np.arange(1 << (8 * dtype.itemsize)).astype(unsigned).view(dtype).astype(np.int64)
 
 
 def level_table(op: OpContext, rule: Callable[[Array], Array]) -> Kernel:
-    """Apply `rule` to each element of input 0 through a table of 256 bytes."""
-    table = np.clip(rule(_all_levels()), -128, 127).astype(np.int8).tobytes()
+    """Apply `rule` to each element of input 0 through a table of all levels."""
+    kind, target = op.input().type, op.output().type
+    dtype = np.dtype(target.name.lower())
+    table = np.clip(rule(every_level(kind)), *RANGES[target]).astype(dtype)
+    x = op.read(0)
+    if table.size == 256 and dtype.itemsize == 1:
+        return _translated(op, table.tobytes())
+    pieces = flat_blocks(op.write(), x.view(f"u{x.itemsize}"))
+
+    def run() -> None:
+        for y, index in pieces:
+            np.take(table, index, out=y, mode="clip")
+
+    return run
+
+
+def _translated(op: OpContext, table: bytes) -> Kernel:
     pieces = flat_blocks(op.write().view(np.uint8), op.read(0).view(np.uint8))
 
     def run() -> None:
@@ -47,15 +64,20 @@ def level_table(op: OpContext, rule: Callable[[Array], Array]) -> Kernel:
     return run
 
 
-def pair_table(op: OpContext, rule: PairRule) -> Kernel:
-    """Apply `rule` to the elements of inputs 0 and 1, broadcast; the fused activation clamps the result."""
+def pair_levels(op: OpContext, rule: PairRule) -> Kernel:
+    """Apply `rule` to the elements of inputs 0 and 1, broadcast; the fused activation clamps the result.
+
+    Of 8-bit levels there are few enough pairs for a table; 16-bit ones are computed as they come.
+    """
+    kind = op.output().type
     scale, zero = op.scale_and_zero_point(op.output())
     activation = op.operator.options.get("fused_activation_function", ActivationFunctionType.NONE)
-    every = _all_levels()
+    clamp = activation_range(activation, scale, zero, kind)
+    if kind is TensorType.INT16:
+        return _pairs_as_they_come(op, rule, zero, clamp)
+    every = every_level(kind)
     raw = rule(op, every[:, None], every[None, :]) + zero
-    flat = (
-        np.clip(raw, *activation_range(activation, scale, zero, TensorType.INT8)).astype(np.int8).reshape(-1)
-    )
+    flat = np.clip(raw, *clamp).astype(kind.name.lower()).reshape(-1)
     pieces = broadcast_blocks(op.write(), op.read(0).view(np.uint8), op.read(1).view(np.uint8))
     index = op.temporary((max((p[0].size for p in pieces), default=0),), np.intp)
     steps = [(*p, index[: p[0].size].reshape(p[0].shape)) for p in pieces]
@@ -69,21 +91,53 @@ def pair_table(op: OpContext, rule: PairRule) -> Kernel:
     return run
 
 
+def _pairs_as_they_come(op: OpContext, rule: PairRule, zero: int, clamp: tuple[int, int]) -> Kernel:
+    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
+
+    def run() -> None:
+        for out, left, right in pieces:
+            raw = rule(op, left.astype(np.int64), right.astype(np.int64)) + zero
+            np.clip(raw, *clamp, out=out, casting="unsafe")
+
+    return run
+
+
 def scaled(x: Array, real: float) -> Array:
     """x * real with the reference's roundings."""
     return multiply_by_quantized_multiplier(x, *quantize_multiplier(float(real)))
 
 
 def total(op: OpContext, x: Array, z: Array) -> Array:
-    """`reference/integer_ops/add.h`, `reference/sub.h`: both on one scale with 20 spare bits."""
+    """`reference/integer_ops/add.h`, `reference/sub.h`: both on one scale with 20 spare bits, 15 of int16."""
+    powers = _power_of_two_shifts(op)
+    subtracts = op.operator.opcode is BuiltinOperator.SUB
+    if powers is not None:
+        left, right = (rounding_shift_right(v, shift) for v, shift in zip((x, z), powers, strict=True))
+        return _saturate16(left - right if subtracts else left + right)
+    spare = 15 if op.output().type is TensorType.INT16 else _LEFT_SHIFT
     scale_x, zero_x = op.scale_and_zero_point(op.input(0))
     scale_z, zero_z = op.scale_and_zero_point(op.input(1))
     out_scale, _ = op.scale_and_zero_point(op.output())
     twice = 2 * max(scale_x, scale_z)
-    wide_x = scaled((x - zero_x) << _LEFT_SHIFT, scale_x / twice)
-    wide_z = scaled((z - zero_z) << _LEFT_SHIFT, scale_z / twice)
-    result = wide_x - wide_z if op.operator.opcode is BuiltinOperator.SUB else wide_x + wide_z
-    return scaled(result, twice / ((1 << _LEFT_SHIFT) * out_scale))
+    wide_x = scaled((x - zero_x) << spare, scale_x / twice)
+    wide_z = scaled((z - zero_z) << spare, scale_z / twice)
+    result = wide_x - wide_z if subtracts else wide_x + wide_z
+    return scaled(result, twice / ((1 << spare) * out_scale))
+
+
+def _power_of_two_shifts(op: OpContext) -> tuple[int, int] | None:
+    """How far int16 operands are shifted right: where all scales are powers of two and the option allows."""
+    if op.output().type is not TensorType.INT16 or not op.operator.options.get("pot_scale_int16", True):
+        return None
+    logs = [math.log2(op.scale_and_zero_point(v)[0]) for v in (op.input(0), op.input(1), op.output())]
+    if not all(log == round(log) for log in logs):
+        return None
+    shifts = (int(logs[2] - logs[0]), int(logs[2] - logs[1]))
+    if min(shifts) < 0 or 0 not in shifts:
+        raise op.unsupported(
+            "int16 scales that are powers of two, of which none of the inputs' is the output's"
+        )
+    return shifts
 
 
 def product(op: OpContext, x: Array, z: Array) -> Array:
@@ -93,6 +147,17 @@ def product(op: OpContext, x: Array, z: Array) -> Array:
     out_scale, _ = op.scale_and_zero_point(op.output())
     real = np.float32(scale_x) * np.float32(scale_z) / np.float32(out_scale)
     return scaled((x - zero_x) * (z - zero_z), float(real))
+
+
+def squared_difference(op: OpContext, x: Array, z: Array) -> Array:
+    """`squared_difference.cc`: the difference on one scale with 7 spare bits, squared."""
+    scale_x, zero_x = op.scale_and_zero_point(op.input(0))
+    scale_z, zero_z = op.scale_and_zero_point(op.input(1))
+    out_scale, _ = op.scale_and_zero_point(op.output())
+    twice = 2 * max(scale_x, scale_z)
+    wide_x = scaled((x - zero_x) << 7, scale_x / twice)
+    wide_z = scaled((z - zero_z) << 7, scale_z / twice)
+    return scaled((wide_x - wide_z) ** 2, twice * twice / ((1 << 14) * out_scale))
 
 
 def prelu(op: OpContext, x: Array, alpha: Array) -> Array:
@@ -110,7 +175,7 @@ def relu(op: OpContext, q: Array, low: float, high: float) -> Array:
     """Rescaled to the output's quantisation, then clamped to real `low` and `high` (`activations.cc`)."""
     in_scale, in_zero = op.scale_and_zero_point(op.input())
     scale, zero = op.scale_and_zero_point(op.output())
-    below, above = RANGES[TensorType.INT8]
+    below, above = RANGES[op.output().type]
     below = max(below, zero + _level(low, scale))
     if math.isfinite(high):
         above = min(above, zero + _level(high, scale))
@@ -140,7 +205,7 @@ def through_float(op: OpContext, q: Array, function: Callable[[Array, Array, Arr
     y = np.empty_like(x)
     function(x, y, np.empty_like(x))
     inverse = np.float32(1) / np.float32(scale)
-    return np.asarray(np.clip(round_half_away(y * inverse), -512, 512).astype(np.int64) + zero)
+    return np.asarray(np.clip(round_half_away(y * inverse), -70000, 70000).astype(np.int64) + zero)
 
 
 def hard_swish(op: OpContext, q: Array) -> Array:

@@ -1,4 +1,4 @@
-"""MAX_POOL_2D and AVERAGE_POOL_2D over [N, H, W, C]."""
+"""MAX_POOL_2D, AVERAGE_POOL_2D and L2_POOL_2D over [N, H, W, C]."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.elementwise import require_equal_quantization
 from runtime.ops.shapes import Window, image_shape, window
 from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
-from runtime.quantization import activation_range, float_activation_range
+from runtime.ops.type_sets import QUANTIZED
+from runtime.quantization import RANGES, activation_range, float_activation_range
+
+_TYPES = (TensorType.FLOAT32, *QUANTIZED)
 
 
 def _windows(op: OpContext) -> tuple[Window, Window]:
@@ -58,15 +61,15 @@ def _clamp(op: OpContext, kind: TensorType) -> tuple[float, float] | None:
     return activation_range(op.activation(), *op.scale_and_zero_point(op.output()), kind)
 
 
-@operator(BuiltinOperator.MAX_POOL_2D, max_version=3, infer=pool_shape)
+@operator(BuiltinOperator.MAX_POOL_2D, max_version=3, infer=pool_shape, types=_TYPES)
 def max_pool(op: OpContext) -> Kernel:
     """The largest value under the window; float32, or int8 with equal quantisation."""
-    kind = op.require(TensorType.FLOAT32, TensorType.INT8)
+    kind = op.require(TensorType.FLOAT32, *QUANTIZED)
     op.require_same_type(0)
-    if kind is TensorType.INT8:
+    if kind in QUANTIZED:
         require_equal_quantization(op, op.input(), op.output())
     x, y = op.read(0), op.write()
-    lowest = -math.inf if kind is TensorType.FLOAT32 else -128
+    lowest = -math.inf if kind is TensorType.FLOAT32 else RANGES[kind][0]
     clamp = _clamp(op, kind)
     taps = [(out, value) for out, value in _taps(op, x, y) if out.size]
     covers = bool(taps) and taps[0][0].shape == y.shape
@@ -84,17 +87,17 @@ def max_pool(op: OpContext) -> Kernel:
     return run
 
 
-@operator(BuiltinOperator.AVERAGE_POOL_2D, max_version=3, infer=pool_shape)
+@operator(BuiltinOperator.AVERAGE_POOL_2D, max_version=3, infer=pool_shape, types=_TYPES)
 def average_pool(op: OpContext) -> Kernel:
     """The mean of the inputs under the window, those outside the image not counted.
 
     int8 rounds half away from zero (`reference/integer_ops/pooling.h`) and needs equal quantisation.
     """
-    kind = op.require(TensorType.FLOAT32, TensorType.INT8)
+    kind = op.require(TensorType.FLOAT32, *QUANTIZED)
     op.require_same_type(0)
     x, y = op.read(0), op.write()
     clamp = _clamp(op, kind)
-    integer = kind is TensorType.INT8
+    integer = kind in QUANTIZED
     if integer:
         require_equal_quantization(op, op.input(), op.output())
     total = op.temporary(y.shape, np.int32) if integer else y
@@ -115,5 +118,30 @@ def average_pool(op: OpContext) -> Kernel:
             np.divide(total, counts, out=total)
         if clamp is not None:
             np.clip(total, *clamp, out=y, casting="unsafe")
+
+    return run
+
+
+@operator(BuiltinOperator.L2_POOL_2D, max_version=1, infer=pool_shape, types=(TensorType.FLOAT32,))
+def l2_pool(op: OpContext) -> Kernel:
+    """The root of the mean square of the inputs under the window; float32."""
+    op.require(TensorType.FLOAT32)
+    x, y = op.read(0), op.write()
+    clamp = float_activation_range(op.activation())
+    squares = op.temporary(x.shape)
+    taps = [(out, value) for out, value in _taps(op, squares, y) if out.size]
+    counts = np.zeros((1, *y.shape[1:3], 1), np.float32)
+    for valid, _ in _taps(op, np.zeros((1, *x.shape[1:3], 1)), counts):
+        np.add(valid, 1, out=valid)
+
+    def run() -> None:
+        np.multiply(x, x, out=squares)
+        y.fill(0)
+        for out, value in taps:
+            np.add(out, value, out=out)
+        np.divide(y, counts, out=y)
+        np.sqrt(y, out=y)
+        if clamp is not None:
+            np.clip(y, *clamp, out=y)
 
     return run

@@ -18,10 +18,15 @@ from runtime.quantization import (
 _QUANTIZED = (TensorType.INT8, TensorType.UINT8, TensorType.INT16)
 
 
-@operator(BuiltinOperator.DEQUANTIZE, max_version=9, infer=same_shape)
+@operator(
+    BuiltinOperator.DEQUANTIZE,
+    max_version=9,
+    infer=same_shape,
+    types=(TensorType.FLOAT16, TensorType.INT4, *_QUANTIZED),
+)
 def dequantize(op: OpContext) -> Kernel:
     """float16 widened, or scale * (q - zero_point) per tensor or per slice; to float32."""
-    kind = op.require(TensorType.FLOAT16, *_QUANTIZED)
+    kind = op.require(TensorType.FLOAT16, TensorType.INT4, *_QUANTIZED)
     if op.output().type is not TensorType.FLOAT32:
         raise op.unsupported(f"output of type {op.output().type.name}")
     x, y = op.read(0), op.write()
@@ -46,12 +51,16 @@ def _parameters(op: OpContext, value: Value) -> tuple[Array, Array]:
     return np.array(q.scales).reshape(shape), np.array(q.zero_points, np.int64).reshape(shape)
 
 
-@operator(BuiltinOperator.QUANTIZE, max_version=6, infer=same_shape)
+@operator(BuiltinOperator.QUANTIZE, max_version=6, infer=same_shape, types=(TensorType.FLOAT32, *_QUANTIZED))
 def quantize(op: OpContext) -> Kernel:
-    """float32 to int8, uint8 or int16 (`reference/quantize.h`); between those types (`requantize.h`)."""
+    """float32 to int8, uint8 or int16 (`reference/quantize.h`); between those types (`requantize.h`).
+
+    int16 also becomes int32.
+    """
     kind = op.require(TensorType.FLOAT32, *_QUANTIZED)
     target = op.output().type
-    if target not in _QUANTIZED:
+    wide = kind is TensorType.INT16 and target is TensorType.INT32
+    if target not in _QUANTIZED and not wide:
         raise op.unsupported(f"output of type {target.name}")
     low, high = RANGES[target]
     scale, zero = op.scale_and_zero_point(op.output())
@@ -89,20 +98,24 @@ _CASTABLE = (
     TensorType.INT8,
     TensorType.UINT8,
     TensorType.BOOL,
+    TensorType.FLOAT16,
+    TensorType.FLOAT64,
+    TensorType.UINT16,
+    TensorType.UINT32,
 )
 
 
-@operator(BuiltinOperator.CAST, max_version=9, infer=same_shape)
+@operator(BuiltinOperator.CAST, max_version=9, infer=same_shape, types=_CASTABLE)
 def cast(op: OpContext) -> Kernel:
     """Types are those of the tensors. To bool: x != 0; int to int wraps; float to int truncates."""
-    kind = op.require(*_CASTABLE)
+    op.require(*_CASTABLE)
     target = op.output().type
     if target not in _CASTABLE:
         raise op.unsupported(f"output of type {target.name}")
     x, y = op.read(0), op.write()
     if target is TensorType.BOOL:
         return lambda: np.copyto(y, x != 0)
-    if kind is TensorType.FLOAT32 and target is not TensorType.FLOAT32:
+    if x.dtype.kind == "f" and y.dtype.kind != "f":
         return _truncate(x, y)
     return lambda: np.copyto(y, x, casting="unsafe")
 

@@ -1,4 +1,4 @@
-"""Reductions over axes: MEAN, SUM, REDUCE_MAX, REDUCE_MIN."""
+"""Reductions over axes: MEAN, SUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN, REDUCE_ANY, REDUCE_ALL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.elementwise import require_equal_quantization
 from runtime.ops.shapes import axis_index
 from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
-from runtime.quantization import multiply_by_quantized_multiplier, quantize_multiplier
+from runtime.ops.type_sets import QUANTIZED
+from runtime.quantization import RANGES, multiply_by_quantized_multiplier, quantize_multiplier
 
 
 def _axes(op: OpContext) -> tuple[int, ...]:
@@ -28,24 +29,62 @@ def reduced_shape(op: OpContext) -> tuple[Shape, ...]:
 
 _UFUNCS: Mapping[BuiltinOperator, np.ufunc] = {
     BuiltinOperator.SUM: np.add,
+    BuiltinOperator.REDUCE_PROD: np.multiply,
+    BuiltinOperator.REDUCE_ANY: np.logical_or,
+    BuiltinOperator.REDUCE_ALL: np.logical_and,
     BuiltinOperator.REDUCE_MAX: np.maximum,
     BuiltinOperator.REDUCE_MIN: np.minimum,
 }
 
 
-@operator(*_UFUNCS, max_version=3, infer=reduced_shape)
-def reduction(op: OpContext) -> Kernel:
-    """Sum or extremum; float32, int32, int64, extrema of int8 with equal quantisation."""
-    is_sum = op.operator.opcode is BuiltinOperator.SUM
-    extra = () if is_sum else (TensorType.INT8,)
-    kind = op.require(TensorType.FLOAT32, TensorType.INT32, TensorType.INT64, *extra)
+_NUMBERS = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)
+_EXTREMA = (BuiltinOperator.REDUCE_MAX, BuiltinOperator.REDUCE_MIN)
+
+
+@operator(BuiltinOperator.SUM, max_version=3, infer=reduced_shape, types=(*_NUMBERS, *QUANTIZED))
+def total(op: OpContext) -> Kernel:
+    """Sum; of levels rescaled as in `reference/reduce.h` (QuantizedMeanOrSum)."""
+    kind = op.require(*_NUMBERS, *QUANTIZED)
     op.require_same_type(0)
-    if kind is TensorType.INT8:
+    return _scaled_sum(op, _axes(op), 1) if kind in QUANTIZED else _reduced(op)
+
+
+@operator(BuiltinOperator.REDUCE_PROD, max_version=2, infer=reduced_shape, types=_NUMBERS)
+def product(op: OpContext) -> Kernel:
+    """Product."""
+    op.require(*_NUMBERS)
+    op.require_same_type(0)
+    return _reduced(op)
+
+
+@operator(*_EXTREMA, max_version=3, infer=reduced_shape, types=(*_NUMBERS, *QUANTIZED))
+def extremum(op: OpContext) -> Kernel:
+    """The largest or smallest; levels need equal quantisation."""
+    kind = op.require(*_NUMBERS, *QUANTIZED)
+    op.require_same_type(0)
+    if kind in QUANTIZED and op.input().quantization is not None:
         require_equal_quantization(op, op.input(), op.output())
+    if not op.input().elements:
+        raise op.unsupported("extremum of an empty tensor")
+    return _reduced(op)
+
+
+@operator(
+    BuiltinOperator.REDUCE_ANY,
+    BuiltinOperator.REDUCE_ALL,
+    max_version=1,
+    infer=reduced_shape,
+    types=(TensorType.BOOL,),
+)
+def logical_reduction(op: OpContext) -> Kernel:
+    """Whether any, or all, hold."""
+    op.require(TensorType.BOOL)
+    return _reduced(op)
+
+
+def _reduced(op: OpContext) -> Kernel:
     ufunc, axes, x = _UFUNCS[op.operator.opcode], _axes(op), op.read(0)
     y = _kept(op, axes)
-    if not is_sum and not x.size:
-        raise op.unsupported("extremum of an empty tensor")
 
     def run() -> None:
         if axes:
@@ -61,17 +100,19 @@ def _kept(op: OpContext, axes: tuple[int, ...]) -> Array:
     return op.write().reshape([1 if i in axes else d for i, d in enumerate(op.input().shape)])
 
 
-@operator(BuiltinOperator.MEAN, max_version=3, infer=reduced_shape)
+@operator(BuiltinOperator.MEAN, max_version=3, infer=reduced_shape, types=(*_NUMBERS, *QUANTIZED))
 def mean(op: OpContext) -> Kernel:
-    """Arithmetic mean; float32, or int8 as `reference/integer_ops/mean.h` (one rounding of sum / count)."""
-    kind = op.require(TensorType.FLOAT32, TensorType.INT8)
+    """Arithmetic mean; of integers truncated, of levels rounded once (`reference/integer_ops/mean.h`)."""
+    kind = op.require(*_NUMBERS, *QUANTIZED)
     op.require_same_type(0)
     axes, x = _axes(op), op.read(0)
     count = math.prod(x.shape[a] for a in axes)
     if count == 0:
         raise op.unsupported("mean of an empty tensor")
-    if kind is TensorType.INT8:
-        return _mean_int8(op, axes, count)
+    if kind in QUANTIZED:
+        return _scaled_sum(op, axes, count)
+    if kind is not TensorType.FLOAT32:
+        return _integer_mean(op, axes, count)
     y, scale = _kept(op, axes), np.float32(1 / count)
 
     def run() -> None:
@@ -81,19 +122,35 @@ def mean(op: OpContext) -> Kernel:
     return run
 
 
-def _mean_int8(op: OpContext, axes: tuple[int, ...], count: int) -> Kernel:
+def _integer_mean(op: OpContext, axes: tuple[int, ...], count: int) -> Kernel:
+    x, y = op.read(0), _kept(op, axes)
+
+    def run() -> None:
+        total = np.add.reduce(x, axis=axes, keepdims=True, dtype=np.int64)
+        np.copyto(y, np.sign(total) * (np.abs(total) // count), casting="unsafe")
+
+    return run
+
+
+def _scaled_sum(op: OpContext, axes: tuple[int, ...], count: int) -> Kernel:
+    """The sum of levels over `count`, folded into the multiplier, on the output's scale."""
     in_scale, in_zero = op.scale_and_zero_point(op.input())
     out_scale, out_zero = op.scale_and_zero_point(op.output())
     x, y = op.read(0), _kept(op, axes)
+    terms = math.prod(x.shape[a] for a in axes)
     multiplier, shift = quantize_multiplier(in_scale / out_scale)
     fold = min(count.bit_length() - 1, 32, 31 + shift)
     multiplier, shift = (multiplier << fold) // count, shift - fold
     total = op.temporary(y.shape, np.int64)
+    bounds = RANGES[op.output().type]
 
     def run() -> None:
-        np.add.reduce(x, axis=axes, out=total, keepdims=True, dtype=np.int64)
-        np.subtract(total, in_zero * count, out=total)
+        if axes:
+            np.add.reduce(x, axis=axes, out=total, keepdims=True, dtype=np.int64)
+        else:
+            np.copyto(total, x)
+        np.subtract(total, in_zero * terms, out=total)
         scaled = multiply_by_quantized_multiplier(total, multiplier, shift)
-        np.clip(scaled + out_zero, -128, 127, out=y, casting="unsafe")
+        np.clip(scaled + out_zero, *bounds, out=y, casting="unsafe")
 
     return run

@@ -1,12 +1,14 @@
-"""Operators that change the shape and keep the elements: RESHAPE, SQUEEZE, EXPAND_DIMS; and SHAPE."""
+"""Operators that change the shape and keep the elements: RESHAPE, SQUEEZE, EXPAND_DIMS, BITCAST."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.copies import copy
 from runtime.ops.shapes import axis_index, reshaped
 from runtime.ops.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.type_sets import MOVABLE, REAL_NUMBERS
 
 
 def reshape_shape(op: OpContext) -> tuple[Shape, ...]:
@@ -32,51 +34,51 @@ def squeeze_shape(op: OpContext) -> tuple[Shape, ...]:
 
 def expand_dims_shape(op: OpContext) -> tuple[Shape, ...]:
     """With a 1 before the axis."""
-    shape = op.input().shape
-    (axis,) = op.integers(1, "axis") or (0,)
-    at = axis_index(op, axis, len(shape) + 1)
+    shape, axes = op.input().shape, op.integers(1, "axis")
+    if len(axes) != 1:
+        raise op.error(f"{len(axes)} axes where one is needed")
+    at = axis_index(op, axes[0], len(shape) + 1)
     return ((*shape[:at], 1, *shape[at:]),)
 
 
 def _copy(op: OpContext) -> Kernel:
     op.require_same_type(0)
-    x, y = op.read(0).reshape(-1), op.write().reshape(-1)
-
-    def run() -> None:
-        np.copyto(y, x)
-
-    return run
+    return copy(op.write().reshape(-1), op.read(0).reshape(-1))
 
 
-@operator(BuiltinOperator.RESHAPE, max_version=1, infer=reshape_shape)
+@operator(BuiltinOperator.RESHAPE, max_version=1, infer=reshape_shape, types=MOVABLE)
 def reshape(op: OpContext) -> Kernel:
     """A copy under another shape."""
     return _copy(op)
 
 
-@operator(BuiltinOperator.SQUEEZE, max_version=2, infer=squeeze_shape)
+@operator(BuiltinOperator.SQUEEZE, max_version=2, infer=squeeze_shape, types=MOVABLE)
 def squeeze(op: OpContext) -> Kernel:
     """A copy without dimensions of size 1."""
     return _copy(op)
 
 
-@operator(BuiltinOperator.EXPAND_DIMS, max_version=1, infer=expand_dims_shape)
+@operator(BuiltinOperator.EXPAND_DIMS, max_version=1, infer=expand_dims_shape, types=MOVABLE)
 def expand_dims(op: OpContext) -> Kernel:
     """A copy with one more dimension of size 1."""
     return _copy(op)
 
 
-def shape_shape(op: OpContext) -> tuple[Shape, ...]:
-    """[rank]."""
-    return ((len(op.input().shape),),)
+def bitcast_shape(op: OpContext) -> tuple[Shape, ...]:
+    """The same bytes: a last dimension joins into wider elements, or appears for narrower ones."""
+    shape, source, target = op.input().shape, op.input().dtype, op.output().dtype
+    if source is None or target is None or "O" in (source.kind, target.kind):
+        raise op.unsupported(f"from {op.input().type.name} to {op.output().type.name}")
+    if source.itemsize == target.itemsize:
+        return (shape,)
+    if source.itemsize > target.itemsize:
+        return ((*shape, source.itemsize // target.itemsize),)
+    if not shape or shape[-1] * source.itemsize != target.itemsize:
+        raise op.error(f"the last dimension of {list(shape)} does not fill {op.output().type.name}")
+    return (shape[:-1],)
 
 
-@operator(BuiltinOperator.SHAPE, max_version=1, infer=shape_shape, shape_only=True)
-def shape(op: OpContext) -> Kernel:
-    """The input's dimensions; known while planning, so it is folded."""
-    value, y = op.input().shape, op.write()
-
-    def run() -> None:
-        y[:] = value
-
-    return run
+@operator(BuiltinOperator.BITCAST, max_version=1, infer=bitcast_shape, types=REAL_NUMBERS)
+def bitcast(op: OpContext) -> Kernel:
+    """The input's bytes, read as another type of the same or of another width."""
+    return copy(op.write().reshape(-1).view(np.uint8), op.read(0).reshape(-1).view(np.uint8))

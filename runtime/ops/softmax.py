@@ -6,7 +6,9 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.shapes import same_shape
+from runtime.ops.softmax_int16 import softmax_int16
 from runtime.ops.spec import Array, Kernel, OpContext, operator
+from runtime.ops.type_sets import QUANTIZED
 from runtime.quantization import (
     fixed_point_exp,
     quantize_multiplier,
@@ -22,19 +24,23 @@ _32_OVER_17 = 1010580540
 def _rows(op: OpContext, *kinds: TensorType) -> tuple[Array, Array]:
     """Input and output as [rows, classes]."""
     op.require(*kinds)
-    op.require_same_type(0)
     if not op.input().shape:
         raise op.error("a scalar has no axis to normalise")
     classes = op.input().shape[-1]
     return op.read(0).reshape(-1, classes), op.write().reshape(-1, classes)
 
 
-@operator(BuiltinOperator.SOFTMAX, max_version=4, infer=same_shape)
+@operator(BuiltinOperator.SOFTMAX, max_version=4, infer=same_shape, types=(TensorType.FLOAT32, *QUANTIZED))
 def softmax(op: OpContext) -> Kernel:
-    """exp(beta * (x - max)) / sum; beta is taken as stored. float32, and int8 with output scale 1/256."""
-    x, y = _rows(op, TensorType.FLOAT32, TensorType.INT8)
-    if op.input().type is TensorType.INT8:
-        return _softmax_int8(op, x, y)
+    """exp(beta * (x - max)) / sum; beta is taken as stored. Of 8-bit levels the output may be int16 too."""
+    x, y = _rows(op, TensorType.FLOAT32, *QUANTIZED)
+    kind = op.input().type
+    if kind is TensorType.INT16:
+        op.require_same_type(0)
+        return softmax_int16(op, x, y)
+    if kind is not TensorType.FLOAT32:
+        return _softmax_bytes(op, x, y)
+    op.require_same_type(0)
     column, beta = op.temporary((len(x), 1)), np.float32(op.option("beta"))
 
     def run() -> None:
@@ -48,26 +54,37 @@ def softmax(op: OpContext) -> Kernel:
     return run
 
 
-def _softmax_int8(op: OpContext, x: Array, y: Array) -> Kernel:
+# Bits of an output, its scale and its lowest level.
+_OUTPUTS = {
+    TensorType.INT8: (8, 1 / 256, -128),
+    TensorType.UINT8: (8, 1 / 256, 0),
+    TensorType.INT16: (16, 1 / 65536, -32768),
+}
+
+
+def _softmax_bytes(op: OpContext, x: Array, y: Array) -> Kernel:
     """`reference/softmax.h`: exponentials in Q0.31, their sum in Q12.19, one reciprocal per row."""
     in_scale, _ = op.scale_and_zero_point(op.input())
-    if op.scale_and_zero_point(op.output()) != (1 / 256, -128):
-        raise op.unsupported("an output scale other than 1/256 with zero point -128")
+    width, scale, lowest = _OUTPUTS.get(op.output().type, (0, 0.0, 0))
+    out_scale, out_zero = op.scale_and_zero_point(op.output())
+    if not width or out_zero != lowest or abs(out_scale - scale) > scale / 1000:
+        raise op.unsupported(f"an output other than with scale {scale} and zero point {lowest}")
     if x.shape[1] > 1 << 12:
-        raise op.unsupported("more than 4096 classes of int8")
+        raise op.unsupported("more than 4096 classes of 8-bit levels")
     real = float(np.float32(op.option("beta"))) * in_scale * (1 << 26)
     if real < 1:
         raise op.unsupported(f"beta times scale of {real / (1 << 26)}, below the fixed-point grid")
     table = _exponentials(real)
-    levels = x.view(np.int8)
+    highest = lowest + (1 << width) - 1
 
     def run() -> None:
-        below = levels.max(axis=1, keepdims=True).astype(np.intp) - levels
+        below = x.max(axis=1, keepdims=True).astype(np.intp) - x
         exponentials = table[below]
         sums = rounding_shift_right(exponentials, 12).sum(axis=1, keepdims=True)
         reciprocal, bits = _reciprocal(sums)
         scaled = saturating_doubling_high_mul(exponentials, reciprocal)
-        np.clip(rounding_shift_right(scaled, bits + 23) - 128, -128, 127, out=y, casting="unsafe")
+        levels = rounding_shift_right(scaled, bits + 31 - width) + lowest
+        np.clip(levels, lowest, highest, out=y, casting="unsafe")
 
     return run
 
@@ -92,10 +109,11 @@ def _reciprocal(total: Array) -> tuple[Array, Array]:
     return np.minimum(x << 1, 2**31 - 1), 12 - headroom
 
 
-@operator(BuiltinOperator.LOG_SOFTMAX, max_version=2, infer=same_shape)
+@operator(BuiltinOperator.LOG_SOFTMAX, max_version=2, infer=same_shape, types=(TensorType.FLOAT32,))
 def log_softmax(op: OpContext) -> Kernel:
     """x - max - log(sum(exp(x - max))). float32."""
     x, y = _rows(op, TensorType.FLOAT32)
+    op.require_same_type(0)
     column, exponentials = op.temporary((len(x), 1)), op.temporary(x.shape)
 
     def run() -> None:

@@ -9,80 +9,90 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from runtime.errors import ShapeError, UnsupportedOperatorError
-from runtime.model.graph import Operator, Quantization, Tensor
+from runtime.model.graph import Operator, Quantization
 from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
+from runtime.ops.value import Array, Shape, Value, constant_array, dtype_of
 
-Array: TypeAlias = NDArray[Any]
-Shape: TypeAlias = tuple[int, ...]
+__all__ = [
+    "CUSTOM_SPECS",
+    "SPECS",
+    "Array",
+    "CustomRegistrar",
+    "GraphServices",
+    "Kernel",
+    "OpContext",
+    "OpSpec",
+    "PostponeError",
+    "Scratch",
+    "Shape",
+    "Value",
+    "constant_array",
+    "custom_operator",
+    "dtype_of",
+    "evaluate",
+    "find_spec",
+    "operator",
+    "prepare_kernel",
+    "unsupported",
+]
+
+_Resource = TypeVar("_Resource")
+CUSTOM_GROUP = "delegate_farm.operators"
+
 Kernel: TypeAlias = Callable[[], None]
 
 SCRATCH_BYTES = 64 << 20
 MAX_TENSOR_BYTES = 2 << 30
 _ALIGNMENT = 64
 
-_DTYPES: Mapping[TensorType, Any] = {
-    TensorType.FLOAT32: np.float32,
-    TensorType.FLOAT16: np.float16,
-    TensorType.INT32: np.int32,
-    TensorType.UINT8: np.uint8,
-    TensorType.INT64: np.int64,
-    TensorType.BOOL: np.bool_,
-    TensorType.INT16: np.int16,
-    TensorType.COMPLEX64: np.complex64,
-    TensorType.INT8: np.int8,
-    TensorType.FLOAT64: np.float64,
-    TensorType.COMPLEX128: np.complex128,
-    TensorType.UINT64: np.uint64,
-    TensorType.UINT32: np.uint32,
-    TensorType.UINT16: np.uint16,
-}
 
+class PostponeError(Exception):
+    """Not a failure: the outputs' shapes cannot be known before earlier operators have run.
 
-def dtype_of(tensor_type: TensorType) -> np.dtype[Any] | None:
-    """The numpy dtype that holds `tensor_type`, or None for packed, string and resource types."""
-    found = _DTYPES.get(tensor_type)
-    return None if found is None else np.dtype(found)
-
-
-def constant_array(tensor: Tensor) -> Array | None:
-    """The values of a dense constant, as a view of the file where its alignment allows, else None."""
-    dtype = dtype_of(tensor.type)
-    if tensor.data is None or dtype is None or tensor.sparsity is not None:
-        return None
-    values = np.frombuffer(tensor.data, dtype.newbyteorder("<")).reshape(tensor.shape)
-    return values if values.flags.aligned else values.copy()
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A tensor as an operator sees it.
-
-    `constant` holds values known while planning. `array` is the bound memory: None while shapes are inferred.
+    `tensor` is the tensor whose values `operator` waits for; None where only running the operator tells.
     """
 
-    index: int
-    name: str
-    type: TensorType
-    shape: Shape
-    quantization: Quantization | None = None
-    constant: Array | None = None
-    array: Array | None = None
+    def __init__(self, text: str, operator: int, tensor: int | None = None) -> None:
+        super().__init__(text)
+        self.operator = operator
+        self.tensor = tensor
 
-    @property
-    def dtype(self) -> np.dtype[Any] | None:
-        """The numpy dtype, or None for types that numpy lacks."""
-        return dtype_of(self.type)
 
-    @property
-    def elements(self) -> int:
-        """Product of the dimensions."""
-        return math.prod(self.shape)
+class GraphServices(Protocol):
+    """What the plan hands to operators that look beyond their own tensors."""
+
+    num_threads: int
+
+    def constant_of(self, tensor: int) -> Array | None:
+        """Values of a constant tensor of the operator's subgraph (scales of blocks are such tensors)."""
+
+    def quantization_of(self, tensor: int) -> Quantization | None:
+        """Parameters of a tensor of the operator's subgraph, for operators with intermediates."""
+
+    def operators_of(self, index: int) -> tuple[Operator, ...]:
+        """Operators of a subgraph, for those that only look at what it computes. Raises IndexError."""
+
+    def infer_subgraph(self, index: int, inputs: Sequence[Value], *, known: bool) -> tuple[Shape | None, ...]:
+        """Output shapes of a subgraph for these inputs, whose constants count where they are `known` to stay.
+
+        None stands for a shape that only running tells.
+        """
+
+    def run_subgraph(self, index: int, inputs: Sequence[Array]) -> list[Array]:
+        """Outputs of a subgraph: views that stay valid until it runs again."""
+
+    def resource(self, kind: type[_Resource], name: tuple[str, str]) -> tuple[int, _Resource]:
+        """The handle and the state of a named resource of this interpreter, made where it is missing."""
+
+    def resource_of(self, kind: type[_Resource], handle: int) -> _Resource:
+        """The state behind a handle. Raises KeyError for a handle that nobody gave out."""
 
 
 class Scratch:
@@ -114,12 +124,20 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True)
 class OpContext:
-    """One operator with its inputs and outputs; what `infer` and `prepare` receive."""
+    """One operator with its inputs and outputs; what `infer` and `prepare` receive.
+
+    Shapes may depend on values: `infer` asks for them with `constant` or `integers`. Where an earlier
+    operator computes them at run time, planning stops there by itself, runs what comes before, and calls
+    `infer` again with the values known (and anew when they change). Where only running the operator tells
+    the shapes, `infer` raises `shapes_at_run_time()` and the kernel hands every output over with `deliver`.
+    """
 
     operator: Operator
     inputs: tuple[Value | None, ...]
     outputs: tuple[Value, ...]
     scratch: Scratch | None = None
+    graph: GraphServices | None = None
+    sink: Callable[[int, Array], None] | None = None
 
     @property
     def where(self) -> str:
@@ -163,17 +181,55 @@ class OpContext:
         return value.array
 
     def constant(self, i: int, what: str) -> Array:
-        """Values of input `i`, which must be known while planning."""
-        value = self.input(i).constant
-        if value is None:
-            raise self.unsupported(
-                f"{what} (input {i}) is computed at run time; only a constant is supported"
-            )
-        return value
+        """Values of input `i` while planning; `what` names them in errors about their form.
+
+        Raises `PostponeError`, which operators let pass, where they are not known yet.
+        """
+        value = self.input(i)
+        if value.constant is None:
+            text = f"{self.where}: {what} (input {i}) is computed at run time"
+            raise PostponeError(text, self.operator.index, value.index)
+        return value.constant
 
     def integers(self, i: int, what: str) -> tuple[int, ...]:
         """A constant input as a flat tuple of integers."""
         return tuple(int(v) for v in self.constant(i, what).reshape(-1))
+
+    def shapes_at_run_time(self) -> PostponeError:
+        """What `infer` raises where only running the operator tells its outputs' shapes."""
+        text = f"{self.where}: only running it tells the shapes of its outputs"
+        return PostponeError(text, self.operator.index)
+
+    def deliver(self, i: int, array: Array) -> None:
+        """Output `i` of a run: copied into its memory, or kept where its shape was not known before.
+
+        Raises `ShapeError` where the memory has another shape, or the tensor another type.
+        """
+        value = self.output(i)
+        if value.dtype != array.dtype:
+            raise self.error(f"output {i} became {array.dtype} where {value.type.name} is declared")
+        if value.array is None:
+            if self.sink is None:
+                raise self.unsupported(f"output {i} of type {value.type.name} has no memory")
+            self.sink(value.index, array)
+        elif value.array.shape != array.shape:
+            raise self.error(
+                f"output {i} became {list(array.shape)} where {list(value.array.shape)} is planned"
+            )
+        else:
+            np.copyto(value.array, array)
+
+    @property
+    def num_threads(self) -> int:
+        """Threads that a kernel may use."""
+        return 1 if self.graph is None else self.graph.num_threads
+
+    @property
+    def services(self) -> GraphServices:
+        """What reaches beyond this operator. Raises `UnsupportedOperatorError` where it runs by itself."""
+        if self.graph is None:
+            raise self.unsupported("it cannot run outside a model")
+        return self.graph
 
     def temporary(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """Scratch memory for one run of this operator. Raises `ShapeError` beyond `MAX_TENSOR_BYTES`."""
@@ -237,30 +293,80 @@ Prepare: TypeAlias = Callable[[OpContext], Kernel]
 
 @dataclass(frozen=True, slots=True)
 class OpSpec:
-    """One operator of the CPU path. `shape_only`: outputs depend on shapes of inputs, not on values."""
+    """One operator of the CPU path.
 
-    opcode: BuiltinOperator
+    `shape_only`: outputs depend on shapes of inputs, not on values. `types` are the types that input `data`
+    may have, empty where the kernel alone decides; `note` says what they leave out (weights, second
+    operands). `docs/operators.md` is written from the three. `stateful`: running it twice is not the same as
+    once (variables, random numbers, other subgraphs), so it is never folded and keeps its place among its
+    like. `subgraphs` names the options that hold indices of subgraphs that it runs.
+    """
+
     max_version: int
     infer: Infer
     prepare: Prepare
     shape_only: bool = False
+    types: tuple[TensorType, ...] = ()
+    data: int = 0
+    note: str = ""
+    stateful: bool = False
+    subgraphs: tuple[str, ...] = ()
 
 
 _REGISTRY: dict[BuiltinOperator, OpSpec] = {}
+_CUSTOM: dict[str, OpSpec] = {}
 SPECS: Mapping[BuiltinOperator, OpSpec] = _REGISTRY
+CUSTOM_SPECS: Mapping[str, OpSpec] = _CUSTOM
 
 
 def operator(
-    *opcodes: BuiltinOperator, max_version: int, infer: Infer, shape_only: bool = False
+    *opcodes: BuiltinOperator,
+    max_version: int,
+    infer: Infer,
+    shape_only: bool = False,
+    types: tuple[TensorType, ...] = (),
+    data: int = 0,
+    note: str = "",
+    stateful: bool = False,
+    subgraphs: tuple[str, ...] = (),
 ) -> Callable[[Prepare], Prepare]:
     """Register a kernel's `prepare` for one or more operators. Raises ValueError on a second registration."""
 
     def register(prepare: Prepare) -> Prepare:
+        spec = OpSpec(max_version, infer, prepare, shape_only, types, data, note, stateful, subgraphs)
         for opcode in opcodes:
             if opcode in _REGISTRY:
                 first = _REGISTRY[opcode].prepare.__module__
                 raise ValueError(f"{opcode.name} is registered by {first} and {prepare.__module__}")
-            _REGISTRY[opcode] = OpSpec(opcode, max_version, infer, prepare, shape_only)
+            _REGISTRY[opcode] = spec
+        return prepare
+
+    return register
+
+
+class CustomRegistrar(Protocol):
+    """The form of `custom_operator`, for functions that are handed it."""
+
+    def __call__(
+        self, name: str, *, infer: Infer, max_version: int = 1, stateful: bool = False
+    ) -> Callable[[Prepare], Prepare]:
+        """Register the kernel that the result decorates."""
+
+
+def custom_operator(
+    name: str, *, infer: Infer, max_version: int = 1, stateful: bool = False
+) -> Callable[[Prepare], Prepare]:
+    """Register a kernel's `prepare` for the custom operator `name`; `examples/custom_operator` shows it.
+
+    A package does so for every process, runners of a farm included, with an entry point of this name in the
+    group `delegate_farm.operators`. Raises ValueError on a second registration.
+    """
+
+    def register(prepare: Prepare) -> Prepare:
+        if name in _CUSTOM:
+            first = _CUSTOM[name].prepare.__module__
+            raise ValueError(f"custom operator {name} is registered by {first} and {prepare.__module__}")
+        _CUSTOM[name] = OpSpec(max_version, infer, prepare, stateful=stateful)
         return prepare
 
     return register
@@ -269,12 +375,20 @@ def operator(
 def prepare_kernel(op: OpContext) -> Kernel:
     """The closure that runs an operator; one without anything to compute does nothing."""
     spec = find_spec(op.operator)
-    if op.outputs and all(value.elements == 0 for value in op.outputs):
+    if spec.types and op.optional(spec.data) is not None:
+        op.require(*spec.types, i=spec.data)
+    empty = all(value.elements == 0 and value.array is not None for value in op.outputs)
+    if op.outputs and not spec.stateful and empty:
         return lambda: None
     return spec.prepare(op)
 
 
-def evaluate(operator: Operator, inputs: Sequence[Value | None], outputs: Sequence[Value]) -> list[Array]:
+def evaluate(
+    operator: Operator,
+    inputs: Sequence[Value | None],
+    outputs: Sequence[Value],
+    graph: GraphServices | None = None,
+) -> list[Array]:
     """Run an operator once on constant inputs (`Value.constant`), as constant folding does.
 
     `outputs` state shapes and types. Raises `UnsupportedOperatorError` where the CPU path cannot.
@@ -284,7 +398,7 @@ def evaluate(operator: Operator, inputs: Sequence[Value | None], outputs: Sequen
         if value.dtype is None:
             raise unsupported(operator, f"output {value.name!r} of type {value.type.name} has no numpy form")
         bound.append(replace(value, array=np.empty(value.shape, value.dtype)))
-    context = OpContext(operator, tuple(inputs), tuple(bound))
+    context = OpContext(operator, tuple(inputs), tuple(bound), graph=graph)
     with np.errstate(all="ignore"):
         prepare_kernel(context)()
     return [context.write(i) for i in range(len(bound))]
@@ -293,10 +407,27 @@ def evaluate(operator: Operator, inputs: Sequence[Value | None], outputs: Sequen
 def find_spec(op: Operator) -> OpSpec:
     """The CPU kernel for an operator. Raises `UnsupportedOperatorError`."""
     if op.custom_code is not None:
-        raise unsupported(op, "the CPU path has no such custom operator")
-    spec = SPECS.get(op.opcode)
-    if spec is None:
-        raise unsupported(op, "the CPU path has no kernel for this operator")
+        spec = _CUSTOM.get(op.custom_code) or _installed(op.custom_code)
+        if spec is None:
+            raise unsupported(op, _unknown_custom(op.custom_code))
+    else:
+        spec = SPECS.get(op.opcode)
+        if spec is None:
+            raise unsupported(op, "the CPU path has no kernel for this operator")
     if op.version > spec.max_version:
         raise unsupported(op, f"the CPU kernel knows versions up to {spec.max_version}")
     return spec
+
+
+@cache
+def _installed(name: str) -> OpSpec | None:
+    """What an installed package registers for a custom operator, found by entry point."""
+    for point in entry_points(group=CUSTOM_GROUP, name=name):
+        point.load()
+    return _CUSTOM.get(name)
+
+
+def _unknown_custom(name: str) -> str:
+    if name.startswith("Flex"):
+        return f"custom operator {name} needs TensorFlow's own kernels, which a .tflite runtime lacks"
+    return f"custom operator {name}; runtime.custom_operator registers a kernel for it"

@@ -1,6 +1,7 @@
 """TRANSPOSE_CONV: one GEMM to [pixels, kh * kw * Co], then every tap is added where it belongs.
 
-Inputs: output shape (int32 [4]), filter [Co, kh, kw, Ci], x [N, H, W, Ci], bias [Co]. float32.
+Inputs: output shape (int32 [4]), filter [Co, kh, kw, Ci], x [N, H, W, Ci], bias [Co]. float32; int8, uint8
+and int16 exactly as LiteRT's `reference/integer_ops/transpose_conv.h`.
 """
 
 from __future__ import annotations
@@ -8,10 +9,17 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, Padding, TensorType
-from runtime.ops.conv import finish
+from runtime.ops.conv import RowsEnd, check_bias, plain_end
+from runtime.ops.integer_gemm import (
+    LEVELS,
+    centred_filter,
+    integer_bias,
+    level_zero,
+    output_stage,
+    require_filter,
+)
 from runtime.ops.shapes import image_shape, require_rank
 from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
-from runtime.quantization import float_activation_range
 
 
 def transpose_conv_shape(op: OpContext) -> tuple[Shape, ...]:
@@ -34,22 +42,36 @@ def _before(padding: Padding, out: int, extent: int, stride: int) -> int:
     return max(0, (effective - 1) * stride + extent - out) // 2
 
 
-@operator(BuiltinOperator.TRANSPOSE_CONV, max_version=5, infer=transpose_conv_shape)
+@operator(
+    BuiltinOperator.TRANSPOSE_CONV,
+    max_version=5,
+    infer=transpose_conv_shape,
+    types=(TensorType.FLOAT32, *LEVELS),
+    data=2,
+    note="int8 and int16 with int8 filters",
+)
 def transpose_conv(op: OpContext) -> Kernel:
     """The gradient of a convolution by its input, bias, fused activation."""
-    op.require(TensorType.FLOAT32, i=2)
-    op.require_same_type(1, 2)
-    weights, x, y = op.read(1), op.read(2), op.write()
+    kind = op.require(TensorType.FLOAT32, *LEVELS, i=2)
+    check_bias(op, op.input(1).shape[0], 3)
+    y = op.write()
+    if kind is TensorType.FLOAT32:
+        op.require(TensorType.FLOAT32, i=1)
+        end = plain_end(op, y.shape[2], 3)
+        return _sums(op, op.read(2), op.read(1), y, end)
+    require_filter(op, kind)
+    return _levels(op, kind)
+
+
+def _sums(op: OpContext, x: Array, weights: Array, y: Array, end: RowsEnd | None) -> Kernel:
+    """Sums of products into `y`, which has the dtype of `weights`, finished image by image."""
     out_channels, filter_h, filter_w, depth = weights.shape
     n, height, width, _ = x.shape
     matrix = weights.reshape(-1, depth).T
-    taps = op.temporary((height, width, out_channels, filter_h, filter_w))
+    taps = op.temporary((height, width, out_channels, filter_h, filter_w), y.dtype)
     flat = taps.reshape(height * width, -1)
     pairs = [list(_scatter(op, taps, y[image], x[image].shape)) for image in range(n)]
-    bias = None
-    if op.optional(3) is not None:
-        bias = np.tile(op.constant(3, "bias").reshape(-1), y.shape[2])
-    end = finish(y, bias, float_activation_range(op.activation()))
+    rows = y.reshape(n, y.shape[1], -1)
 
     def run() -> None:
         y.fill(0)
@@ -57,7 +79,28 @@ def transpose_conv(op: OpContext) -> Kernel:
             np.matmul(x[image].reshape(-1, depth), matrix, out=flat)
             for target, source in pairs[image]:
                 np.add(target, source, out=target)
-        end()
+            if end is not None:
+                end(rows[image], image)
+
+    return run
+
+
+def _levels(op: OpContext, kind: TensorType) -> Kernel:
+    """Sums of centred levels, exact in double precision."""
+    x, y = op.read(2), op.write()
+    channels = y.shape[3]
+    weights = centred_filter(op).astype(np.float64)
+    centred, total = op.temporary(x.shape, np.float64), op.temporary(y.shape, np.float64)
+    zero = float(level_zero(op, 2))
+    bias = integer_bias(op, channels, 3)
+    finish = output_stage(op, channels, y.size, data=2, bias=3)
+    run_sums = _sums(op, centred, weights, total, None)
+
+    def run() -> None:
+        np.subtract(x, zero, out=centred)
+        run_sums()
+        np.add(total, bias, out=total)
+        finish(total, y)
 
     return run
 

@@ -1,17 +1,24 @@
-"""Steps bound to memory: kernels prepared, partitions compiled, intermediates in one arena."""
+"""Steps bound to memory: kernels prepared, partitions compiled, intermediates in one arena.
+
+A subgraph whose shapes are all known is one `Execution`. Otherwise each is followed by the next, planned with
+the values that it computed and kept for as long as those values stay the same.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from runtime.delegates.base import CompiledPartition, Partition, PartitionDelegate
-from runtime.model.graph import Operator
-from runtime.ops.spec import Array, Kernel, Scratch, dtype_of, prepare_kernel
+from runtime.errors import ModelError
+from runtime.model.graph import Operator, Subgraph
+from runtime.model.schema import TensorType
+from runtime.ops.spec import Array, Kernel, PostponeError, Scratch, Shape, dtype_of, prepare_kernel
 from runtime.plan.arena import ALIGNMENT, Lifetime, assign
+from runtime.plan.blas import one_blas_thread
 from runtime.plan.inference import GraphValues
 
 
@@ -32,14 +39,26 @@ def cpu_step(operator: Operator) -> Step:
 
 
 class Execution:
-    """A planned subgraph. `arrays` holds the memory of every tensor that a step reads or writes."""
+    """Planned steps. `arrays` holds the memory of each tensor that they touch, or that came earlier."""
 
-    def __init__(self, values: GraphValues, steps: Sequence[Step], *, preserve_all: bool) -> None:
-        self.arrays = _allocate(values, steps, preserve_all=preserve_all)
+    def __init__(
+        self,
+        values: GraphValues,
+        steps: Sequence[Step],
+        *,
+        preserve_all: bool,
+        inherited: Mapping[int, Array] | None = None,
+    ) -> None:
+        self.values = values
+        self.arrays = dict(inherited or {})
+        self.arrays.update(_allocate(values, steps, self.arrays, preserve_all=preserve_all))
+        self.preserve_all = preserve_all
         self._compiled: list[CompiledPartition] = []
+        self._after: _Continuation | None = None
+        self._runs: list[Kernel] = []
         scratch = Scratch()
         try:
-            self._runs = [self._bind(values, step, scratch) for step in steps]
+            self._runs += [self._bind(values, step, scratch) for step in steps]
         except BaseException:
             self.close()
             raise
@@ -47,7 +66,7 @@ class Execution:
     def _bind(self, values: GraphValues, step: Step, scratch: Scratch) -> Kernel:
         if step.operator is not None:
             scratch.begin()
-            return prepare_kernel(values.context(step.operator, self.arrays, scratch))
+            return prepare_kernel(values.context(step.operator, self.arrays, scratch, self._keep))
         assert step.partition is not None
         assert step.delegate is not None
         compiled = step.delegate.compile(step.partition)
@@ -56,16 +75,91 @@ class Execution:
         outputs = [self.arrays[i] for i in step.outputs]
         return _invocation(compiled.invoke, inputs, outputs)
 
-    def run(self) -> None:
-        """Every step once. Floating-point specials are values here, not warnings."""
-        with np.errstate(all="ignore"):
+    def _keep(self, index: int, array: Array) -> None:
+        """Take over an output whose shape nobody knew before."""
+        held = self.arrays.get(index)
+        if held is not None and held.shape == array.shape and held.dtype == array.dtype:
+            np.copyto(held, array)
+        else:
+            self.arrays[index] = array.copy()
+
+    def run(self) -> Execution:
+        """Every step once; returns the execution that knows all tensors.
+
+        Floating-point specials are values here, not warnings.
+        """
+        with np.errstate(all="ignore"), one_blas_thread():
             for run in self._runs:
                 run()
+        if not self.values.pending:
+            return self
+        return self._rest().run()
+
+    def _rest(self) -> Execution:
+        values = self.values
+        made = (i for o in values.ready if o.index in values.open_ended for i in o.outputs)
+        shapes = {i: self.arrays[i].shape for i in made}
+        known = {i: self.arrays[i] for i in values.needed}
+        if self._after is None or not self._after.fits(shapes, known):
+            if self._after is not None:
+                self._after.execution.close()
+            self._after = None
+            self._after = _continue(self, shapes, {i: a.copy() for i, a in known.items()})
+        return self._after.execution
 
     def close(self) -> None:
-        """Release the delegates' memory."""
+        """Release the delegates' memory and the kernels, whose closures would keep all arrays alive."""
+        if self._after is not None:
+            self._after.execution.close()
+        self._after = None
+        self._runs.clear()
         while self._compiled:
             self._compiled.pop().close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Continuation:
+    """The execution that follows, and what it was planned for."""
+
+    shapes: Mapping[int, Shape]
+    known: Mapping[int, Array]
+    execution: Execution
+
+    def fits(self, shapes: Mapping[int, Shape], known: Mapping[int, Array]) -> bool:
+        return shapes == self.shapes and all(_same(known[i], a) for i, a in self.known.items())
+
+
+def _continue(before: Execution, shapes: Mapping[int, Shape], known: Mapping[int, Array]) -> _Continuation:
+    held = {index: set(tensors) for index, tensors in before.values.held.items()}
+    while True:
+        values = before.values.resume(shapes, known, held)
+        steps = [cpu_step(o) for o in values.ready]
+        for operator in (*values.ready, *values.pending):
+            if operator.index in values.missing:
+                raise values.missing[operator.index]
+        try:
+            execution = Execution(values, steps, preserve_all=before.preserve_all, inherited=before.arrays)
+        except PostponeError as wait:
+            hold(held, wait)
+        else:
+            return _Continuation(shapes, known, execution)
+
+
+def hold(held: dict[int, set[int]], wait: PostponeError) -> None:
+    """Note that a kernel asked for values that its `infer` did not ask for.
+
+    Raises `ModelError` where waiting for them changes nothing.
+    """
+    tensors = held.setdefault(wait.operator, set())
+    if wait.tensor is None or wait.tensor in tensors:
+        raise ModelError(str(wait))
+    tensors.add(wait.tensor)
+
+
+def _same(a: Array, b: Array) -> bool:
+    if a.shape != b.shape:
+        return False
+    return a.tolist() == b.tolist() if a.dtype.kind == "O" else a.tobytes() == b.tobytes()
 
 
 def _invocation(
@@ -74,36 +168,53 @@ def _invocation(
     return lambda: invoke(inputs, outputs)
 
 
-def _allocate(values: GraphValues, steps: Sequence[Step], *, preserve_all: bool) -> dict[int, Array]:
-    lifetimes = _lifetimes(values, steps, preserve_all=preserve_all)
-    arena = assign(lifetimes)
+def _allocate(
+    values: GraphValues, steps: Sequence[Step], inherited: Mapping[int, Array], *, preserve_all: bool
+) -> dict[int, Array]:
+    lifetimes = _lifetimes(values, steps, inherited, preserve_all=preserve_all)
+    dtypes = {i: dtype_of(values.subgraph.tensors[i].type) for i in lifetimes}
+    objects = {i for i, dtype in dtypes.items() if dtype is not None and dtype.hasobject}
+    arena = assign({i: life for i, life in lifetimes.items() if i not in objects})
     memory = np.zeros(arena.size + ALIGNMENT, np.uint8)
     base = -memory.ctypes.data % ALIGNMENT
-    arrays: dict[int, Array] = {}
+    arrays: dict[int, Array] = {i: np.full(values.shapes[i], b"", object) for i in objects}
     for index, offset in arena.offsets.items():
-        dtype = dtype_of(values.subgraph.tensors[index].type)
+        dtype = dtypes[index]
         assert dtype is not None
         start = base + offset
         view = memory[start : start + lifetimes[index].size]
         arrays[index] = view.view(dtype).reshape(values.shapes[index])
+    reset_variables(values.subgraph, arrays)
     return arrays
 
 
-def _lifetimes(values: GraphValues, steps: Sequence[Step], *, preserve_all: bool) -> dict[int, Lifetime]:
-    """Inputs and outputs of the subgraph live throughout, so that they survive an invocation."""
+def reset_variables(subgraph: Subgraph, arrays: Mapping[int, Array]) -> None:
+    """Variables back to zero; int8 ones to their zero point, as LiteRT does."""
+    for tensor in subgraph.tensors:
+        if tensor.is_variable and tensor.index in arrays:
+            q = tensor.quantization
+            is_level = tensor.type is TensorType.INT8 and q is not None and q.zero_points
+            arrays[tensor.index].fill(q.zero_points[0] if q is not None and is_level else 0)
+
+
+def _lifetimes(
+    values: GraphValues, steps: Sequence[Step], inherited: Mapping[int, Array], *, preserve_all: bool
+) -> dict[int, Lifetime]:
+    """Inputs, outputs and variables of the subgraph live throughout, and so does what later steps read."""
     spans: dict[int, tuple[int, int]] = {}
     end = len(steps)
-    for i in (*values.subgraph.inputs, *values.subgraph.outputs):
-        spans[i] = (-1, end)
+    subgraph = values.subgraph
     for position, step in enumerate(steps):
         for i in (*step.inputs, *step.outputs):
             first, last = spans.get(i, (position, position))
             spans[i] = (min(first, position), max(last, position))
+    kept = {i for o in values.pending for i in o.inputs if i in spans}
+    kept.update(i for i in spans if subgraph.tensors[i].is_variable or preserve_all)
+    spans.update(dict.fromkeys((*subgraph.inputs, *subgraph.outputs, *kept), (-1, end)))
     lifetimes = {}
     for i, (first, last) in spans.items():
-        dtype = dtype_of(values.subgraph.tensors[i].type)
-        if i in values.constants or dtype is None:
+        dtype = dtype_of(subgraph.tensors[i].type)
+        if i in values.constants or i in values.unknown or i in inherited or dtype is None:
             continue
-        size = math.prod(values.shapes[i]) * dtype.itemsize
-        lifetimes[i] = Lifetime(size, -1, end) if preserve_all else Lifetime(size, first, last)
+        lifetimes[i] = Lifetime(math.prod(values.shapes[i]) * dtype.itemsize, first, last)
     return lifetimes

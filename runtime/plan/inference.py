@@ -1,21 +1,27 @@
-"""Static shapes of every tensor, and the values of those that are known before the first invocation."""
+"""Shapes of every tensor, and the values of those that are known before anything runs.
+
+Where shapes depend on values that earlier operators compute, inference stops there: `pending` are the
+operators left, `needed` the tensors whose values it waits for. `resume` goes on when they are there.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from runtime.delegates.base import GraphFacts
-from runtime.errors import UnsupportedOperatorError
+from runtime.errors import ModelError, UnsupportedOperatorError
 from runtime.model.graph import Operator, Subgraph
 from runtime.ops.spec import (
     MAX_TENSOR_BYTES,
     Array,
+    GraphServices,
     OpContext,
+    OpSpec,
+    PostponeError,
     Scratch,
     Shape,
     Value,
@@ -23,7 +29,9 @@ from runtime.ops.spec import (
     dtype_of,
     evaluate,
     find_spec,
+    unsupported,
 )
+from runtime.ops.value import HANDLES, RAW_BITS
 
 MAX_FOLDED_BYTES = 512 << 20
 
@@ -33,15 +41,25 @@ class GraphValues:
     """What planning knows of a subgraph's tensors, by tensor index.
 
     `folded` are the operators whose results are in `constants`; `missing` holds, by operator index, why the
-    CPU path cannot run an operator (its outputs then have the shapes that the file declares).
+    CPU path cannot run an operator (its outputs then have the shapes that the file declares). `ready` are
+    the operators of this segment in the file's order; of those in `open_ended` only running tells the
+    output shapes. `unknown` are the tensors without a shape yet; `held` are, by operator index, tensors whose
+    values its kernel turned out to need although its shapes did not.
     """
 
     subgraph: Subgraph
     input_shapes: Mapping[int, Shape]
+    graph: GraphServices | None = None
     shapes: dict[int, Shape] = field(default_factory=dict)
     constants: dict[int, Array] = field(default_factory=dict)
     folded: set[int] = field(default_factory=set)
     missing: dict[int, UnsupportedOperatorError] = field(default_factory=dict)
+    ready: list[Operator] = field(default_factory=list)
+    open_ended: set[int] = field(default_factory=set)
+    pending: list[Operator] = field(default_factory=list)
+    needed: set[int] = field(default_factory=set)
+    held: Mapping[int, set[int]] = field(default_factory=dict)
+    unknown: set[int] = field(default_factory=set)
 
     def value(self, index: int, array: Array | None = None) -> Value:
         """Tensor `index` as an operator sees it."""
@@ -54,56 +72,139 @@ class GraphValues:
             quantization=tensor.quantization,
             constant=self.constants.get(index),
             array=array,
+            stored=tensor,
         )
 
     def context(
-        self, operator: Operator, arrays: Mapping[int, Array], scratch: Scratch | None = None
+        self,
+        operator: Operator,
+        arrays: Mapping[int, Array],
+        scratch: Scratch | None = None,
+        sink: Callable[[int, Array], None] | None = None,
     ) -> OpContext:
         """An operator with its inputs and outputs, bound where `arrays` has them."""
         inputs = tuple(None if i < 0 else self.value(i, arrays.get(i)) for i in operator.inputs)
         outputs = tuple(self.value(i, arrays.get(i)) for i in operator.outputs)
-        return OpContext(operator, inputs, outputs, scratch)
+        return OpContext(operator, inputs, outputs, scratch, self.graph, sink)
 
     def facts(self) -> GraphFacts:
-        """What a delegate may look at."""
+        """What a delegate may look at. Types that numpy holds in another form have the dtype `object`."""
         unknown = np.dtype(object)
-        dtypes = {t.index: dtype_of(t.type) or unknown for t in self.subgraph.tensors}
-        return GraphFacts(self.subgraph, self.shapes, dtypes, self.constants)
+        dtypes = {
+            t.index: unknown if t.type in RAW_BITS | HANDLES else dtype_of(t.type) or unknown
+            for t in self.subgraph.tensors
+        }
+        late = frozenset(self.open_ended) | {o.index for o in self.pending}
+        return GraphFacts(self.subgraph, self.shapes, dtypes, self.constants, late, self._ordered())
+
+    def _ordered(self) -> frozenset[int]:
+        known = (o for o in self.subgraph.operators if o.index not in self.missing)
+        return frozenset(o.index for o in known if find_spec(o).stateful)
+
+    def resume(
+        self, shapes: Mapping[int, Shape], constants: Mapping[int, Array], held: Mapping[int, set[int]]
+    ) -> GraphValues:
+        """Infer on, with what the operators so far have left.
+
+        Raises `ShapeError` where shapes do not fit together, `ModelError` where nothing new became known.
+        """
+        after = GraphValues(
+            subgraph=self.subgraph,
+            input_shapes=self.input_shapes,
+            graph=self.graph,
+            held=held,
+            shapes={**self.shapes, **shapes},
+            constants={**self.constants, **constants},
+        )
+        _walk(after, self.pending)
+        if not after.ready and not after.folded and not after.needed - set(constants):
+            raise ModelError(f"{self.pending[0].name} of operator {self.pending[0].index} cannot be planned")
+        return after
 
 
-def infer(subgraph: Subgraph, input_shapes: Mapping[int, Shape]) -> GraphValues:
-    """Walk the operators in order. Raises `ShapeError` where shapes do not fit together."""
-    values = GraphValues(subgraph, dict(input_shapes))
+def infer(
+    subgraph: Subgraph,
+    input_shapes: Mapping[int, Shape],
+    graph: GraphServices | None = None,
+    known: Mapping[int, Array] | None = None,
+    held: Mapping[int, set[int]] | None = None,
+) -> GraphValues:
+    """Walk the operators in order; `known` are values of inputs, where the caller has them.
+
+    Raises `ShapeError` where shapes do not fit together.
+    """
+    values = GraphValues(subgraph, dict(input_shapes), graph, held=held or {})
     for tensor in subgraph.tensors:
         values.shapes[tensor.index] = input_shapes.get(tensor.index, tensor.shape)
         constant = constant_array(tensor)
         if constant is not None:
             values.constants[tensor.index] = constant
-    for operator in subgraph.operators:
-        try:
-            _infer_operator(values, operator)
-        except UnsupportedOperatorError as error:
-            values.missing[operator.index] = error
+    values.constants.update(known or {})
+    _walk(values, subgraph.operators)
     return values
 
 
-def _infer_operator(values: GraphValues, operator: Operator) -> None:
-    spec = find_spec(operator)
+def _walk(values: GraphValues, operators: Sequence[Operator]) -> None:
+    order_matters = False
+    for operator in operators:
+        try:
+            spec = find_spec(operator)
+        except UnsupportedOperatorError as error:
+            values.missing[operator.index] = error
+            spec = None
+        waits = any(i in values.unknown for i in operator.inputs)
+        stateful = spec is not None and spec.stateful
+        if waits or (order_matters and stateful) or not _settle(values, operator, spec):
+            values.pending.append(operator)
+            values.unknown.update(operator.outputs)
+            order_matters |= stateful
+        elif operator.index not in values.folded:
+            values.ready.append(operator)
+
+
+def _settle(values: GraphValues, operator: Operator, spec: OpSpec | None) -> bool:
+    """True where the operator can run in this segment."""
+    if spec is None:
+        return True
+    held = values.held.get(operator.index, set()) - set(values.constants)
+    if held:
+        values.needed |= held
+        return False
+    try:
+        _infer_operator(values, operator, spec)
+    except UnsupportedOperatorError as error:
+        values.missing[operator.index] = error
+    except PostponeError as wait:
+        if wait.tensor is not None:
+            return _wait_for(values, operator, wait.tensor)
+        values.open_ended.add(operator.index)
+        values.unknown.update(operator.outputs)
+    return True
+
+
+def _wait_for(values: GraphValues, operator: Operator, tensor: int) -> bool:
+    stored = values.subgraph.tensors[tensor]
+    if stored.is_constant:
+        reason = f"the constant {stored.name!r} of type {stored.type.name} has no dense values"
+        values.missing[operator.index] = unsupported(operator, reason)
+        return True
+    values.needed.add(tensor)
+    return False
+
+
+def _infer_operator(values: GraphValues, operator: Operator, spec: OpSpec) -> None:
     context = values.context(operator, {})
     shapes = spec.infer(context)
     if len(shapes) != len(operator.outputs):
         raise context.error(f"{len(operator.outputs)} outputs where {len(shapes)} are expected")
     for index, shape in zip(operator.outputs, shapes, strict=True):
-        _check_size(context, dtype_of(values.subgraph.tensors[index].type), shape)
+        dtype = dtype_of(values.subgraph.tensors[index].type)
+        if math.prod(shape) * (dtype.itemsize if dtype else 1) > MAX_TENSOR_BYTES:
+            raise context.error(f"an output of shape {list(shape)} is too large to plan")
         values.shapes[index] = shape
     known = all(i < 0 or i in values.constants for i in operator.inputs)
-    if operator.outputs and (known or spec.shape_only):
+    if operator.outputs and not spec.stateful and (known or spec.shape_only):
         _fold(values, operator)
-
-
-def _check_size(op: OpContext, dtype: np.dtype[Any] | None, shape: Shape) -> None:
-    if math.prod(shape) * (dtype.itemsize if dtype else 1) > MAX_TENSOR_BYTES:
-        raise op.error(f"an output of shape {list(shape)} is too large to plan")
 
 
 def _fold(values: GraphValues, operator: Operator) -> None:
@@ -112,6 +213,6 @@ def _fold(values: GraphValues, operator: Operator) -> None:
     sizes = (math.prod(v.shape) * v.dtype.itemsize if v.dtype else MAX_FOLDED_BYTES for v in context.outputs)
     if max(sizes, default=0) >= MAX_FOLDED_BYTES:
         return
-    results = evaluate(operator, context.inputs, context.outputs)
+    results = evaluate(operator, context.inputs, context.outputs, values.graph)
     values.constants.update(zip(operator.outputs, results, strict=True))
     values.folded.add(operator.index)

@@ -9,8 +9,8 @@ from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.partition import Assignment, DelegationReport, Grouping, delegate_graph
 from runtime.errors import DelegateError, ModelError, UnsupportedOperatorError
 from runtime.model.graph import Model
-from runtime.ops.spec import Array, Shape
-from runtime.plan.execution import Execution, Step, cpu_step
+from runtime.ops.spec import Array, GraphServices, PostponeError, Shape
+from runtime.plan.execution import Execution, Step, cpu_step, hold, reset_variables
 from runtime.plan.inference import GraphValues, infer
 
 
@@ -22,12 +22,13 @@ class _Analysis:
     assignments: tuple[Assignment, ...]
 
     def steps(self) -> list[Step]:
-        """Everything in the order it runs: operators of the CPU one by one, partitions as wholes."""
+        """What runs first, in order: operators of the CPU one by one, partitions as wholes."""
         steps: list[Step] = []
+        late = {o.index for o in self.values.pending}
         for assignment in self.assignments:
             partition, delegate = assignment.partition, assignment.delegate
             if partition is None:
-                steps += [cpu_step(o) for o in assignment.operators]
+                steps += [cpu_step(o) for o in assignment.operators if o.index not in late]
             else:
                 steps.append(Step(partition.inputs, partition.outputs, None, partition, delegate))
         return steps
@@ -44,6 +45,7 @@ class PlannedSubgraph:
         grouping: Grouping | None = None,
         *,
         preserve_all: bool = False,
+        graph: GraphServices | None = None,
     ) -> None:
         self.model = model
         self.subgraph = model.subgraphs[index]
@@ -53,8 +55,11 @@ class PlannedSubgraph:
         self._delegates = tuple(delegates)
         self._grouping = grouping or Grouping()
         self._preserve_all = preserve_all
+        self._graph = graph
+        self._held: dict[int, set[int]] = {}
         self._analysis: _Analysis | None = None
         self._planned: dict[int, Shape] | None = None
+        self.last: Execution | None = None
         self._inferred: dict[int, Shape] = {}
         self._constants: dict[int, Array] = {}
 
@@ -75,7 +80,7 @@ class PlannedSubgraph:
 
     def analyse(self) -> None:
         """Infer shapes and share the operators out. Raises what keeps the model from running at all."""
-        values = infer(self.subgraph, self.shapes)
+        values = infer(self.subgraph, self.shapes, self._graph, held=self._held)
         folded = frozenset(values.folded)
         left = tuple(o for o in self.subgraph.operators if o.index not in folded)
         assignments: tuple[Assignment, ...] = (Assignment(left, None, None),)
@@ -103,17 +108,10 @@ class PlannedSubgraph:
         """Plan, bind and compile for the current input shapes; nothing to do where that is done."""
         if self.is_ready:
             return
-        if self._analysis is None or self._analysis.values.input_shapes != self.shapes:
-            self.analyse()
-        assert self._analysis is not None
-        values, steps = self._analysis.values, self._analysis.steps()
-        self._analysis = None
-        try:
-            execution = Execution(values, steps, preserve_all=self._preserve_all)
-        except UnsupportedOperatorError as error:
-            raise self._with_report(error) from None
-        except MemoryError as error:
-            raise ModelError(f"the model needs more memory than there is: {error}") from error
+        execution = self._bind()
+        while execution is None:
+            execution = self._bind()
+        values = execution.values
         self.close()
         self.execution = execution
         self._planned = dict(self.shapes)
@@ -121,16 +119,48 @@ class PlannedSubgraph:
         kept = set(self.subgraph.outputs) if not self._preserve_all else set(values.constants)
         self._constants = {i: a for i, a in values.constants.items() if i in kept}
 
+    def _bind(self) -> Execution | None:
+        """The execution; None where a kernel turned out to need values that are computed at run time."""
+        if self._analysis is None or self._analysis.values.input_shapes != self.shapes:
+            self.analyse()
+        assert self._analysis is not None
+        values, steps = self._analysis.values, self._analysis.steps()
+        self._analysis = None
+        try:
+            return Execution(values, steps, preserve_all=self._preserve_all)
+        except PostponeError as wait:
+            hold(self._held, wait)
+            return None
+        except UnsupportedOperatorError as error:
+            raise self._with_report(error) from None
+        except MemoryError as error:
+            raise ModelError(f"the model needs more memory than there is: {error}") from error
+
+    def run(self) -> None:
+        """Every operator once. Raises `ModelError` where values that are known now do not fit together."""
+        assert self.execution is not None
+        self.last = self.execution.run()
+        if self.last is not self.execution:
+            self._inferred = self.last.values.shapes
+
     def array(self, index: int) -> Array | None:
-        """Memory of a tensor after `allocate`, else None."""
+        """Memory of a tensor after `allocate`, else None; one of run-time shape has none before `run`."""
         if not self.is_ready or self.execution is None:
             return None
-        found = self.execution.arrays.get(index)
+        last = self.last or self.execution
+        found = last.arrays.get(index)
+        if found is None and (index in self.subgraph.outputs or self._preserve_all):
+            found = last.values.constants.get(index)
         return self._constants.get(index) if found is None else found
+
+    def reset_variables(self) -> None:
+        """Set variable tensors back to their first value."""
+        if self.execution is not None:
+            reset_variables(self.subgraph, self.execution.arrays)
 
     def close(self) -> None:
         """Release delegates' memory and the plan."""
         if self.execution is not None:
             self.execution.close()
-        self.execution = None
+        self.execution = self.last = None
         self._planned = None

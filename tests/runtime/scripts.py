@@ -122,3 +122,81 @@ def _error(call: Callable[[], Any]) -> list[str]:
 
 def _reference(litert: Any) -> dict[str, Any]:
     return {"experimental_op_resolver_type": litert.OpResolverType.BUILTIN_REF}
+
+
+def invoke_each(
+    litert: Any, model: bytes, feeds: list[list[np.ndarray]], resolver: str = "BUILTIN_REF"
+) -> list[list[np.ndarray]]:
+    """One interpreter, invoked once with each list of inputs; its outputs each time."""
+    chosen = litert.OpResolverType[resolver]
+    interpreter = litert.Interpreter(model_content=model, experimental_op_resolver_type=chosen)
+    found = []
+    interpreter.allocate_tensors()
+    for feed in feeds:
+        for details, value in zip(interpreter.get_input_details(), feed, strict=True):
+            if tuple(details["shape"]) != value.shape:
+                interpreter.resize_tensor_input(details["index"], value.shape)
+                interpreter.allocate_tensors()
+        for details, value in zip(interpreter.get_input_details(), feed, strict=True):
+            interpreter.set_tensor(details["index"], value)
+        interpreter.invoke()
+        found.append([interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()])
+    return found
+
+
+def put_and_get(litert: Any, model: bytes, values: list[np.ndarray]) -> list[np.ndarray]:
+    """What signature `get` returns after each `put`."""
+    interpreter = litert.Interpreter(model_content=model, **_reference(litert))
+    put, get = (interpreter.get_signature_runner(key) for key in ("put", "get"))
+    found = []
+    for value in values:
+        put(x=value)
+        found.append(get()["value"])
+    return found
+
+
+def run_and_reset(litert: Any, model: bytes, value: np.ndarray) -> list[np.ndarray]:
+    """Outputs of two invocations, and of one more after the variables were reset."""
+    interpreter = litert.Interpreter(model_content=model, **_reference(litert))
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], value)
+    found = []
+    for reset in (False, False, True):
+        if reset:
+            interpreter.reset_all_variables()
+        interpreter.invoke()
+        found.append(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]))
+    return found
+
+
+def read_tensor(litert: Any, model: bytes, index: int) -> tuple[str, np.ndarray]:
+    """The dtype that the details name, and the values."""
+    interpreter = litert.Interpreter(model_content=model, **_reference(litert))
+    interpreter.allocate_tensors()
+    dtypes = {d["index"]: d["dtype"].__name__ for d in interpreter.get_tensor_details()}
+    return dtypes[index], interpreter.get_tensor(index)
+
+
+def set_and_read(
+    litert: Any, model: bytes, index: int, good: np.ndarray, bad: np.ndarray
+) -> tuple[np.ndarray, list[str]]:
+    """The tensor after it was set, and what happens with a value of a wrong type."""
+    interpreter = litert.Interpreter(model_content=model, **_reference(litert))
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(index, good)
+    return interpreter.get_tensor(index), _error(lambda: interpreter.set_tensor(index, bad))
+
+
+def shapes_around_a_run(litert: Any, model: bytes, feed: list[np.ndarray]) -> list[Any]:
+    """Shapes and readability of the outputs: allocated, and after a run."""
+    interpreter = litert.Interpreter(model_content=model, **_reference(litert))
+    interpreter.allocate_tensors()
+    outputs = [d["index"] for d in interpreter.get_output_details()]
+    found: list[Any] = [[d["shape"].tolist() for d in interpreter.get_output_details()]]
+    found.append([_error(lambda i=i: interpreter.get_tensor(i)) for i in outputs])
+    for details, value in zip(interpreter.get_input_details(), feed, strict=True):
+        interpreter.set_tensor(details["index"], value)
+    interpreter.invoke()
+    found.append([d["shape"].tolist() for d in interpreter.get_output_details()])
+    found.append([interpreter.get_tensor(i) for i in outputs])
+    return found

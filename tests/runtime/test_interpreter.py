@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -218,6 +220,19 @@ def test_constants_are_folded_while_planning():
     interpreter.invoke()
     assert interpreter.get_output_details()[0]["shape"].tolist() == [3, 8]
     assert interpreter.get_tensor(scaled).tolist() == [3, 8]
+
+
+def test_an_interpreter_frees_its_memory_without_the_garbage_collector():
+    """So that one that is dropped between two measurements costs the second nothing."""
+    gc.disable()
+    try:
+        interpreter = loaded(small_net())
+        interpreter.invoke()
+        memory = weakref.ref(interpreter._primary.array(0))
+        del interpreter
+        assert memory() is None
+    finally:
+        gc.enable()
 
 
 def unknown_operator() -> bytes:

@@ -9,9 +9,11 @@ from typing import Any
 from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Unsupported
 from runtime.delegates.opencl.builder import refusal
 from runtime.delegates.opencl.device import OpenedDevice, open_device
+from runtime.delegates.opencl.lowering import families
 from runtime.delegates.opencl.options import Options, parse_options
 from runtime.delegates.opencl.plan import CompiledGraph, cache_folder
 from runtime.model.graph import Operator
+from runtime.model.schema import BuiltinOperator, TensorType
 
 __all__ = ["OpenClDelegate"]
 
@@ -28,6 +30,11 @@ class OpenClDelegate:
     """
 
     name = "gpu"
+
+    @staticmethod
+    def operator_types() -> Mapping[BuiltinOperator, tuple[TensorType, ...]]:
+        """Operators that have kernels, and the types of activations that these take, whatever the device."""
+        return dict.fromkeys(families(), (TensorType.FLOAT32,))
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.options: Options = parse_options(options)

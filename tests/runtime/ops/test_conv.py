@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from runtime.errors import ShapeError, UnsupportedOperatorError
+from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import ActivationFunctionType, BuiltinOperator, Padding
 from tests.runtime.models import Arg, Out, one_operator, per_channel, per_tensor
@@ -99,13 +99,3 @@ def test_conv_refuses_a_stride_of_zero():
     )
     with pytest.raises(ShapeError, match="must be positive"):
         Interpreter(model_content=model).allocate_tensors()
-
-
-def test_conv_refuses_float_activations_with_int8_filters():
-    weights = levels(2, 3, 3, 3, quantization=per_channel([0.1, 0.2]))
-    model = one_operator(
-        BuiltinOperator.CONV_2D, [random(1, 4, 4, 3), constant(weights)], options=options(), version=2
-    )
-    with pytest.raises(UnsupportedOperatorError, match="input 1 has type INT8") as caught:
-        Interpreter(model_content=model).allocate_tensors()
-    assert (caught.value.operator_name, caught.value.version, caught.value.index) == ("CONV_2D", 2, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from runtime.errors import ShapeError
+from runtime.errors import InvocationError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator
 from tests.runtime.models import Arg, const, one_operator
@@ -34,5 +34,5 @@ def test_an_index_outside_the_axis_is_an_error(index):
     interpreter = Interpreter(model_content=model)
     interpreter.allocate_tensors()
     interpreter.set_tensor(1, np.array([index], np.int32))
-    with pytest.raises(ShapeError, match="outside the axis of 7"):
+    with pytest.raises(InvocationError, match="outside the axis of 7"):
         interpreter.invoke()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from runtime.errors import ShapeError, UnsupportedOperatorError
+from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator, TensorType
 from tests.runtime.models import Arg, Out, const, one_operator
-from tests.runtime.ops.cases import case, check, random
+from tests.runtime.ops.cases import Backend, case, check, random
 
 RESHAPE = BuiltinOperator.RESHAPE
 INTEGERS = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
@@ -40,7 +40,6 @@ def test_a_shape_that_does_not_fit_is_refused(shape):
         Interpreter(model_content=model).allocate_tensors()
 
 
-def test_a_shape_known_only_at_run_time_is_refused():
-    model = one_operator(RESHAPE, [random(2, 3), Arg(np.array([3, 2], np.int32))])
-    with pytest.raises(UnsupportedOperatorError, match="computed at run time"):
-        Interpreter(model_content=model).allocate_tensors()
+def test_a_shape_may_be_computed_at_run_time():
+    x, shape = random(2, 3), Arg(np.array([3, -1], np.int32))
+    check(case("computed", RESHAPE, [x, shape]), Backend("cpu", None))

@@ -1,0 +1,494 @@
+"""LiteRT Next's Python `CompiledModel`: signatures, buffers, synchronous and asynchronous runs."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from runtime.delegates.base import PartitionDelegate
+from runtime.delegates.partition import DelegationReport
+from runtime.delegates.registry import load_delegate
+from runtime.details import check_resize, public_dtype
+from runtime.environment import Environment
+from runtime.errors import DelegateError, DeviceError, ModelError, StatusError
+from runtime.event import Event
+from runtime.hardware_accelerator import HardwareAccelerator
+from runtime.model.graph import Model, Signature, Tensor
+from runtime.model.reader import load_model, read_model
+from runtime.model.schema import TensorType
+from runtime.ops.value import Array
+from runtime.options import CpuOptions, Options
+from runtime.plan.calls import check_operators
+from runtime.plan.program import Program
+from runtime.plan.subgraph import PlannedSubgraph
+from runtime.tensor_buffer import TensorBuffer
+
+PLACEHOLDER_KEY = "<placeholder signature>"
+INVALID_ARGUMENT, RUNTIME_FAILURE, MISSING_INPUT, UNSUPPORTED, NOT_FOUND = 1, 3, 4, 5, 6
+OUT_OF_RANGE = 1000
+HOST_MEMORY = 1
+"""LiteRT's status codes, and its number for a buffer in host memory."""
+
+
+class CompiledModel:
+    """A model compiled for the accelerators of its options. A context manager.
+
+    With `GPU` alone every operator must run there; with `GPU | CPU` the CPU takes the rest, and all of it,
+    with a warning, where there is no device. Errors are RuntimeErrors (`StatusError`) with LiteRT's codes.
+    """
+
+    def __init__(self, model: Model, environment: Environment, options: Options) -> None:
+        self._environment = environment
+        self._signatures = _signatures(model)
+        self._accelerators = HardwareAccelerator(options.hardware_accelerators)
+        delegates = _delegates(self._accelerators, options)
+        self._program: Program | None = Program(
+            model, delegates, num_threads=max(1, options.cpu_options.num_threads)
+        )
+        self._lock = threading.Lock()
+        self._worker: ThreadPoolExecutor | None = None
+        if delegates:
+            self._program.subgraph(self._signatures[0].subgraph_index).analyse()
+        check_operators(model, skip_first=bool(delegates))
+
+    @classmethod
+    def from_file(
+        cls,
+        model_path: str | os.PathLike[str],
+        hardware_accel: HardwareAccelerator | None = None,
+        environment: Environment | None = None,
+        options: Options | None = None,
+    ) -> CompiledModel:
+        """Compile a file for `hardware_accel`, or for `options`; without either for one thread of the CPU.
+
+        Raises ValueError for both, RuntimeError for a model that cannot be read or not be run there.
+        """
+        return cls._compile(partial(_load, Path(model_path)), hardware_accel, environment, options)
+
+    @classmethod
+    def from_buffer(
+        cls,
+        model_data: bytes | bytearray | memoryview,
+        hardware_accel: HardwareAccelerator | None = None,
+        environment: Environment | None = None,
+        options: Options | None = None,
+    ) -> CompiledModel:
+        """As `from_file`, from the bytes of a file."""
+        return cls._compile(partial(read_model, model_data), hardware_accel, environment, options)
+
+    @classmethod
+    def _compile(
+        cls,
+        read: Callable[[], Model],
+        hardware_accel: HardwareAccelerator | None,
+        environment: Environment | None,
+        options: Options | None,
+    ) -> CompiledModel:
+        if hardware_accel is not None and options is not None:
+            raise ValueError("Pass either options or hardware_accel, not both.")
+        if options is None:
+            chosen = HardwareAccelerator.CPU if hardware_accel is None else hardware_accel
+            options = Options(chosen, cpu_options=CpuOptions(num_threads=1))
+        environment = environment or Environment.create()
+        if environment.capsule is None:
+            raise ValueError("Environment is no longer valid")
+        try:
+            return cls(read(), environment, options)
+        except ModelError as error:
+            raise StatusError(f"Failed to load model: {error}") from error
+
+    @property
+    def environment(self) -> Environment:
+        """The environment that it was made in."""
+        return self._environment
+
+    @property
+    def delegation(self) -> DelegationReport | None:
+        """Which operators of the first signature the delegate runs; None on the CPU alone."""
+        return self._planned(0).report
+
+    def is_fully_accelerated(self) -> bool:
+        """True where no operator fell back from the accelerator that was asked for."""
+        if not self._accelerators & HardwareAccelerator.GPU:
+            return True
+        report = self.delegation
+        return report is not None and report.status == "full"
+
+    def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
+        """Names of inputs and outputs by signature, in the subgraph's order."""
+        return {s.key: {"inputs": _names(s.inputs), "outputs": _names(s.outputs)} for s in self._signatures}
+
+    def get_num_signatures(self) -> int:
+        """How many signatures there are; a model without one has a placeholder."""
+        return len(self._signatures)
+
+    def get_signature_by_index(self, index: int) -> dict[str, Any]:
+        """`key`, `inputs` and `outputs` of a signature. Raises RuntimeError out of range."""
+        signature = self._at(index)
+        return {
+            "key": signature.key,
+            "inputs": _names(signature.inputs),
+            "outputs": _names(signature.outputs),
+        }
+
+    def get_signature_index(self, key: str) -> int:
+        """Index of a signature, -1 where there is none of that key."""
+        return next((i for i, s in enumerate(self._signatures) if s.key == key), -1)
+
+    def get_input_tensor_details(self, signature_key: str) -> dict[str, Any]:
+        """Name, index, dtype and shape by input name. Raises RuntimeError for an unknown signature."""
+        index = self._index(signature_key)
+        return self._details(index, self._at(index).inputs)
+
+    def get_output_tensor_details(self, signature_key: str) -> dict[str, Any]:
+        """Name, index, dtype and shape by output name. Raises RuntimeError for an unknown signature."""
+        index = self._index(signature_key)
+        self._allocated(index)
+        return self._details(index, self._at(index).outputs)
+
+    def get_input_buffer_requirements(self, input_index: int, signature_index: int = 0) -> dict[str, Any]:
+        """`buffer_size` in bytes and `supported_types`. Raises RuntimeError out of range."""
+        return self._requirements("Input", input_index, signature_index)
+
+    def get_output_buffer_requirements(self, output_index: int, signature_index: int = 0) -> dict[str, Any]:
+        """`buffer_size` in bytes and `supported_types`. Raises RuntimeError out of range."""
+        return self._requirements("Output", output_index, signature_index)
+
+    def create_input_buffers(self, signature_index: int) -> list[TensorBuffer]:
+        """A buffer for each input, in order."""
+        return [self._buffer(signature_index, i) for _, i in self._at(signature_index).inputs]
+
+    def create_output_buffers(self, signature_index: int) -> list[TensorBuffer]:
+        """A buffer for each output, in order."""
+        return [self._buffer(signature_index, i) for _, i in self._at(signature_index).outputs]
+
+    def create_input_buffer_by_name(self, signature_key: str, input_name: str) -> TensorBuffer:
+        """A buffer for one input. Raises RuntimeError for unknown names."""
+        index = self._index(signature_key)
+        return self._buffer(index, _tensor_named("Input", self._at(index).inputs, input_name))
+
+    def create_output_buffer_by_name(self, signature_key: str, output_name: str) -> TensorBuffer:
+        """A buffer for one output. Raises RuntimeError for unknown names."""
+        index = self._index(signature_key)
+        return self._buffer(index, _tensor_named("Output", self._at(index).outputs, output_name))
+
+    def resize_input_tensor(
+        self, input_index: int, dims: Sequence[int], signature_index: int = 0, strict: bool = True
+    ) -> None:
+        """Give an input another shape; `strict` changes unknown dimensions only. Make new buffers after it.
+
+        Raises RuntimeError for a shape that the model does not allow.
+        """
+        tensor = self._pair("Input", input_index, signature_index)[1]
+        size = tuple(int(d) for d in dims)
+        if any(d < 1 for d in size):
+            raise StatusError("Dimensions must be positive.", INVALID_ARGUMENT)
+        planned = self._planned(signature_index)
+        before = planned.shape(tensor)
+        with self._lock:
+            try:
+                check_resize(planned.subgraph.tensors[tensor], before, size, strict=strict)
+            except RuntimeError as error:
+                raise StatusError(
+                    f"New shape is not compatible with current shape. {error}", INVALID_ARGUMENT
+                ) from error
+            planned.resize(tensor, size)
+
+    def resize_input_tensor_by_name(
+        self, signature_key: str, input_name: str, dims: Sequence[int], strict: bool = True
+    ) -> None:
+        """As `resize_input_tensor`. Raises ValueError for unknown names."""
+        index = self.get_signature_index(signature_key)
+        if index < 0:
+            raise ValueError(f"Unknown signature: {signature_key}")
+        names = _names(self._at(index).inputs)
+        if input_name not in names:
+            raise ValueError(f"Unknown input '{input_name}' for signature '{signature_key}'")
+        self.resize_input_tensor(names.index(input_name), dims, index, strict)
+
+    def run_by_index(
+        self,
+        signature_index: int,
+        input_buffers: Sequence[TensorBuffer],
+        output_buffers: Sequence[TensorBuffer],
+    ) -> None:
+        """Run a signature. Raises RuntimeError where buffers do not fit, and for values it cannot take."""
+        self._check_buffers(signature_index, input_buffers, output_buffers)
+        for buffer in (*input_buffers, *output_buffers):
+            buffer.wait()
+        self._run(signature_index, input_buffers, output_buffers)
+
+    def run_by_name(
+        self,
+        signature_key: str,
+        input_map: Mapping[str, TensorBuffer],
+        output_map: Mapping[str, TensorBuffer],
+    ) -> None:
+        """Run a signature with buffers by name. Raises RuntimeError as `run_by_index`."""
+        index = self._index(signature_key)
+        signature = self._at(index)
+        inputs = [_buffer_named("input", input_map, name) for name, _ in signature.inputs]
+        outputs = [_buffer_named("output", output_map, name) for name, _ in signature.outputs]
+        self.run_by_index(index, inputs, outputs)
+
+    def run_async(
+        self,
+        input_buffers: Sequence[TensorBuffer],
+        output_buffers: Sequence[TensorBuffer],
+        signature_index: int = 0,
+    ) -> Event:
+        """Run on a thread of its own, one run after another; returns at once.
+
+        Waits for inputs that another run still fills. Each output carries the event, so that reading it
+        waits; so does a run that takes it as an input. Errors of the run come out of `Event.wait`.
+        """
+        self._check_buffers(signature_index, input_buffers, output_buffers)
+        buffers = (*input_buffers, *output_buffers)
+        before = [buffer.event for buffer in buffers if buffer.event is not None]
+        event = Event()
+        for buffer in input_buffers:
+            buffer.event = None
+        inputs = [buffer.view() for buffer in input_buffers]
+        outputs = [buffer.view() for buffer in output_buffers]
+        for buffer in output_buffers:
+            buffer.event = event
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(1, thread_name_prefix="compiled-model")
+        self._worker.submit(self._run_later, before, event, signature_index, inputs, outputs)
+        return event
+
+    def _run_later(
+        self,
+        before: Sequence[Event],
+        event: Event,
+        signature_index: int,
+        inputs: Sequence[TensorBuffer],
+        outputs: Sequence[TensorBuffer],
+    ) -> None:
+        try:
+            for earlier in before:
+                earlier.wait()
+            self._run(signature_index, inputs, outputs)
+        except Exception as error:  # noqa: BLE001  # whoever waits gets it
+            event.signal(error)
+        else:
+            event.signal()
+
+    def _run(
+        self, signature_index: int, inputs: Sequence[TensorBuffer], outputs: Sequence[TensorBuffer]
+    ) -> None:
+        signature = self._at(signature_index)
+        with self._lock:
+            planned = self._allocated(signature_index)
+            for (name, index), buffer in zip(signature.inputs, inputs, strict=True):
+                _fill(_memory(planned, index), buffer, name)
+            try:
+                planned.run()
+            except ModelError as error:
+                raise StatusError(f"Failed to invoke the compiled model: {error}", RUNTIME_FAILURE) from error
+            for (name, index), buffer in zip(signature.outputs, outputs, strict=True):
+                _empty(_memory(planned, index), buffer, name)
+
+    def close(self) -> None:
+        """Finish the runs that were started, and let all memory go. Later calls raise RuntimeError."""
+        if self._worker is not None:
+            self._worker.shutdown(wait=True)
+        if self._program is not None:
+            self._program.close()
+        self._program = self._worker = None
+
+    def __enter__(self) -> CompiledModel:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _at(self, index: int) -> Signature:
+        if self._program is None:
+            raise StatusError("the model is closed", RUNTIME_FAILURE)
+        if not 0 <= index < len(self._signatures):
+            raise StatusError("Signature index is out of range of signature keys", OUT_OF_RANGE)
+        return self._signatures[index]
+
+    def _index(self, key: str) -> int:
+        index = self.get_signature_index(key)
+        if index < 0:
+            raise StatusError(f"Signature not found: {key}", NOT_FOUND)
+        return index
+
+    def _planned(self, signature_index: int) -> PlannedSubgraph:
+        signature = self._at(signature_index)
+        assert self._program is not None
+        return self._program.subgraph(signature.subgraph_index)
+
+    def _allocated(self, signature_index: int) -> PlannedSubgraph:
+        planned = self._planned(signature_index)
+        try:
+            planned.allocate()
+        except (ModelError, DelegateError) as error:
+            raise StatusError(str(error), RUNTIME_FAILURE) from error
+        return planned
+
+    def _pair(self, kind: str, place: int, signature_index: int) -> tuple[str, int]:
+        signature = self._at(signature_index)
+        pairs = signature.inputs if kind == "Input" else signature.outputs
+        if not 0 <= place < len(pairs):
+            raise StatusError(f"{kind} index out of range", OUT_OF_RANGE)
+        return pairs[place]
+
+    def _details(self, signature_index: int, pairs: Sequence[tuple[str, int]]) -> dict[str, Any]:
+        planned = self._planned(signature_index)
+        return {
+            name: {
+                "name": planned.subgraph.tensors[i].name,
+                "index": i,
+                "dtype": np.dtype(public_dtype(planned.subgraph.tensors[i])).name,
+                "shape": list(planned.shape(i)),
+            }
+            for name, i in pairs
+        }
+
+    def _requirements(self, kind: str, place: int, signature_index: int) -> dict[str, Any]:
+        _, tensor = self._pair(kind, place, signature_index)
+        size = self._buffer(signature_index, tensor).size
+        return {"buffer_size": size, "supported_types": [HOST_MEMORY]}
+
+    def _buffer(self, signature_index: int, index: int) -> TensorBuffer:
+        planned = self._allocated(signature_index)
+        tensor = planned.subgraph.tensors[index]
+        return TensorBuffer.create_managed(_buffer_dtype(tensor), planned.shape(index))
+
+    def _check_buffers(
+        self, signature_index: int, inputs: Sequence[TensorBuffer], outputs: Sequence[TensorBuffer]
+    ) -> None:
+        signature = self._at(signature_index)
+        for kind, pairs, buffers in (
+            ("Input", signature.inputs, inputs),
+            ("Output", signature.outputs, outputs),
+        ):
+            if len(pairs) != len(buffers):
+                raise StatusError(
+                    f"Failed to invoke the compiled model: {kind} buffer size mismatch: number of "
+                    f"{kind.lower()}s:{len(pairs)} vs buffers:{len(buffers)}",
+                    RUNTIME_FAILURE,
+                )
+
+
+def _load(path: Path) -> Model:
+    try:
+        return load_model(path)
+    except OSError as error:
+        raise StatusError(f"Failed to load model from file {path}: {error.strerror}") from error
+
+
+def _delegates(accelerators: HardwareAccelerator, options: Options) -> tuple[PartitionDelegate, ...]:
+    if not accelerators:
+        raise StatusError("No acceleration provided.")
+    if accelerators & HardwareAccelerator.NPU:
+        raise StatusError("no NPU: this runtime drives CPUs and OpenCL devices only")
+    if not accelerators & HardwareAccelerator.GPU:
+        return ()
+    alone = not accelerators & HardwareAccelerator.CPU
+    chosen = {"require_full_delegation": alone, **options.gpu_options.delegate_options}
+    try:
+        delegate = load_delegate("gpu", chosen)
+    except (DeviceError, DelegateError) as error:
+        absent = isinstance(error, DeviceError) or isinstance(error.__cause__, ImportError)
+        if alone or not absent:
+            raise
+        warnings.warn(f"no GPU, the CPU runs the model: {error}", RuntimeWarning, stacklevel=5)
+        return ()
+    assert isinstance(delegate, PartitionDelegate)
+    return (delegate,)
+
+
+def _signatures(model: Model) -> tuple[Signature, ...]:
+    """The model's signatures in the order of their subgraphs' tensors, or one made of tensor names."""
+    if not model.signatures:
+        primary = model.subgraphs[0]
+        return (
+            Signature(
+                PLACEHOLDER_KEY,
+                0,
+                tuple((primary.tensors[i].name, i) for i in primary.inputs),
+                tuple((primary.tensors[i].name, i) for i in primary.outputs),
+            ),
+        )
+    found = []
+    for signature in model.signatures:
+        subgraph = model.subgraphs[signature.subgraph_index]
+        inputs = sorted(signature.inputs, key=lambda pair: _place(subgraph.inputs, pair[1]))
+        outputs = sorted(signature.outputs, key=lambda pair: _place(subgraph.outputs, pair[1]))
+        found.append(Signature(signature.key, signature.subgraph_index, tuple(inputs), tuple(outputs)))
+    return tuple(found)
+
+
+def _place(order: Sequence[int], index: int) -> int:
+    return order.index(index) if index in order else len(order)
+
+
+def _names(pairs: Sequence[tuple[str, int]]) -> list[str]:
+    return [name for name, _ in pairs]
+
+
+def _tensor_named(kind: str, pairs: Sequence[tuple[str, int]], name: str) -> int:
+    for found, index in pairs:
+        if found == name:
+            return index
+    raise StatusError(f"{kind} tensor not found: {name}", NOT_FOUND)
+
+
+def _buffer_named(kind: str, buffers: Mapping[str, TensorBuffer], name: str) -> TensorBuffer:
+    if name not in buffers:
+        raise StatusError(f"no buffer for {kind} {name!r}", MISSING_INPUT)
+    return buffers[name]
+
+
+def _buffer_dtype(tensor: Tensor) -> np.dtype[Any]:
+    if tensor.type is TensorType.STRING:
+        raise StatusError(f"tensor {tensor.name!r}: strings have no buffer", UNSUPPORTED)
+    found: np.dtype[Any] = np.dtype(public_dtype(tensor))
+    return found
+
+
+def _memory(planned: PlannedSubgraph, index: int) -> Array:
+    found = planned.array(index)
+    if found is None:
+        raise StatusError(f"tensor {planned.subgraph.tensors[index].name!r} has no values", RUNTIME_FAILURE)
+    return found
+
+
+def _fill(target: Array, buffer: TensorBuffer, name: str) -> None:
+    if buffer.size != target.nbytes:
+        raise StatusError(
+            f"Failed to register input tensor buffer: input {name!r} takes {target.nbytes} bytes, its buffer "
+            f"has {buffer.size}",
+            RUNTIME_FAILURE,
+        )
+    with buffer.lock() as memory:
+        np.copyto(target, memory.view(target.dtype).reshape(target.shape))
+
+
+def _empty(source: Array, buffer: TensorBuffer, name: str) -> None:
+    if buffer.size < source.nbytes:
+        raise StatusError(
+            f"Failed to register output tensor buffer: output {name!r} has {source.nbytes} bytes, its buffer "
+            f"{buffer.size}",
+            RUNTIME_FAILURE,
+        )
+    with buffer.lock() as memory:
+        memory[: source.nbytes] = np.ascontiguousarray(source).reshape(-1).view(np.uint8)

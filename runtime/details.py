@@ -1,0 +1,149 @@
+"""What LiteRT's Python API tells of a tensor: names, shapes, dtypes, quantisation, sparsity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from runtime.model.graph import Operator, Quantization, Subgraph, Tensor
+from runtime.model.schema import TensorType
+from runtime.ops.value import Array, Shape, dtype_of
+
+_PACKED = frozenset({TensorType.INT4, TensorType.UINT4, TensorType.INT2})
+
+
+def tensor_details(tensor: Tensor, shape: Shape) -> dict[str, Any]:
+    """The dictionary that `Interpreter` gives for a tensor whose current shape is `shape`."""
+    current = np.array(shape, np.int32)
+    return {
+        "name": tensor.name,
+        "index": tensor.index,
+        "shape": current,
+        "shape_signature": np.array(tensor.shape_signature, np.int32) if tensor.shape_signature else current,
+        "dtype": public_dtype(tensor),
+        "quantization": _per_tensor(tensor.quantization),
+        "quantization_parameters": _quantization_parameters(tensor.quantization),
+        "sparsity_parameters": _sparsity_parameters(tensor),
+    }
+
+
+def operator_details(subgraph: Subgraph, operator: Operator) -> dict[str, Any]:
+    """The dictionary that `Interpreter._get_ops_details` gives for an operator."""
+
+    def types(indices: tuple[int, ...]) -> list[Any]:
+        return [public_dtype(subgraph.tensors[i]) for i in indices if i != -1]
+
+    return {
+        "index": operator.index,
+        "op_name": operator.name,
+        "inputs": np.array(operator.inputs, np.int32),
+        "outputs": np.array(operator.outputs, np.int32),
+        "operand_types": types(operator.inputs),
+        "result_types": types(operator.outputs),
+    }
+
+
+def public_dtype(tensor: Tensor) -> Any:
+    """The numpy type in which a caller sets and gets the tensor: `bytes_` for strings, else as in `value`."""
+    dtype = dtype_of(tensor.type)
+    return np.bytes_ if dtype is None or tensor.type is TensorType.STRING else dtype.type
+
+
+def accepted(tensor: Tensor, shape: Shape, value: npt.ArrayLike) -> Array:
+    """`value` as the array to copy in. Raises ValueError where type or shape differ, naming both."""
+    array = np.asarray(value)
+    index, name = tensor.index, tensor.name
+    if tensor.type is TensorType.STRING and array.dtype.kind in "SUO":
+        array = _as_bytes(array)
+    found = "STRING" if array.dtype.kind in "SUO" else array.dtype.name.upper()
+    expected = dtype_of(tensor.type)
+    if array.dtype != expected and tensor.type in _PACKED:
+        raise ValueError(
+            f"Cannot set tensor: Expected a numpy array of {expected} for {tensor.type.name} input {index}, "
+            f"name: {name}, but got {found}"
+        )
+    if array.dtype != expected:
+        raise ValueError(
+            f"Cannot set tensor: Got value of type {found} but expected type "
+            f"{tensor.type.name} for input {index}, name: {name} "
+        )
+    _check_dimensions(array.shape, shape, index)
+    return array
+
+
+def _as_bytes(array: Array) -> Array:
+    flat = np.empty(array.size, np.object_)
+    for i, item in enumerate(array.reshape(-1).tolist()):
+        if not isinstance(item, str | bytes):
+            raise ValueError(f"Cannot set tensor: {type(item).__name__} in an array of strings")
+        flat[i] = item.encode() if isinstance(item, str) else item
+    return flat.reshape(array.shape)
+
+
+def _check_dimensions(got: Shape, expected: Shape, index: int) -> None:
+    if len(got) != len(expected):
+        raise ValueError(
+            "Cannot set tensor: Dimension mismatch. "
+            f"Got {len(got)} but expected {len(expected)} for input {index}."
+        )
+    for dimension, (a, b) in enumerate(zip(got, expected, strict=True)):
+        if a != b:
+            raise ValueError(
+                "Cannot set tensor: Dimension mismatch. "
+                f"Got {a} but expected {b} for dimension {dimension} of input {index}."
+            )
+
+
+def check_resize(tensor: Tensor, current: Shape, size: Shape, *, strict: bool) -> None:
+    """Raise RuntimeError for a shape that `resize_tensor_input` refuses."""
+    if any(d < 0 for d in size):
+        raise RuntimeError(f"Attempting to resize tensor {tensor.index} to {list(size)}: negative dimension.")
+    if not strict:
+        return
+    signature = tensor.shape_signature or tensor.shape
+    if len(size) != len(signature):
+        raise RuntimeError(f"Attempting to resize tensor {tensor.index} to rank {len(size)} strictly.")
+    for dimension, (known, now, wanted) in enumerate(zip(signature, current, size, strict=True)):
+        if known != -1 and now != wanted:
+            raise RuntimeError(
+                f"Attempting to resize dimension {dimension} of tensor {tensor.index} with value {now} to "
+                f"{wanted}. ResizeInputTensorStrict only allows mutating unknown dimensions identified by -1."
+            )
+
+
+def _per_tensor(q: Quantization | None) -> tuple[float, int]:
+    if q is None or q.blocks is not None or len(q.scales) != 1:
+        return (0.0, 0)
+    return (q.scales[0], q.zero_points[0])
+
+
+def _quantization_parameters(q: Quantization | None) -> dict[str, Any]:
+    plain = q if q is not None and q.blocks is None else None
+    return {
+        "scales": np.array(plain.scales if plain else (), np.float32),
+        "zero_points": np.array(plain.zero_points if plain else (), np.int32),
+        "quantized_dimension": plain.quantized_dimension if plain else 0,
+        "block_size": q.blocks.block_size if q is not None and q.blocks is not None else 0,
+    }
+
+
+def _sparsity_parameters(tensor: Tensor) -> dict[str, Any]:
+    sparsity = tensor.sparsity
+    if sparsity is None:
+        return {}
+    return {
+        "traversal_order": np.array(sparsity.traversal_order, np.int32),
+        "block_map": np.array(sparsity.block_map, np.int32),
+        "dim_metadata": [
+            {"format": 0, "dense_size": level.dense_size}
+            if level.segments is None
+            else {
+                "format": 1,
+                "array_segments": np.array(level.segments, np.int32),
+                "array_indices": np.array(level.indices, np.int32),
+            }
+            for level in sparsity.dimensions
+        ],
+    }

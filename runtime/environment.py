@@ -1,0 +1,78 @@
+"""What several compiled models share: where plugins would be found, and that all of it is still open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+
+from runtime.hardware_accelerator import HardwareAccelerator
+
+
+@dataclass(frozen=True)
+class EnvironmentOptions:
+    """LiteRT's search paths. Our delegates are found by entry point, so nothing is loaded from these."""
+
+    runtime_path: str = ""
+    compiler_plugin_path: str = ""
+    dispatch_library_path: str = ""
+
+
+class Environment:
+    """A context manager; a closed environment makes no further models."""
+
+    def __init__(self, options: EnvironmentOptions | None = None) -> None:
+        self._options = options or EnvironmentOptions()
+        self._is_open = True
+
+    @classmethod
+    def create(
+        cls,
+        *,
+        options: EnvironmentOptions | None = None,
+        runtime_path: str | None = None,
+        compiler_plugin_path: str = "",
+        dispatch_library_path: str = "",
+    ) -> Environment:
+        """From `options`, or from single paths. Raises ValueError for both."""
+        if options is not None:
+            if runtime_path or compiler_plugin_path or dispatch_library_path:
+                raise ValueError("Pass either options or environment path shortcuts.")
+            return cls(options)
+        return cls(EnvironmentOptions(runtime_path or "", compiler_plugin_path, dispatch_library_path))
+
+    @property
+    def options(self) -> EnvironmentOptions:
+        """The paths that it was made with."""
+        return self._options
+
+    @property
+    def capsule(self) -> object:
+        """Stands for the native environment. Raises ValueError once closed."""
+        if not self._is_open:
+            raise ValueError("Environment is no longer valid")
+        return self
+
+    def available_accelerators(self) -> HardwareAccelerator:
+        """CPU always; GPU where our `gpu` delegate finds an OpenCL device that it can open."""
+        from runtime.delegates.registry import load_delegate  # noqa: PLC0415  # opens a device
+
+        try:
+            load_delegate("gpu")
+        except RuntimeError:
+            return HardwareAccelerator.CPU
+        return HardwareAccelerator.CPU | HardwareAccelerator.GPU
+
+    def close(self) -> None:
+        """Make no further models; those that exist go on."""
+        self._is_open = False
+
+    def __enter__(self) -> Environment:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

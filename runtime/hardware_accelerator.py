@@ -1,0 +1,13 @@
+"""Which hardware may run a `CompiledModel`, as bits."""
+
+from __future__ import annotations
+
+from enum import IntFlag
+
+
+class HardwareAccelerator(IntFlag):
+    """Combine with `|`: `GPU | CPU` lets the CPU take what the GPU does not."""
+
+    CPU = 1
+    GPU = 2
+    NPU = 4

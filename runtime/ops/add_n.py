@@ -1,0 +1,29 @@
+"""ADD_N: the sum of any number of tensors of one shape."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.shapes import same_shape
+from runtime.ops.spec import Kernel, OpContext, operator
+
+_TYPES = (TensorType.FLOAT32, TensorType.INT32)
+
+
+@operator(BuiltinOperator.ADD_N, max_version=1, infer=same_shape, types=_TYPES)
+def add_n(op: OpContext) -> Kernel:
+    """In the order of the inputs."""
+    kind = op.require(*_TYPES)
+    for i in range(1, len(op.inputs)):
+        op.require(kind, i=i)
+        if op.input(i).shape != op.input().shape:
+            raise op.error(f"input {i} of shape {list(op.input(i).shape)} beside {list(op.input().shape)}")
+    values, y = [op.read(i) for i in range(len(op.inputs))], op.write()
+
+    def run() -> None:
+        np.copyto(y, values[0])
+        for value in values[1:]:
+            np.add(y, value, out=y)
+
+    return run

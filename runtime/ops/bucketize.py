@@ -1,0 +1,27 @@
+"""BUCKETIZE: which interval a value lies in."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.shapes import same_shape
+from runtime.ops.spec import Kernel, OpContext, operator
+
+_TYPES = (TensorType.FLOAT32, TensorType.FLOAT64, TensorType.INT32, TensorType.INT64)
+
+
+@operator(BuiltinOperator.BUCKETIZE, max_version=1, infer=same_shape, types=_TYPES)
+def bucketize(op: OpContext) -> Kernel:
+    """Number of boundaries that are at most the value; integers compare in single precision."""
+    boundaries = np.array(op.option("boundaries"), np.float32)
+    if (np.diff(boundaries) < 0).any():
+        raise op.error("boundaries are not sorted")
+    x, y = op.read(0), op.write()
+    compared = x.dtype if x.dtype.kind == "f" else np.dtype(np.float32)
+    edges = boundaries.astype(compared)
+
+    def run() -> None:
+        np.copyto(y, np.searchsorted(edges, x.astype(compared), side="right"), casting="same_kind")
+
+    return run

@@ -1,0 +1,96 @@
+"""EQUAL, NOT_EQUAL, GREATER, GREATER_EQUAL, LESS, LESS_EQUAL, broadcast; the result is bool.
+
+Quantised operands are brought to one scale with 8 spare bits first (`reference/comparisons.h`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.blocks import broadcast_blocks
+from runtime.ops.levels import scaled
+from runtime.ops.shapes import broadcast_inputs
+from runtime.ops.spec import Array, Kernel, OpContext, operator
+from runtime.quantization import RANGES
+
+_ORDERED = (
+    TensorType.FLOAT32,
+    TensorType.INT32,
+    TensorType.INT64,
+    TensorType.INT8,
+    TensorType.UINT8,
+    TensorType.INT16,
+)
+_LEFT_SHIFT = 8
+_LEVELS = (TensorType.INT8, TensorType.UINT8)
+
+_UFUNCS: Mapping[BuiltinOperator, np.ufunc] = {
+    BuiltinOperator.EQUAL: np.equal,
+    BuiltinOperator.NOT_EQUAL: np.not_equal,
+    BuiltinOperator.GREATER: np.greater,
+    BuiltinOperator.GREATER_EQUAL: np.greater_equal,
+    BuiltinOperator.LESS: np.less,
+    BuiltinOperator.LESS_EQUAL: np.less_equal,
+}
+
+
+@operator(
+    BuiltinOperator.EQUAL,
+    BuiltinOperator.NOT_EQUAL,
+    max_version=5,
+    infer=broadcast_inputs,
+    types=(*_ORDERED, TensorType.BOOL, TensorType.STRING),
+)
+def equality(op: OpContext) -> Kernel:
+    """Whether both are equal."""
+    return _compare(op, op.require(*_ORDERED, TensorType.BOOL, TensorType.STRING))
+
+
+@operator(
+    BuiltinOperator.GREATER,
+    BuiltinOperator.GREATER_EQUAL,
+    BuiltinOperator.LESS,
+    BuiltinOperator.LESS_EQUAL,
+    max_version=4,
+    infer=broadcast_inputs,
+    types=_ORDERED,
+)
+def order(op: OpContext) -> Kernel:
+    """How both are ordered; a NaN is in no order."""
+    return _compare(op, op.require(*_ORDERED))
+
+
+def _compare(op: OpContext, kind: TensorType) -> Kernel:
+    op.require(kind, i=1)
+    ufunc = _UFUNCS[op.operator.opcode]
+    if kind in _LEVELS and op.input(0).quantization is not None:
+        return _compare_levels(op, kind, ufunc)
+    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
+
+    def run() -> None:
+        for y, x, z in pieces:
+            ufunc(x, z, out=y)
+
+    return run
+
+
+def _compare_levels(op: OpContext, kind: TensorType, ufunc: np.ufunc) -> Kernel:
+    tables = tuple(_common_scale(op, i, kind) for i in (0, 1))
+    low = RANGES[kind][0]
+    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
+
+    def run() -> None:
+        for y, x, z in pieces:
+            ufunc(tables[0][x.astype(np.intp) - low], tables[1][z.astype(np.intp) - low], out=y)
+
+    return run
+
+
+def _common_scale(op: OpContext, i: int, kind: TensorType) -> Array:
+    """Every level of input `i` on the scale that both share."""
+    scale, zero = op.scale_and_zero_point(op.input(i))
+    low, high = RANGES[kind]
+    return scaled((np.arange(low, high + 1, dtype=np.int64) - zero) << _LEFT_SHIFT, scale)

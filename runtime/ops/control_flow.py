@@ -1,0 +1,209 @@
+"""Operators that run other subgraphs: IF, WHILE, CALL, CALL_ONCE, STABLEHLO_CASE, STABLEHLO_COMPOSITE."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from runtime.model.schema import BuiltinOperator
+from runtime.ops.spec import Array, Infer, Kernel, OpContext, Shape, Value, operator
+
+MAX_LOOP_ITERATIONS = 1_000_000
+MAX_LOOP_SECONDS = 600.0
+
+
+class Once:
+    """Whether an initialising subgraph has run in this interpreter."""
+
+    done = False
+
+
+def _arguments(op: OpContext, first: int) -> list[Value]:
+    return [op.input(i) for i in range(first, len(op.inputs))]
+
+
+def _settled(op: OpContext, shapes: Sequence[tuple[Shape | None, ...]]) -> tuple[Shape, ...]:
+    """Shapes that every branch agrees on, or a postponement to run time."""
+    found: list[Shape] = []
+    for branch in shapes:
+        if len(branch) != len(op.outputs):
+            raise op.error(f"a subgraph with {len(branch)} outputs for {len(op.outputs)} of the operator")
+    for alternatives in zip(*shapes, strict=True):
+        shape = alternatives[0]
+        if shape is None or any(s != shape for s in alternatives):
+            raise op.shapes_at_run_time()
+        found.append(shape)
+    return tuple(found)
+
+
+def _branches_infer(op: OpContext, branches: Sequence[int], first: int) -> tuple[Shape, ...]:
+    arguments = _arguments(op, first)
+    return _settled(op, [op.services.infer_subgraph(b, arguments, known=True) for b in branches])
+
+
+def _deliver(op: OpContext, results: Sequence[Array]) -> None:
+    for i, array in enumerate(results):
+        op.deliver(i, array)
+
+
+def _reads(op: OpContext, first: int) -> list[Array]:
+    return [op.read(i) for i in range(first, len(op.inputs))]
+
+
+def _if_shapes(op: OpContext) -> tuple[Shape, ...]:
+    if op.input(0).elements != 1:
+        raise op.error(f"the condition has {op.input(0).elements} elements, not 1")
+    return _branches_infer(op, (op.option("then_subgraph_index"), op.option("else_subgraph_index")), 1)
+
+
+@operator(
+    BuiltinOperator.IF,
+    max_version=1,
+    infer=_if_shapes,
+    stateful=True,
+    subgraphs=("then_subgraph_index", "else_subgraph_index"),
+    note="one BOOL chooses; values of any type",
+)
+def branch(op: OpContext) -> Kernel:
+    """Runs one of two subgraphs, by a condition of one bool."""
+    condition, arguments = op.read(0).reshape(-1), _reads(op, 1)
+    then, otherwise = op.option("then_subgraph_index"), op.option("else_subgraph_index")
+    services = op.services
+
+    def run() -> None:
+        _deliver(op, services.run_subgraph(then if condition[0] else otherwise, arguments))
+
+    return run
+
+
+def _case_shapes(op: OpContext) -> tuple[Shape, ...]:
+    branches = op.option("branch_subgraph_indices")
+    if not branches:
+        raise op.error("no branches")
+    return _branches_infer(op, branches, 1)
+
+
+@operator(
+    BuiltinOperator.STABLEHLO_CASE,
+    max_version=1,
+    infer=_case_shapes,
+    stateful=True,
+    subgraphs=("branch_subgraph_indices",),
+    note="one INT32 chooses; values of any type",
+)
+def case(op: OpContext) -> Kernel:
+    """Runs the subgraph of an index; one outside the list takes the last (StableHLO, `case`)."""
+    index, arguments = op.read(0).reshape(-1), _reads(op, 1)
+    branches: tuple[int, ...] = tuple(op.option("branch_subgraph_indices"))
+    services = op.services
+
+    def run() -> None:
+        at = int(index[0])
+        chosen = branches[at] if 0 <= at < len(branches) else branches[-1]
+        _deliver(op, services.run_subgraph(chosen, arguments))
+
+    return run
+
+
+def _while_shapes(op: OpContext) -> tuple[Shape, ...]:
+    arguments = _arguments(op, 0)
+    before = tuple(v.shape for v in arguments)
+    condition = op.services.infer_subgraph(op.option("cond_subgraph_index"), arguments, known=False)
+    if len(condition) != 1:
+        raise op.error(f"the condition has {len(condition)} outputs, not 1")
+    after = op.services.infer_subgraph(op.option("body_subgraph_index"), arguments, known=False)
+    return _settled(op, [before, after])
+
+
+@operator(
+    BuiltinOperator.WHILE,
+    max_version=1,
+    infer=_while_shapes,
+    stateful=True,
+    subgraphs=("cond_subgraph_index", "body_subgraph_index"),
+    note="values of any type; the condition gives one BOOL",
+)
+def loop(op: OpContext) -> Kernel:
+    """Runs the body on its own outputs for as long as the condition holds.
+
+    Raises `ShapeError` beyond `MAX_LOOP_ITERATIONS` or `MAX_LOOP_SECONDS`.
+    """
+    first = _reads(op, 0)
+    condition, body = op.option("cond_subgraph_index"), op.option("body_subgraph_index")
+    services = op.services
+
+    def holds(values: Sequence[Array]) -> bool:
+        (result,) = services.run_subgraph(condition, values)
+        if result.size != 1:
+            raise op.error(f"the condition has {result.size} elements, not 1")
+        return bool(result.reshape(-1)[0])
+
+    def run() -> None:
+        values, count, started = first, 0, time.monotonic()
+        while holds(values):
+            values = services.run_subgraph(body, values)
+            count += 1
+            if count >= MAX_LOOP_ITERATIONS or time.monotonic() - started > MAX_LOOP_SECONDS:
+                raise op.error(f"the loop did not end within {count} iterations")
+        _deliver(op, values)
+
+    return run
+
+
+def _call_infer(option: str) -> Infer:
+    def shapes(op: OpContext) -> tuple[Shape, ...]:
+        return _branches_infer(op, (op.option(option),), 0)
+
+    return shapes
+
+
+def _call(op: OpContext, index: int) -> Kernel:
+    arguments, services = _reads(op, 0), op.services
+    return lambda: _deliver(op, services.run_subgraph(index, arguments))
+
+
+@operator(
+    BuiltinOperator.CALL,
+    max_version=1,
+    infer=_call_infer("subgraph"),
+    stateful=True,
+    subgraphs=("subgraph",),
+    note="values of any type",
+)
+def call(op: OpContext) -> Kernel:
+    """Runs a subgraph."""
+    return _call(op, op.option("subgraph"))
+
+
+@operator(
+    BuiltinOperator.STABLEHLO_COMPOSITE,
+    max_version=1,
+    infer=_call_infer("decomposition_subgraph_index"),
+    stateful=True,
+    subgraphs=("decomposition_subgraph_index",),
+    note="values of any type, by the decomposition",
+)
+def composite(op: OpContext) -> Kernel:
+    """Runs the decomposition, which defines what the composite means."""
+    return _call(op, op.option("decomposition_subgraph_index"))
+
+
+@operator(
+    BuiltinOperator.CALL_ONCE,
+    max_version=1,
+    infer=lambda _op: (),
+    stateful=True,
+    subgraphs=("init_subgraph_index",),
+    note="without operands",
+)
+def call_once(op: OpContext) -> Kernel:
+    """Runs a subgraph without inputs and outputs at the first invocation of an interpreter."""
+    index, services = op.option("init_subgraph_index"), op.services
+    _, state = services.resource(Once, (str(index), ""))
+
+    def run() -> None:
+        if not state.done:
+            services.run_subgraph(index, ())
+            state.done = True
+
+    return run

@@ -1,0 +1,47 @@
+"""Kernels that only move elements: pairs of views, prepared once and copied at each run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from runtime.ops.spec import Array, Kernel, OpContext, Value
+
+
+def copy(target: Array, source: Array) -> Kernel:
+    """`target` becomes `source`, broadcast where it is smaller."""
+
+    def run() -> None:
+        np.copyto(target, source)
+
+    return run
+
+
+def copies(pairs: Sequence[tuple[Array, Array]]) -> Kernel:
+    """Every (target, source) in order."""
+    if len(pairs) == 1:
+        return copy(*pairs[0])
+
+    def run() -> None:
+        for target, source in pairs:
+            np.copyto(target, source)
+
+    return run
+
+
+def require_equal_quantization(op: OpContext, *values: Value) -> None:
+    """Raise `UnsupportedOperatorError` where the values are not on one scale; values without one agree."""
+    found = {
+        (v.quantization.scales, v.quantization.zero_points)
+        for v in values
+        if v.quantization is not None and v.quantization.scales
+    }
+    if len(found) > 1:
+        raise op.unsupported("inputs and output differ in scale or zero point")
+
+
+def zero_level(value: Value) -> int:
+    """What stands for real zero: the zero point of a quantised value, else 0."""
+    q = value.quantization
+    return q.zero_points[0] if q is not None and q.zero_points else 0

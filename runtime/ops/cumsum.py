@@ -1,0 +1,32 @@
+"""CUMSUM: running sums along an axis."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.shapes import axis_index, same_shape
+from runtime.ops.spec import Kernel, OpContext, operator
+
+_TYPES = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)
+
+
+@operator(BuiltinOperator.CUMSUM, max_version=1, infer=same_shape, types=_TYPES)
+def cumsum(op: OpContext) -> Kernel:
+    """`exclusive` leaves each element out of its own sum; `reverse` sums from the end."""
+    op.require(*_TYPES)
+    x, y = op.read(0), op.write()
+    axis = axis_index(op, op.integers(1, "axis")[0], x.ndim)
+    if op.option("reverse"):
+        x, y = np.flip(x, axis), np.flip(y, axis)
+    exclusive = bool(op.option("exclusive"))
+    ahead = (slice(None),) * axis
+
+    def run() -> None:
+        if exclusive:
+            y[(*ahead, slice(0, 1))] = 0
+            np.cumsum(x[(*ahead, slice(None, -1))], axis=axis, out=y[(*ahead, slice(1, None))])
+        else:
+            np.cumsum(x, axis=axis, out=y)
+
+    return run

@@ -1,0 +1,26 @@
+"""DENSIFY: a sparse constant becomes dense. Constants are decoded on reading, so this only copies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.shapes import same_shape
+from runtime.ops.spec import Kernel, OpContext, operator
+
+
+@operator(
+    BuiltinOperator.DENSIFY,
+    max_version=1,
+    infer=same_shape,
+    types=(TensorType.FLOAT32, TensorType.FLOAT16, TensorType.INT8),
+)
+def densify(op: OpContext) -> Kernel:
+    """The dense form of input 0."""
+    op.require_same_type(0)
+    x, y = op.read(0), op.write()
+
+    def run() -> None:
+        np.copyto(y, x)
+
+    return run

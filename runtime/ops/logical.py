@@ -1,0 +1,76 @@
+"""Logic and bits: LOGICAL_AND, LOGICAL_OR, LOGICAL_NOT; BITWISE_XOR, RIGHT_SHIFT."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.blocks import broadcast_blocks
+from runtime.ops.shapes import broadcast_inputs, same_shape
+from runtime.ops.spec import Kernel, OpContext, operator
+
+_INTEGERS = (
+    TensorType.INT8,
+    TensorType.UINT8,
+    TensorType.INT16,
+    TensorType.UINT16,
+    TensorType.INT32,
+    TensorType.UINT32,
+)
+_LOGIC: Mapping[BuiltinOperator, np.ufunc] = {
+    BuiltinOperator.LOGICAL_AND: np.logical_and,
+    BuiltinOperator.LOGICAL_OR: np.logical_or,
+}
+
+
+@operator(*_LOGIC, max_version=1, infer=broadcast_inputs, types=(TensorType.BOOL,))
+def logical(op: OpContext) -> Kernel:
+    """Of two bool tensors, broadcast."""
+    op.require(TensorType.BOOL)
+    op.require(TensorType.BOOL, i=1)
+    return _binary(op, _LOGIC[op.operator.opcode])
+
+
+@operator(BuiltinOperator.LOGICAL_NOT, max_version=1, infer=same_shape, types=(TensorType.BOOL,))
+def logical_not(op: OpContext) -> Kernel:
+    """Of a bool tensor."""
+    op.require(TensorType.BOOL)
+    x, y = op.read(0), op.write()
+    return lambda: np.copyto(y, ~x)
+
+
+@operator(
+    BuiltinOperator.BITWISE_XOR, max_version=1, infer=broadcast_inputs, types=(*_INTEGERS, TensorType.BOOL)
+)
+def bitwise_xor(op: OpContext) -> Kernel:
+    """Bits that differ."""
+    kind = op.require(*_INTEGERS, TensorType.BOOL)
+    op.require(kind, i=1)
+    return _binary(op, np.bitwise_xor)
+
+
+@operator(BuiltinOperator.RIGHT_SHIFT, max_version=1, infer=broadcast_inputs, types=_INTEGERS)
+def right_shift(op: OpContext) -> Kernel:
+    """x >> z with the sign kept; z is held within the bits of the type."""
+    kind = op.require(*_INTEGERS)
+    op.require(kind, i=1)
+    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
+    most = 8 * op.write().itemsize - 1
+
+    def run() -> None:
+        for y, x, z in pieces:
+            np.right_shift(x, np.clip(z, 0, most), out=y)
+
+    return run
+
+
+def _binary(op: OpContext, ufunc: np.ufunc) -> Kernel:
+    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
+
+    def run() -> None:
+        for y, x, z in pieces:
+            ufunc(x, z, out=y)
+
+    return run

@@ -1,0 +1,62 @@
+"""L2_NORMALIZATION along the last axis, LOCAL_RESPONSE_NORMALIZATION across channels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.shapes import same_shape
+from runtime.ops.spec import Kernel, OpContext, operator
+
+_SMALLEST_NORM = np.float32(1e-6)
+
+
+@operator(BuiltinOperator.L2_NORMALIZATION, max_version=2, infer=same_shape, types=(TensorType.FLOAT32,))
+def l2_normalization(op: OpContext) -> Kernel:
+    """x / max(sqrt(sum x^2), 1e-6) (`reference/l2normalization.h`)."""
+    op.require(TensorType.FLOAT32)
+    x, y = op.read(0), op.write()
+    norm = op.temporary((*x.shape[:-1], 1))
+
+    def run() -> None:
+        np.multiply(x, x, out=y)
+        np.add.reduce(y, axis=-1, out=norm, keepdims=True)
+        np.sqrt(norm, out=norm)
+        np.maximum(norm, _SMALLEST_NORM, out=norm)
+        np.divide(x, norm, out=y)
+
+    return run
+
+
+@operator(
+    BuiltinOperator.LOCAL_RESPONSE_NORMALIZATION,
+    max_version=1,
+    infer=same_shape,
+    types=(TensorType.FLOAT32,),
+)
+def local_response_normalization(op: OpContext) -> Kernel:
+    """x * (bias + alpha * sum of squares) ^ -beta, over channels [c - radius, c + radius): the reference
+    leaves the last one out (`reference_ops.h`)."""
+    op.require(TensorType.FLOAT32)
+    x, y = op.read(0), op.write()
+    radius, channels = int(op.option("radius")), x.shape[-1]
+    alpha, beta, bias = (np.float32(op.option(name)) for name in ("alpha", "beta", "bias"))
+    if radius < 0:
+        raise op.error(f"a radius of {radius}")
+    squares, sums = op.temporary(x.shape), op.temporary(x.shape)
+    shifts = range(-min(radius, channels - 1), min(radius, channels))
+    spans = [
+        (slice(max(0, -s), channels - max(0, s)), slice(max(0, s), channels + min(0, s))) for s in shifts
+    ]
+
+    def run() -> None:
+        np.multiply(x, x, out=squares)
+        sums.fill(0)
+        for target, source in spans:
+            np.add(sums[..., target], squares[..., source], out=sums[..., target])
+        np.multiply(sums, alpha, out=sums)
+        np.add(sums, bias, out=sums)
+        np.power(sums, -beta, out=sums)
+        np.multiply(x, sums, out=y)
+
+    return run

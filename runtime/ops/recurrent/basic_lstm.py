@@ -1,0 +1,108 @@
+"""The basic kernel of LSTM: one matrix for all gates over [input, previous output] (`reference/lstm_cell.h`).
+
+Gates lie in the order input, candidate, forget, output. float32; or uint8 with an int16 state of 4 integer
+bits, whose activations have scale 1 / 128 and zero point 128.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import ActivationFunctionType, TensorType
+from runtime.ops.recurrent.fixed_point import INT16_MAX, INT16_MIN, look_up, sigmoid_table, tanh_table, times
+from runtime.ops.recurrent.gates import sigmoid, weights
+from runtime.ops.spec import Array, Kernel, OpContext, Shape
+from runtime.quantization import (
+    quantize_multiplier,
+    rounding_shift_right,
+    saturating_doubling_high_mul,
+)
+
+_INPUT, _PREVIOUS, _WEIGHTS, _BIAS, _STATE = range(5)
+_STATE_BITS = 4
+
+
+def basic_lstm_shape(op: OpContext) -> tuple[Shape, ...]:
+    """Output and state [batch, units], then the scratch outputs: the joined input, and the gates' sums."""
+    x, previous, matrix, bias, state = (op.input(i).shape for i in range(5))
+    if len(x) != 2 or len(previous) != 2 or state != previous or previous[0] != x[0]:
+        raise op.error(f"input {list(x)}, previous output {list(previous)}, state {list(state)}")
+    batch, units = previous
+    joined = x[1] + units
+    if matrix != (4 * units, joined) or bias != (4 * units,):
+        raise op.error(f"weights {list(matrix)} and bias {list(bias)} for {units} units")
+    return (previous, previous, (batch, joined), (batch, 4 * units))
+
+
+def basic_lstm(op: OpContext) -> Kernel:
+    """One step; the outputs become the next run's previous output and state."""
+    if op.option("fused_activation_function") is not ActivationFunctionType.TANH:
+        raise op.unsupported("the basic kernel without TANH")
+    return _integer(op) if op.input().type is TensorType.UINT8 else _real(op)
+
+
+def _real(op: OpContext) -> Kernel:
+    x, previous, state = op.read(_INPUT), op.read(_PREVIOUS), op.read(_STATE)
+    y, after, joined, sums = (op.write(i) for i in range(4))
+    matrix = weights(op, _WEIGHTS, op.input(_WEIGHTS).shape).T
+    bias = weights(op, _BIAS, op.input(_BIAS).shape)
+
+    def run() -> None:
+        np.concatenate([x, previous], axis=1, out=joined)
+        np.matmul(joined, matrix, out=sums)
+        np.add(sums, bias, out=sums)
+        given, candidate, forget, output = (g.copy() for g in np.split(sums, 4, axis=1))
+        for gate in (given, forget, output):
+            sigmoid(gate)
+        np.add(given * np.tanh(candidate), forget * state, out=after)
+        np.multiply(output, np.tanh(after), out=y)
+        np.copyto(previous, y)
+        np.copyto(state, after)
+
+    return run
+
+
+def _integer(op: OpContext) -> Kernel:
+    for i, wanted in ((_WEIGHTS, TensorType.UINT8), (_BIAS, TensorType.INT32), (_STATE, TensorType.INT16)):
+        op.require(wanted, i=i)
+    for value in (op.input(_INPUT), op.input(_PREVIOUS), op.output()):
+        if op.scale_and_zero_point(value) != (1 / 128, 128):
+            raise op.unsupported("uint8 activations that are not of scale 1/128 and zero point 128")
+    if op.scale_and_zero_point(op.input(_STATE)) != (2.0 ** (_STATE_BITS - 15), 0):
+        raise op.unsupported("a state that is not of scale 1/2048")
+    x, previous, state = op.read(_INPUT), op.read(_PREVIOUS), op.read(_STATE)
+    y, after, joined, sums = (op.write(i) for i in range(4))
+    _, zero = op.scale_and_zero_point(op.input(_WEIGHTS))
+    matrix = (op.constant(_WEIGHTS, "weights").astype(np.int64) - zero).T
+    bias = op.constant(_BIAS, "bias").astype(np.int64)
+    bias_scale, _ = op.scale_and_zero_point(op.input(_BIAS))
+    scale = quantize_multiplier(4096 * bias_scale)
+
+    def run() -> None:
+        np.concatenate([x, previous], axis=1, out=joined)
+        total = (joined.astype(np.int64) - 128) @ matrix + bias
+        sums[:] = np.clip(_scaled(total, *scale), INT16_MIN, INT16_MAX)
+        fresh, output = _integer_state(sums, state.astype(np.int64))
+        after[:] = fresh
+        y[:] = np.clip(rounding_shift_right(output, 8), -128, 127) + 128
+        np.copyto(previous, y)
+        np.copyto(state, after)
+
+    return run
+
+
+def _scaled(x: Array, multiplier: int, shift: int) -> Array:
+    """x * multiplier * 2^(shift - 31) as the matrix product of this kernel rounds: twice, ties upwards."""
+    right = max(-shift, 0)
+    high = saturating_doubling_high_mul(x << max(shift, 0), multiplier)
+    return (high + ((1 << right) >> 1)) >> right
+
+
+def _integer_state(sums: Array, state: Array) -> tuple[Array, Array]:
+    """(new state with 4 integer bits, output with none)."""
+    parts = np.split(sums, 4, axis=1)
+    given, forget, output = (look_up(sigmoid_table(), parts[i]).astype(np.int64) for i in (0, 2, 3))
+    candidate = look_up(tanh_table(3), parts[1]).astype(np.int64)
+    fresh = rounding_shift_right(times(given, candidate), _STATE_BITS)
+    kept = np.clip(fresh + times(forget, state), INT16_MIN, INT16_MAX)
+    return kept, times(output, look_up(tanh_table(_STATE_BITS), kept).astype(np.int64))

@@ -1,0 +1,170 @@
+"""Sigmoid, tanh and layer normalisation on 16-bit levels, bit for bit as gemmlowp's `fixedpoint.h` and
+`portable_tensor_utils.cc` compute them.
+
+A function of 16 bits has 65536 results: each is computed once, as a table. A value with n integer bits has
+15 - n fractional ones.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from runtime.ops.spec import Array
+from runtime.quantization import (
+    multiply_by_quantized_multiplier,
+    rounding_shift_right,
+    saturating_doubling_high_mul,
+)
+
+INT16_MIN, INT16_MAX = -32768, 32767
+
+# exp(-2^k) in Q0.31 for k = -2..4, and what the polynomial and Newton's division need.
+_EXP_OF_POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+_EXP_OF_EIGHTH = 1895147668
+_THIRD = 715827883
+_48_OVER_17 = 1515870810
+_MINUS_32_OVER_17 = -1010580540
+_ONE_IN_Q2 = 1 << 13
+
+_FLOOR_BITS = 1 << 20
+_HALF_SQRT_2 = 1518500250
+
+
+@cache
+def sigmoid_table() -> Array:
+    """Sigmoid of levels with 3 integer bits, with none; int16 [65536], indexed by the level's bits."""
+    x = _every_level()
+    positive = _one_over_one_plus(_exp(-np.abs(x), 3))
+    found = np.where(x > 0, positive, INT16_MAX - positive)
+    return _table(np.where(x == 0, 1 << 14, found))
+
+
+@cache
+def tanh_table(integer_bits: int) -> Array:
+    """Tanh of levels with `integer_bits` in 0..6, with none; int16 [65536], indexed by the level's bits."""
+    x = _every_level()
+    found = _one_minus_over_one_plus(_exp(-np.abs(x), integer_bits + 1))
+    return _table(np.where(x == 0, 0, np.where(x < 0, -found, found)))
+
+
+def look_up(table: Array, levels: Array) -> Array:
+    """The table's results for int16 or wider levels."""
+    return np.asarray(table[levels.astype(np.int16).view(np.uint16)])
+
+
+def _every_level() -> Array:
+    return np.arange(1 << 16).astype(np.uint16).view(np.int16).astype(np.int64)
+
+
+def _table(values: Array) -> Array:
+    return values.astype(np.int16)
+
+
+def _constant(q31: int) -> int:
+    """A 32-bit constant in 16 bits."""
+    return int(rounding_shift_right(np.asarray(q31), 16))
+
+
+def times(a: Array, b: Array | int) -> Array:
+    """SaturatingRoundingDoublingHighMul of 16 bits."""
+    product = np.asarray(a * b + (1 << 14), np.int64)
+    return np.asarray(np.minimum(product >> 15, INT16_MAX))
+
+
+def _raised(x: Array, exponent: int) -> Array:
+    """x * 2^exponent, saturated."""
+    return np.asarray(np.clip(x << exponent, INT16_MIN, INT16_MAX))
+
+
+def _exp(x: Array, integer_bits: int) -> Array:
+    """exp of x <= 0, with no integer bits."""
+    fraction_bits = 15 - integer_bits
+    quarter = 1 << (fraction_bits - 2)
+    within = (x & (quarter - 1)) - quarter
+    result = _exp_of_last_quarter(_raised(within, integer_bits))
+    whole = within - x
+    for exponent, factor in enumerate(_EXP_OF_POWERS, -2):
+        if integer_bits > exponent:
+            has_it = whole & (1 << (fraction_bits + exponent))
+            result = np.where(has_it, times(result, _constant(factor)), result)
+    if integer_bits > 5:
+        result = np.where(x < -(1 << (20 - integer_bits)), 0, result)
+    return np.where(x == 0, INT16_MAX, result)
+
+
+def _exp_of_last_quarter(x: Array) -> Array:
+    """exp of x in [-1/4, 0): a Taylor polynomial of degree 4 about -1/8."""
+    centre = _constant(_EXP_OF_EIGHTH)
+    t = x + (1 << 12)
+    t2 = times(t, t)
+    t3, t4 = times(t2, t), times(t2, t2)
+    rest = times(rounding_shift_right(t4, 2) + t3, _constant(_THIRD)) + t2
+    rest = rounding_shift_right(rest, 1)
+    return np.asarray(np.clip(centre + times(t + rest, centre), INT16_MIN, INT16_MAX))
+
+
+def _reciprocal_of_half(x: Array) -> Array:
+    """2 / (1 + x) of x in [0, 1], with two integer bits: three steps of Newton's method."""
+    half = (x + INT16_MAX + 1) >> 1
+    found = _constant(_48_OVER_17) + times(half, _constant(_MINUS_32_OVER_17))
+    for _ in range(3):
+        left = _ONE_IN_Q2 - times(half, found)
+        found = found + _raised(times(found, left), 2)
+    return found
+
+
+def _one_over_one_plus(x: Array) -> Array:
+    return _raised(_reciprocal_of_half(x), 1)
+
+
+def _one_minus_over_one_plus(x: Array) -> Array:
+    return _raised(_reciprocal_of_half(x) - _ONE_IN_Q2, 2)
+
+
+def layer_norm(x: Array, weights: Array, bias: Array, scale: tuple[int, int], least_variance: int) -> Array:
+    """Rows of int64 [batch, n] normalised, weighted and biased; int16 levels (`PortableApplyLayerNorm`)."""
+    size = x.shape[1]
+    sums, squares = x.sum(axis=1), (x * x).sum(axis=1)
+    means = _truncated(sums * 1024, size)
+    variances = _truncated(squares * (_FLOOR_BITS // size) - means * means, _FLOOR_BITS)
+    rows = []
+    for row, mean, variance in zip(x, means, variances, strict=True):
+        inverse = inverse_square_root(int(variance) if variance >= 1 else least_variance)
+        normal = multiply_by_quantized_multiplier(1024 * row - mean, *inverse)
+        weighted = normal * weights + bias
+        rounded = _truncated(np.where(weighted > 0, weighted + 512, weighted - 512), 1024)
+        levels = multiply_by_quantized_multiplier(rounded, scale[0], scale[1] + 12)
+        rows.append(np.clip(levels, INT16_MIN, INT16_MAX))
+    return np.stack(rows)
+
+
+def _truncated(a: Array, b: int) -> Array:
+    """C's division of integers, towards zero."""
+    return np.asarray(np.sign(a) * (np.abs(a) // b))
+
+
+def inverse_square_root(value: int) -> tuple[int, int]:
+    """(multiplier, left shift) of 1 / sqrt(value), value > 0 (`GetInvSqrtQuantizedMultiplierExp`)."""
+    if value <= 1:
+        return 2**31 - 1, 0
+    shift = 11
+    while value >= 1 << 29:
+        value //= 4
+        shift += 1
+    pairs = (32 - value.bit_length() - 1) // 2 - 1
+    shift -= pairs
+    fixed = np.asarray(value << (2 * pairs) >> 1, np.int64)
+    half = rounding_shift_right(fixed, 1)
+    x = np.asarray(1 << 28, np.int64)
+    for _ in range(5):
+        cube = _shifted32(saturating_doubling_high_mul(saturating_doubling_high_mul(x, x), x), 6)
+        grown = saturating_doubling_high_mul(x, (1 << 28) + (1 << 27))
+        x = _shifted32(grown - saturating_doubling_high_mul(half, cube), 3)
+    found = int(saturating_doubling_high_mul(x, _HALF_SQRT_2))
+    return (found << -shift, 0) if shift < 0 else (found, -shift)
+
+
+def _shifted32(x: Array, exponent: int) -> Array:
+    return np.asarray(np.clip(x << exponent, -(2**31), 2**31 - 1))

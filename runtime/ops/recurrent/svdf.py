@@ -1,0 +1,102 @@
+"""SVDF: a bank of filters of low rank over time, each a feature filter and a filter over its history."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
+from runtime.ops.recurrent.float_lstm import present
+from runtime.ops.recurrent.gates import activate, products, weights
+from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.quantization import multiply_by_quantized_multiplier, quantize_multiplier
+
+_INPUT, _FEATURE, _TIME, _BIAS, _STATE = range(5)
+
+
+def _sizes(op: OpContext) -> tuple[int, int, int]:
+    """(filters, memory, units) as the weights and the rank say."""
+    x, feature, time = (op.input(i).shape for i in (_INPUT, _FEATURE, _TIME))
+    rank: int = op.option("rank")
+    if len(x) != 2 or len(feature) != 2 or len(time) != 2 or x[1] != feature[1] or feature[0] != time[0]:
+        raise op.error(f"input {list(x)}, feature weights {list(feature)}, time weights {list(time)}")
+    if rank < 1 or feature[0] % rank or op.input(_STATE).shape != (x[0], feature[0] * time[1]):
+        raise op.error(f"rank {rank}, state {list(op.input(_STATE).shape)} for {feature[0]} filters")
+    return feature[0], time[1], feature[0] // rank
+
+
+def svdf_shape(op: OpContext) -> tuple[Shape, ...]:
+    """[batch, filters / rank]."""
+    return ((op.input().shape[0], _sizes(op)[2]),)
+
+
+@operator(
+    BuiltinOperator.SVDF,
+    max_version=4,
+    infer=svdf_shape,
+    types=(TensorType.FLOAT32, TensorType.INT8),
+    note="float32 with int8 or uint8 feature weights: hybrid; int8 with int16 state",
+    stateful=True,
+)
+def svdf(op: OpContext) -> Kernel:
+    """The history moves on by one step, then every filter is applied to it."""
+    return _integer(op) if op.input().type is TensorType.INT8 else _real(op)
+
+
+def _real(op: OpContext) -> Kernel:
+    filters, memory, units = _sizes(op)
+    x, y = op.read(_INPUT), op.write()
+    state = op.read(_STATE).reshape(len(x), filters, memory)
+    asymmetric = bool(op.option("asymmetric_quantize_inputs"))
+    feature = products(op, x, [_FEATURE], filters, asymmetric=asymmetric)
+    time = _time_weights(op, (filters, memory))
+    bias = weights(op, _BIAS, (units,)) if present(op, _BIAS) else np.float32(0)
+    finish, latest = activate(op), np.empty((len(x), filters), np.float32)
+
+    def run() -> None:
+        latest.fill(0)
+        feature(latest)
+        state[..., :-1] = state[..., 1:]
+        state[..., -1] = latest
+        seen = np.einsum("bfm,fm->bf", state, time)
+        y[:] = seen.reshape(len(x), units, -1).sum(axis=2) + bias
+        finish(y, y)
+
+    return run
+
+
+def _time_weights(op: OpContext, shape: tuple[int, int]) -> Array:
+    if op.input(_TIME).type is TensorType.FLOAT32:
+        return weights(op, _TIME, shape)
+    op.require(TensorType.INT8, TensorType.UINT8, i=_TIME)
+    scale, _ = op.scale_and_zero_point(op.input(_TIME))
+    return op.constant(_TIME, "time weights").view(np.int8).astype(np.float32) * np.float32(scale)
+
+
+def _integer(op: OpContext) -> Kernel:
+    """int8 in and out, int16 history (`reference/svdf.h`, EvalIntegerSVDF)."""
+    for i, wanted in ((_FEATURE, TensorType.INT8), (_TIME, TensorType.INT16), (_STATE, TensorType.INT16)):
+        op.require(wanted, i=i)
+    if op.option("fused_activation_function") is not ActivationFunctionType.RELU:
+        raise op.unsupported("integer filters without RELU")
+    filters, memory, units = _sizes(op)
+    x, y = op.read(_INPUT), op.write()
+    state = op.read(_STATE).reshape(len(x), filters, memory)
+    feature, time = op.read(_FEATURE).astype(np.int64), op.read(_TIME).astype(np.int64)
+    in_scale, in_zero = op.scale_and_zero_point(op.input())
+    out_scale, out_zero = op.scale_and_zero_point(op.output())
+    scales = [np.float32(op.scale_and_zero_point(op.input(i))[0]) for i in (_FEATURE, _TIME, _STATE)]
+    into = quantize_multiplier(float(np.float32(in_scale) * scales[0] / scales[2]))
+    out_of = quantize_multiplier(float(scales[2] * scales[1] / np.float32(out_scale)))
+    bias = op.read(_BIAS).astype(np.int64) if present(op, _BIAS) else np.int64(0)
+
+    def run() -> None:
+        sums = (x.astype(np.int64) - in_zero) @ feature.T
+        latest = np.clip(multiply_by_quantized_multiplier(sums, *into), -32768, 32767)
+        state[..., :-1] = state[..., 1:]
+        state[..., -1] = latest
+        seen = np.einsum("bfm,fm->bf", state.astype(np.int64), time)
+        total = seen.reshape(len(x), units, -1).sum(axis=2) + bias
+        levels = multiply_by_quantized_multiplier(total, *out_of) + out_zero
+        y[:] = np.clip(levels, -128, 127)
+
+    return run

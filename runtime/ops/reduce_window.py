@@ -1,0 +1,157 @@
+"""REDUCE_WINDOW and STABLEHLO_REDUCE_WINDOW: what lies under a sliding window, joined to one element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, ReduceWindowFunction, TensorType
+from runtime.ops.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.type_sets import REAL_NUMBERS
+
+_JOINS = {
+    BuiltinOperator.ADD: np.add,
+    BuiltinOperator.STABLEHLO_ADD: np.add,
+    BuiltinOperator.MUL: np.multiply,
+    BuiltinOperator.STABLEHLO_MULTIPLY: np.multiply,
+    BuiltinOperator.MAXIMUM: np.maximum,
+    BuiltinOperator.STABLEHLO_MAXIMUM: np.maximum,
+    BuiltinOperator.MINIMUM: np.minimum,
+    BuiltinOperator.STABLEHLO_MINIMUM: np.minimum,
+    BuiltinOperator.LOGICAL_AND: np.logical_and,
+    BuiltinOperator.STABLEHLO_AND: np.logical_and,
+    BuiltinOperator.LOGICAL_OR: np.logical_or,
+    BuiltinOperator.STABLEHLO_OR: np.logical_or,
+}
+_FUNCTIONS = {
+    ReduceWindowFunction.ADD: np.add,
+    ReduceWindowFunction.MUL: np.multiply,
+    ReduceWindowFunction.MINIMUM: np.minimum,
+    ReduceWindowFunction.MAXIMUM: np.maximum,
+    ReduceWindowFunction.ALL: np.logical_and,
+    ReduceWindowFunction.ANY: np.logical_or,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """One axis: the dilated, padded extent, and the window that slides over it."""
+
+    low: int
+    step: int
+    extent: int
+    window: int
+    stride: int
+    dilation: int
+
+    @property
+    def positions(self) -> int:
+        reach = (self.window - 1) * self.dilation + 1
+        return 0 if self.extent < reach else (self.extent - reach) // self.stride + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Sizes for each axis; `padding` holds low and high in turn."""
+
+    sizes: list[int]
+    strides: list[int]
+    base: list[int]
+    dilations: list[int]
+    padding: list[int]
+
+
+def _window(op: OpContext, rank: int) -> _Window:
+    ones = [1] * rank
+    if op.operator.opcode is BuiltinOperator.REDUCE_WINDOW:
+        for i in (2, 3, 4):
+            op.require(TensorType.INT64, i=i)
+        inputs = ((2, "window shape"), (3, "window strides"), (4, "window dilations"))
+        sizes, strides, dilations = (list(op.integers(i, what)) for i, what in inputs)
+        return _Window(sizes, strides, ones, dilations, [0] * (2 * rank))
+    names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
+    sizes, strides, base, dilations = ([int(v) for v in op.option(n)] for n in names)
+    padding = [int(v) for v in op.option("padding")]
+    return _Window(sizes, strides or ones, base or ones, dilations or ones, padding or [0] * (2 * rank))
+
+
+def _axes(op: OpContext) -> list[_Axis]:
+    shape = op.input().shape
+    w = _window(op, len(shape))
+    lengths = {len(v) for v in (w.sizes, w.strides, w.base, w.dilations)} | {len(w.padding) / 2}
+    if not shape or lengths != {len(shape)} or min(*w.sizes, *w.strides, *w.base, *w.dilations) < 1:
+        raise op.error(f"a window of {w.sizes} in steps of {w.strides} over {list(shape)}")
+    axes = []
+    for i, dim in enumerate(shape):
+        low, high = w.padding[2 * i : 2 * i + 2]
+        extent = ((dim - 1) * w.base[i] + 1 if dim else 0) + low + high
+        axes.append(_Axis(low, w.base[i], max(extent, 0), w.sizes[i], w.strides[i], w.dilations[i]))
+    return axes
+
+
+def reduce_window_shape(op: OpContext) -> tuple[Shape, ...]:
+    """How often the dilated window fits into each padded axis."""
+    return (tuple(a.positions for a in _axes(op)),)
+
+
+def _join(op: OpContext) -> np.ufunc:
+    if op.operator.opcode is BuiltinOperator.REDUCE_WINDOW:
+        function = op.option("reduce_function")
+        if function not in _FUNCTIONS:
+            raise op.unsupported("a reduce function that is not named")
+        return _FUNCTIONS[function]
+    try:
+        body = op.services.operators_of(op.option("body_subgraph_index"))
+    except IndexError:
+        raise op.error("its body is no subgraph of the model") from None
+    if len(body) != 1 or body[0].opcode not in _JOINS:
+        names = ", ".join(o.name for o in body) or "nothing"
+        raise op.unsupported(f"a body of {names}: one add, multiply, maximum, minimum, and, or is needed")
+    return _JOINS[body[0].opcode]
+
+
+@operator(
+    BuiltinOperator.REDUCE_WINDOW,
+    BuiltinOperator.STABLEHLO_REDUCE_WINDOW,
+    max_version=1,
+    infer=reduce_window_shape,
+    types=REAL_NUMBERS,
+)
+def reduce_window(op: OpContext) -> Kernel:
+    """The start value joined with the window's elements in row-major order; it also fills the padding."""
+    op.require_same_type(0, 1)
+    x, start, y, join, axes = op.read(0), op.read(1).reshape(-1), op.write(), _join(op), _axes(op)
+    padded = op.temporary(tuple(a.extent for a in axes), x.dtype)
+    pairs = [_placed(a, d) for a, d in zip(axes, x.shape, strict=True)]
+    target, source = padded[tuple(t for t, _ in pairs)], x[tuple(s for _, s in pairs)]
+    views = [padded[_under(axes, place)] for place in np.ndindex(*(a.window for a in axes))]
+    logical = join in (np.logical_and, np.logical_or)
+    casting: dict[str, Any] = {"casting": "unsafe"} if logical else {}
+
+    def run() -> None:
+        np.copyto(padded, start[:1])
+        np.copyto(target, source)
+        np.copyto(y, start[:1])
+        for view in views:
+            join(y, view, out=y, **casting)
+
+    return run
+
+
+def _placed(axis: _Axis, dim: int) -> tuple[slice, slice]:
+    """(where the kept elements land, which are kept) of one axis; negative padding crops."""
+    first = max(0, -(axis.low // axis.step))
+    last = max(first, min(dim, -((axis.low - axis.extent) // axis.step)))
+    begin = axis.low + first * axis.step
+    return slice(begin, begin + (last - first) * axis.step, axis.step), slice(first, last)
+
+
+def _under(axes: list[_Axis], place: tuple[int, ...]) -> tuple[slice, ...]:
+    """What lies under one element of the window as it slides."""
+    found = []
+    for axis, i in zip(axes, place, strict=True):
+        begin = i * axis.dilation
+        found.append(slice(begin, begin + (axis.positions - 1) * axis.stride + 1, axis.stride))
+    return tuple(found)

@@ -1,0 +1,75 @@
+"""Rows joined by their segment: SEGMENT_SUM and UNSORTED_SEGMENT_*."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.type_sets import INDICES, REAL_NUMBERS
+
+
+def segment_sum_shape(op: OpContext) -> tuple[Shape, ...]:
+    """As many rows as segments; their numbers start at 0 and grow by at most 1 (`segment_sum.cc`)."""
+    op.require(TensorType.INT32, i=1)
+    shape, ids = op.input().shape, op.constant(1, "segment ids")
+    steps = np.diff(ids, prepend=-1) if ids.ndim == 1 else np.empty(0)
+    sorted_up = ids.ndim == 1 and ids.shape == shape[:1] and ((steps == 0) | (steps == 1)).all()
+    if not sorted_up or (ids.size and ids[0] != 0):
+        raise op.error(f"segment ids of shape {list(ids.shape)} are not sorted from 0 for {list(shape)}")
+    return ((int(ids[-1]) + 1 if ids.size else 0, *shape[1:]),)
+
+
+@operator(BuiltinOperator.SEGMENT_SUM, max_version=1, infer=segment_sum_shape, types=REAL_NUMBERS)
+def segment_sum(op: OpContext) -> Kernel:
+    """Sums of the rows of each segment, in their order."""
+    op.require_same_type(0)
+    x, ids, y = op.read(0), op.read(1), op.write()
+
+    def run() -> None:
+        y.fill(0)
+        np.add.at(y, ids, x)
+
+    return run
+
+
+def unsorted_segment_shape(op: OpContext) -> tuple[Shape, ...]:
+    """`num_segments` rows in place of the axes that the ids have."""
+    op.require(*INDICES, i=1)
+    op.require(*INDICES, i=2)
+    shape, ids, counts = op.input().shape, op.input(1).shape, op.integers(2, "number of segments")
+    if shape[: len(ids)] != ids or len(counts) != 1 or counts[0] < 0:
+        raise op.error(f"ids of {list(ids)}, {list(counts)} segments for shape {list(shape)}")
+    return ((counts[0], *shape[len(ids) :]),)
+
+
+@operator(
+    BuiltinOperator.UNSORTED_SEGMENT_SUM,
+    BuiltinOperator.UNSORTED_SEGMENT_PROD,
+    BuiltinOperator.UNSORTED_SEGMENT_MAX,
+    BuiltinOperator.UNSORTED_SEGMENT_MIN,
+    max_version=1,
+    infer=unsorted_segment_shape,
+    types=REAL_NUMBERS,
+)
+def unsorted_segment(op: OpContext) -> Kernel:
+    """Rows of equal id joined; a negative id is left out, an empty segment is the operation's identity."""
+    op.require_same_type(0)
+    x, ids, y = op.read(0), op.read(1), op.write()
+    limits = np.finfo(y.dtype) if y.dtype.kind == "f" else np.iinfo(y.dtype)
+    join, identity = {
+        BuiltinOperator.UNSORTED_SEGMENT_SUM: (np.add, 0),
+        BuiltinOperator.UNSORTED_SEGMENT_PROD: (np.multiply, 1),
+        BuiltinOperator.UNSORTED_SEGMENT_MAX: (np.maximum, limits.min),
+        BuiltinOperator.UNSORTED_SEGMENT_MIN: (np.minimum, limits.max),
+    }[op.operator.opcode]
+    rows, flat = x.reshape((ids.size, *y.shape[1:])), ids.reshape(-1)
+
+    def run() -> None:
+        if flat.size and flat.max() >= y.shape[0]:
+            raise op.error(f"segment {flat.max()} of {y.shape[0]}")
+        kept = flat >= 0
+        y.fill(identity)
+        join.at(y, flat[kept], rows[kept])
+
+    return run

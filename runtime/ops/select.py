@@ -1,0 +1,49 @@
+"""SELECT and SELECT_V2: elements of one tensor where a condition holds, of another where it does not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.shapes import broadcast
+from runtime.ops.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.type_sets import MOVABLE
+
+
+def select_shape(op: OpContext) -> tuple[Shape, ...]:
+    """The shape of both values; the condition is a scalar, of that shape, or one flag for each row."""
+    condition, first, second = (op.input(i).shape for i in range(3))
+    if first != second:
+        raise op.error(f"values of shapes {list(first)} and {list(second)}")
+    by_row = len(condition) == 1 and first[:1] == condition
+    if condition != first and not by_row and np.prod(condition) != 1:
+        raise op.error(f"a condition of shape {list(condition)} for values of shape {list(first)}")
+    return (first,)
+
+
+@operator(BuiltinOperator.SELECT, max_version=4, infer=select_shape, types=MOVABLE, data=1)
+def select(op: OpContext) -> Kernel:
+    """Where a flag of the condition selects a row, it selects all of it."""
+    op.require(TensorType.BOOL)
+    op.require_same_type(1, 2)
+    condition, first, second, y = op.read(0), op.read(1), op.read(2), op.write()
+    if condition.shape != first.shape:
+        rows = condition.size if condition.size == len(first) and condition.ndim == 1 and first.ndim else 1
+        condition = (
+            condition.reshape((rows,) + (1,) * (first.ndim - 1)) if first.ndim else condition.reshape(())
+        )
+    return lambda: np.copyto(y, np.where(condition, first, second))
+
+
+def select_v2_shape(op: OpContext) -> tuple[Shape, ...]:
+    """All three broadcast."""
+    return (broadcast(op, *(op.input(i).shape for i in range(3))),)
+
+
+@operator(BuiltinOperator.SELECT_V2, max_version=2, infer=select_v2_shape, types=MOVABLE, data=1)
+def select_v2(op: OpContext) -> Kernel:
+    """Numpy's `where`."""
+    op.require(TensorType.BOOL)
+    op.require_same_type(1, 2)
+    condition, first, second, y = op.read(0), op.read(1), op.read(2), op.write()
+    return lambda: np.copyto(y, np.where(condition, first, second))

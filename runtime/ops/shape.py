@@ -1,0 +1,61 @@
+"""Operators on shapes themselves: SHAPE, RANK and BROADCAST_ARGS."""
+
+from __future__ import annotations
+
+from runtime.model.schema import BuiltinOperator
+from runtime.ops.shapes import broadcast
+from runtime.ops.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.type_sets import INDICES, MOVABLE
+
+
+def shape_shape(op: OpContext) -> tuple[Shape, ...]:
+    """[rank]."""
+    return ((len(op.input().shape),),)
+
+
+@operator(BuiltinOperator.SHAPE, max_version=1, infer=shape_shape, shape_only=True, types=MOVABLE)
+def shape(op: OpContext) -> Kernel:
+    """The input's dimensions; known while planning, so it is folded."""
+    value, y = op.input().shape, op.write()
+
+    def run() -> None:
+        y[:] = value
+
+    return run
+
+
+def scalar_shape(op: OpContext) -> tuple[Shape, ...]:
+    """A scalar, whatever the input."""
+    del op
+    return ((),)
+
+
+@operator(BuiltinOperator.RANK, max_version=1, infer=scalar_shape, shape_only=True, types=MOVABLE)
+def rank(op: OpContext) -> Kernel:
+    """The input's number of dimensions; folded like SHAPE."""
+    value, y = len(op.input().shape), op.write()
+
+    def run() -> None:
+        y[...] = value
+
+    return run
+
+
+def broadcast_args_shape(op: OpContext) -> tuple[Shape, ...]:
+    """As long as the longer of two shapes."""
+    shapes = op.input(0).shape, op.input(1).shape
+    if any(len(s) != 1 for s in shapes):
+        raise op.error(f"{list(shapes[0])} and {list(shapes[1])} are not the shapes of two lists")
+    return ((max(shapes[0][0], shapes[1][0]),),)
+
+
+@operator(BuiltinOperator.BROADCAST_ARGS, max_version=1, infer=broadcast_args_shape, types=INDICES)
+def broadcast_args(op: OpContext) -> Kernel:
+    """The shape that two shapes broadcast to; an error at run time where they do not."""
+    op.require_same_type(0, 1)
+    left, right, y = op.read(0), op.read(1), op.write()
+
+    def run() -> None:
+        y[:] = broadcast(op, tuple(left.tolist()), tuple(right.tolist()))
+
+    return run

@@ -1,0 +1,85 @@
+"""Sparse constants, decoded from what `SparsityParameters` in schema.fbs describes (TACO's formats, blocked).
+
+Levels go from the outside in, each dense or compressed; the innermost ones are the inside of a block.
+Reference: `kernels/internal/utils/sparsity_format_converter.cc`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.errors import ShapeError
+from runtime.model.graph import Sparsity, Tensor
+
+_Array = NDArray[Any]
+_MAX_BYTES = 2 << 30
+
+
+def dense_values(tensor: Tensor, dtype: np.dtype[Any]) -> _Array:
+    """The dense form of a sparse constant of `dtype`.
+
+    Raises `ShapeError` where the stored elements do not fit the shape, or the dense form 2 GiB.
+    """
+    sparsity, size = tensor.sparsity, math.prod(tensor.shape)
+    if tensor.data is None or sparsity is None or not tensor.shape:
+        raise _error(tensor, "no stored elements")
+    if len(tensor.data) % dtype.itemsize or size * dtype.itemsize > _MAX_BYTES:
+        raise _error(tensor, f"{len(tensor.data)} bytes for a shape of {list(tensor.shape)}")
+    values = np.frombuffer(tensor.data, dtype.newbyteorder("<"))
+    dense = np.zeros(size, dtype)
+    dense[_places(tensor, sparsity, _coordinates(tensor, sparsity, values.size))] = values
+    return dense.reshape(tensor.shape)
+
+
+def _error(tensor: Tensor, text: str) -> ShapeError:
+    return ShapeError(f"sparse tensor {tensor.name!r}: {text}")
+
+
+def _block_sizes(sparsity: Sparsity, rank: int) -> list[int]:
+    """How many elements of each dimension a block spans."""
+    sizes = [1] * rank
+    for level, block in zip(sparsity.traversal_order[rank:], sparsity.dimensions[rank:], strict=True):
+        sizes[sparsity.block_map[level - rank]] *= block.dense_size
+    return sizes
+
+
+def _coordinates(tensor: Tensor, sparsity: Sparsity, count: int) -> list[_Array]:
+    """For each level, the index along it of every stored element. The elements must be `count`."""
+    found: list[_Array] = []
+    most = max([count, *(len(level.segments or ()) for level in sparsity.dimensions)])
+    parents = 1
+    for level in sparsity.dimensions:
+        if level.segments is None or level.indices is None:
+            parents *= level.dense_size
+            if not 0 <= parents <= most:
+                break
+            repeats: int | _Array = level.dense_size
+            here = np.tile(np.arange(level.dense_size), parents // max(1, level.dense_size))
+        else:
+            repeats = np.diff(np.asarray(level.segments, np.int64))
+            here = np.asarray(level.indices, np.int64)
+            parents = len(here)
+        found = [np.repeat(outer, repeats) for outer in found] + [here]
+    if parents != count:
+        raise _error(tensor, f"{count} stored elements where its levels have {parents}")
+    return found
+
+
+def _places(tensor: Tensor, sparsity: Sparsity, coordinates: list[_Array]) -> _Array:
+    """Where in the flat dense tensor every stored element lies."""
+    shape, rank = tensor.shape, len(tensor.shape)
+    sizes = _block_sizes(sparsity, rank)
+    indices = [np.zeros_like(coordinates[0]) for _ in shape]
+    for level, here in zip(sparsity.traversal_order, coordinates, strict=True):
+        if level < rank:
+            indices[level] += here * sizes[level]
+        else:
+            indices[sparsity.block_map[level - rank]] += here
+    for index, extent in zip(indices, shape, strict=True):
+        if index.size and not 0 <= int(index.min()) <= int(index.max()) < extent:
+            raise _error(tensor, f"a stored element lies outside the shape {list(shape)}")
+    return np.asarray(np.ravel_multi_index(tuple(indices), shape))

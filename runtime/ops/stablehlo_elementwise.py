@@ -1,0 +1,69 @@
+"""STABLEHLO_ADD, MULTIPLY, MAXIMUM, MINIMUM, AND and SHIFT_LEFT: two operands of one shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.blocks import broadcast_blocks
+from runtime.ops.shapes import broadcast_inputs
+from runtime.ops.spec import Kernel, OpContext, operator
+
+_NUMBERS = (
+    TensorType.FLOAT32,
+    TensorType.FLOAT16,
+    TensorType.INT8,
+    TensorType.INT16,
+    TensorType.INT32,
+    TensorType.INT64,
+    TensorType.UINT8,
+    TensorType.UINT16,
+    TensorType.UINT32,
+    TensorType.UINT64,
+)
+_WHOLE = (TensorType.INT8, TensorType.INT16, TensorType.INT32, TensorType.INT64)
+
+_UFUNCS: Mapping[BuiltinOperator, np.ufunc] = {
+    BuiltinOperator.STABLEHLO_ADD: np.add,
+    BuiltinOperator.STABLEHLO_MULTIPLY: np.multiply,
+    BuiltinOperator.STABLEHLO_MAXIMUM: np.maximum,
+    BuiltinOperator.STABLEHLO_MINIMUM: np.minimum,
+}
+
+
+@operator(*_UFUNCS, max_version=1, infer=broadcast_inputs, types=_NUMBERS)
+def arithmetic(op: OpContext) -> Kernel:
+    """Integers wrap."""
+    kind = op.require(*_NUMBERS)
+    op.require(kind, i=1)
+    return _binary(op, _UFUNCS[op.operator.opcode])
+
+
+@operator(
+    BuiltinOperator.STABLEHLO_AND, max_version=1, infer=broadcast_inputs, types=(*_WHOLE, TensorType.BOOL)
+)
+def bitwise_and(op: OpContext) -> Kernel:
+    """Bits that both have."""
+    kind = op.require(*_WHOLE, TensorType.BOOL)
+    op.require(kind, i=1)
+    return _binary(op, np.bitwise_and)
+
+
+@operator(BuiltinOperator.STABLEHLO_SHIFT_LEFT, max_version=1, infer=broadcast_inputs, types=_WHOLE)
+def shift_left(op: OpContext) -> Kernel:
+    """x << z."""
+    kind = op.require(*_WHOLE)
+    op.require(kind, i=1)
+    return _binary(op, np.left_shift)
+
+
+def _binary(op: OpContext, ufunc: np.ufunc) -> Kernel:
+    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
+
+    def run() -> None:
+        for y, x, z in pieces:
+            ufunc(x, z, out=y)
+
+    return run

@@ -1,0 +1,87 @@
+"""Variables that all subgraphs of an interpreter share: VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
+
+_TYPES = "values of any type; the handle RESOURCE or INT32"
+
+
+class Variable:
+    """Holds an array once it is assigned."""
+
+    value: Array | None = None
+
+
+def handle_shape(op: OpContext) -> tuple[Shape, ...]:
+    """One handle, in the declared shape where that holds one."""
+    declared = op.output()
+    return (declared.shape if declared.elements == 1 else (1,),)
+
+
+@operator(BuiltinOperator.VAR_HANDLE, max_version=1, infer=handle_shape, stateful=True, note=_TYPES)
+def var_handle(op: OpContext) -> Kernel:
+    """The handle of the variable of this container and name."""
+    name = (op.option("container"), op.option("shared_name"))
+    handle, _ = op.services.resource(Variable, name)
+    return lambda: op.write().fill(handle)
+
+
+def handle_of(op: OpContext) -> int:
+    """The handle in input 0, while running."""
+    op.require(TensorType.RESOURCE, TensorType.INT32)
+    if op.input().elements != 1:
+        raise op.error(f"{op.input().elements} handles, not 1")
+    return int(op.read(0).reshape(-1)[0])
+
+
+def variable_of(op: OpContext) -> Variable:
+    """The variable that input 0 refers to, while running."""
+    handle = handle_of(op)
+    try:
+        return op.services.resource_of(Variable, handle)
+    except KeyError:
+        raise op.error(f"{handle} is no handle of a variable") from None
+
+
+def _declared_shape(op: OpContext) -> tuple[Shape, ...]:
+    """What the file says, where it says all of it (`read_variable.cc`)."""
+    stored = op.output().stored
+    signature = stored.shape_signature if stored is not None else None
+    if stored is None or not stored.shape or (signature and -1 in signature):
+        raise op.shapes_at_run_time()
+    return (stored.shape,)
+
+
+@operator(BuiltinOperator.READ_VARIABLE, max_version=1, infer=_declared_shape, stateful=True, note=_TYPES)
+def read_variable(op: OpContext) -> Kernel:
+    """The variable's value. Raises `ShapeError` where it has none yet."""
+    dtype = op.output().dtype
+
+    def run() -> None:
+        value = variable_of(op).value
+        if value is None:
+            raise op.error("the variable was never assigned")
+        if value.dtype != dtype:
+            raise op.error(f"the variable holds {value.dtype}, the output is {dtype}")
+        op.deliver(0, value)
+
+    return run
+
+
+@operator(BuiltinOperator.ASSIGN_VARIABLE, max_version=1, infer=lambda _op: (), stateful=True, note=_TYPES)
+def assign_variable(op: OpContext) -> Kernel:
+    """Copies input 1 into the variable."""
+    source = op.read(1)
+
+    def run() -> None:
+        variable = variable_of(op)
+        if variable.value is None or variable.value.shape != source.shape:
+            variable.value = source.copy()
+        else:
+            np.copyto(variable.value, source, casting="unsafe")
+
+    return run

@@ -1,0 +1,44 @@
+"""Outputs as long as the values decide: WHERE and UNIQUE."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.type_sets import INDICES, REAL_NUMBERS
+
+
+def late_shape(op: OpContext) -> tuple[Shape, ...]:
+    """Only running tells."""
+    raise op.shapes_at_run_time()
+
+
+@operator(BuiltinOperator.WHERE, max_version=2, infer=late_shape, types=(TensorType.BOOL, *REAL_NUMBERS))
+def where(op: OpContext) -> Kernel:
+    """Index vectors of the non-zero elements in row-major order, int64 [n, rank]."""
+    x = op.read(0)
+
+    def run() -> None:
+        op.deliver(0, np.argwhere(x).astype(np.int64))
+
+    return run
+
+
+@operator(BuiltinOperator.UNIQUE, max_version=1, infer=late_shape, types=REAL_NUMBERS)
+def unique(op: OpContext) -> Kernel:
+    """The distinct values of a list, the first to occur first, and each element's place among them."""
+    x = op.read(0)
+    if x.ndim != 1 or op.output(1).type not in INDICES:
+        raise op.error(f"a list is needed, and places of int32 or int64: {list(x.shape)}")
+    dtype = op.output(1).dtype
+
+    def run() -> None:
+        values, first, inverse = np.unique(x, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        rank = np.empty(order.size, dtype)
+        rank[order] = np.arange(order.size)
+        op.deliver(0, values[order])
+        op.deliver(1, rank[inverse])
+
+    return run

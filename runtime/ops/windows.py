@@ -1,0 +1,155 @@
+"""Windows of convolutions: where they lie, and how their columns are gathered tile by tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from runtime.ops.parallel import shares
+from runtime.ops.shapes import Window, image_shape, window
+from runtime.ops.spec import Array, OpContext, Shape
+
+TILE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Where the windows of a two-dimensional operator lie."""
+
+    filter_h: int
+    filter_w: int
+    stride_h: int
+    stride_w: int
+    dilation_h: int
+    dilation_w: int
+    rows: Window
+    columns: Window
+
+    @property
+    def is_pointwise(self) -> bool:
+        """True where every window is the one pixel of its output."""
+        return self.filter_h == self.filter_w == self.stride_h == self.stride_w == 1
+
+    @property
+    def is_padded(self) -> bool:
+        """True where windows reach outside the input."""
+        return any((self.rows.before, self.rows.after, self.columns.before, self.columns.after))
+
+
+def geometry(op: OpContext, filter_h: int, filter_w: int) -> Geometry:
+    """The windows over input 0 of an operator with convolution options. Raises `ShapeError`."""
+    _, height, width, _ = image_shape(op)
+    stride_h, stride_w = op.option("stride_h"), op.option("stride_w")
+    dilation_h, dilation_w = op.option("dilation_h_factor"), op.option("dilation_w_factor")
+    padding = op.option("padding")
+    rows = window(op, padding, height, filter_h, stride_h, dilation_h)
+    columns = window(op, padding, width, filter_w, stride_w, dilation_w)
+    return Geometry(filter_h, filter_w, stride_h, stride_w, dilation_h, dilation_w, rows, columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Some output rows of one image: how their columns are gathered, and where the result goes.
+
+    `columns` [rows * Wo, kh * kw * C] is filled by the copies in order; for a 1x1 filter it is the input.
+    """
+
+    image: int
+    start: int
+    stop: int
+    copies: tuple[tuple[Array, Array | float], ...]
+    columns: Array
+
+
+def tiles(
+    op: OpContext,
+    g: Geometry,
+    x: Array,
+    fill: float,
+    result_bytes: int,
+    dtype: Any = np.float32,
+    lanes: int = 1,
+) -> list[list[Tile]]:
+    """Split the output into row blocks that stay in the cache with their columns of `dtype`, for each lane.
+
+    `fill` lies outside the input; `result_bytes` is what the kernel keeps of each output pixel.
+    """
+    depth = g.filter_h * g.filter_w * x.shape[3]
+    row_bytes = max(1, g.columns.size * (depth * np.dtype(dtype).itemsize + result_bytes))
+    share = -(-len(x) * g.rows.size // lanes)
+    rows = max(1, min(g.rows.size, share, TILE_BYTES // row_bytes))
+    blocks = [
+        (image, start, min(start + rows, g.rows.size))
+        for image in range(len(x))
+        for start in range(0, g.rows.size, rows)
+    ]
+    return [
+        list(_lane(op, g, x, fill, dtype, rows, blocks[part.start : part.stop]))
+        for part in shares(len(blocks), lanes)
+    ]
+
+
+def _lane(
+    op: OpContext,
+    g: Geometry,
+    x: Array,
+    fill: float,
+    dtype: Any,
+    rows: int,
+    blocks: list[tuple[int, int, int]],
+) -> Iterator[Tile]:
+    """Tiles of `blocks` (image, first row, end), at most `rows` high, that share one memory for columns."""
+    _, _, width, channels = x.shape
+    depth = g.filter_h * g.filter_w * channels
+    direct = x.dtype == dtype and g.is_pointwise
+    columns = None if direct else op.temporary((rows * g.columns.size, depth), dtype)
+    strip = None
+    converts = x.dtype != dtype and g.filter_h * g.filter_w > 1
+    if columns is not None and (g.is_padded or converts):
+        height = (rows - 1) * g.stride_h + (g.filter_h - 1) * g.dilation_h + 1
+        strip = op.temporary((height, width + g.columns.before + g.columns.after, channels), dtype)
+    for image, start, stop in blocks:
+        if columns is None:
+            view = x[image, start:stop].reshape(-1, channels)
+            yield Tile(image, start, stop, (), view)
+            continue
+        copies, source = _source(g, x[image], strip, start, stop, fill)
+        target = columns[: (stop - start) * g.columns.size]
+        windows = _windows(g, source, stop - start)
+        copies.append((target.reshape(windows.shape), windows))
+        yield Tile(image, start, stop, tuple(copies), target)
+
+
+def _source(
+    g: Geometry, image: Array, strip: Array | None, start: int, stop: int, fill: float
+) -> tuple[list[tuple[Array, Array | float]], Array]:
+    """The input rows that output rows `start:stop` read, padded; and the copies that bring them there."""
+    height, width, _ = image.shape
+    first = start * g.stride_h - g.rows.before
+    last = (stop - 1) * g.stride_h - g.rows.before + (g.filter_h - 1) * g.dilation_h + 1
+    if strip is None:
+        return [], image[first:last]
+    source = strip[: last - first]
+    above, below = max(0, -first), max(0, last - height)
+    inside = source[above : last - first - below]
+    left = g.columns.before
+    edges = (source[:above], source[last - first - below :], inside[:, :left], inside[:, left + width :])
+    copies: list[tuple[Array, Array | float]] = [(edge, fill) for edge in edges if edge.size]
+    copies.append((inside[:, left : left + width], image[first + above : last - below]))
+    return copies, source
+
+
+def _windows(g: Geometry, source: Array, rows: int) -> Array:
+    """A view [rows, Wo, kh, kw * C] (or [.., kh, kw, C] when dilated) of all windows."""
+    row, column, item = source.strides
+    channels = source.shape[2]
+    shape: Shape = (rows, g.columns.size, g.filter_h, g.filter_w * channels)
+    strides: Shape = (row * g.stride_h, column * g.stride_w, row * g.dilation_h, item)
+    if g.dilation_w > 1:
+        shape = (*shape[:3], g.filter_w, channels)
+        strides = (*strides[:3], column * g.dilation_w, item)
+    return as_strided(source, shape, strides, writeable=False)

@@ -1,0 +1,174 @@
+"""All subgraphs of a model, planned on demand, and what they share: resources and threads.
+
+Control flow reaches other subgraphs through `GraphServices`, which this module hands to the operators: no
+operator imports the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from runtime.delegates.base import PartitionDelegate
+from runtime.delegates.partition import Grouping
+from runtime.errors import ModelError
+from runtime.model.graph import Model, Operator, Quantization, Subgraph
+from runtime.ops.spec import Array, Shape, Value, constant_array
+from runtime.plan.calls import check_calls
+from runtime.plan.inference import infer
+from runtime.plan.subgraph import PlannedSubgraph
+
+_Resource = TypeVar("_Resource")
+_KEPT_ANSWERS = 1024
+
+
+class Program:
+    """Raises `ModelError` for subgraphs that call each other in a circle or call one that is not there.
+
+    Delegates run operators of the subgraphs that a caller can enter: the first, and those with a signature.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        delegates: Sequence[PartitionDelegate] = (),
+        grouping: Grouping | None = None,
+        *,
+        preserve_all: bool = False,
+        num_threads: int = 1,
+    ) -> None:
+        check_calls(model)
+        self.model = model
+        self.num_threads = num_threads
+        self._delegates = tuple(delegates)
+        self._grouping = grouping
+        self._preserve_all = preserve_all
+        self._entries = {0, *(s.subgraph_index for s in model.signatures)}
+        self._planned: dict[int, PlannedSubgraph] = {}
+        self._handles: dict[tuple[type, tuple[str, str]], int] = {}
+        self._states: list[Any] = []
+        self._inferred: dict[Hashable, tuple[Shape | None, ...]] = {}
+
+    def subgraph(self, index: int) -> PlannedSubgraph:
+        """Subgraph `index`, made on first use. Raises ValueError where there is none."""
+        count = len(self.model.subgraphs)
+        if not 0 <= index < count:
+            raise ValueError(
+                f"subgraph_index is out of range: {index} for the model, which has {count} subgraphs."
+            )
+        if index not in self._planned:
+            self._planned[index] = PlannedSubgraph(
+                self.model,
+                index,
+                self._delegates if index in self._entries else (),
+                self._grouping,
+                preserve_all=self._preserve_all,
+                graph=_Services(self, self.model.subgraphs[index]),
+            )
+        return self._planned[index]
+
+    def run(self, index: int, inputs: Sequence[Array]) -> list[Array]:
+        """Outputs of a subgraph, as views that stay valid until it runs again."""
+        planned = self.subgraph(index)
+        for tensor, array in zip(planned.subgraph.inputs, inputs, strict=True):
+            planned.resize(tensor, array.shape)
+        planned.allocate()
+        targets = [_memory(planned, i) for i in planned.subgraph.inputs]
+        for place, (target, array) in enumerate(zip(targets, inputs, strict=True)):
+            if target.dtype != array.dtype or not target.flags.writeable:
+                raise ModelError(
+                    f"subgraph {index}: input {place} is a constant, or its type {target.dtype} is not the "
+                    f"{array.dtype} that it is given"
+                )
+        sources = [a.copy() if any(a is t for t in targets) else a for a in inputs]
+        for target, source in zip(targets, sources, strict=True):
+            np.copyto(target, source)
+        planned.run()
+        return [_memory(planned, i) for i in planned.subgraph.outputs]
+
+    def infer(self, index: int, inputs: Sequence[Value], *, known: bool) -> tuple[Shape | None, ...]:
+        """See `GraphServices.infer_subgraph`. Answers are kept: nested calls ask the same again and again."""
+        subgraph = self.model.subgraphs[index]
+        if len(subgraph.inputs) != len(inputs):
+            raise ModelError(
+                f"subgraph {index} takes {len(subgraph.inputs)} inputs; it is given {len(inputs)}"
+            )
+        pairs = list(zip(subgraph.inputs, inputs, strict=True))
+        constants = {i: v.constant for i, v in pairs if known and v.constant is not None and v.elements <= 64}
+        shapes = {i: v.shape for i, v in pairs}
+        key = (index, tuple(shapes.items()), tuple((i, a.tobytes()) for i, a in constants.items()))
+        if key not in self._inferred:
+            found = infer(subgraph, shapes, _Services(self, subgraph), constants)
+            answer = tuple(None if i in found.unknown else found.shapes[i] for i in subgraph.outputs)
+            while len(self._inferred) >= _KEPT_ANSWERS:
+                self._inferred.pop(next(iter(self._inferred)))
+            self._inferred[key] = answer
+        return self._inferred[key]
+
+    def resource(self, kind: type[_Resource], name: tuple[str, str]) -> tuple[int, _Resource]:
+        """See `GraphServices.resource`."""
+        key = (kind, name)
+        if key not in self._handles:
+            self._handles[key] = len(self._states)
+            self._states.append(kind())
+        handle = self._handles[key]
+        state: _Resource = self._states[handle]
+        return handle, state
+
+    def resource_of(self, kind: type[_Resource], handle: int) -> _Resource:
+        """See `GraphServices.resource_of`."""
+        if not 0 <= handle < len(self._states) or not isinstance(self._states[handle], kind):
+            raise KeyError(handle)
+        found: _Resource = self._states[handle]
+        return found
+
+    def reset_variables(self) -> None:
+        """Variable tensors of all subgraphs back to their first value; resources keep theirs."""
+        for planned in self._planned.values():
+            planned.reset_variables()
+
+    def close(self) -> None:
+        """Release delegates' memory and all plans."""
+        for planned in self._planned.values():
+            planned.close()
+        self._planned.clear()
+
+
+class _Services:
+    """`GraphServices` for the operators of one subgraph."""
+
+    def __init__(self, program: Program, subgraph: Subgraph) -> None:
+        self._program = program
+        self._subgraph = subgraph
+        self.num_threads = program.num_threads
+
+    def constant_of(self, tensor: int) -> Array | None:
+        return constant_array(self._subgraph.tensors[tensor])
+
+    def quantization_of(self, tensor: int) -> Quantization | None:
+        return self._subgraph.tensors[tensor].quantization
+
+    def operators_of(self, index: int) -> tuple[Operator, ...]:
+        return self._program.model.subgraphs[index].operators
+
+    def infer_subgraph(self, index: int, inputs: Sequence[Value], *, known: bool) -> tuple[Shape | None, ...]:
+        return self._program.infer(index, inputs, known=known)
+
+    def run_subgraph(self, index: int, inputs: Sequence[Array]) -> list[Array]:
+        return self._program.run(index, inputs)
+
+    def resource(self, kind: type[_Resource], name: tuple[str, str]) -> tuple[int, _Resource]:
+        return self._program.resource(kind, name)
+
+    def resource_of(self, kind: type[_Resource], handle: int) -> _Resource:
+        return self._program.resource_of(kind, handle)
+
+
+def _memory(planned: PlannedSubgraph, index: int) -> Array:
+    found = planned.array(index)
+    if found is None:
+        tensor = planned.subgraph.tensors[index]
+        raise ModelError(f"subgraph {planned.subgraph.index}: {tensor.name!r} has no values")
+    return found

@@ -1,0 +1,102 @@
+"""`docs/operators.md` from the registries: every operator, its types, and who runs them.
+
+python -m runtime.tools.operator_table docs/operators.md     writes the file
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runtime.delegates.registry import delegate_factory
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.spec import CUSTOM_SPECS, SPECS, OpSpec
+
+_COLUMNS = (
+    TensorType.FLOAT32,
+    TensorType.FLOAT16,
+    TensorType.FLOAT64,
+    TensorType.INT8,
+    TensorType.UINT8,
+    TensorType.INT16,
+    TensorType.INT32,
+    TensorType.INT64,
+    TensorType.BOOL,
+)
+_NOT_OPERATORS = (
+    BuiltinOperator.CUSTOM,
+    BuiltinOperator.DELEGATE,
+    BuiltinOperator.PLACEHOLDER_FOR_GREATER_OP_CODES,
+)
+
+_HEAD = """# Operators
+
+Written by `python -m runtime.tools.operator_table docs/operators.md` from the registries; a test fails when
+this file is stale.
+
+A column is a type of the operator's data (its activations); **c** is the CPU path, **g** the `gpu` delegate.
+The number is the newest version of the operator that the CPU path takes. Constant weights, indices and shapes
+may have further types: the notes name those that matter.
+"""
+
+_CUSTOM_HEAD = """
+## Custom operators
+
+Registered with `custom_operator` (`runtime/ops/spec.py`); any other ends `unsupported`, with its name.
+"""
+
+_ABSENT_HEAD = """
+## Builtin operators without a kernel
+
+LiteRT's own resolvers register no kernel for these either: they stand in the schema for converters, or their
+kernels are gone.
+"""
+
+
+def operator_table(gpu: Mapping[BuiltinOperator, Sequence[TensorType]]) -> str:
+    """The whole file. `gpu`: what the delegate's families run."""
+    lines = [_HEAD, *_table(gpu), _CUSTOM_HEAD]
+    lines += [f"- `{name}`{_after(spec)}" for name, spec in sorted(CUSTOM_SPECS.items())]
+    absent = sorted(o.name for o in BuiltinOperator if o not in SPECS and o not in _NOT_OPERATORS)
+    return "\n".join([*lines, _ABSENT_HEAD, ", ".join(absent)]) + "\n"
+
+
+def _after(spec: OpSpec) -> str:
+    return f": {spec.note}" if spec.note else ""
+
+
+def _table(gpu: Mapping[BuiltinOperator, Sequence[TensorType]]) -> Iterable[str]:
+    names = [t.name.lower() for t in _COLUMNS]
+    yield "| operator | version | " + " | ".join(names) + " | further types | notes |"
+    yield "|---|---|" + "---|" * (len(names) + 2)
+    for opcode in sorted(SPECS, key=lambda o: o.name):
+        spec = SPECS[opcode]
+        cells = [_cell(t, spec.types, gpu.get(opcode, ())) for t in _COLUMNS]
+        further = ", ".join(t.name.lower() for t in spec.types if t not in _COLUMNS)
+        yield f"| {opcode.name} | {spec.max_version} | {' | '.join(cells)} | {further} | {spec.note} |"
+
+
+def _cell(column: TensorType, cpu: Sequence[TensorType], gpu: Sequence[TensorType]) -> str:
+    return " ".join(mark for mark, types in (("c", cpu), ("g", gpu)) if column in types)
+
+
+def gpu_types() -> Mapping[BuiltinOperator, Sequence[TensorType]]:
+    """What the `gpu` delegate has kernels for. Raises `DelegateError` where its package is missing."""
+    factory: Any = delegate_factory("gpu")  # the delegate's class, which the registry knows as a callable
+    found: Mapping[BuiltinOperator, Sequence[TensorType]] = factory.operator_types()
+    return found
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the table to the file that is named."""
+    if len(arguments) != 1:
+        sys.stderr.write("usage: python -m runtime.tools.operator_table FILE\n")
+        return 2
+    Path(arguments[0]).write_text(operator_table(gpu_types()), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

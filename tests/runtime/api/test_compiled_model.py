@@ -1,0 +1,223 @@
+"""Scripts for LiteRT Next's Python API give the same results, details and kinds of error here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from runtime import interpreter as ours
+from runtime.compiled_model import CompiledModel
+from runtime.cpu_options import CpuOptions
+from runtime.errors import StatusError
+from runtime.event import Event
+from runtime.gpu_options import GpuOptions
+from runtime.hardware_accelerator import HardwareAccelerator
+from runtime.model.graph import Signature
+from runtime.model.schema import BuiltinOperator
+from runtime.options import Options
+from runtime.tensor_buffer import ALIGNMENT, TensorBuffer
+from tests.needs import REPOSITORY, absent
+from tests.oracle import call_in_litert
+from tests.runtime.api import scripts
+from tests.runtime.models import Builder
+from tests.runtime.test_interpreter import same
+
+Op = BuiltinOperator
+
+
+def adding(signature: bool, rows_unknown: bool = True) -> bytes:
+    """x [?, 4] + k [4]; the signature names them in another order than the graph."""
+    b = Builder()
+    unknown = {"shape_signature": (-1, 4)} if rows_unknown else {}
+    x = b.tensor(np.float32, (1, 4), name="x", **unknown)
+    k = b.tensor(np.float32, (4,), name="k")
+    b.inputs += [x, k]
+    y = b.tensor(np.float32, (1, 4), name="y", **unknown)
+    b.operator(Op.ADD, [x, k], [y])
+    pairs = (("second", k), ("first", x)), (("result", y),)
+    return b.write([y], [Signature("serve", 0, *pairs)] if signature else [])
+
+
+def compare(script: str, *args: object) -> None:
+    expected = call_in_litert(f"tests.runtime.api.scripts:{script}", *args)
+    same(getattr(scripts, script)(ours, *args), expected)
+
+
+@pytest.mark.parametrize("signature", [True, False], ids=["signature", "placeholder"])
+def test_row_6_signatures_and_details(signature):
+    compare("describe", adding(signature))
+
+
+@pytest.mark.parametrize("signature", [True, False], ids=["signature", "placeholder"])
+def test_row_47_runs_by_index_and_by_name(signature):
+    names = ("first", "second") if signature else ("x", "k")
+    values = (np.arange(4, dtype=np.float32), np.full(4, 10, np.float32))
+    compare("run", adding(signature), dict(zip(names, values, strict=True)))
+
+
+def test_row_8_a_resized_input_resizes_the_buffers():
+    compare("resize", adding(signature=True), "first", 3)
+
+
+def test_row_47_errors_are_of_the_same_kind():
+    compare("compiled_errors", adding(signature=True), "first")
+
+
+def test_row_49_tensor_buffers():
+    compare("buffers")
+
+
+def test_row_47_options_and_environments():
+    compare("settings", adding(signature=True))
+
+
+def test_row_52_methods_take_litert_s_parameters():
+    """Ours may have more of both."""
+    expected = call_in_litert("tests.runtime.api.scripts:parameters")
+    found = scripts.parameters(ours)
+    for name, parameters in expected.items():
+        assert name in found, name
+        assert found[name][: len(parameters)] == parameters, name
+
+
+def filled(values: np.ndarray) -> TensorBuffer:
+    buffer = TensorBuffer.create_managed(values.dtype, values.shape)
+    buffer.write(values)
+    return buffer
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.int64, np.uint16, np.complex64], ids=lambda t: t.__name__)
+def test_row_49_buffers_hold_every_type_of_a_tensor(dtype):
+    values = np.arange(5).astype(dtype)
+    np.testing.assert_array_equal(filled(values).read(5, dtype), values)
+
+
+def test_row_49_aligned_host_memory_is_shared():
+    raw = np.zeros(4 * 8 + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    aligned = raw[start : start + 32].view(np.float32)
+    buffer = TensorBuffer.create_from_host_memory(aligned)
+    aligned[:] = 3
+    assert buffer.read(8, np.float32).tolist() == [3] * 8
+    with buffer.lock() as memory:
+        memory[:4].view(np.float32)[:] = 7
+    assert aligned[0] == 7
+
+
+def test_row_49_other_host_memory_is_copied():
+    raw = np.zeros(4 * 8 + 2 * ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT + 4
+    values = raw[start : start + 32].view(np.float32)
+    buffer = TensorBuffer.create_from_host_memory(values)
+    values[:] = 3
+    assert buffer.read(8, np.float32).tolist() == [0] * 8
+
+
+def test_row_50_an_asynchronous_run_signals_its_outputs():
+    compiled = CompiledModel.from_buffer(adding(signature=False))
+    inputs, outputs = compiled.create_input_buffers(0), compiled.create_output_buffers(0)
+    inputs[0].write(np.arange(4, dtype=np.float32))
+    gate = Event()
+    inputs[0].event = gate
+    done = compiled.run_async(inputs, outputs)
+    assert inputs[0].event is None
+    assert outputs[0].event is done
+    assert not done.is_signaled()
+    with pytest.raises(TimeoutError):
+        done.wait(1)
+    threading.Timer(0.01, gate.signal).start()
+    assert outputs[0].read(4, np.float32).tolist() == [0, 1, 2, 3]
+    assert done.is_signaled()
+    compiled.close()
+
+
+def test_row_51_the_output_of_a_run_is_the_input_of_the_next():
+    first = CompiledModel.from_buffer(adding(signature=False))
+    second = CompiledModel.from_buffer(adding(signature=False))
+    between = first.create_output_buffers(0)
+    one = filled(np.ones(4, np.float32))
+    last = second.create_output_buffers(0)
+    for _ in range(20):
+        first.run_async([filled(np.zeros((1, 4), np.float32)), one], between)
+        event = second.run_async([between[0], one], last)
+    event.wait()
+    assert last[0].read(4, np.float32).tolist() == [2] * 4
+    first.run_by_index(0, [last[0], one], between)
+    assert between[0].read(4, np.float32).tolist() == [3] * 4
+
+
+def test_row_50_errors_of_a_run_come_out_of_its_event():
+    compiled = CompiledModel.from_buffer(adding(signature=False))
+    small = [TensorBuffer.create_managed(np.float32, (n,)) for n in (3, 4)]
+    outputs = compiled.create_output_buffers(0)
+    event = compiled.run_async(small, outputs)
+    with pytest.raises(StatusError, match="input 'x' takes 16 bytes, its buffer has 12") as caught:
+        event.wait()
+    assert caught.value.code == 3
+    with pytest.raises(StatusError):
+        outputs[0].read(4, np.float32)
+
+
+def test_a_closed_model_says_so():
+    with CompiledModel.from_buffer(adding(signature=True)) as compiled:
+        pass
+    with pytest.raises(StatusError, match="the model is closed"):
+        compiled.create_input_buffers(0)
+
+
+def on(accelerators: HardwareAccelerator, model: bytes, folder: object, **options: str) -> CompiledModel:
+    chosen = {"tuning": "none", "persistent": "off", "cache_dir": str(folder), **options}
+    gpu = GpuOptions(delegate_options=chosen)
+    return CompiledModel.from_buffer(model, options=Options(accelerators, CpuOptions(1), gpu))
+
+
+GPU, BOTH = HardwareAccelerator.GPU, HardwareAccelerator.GPU | HardwareAccelerator.CPU
+
+
+def partly_supported() -> bytes:
+    """ADD, which the delegate takes, and an operator on int32, which it leaves."""
+    b = Builder()
+    x, n = b.input(np.float32, (1, 4)), b.input(np.int32, (1, 4))
+    y, m = b.tensor(np.float32, (1, 4)), b.tensor(np.int32, (1, 4))
+    b.operator(Op.ADD, [x, b.constant(np.ones(4, np.float32))], [y])
+    b.operator(Op.MUL, [n, b.constant(np.full(4, 2, np.int32))], [m])
+    return b.write([y, m])
+
+
+def test_row_48_a_gpu_runs_all_or_shares_with_the_cpu(tmp_path):
+    from runtime.errors import DeviceError
+
+    try:
+        whole = on(GPU, adding(signature=False, rows_unknown=False), tmp_path)
+    except DeviceError as error:
+        absent(f"no OpenCL device: {error}")
+    assert whole.is_fully_accelerated()
+    inputs, outputs = whole.create_input_buffers(0), whole.create_output_buffers(0)
+    inputs[0].write(np.full(4, 5, np.float32))
+    inputs[1].write(np.arange(4, dtype=np.float32))
+    whole.run_by_index(0, inputs, outputs)
+    assert outputs[0].read(4, np.float32).tolist() == [5, 6, 7, 8]
+    with pytest.raises(RuntimeError, match="Disallowed CPU fallback"):
+        on(GPU, partly_supported(), tmp_path)
+    shared = on(BOTH, partly_supported(), tmp_path)
+    assert not shared.is_fully_accelerated()
+    report = shared.delegation
+    assert report is not None
+    assert (report.status, report.delegated_ops) == ("partial", 1)
+
+
+def test_row_48_without_the_device_the_cpu_runs_it_and_says_so(tmp_path):
+    with pytest.warns(RuntimeWarning, match="no GPU, the CPU runs the model"):
+        compiled = on(BOTH, adding(signature=False), tmp_path, device="no such device")
+    assert not compiled.is_fully_accelerated()
+    with pytest.raises(RuntimeError, match="no such device"):
+        on(GPU, adding(signature=False), tmp_path, device="no such device")
+
+
+def test_importing_the_model_does_not_import_opencl():
+    script = "import sys, runtime.compiled_model; sys.exit('pyopencl' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=REPOSITORY)

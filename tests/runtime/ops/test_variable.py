@@ -1,0 +1,110 @@
+"""Resource variables and variable tensors, against LiteRT."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from runtime import interpreter as ours
+from runtime.errors import InvocationError
+from runtime.interpreter import Interpreter
+from runtime.model.graph import Signature
+from runtime.model.schema import BuiltinOperator, TensorType
+from tests.oracle import call_in_litert
+from tests.runtime import scripts
+from tests.runtime.graphs import check_invocations, several
+from tests.runtime.models import Builder
+
+Op = BuiltinOperator
+NAME = {"container": "c", "shared_name": "v"}
+
+
+def f32(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+def handle_of(b: Builder) -> int:
+    handle = b.tensor(np.int32, (1,), type=TensorType.RESOURCE)
+    b.operator(Op.VAR_HANDLE, [], [handle], NAME)
+    return handle
+
+
+def reading(declared: tuple[int, ...]) -> tuple[Builder, list[int]]:
+    b = Builder()
+    value = b.tensor(np.float32, declared, name="value")
+    b.operator(Op.READ_VARIABLE, [handle_of(b)], [value])
+    return b, [value]
+
+
+def assigning(shape: tuple[int, ...]) -> tuple[Builder, list[int]]:
+    b = Builder()
+    x = b.input(np.float32, shape)
+    b.operator(Op.ASSIGN_VARIABLE, [handle_of(b), x], [])
+    done = b.tensor(np.float32, shape)
+    b.operator(Op.NEG, [x], [done])
+    return b, [done]
+
+
+def stored(declared: tuple[int, ...]) -> bytes:
+    """Two entry points that share one variable."""
+    signatures = [
+        Signature("put", 0, (("x", 0),), (("done", 2),)),
+        Signature("get", 1, (), (("value", 0),)),
+    ]
+    return several(assigning((2,)), reading(declared), signatures=signatures)
+
+
+@pytest.mark.parametrize("declared", [(2,), ()], ids=str)
+def test_row_7_subgraphs_share_a_variable(declared):
+    expected = call_in_litert("tests.runtime.scripts:put_and_get", stored(declared), [f32(1, 2), f32(3, 4)])
+    found = scripts.put_and_get(ours, stored(declared), [f32(1, 2), f32(3, 4)])
+    for mine, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert found[1].tolist() == [3, 4]
+
+
+def test_row_7_interpreters_do_not_share_a_variable():
+    scripts.put_and_get(ours, stored((2,)), [f32(1, 2)])
+    with pytest.raises(RuntimeError, match="operator 1 READ_VARIABLE: the variable was never assigned"):
+        Interpreter(model_content=stored((2,))).get_signature_runner("get")()
+
+
+def test_a_variable_of_another_shape_than_declared_is_an_error():
+    with pytest.raises(InvocationError, match=r"output 0 became \[2\] where \[3\] is planned"):
+        scripts.put_and_get(ours, stored((3,)), [f32(1, 2)])
+
+
+def state() -> bytes:
+    """An SVDF whose state is a variable tensor: [2, 3] inputs, 2 units, memory of 4, rank 1."""
+    b = Builder()
+    rng = np.random.default_rng(5)
+    x = b.input(np.float32, (2, 3))
+    feature = b.constant(rng.standard_normal((2, 3)).astype(np.float32))
+    time = b.constant(rng.standard_normal((2, 4)).astype(np.float32))
+    memory = b.tensor(np.float32, (2, 8), is_variable=True)
+    y = b.tensor(np.float32, (2, 2))
+    b.operator(Op.SVDF, [x, feature, time, -1, memory], [y], {"rank": 1})
+    return b.write([y])
+
+
+def test_row_7_a_variable_tensor_keeps_its_value_until_it_is_reset():
+    feed = np.ones((2, 3), np.float32)
+    expected = call_in_litert("tests.runtime.scripts:run_and_reset", state(), feed)
+    found = scripts.run_and_reset(ours, state(), feed)
+    for mine, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+    assert not np.array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+
+
+def test_row_7_reading_comes_after_assigning_in_the_order_of_the_file():
+    """No tensor connects the two; the assigned shape is known at run time only."""
+    b = Builder()
+    x, shape = b.input(np.float32, (4,)), b.input(np.int32, (2,))
+    made, seen = b.tensor(np.float32, ()), b.tensor(np.float32, ())
+    b.operator(Op.RESHAPE, [x, shape], [made])
+    b.operator(Op.ASSIGN_VARIABLE, [handle_of(b), made], [])
+    b.operator(Op.READ_VARIABLE, [handle_of(b)], [seen])
+    feeds = [[f32(1, 2, 3, 4), np.array(s, np.int32)] for s in ((2, 2), (4, 1), (4, 1))]
+    found = check_invocations(b.write([seen]), feeds)
+    assert [outputs[0].shape for outputs in found] == [(2, 2), (4, 1), (4, 1)]
