@@ -6,20 +6,28 @@ import argparse
 import sys
 from pathlib import Path
 
-from agent.config import AgentConfig
+from agent.config import AgentConfig, memory_limit
 from agent.daemon import serve
 from agent.lease import lease_folder
+from agent.logs import log_to_stderr
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse and serve. Returns the exit code."""
-    given = _parser().parse_args(arguments)
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    log_to_stderr()
+    try:
+        memory_limit_bytes = memory_limit()
+    except ValueError as error:
+        parser.error(str(error))
     config = AgentConfig(
         agent_id=given.agent_id,
         state=given.state,
         store=given.store,
         leases=given.leases or lease_folder(),
         heartbeat_s=given.heartbeat,
+        memory_limit_bytes=memory_limit_bytes,
     )
     return serve(config, given.fd)
 

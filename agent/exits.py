@@ -8,7 +8,7 @@ import signal
 from agent.messages import Reason, ReasonCode
 
 _OUT_OF_MEMORY = re.compile(r"bad_alloc|MemoryError|[Cc]annot allocate memory|[Oo]ut of (host )?memory")
-_RUN_OUT_OF_MEMORY_HINT = "most likely out of memory; a smaller model or input, or a machine with more memory"
+_KILLED_HINT = "if not a person, most likely the kernel, out of memory; measure a smaller model or input"
 
 
 def describe_exit(returncode: int) -> str:
@@ -25,8 +25,8 @@ def exit_reason(returncode: int, who: str, log: str) -> Reason:
     """Why `who` ended without a result and without being asked to. `log`: the end of its output."""
     ended = describe_exit(returncode)
     if returncode == -signal.SIGKILL:
-        text = f"{who} was killed by SIGKILL, which the farm did not send: {_RUN_OUT_OF_MEMORY_HINT}"
-        return Reason(code=ReasonCode.OUT_OF_MEMORY, text=text)
+        text = f"{who} was killed by SIGKILL, which the farm did not send: {_KILLED_HINT}"
+        return Reason(code=ReasonCode.RUNNER_KILLED, text=text)
     if returncode != 0 and _OUT_OF_MEMORY.search(log):
         return Reason(code=ReasonCode.OUT_OF_MEMORY, text=f"{who} ran out of memory ({ended})")
     if returncode < 0:

@@ -20,6 +20,9 @@ CREATE TABLE IF NOT EXISTS attempt (
     result TEXT
 )
 """
+_EPOCHS = """
+CREATE TABLE IF NOT EXISTS epoch (device_id TEXT PRIMARY KEY, epoch INTEGER NOT NULL)
+"""
 
 
 class Journal:
@@ -30,6 +33,7 @@ class Journal:
         self._db = sqlite3.connect(path, isolation_level=None)
         self._db.execute("PRAGMA synchronous = FULL")
         self._db.execute(_SCHEMA)
+        self._db.execute(_EPOCHS)
         self._db.execute(
             "DELETE FROM attempt WHERE state = 'delivered' AND rowid <= (SELECT max(rowid) - ? FROM attempt)",
             (_KEEP_DELIVERED,),
@@ -46,10 +50,21 @@ class Journal:
 
     def accept(self, job: JobSpec) -> None:
         """Take an attempt on. Raises `sqlite3.IntegrityError` for one already known."""
-        self._db.execute(
-            "INSERT INTO attempt (attempt_id, state, job) VALUES (?, 'open', ?)",
-            (job.attempt_id, job.model_dump_json()),
-        )
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute(
+                "INSERT INTO attempt (attempt_id, state, job) VALUES (?, 'open', ?)",
+                (job.attempt_id, job.model_dump_json()),
+            )
+            self._db.execute(
+                "INSERT INTO epoch VALUES (?, ?) "
+                "ON CONFLICT (device_id) DO UPDATE SET epoch = excluded.epoch",
+                (job.device_id, job.epoch),
+            )
+
+    def epochs(self) -> dict[str, int]:
+        """The newest epoch of each device, by the jobs taken on."""
+        return dict(self._db.execute("SELECT device_id, epoch FROM epoch"))
 
     def open_jobs(self) -> list[JobSpec]:
         """Attempts without a result, oldest first."""

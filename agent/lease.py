@@ -1,5 +1,8 @@
 """Exclusive use of silicon: one flock per exclusion group, for the whole host.
 
+Groups are paths: whoever holds `host-cpu/gpu-0` alone holds `host-cpu` together with others of its kind, so
+that `host-cpu` itself (a CPU job) is had only while nothing runs beside it.
+
 The lock belongs to an open file that the runner inherits, so the kernel frees it only when the agent has
 let go and every process of the attempt is dead, however it died.
 """
@@ -9,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,14 +22,17 @@ _HOST_WIDE = (Path("/run/lock"), Path("/tmp"))  # noqa: S108  # shared by all us
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A held lock. `descriptor` is inheritable on request (`pass_fds`)."""
+    """A held lock: of the group, and shares of those above it. Each of the `descriptors` is inheritable on
+    request (`pass_fds`).
+    """
 
     exclusion_group: str
-    descriptor: int
+    descriptors: tuple[int, ...]
 
     def release(self) -> None:
         """Let go of the agent's share; the lock is free once no runner holds it either."""
-        os.close(self.descriptor)
+        for descriptor in self.descriptors:
+            os.close(descriptor)
 
 
 def lease_folder() -> Path:
@@ -39,16 +46,26 @@ def lease_folder() -> Path:
 def try_lease(folder: Path, exclusion_group: str) -> Lease | None:
     """Take the group's lock now; None while another attempt holds it. Raises `OSError`."""
     folder.mkdir(parents=True, exist_ok=True)
-    descriptor = _open_shared(folder / f"farm-{_file_name(exclusion_group)}.lock")
+    parts = exclusion_group.split("/")
+    paths = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+    held: list[int] = []
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for path in paths:
+            held.append(_open_shared(folder / f"farm-{_file_name(path)}.lock"))
+            how = fcntl.LOCK_EX if path == exclusion_group else fcntl.LOCK_SH
+            fcntl.flock(held[-1], how | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(descriptor)
+        _close(held)
         return None
     except OSError:
-        os.close(descriptor)
+        _close(held)
         raise
-    return Lease(exclusion_group, descriptor)
+    return Lease(exclusion_group, tuple(held))
+
+
+def _close(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def _open_shared(path: Path) -> int:

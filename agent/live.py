@@ -35,6 +35,8 @@ class LiveAttempt:
     _lease: Lease | None = None
     _runner: Runner | None = None
     _beats: int = 0
+    _beat_due_s: float = 0.0
+    _phase: str = ""
 
     def __post_init__(self) -> None:
         self._state = lifecycle.Attempt(
@@ -78,6 +80,12 @@ class LiveAttempt:
         for action in actions:
             self._perform(action)
 
+    def speak_again(self) -> None:
+        """Whoever listens may know nothing of this attempt: say that it runs."""
+        if self._runner is not None:
+            self.outbox.append(JobStarted(attempt_id=self.job.attempt_id, epoch=self.job.epoch))
+        self._beat_due_s = 0.0
+
     def release(self) -> None:
         """Free the device and the work folder; call it once the result is journaled."""
         if self._lease is not None:
@@ -114,9 +122,9 @@ class LiveAttempt:
         write_atomically(job_file, attempt.model_dump_json().encode())
         launch = Launch(
             command=[*self.config.runner_command, str(job_file), str(self.folder)],
-            environment={**os.environ, LEASE_VARIABLE: str(lease.descriptor)},
+            environment={**os.environ, LEASE_VARIABLE: ",".join(map(str, lease.descriptors))},
             folder=self.folder,
-            inherited=(lease.descriptor,),
+            inherited=lease.descriptors,
             memory_limit_bytes=self.config.memory_limit_bytes,
         )
         self.outbox.append(JobStarted(attempt_id=self.job.attempt_id, epoch=self.job.epoch))
@@ -140,8 +148,13 @@ class LiveAttempt:
         return results.Outcome(self.job, self.device, self.folder, duration)
 
     def _beat(self) -> None:
-        self._beats += 1
+        """Give a sign of life when one is due, or when there is something new to tell."""
         phase = WAITING_TEXT if self.waits_for_its_device else read_progress(self.folder) or "starting"
+        now_s = time.monotonic()
+        if phase == self._phase and now_s < self._beat_due_s:
+            return
+        self._beats += 1
+        self._phase, self._beat_due_s = phase, now_s + 0.9 * self.config.heartbeat_s
         self.outbox.append(
             Heartbeat(attempt_id=self.job.attempt_id, epoch=self.job.epoch, seq=self._beats, phase=phase)
         )

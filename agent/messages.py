@@ -11,11 +11,11 @@ import json
 import re
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -51,6 +51,7 @@ class ReasonCode(StrEnum):
     CRASH = "crash"
     TIMEOUT = "timeout"
     OUT_OF_MEMORY = "oom"
+    RUNNER_KILLED = "runner_killed"
     RUNNER_ERROR = "runner_error"
     INTERRUPTED = "interrupted"
     AGENT_LOST = "agent_lost"
@@ -226,7 +227,11 @@ class Measurement(Wire):
 
 
 class AgentHello(Wire):
-    """First message of an agent."""
+    """First message of an agent, and again after every break.
+
+    `live`: attempts it has not ended yet; `epochs`: the newest epoch it has seen, by device, so that a
+    database that was restored from a copy does not offer jobs that would be refused as old.
+    """
 
     type: Literal["hello"] = "hello"
     protocol: int = PROTOCOL_VERSION
@@ -235,6 +240,15 @@ class AgentHello(Wire):
     version: str
     devices: tuple[Device, ...]
     missing: tuple[MissingDelegate, ...] = ()
+    live: tuple[str, ...] = ()
+    epochs: dict[str, int] = {}
+
+
+class AgentAlive(Wire):
+    """Sign of life of an agent, whether it has jobs or not. `waiting`: results without a receipt."""
+
+    type: Literal["alive"] = "alive"
+    waiting: int = 0
 
 
 class Heartbeat(Wire):
@@ -301,10 +315,18 @@ class Shutdown(Wire):
     type: Literal["shutdown"] = "shutdown"
 
 
-ToAgent = Annotated[JobSpec | CancelJob | Receipt | Shutdown, Field(discriminator="type")]
-ToOrchestrator = Annotated[
-    AgentHello | JobStarted | JobRefused | Heartbeat | JobResult, Field(discriminator="type")
-]
+class Upgrade(Wire):
+    """The agent's protocol is not the farm's: it gets no jobs before `command` was run on its host."""
+
+    type: Literal["upgrade"] = "upgrade"
+    protocol: int
+    command: str
+
+
+ForAgent: TypeAlias = JobSpec | CancelJob | Receipt | Shutdown | Upgrade
+ForOrchestrator: TypeAlias = AgentHello | AgentAlive | JobStarted | JobRefused | Heartbeat | JobResult
+ToAgent = Annotated[ForAgent, Field(discriminator="type")]
+ToOrchestrator = Annotated[ForOrchestrator, Field(discriminator="type")]
 _TO_AGENT: TypeAdapter[Any] = TypeAdapter(ToAgent)
 _TO_ORCHESTRATOR: TypeAdapter[Any] = TypeAdapter(ToOrchestrator)
 
@@ -314,12 +336,12 @@ def encode(message: Wire) -> bytes:
     return message.model_dump_json().encode() + b"\n"
 
 
-def decode_for_agent(line: bytes) -> JobSpec | CancelJob | Receipt | Shutdown:
+def decode_for_agent(line: bytes) -> ForAgent:
     """Parse a line sent to an agent. Raises `ValueError` naming the field."""
     return _decode(_TO_AGENT, line)  # type: ignore[no-any-return]  # the adapter's type is the union
 
 
-def decode_for_orchestrator(line: bytes) -> AgentHello | JobStarted | JobRefused | Heartbeat | JobResult:
+def decode_for_orchestrator(line: bytes) -> ForOrchestrator:
     """Parse a line sent to the orchestrator. Raises `ValueError` naming the field."""
     return _decode(_TO_ORCHESTRATOR, line)  # type: ignore[no-any-return]  # the adapter's type is the union
 

@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Final
+
+from orchestrator.errors import UsageError
+
+DEFAULT_LISTEN: Final = "127.0.0.1:8460"
+DEFAULT_KEY_PREFIX: Final = "farm:"
+
+_TEXTS = ("broker_url", "database_url", "listen", "key_prefix")
+_SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "broker_url": ("redis", "rediss", "redis+socket"),
+    "database_url": ("postgresql", "postgres", "sqlite"),
+}
+_LONGEST_S = 7 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +68,132 @@ class FarmHome:
     def scheduler_lock(self) -> Path:
         """Lock file of the scheduling process."""
         return self.root / "scheduler.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class LabTimes:
+    """Every time a lab lives by, in seconds. Set with `FARM_<NAME>`, or under `[times]` in `farm.toml`.
+
+    heartbeat_s    an agent's sign of life, per running attempt and per idle agent
+    suspect_s      silence after which an agent or attempt is shown as suspect
+    lost_s         silence after which an attempt is lost and its device's epoch grows
+    patience_s     how long an agent that said hello has to speak of the attempts it had
+    sweep_s        how often wishes of other terminals (cancel, pause, drain) are looked for
+    reaper_s       how often the reaper looks for silence and deadlines
+    backoff_s      the longest pause between two tries to reach the broker
+    watchdog_s     a link whose own message does not come back through the broker for so long is restarted
+    resend_s       a result without a receipt for so long is sent again
+    """
+
+    heartbeat_s: float = 10.0
+    suspect_s: float = 60.0
+    lost_s: float = 300.0
+    patience_s: float = 10.0
+    sweep_s: float = 1.0
+    reaper_s: float = 5.0
+    backoff_s: float = 30.0
+    watchdog_s: float = 60.0
+    resend_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class LabConfig:
+    """What makes a farm a lab. Nothing set: one machine, no broker, SQLite under `FARM_HOME`.
+
+    `broker_url`: Redis, with its password; jobs go to agents elsewhere and `farm serve` schedules.
+    `database_url`: `postgresql://...`; None: SQLite. `listen`: where `farm serve` answers over HTTP.
+    """
+
+    broker_url: str | None = field(default=None, repr=False)
+    database_url: str | None = field(default=None, repr=False)
+    listen: str = DEFAULT_LISTEN
+    key_prefix: str = DEFAULT_KEY_PREFIX
+    times: LabTimes = LabTimes()
+
+    @property
+    def is_lab(self) -> bool:
+        """Jobs travel through a broker."""
+        return self.broker_url is not None
+
+    @classmethod
+    def load(cls, home: FarmHome, environment: Mapping[str, str] = os.environ) -> LabConfig:
+        """Environment first, then `farm.toml`, then the defaults. Raises `UsageError`."""
+        path = _file(home, environment)
+        given = {} if path is None else _read(path)
+        times = _table(given.pop("times", {}), path)
+        texts: dict[str, str] = {}
+        for name in _TEXTS:
+            value = environment.get(f"FARM_{name.upper()}") or given.pop(name, "")
+            if not isinstance(value, str):
+                raise UsageError(f"{path}: {name} must be a text, not {value!r}")
+            if value:
+                texts[name] = value
+            given.pop(name, None)
+        if given:
+            known = ", ".join((*_TEXTS, "times"))
+            raise UsageError(f"{path}: unknown key {min(given)!r}; known: {known}")
+        _check_urls(texts)
+        return cls(
+            broker_url=texts.get("broker_url"),
+            database_url=texts.get("database_url"),
+            listen=texts.get("listen", DEFAULT_LISTEN),
+            key_prefix=texts.get("key_prefix", DEFAULT_KEY_PREFIX),
+            times=_times(times, environment, path),
+        )
+
+
+def _file(home: FarmHome, environment: Mapping[str, str]) -> Path | None:
+    """`$FARM_CONFIG`, else `farm.toml` in the farm's home, else in the user's configuration folder."""
+    explicit = environment.get("FARM_CONFIG")
+    if explicit:
+        return Path(explicit).expanduser()
+    settings = environment.get("XDG_CONFIG_HOME") or "~/.config"
+    candidates = (home.root / "farm.toml", Path(settings).expanduser() / "farm" / "farm.toml")
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}; see FARM_CONFIG") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is no TOML: {error}") from error
+
+
+def _table(value: object, path: Path | None) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: times must be a table: [times]")
+    return value
+
+
+def _times(given: Mapping[str, object], environment: Mapping[str, str], path: Path | None) -> LabTimes:
+    names = [entry.name for entry in fields(LabTimes)]
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        raise UsageError(f"{path}: [times]: unknown key {unknown[0]!r}; known: {', '.join(names)}")
+    chosen = {}
+    for name in names:
+        variable = f"FARM_{name.upper()}"
+        value = environment.get(variable) or given.get(name)
+        if value is not None:
+            chosen[name] = _seconds(variable if variable in environment else f"{path}: {name}", value)
+    return LabTimes(**chosen)
+
+
+def _seconds(where: str, value: object) -> float:
+    try:
+        seconds = float(value)  # type: ignore[arg-type]  # anything that is no number is refused here
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if not 0 < seconds < _LONGEST_S:
+        raise UsageError(f"{where}: {value!r} is no number of seconds above 0")
+    return seconds
+
+
+def _check_urls(texts: Mapping[str, str]) -> None:
+    """Refuse what no part of the farm understands; a URL may hold a password, so it is not repeated."""
+    for name, schemes in _SCHEMES.items():
+        scheme = texts[name].partition(":")[0] if name in texts else schemes[0]
+        if scheme not in schemes:
+            raise UsageError(f"FARM_{name.upper()}: unknown scheme {scheme!r}; known: {', '.join(schemes)}")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from agent.messages import AgentHello
-from orchestrator.config import FarmHome
+from orchestrator.checks import Check
+from orchestrator.config import FarmHome, LabConfig
 from orchestrator.db.migrate import revision
 from orchestrator.db.session import Database
+from orchestrator.doctor_lab import broker_check, lab_checks
 from orchestrator.errors import FarmError
 from orchestrator.filesystem import NETWORK_FILESYSTEMS, filesystem_of
 from orchestrator.lock import lock_holder
@@ -19,27 +20,23 @@ from orchestrator.lock import lock_holder
 MIN_FREE_BYTES = 1024**3
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One part of the farm. `fix` is empty where it is well."""
-
-    name: str
-    ok: bool
-    found: str
-    fix: str = ""
-
-
-def examine(home: FarmHome, database: Database, hello: Callable[[], AgentHello]) -> list[Check]:
+def examine(
+    home: FarmHome, database: Database, hello: Callable[[], AgentHello], lab: LabConfig | None = None
+) -> list[Check]:
     """Look at every part. Raises nothing: what fails is a check that is not ok."""
-    return [
-        _home(home),
-        _filesystem(home),
-        _disk(home),
-        _database(database),
-        _scheduler(home),
-        *_agent(hello),
-        _peer(),
-    ]
+    local = [_home(home), _filesystem(home), _disk(home), _database(database)]
+    if lab is not None and lab.is_lab:
+        return [*local, *lab_checks(lab, database)]
+    return [*local, _scheduler(home), *_agent(hello), _peer()]
+
+
+def examine_without_database(home: FarmHome, lab: LabConfig, error: FarmError) -> list[Check]:
+    """What can be looked at where the database cannot: `error` says why."""
+    why, _, fix = str(error).partition("; ")
+    usable = home.root.is_dir()
+    checks = [_home(home), _disk(home)] if usable else []
+    checks.append(Check("database" if usable else "home", False, why, fix or "see FARM_DATABASE_URL"))
+    return [*checks, broker_check(lab)] if lab.is_lab else checks
 
 
 def _home(home: FarmHome) -> Check:
@@ -71,7 +68,7 @@ def _disk(home: FarmHome) -> Check:
 def _database(database: Database) -> Check:
     try:
         state = database.integrity()
-        found = f"{database.path.name} revision {revision(database)}, integrity {state}"
+        found = f"{database.name} revision {revision(database)}, integrity {state}"
     except FarmError as error:
         return Check("database", False, str(error), "restore a backup (farm.db.backup-*), or set FARM_HOME")
     if state != "ok":

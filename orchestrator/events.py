@@ -15,6 +15,7 @@ EventKind: TypeAlias = Literal[
     "retry",  # an attempt failed and the cell waits for another
     "interrupted",  # an attempt was stopped; the cell waits
     "finished",  # the cell has its terminal state
+    "quarantined",  # its device gets no more cells until a health check passes
     "late",  # a result came too late and is not counted
 ]
 

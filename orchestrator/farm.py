@@ -9,16 +9,20 @@ from pathlib import Path
 from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
+from sqlmodel import Session
 
 from agent.messages import AgentHello, Device, ProcessSamples
-from orchestrator import ingest
-from orchestrator.config import FarmHome
-from orchestrator.db import attempts, campaigns, devices, events, queries, tables
+from orchestrator import health, ingest
+from orchestrator.checks import Check
+from orchestrator.config import FarmHome, LabConfig
+from orchestrator.db import agents, attempts, campaigns, devices, events, live, queries, tables
+from orchestrator.db.agents import AgentState
 from orchestrator.db.migrate import migrate
 from orchestrator.db.results import past_results
 from orchestrator.db.session import Database
+from orchestrator.dispatch.base import Heard
 from orchestrator.dispatch.embedded import EmbeddedDispatcher, agent_command
-from orchestrator.doctor import Check, examine
+from orchestrator.doctor import examine
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.events import FarmEvent
 from orchestrator.feed import Feed
@@ -26,6 +30,7 @@ from orchestrator.filesystem import NETWORK_FILESYSTEMS, filesystem_of
 from orchestrator.lock import SchedulerLock, lock_holder
 from orchestrator.manifest.campaign import Campaign
 from orchestrator.matrix import ModelFile, expand
+from orchestrator.operations import Operations
 from orchestrator.planning import NEVER, PlannedCell, plan_cells
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.service import Service
@@ -43,20 +48,30 @@ _SAMPLES: TypeAdapter[list[ProcessSamples]] = TypeAdapter(list[ProcessSamples])
 class Farm:
     """One farm home. Every method may be called from several processes at once."""
 
-    def __init__(self, home: FarmHome, database: Database, command: Sequence[str]) -> None:
+    def __init__(self, home: FarmHome, database: Database, command: Sequence[str], lab: LabConfig) -> None:
         """Use `Farm.open`."""
         self.home = home
+        self.lab = lab
         self._database = database
         self._command = command
         self._hello: AgentHello | None = None
         self._since: dict[str, int] = {}
 
     @classmethod
-    def open(cls, home: FarmHome, *, recover: bool = True, command: Sequence[str] | None = None) -> Farm:
+    def open(
+        cls,
+        home: FarmHome,
+        *,
+        lab: LabConfig | None = None,
+        recover: bool = True,
+        command: Sequence[str] | None = None,
+    ) -> Farm:
         """Create the folders, bring the database up to date, and clean up after a killed scheduler.
 
-        `command` starts another agent than this package's own. Raises `UnreachableError`.
+        `lab`: its database and broker; None: one machine. `command` starts another embedded agent than
+        this package's own. Raises `UnreachableError`.
         """
+        lab = lab or LabConfig()
         try:
             for folder in (home.root, home.store, home.agent):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -68,16 +83,26 @@ class Farm:
             raise UnreachableError(
                 f"{home.root} lies on {kind}, where the database would break; set FARM_HOME to a local folder"
             )
-        database = Database.connect(home.database)
+        database = Database.connect(lab.database_url or home.database, home.root)
         try:
             migrate(database)
-            farm = cls(home, database, command or agent_command(home))
-            if recover:
+            farm = cls(home, database, command or agent_command(home), lab)
+            if recover and not lab.is_lab:
                 farm._recover()
         except BaseException:
             database.close()
             raise
         return farm
+
+    @property
+    def database(self) -> Database:
+        """For the services that work on it."""
+        return self._database
+
+    @property
+    def operations(self) -> Operations:
+        """How it goes, why something waits, and to do otherwise."""
+        return Operations(self.home, self.lab, self._database)
 
     def close(self) -> None:
         """Close the database."""
@@ -92,8 +117,10 @@ class Farm:
     def hello(self) -> AgentHello:
         """The agent and its devices, as a running scheduler recorded them or as an agent says now.
 
-        Raises `UnreachableError` where no agent can be had.
+        In a lab: the devices of every agent together. Raises `UnreachableError` where no agent can be had.
         """
+        if self.lab.is_lab:
+            return self._lab_hello()
         until = time.monotonic() + HELLO_LIMIT_S
         while self._hello is None:
             lock = self._lock()
@@ -145,7 +172,7 @@ class Farm:
                 campaign_id = campaigns.add(session, campaign, planned, content, reuse, now)
             else:
                 campaign_id = known.campaign_id
-                campaigns.resume(known, now)
+                campaigns.resume(session, known, now)
         self._since[campaign_id] = since
         return campaign_id
 
@@ -154,10 +181,15 @@ class Farm:
 
         One process schedules; another that waits for its own campaign watches, and takes over where the
         first one ends. Ctrl-C (`KeyboardInterrupt`) stops the runner, leaves the campaign for later, and
-        is raised again. Raises `UnreachableError` where no agent can be had.
+        is raised again; in a lab this only watches, and the campaign goes on. Raises `UnreachableError`
+        where no agent can be had.
         """
         number, since = self._begin_run(campaign_id)
         feed = Feed(self._database, number, since)
+        if self.lab.is_lab:
+            while feed.emit(on_event):
+                time.sleep(_LOOK_EVERY_S)
+            return
         try:
             while feed.emit(on_event):
                 lock = self._lock(number)
@@ -223,9 +255,53 @@ class Farm:
                 return campaigns.cancel_cells(session, [cell], now)
             return campaigns.cancel_campaign(session, queries.find_campaign(session, ref), now)
 
+    def agents(self) -> list[AgentState]:
+        """Every agent that ever said hello, by name."""
+        with self._database.read() as session:
+            return agents.states(session)
+
+    def drain_agent(self, name: str) -> int:
+        """Give an agent no more work. Returns how many waiting cells could run nowhere else and have ended.
+
+        Raises `UsageError` for a name that no agent has.
+        """
+        return self._see_off(name, tables.AGENT_DRAINING, f"agent {name} is being drained")
+
+    def remove_agent(self, name: str) -> int:
+        """Take an agent out; its attempts are stopped and returned. As `drain_agent` otherwise."""
+        return self._see_off(name, tables.AGENT_REMOVED, f"agent {name} was removed")
+
+    def resume_agent(self, name: str) -> int:
+        """Let a draining or removed agent have work again; 0. Raises `UsageError`."""
+        with self._database.write() as session:
+            self._set_agent(session, name, tables.AGENT_ACTIVE)
+        return 0
+
+    def _see_off(self, name: str, state: str, why: str) -> int:
+        now = _now()
+        with self._database.write() as session:
+            self._set_agent(session, name, state)
+            if state == tables.AGENT_REMOVED:
+                attempts.ask_to_stop(session, live.of_agent(session, name))
+            return agents.strand(session, agents.devices_of(session, [name]), why, now)
+
+    def _set_agent(self, session: Session, name: str, state: str) -> None:
+        if not agents.set_state(session, name, state):
+            known = ", ".join(entry.agent_id for entry in agents.states(session)) or "none"
+            raise UsageError(f"no agent {name!r}; known: {known}")
+
     def doctor(self) -> list[Check]:
         """Every part of the farm with what was found and, where it is bad, the fix."""
-        return examine(self.home, self._database, self.hello)
+        return examine(self.home, self._database, self.hello, self.lab)
+
+    def _lab_hello(self) -> AgentHello:
+        with self._database.read() as session:
+            hello = devices.lab_hello(session)
+        if not hello.devices:
+            raise UnreachableError(
+                "no agent of this lab has said its devices; start one on a lab machine: farm-agent start"
+            )
+        return hello
 
     def _recover(self) -> None:
         """End what a killed scheduler left open; nothing where one is alive."""
@@ -241,7 +317,7 @@ class Farm:
 
     def _lock(self, campaign_no: int | None = None) -> SchedulerLock | None:
         try:
-            return SchedulerLock.acquire(self.home.scheduler_lock, campaign_no)
+            return SchedulerLock.acquire(self.home.scheduler_lock, campaign_no, self._database)
         except OSError as error:
             raise UnreachableError(
                 f"cannot lock {self.home.scheduler_lock}: {error.strerror}; set FARM_HOME to a local disk"
@@ -260,10 +336,10 @@ class Farm:
             until = time.monotonic() + HELLO_LIMIT_S
             while time.monotonic() < until:
                 for event in dispatcher.events(STEP_S):
-                    if isinstance(event, AgentHello):
+                    if isinstance(event, Heard) and isinstance(event.message, AgentHello):
                         with self._database.write() as session:
-                            devices.record_hello(session, event, _now(), sole=True)
-                        return event
+                            devices.record_hello(session, event.message, _now(), sole=True)
+                        return event.message
         finally:
             dispatcher.close(grace_s=5.0)
         raise UnreachableError(f"the agent said nothing for {HELLO_LIMIT_S:.0f} s; see {self._agent_log}")
@@ -287,6 +363,7 @@ class Farm:
 
     def _schedule(self, number: int, feed: Feed, on_event: Callable[[FarmEvent], None]) -> None:
         """Be the scheduler until the campaign has ended and nothing runs."""
+        health.provide(Store(self.home.store))
         with self._database.write() as session:
             ingest.recover(session, _now())
             campaigns.park_others(session, number)

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from sqlmodel import Session
 
 from agent.messages import JobRefused, JobResult, Reason, ReasonCode, Status
-from orchestrator.db import attempts, events, results, tables
+from orchestrator.db import attempts, events, results, tables, workset
 from orchestrator.lifecycle import (
     ATTEMPT_MOVES,
     ENDED,
@@ -32,24 +32,26 @@ def apply(session: Session, message: JobResult, now: datetime) -> Ingested:
     never counted · duplicate: known already · conflict: another result of this attempt is stored, and
     stays · unknown: no such attempt here.
     """
-    attempt = session.get(tables.Attempt, message.attempt_id, with_for_update=True)
+    attempt = workset.get(session, tables.Attempt, message.attempt_id, lock=True)
     if attempt is None:
         return "unknown"
-    stored = session.get(tables.Result, message.attempt_id)
+    stored = workset.get(session, tables.Result, message.attempt_id)
     if stored is not None:
         return "duplicate" if stored.content == results.content_digest(message) else "conflict"
     ended = attempt_end(message.status, message.reason, stop_asked=attempt.stop_asked)
     if not _decides(session, attempt, message, ended):
         results.store(session, message, ended.reason, attempt, now, counted=False, late=True)
         if ended.state in _MEASURED:
-            cell = session.get_one(tables.Cell, attempt.cell_id)
+            cell = workset.get_one(session, tables.Cell, attempt.cell_id, lock=True)
             events.add(session, cell, "late", f"attempt {attempt.attempt_no}: {ended.state.value}", now)
         return "late"
     settled = attempts.end(session, attempt, ended, now)
     counted = settled.state in ENDED and settled.state.value == ended.state.value
     results.store(session, message, ended.reason, attempt, now, counted=counted, late=False)
     if counted:
-        session.get_one(tables.Cell, attempt.cell_id).shown_attempt_id = attempt.attempt_id
+        workset.get_one(
+            session, tables.Cell, attempt.cell_id, lock=True
+        ).shown_attempt_id = attempt.attempt_id
     return "counted" if counted else "superseded"
 
 
@@ -69,8 +71,8 @@ def _decides(session: Session, attempt: tables.Attempt, message: JobResult, ende
         return False
     if state in LIVE_ATTEMPT:
         return True
-    cell = session.get_one(tables.Cell, attempt.cell_id, with_for_update=True)
-    device = session.get_one(tables.Device, attempt.device_id)
+    cell = workset.get_one(session, tables.Cell, attempt.cell_id, lock=True)
+    device = workset.get_one(session, tables.Device, attempt.device_id, lock=True)
     return (
         attempt.reason_code in {code.value for code in LOST}
         and ended.state in _MEASURED
@@ -81,7 +83,7 @@ def _decides(session: Session, attempt: tables.Attempt, message: JobResult, ende
 
 def refuse(session: Session, message: JobRefused, now: datetime) -> None:
     """The agent did not take the job: the attempt ends as any failed one."""
-    attempt = session.get(tables.Attempt, message.attempt_id, with_for_update=True)
+    attempt = workset.get(session, tables.Attempt, message.attempt_id, lock=True)
     if attempt is not None and attempt.epoch == message.epoch and attempt.state in tables.LIVE_WORDS:
         ended = attempt_end(Status.FAILED, message.reason, stop_asked=attempt.stop_asked)
         attempts.end(session, attempt, ended, now)
@@ -89,10 +91,19 @@ def refuse(session: Session, message: JobRefused, now: datetime) -> None:
 
 def give_up(session: Session, attempt_id: str, reason: Reason, now: datetime) -> None:
     """End an attempt of which nothing more is heard. Does nothing where it has ended already."""
-    attempt = session.get(tables.Attempt, attempt_id, with_for_update=True)
+    attempt = workset.get(session, tables.Attempt, attempt_id, lock=True)
     if attempt is not None and attempt.state in tables.LIVE_WORDS:
         ended = attempt_end(Status.FAILED, reason, stop_asked=attempt.stop_asked)
         attempts.end(session, attempt, ended, now)
+
+
+def lose(session: Session, attempt_id: str, reason: Reason, now: datetime) -> None:
+    """Give an attempt up although its agent may still be at it: the device's epoch grows, so that
+    whatever comes of it later is late.
+    """
+    attempt = workset.get_one(session, tables.Attempt, attempt_id, lock=True)
+    workset.get_one(session, tables.Device, attempt.device_id, lock=True).epoch += 1
+    give_up(session, attempt_id, reason, now)
 
 
 def recover(session: Session, now: datetime) -> int:

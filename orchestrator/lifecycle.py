@@ -72,6 +72,15 @@ LOST: Final = frozenset({ReasonCode.INTERRUPTED, ReasonCode.AGENT_LOST})
 RETRIED: Final = LOST | {ReasonCode.DEVICE_LOST, ReasonCode.TIMEOUT, ReasonCode.ARTIFACT}
 """Faults of the farm rather than of the model: another attempt may help."""
 
+DEVICE_FAULTS: Final = frozenset({ReasonCode.AGENT_LOST, ReasonCode.DEVICE_LOST})
+"""Faults of the device or its host. A model may end with any other failure on a device that is well."""
+
+MAX_DEVICE_FAULTS: Final = 3
+"""Different cells in a row that a device fails before it goes to quarantine."""
+
+CRASHED: Final = frozenset({ReasonCode.CRASH, ReasonCode.RUNNER_KILLED})
+"""The runner died of a signal: chance once, the model twice."""
+
 MAX_ATTEMPTS: Final = 3
 MAX_CRASHES: Final = 2
 RETRY_DELAYS_S: Final = (0.0, 1.0, 5.0)
@@ -87,6 +96,16 @@ def move_cell(now: CellState, to: CellState) -> CellState:
     if to not in CELL_MOVES[now]:
         raise IllegalMoveError(f"a cell cannot go from {now} to {to}")
     return to
+
+
+def reopen_cell(now: CellState) -> CellState:
+    """`queued`, for a cell whose end a user does not accept: the one way out of a terminal state.
+
+    Raises `IllegalMoveError` for a cell that was measured, or that has not ended.
+    """
+    if now not in ENDED - {CellState.DONE}:
+        raise IllegalMoveError(f"a cell that is {now} cannot be tried again")
+    return CellState.QUEUED
 
 
 def move_attempt(now: AttemptState, to: AttemptState) -> AttemptState:
@@ -157,8 +176,8 @@ def settle(ends: Sequence[AttemptEnd], *, cancel_asked: bool) -> Settled:
 
 
 def _settle_failure(reason: Reason, failures: Sequence[AttemptEnd]) -> Settled:
-    crashes = sum(end.reason.code is ReasonCode.CRASH for end in failures)
-    again = reason.code in RETRIED or (reason.code is ReasonCode.CRASH and crashes < MAX_CRASHES)
+    crashes = sum(end.reason.code in CRASHED for end in failures)
+    again = reason.code in RETRIED or (reason.code in CRASHED and crashes < MAX_CRASHES)
     if again and len(failures) < MAX_ATTEMPTS:
         return Settled(CellState.QUEUED, reason, RETRY_DELAYS_S[len(failures) - 1])
     if len(failures) > 1:
@@ -166,6 +185,14 @@ def _settle_failure(reason: Reason, failures: Sequence[AttemptEnd]) -> Settled:
             CellState.FAILED, Reason(code=reason.code, text=f"{reason.text} ({len(failures)} attempts)")
         )
     return Settled(CellState.FAILED, reason)
+
+
+def device_verdict(end: AttemptEnd) -> bool | None:
+    """What an attempt's end says of its device: True, it worked; False, it failed; None, nothing."""
+    if end.reason.code in DEVICE_FAULTS:
+        return False
+    worked = end.state in (AttemptState.DONE, AttemptState.UNSUPPORTED)
+    return True if worked or end.reason.code is ReasonCode.WRONG_OUTPUT else None
 
 
 def cancelled_reason() -> Reason:

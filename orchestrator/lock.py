@@ -1,4 +1,4 @@
-"""One scheduler per farm: an flock that the kernel frees, however its holder dies."""
+"""One scheduler per farm: locks that the kernel and the database free, however their holder dies."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from orchestrator.db.session import AdvisoryLock, Database
+from orchestrator.errors import UnreachableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +27,17 @@ class SchedulerLock:
     """A held lock. Leaving the `with` block frees it."""
 
     descriptor: int
+    advisory: AdvisoryLock | None = None
 
     @classmethod
-    def acquire(cls, path: Path, campaign_no: int | None = None) -> SchedulerLock | None:
-        """Take the lock now; None while another process has it. Raises `OSError`."""
+    def acquire(
+        cls, path: Path, campaign_no: int | None = None, database: Database | None = None
+    ) -> SchedulerLock | None:
+        """Take the lock now; None while another process has it.
+
+        `database`: on PostgreSQL, which several machines may share, its lock is taken too. Raises
+        `OSError`, and `UnreachableError` where the database does not answer.
+        """
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -37,13 +47,39 @@ class SchedulerLock:
         except OSError:
             os.close(descriptor)
             raise
+        advisory = None
+        if database is not None and database.is_postgresql:
+            try:
+                advisory = database.hold_scheduler_lock()
+            except UnreachableError:
+                os.close(descriptor)
+                raise
+            if advisory is None:
+                os.close(descriptor)
+                return None
         said = {"pid": os.getpid(), "since_at": time.time(), "campaign_no": campaign_no}
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(said).encode(), 0)
-        return cls(descriptor)
+        return cls(descriptor, advisory)
+
+    def renew(self, database: Database) -> bool:
+        """See that the database's lock is still ours; take it anew where the connection was lost.
+
+        False: another process has it now. Raises `UnreachableError` while the database does not answer.
+        """
+        if self.advisory is None or self.advisory.is_held():
+            return True
+        self.advisory.release()
+        fresh = database.hold_scheduler_lock()
+        if fresh is not None:
+            self.advisory = fresh
+        return fresh is not None
 
     def release(self) -> None:
         """Let another process schedule."""
+        if self.advisory is not None:
+            self.advisory.release()
+            self.advisory = None
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias
@@ -76,7 +77,7 @@ class PlannedCell:
 
     @property
     def device(self) -> str:
-        """A device id, or "-"."""
+        """A device id, any of a class, or "-"."""
         return self.spec.target
 
     @property
@@ -104,22 +105,43 @@ def plan_cells(
     """
     limit = reuse_limit(reuse, now)
     planned = []
+    used: dict[str, set[str]] = defaultdict(set)
     for spec in specs:
         if spec.obstacle is not None:
             action: Action = "excluded" if spec.obstacle.code is ReasonCode.EXCLUDED else "no_device"
             planned.append(PlannedCell(spec, action, spec.obstacle.text))
             continue
-        environment = environments[spec.target]
-        eta_s = expected_s(spec.plan, past.by_series.get(spec.ingredients.series))
-        known = past.by_fingerprint.get(spec.ingredients.fingerprint(environment_ids[spec.target]))
-        if known is not None and limit is not None and reusable(known, limit):
-            why = f"measured {known.received_at:%Y-%m-%d %H:%M} UTC in cell {known.cell_id}"
-            planned.append(PlannedCell(spec, "reuse", why, reused=known))
-        elif known is not None:
-            planned.append(PlannedCell(spec, "run", _why_again(known, limit), eta_s=eta_s))
-        else:
-            planned.append(_new_cell(spec, environment, past, eta_s))
+        taken = used[spec.siblings] if spec.siblings else set()
+        free = [name for name in spec.devices if name not in taken]
+        cell = _planned(spec, free, environments, environment_ids, past, limit)
+        if cell.reused is not None:
+            taken.add(cell.reused.ingredients.device_id)
+        planned.append(cell)
     return tuple(planned)
+
+
+def _planned(
+    spec: CellSpec,
+    free: Sequence[str],
+    environments: Mapping[str, Mapping[str, str]],
+    environment_ids: Mapping[str, str],
+    past: PastResults,
+    limit: datetime | None,
+) -> PlannedCell:
+    """One cell that may run on any of the free devices: the first result to be reused decides."""
+    known = [past.by_fingerprint.get(spec.on(name).fingerprint(environment_ids[name])) for name in free]
+    for result in known:
+        if result is not None and limit is not None and reusable(result, limit):
+            why = f"measured {result.received_at:%Y-%m-%d %H:%M} UTC in cell {result.cell_id}"
+            return PlannedCell(spec, "reuse", why, reused=result)
+    last = [past.by_series[s] for name in free if (s := spec.on(name).series) in past.by_series]
+    eta_s = expected_s(spec.plan, last[0] if last else None)
+    again = next((result for result in known if result is not None), None)
+    if again is not None:
+        return PlannedCell(spec, "run", _why_again(again, limit), eta_s=eta_s)
+    if spec.siblings is not None:
+        return PlannedCell(spec, "run", f"any of {', '.join(spec.devices)}", eta_s=eta_s)
+    return _new_cell(spec, environments[spec.target], past, eta_s)
 
 
 def reuse_limit(reuse: str, now: datetime) -> datetime | None:

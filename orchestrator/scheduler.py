@@ -1,37 +1,61 @@
 """Which waiting cell goes to which idle device. Pure: values in, assignments out.
 
-Binding is late: a cell meets its device only when the device is free, so priorities, cancellation and
-age are decided by the newest facts. No device and no exclusion group ever has two live attempts.
+Binding is late: a cell meets its device only when the device is free, so priorities, shares, cancellation
+and age are decided by the newest facts. Exclusion groups are paths: a group excludes itself, the groups
+below it and those above it, so `host` (a CPU) runs alone while `host/gpu-0` and `host/gpu-1` may run side
+by side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
+
+AGEING_S: Final = 3600.0
+"""A campaign that gets no device gains one step of priority per hour, until it gets one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a campaign was given. `served_s`: device-seconds; `waits_since_s`: UTC seconds of its last
+    assignment, or of its submission before the first.
+    """
+
+    served_s: float = 0.0
+    waits_since_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingCell:
-    """A queued cell. `rank`: lower goes first (minus the priority); `campaign_no` grows with age's end:
-    the oldest campaign has the lowest; `position` is the cell's place in its campaign's matrix, where
-    the cells of one model stand together. `not_before_s`: UTC seconds.
+    """A queued cell. `devices`: those it may run on; `rank`: lower goes first (minus the priority);
+    `campaign_no` grows with every submission; `position` is the cell's place in its campaign's matrix,
+    where the cells of one model stand together. `not_before_s`: UTC seconds. `health`: it checks a device,
+    and only such cells go to one in quarantine.
     """
 
     cell_id: str
-    target: str
+    devices: frozenset[str]
     rank: int
     campaign_no: int
     position: int
     not_before_s: float = 0.0
+    expected_s: float = 0.0
+    health: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceSlot:
-    """A device that could take a cell. `busy`: it has a live attempt."""
+    """A device that could take a cell. `rests_until_s`: it cools down, UTC seconds."""
 
     device_id: str
     exclusion_group: str
-    busy: bool = False
+    rests_until_s: float = 0.0
+    quarantined: bool = False
+
+    def takes(self, cell: WaitingCell) -> bool:
+        """Whether the cell may run here at all."""
+        return self.device_id in cell.devices and (cell.health or not self.quarantined)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +66,79 @@ class Assignment:
     device_id: str
 
 
-def assign(
-    waiting: Iterable[WaitingCell], devices: Iterable[DeviceSlot], now_s: float
-) -> tuple[Assignment, ...]:
-    """Give each free exclusion group at most one cell: highest priority, oldest campaign, matrix order.
+class Occupancy:
+    """The exclusion groups that are taken."""
 
-    The order of the arguments' items changes nothing.
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken: set[str] = set()
+        self._above: set[str] = set()
+        for group in taken:
+            self.take(group)
+
+    def take(self, group: str) -> None:
+        """Occupy a group."""
+        self._taken.add(group)
+        self._above.update(_above(group))
+
+    def free(self, group: str) -> bool:
+        """Whether nothing that runs excludes the group."""
+        return group not in self._taken | self._above and self._taken.isdisjoint(_above(group))
+
+
+def assign(
+    waiting: Iterable[WaitingCell],
+    devices: Iterable[DeviceSlot],
+    now_s: float,
+    *,
+    taken: Iterable[str] = (),
+    shares: Mapping[int, Share] | None = None,
+) -> tuple[Assignment, ...]:
+    """Give idle devices their cells: highest priority (with age) first, then the campaign that was given
+    least, then matrix order. What is assigned here counts as given for the rest.
+
+    `taken`: exclusion groups of the attempts under way; `shares`: by campaign. A cell whose device is
+    excluded by what runs beside it holds the place: nothing later in line starts there. The order of the
+    arguments' items changes nothing.
     """
-    slots = {slot.device_id: slot for slot in devices}
-    taken = {slot.exclusion_group for slot in slots.values() if slot.busy}
+    given = dict(shares or {})
+    slots = sorted(devices, key=lambda slot: slot.device_id)
+    occupied = Occupancy(taken)
+    left = [cell for cell in waiting if cell.not_before_s <= now_s]
     chosen = []
-    for cell in sorted(waiting, key=_order):
-        slot = slots.get(cell.target)
-        if slot is None or cell.not_before_s > now_s or slot.exclusion_group in taken:
+    while left:
+        cell = min(left, key=lambda cell: _order(cell, given.get(cell.campaign_no, Share()), now_s))
+        left.remove(cell)
+        fits = [slot for slot in slots if slot.takes(cell) and slot.rests_until_s <= now_s]
+        slot = next((slot for slot in fits if occupied.free(slot.exclusion_group)), None)
+        if slot is None:
+            for held in fits:
+                occupied.take(held.exclusion_group)
             continue
-        taken.add(slot.exclusion_group)
+        occupied.take(slot.exclusion_group)
+        before = given.get(cell.campaign_no, Share())
+        given[cell.campaign_no] = Share(before.served_s + cell.expected_s, now_s)
         chosen.append(Assignment(cell.cell_id, slot.device_id))
     return tuple(chosen)
 
 
-def _order(cell: WaitingCell) -> tuple[int, int, int, str]:
-    return (cell.rank, cell.campaign_no, cell.position, cell.cell_id)
+def level(rank: int, share: Share, now_s: float) -> int:
+    """The rank with its age: one step lower per `AGEING_S` that its campaign went without a device."""
+    return rank - int(max(0.0, now_s - share.waits_since_s) // AGEING_S)
+
+
+def _order(cell: WaitingCell, share: Share, now_s: float) -> tuple[bool, int, float, int, int, int, str]:
+    return (
+        not cell.health,
+        level(cell.rank, share, now_s),
+        share.served_s,
+        cell.campaign_no,
+        cell.rank,
+        cell.position,
+        cell.cell_id,
+    )
+
+
+def _above(group: str) -> Iterable[str]:
+    """`a/b/c` -> `a`, `a/b`."""
+    parts = group.split("/")
+    return ("/".join(parts[:end]) for end in range(1, len(parts)))

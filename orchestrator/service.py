@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session
 
-from agent.messages import (
-    AgentHello,
-    Heartbeat,
-    JobRefused,
-    JobResult,
-    JobSpec,
-    JobStarted,
-    Reason,
-    ReasonCode,
-)
-from orchestrator import ingest
-from orchestrator.db import attempts, campaigns, devices, results, tables
+from agent.messages import CancelJob, ForAgent, JobResult, JobSpec, Reason, ReasonCode, Shutdown
+from orchestrator import failpoint, ingest
+from orchestrator.config import LabTimes
+from orchestrator.db import agents, attempts, campaigns, live, outbox, picking, results, tables, workset
 from orchestrator.db.session import Database
-from orchestrator.dispatch.base import AgentLost, Dispatcher, DispatchEvent
+from orchestrator.dispatch.base import BrokerDownError, Dispatcher, DispatchEvent, Heard
 from orchestrator.errors import UnreachableError
 from orchestrator.fingerprint import fingerprint
+from orchestrator.intake import Intake, Todo
+from orchestrator.lifecycle import IllegalMoveError
 from orchestrator.planning import reusable, reuse_limit
-from orchestrator.scheduler import Assignment, assign
+from orchestrator.reaper import Reaper
+from orchestrator.roster import Roster
+from orchestrator.scheduler import Assignment
 
 RETURN_PATIENCE_S: Final = 5.0
-"""How long a returned agent has to speak of the attempts it had."""
-
-_PHASE_EVERY_S = 2.0
+"""How long a returned embedded agent has to speak of the attempts it had."""
 
 log = logging.getLogger(__name__)
 
@@ -40,13 +35,25 @@ log = logging.getLogger(__name__)
 class Service:
     """Gives cells to devices, follows them, takes their results in. The caller holds the scheduler lock."""
 
-    def __init__(self, database: Database, dispatcher: Dispatcher) -> None:
+    def __init__(self, database: Database, dispatcher: Dispatcher, times: LabTimes | None = None) -> None:
+        """`times`: of a lab; None: the one embedded agent, whose death is noticed at once."""
         self._database = database
         self._dispatcher = dispatcher
-        self._devices: tuple[str, ...] = ()
-        self._doubtful: dict[str, float] = {}
-        self._phases: dict[str, tuple[str, float]] = {}
+        self._sole = dispatcher.sole_agent
+        self._times = times or LabTimes()
+        self._roster = Roster(None if self._sole else self._times.suspect_s)
+        self._intake = Intake(
+            roster=self._roster,
+            sole=self._sole,
+            patience_s=RETURN_PATIENCE_S if self._sole else self._times.patience_s,
+            beat_every_s=self._times.heartbeat_s,
+        )
+        self._reaper = Reaper(database, self._times)
         self._cancelled: set[str] = set()
+        self._sent: list[str] = []
+        self._dismissed: set[str] = set()
+        self._pending: Sequence[DispatchEvent] = ()
+        self._sweep_at_s = 0.0
 
     def listen(self, timeout_s: float) -> None:
         """Wait for news at most `timeout_s` seconds, then do everything that is due.
@@ -58,41 +65,46 @@ class Service:
         until = time.monotonic() + timeout_s
         news = False
         while not news and (left_s := until - time.monotonic()) >= 0:
-            for event in self._heard(left_s):
-                news = self._take(event) or news
+            self._pending = self._pending or self._heard(left_s)
+            news = self._take(self._pending)
+            self._pending = ()
         self._give_up_doubtful()
-        self._obey_wishes()
-
-    def _heard(self, timeout_s: float) -> Sequence[DispatchEvent]:
-        try:
-            return self._dispatcher.events(timeout_s)
-        except UnreachableError as error:
-            self._give_up_all(Reason(code=ReasonCode.AGENT_LOST, text=str(error)))
-            raise
+        if self._sole or time.monotonic() >= self._sweep_at_s:
+            self._sweep_at_s = time.monotonic() + self._times.sweep_s
+            self._sweep()
 
     def assign(self) -> None:
-        """Fill idle devices. A cell that meanwhile has a result elsewhere reuses it and the next is tried."""
-        while self._devices:
-            now = _now()
-            with self._database.read() as session:
-                slots = devices.slots(session, self._devices)
-                idle = [slot.device_id for slot in slots if not slot.busy]
-                waiting = attempts.waiting(session, idle, now) if idle else []
-            chosen = assign(waiting, slots, now.timestamp())
-            if not chosen:
-                return
-            for job in self._begin(chosen, now):
-                self._dispatcher.offer(job)
+        """Fill every idle device. A cell that meanwhile has a result elsewhere reuses it."""
+        now = _now()
+        usable = self._roster.usable(now)
+        if not usable or self._dispatcher.fault:
+            return
+        with self._database.read() as session:
+            waiting = picking.choose(session, usable, now)
+        if not waiting:
+            return
+        with self._database.write() as session:
+            jobs = self._fill(session, usable, now)
+        self._publish(jobs)
 
     def stop(self) -> None:
-        """End the agent; attempts under way end `interrupted` and their cells wait again."""
+        """End the work of this process.
+
+        Embedded: the agent ends; attempts under way end `interrupted` and their cells wait again. In a lab
+        the agents go on, and so do their attempts.
+        """
+        if not self._sole:
+            self._take(self._pending)
+            self._settle_sent()
+            self._dispatcher.close()
+            return
         now = _now()
         with self._database.write() as session:
-            attempts.ask_to_stop(session, [live.attempt_id for live in attempts.live(session, now)])
+            attempts.ask_to_stop(session, [a.attempt_id for a in attempts.live(session, now)])
         try:
             for event in self._dispatcher.close():
-                if isinstance(event, JobResult):
-                    self._ingest(event)
+                if isinstance(event, Heard) and isinstance(event.message, JobResult):
+                    self._take([event])
         finally:
             text = "stopped before it was finished"
             self._give_up_all(Reason(code=ReasonCode.INTERRUPTED, text=text))
@@ -102,65 +114,90 @@ class Service:
         with self._database.read() as session:
             return len(attempts.live(session, _now()))
 
-    def _take(self, event: DispatchEvent) -> bool:
-        """Act on one event; False for a sign of life that says nothing new."""
-        match event:
-            case AgentHello():
-                self._greet(event)
-            case JobStarted():
-                with self._database.write() as session:
-                    attempts.started(session, event.attempt_id, event.epoch, _now())
-            case Heartbeat():
-                return self._note_phase(event)
-            case JobRefused():
-                with self._database.write() as session:
-                    ingest.refuse(session, event, _now())
-            case JobResult():
-                self._ingest(event)
-                self._dispatcher.receipt(event.attempt_id)
-            case AgentLost():
-                log.info("the agent is lost: %s", event.reason)
-                self._devices = ()
-        return True
+    def _heard(self, timeout_s: float) -> Sequence[DispatchEvent]:
+        try:
+            return self._dispatcher.events(timeout_s)
+        except UnreachableError as error:
+            if self._sole:
+                self._give_up_all(Reason(code=ReasonCode.AGENT_LOST, text=str(error)))
+            raise
 
-    def _greet(self, hello: AgentHello) -> None:
-        """A hello after a break: what was under way is in doubt until the agent speaks of it."""
-        now = _now()
-        ids = tuple(device.device_id for device in hello.devices)
-        sole = self._dispatcher.sole_agent
-        with self._database.write() as session:
-            devices.record_hello(session, hello, now, sole=sole)
-            if sole:
-                hint = {entry.kind: entry.reason for entry in hello.missing}
-                campaigns.drop_vanished(session, ids, hint, now)
-            left = [a.attempt_id for a in attempts.live(session, now) if sole or a.device_id in ids]
-        self._devices = ids
-        self._doubtful = dict.fromkeys(left, time.monotonic() + RETURN_PATIENCE_S)
-
-    def _ingest(self, message: JobResult) -> None:
-        with self._database.write() as session:
-            outcome = ingest.apply(session, message, _now())
-        if outcome in ("conflict", "unknown"):
-            log.warning("result of attempt %s: %s; it is not stored", message.attempt_id, outcome)
-        self._doubtful.pop(message.attempt_id, None)
-        self._phases.pop(message.attempt_id, None)
-        self._cancelled.discard(message.attempt_id)
-
-    def _note_phase(self, beat: Heartbeat) -> bool:
-        """Store a new phase, not too often; False where nothing was stored."""
-        self._doubtful.pop(beat.attempt_id, None)
-        known, until = self._phases.get(beat.attempt_id, ("", 0.0))
-        if beat.phase == known or time.monotonic() < until:
+    def _take(self, events: Sequence[DispatchEvent]) -> bool:
+        """Act on what came, in one transaction; one by one where something of it cannot be. True: news."""
+        wanted = [event for event in events if self._intake.matters(event)]
+        if not wanted:
             return False
-        self._phases[beat.attempt_id] = (beat.phase, time.monotonic() + _PHASE_EVERY_S)
+        try:
+            return self._commit(wanted)
+        except (IllegalMoveError, SQLAlchemyError, ValueError, KeyError):
+            if len(wanted) == 1:
+                log.exception("a message is left aside: %.300r", wanted[0])
+                return False
+        news = [self._take([event]) for event in wanted]
+        return any(news)
+
+    def _commit(self, events: Sequence[DispatchEvent]) -> bool:
+        """Store what came and, in a lab, give the freed devices their next cells, all or nothing; then send.
+
+        The embedded scheduler works for one campaign: whether that goes on is seen before `assign`.
+        """
+        todo, now = Todo(), _now()
         with self._database.write() as session:
-            attempts.note_phase(session, beat.attempt_id, beat.epoch, beat.phase)
-        return True
+            self._intake.prepare(session, events)
+            for event in events:
+                self._intake.take(session, event, todo, now)
+            workset.settle(session)
+            jobs = []
+            if not self._sole and not self._dispatcher.fault:
+                jobs = self._fill(session, self._roster.beside(todo.freed, now), now)
+            if self._sent:
+                outbox.sent(session, self._sent)
+        self._sent.clear()
+        self._send_all(todo.replies)
+        self._publish(jobs)
+        if todo.republish:
+            self._republish()
+        return todo.news
+
+    def _send_all(self, messages: Iterable[tuple[str, ForAgent]]) -> None:
+        """Whatever is not sent is asked for again: a receipt by the repeated result, a job by the reaper."""
+        for agent_id, message in messages:
+            try:
+                self._dispatcher.send(agent_id, message)
+            except BrokerDownError as error:
+                log.warning("%s", error)
+                return
+
+    def _publish(self, jobs: Iterable[tuple[str, JobSpec]]) -> None:
+        """Send jobs that are in the outbox; what cannot be sent stays there."""
+        for agent_id, job in jobs:
+            failpoint.reached("orchestrator.before_publish")
+            try:
+                self._dispatcher.send(agent_id, job)
+            except BrokerDownError as error:
+                log.warning("%s", error)
+                return
+            failpoint.reached("orchestrator.after_publish")
+            self._sent.append(job.attempt_id)
+
+    def _republish(self) -> None:
+        """Send everything that is owed, and again what was sent and not started."""
+        with self._database.read() as session:
+            jobs = {job.attempt_id: (agent_id, job) for agent_id, job in outbox.owed(session)}
+            for agent_id, job in outbox.unstarted(session):
+                jobs[job.attempt_id] = (agent_id, job)
+        self._publish(jobs.values())
+
+    def _settle_sent(self) -> None:
+        if self._sent:
+            with self._database.write() as session:
+                outbox.sent(session, self._sent)
+            self._sent.clear()
 
     def _give_up_doubtful(self) -> None:
-        over = [name for name, until in self._doubtful.items() if time.monotonic() >= until]
-        for attempt_id in over:
-            del self._doubtful[attempt_id]
+        doubtful = self._intake.doubtful
+        for attempt_id in [name for name, until in doubtful.items() if time.monotonic() >= until]:
+            del doubtful[attempt_id]
             reason = Reason(
                 code=ReasonCode.AGENT_LOST, text="the agent died and knows nothing of this attempt"
             )
@@ -170,50 +207,116 @@ class Service:
     def _give_up_all(self, reason: Reason) -> None:
         with self._database.write() as session:
             now = _now()
-            for live in attempts.live(session, now):
-                ingest.give_up(session, live.attempt_id, reason, now)
+            for attempt in attempts.live(session, now):
+                ingest.give_up(session, attempt.attempt_id, reason, now)
+
+    def _sweep(self) -> None:
+        """What no message tells: the wishes of users and operators, silence, and time that is over."""
+        self._settle_sent()
+        self._obey_wishes()
+        if self._sole:
+            return
+        now = _now()
+        with self._database.read() as session:
+            self._roster.refresh(agents.members(session))
+            leaving = agents.leaving(session)
+        if leaving:
+            self._see_off(leaving, now)
+        again = self._reaper.reap(now, broker_down=bool(self._dispatcher.fault))
+        self._publish(again)
+        self.assign()
+
+    def _see_off(self, leaving: Mapping[str, str], now: datetime) -> None:
+        """Nothing waits for a device whose agent drains or is removed; a removed agent is told to end."""
+        with self._database.read() as session:
+            gone = agents.devices_of(session, list(leaving))
+            stranded = agents.stranded(session, gone)
+        if stranded:
+            with self._database.write() as session:
+                agents.strand(session, gone, "its agent was drained or removed", now)
+        removed = {name for name, state in leaving.items() if state == tables.AGENT_REMOVED}
+        self._send_all((name, Shutdown()) for name in sorted(removed - self._dismissed))
+        self._dismissed = removed
 
     def _obey_wishes(self) -> None:
         """Stop what a user cancelled, what nobody waits for, and what is long over its time."""
+        now = _now()
         with self._database.read() as session:
-            live = attempts.live(session, _now())
-        unwanted = [a for a in live if (a.cancel_asked or a.parked) and a.attempt_id not in self._cancelled]
-        parked = [a.attempt_id for a in unwanted if not a.cancel_asked and not a.stop_asked]
+            found = live.unwanted(session, now)
+            agent_of = {a.attempt_id: live.agent_of(session, a.attempt_id) or "" for a in found}
+        unwanted = [
+            a
+            for a in found
+            if (a.cancel_asked or a.parked or a.stop_asked) and a.attempt_id not in self._cancelled
+        ]
+        parked = [a.attempt_id for a in unwanted if a.parked and not a.cancel_asked and not a.stop_asked]
         if parked:
             with self._database.write() as session:
                 attempts.ask_to_stop(session, parked)
-        for attempt in unwanted:
-            self._cancelled.add(attempt.attempt_id)
-            self._dispatcher.cancel(attempt.attempt_id)
-        for attempt in live:
-            if attempt.overdue:
-                self._dispatcher.cancel(attempt.attempt_id)
+        self._cancelled &= {a.attempt_id for a in found}
+        self._cancelled |= {a.attempt_id for a in unwanted}
+        self._send_all((agent_of[a.attempt_id], CancelJob(attempt_id=a.attempt_id)) for a in unwanted)
+        for attempt in found:
+            if attempt.overdue and (self._sole or not self._reaper.in_grace(now)):
+                self._send_all([(agent_of[attempt.attempt_id], CancelJob(attempt_id=attempt.attempt_id))])
                 reason = Reason(code=ReasonCode.TIMEOUT, text="the agent did not end it at its time limit")
                 with self._database.write() as session:
-                    ingest.give_up(session, attempt.attempt_id, reason, _now())
+                    ingest.lose(session, attempt.attempt_id, reason, now)
 
-    def _begin(self, chosen: Iterable[Assignment], now: datetime) -> list[JobSpec]:
-        jobs = []
-        with self._database.write() as session:
-            for assignment in chosen:
-                cell = session.get_one(tables.Cell, assignment.cell_id)
-                if not attempts.still_waiting(session, cell) or _reuse(session, cell, assignment, now):
-                    continue
-                jobs.append(attempts.begin(session, assignment, now))
+    def _fill(self, session: Session, device_ids: Sequence[str], now: datetime) -> list[tuple[str, JobSpec]]:
+        """Begin attempts on these devices, as many as they take. Each is owed to its agent."""
+        jobs: list[tuple[str, JobSpec]] = []
+        while chosen := picking.choose(session, device_ids, now):
+            begun = self._begin(session, chosen, now)
+            jobs += begun
+            if len(begun) == len(chosen):
+                break
+        outbox.add(session, jobs, now)
         return jobs
 
+    def _begin(
+        self, session: Session, chosen: Sequence[Assignment], now: datetime
+    ) -> list[tuple[str, JobSpec]]:
+        workset.load(session, tables.Cell, [assignment.cell_id for assignment in chosen])
+        workset.load(session, tables.Device, [assignment.device_id for assignment in chosen])
+        workset.load_history(session, [assignment.cell_id for assignment in chosen])
+        waiting = [
+            assignment
+            for assignment in chosen
+            if attempts.still_waiting(session, workset.get_one(session, tables.Cell, assignment.cell_id))
+        ]
+        reused = _reuse(session, waiting, now)
+        return [
+            (self._roster.agent_of(assignment.device_id), attempts.begin(session, assignment, now))
+            for assignment in waiting
+            if assignment.cell_id not in reused
+        ]
 
-def _reuse(session: Session, cell: tables.Cell, assignment: Assignment, now: datetime) -> bool:
-    """Another campaign may have measured the same since this cell was submitted."""
-    campaign = session.get_one(tables.Campaign, cell.campaign_no)
-    limit = reuse_limit(campaign.reuse, now)
-    device = session.get_one(tables.Device, assignment.device_id)
-    series = results.ingredients(cell, assignment.device_id).series
-    known = results.known_by_fingerprint(session, fingerprint(series, device.environment_id))
-    if limit is None or known is None or not reusable(known, limit):
-        return False
-    campaigns.reuse_result(session, cell, known.attempt_id, now)
-    return True
+
+def _reuse(session: Session, waiting: Sequence[Assignment], now: datetime) -> set[str]:
+    """Another campaign may have measured the same since these cells were submitted; ids of those that take
+    its result over.
+    """
+    limits: dict[str, datetime] = {}
+    prints: dict[str, str] = {}
+    for assignment in waiting:
+        cell = workset.get_one(session, tables.Cell, assignment.cell_id)
+        device = workset.get_one(session, tables.Device, assignment.device_id)
+        campaign = workset.get_one(session, tables.Campaign, cell.campaign_no)
+        limit = reuse_limit(campaign.reuse, now)
+        if limit is not None:
+            limits[cell.cell_id] = limit
+            series = results.ingredients(cell, assignment.device_id).series
+            prints[cell.cell_id] = fingerprint(series, device.environment_id)
+    known = results.known_by_fingerprint(session, set(prints.values()))
+    reused = set()
+    for cell_id, limit in limits.items():
+        found = known.get(prints[cell_id])
+        if found is not None and reusable(found, limit):
+            cell = workset.get_one(session, tables.Cell, cell_id)
+            campaigns.reuse_result(session, cell, found.attempt_id, now)
+            reused.add(cell_id)
+    return reused
 
 
 def _now() -> datetime:

@@ -5,3 +5,5 @@ from __future__ import annotations
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+pytest_plugins = ("tests.services.fixtures",)

@@ -35,3 +35,34 @@ def browser() -> str:
         if path:
             return path
     absent("no Chromium on this machine")
+
+
+def redis_server() -> str:
+    """Path of redis-server."""
+    return shutil.which("redis-server") or absent("no redis-server on this machine")
+
+
+def postgres_binaries() -> Path:
+    """Folder of `initdb` and `postgres`, the newest of those installed."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
+    on_path = shutil.which("initdb")
+    if on_path:
+        found.append(Path(on_path))
+    if not found:
+        absent("no PostgreSQL server on this machine")
+    return found[-1].parent
+
+
+def network_namespaces() -> None:
+    """Root, and the tools to make machines out of network namespaces."""
+    if os.geteuid() != 0:
+        absent("network namespaces need root")
+    for tool in ("ip", "nft", "nsenter", "unshare"):
+        if shutil.which(tool) is None:
+            absent(f"no {tool} on this machine")
+
+
+def faketime() -> str:
+    """Path of libfaketime, which gives one process tree a clock of its own."""
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+    return str(found[0]) if found else absent("no libfaketime on this machine")

@@ -146,9 +146,9 @@ class Children:
 
 
 def _inherited() -> tuple[int, ...]:
-    """The lease's descriptor, which every process of the attempt holds on to."""
+    """The lease's descriptors, which every process of the attempt holds on to."""
     told = os.environ.get(LEASE_VARIABLE)
-    return () if told is None else (int(told),)
+    return () if told is None else tuple(map(int, told.split(",")))
 
 
 def find_reference(attempt: AttemptFile, children: Children) -> Reference | str:

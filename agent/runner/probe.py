@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 HOST_CPU = "host-cpu"
 """Id of the host's CPU, and the exclusion group of everything that runs on it."""
+
+SIDE_BY_SIDE_VARIABLE = "FARM_GPUS_SIDE_BY_SIDE"
 
 _NO_OPENCL = (
     "no OpenCL platform: install a driver of your GPU, or on Debian and Ubuntu "
@@ -98,6 +101,15 @@ def platform_slug(name: str) -> str:
     return "-".join(re.findall(r"[a-z0-9]+", lowered)[:3]) or "unnamed"
 
 
+def exclusion_group(device_id: str, *, cpu: bool) -> str:
+    """What must not run beside a device: everything on its host, or only the CPU where the operator lets GPUs
+    be measured side by side (`FARM_GPUS_SIDE_BY_SIDE=1`).
+    """
+    if cpu or os.environ.get(SIDE_BY_SIDE_VARIABLE) != "1":
+        return HOST_CPU
+    return f"{HOST_CPU}/{device_id}"
+
+
 def _is_cpu(device: pyopencl.Device) -> bool:
     import pyopencl  # noqa: PLC0415  # loaded by `list_devices`
 
@@ -113,7 +125,7 @@ def _describe(device: pyopencl.Device, index: int, device_id: str) -> Device:
         name=device.name.strip(),
         vendor=device.vendor.strip(),
         delegates=("gpu",),
-        exclusion_group=HOST_CPU if cpu else device_id,
+        exclusion_group=exclusion_group(device_id, cpu=cpu),
         environment={
             **host_environment(),
             "pyopencl": package_version("pyopencl"),

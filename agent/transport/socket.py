@@ -5,14 +5,11 @@ from __future__ import annotations
 import contextlib
 import socket
 
-from agent.messages import MAX_MESSAGE_BYTES, Heartbeat, Wire, encode
+from agent.messages import MAX_MESSAGE_BYTES, AgentAlive, Heartbeat, Wire, encode
+from agent.transport.base import TransportError
 
 _READ_BYTES = 1 << 16
 _HEARTBEAT_BACKLOG_BYTES = 1 << 16
-
-
-class TransportError(Exception):
-    """The other side does not keep to the protocol."""
 
 
 class SocketLink:
@@ -25,6 +22,21 @@ class SocketLink:
         self._socket.set_inheritable(False)
         self._incoming = b""
         self._outgoing = bytearray()
+        self._new = True
+
+    @property
+    def pid(self) -> int | None:
+        """None: the other side is not ours to care for."""
+        return None
+
+    def tend(self) -> bool:
+        """True once, at the beginning."""
+        new, self._new = self._new, False
+        return new
+
+    def pause_s(self) -> float | None:
+        """None: a socket needs no care."""
+        return None
 
     def fileno(self) -> int:
         """For a selector."""
@@ -42,9 +54,16 @@ class SocketLink:
             self._socket.sendall(self._outgoing)
         self._socket.close()
 
+    def end_writing(self, drain_s: float) -> None:
+        """Say that nothing more will come, once what waits is sent or `drain_s` seconds are over."""
+        with contextlib.suppress(OSError):
+            self._socket.settimeout(drain_s)
+            self._socket.sendall(self._outgoing)
+            self._socket.shutdown(socket.SHUT_WR)
+
     def send(self, message: Wire) -> None:
-        """Send or keep. A heartbeat is dropped where the other side has stopped reading."""
-        if isinstance(message, Heartbeat) and len(self._outgoing) > _HEARTBEAT_BACKLOG_BYTES:
+        """Send or keep. A sign of life is dropped where the other side has stopped reading."""
+        if isinstance(message, Heartbeat | AgentAlive) and len(self._outgoing) > _HEARTBEAT_BACKLOG_BYTES:
             return
         self._outgoing += encode(message)
         self.flush()

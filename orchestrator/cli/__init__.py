@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 
 import typer
 from typer.exceptions import TyperException
 
+from orchestrator.cli.agents import drain, list_agents, remove
+from orchestrator.cli.devices import devices
 from orchestrator.cli.jobs import cancel, status
-from orchestrator.cli.lab import devices, doctor, version
+from orchestrator.cli.lab import doctor, version
+from orchestrator.cli.queue import logs, why
 from orchestrator.cli.results import results, show
+from orchestrator.cli.serve import serve
 from orchestrator.cli.site import build
+from orchestrator.cli.steering import pause, priority, resume, retry
 from orchestrator.cli.submit import submit
 from orchestrator.cli.validate import validate
 from orchestrator.cli.verb import INTERRUPTED, Verb
+from orchestrator.cli.watch import watch
 from orchestrator.errors import FarmError
 
 VERBS = (
@@ -26,30 +33,61 @@ VERBS = (
     ),
     Verb("validate", validate, ("farm validate models.yaml",)),
     Verb("status", status, ("farm status", "farm status demo")),
+    Verb("watch", watch, ("farm watch", "farm watch nightly --json")),
+    Verb("why", why, ("farm why 3f2a",)),
+    Verb("logs", logs, ("farm logs 3f2a", "farm logs 3f2a -f")),
     Verb("results", results, ("farm results", "farm results --campaign all --format csv")),
     Verb("show", show, ("farm show 3f2a",)),
     Verb("cancel", cancel, ("farm cancel demo",)),
-    Verb("devices", devices, ("farm devices",)),
+    Verb("pause", pause, ("farm pause nightly",)),
+    Verb("resume", resume, ("farm resume nightly",)),
+    Verb("retry", retry, ("farm retry nightly", "farm retry nightly --failed", "farm retry 3f2a")),
+    Verb("priority", priority, ("farm priority nightly 10", "farm priority 3f2a -- -5")),
+    Verb(
+        "devices",
+        devices,
+        (
+            "farm devices",
+            "farm devices quarantine gpu-0 --reason 'fan is loud'",
+            "farm devices release gpu-0",
+            "farm devices cooldown gpu-0 --seconds 5",
+        ),
+    ),
     Verb("doctor", doctor, ("farm doctor",)),
+    Verb("serve", serve, ("farm serve", "farm serve --log-format json")),
     Verb("version", version, ("farm version --json",)),
 )
 VERB_GROUPS = "delegate_farm.verbs"
 """Entry points whose value makes a `typer.Typer`: a group of verbs that another package adds."""
 
 SITE_VERBS = (Verb("build", build, ("farm site build", "farm site build --out public")),)
+AGENT_VERBS = (
+    Verb("list", list_agents, ("farm agents list", "farm agents list --json")),
+    Verb("drain", drain, ("farm agents drain rack-3", "farm agents drain rack-3 --undo")),
+    Verb("remove", remove, ("farm agents remove rack-3",)),
+)
+GROUPS = (
+    ("agents", "The machines of a lab.", AGENT_VERBS),
+    ("site", "The results as a static site.", SITE_VERBS),
+)
 
 
 def application() -> typer.Typer:
     """The command line with every verb."""
     app = _group("How fast, how exact and how completely does a model run, on which delegate and machine?")
-    site = _group("The results as a static site.")
-    for group, verbs in ((app, VERBS), (site, SITE_VERBS)):
-        for verb in verbs:
-            group.command(verb.name, epilog=verb.epilog)(verb.run)
-    app.add_typer(site, name="site")
+    _add(app, VERBS)
+    for name, text, verbs in GROUPS:
+        group = _group(text)
+        _add(group, verbs)
+        app.add_typer(group, name=name)
     for point in sorted(entry_points(group=VERB_GROUPS), key=lambda point: point.name):
         app.add_typer(point.load()(), name=point.name)
     return app
+
+
+def _add(group: typer.Typer, verbs: Sequence[Verb]) -> None:
+    for verb in verbs:
+        group.command(verb.name, epilog=verb.epilog)(verb.run)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
     from orchestrator.farm import Farm
+    from orchestrator.operations import Overview
     from orchestrator.results.records import CampaignRecord
 
 
@@ -17,7 +19,7 @@ def status(
     campaign: Annotated[str | None, typer.Argument(help="A campaign; left out: all of them.")] = None,
     as_json: Json = False,
 ) -> int:
-    """Show how far campaigns are.
+    """Show how the farm is and how far campaigns are.
 
     With CAMPAIGN, each of its cells.
     """
@@ -46,17 +48,52 @@ def _campaigns(farm: Farm, as_json: bool) -> int:
     from orchestrator.cli import output
 
     records = farm.campaigns()
+    overview = farm.operations.overview()
     if as_json:
-        output.emit_json([campaign_json(record) for record in records])
-    elif not records:
-        output.line("no campaigns yet; submit one: farm submit models.yaml")
-    else:
-        columns = [output.Column(name) for name in ("campaign", "name", "submitted (UTC)", "level", "cells")]
-        output.table(
-            columns,
-            [(r.campaign_id, r.name, f"{r.created_at:%Y-%m-%d %H:%M}", r.level, _counts(r)) for r in records],
+        output.emit_json(
+            _overview_json(overview) | {"campaigns": [campaign_json(record) for record in records]}
         )
+        return OK
+    for text in _overview(overview):
+        output.line(text)
+    if not records:
+        output.line("no campaigns yet; submit one: farm submit models.yaml")
+        return OK
+    columns = [output.Column(name) for name in ("campaign", "name", "submitted (UTC)", "level", "cells")]
+    output.table(
+        columns,
+        [(r.campaign_id, r.name, f"{r.created_at:%Y-%m-%d %H:%M}", r.level, _counts(r)) for r in records],
+    )
     return OK
+
+
+def _overview(overview: Overview) -> Iterator[str]:
+    open_cells = ", ".join(f"{count} {state}" for state, count in overview.cells.items() if count)
+    yield f"cells: {open_cells or 'none waits or runs'}"
+    devices = ", ".join(f"{count} {state}" for state, count in overview.devices.items())
+    yield f"devices: {devices or 'none known yet'}"
+    yield f"scheduler: {overview.scheduler}"
+    if overview.broker != "none":
+        yield f"agents: {len(overview.agents)}; broker: {overview.broker}; database: {overview.database}"
+    for agent in overview.agents:
+        if agent.refused:
+            yield f"agent {agent.agent_id} is refused: {agent.refused}"
+
+
+def _overview_json(overview: Overview) -> dict[str, object]:
+    from datetime import UTC, datetime
+
+    from orchestrator.cli.agents import agent_json
+
+    now = datetime.now(UTC)
+    return {
+        "cells": dict(overview.cells),
+        "devices": dict(overview.devices),
+        "agents": [agent_json(agent, now, overview.suspect_s) for agent in overview.agents],
+        "scheduler": {"running": overview.schedules, "state": overview.scheduler},
+        "broker": overview.broker,
+        "database": overview.database,
+    }
 
 
 def _cells(farm: Farm, ref: str, as_json: bool) -> int:
@@ -97,9 +134,12 @@ def campaign_json(record: CampaignRecord) -> dict[str, object]:
         "level": record.level,
         "baseline": record.baseline_delegate,
         "labels": dict(record.labels),
+        "priority": record.priority,
+        "paused": record.paused,
         "counts": dict(record.counts),
     }
 
 
 def _counts(record: CampaignRecord) -> str:
-    return ", ".join(f"{count} {state}" for state, count in record.counts.items() if count)
+    counts = ", ".join(f"{count} {state}" for state, count in record.counts.items() if count)
+    return f"{counts} (paused)" if record.paused else counts

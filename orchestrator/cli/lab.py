@@ -1,4 +1,4 @@
-"""`farm devices`, `farm doctor`, `farm version`: what is here, and is it well?"""
+"""`farm doctor`, `farm version`: what is here, and is it well?"""
 
 from __future__ import annotations
 
@@ -7,29 +7,7 @@ from typing import TYPE_CHECKING
 from orchestrator.cli.verb import OK, SOME_FAILED, Json, open_farm
 
 if TYPE_CHECKING:
-    from agent.messages import AgentHello
-
-
-def devices(as_json: Json = False) -> int:
-    """List the devices and the delegates they host."""
-    from orchestrator.cli import output
-
-    with open_farm() as farm:
-        hello = farm.hello()
-    if as_json:
-        output.emit_json(_hello_json(hello))
-        return OK
-    columns = [output.Column(name) for name in ("device", "kind", "name", "delegates", "environment")]
-    output.table(
-        columns,
-        [
-            (device.device_id, device.kind, device.name, ", ".join(device.delegates), device.environment_id)
-            for device in hello.devices
-        ],
-    )
-    for missing in hello.missing:
-        output.line(f"no {missing.kind}: {missing.reason}")
-    return OK
+    from orchestrator.checks import Check
 
 
 def doctor(as_json: Json = False) -> int:
@@ -40,8 +18,7 @@ def doctor(as_json: Json = False) -> int:
     """
     from orchestrator.cli import output
 
-    with open_farm() as farm:
-        checks = farm.doctor()
+    checks = _checks()
     well = all(check.ok for check in checks)
     if as_json:
         output.emit_json(
@@ -56,6 +33,19 @@ def doctor(as_json: Json = False) -> int:
             if check.fix:
                 output.line(f"     fix: {check.fix}")
     return OK if well else SOME_FAILED
+
+
+def _checks() -> list[Check]:
+    from orchestrator.config import FarmHome, LabConfig
+    from orchestrator.doctor import examine_without_database
+    from orchestrator.errors import UnreachableError
+
+    try:
+        with open_farm() as farm:
+            return farm.doctor()
+    except UnreachableError as error:
+        home = FarmHome.from_environment()
+        return examine_without_database(home, LabConfig.load(home), error)
 
 
 def version(as_json: Json = False) -> int:
@@ -78,16 +68,3 @@ def version(as_json: Json = False) -> int:
         for name, value in found.items():
             output.line(f"{name} {value}")
     return OK
-
-
-def _hello_json(hello: AgentHello) -> dict[str, object]:
-    return {
-        "agent": hello.agent_id,
-        "host": hello.host,
-        "version": hello.version,
-        "devices": [
-            device.model_dump(mode="json") | {"environment_id": device.environment_id}
-            for device in hello.devices
-        ],
-        "missing": [missing.model_dump(mode="json") for missing in hello.missing],
-    }

@@ -9,7 +9,7 @@ from orchestrator.cli.output import StatusLine
 from orchestrator.events import FarmEvent
 from orchestrator.results.records import CellRecord
 
-_SCROLLED = {"retry", "interrupted", "late"}
+_SCROLLED = {"retry", "interrupted", "late", "quarantined"}
 
 
 class Progress:
@@ -21,16 +21,27 @@ class Progress:
 
     def __call__(self, event: FarmEvent) -> None:
         """Show one event."""
-        name = f"{event.cell.model} on {event.cell.delegate}@{event.cell.device}"
-        if event.kind == "finished":
-            self._status.event(f"[{event.done}/{event.total}] {name}: {outcome(event.cell)}")
-        elif event.kind in _SCROLLED:
-            self._status.event(f"[{event.done}/{event.total}] {name}: {event.kind}: {event.text}")
+        line = line_of(event)
+        if line is not None:
+            self._status.event(line)
         elif event.kind != "reused":
             elapsed_s = time.monotonic() - self._started_at
-            eta = "" if event.eta_s is None else f" (about {_clock(event.eta_s)} left)"
+            eta = "" if event.eta_s is None else f" (about {clock(event.eta_s)} left)"
             what = event.text or event.kind
-            self._status.update(f"{event.done}/{event.total} {_clock(elapsed_s)}{eta} {name}: {what}")
+            self._status.update(f"{event.done}/{event.total} {clock(elapsed_s)}{eta} {_name(event)}: {what}")
+
+
+def line_of(event: FarmEvent) -> str | None:
+    """The line that stays of an event; None for one that only says what happens now."""
+    if event.kind == "finished":
+        return f"[{event.done}/{event.total}] {_name(event)}: {outcome(event.cell)}"
+    if event.kind in _SCROLLED:
+        return f"[{event.done}/{event.total}] {_name(event)}: {event.kind}: {event.text}"
+    return None
+
+
+def _name(event: FarmEvent) -> str:
+    return f"{event.cell.model} on {event.cell.delegate}@{event.cell.device}"
 
 
 def outcome(cell: CellRecord) -> str:
@@ -42,5 +53,6 @@ def outcome(cell: CellRecord) -> str:
     return cell.status if cell.reason is None else f"{cell.status}: {cell.reason.text}"
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Minutes and seconds."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"

@@ -6,6 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,6 +41,10 @@ def submit(
     only: Annotated[
         str, typer.Option("--only", metavar="GLOB", help="Models whose id matches, e.g. 'face_*'.")
     ] = "*",
+    priority: Annotated[
+        int | None,
+        typer.Option("--priority", min=-100, max=100, help="Higher goes first; the file's, else 0."),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Measure what a campaign file asks for, and compare.
@@ -52,6 +57,8 @@ def submit(
     from orchestrator.cli.stopping import StoppedError, same_command, stoppable
 
     campaign, folder = _asked(file, model, delegate or [], only)
+    if priority is not None:
+        campaign = replace(campaign, priority=priority)
     with open_farm() as farm:
         models = _stored(campaign, folder)
         plan = farm.preview(campaign, models, force=force)

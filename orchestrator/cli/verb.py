@@ -33,8 +33,9 @@ class Verb:
 
 
 def open_farm() -> Farm:
-    """The farm under `$FARM_HOME`."""
-    from orchestrator.config import FarmHome
+    """The farm under `$FARM_HOME`, with the broker and the database that the configuration names."""
+    from orchestrator.config import FarmHome, LabConfig
     from orchestrator.farm import Farm
 
-    return Farm.open(FarmHome.from_environment())
+    home = FarmHome.from_environment()
+    return Farm.open(home, lab=LabConfig.load(home))

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
-from sqlalchemy import func, or_
+from sqlalchemy import exists, literal, update
 from sqlmodel import Session, col, select
 
 from agent.messages import JobSpec, MeasurePlan, Reason, ReasonCode
-from orchestrator.db import events, identity, tables
+from orchestrator.db import device_faults, events, identity, tables, workset
 from orchestrator.db.results import input_specs
 from orchestrator.events import EventKind
 from orchestrator.lifecycle import (
+    LIVE_ATTEMPT,
     AttemptEnd,
     AttemptState,
     CellState,
@@ -22,7 +25,7 @@ from orchestrator.lifecycle import (
     move_cell,
     settle,
 )
-from orchestrator.scheduler import Assignment, WaitingCell
+from orchestrator.scheduler import Assignment
 
 HARD_LIMIT_AFTER_S = 10.0
 DEADLINE_AFTER_S = 60.0
@@ -42,32 +45,11 @@ class LiveAttempt:
     overdue: bool
 
 
-def waiting(session: Session, device_ids: Iterable[str], now: datetime) -> list[WaitingCell]:
-    """The first cell in line for each device; cells of parked or cancelled campaigns stand in no line."""
-    found = []
-    for device_id in device_ids:
-        cell = session.exec(
-            select(tables.Cell)
-            .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
-            .where(
-                tables.Cell.state == CellState.QUEUED.value,
-                tables.Cell.target == device_id,
-                or_(col(tables.Cell.not_before).is_(None), col(tables.Cell.not_before) <= now),
-                ~col(tables.Campaign.parked),
-                col(tables.Campaign.cancel_asked_at).is_(None),
-            )
-            .order_by(col(tables.Cell.rank), col(tables.Cell.campaign_no), col(tables.Cell.position))
-            .limit(1)
-        ).first()
-        if cell is not None:
-            found.append(WaitingCell(cell.cell_id, device_id, cell.rank, cell.campaign_no, cell.position))
-    return found
-
-
 def still_waiting(session: Session, cell: tables.Cell) -> bool:
     """Whether a cell that was picked a moment ago is still to be had."""
-    campaign = session.get_one(tables.Campaign, cell.campaign_no)
-    return cell.state == CellState.QUEUED and not campaign.parked and campaign.cancel_asked_at is None
+    campaign = workset.get_one(session, tables.Campaign, cell.campaign_no)
+    wanted = not campaign.parked and campaign.paused_at is None and campaign.cancel_asked_at is None
+    return cell.state == CellState.QUEUED and wanted
 
 
 def begin(session: Session, assignment: Assignment, now: datetime) -> JobSpec:
@@ -75,30 +57,47 @@ def begin(session: Session, assignment: Assignment, now: datetime) -> JobSpec:
 
     Raises `IllegalMoveError` where the cell does not wait any more.
     """
-    cell = session.get_one(tables.Cell, assignment.cell_id, with_for_update=True)
-    device = session.get_one(tables.Device, assignment.device_id, with_for_update=True)
+    cell = workset.get_one(session, tables.Cell, assignment.cell_id, lock=True)
+    device = workset.get_one(session, tables.Device, assignment.device_id, lock=True)
     cell.state = move_cell(CellState(cell.state), CellState.DISPATCHED).value
+    cell.device_id = device.device_id
     device.epoch += 1
-    last = session.exec(
-        select(func.max(tables.Attempt.attempt_no)).where(tables.Attempt.cell_id == cell.cell_id)
-    ).one()
+    before = workset.history(session, cell.cell_id)
     attempt = tables.Attempt(
         attempt_id=identity.attempt_id(),
         cell_id=cell.cell_id,
-        attempt_no=(last or 0) + 1,
+        attempt_no=before[-1].attempt_no + 1 if before else 1,
         device_id=device.device_id,
         exclusion_group=device.exclusion_group,
         epoch=device.epoch,
         state=AttemptState.DISPATCHED.value,
         dispatched_at=now,
     )
-    session.add(attempt)
+    workset.put(session, tables.Attempt, attempt.attempt_id, attempt)
+    before.append(attempt)
+    _charge(session, cell.campaign_no, cell.expected_s, now)
     events.add(session, cell, "dispatched", f"to {device.device_id}", now)
-    session.flush()
-    return _job(session, cell, attempt)
+    return job(session, cell, attempt)
 
 
-def _job(session: Session, cell: tables.Cell, attempt: tables.Attempt) -> JobSpec:
+def _charge(session: Session, campaign_no: int, seconds: float, served_at: datetime | None = None) -> None:
+    """Device-seconds that a campaign was given (or, negative, did not need); written once per transaction."""
+    charges: dict[int, tuple[float, datetime | None]] = session.info.setdefault("charges", {})
+    sum_s, last = charges.get(campaign_no, (0.0, None))
+    charges[campaign_no] = (sum_s + seconds, served_at or last)
+    workset.defer(session, ("charge", campaign_no), lambda session: _write_charge(session, campaign_no))
+
+
+def _write_charge(session: Session, campaign_no: int) -> None:
+    seconds, served_at = session.info["charges"].pop(campaign_no)
+    values: dict[str, Any] = {"served_s": col(tables.Campaign.served_s) + seconds}
+    if served_at is not None:
+        values["served_at"] = served_at
+    session.exec(update(tables.Campaign).where(col(tables.Campaign.no) == campaign_no).values(**values))
+
+
+def job(session: Session, cell: tables.Cell, attempt: tables.Attempt) -> JobSpec:
+    """What the agent is told of an attempt."""
     return JobSpec(
         attempt_id=attempt.attempt_id,
         attempt_no=attempt.attempt_no,
@@ -107,7 +106,7 @@ def _job(session: Session, cell: tables.Cell, attempt: tables.Attempt) -> JobSpe
         device_id=attempt.device_id,
         model_id=cell.model,
         model_sha256=cell.model_sha256,
-        model_bytes=session.get_one(tables.Model, cell.model_sha256).size_bytes,
+        model_bytes=workset.get_one(session, tables.Model, cell.model_sha256).size_bytes,
         delegate=cell.delegate,
         delegate_kind=cell.delegate_kind,
         delegate_options=cell.delegate_options,
@@ -120,10 +119,10 @@ def _job(session: Session, cell: tables.Cell, attempt: tables.Attempt) -> JobSpe
 
 def started(session: Session, attempt_id: str, epoch: int, now: datetime) -> bool:
     """The runner is about to start; its deadline begins. False for a message that means nothing now."""
-    attempt = session.get(tables.Attempt, attempt_id, with_for_update=True)
+    attempt = workset.get(session, tables.Attempt, attempt_id, lock=True)
     if attempt is None or attempt.epoch != epoch or attempt.state != AttemptState.DISPATCHED:
         return False
-    cell = session.get_one(tables.Cell, attempt.cell_id, with_for_update=True)
+    cell = workset.get_one(session, tables.Cell, attempt.cell_id, lock=True)
     attempt.state = move_attempt(AttemptState(attempt.state), AttemptState.RUNNING).value
     attempt.started_at = now
     attempt.deadline_at = now + timedelta(seconds=cell.soft_limit_s + HARD_LIMIT_AFTER_S + DEADLINE_AFTER_S)
@@ -142,27 +141,37 @@ def note_phase(session: Session, attempt_id: str, epoch: int, phase: str) -> Non
 def ask_to_stop(session: Session, attempt_ids: Iterable[str]) -> None:
     """Remember that the orchestrator itself stops these attempts: their end is nobody's fault."""
     for attempt_id in attempt_ids:
-        session.get_one(tables.Attempt, attempt_id, with_for_update=True).stop_asked = True
+        workset.get_one(session, tables.Attempt, attempt_id, lock=True).stop_asked = True
 
 
 def end(session: Session, attempt: tables.Attempt, ended: AttemptEnd, now: datetime) -> Settled:
     """Close an attempt and settle its cell. Raises `IllegalMoveError` for a cell that has ended."""
-    cell = session.get_one(tables.Cell, attempt.cell_id, with_for_update=True)
-    attempt.state = move_attempt(AttemptState(attempt.state), ended.state).value
+    cell = workset.get_one(session, tables.Cell, attempt.cell_id, lock=True)
+    before = AttemptState(attempt.state)
+    attempt.state = move_attempt(before, ended.state).value
     attempt.reason_code = ended.reason.code.value
     attempt.reason_text = ended.reason.text
     attempt.ended_at = now
-    session.flush()
-    settled = settle(_ends(session, cell.cell_id), cancel_asked=_cancel_asked(session, cell))
+    campaign = workset.get_one(session, tables.Campaign, cell.campaign_no)
+    if before in LIVE_ATTEMPT:
+        taken_s = (now - attempt.dispatched_at).total_seconds()
+        _charge(session, cell.campaign_no, taken_s - cell.expected_s)
+        device_faults.note(session, attempt, cell, ended, now)
+    settled = settle(
+        _ends(session, cell),
+        cancel_asked=cell.cancel_asked_at is not None or campaign.cancel_asked_at is not None,
+    )
     if settled.state is CellState.QUEUED:
         if cell.state != CellState.QUEUED:
             cell.state = move_cell(CellState(cell.state), CellState.QUEUED).value
+        cell.device_id = None
         cell.not_before = now + timedelta(seconds=settled.delay_s)
         kind: EventKind = "retry" if ended.state is AttemptState.FAILED else "interrupted"
         events.add(session, cell, kind, _sentence(settled.reason), now)
     else:
         finish(session, cell, settled.state, settled.reason, now)
-    session.flush()
+        if campaign.purpose == tables.HEALTH:
+            device_faults.checked(session, attempt.device_id, settled.state is CellState.DONE, now)
     return settled
 
 
@@ -175,24 +184,54 @@ def finish(
     kind: EventKind = "finished",
 ) -> None:
     """Write a cell's terminal state, once."""
-    cell.state = move_cell(CellState(cell.state), state).value
-    cell.reason_code = reason.code.value
-    cell.reason_text = reason.text
-    cell.ended_at = now
-    cell.not_before = None
-    events.add(session, cell, kind, _sentence(reason), now)
+    finish_all(session, [(cell, state, reason)], now, kind)
+
+
+def finish_all(
+    session: Session,
+    ends: Iterable[tuple[tables.Cell, CellState, Reason]],
+    now: datetime,
+    kind: EventKind = "finished",
+) -> None:
+    """Write the terminal states of many cells, and the end of the campaigns that are through with them."""
+    campaigns = set()
+    for cell, state, reason in ends:
+        cell.state = move_cell(CellState(cell.state), state).value
+        cell.reason_code = reason.code.value
+        cell.reason_text = reason.text
+        cell.ended_at = now
+        cell.not_before = None
+        events.add(session, cell, kind, _sentence(reason), now)
+        campaigns.add(cell.campaign_no)
+    for number in campaigns:
+        workset.defer(session, ("close", number), partial(_close_ended, campaign_no=number, now=now))
+
+
+def _close_ended(session: Session, campaign_no: int, now: datetime) -> None:
+    """Note that a campaign has ended, once none of its cells is open."""
+    cell = tables.Cell
+    is_open = exists(literal(1)).where(
+        col(cell.campaign_no) == campaign_no, col(cell.state).in_(tables.OPEN_WORDS)
+    )
+    campaign = tables.Campaign
+    session.exec(
+        update(campaign)
+        .where(col(campaign.no) == campaign_no, col(campaign.ended_at).is_(None), ~is_open)
+        .values(ended_at=now)
+    )
 
 
 def _sentence(reason: Reason) -> str:
     return "" if reason.code is ReasonCode.COMPLETED else f"{reason.code.value}: {reason.text}"
 
 
-def _ends(session: Session, cell_id: str) -> list[AttemptEnd]:
-    rows = session.exec(
-        select(tables.Attempt)
-        .where(tables.Attempt.cell_id == cell_id, col(tables.Attempt.state).not_in(tables.LIVE_WORDS))
-        .order_by(col(tables.Attempt.attempt_no))
-    )
+def _ends(session: Session, cell: tables.Cell) -> list[AttemptEnd]:
+    """The ends that count for a cell: those since the last time a user had it tried again."""
+    rows = [
+        row
+        for row in workset.history(session, cell.cell_id)
+        if row.attempt_no > cell.retried_after and row.state not in tables.LIVE_WORDS
+    ]
     return [
         AttemptEnd(
             AttemptState(row.state),
@@ -200,11 +239,6 @@ def _ends(session: Session, cell_id: str) -> list[AttemptEnd]:
         )
         for row in rows
     ]
-
-
-def _cancel_asked(session: Session, cell: tables.Cell) -> bool:
-    campaign = session.get_one(tables.Campaign, cell.campaign_no)
-    return cell.cancel_asked_at is not None or campaign.cancel_asked_at is not None
 
 
 def live(session: Session, now: datetime, attempt_ids: Sequence[str] | None = None) -> list[LiveAttempt]:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import func
+from sqlalchemy import func, text
 from sqlmodel import Session, col, select
 
 from agent.messages import Reason, ReasonCode
-from orchestrator.db import attempts, identity, tables
+from orchestrator.db import attempts, identity, picking, tables
 from orchestrator.fingerprint import digest
 from orchestrator.lifecycle import AttemptState, CellState, cancelled_reason
 from orchestrator.manifest.campaign import Campaign
 from orchestrator.matrix import NO_DEVICE
 from orchestrator.planning import PlannedCell
+from orchestrator.selectors import is_class
 
 _PACE_FROM = 3
 
@@ -40,20 +40,22 @@ def find_unfinished(session: Session, content: str) -> tables.Campaign | None:
         .where(
             tables.Campaign.content == content,
             col(tables.Campaign.cancel_asked_at).is_(None),
-            col(tables.Campaign.no).in_(_open_campaigns()),
+            col(tables.Campaign.ended_at).is_(None),
         )
         .order_by(col(tables.Campaign.no).desc())
     ).first()
 
 
-def _open_campaigns() -> Any:
-    return select(tables.Cell.campaign_no).where(col(tables.Cell.state).in_(tables.OPEN_WORDS)).distinct()
-
-
-def resume(campaign: tables.Campaign, now: datetime) -> None:
-    """Somebody submits the campaign again and waits for it."""
+def resume(session: Session, campaign: tables.Campaign, now: datetime) -> None:
+    """Somebody submits the campaign again and waits for it; what it was not given meanwhile is not owed."""
     campaign.submitted_at = now
     campaign.parked = False
+    rejoin(session, campaign)
+
+
+def rejoin(session: Session, campaign: tables.Campaign) -> None:
+    """A campaign that stood aside joins the others again."""
+    campaign.served_s = max(campaign.served_s, _least_served(session, campaign.no))
 
 
 def add(
@@ -78,19 +80,22 @@ def add(
         model_names=[model.id for model in campaign.models],
         delegate_names=[delegate.name for delegate in campaign.delegates],
         labels=dict(campaign.labels),
+        priority=campaign.priority,
+        served_s=_least_served(session),
     )
     session.add(row)
     session.flush()
     wanted = [cell for cell in planned if cell.action != "excluded"]
     _add_models(session, wanted, now)
+    _add_pools(session, {cell.spec.line for cell in wanted if cell.spec.siblings is not None})
     cells = [_cell(row, cell) for cell in wanted]
     session.add_all(cells)
     session.flush()
-    for cell, plan in zip(cells, wanted, strict=True):
-        if plan.reused is not None:
-            reuse_result(session, cell, plan.reused.attempt_id, now)
-        elif plan.spec.obstacle is not None:
-            attempts.finish(session, cell, CellState.UNSUPPORTED, plan.spec.obstacle, now)
+    pairs = list(zip(cells, wanted, strict=True))
+    stuck = [(c, CellState.UNSUPPORTED, p.spec.obstacle) for c, p in pairs if p.spec.obstacle is not None]
+    attempts.finish_all(session, stuck, now)
+    taken_over = [_take_over(session, c, p.reused.attempt_id) for c, p in pairs if p.reused is not None]
+    attempts.finish_all(session, taken_over, now, kind="reused")
     session.flush()
     return row.campaign_id
 
@@ -101,6 +106,24 @@ def _add_models(session: Session, planned: Sequence[PlannedCell], now: datetime)
         if session.get(tables.Model, sha256) is None:
             session.add(tables.Model(sha256=sha256, size_bytes=size_bytes, added_at=now))
     session.flush()
+
+
+def _add_pools(session: Session, lines: Iterable[str]) -> None:
+    for line in sorted(lines):
+        if session.get(tables.Pool, line) is None:
+            session.add(tables.Pool(line=line))
+
+
+def _least_served(session: Session, campaign_no: int | None = None) -> float:
+    """Where a campaign joins the others: level with the one that was given least, not ahead of it."""
+    others = select(func.min(tables.Campaign.served_s)).where(
+        col(tables.Campaign.ended_at).is_(None),
+        tables.Campaign.purpose == tables.MEASURE,
+        ~col(tables.Campaign.parked),
+        col(tables.Campaign.paused_at).is_(None),
+        col(tables.Campaign.no) != (campaign_no or 0),
+    )
+    return session.exec(others).one() or 0.0
 
 
 def _cell(campaign: tables.Campaign, planned: PlannedCell) -> tables.Cell:
@@ -117,6 +140,9 @@ def _cell(campaign: tables.Campaign, planned: PlannedCell) -> tables.Cell:
         delegate_kind=spec.delegate_kind,
         delegate_options=dict(spec.delegate_options),
         target=spec.target,
+        line=spec.line,
+        siblings=spec.siblings,
+        rank=-campaign.priority,
         level=spec.level,
         plan=spec.plan.model_dump(mode="json"),
         inputs={name: value.model_dump_json() for name, value in spec.inputs.items()},
@@ -128,11 +154,19 @@ def _cell(campaign: tables.Campaign, planned: PlannedCell) -> tables.Cell:
 
 def reuse_result(session: Session, cell: tables.Cell, attempt_id: str, now: datetime) -> None:
     """Let a cell show the counted result of another one and end as that one did."""
+    attempts.finish_all(session, [_take_over(session, cell, attempt_id)], now, kind="reused")
+
+
+def _take_over(session: Session, cell: tables.Cell, attempt_id: str) -> tuple[tables.Cell, CellState, Reason]:
     result = session.get_one(tables.Result, attempt_id)
-    reason = Reason(code=ReasonCode(result.reason_code), text=result.reason_text)
     cell.shown_attempt_id = attempt_id
     cell.reused_from = result.cell_id
-    attempts.finish(session, cell, CellState(result.status), reason, now, kind="reused")
+    cell.device_id = result.device_id
+    return (
+        cell,
+        CellState(result.status),
+        Reason(code=ReasonCode(result.reason_code), text=result.reason_text),
+    )
 
 
 def _number(campaign: tables.Campaign) -> int:
@@ -202,7 +236,9 @@ def park_others(session: Session, campaign_no: int) -> None:
     """Leave every other unfinished campaign alone; whoever waits for one takes it back within a moment."""
     for other in session.exec(
         select(tables.Campaign).where(
-            col(tables.Campaign.no) != campaign_no, col(tables.Campaign.no).in_(_open_campaigns())
+            col(tables.Campaign.no) != campaign_no,
+            col(tables.Campaign.ended_at).is_(None),
+            tables.Campaign.purpose == tables.MEASURE,
         )
     ):
         other.parked = True
@@ -224,28 +260,51 @@ def cancel_cells(session: Session, cells: Sequence[tables.Cell], now: datetime) 
     open_cells = [cell for cell in cells if cell.state in tables.OPEN_WORDS]
     for cell in open_cells:
         cell.cancel_asked_at = now
-        if cell.state == CellState.QUEUED:
-            attempts.finish(session, cell, CellState.CANCELLED, cancelled_reason(), now)
+    waiting = [cell for cell in open_cells if cell.state == CellState.QUEUED]
+    attempts.finish_all(session, [(c, CellState.CANCELLED, cancelled_reason()) for c in waiting], now)
     return len(open_cells)
 
 
 def drop_vanished(session: Session, device_ids: Sequence[str], hint: Mapping[str, str], now: datetime) -> int:
-    """End the queued cells of unparked campaigns whose device is not there any more.
+    """End the queued cells of unparked campaigns that none of these devices, all there are, could take.
 
     `hint`: delegate kind -> why it is missing.
     """
+    present = session.exec(select(tables.Device).where(col(tables.Device.device_id).in_(device_ids))).all()
+    served = {line for device in present for line in picking.lines_of(session, device)}
     gone = session.exec(
         select(tables.Cell)
         .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
         .where(
             ~col(tables.Campaign.parked),
-            tables.Cell.state == CellState.QUEUED.value,
-            col(tables.Cell.target).not_in([*device_ids, NO_DEVICE]),
+            text("cell.state = 'queued'"),
+            col(tables.Cell.line).not_in([*served, NO_DEVICE]),
         )
     ).all()
-    for cell in gone:
-        why = hint.get(cell.delegate_kind)
-        text = f"device {cell.target} is not there any more" + (f": {why}" if why else "")
-        reason = Reason(code=ReasonCode.NO_DEVICE, text=text)
-        attempts.finish(session, cell, CellState.UNSUPPORTED, reason, now)
+    attempts.finish_all(session, [(c, CellState.UNSUPPORTED, _gone(c, hint)) for c in gone], now)
     return len(gone)
+
+
+def strand_classes(session: Session, why: str, now: datetime) -> int:
+    """End the queued cells of classes of which no present device of a willing agent is left."""
+    willing = session.exec(
+        select(tables.Device)
+        .join(tables.Agent, col(tables.Agent.agent_id) == tables.Device.agent_id)
+        .where(col(tables.Device.present), tables.Agent.state == tables.AGENT_ACTIVE)
+    ).all()
+    served = {line for device in willing for line in picking.lines_of(session, device)}
+    known = session.exec(select(tables.Pool.line)).all()
+    lost = [line for line in known if line not in served]
+    queued = select(tables.Cell).where(text("cell.state = 'queued'"), col(tables.Cell.line).in_(lost))
+    cells = session.exec(queued).all() if lost else []
+    hint = {cell.delegate_kind: why for cell in cells}
+    attempts.finish_all(session, [(c, CellState.UNSUPPORTED, _gone(c, hint)) for c in cells], now)
+    return len(cells)
+
+
+def _gone(cell: tables.Cell, hint: Mapping[str, str]) -> Reason:
+    why = hint.get(cell.delegate_kind)
+    what = f"device {cell.target} is not there any more"
+    if is_class(cell.line):
+        what = f"no device of the class {cell.target.rpartition('#')[0]} is there any more"
+    return Reason(code=ReasonCode.NO_DEVICE, text=what + (f": {why}" if why else ""))

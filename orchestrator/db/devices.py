@@ -10,8 +10,7 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from agent.messages import AgentHello, Device, MissingDelegate, environment_id
-from orchestrator.db import tables
-from orchestrator.scheduler import DeviceSlot
+from orchestrator.db import tables, workset
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +32,35 @@ def record_hello(session: Session, hello: AgentHello, now: datetime, *, sole: bo
         "protocol": hello.protocol,
         "missing": [entry.model_dump() for entry in hello.missing],
         "seen_at": now,
+        "heard_at": now,
+        "refused": None,
     }
     if agent is None:
         session.add(tables.Agent(agent_id=hello.agent_id, **said))
     else:
         agent.sqlmodel_update(said)
     session.flush()
-    for known in session.exec(select(tables.Device)):
-        if sole or known.agent_id == hello.agent_id:
-            known.present = False
+    known = select(tables.Device).where(col(tables.Device.present))
+    if not sole:
+        known = known.where(tables.Device.agent_id == hello.agent_id)
+    for device_row in session.exec(known):
+        device_row.present = False
     for device in hello.devices:
-        _record_device(session, hello.agent_id, device)
+        _record_device(session, hello.agent_id, device, sole=sole)
+    for device_id, epoch in hello.epochs.items():
+        row = session.get(tables.Device, device_id)
+        if row is not None and row.agent_id == hello.agent_id:
+            row.epoch = max(row.epoch, epoch)
 
 
-def _record_device(session: Session, agent_id: str, device: Device) -> None:
+def _record_device(session: Session, agent_id: str, device: Device, *, sole: bool) -> None:
+    """A group is silicon of one host: where there are several, its name gets the agent's before it."""
     record_environment(session, device.environment)
     said: dict[str, Any] = device.model_dump(exclude={"environment", "device_id"})
     said |= {
         "delegates": list(device.delegates),
         "agent_id": agent_id,
+        "exclusion_group": device.exclusion_group if sole else f"{agent_id}/{device.exclusion_group}",
         "environment_id": device.environment_id,
         "present": True,
     }
@@ -66,9 +75,9 @@ def _record_device(session: Session, agent_id: str, device: Device) -> None:
 def record_environment(session: Session, fields: dict[str, str]) -> str:
     """Store an environment once; returns its id."""
     identity = environment_id(fields)
-    if session.get(tables.Environment, identity) is None:
-        session.add(tables.Environment(environment_id=identity, fields=fields))
-        session.flush()
+    if workset.get(session, tables.Environment, identity) is None:
+        row = tables.Environment(environment_id=identity, fields=fields)
+        workset.put(session, tables.Environment, identity, row)
     return identity
 
 
@@ -97,6 +106,39 @@ def recorded_hello(session: Session) -> RecordedHello | None:
     return RecordedHello(hello, agent.seen_at)
 
 
+def lab_hello(session: Session) -> AgentHello:
+    """The present devices of every agent that takes work, as if one had named them all.
+
+    A delegate kind is missing where no device hosts it.
+    """
+    rows = session.exec(
+        select(tables.Device, tables.Environment, tables.Agent)
+        .join(tables.Environment, col(tables.Environment.environment_id) == tables.Device.environment_id)
+        .join(tables.Agent, col(tables.Agent.agent_id) == tables.Device.agent_id)
+        .where(
+            col(tables.Device.present),
+            tables.Agent.state == tables.AGENT_ACTIVE,
+            col(tables.Agent.refused).is_(None),
+        )
+        .order_by(col(tables.Device.device_id))
+    ).all()
+    found = tuple(_device(device, environment) for device, environment, _agent in rows)
+    hosted = {kind for device in found for kind in device.delegates}
+    missing = {
+        entry["kind"]: f"agent {agent.agent_id}: {entry['reason']}"
+        for _device_row, _environment, agent in rows
+        for entry in agent.missing
+        if entry["kind"] not in hosted
+    }
+    return AgentHello(
+        agent_id="lab",
+        host="",
+        version="",
+        devices=found,
+        missing=tuple(MissingDelegate(kind=kind, reason=why) for kind, why in sorted(missing.items())),
+    )
+
+
 def _device(row: tables.Device, environment: tables.Environment) -> Device:
     return Device.model_validate(
         {
@@ -122,11 +164,3 @@ def groups(session: Session, device_ids: Sequence[str]) -> Mapping[str, str]:
         )
     )
     return dict(rows.all())
-
-
-def slots(session: Session, device_ids: Sequence[str]) -> list[DeviceSlot]:
-    """The devices with what occupies them: a live attempt makes each device of its group busy."""
-    rows = session.exec(select(tables.Device).where(col(tables.Device.device_id).in_(device_ids)))
-    live = select(tables.Attempt.exclusion_group).where(col(tables.Attempt.state).in_(tables.LIVE_WORDS))
-    taken = set(session.exec(live))
-    return [DeviceSlot(row.device_id, row.exclusion_group, busy=row.exclusion_group in taken) for row in rows]

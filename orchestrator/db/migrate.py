@@ -15,12 +15,16 @@ from orchestrator.errors import UnreachableError
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD: Final = "0001"
+HEAD: Final = "0004"
 """The newest revision; a test compares it with the scripts. Alembic is imported only where it differs."""
+
+MIGRATION_LOCK: Final = 0x46524D4D
+"""Key of the advisory lock (PostgreSQL) under which the tables change."""
 
 
 def migrate(database: Database) -> None:
     """Create or upgrade the tables; a database with data is copied to `farm.db.backup-*` before.
+    Two processes that come at once migrate one after the other.
 
     Raises `UnreachableError` where the database is newer than this program.
     """
@@ -34,14 +38,16 @@ def migrate(database: Database) -> None:
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if found is not None and found not in known:
         raise UnreachableError(
-            f"the database {database.path} has revision {found}, which this version of the farm does not "
-            f"know (newest: {HEAD}); upgrade the farm, or set FARM_HOME to another folder"
+            f"the database {database.name} has revision {found}, which this version of the farm does not "
+            f"know (newest: {HEAD}); upgrade the farm, or use another database"
         )
     if found is not None:
-        database.backup(_backup_path(database.path, found))
+        database.backup(_backup_path(database.backups, found))
     with database.engine.execution_options(farm_write=True).connect() as connection:
         _suspend_foreign_keys(connection, True)
         with connection.begin():
+            if database.is_postgresql:
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
         _suspend_foreign_keys(connection, False)
@@ -79,9 +85,9 @@ def pending_changes(database: Database) -> list[object]:
         return list(compare_metadata(context, metadata))
 
 
-def _backup_path(path: Path, found: str) -> Path:
+def _backup_path(folder: Path, found: str) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
-    return path.with_name(f"{path.name}.backup-{found}-{stamp}")
+    return folder / f"farm.db.backup-{found}-{stamp}"
 
 
 def _suspend_foreign_keys(connection: Connection, suspended: bool) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import func
 from sqlmodel import Session, col, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from agent.messages import Measurement, Reason, ReasonCode
 from orchestrator.db import tables
@@ -21,7 +22,7 @@ _CHUNK = 500
 
 def campaigns(session: Session) -> list[CampaignRecord]:
     """Every campaign, the one submitted last first."""
-    rows = session.exec(select(tables.Campaign).order_by(*_newest_first())).all()
+    rows = session.exec(_shown().order_by(*_newest_first())).all()
     return _campaign_records(session, rows)
 
 
@@ -31,13 +32,18 @@ def campaign_rows(session: Session, ref: str) -> Sequence[tables.Campaign]:
     found = session.exec(by_id.order_by(*_newest_first())).all()
     if found:
         return found
-    named = select(tables.Campaign).where(tables.Campaign.name == ref)
+    named = _shown().where(tables.Campaign.name == ref)
     return session.exec(named.order_by(*_newest_first())).all()
 
 
 def last_campaign(session: Session) -> tables.Campaign | None:
     """The campaign that was submitted last."""
-    return session.exec(select(tables.Campaign).order_by(*_newest_first())).first()
+    return session.exec(_shown().order_by(*_newest_first())).first()
+
+
+def _shown() -> SelectOfScalar[tables.Campaign]:
+    """The users' campaigns, without the farm's own."""
+    return select(tables.Campaign).where(tables.Campaign.purpose == tables.MEASURE)
 
 
 def find_campaign(session: Session, ref: str | None) -> tables.Campaign:
@@ -52,7 +58,7 @@ def find_campaign(session: Session, ref: str | None) -> tables.Campaign:
         return last
     rows = campaign_rows(session, ref) if ref else []
     if not rows:
-        names = [row.name for row in session.exec(select(tables.Campaign))]
+        names = [row.name for row in session.exec(_shown())]
         close = get_close_matches(ref, names, n=1)
         hint = f"did you mean {close[0]!r}?" if close else "see `farm status`"
         raise UsageError(f"no campaign {ref!r}; {hint}")
@@ -104,6 +110,8 @@ def _campaign_records(session: Session, rows: Sequence[tables.Campaign]) -> list
             delegates=tuple(row.delegate_names),
             labels=dict(row.labels),
             counts=counts[row.no or 0],
+            priority=row.priority,
+            paused=row.paused_at is not None,
         )
         for row in rows
     ]
@@ -116,6 +124,9 @@ def cells_of(session: Session, campaign_no: int | None) -> list[CellRecord]:
     )
     if campaign_no is not None:
         query = query.where(tables.Cell.campaign_no == campaign_no)
+    else:
+        shown = select(tables.Campaign.no).where(tables.Campaign.purpose == tables.MEASURE)
+        query = query.where(col(tables.Cell.campaign_no).in_(shown))
     return cells_by_id(session, session.exec(query).all())
 
 
@@ -173,6 +184,7 @@ def _cell_record(
     tries: Sequence[AttemptRecord],
 ) -> CellRecord:
     measured = None if result is None else result.measurement
+    device = (cell.device_id if result is None else result.device_id) or cell.target
     return CellRecord(
         cell_id=cell.cell_id,
         campaign=campaign.name,
@@ -183,8 +195,8 @@ def _cell_record(
         delegate=cell.delegate,
         delegate_kind=cell.delegate_kind,
         delegate_options=dict(cell.delegate_options),
-        device=cell.target,
-        device_name=facts.devices.get(cell.target, cell.target),
+        device=device,
+        device_name=facts.devices.get(device, device),
         level=cell.level,
         status=cell.state,
         reason=_reason(cell.reason_code, cell.reason_text),

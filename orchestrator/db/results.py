@@ -11,7 +11,7 @@ from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import Select
 
 from agent.messages import InputSpec, JobResult, MeasurePlan, Reason, ReasonCode
-from orchestrator.db import tables
+from orchestrator.db import tables, workset
 from orchestrator.db.devices import record_environment
 from orchestrator.fingerprint import Ingredients, digest, fingerprint
 from orchestrator.matrix import CellSpec
@@ -36,8 +36,8 @@ def store(
     late: bool,
 ) -> tables.Result:
     """Keep a delivered result with the environment it was measured in."""
-    cell = session.get_one(tables.Cell, attempt.cell_id)
-    device = session.get_one(tables.Device, attempt.device_id)
+    cell = workset.get_one(session, tables.Cell, attempt.cell_id, lock=True)
+    device = workset.get_one(session, tables.Device, attempt.device_id, lock=True)
     environment = device.environment_id
     if message.environment:
         environment = record_environment(session, message.environment)
@@ -64,8 +64,7 @@ def store(
         late=late,
         received_at=now,
     )
-    session.add(row)
-    session.flush()
+    workset.put(session, tables.Result, row.attempt_id, row)
     return row
 
 
@@ -74,8 +73,9 @@ def past_results(
 ) -> PastResults:
     """What is known of these cells. `environment_ids`: by device id."""
     runnable = [spec for spec in specs if spec.obstacle is None]
-    prints = [spec.ingredients.fingerprint(environment_ids[spec.target]) for spec in runnable]
-    series = [spec.ingredients.series for spec in runnable]
+    measured = [(spec.on(name), environment_ids[name]) for spec in runnable for name in spec.devices]
+    prints = sorted({ingredients.fingerprint(environment) for ingredients, environment in measured})
+    series = sorted({ingredients.series for ingredients, _ in measured})
     return PastResults(
         by_fingerprint=_newest_by(session, col(tables.Result.fingerprint), prints),
         by_series=_newest_by(session, col(tables.Result.series), series),
@@ -83,9 +83,9 @@ def past_results(
     )
 
 
-def known_by_fingerprint(session: Session, wanted: str) -> KnownResult | None:
-    """The newest counted result with this fingerprint."""
-    return _newest_by(session, col(tables.Result.fingerprint), [wanted]).get(wanted)
+def known_by_fingerprint(session: Session, wanted: Iterable[str]) -> Mapping[str, KnownResult]:
+    """The newest counted result with each of these fingerprints."""
+    return _newest_by(session, col(tables.Result.fingerprint), sorted(wanted))
 
 
 def _newest_by(session: Session, column: Any, values: Sequence[str]) -> dict[str, KnownResult]:
@@ -114,23 +114,23 @@ def _newest_by_names(session: Session, models: Iterable[str]) -> dict[tuple[str,
             select(
                 tables.Cell.model,
                 tables.Cell.delegate,
-                tables.Cell.target,
+                tables.Result.device_id,
                 func.max(tables.Result.received_at).label("at"),
             )
             .join(tables.Cell, col(tables.Cell.cell_id) == tables.Result.cell_id)
             .where(col(tables.Result.counted), col(tables.Cell.model).in_(names[start : start + _CHUNK]))
-            .group_by(col(tables.Cell.model), col(tables.Cell.delegate), col(tables.Cell.target))
+            .group_by(col(tables.Cell.model), col(tables.Cell.delegate), col(tables.Result.device_id))
             .subquery()
         )
         same = (
             col(tables.Cell.model) == newest.c.model,
             col(tables.Cell.delegate) == newest.c.delegate,
-            col(tables.Cell.target) == newest.c.target,
+            col(tables.Result.device_id) == newest.c.device_id,
             col(tables.Result.received_at) == newest.c.at,
             col(tables.Result.counted),
         )
         for result, cell, environment in session.exec(_known().join(newest, and_(*same))):
-            found[cell.model, cell.delegate, cell.target] = _known_result(result, cell, environment)
+            found[cell.model, cell.delegate, result.device_id] = _known_result(result, cell, environment)
     return found
 
 

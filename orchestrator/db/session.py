@@ -1,66 +1,141 @@
-"""Opening the database, and the two kinds of transaction. The only module that knows SQLite."""
+"""Opening the database, and the two kinds of transaction. The only module that knows the engines apart."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DatabaseError, InterfaceError, OperationalError
 from sqlmodel import Session
 
-from orchestrator.errors import UnreachableError
+from orchestrator.db.workset import settle
+from orchestrator.errors import UnreachableError, UsageError
 
 BUSY_TIMEOUT_MS: Final = 30_000
+STATEMENT_TIMEOUT_MS: Final = 30_000
+CONNECT_TIMEOUT_S: Final = 5
+SCHEDULER_LOCK: Final = 0x4641524D
+"""Key of the advisory lock (PostgreSQL) that the one scheduling process holds."""
+
 _WRITE_OPTION: Final = "farm_write"
 
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """One database. `read` sees a consistent snapshot; `write` holds the write lock from its first moment."""
+    """One database. `read` sees a consistent snapshot; a `write` on SQLite holds the write lock from its
+    first moment. `name` is for people and holds no password; `path` is the file of SQLite, and
+    `backups` the folder that copies go to.
+    """
 
     engine: Engine
-    path: Path
+    name: str
+    backups: Path
+    path: Path | None = None
 
     @classmethod
-    def connect(cls, path: Path) -> Database:
-        """SQLite in WAL mode. Creates an empty file where there is none."""
+    def connect(cls, where: Path | str, backups: Path | None = None) -> Database:
+        """A file (SQLite in WAL mode, created where there is none) or the URL of a PostgreSQL database.
+
+        Nothing is opened yet. Raises `UsageError` for a URL that cannot be one.
+        """
+        if isinstance(where, Path):
+            return cls._sqlite(where, backups)
+        try:
+            url = make_url(where)
+        except ArgumentError as error:
+            raise UsageError("FARM_DATABASE_URL is no URL; e.g. postgresql://farm@host/farm") from error
+        if url.drivername.startswith("sqlite") and url.database:
+            return cls._sqlite(Path(url.database).absolute(), backups)
+        return cls._postgresql(url, backups or Path.cwd())
+
+    @classmethod
+    def _sqlite(cls, path: Path, backups: Path | None) -> Database:
         engine = create_engine(URL.create("sqlite", database=str(path)))
-        event.listen(engine, "connect", _prepare_connection)
+        event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin)
-        return cls(engine, path)
+        return cls(engine, str(path), backups or path.parent, path)
+
+    @classmethod
+    def _postgresql(cls, url: URL, backups: Path) -> Database:
+        options = f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c timezone=UTC"
+        engine = create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            pool_pre_ping=True,
+            connect_args={
+                "connect_timeout": CONNECT_TIMEOUT_S,
+                "options": options,
+                "application_name": "farm",
+                "keepalives_idle": 10,
+                "keepalives_interval": 5,
+                "keepalives_count": 3,
+            },
+        )
+        return cls(engine, f"{url.database} on {url.host or url.query.get('host', 'localhost')}", backups)
+
+    @property
+    def is_postgresql(self) -> bool:
+        """The engine's kind."""
+        return self.engine.dialect.name == "postgresql"
 
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A read transaction. Raises `UnreachableError` where the database cannot be read."""
-        with self._mapped(), Session(self.engine) as session:
+        engine = self.engine
+        if self.is_postgresql:
+            engine = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        with self._mapped(), Session(engine) as session:
             yield session
 
     @contextmanager
     def write(self) -> Iterator[Session]:
         """A write transaction: committed at the end of the block, rolled back by an exception.
 
-        `BEGIN IMMEDIATE`, because a read that turns into a write cannot wait for another writer.
-        Keep it short and without any other I/O. Raises `UnreachableError`.
+        `BEGIN IMMEDIATE` on SQLite, because a read that turns into a write cannot wait for another
+        writer. Keep it short and without any other I/O. Raises `UnreachableError`.
         """
         engine = self.engine.execution_options(**{_WRITE_OPTION: True})
         with self._mapped(), Session(engine) as session:
             yield session
+            settle(session)
             session.commit()
 
     def backup(self, target: Path) -> None:
-        """Copy the database, consistent and compact, to a new file."""
+        """Copy the database, consistent, to a new file: SQLite's own form, or `pg_dump`'s custom one.
+
+        Raises `UnreachableError`.
+        """
+        if self.is_postgresql:
+            _dump(self.engine.url, target)
+            return
         with self._mapped(), self.engine.connect() as connection:
             raw: Any = connection.connection.driver_connection
             raw.execute("VACUUM INTO ?", (str(target),))
 
     def integrity(self) -> str:
-        """`ok`, or what SQLite's own check found."""
+        """`ok`, or what SQLite's own check found; PostgreSQL is asked for an answer only."""
+        check = "SELECT 'ok'" if self.is_postgresql else "PRAGMA quick_check(1)"
         with self._mapped(), self.engine.connect() as connection:
-            return str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
+            return str(connection.exec_driver_sql(check).scalar())
+
+    def hold_scheduler_lock(self) -> AdvisoryLock | None:
+        """PostgreSQL: the lock that one scheduler in the whole lab has; None while another holds it.
+
+        Raises `UnreachableError`.
+        """
+        with self._mapped():
+            connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            held = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({SCHEDULER_LOCK})").scalar()
+            if held:
+                return AdvisoryLock(connection)
+            connection.close()
+            return None
 
     def close(self) -> None:
         """Close every connection."""
@@ -70,15 +145,34 @@ class Database:
     def _mapped(self) -> Iterator[None]:
         try:
             yield
-        except OperationalError as error:
-            raise UnreachableError(_explain(self.path, str(error.orig))) from error
+        except (OperationalError, InterfaceError) as error:
+            raise UnreachableError(_explain(self, str(error.orig))) from error
         except DatabaseError as error:
             if type(error) is DatabaseError:
-                raise UnreachableError(_explain(self.path, str(error.orig))) from error
+                raise UnreachableError(_explain(self, str(error.orig))) from error
             raise
 
 
-def _prepare_connection(connection: Any, _record: object) -> None:
+@dataclass(slots=True)
+class AdvisoryLock:
+    """A lock that PostgreSQL frees when this connection ends, however it does."""
+
+    connection: Connection
+
+    def is_held(self) -> bool:
+        """Whether the connection that holds it is alive."""
+        try:
+            return self.connection.exec_driver_sql("SELECT 1").scalar() == 1
+        except DatabaseError:
+            return False
+
+    def release(self) -> None:
+        """End the connection: it does not go back to the pool with the lock."""
+        self.connection.invalidate()
+        self.connection.close()
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
     """Transactions are ours (`_begin`), not the driver's; durable commits; foreign keys hold."""
     connection.isolation_level = None
     for pragma in (
@@ -95,7 +189,37 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
-def _explain(path: Path, text: str) -> str:
+def _dump(url: URL, target: Path) -> None:
+    program = shutil.which("pg_dump")
+    if program is None:
+        raise UnreachableError(
+            "pg_dump is not installed, so the database cannot be copied; install postgresql-client"
+        )
+    plain = url.set(drivername="postgresql", password=None).render_as_string()
+    environment = dict(os.environ)
+    if url.password:
+        environment["PGPASSWORD"] = url.password
+    done = subprocess.run(  # noqa: S603  # PostgreSQL's own program
+        [program, "--format=custom", f"--file={target}", "--no-password", plain],
+        env=environment,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
+        raise UnreachableError(f"pg_dump could not copy the database to {target}: {said[-1]}")
+
+
+def _explain(database: Database, text: str) -> str:
+    return (
+        _explain_postgresql(database.name, text)
+        if database.is_postgresql
+        else _explain_sqlite(database, text)
+    )
+
+
+def _explain_sqlite(database: Database, text: str) -> str:
+    path = database.name
     if "locked" in text or "busy" in text:
         return f"the database {path} was locked for {BUSY_TIMEOUT_MS // 1000} s by another program; try again"
     if "full" in text:
@@ -103,3 +227,16 @@ def _explain(path: Path, text: str) -> str:
     if "not a database" in text or "malformed" in text:
         return f"{path} is no intact database ({text}); restore a backup (farm.db.backup-*) or set FARM_HOME"
     return f"the database {path} cannot be used: {text}"
+
+
+def _explain_postgresql(name: str, text: str) -> str:
+    first = " ".join(text.strip().split("\n")[0].split())
+    if "statement timeout" in text:
+        return f"the database {name} did not answer within {STATEMENT_TIMEOUT_MS // 1000} s; see its log"
+    if "No space left" in text or "could not extend" in text:
+        return f"the database {name} cannot grow: its disk is full; free some space there"
+    if "password" in text or "authentication" in text:
+        return f"the database {name} refuses this user: {first}; check FARM_DATABASE_URL"
+    if "does not exist" in text:
+        return f"the database {name} is not there: {first}; create it with: createdb"
+    return f"the database {name} cannot be reached: {first}; start PostgreSQL or check FARM_DATABASE_URL"

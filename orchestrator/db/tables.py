@@ -55,15 +55,30 @@ def _words(states: type[CellState] | type[AttemptState]) -> str:
 
 LIVE_WORDS = sorted(state.value for state in LIVE_ATTEMPT)
 OPEN_WORDS = [state.value for state in CellState if state not in ENDED]
+AGENT_ACTIVE, AGENT_DRAINING, AGENT_REMOVED = "active", "draining", "removed"
 _LIVE = text(f"state IN ({', '.join(map(repr, LIVE_WORDS))})")
 _COUNTED = text("counted")
+_QUEUED = text("state = 'queued'")
+_UNENDED = text("ended_at IS NULL")
+_SHARED = text("siblings IS NOT NULL")
+MEASURE, HEALTH = "measure", "health"
+
+IS_LIVE = text("attempt.state IN ('dispatched', 'running')")
+"""As the partial indexes say it: a bound parameter would keep an engine from using them."""
 
 
 class Campaign(SQLModel, table=True):
     """One submission. `content` digests everything that was asked, for an idempotent submit.
 
     `parked`: nobody waits for it now; the embedded scheduler leaves it alone until somebody does.
+    `paused_at`: a user wants nothing of it to start. `served_s`: device-seconds it was given so far, as fair
+    share counts them; `served_at`: when last. `ended_at`: when its last cell ended. `purpose`: measure, or
+    health (the farm's own campaign, which requalifies devices and is shown nowhere).
     """
+
+    __table_args__ = (
+        Index("ix_campaign_open", "no", sqlite_where=_UNENDED, postgresql_where=_UNENDED),
+    )  # fmt: skip
 
     no: int | None = Field(default=None, primary_key=True)
     campaign_id: str = Field(unique=True)
@@ -80,6 +95,12 @@ class Campaign(SQLModel, table=True):
     labels: dict[str, str] = Field(sa_type=JSON)
     parked: bool = False
     cancel_asked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    priority: int = 0
+    paused_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    served_s: float = 0.0
+    served_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    purpose: str = MEASURE
 
 
 class Model(SQLModel, table=True):
@@ -91,7 +112,11 @@ class Model(SQLModel, table=True):
 
 
 class Agent(SQLModel, table=True):
-    """What an agent said of itself last. `missing`: delegate kinds its host cannot offer, with reasons."""
+    """What an agent said of itself last. `missing`: delegate kinds its host cannot offer, with reasons.
+
+    `heard_at`: its last sign of life, by the server's clock. `state`: active | draining | removed.
+    `refused`: why it gets no jobs though it is there (another protocol version).
+    """
 
     agent_id: str = Field(primary_key=True)
     host: str
@@ -99,6 +124,9 @@ class Agent(SQLModel, table=True):
     protocol: int
     missing: list[dict[str, str]] = Field(sa_type=JSON)
     seen_at: datetime = Field(sa_type=UtcDateTime)
+    heard_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    state: str = AGENT_ACTIVE
+    refused: str | None = Field(default=None, sa_type=Text)
 
 
 class Environment(SQLModel, table=True):
@@ -111,7 +139,9 @@ class Environment(SQLModel, table=True):
 class Device(SQLModel, table=True):
     """One thing that is measured on. `epoch` grows with every attempt: the fencing token.
 
-    `present`: its agent's last hello named it.
+    `present`: its agent's last hello named it. `rests_until`: it cools down. `quarantined_at`: it takes
+    health checks only. `faulty_cells`: the cells that its faults ended since it last worked;
+    `health_failures`: health checks it failed in a row.
     """
 
     device_id: str = Field(primary_key=True)
@@ -127,22 +157,40 @@ class Device(SQLModel, table=True):
     labels: dict[str, str] = Field(sa_type=JSON)
     epoch: int = 0
     present: bool = True
+    cooldown_s: float = 0.0
+    rests_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    quarantined_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    quarantine_text: str | None = Field(default=None, sa_type=Text)
+    faulty_cells: list[str] = Field(default_factory=list, sa_type=JSON)
+    health_failures: int = 0
+
+
+class Pool(SQLModel, table=True):
+    """A class of devices that cells waited for at some time: the line they stood in."""
+
+    line: str = Field(primary_key=True)
 
 
 class Cell(SQLModel, table=True):
     """One model x delegate x target x level of a campaign.
 
-    `key` digests what the cell is; `target` is a device id, or "-" where no device can take it.
+    `key` digests what the cell is; `target` is a device id, `any:SELECTOR#N` for any device of a class, or
+    "-" where no device can take it. `line` is where it queues: its device, or a class with a delegate kind.
+    `siblings` joins the cells that want different devices of one class; `device_id` is the one that it has,
+    or that its result is of. `retried_after`: attempts up to this number were before a user's `retry` and do
+    not count against the cell.
     `shown_attempt_id` is the result the cell shows: its own counted one, or the reused one of another cell.
     """
 
     __table_args__ = (
         UniqueConstraint("campaign_no", "key"),
         CheckConstraint(f"state IN ({_words(CellState)})", name="state"),
-        Index("ix_cell_pick", "state", "target", "rank", "campaign_no", "position"),
+        Index("ix_cell_pick", "campaign_no", "line", "rank", "position",
+              sqlite_where=_QUEUED, postgresql_where=_QUEUED),
+        Index("ix_cell_siblings", "siblings", "device_id", sqlite_where=_SHARED, postgresql_where=_SHARED),
         Index("ix_cell_names", "model", "delegate", "target"),
         Index("ix_cell_campaign_state", "campaign_no", "state"),
-    )
+    )  # fmt: skip
 
     cell_id: str = Field(primary_key=True)
     campaign_no: int = Field(foreign_key="campaign.no")
@@ -169,11 +217,17 @@ class Cell(SQLModel, table=True):
     ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     reused_from: str | None = None
     shown_attempt_id: str | None = Field(default=None, index=True)
+    line: str
+    siblings: str | None = None
+    device_id: str | None = None
+    retried_after: int = 0
 
 
 class Attempt(SQLModel, table=True):
     """One try at a cell on a device. The three partial unique indexes are the last line of defence:
     one live attempt per cell, per device and per exclusion group.
+
+    `heard_at`: the last word about it, by the server's clock.
     """
 
     __table_args__ = (
@@ -201,6 +255,7 @@ class Attempt(SQLModel, table=True):
     dispatched_at: datetime = Field(sa_type=UtcDateTime)
     started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     deadline_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    heard_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
@@ -248,6 +303,29 @@ class Event(SQLModel, table=True):
     cell_id: str = Field(foreign_key="cell.cell_id")
     kind: str
     text: str = Field(sa_type=Text)
+
+
+class Outbox(SQLModel, table=True):
+    """A job that the broker does not have yet: written with its attempt, deleted once it is sent."""
+
+    attempt_id: str = Field(primary_key=True, foreign_key="attempt.attempt_id")
+    agent_id: str
+    queued_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class Scheduler(SQLModel, table=True):
+    """The process that schedules, one row: who it is, when it was last well, and how its broker is.
+
+    `broker`: none | up | down; `broker_text` says since when and why it is down.
+    """
+
+    no: int = Field(default=1, primary_key=True)
+    host: str
+    pid: int
+    since_at: datetime = Field(sa_type=UtcDateTime)
+    beat_at: datetime = Field(sa_type=UtcDateTime)
+    broker: str
+    broker_text: str = Field(sa_type=Text)
 
 
 metadata = SQLModel.metadata

@@ -6,9 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from agent.messages import AgentHello, Heartbeat, JobRefused, JobResult, JobSpec, JobStarted
+from agent.messages import ForAgent, ForOrchestrator
+from orchestrator.errors import UnreachableError
 
-Message: TypeAlias = AgentHello | JobStarted | JobRefused | Heartbeat | JobResult
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What an agent said. Whoever carried it vouches for the name."""
+
+    agent_id: str
+    message: ForOrchestrator
+
+
+@dataclass(frozen=True, slots=True)
+class OldHello:
+    """An agent of another protocol said hello: whatever else it says is not to be understood."""
+
+    agent_id: str
+    protocol: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,29 +33,40 @@ class AgentLost:
     reason: str
 
 
-DispatchEvent: TypeAlias = Message | AgentLost
+@dataclass(frozen=True, slots=True)
+class BrokerBack:
+    """The broker answers (again): what it held before may be gone."""
+
+
+DispatchEvent: TypeAlias = Heard | OldHello | AgentLost | BrokerBack
+
+
+class BrokerDownError(UnreachableError):
+    """The message was not sent; `BrokerBack` comes among the events once sending works again."""
 
 
 class Dispatcher(Protocol):
-    """Hands jobs out and brings back what the agents say."""
+    """Hands messages out and brings back what the agents say."""
 
     sole_agent: bool
     """There is one agent: a device that it does not name does not exist."""
 
-    def offer(self, job: JobSpec) -> None:
-        """Send a job. A link that breaks shows as `AgentLost` among the events."""
+    @property
+    def fault(self) -> str:
+        """Why nothing can be sent now; empty while all is well."""
 
-    def cancel(self, attempt_id: str) -> None:
-        """Ask for the end of an attempt; its result comes as any other."""
+    def send(self, agent_id: str, message: ForAgent) -> None:
+        """Send a message to an agent. A link to a child that breaks shows as `AgentLost` among the events.
 
-    def receipt(self, attempt_id: str) -> None:
-        """Tell the agent that the result is stored."""
+        Raises `BrokerDownError`.
+        """
 
     def events(self, timeout_s: float) -> Sequence[DispatchEvent]:
         """What has come, after at most `timeout_s` seconds; returns at once when something has.
 
-        Raises `UnreachableError` where no agent can be had.
+        The call says that everything returned before is stored: it is acknowledged now and will not come
+        again. Raises `UnreachableError` where no agent can be had.
         """
 
     def close(self, grace_s: float = 20.0) -> Sequence[DispatchEvent]:
-        """Stop what runs and end the link; returns the last words, within `grace_s` seconds."""
+        """End the link; embedded: stop what runs, too. Returns the last words, within `grace_s` seconds."""

@@ -17,19 +17,19 @@ from agent.messages import (
     MAX_MESSAGE_BYTES,
     PROTOCOL_VERSION,
     AgentHello,
-    CancelJob,
+    ForAgent,
+    ForOrchestrator,
     JobRefused,
     JobResult,
     JobSpec,
     JobStarted,
-    Receipt,
     Shutdown,
     Wire,
     decode_for_orchestrator,
     encode,
 )
 from orchestrator.config import FarmHome
-from orchestrator.dispatch.base import AgentLost, DispatchEvent, Message
+from orchestrator.dispatch.base import AgentLost, DispatchEvent, Heard
 from orchestrator.errors import UnreachableError
 
 MAX_STARTS: Final = 5
@@ -68,19 +68,17 @@ class EmbeddedDispatcher:
         """The agent's process id."""
         return self._child.pid
 
-    def offer(self, job: JobSpec) -> None:
-        """Send a job."""
-        self._jobs.add(job.attempt_id)
-        self._heard = time.monotonic()
-        self._send(job)
+    @property
+    def fault(self) -> str:
+        """Empty: there is no broker that could be down."""
+        return ""
 
-    def cancel(self, attempt_id: str) -> None:
-        """Ask for the end of an attempt."""
-        self._send(CancelJob(attempt_id=attempt_id))
-
-    def receipt(self, attempt_id: str) -> None:
-        """Tell the agent that the result is stored."""
-        self._send(Receipt(attempt_id=attempt_id))
+    def send(self, agent_id: str, message: ForAgent) -> None:  # noqa: ARG002  # there is one agent
+        """Send a message to the agent."""
+        if isinstance(message, JobSpec):
+            self._jobs.add(message.attempt_id)
+            self._heard = time.monotonic()
+        self._send(message)
 
     def events(self, timeout_s: float) -> Sequence[DispatchEvent]:
         """What has come. Raises `UnreachableError` when agents die again and again."""
@@ -108,6 +106,7 @@ class EmbeddedDispatcher:
         self._buffer = b""
         self._jobs: set[str] = set()
         self._greeted = False
+        self._agent_id = ""
         self._heard = time.monotonic()
         ours, theirs = socket.socketpair()
         ours.settimeout(_SEND_LIMIT_S)
@@ -168,7 +167,7 @@ class EmbeddedDispatcher:
 
     def _hear(self, line: bytes) -> None:
         try:
-            message: Message = decode_for_orchestrator(line)
+            message: ForOrchestrator = decode_for_orchestrator(line)
         except ValueError as error:
             self._lose(f"it sent something unreadable: {error}")
             return
@@ -179,11 +178,12 @@ class EmbeddedDispatcher:
                     "install the same version of both"
                 )
             self._greeted = True
+            self._agent_id = message.agent_id
         elif isinstance(message, JobStarted | JobResult | JobRefused):
             self._starts = 1
         if isinstance(message, JobResult | JobRefused):
             self._jobs.discard(message.attempt_id)
-        self._pending.append(message)
+        self._pending.append(Heard(self._agent_id, message))
 
     def _lose(self, reason: str) -> None:
         if not self._lost():

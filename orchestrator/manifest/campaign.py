@@ -11,6 +11,8 @@ from agent.messages import InputSpec, MeasurePlan
 OptionValue: TypeAlias = str | int | float | bool
 
 DEFAULT_SOFT_LIMIT_S = 900.0
+HIGHEST_PRIORITY = 100
+"""Priorities go from minus this to this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,16 @@ class DelegateEntry:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSelector:
-    """Which devices to use: every given field must match; `name` is a glob over device id and name."""
+    """Which devices to use: every given field must match; `name` is a glob over device id and name.
+
+    `count`: any so many of them, chosen when they are free; None: each of them.
+    """
 
     kind: str | None = None
     vendor: str | None = None
     name: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,7 @@ class ExcludeRule:
 @dataclass(frozen=True, slots=True)
 class Campaign:
     """One submission. No `devices` means every device; `reuse` is
-    `same-fingerprint`, `never` or `max-age:SECONDS`.
+    `same-fingerprint`, `never` or `max-age:SECONDS`; `priority`: higher goes first.
     """
 
     name: str
@@ -78,3 +84,4 @@ class Campaign:
     baseline_delegate: str | None
     reuse: str
     manifest_sha256: str
+    priority: int = 0

@@ -95,6 +95,7 @@ class _Builder:
             baseline_delegate=self._baseline([d.name for d in delegates]),
             reuse=self._defaults.get("reuse", DEFAULT_REUSE),
             manifest_sha256=manifest_sha256,
+            priority=self._values.get("priority", 0),
         )
 
     def _models(self) -> Iterable[ModelEntry]:
@@ -162,12 +163,20 @@ class _Builder:
             rule: dict[str, Placed] = placed.value
             if not rule:
                 self._problems.add(placed.node, "an empty rule would exclude everything")
+            self._check_class_rule(rule)
             for key, names in (("model", models), ("delegate", delegates)):
                 pattern = rule.get(key)
                 if pattern and not any(fnmatchcase(name, pattern.value) for name in names):
                     hint = suggestion(pattern.value, names)
                     self._problems.add(pattern.node, f"no {key} is called {pattern.value!r}{hint}")
             yield ExcludeRule(**{key: pattern.value for key, pattern in rule.items()})
+
+    def _check_class_rule(self, rule: dict[str, Placed]) -> None:
+        """A class is bound late: a rule about a device would have to be kept until then."""
+        counted = any("count" in selector for selector in self._values.get("devices", ()))
+        if "device" in rule and counted:
+            text = "a rule about devices and a selector with 'count' do not go together; narrow the selector"
+            self._problems.add(rule["device"].node, text)
 
     def _baseline(self, names: list[str]) -> str | None:
         placed: Placed | None = self._values.get("baseline", {}).get("delegate")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import yaml
 
+from orchestrator.manifest.campaign import HIGHEST_PRIORITY
 from orchestrator.manifest.delegates import delegate
 from orchestrator.manifest.plans import LEVELS
 from orchestrator.manifest.problems import Problems, suggestion
@@ -90,8 +91,8 @@ DEVICE = Keys(
         "vendor": _glob,
         "name": _glob,
         "labels": table(_label),
+        "count": number(whole=True, minimum=1, maximum=1000),
     },
-    later=("count",),
 )
 
 EXCLUDE = Keys({"model": placed(_glob), "delegate": placed(_glob), "device": placed(_glob)})
@@ -124,6 +125,7 @@ ROOT = Keys(
         "version": _version,
         "campaign": _name,
         "level": choice(LEVELS, "level"),
+        "priority": number(whole=True, minimum=-HIGHEST_PRIORITY, maximum=HIGHEST_PRIORITY),
         "labels": table(_label),
         "defaults": Keys(
             {"measure": placed(MEASURE), "reuse": reuse, "limits": LIMITS},

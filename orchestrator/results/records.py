@@ -110,3 +110,5 @@ class CampaignRecord:
     delegates: tuple[str, ...]
     labels: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    priority: int = 0
+    paused: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -37,6 +38,7 @@ BRIEF = MeasurePlan(
     processes=1, warmup_runs=1, warmup_seconds=0.0, min_runs=12, max_runs=20, min_seconds=0.0, max_seconds=1.0
 )
 M = TypeVar("M", bound=Wire)
+_EPOCHS = itertools.count(1)
 
 _SERVE = """
 import json, sys
@@ -155,7 +157,7 @@ def job(model: tuple[str, int], delegate: str = "litert", device: str = "host-cp
         "attempt_id": uuid.uuid4().hex,
         "attempt_no": 1,
         "cell_id": "cell",
-        "epoch": 1,
+        "epoch": next(_EPOCHS),
         "device_id": device,
         "model_id": "tiny",
         "model_sha256": model[0],

@@ -27,7 +27,7 @@ def test_lease_lives_as_long_as_a_process_that_inherited_it(tmp_path):
     lease = try_lease(tmp_path, "host-cpu")
     assert lease is not None
     holder = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(600)"], pass_fds=[lease.descriptor]
+        [sys.executable, "-c", "import time; time.sleep(600)"], pass_fds=lease.descriptors
     )
     lease.release()
     assert try_lease(tmp_path, "host-cpu") is None
@@ -47,7 +47,24 @@ def test_group_name_cannot_leave_the_folder(tmp_path):
     lease = try_lease(tmp_path / "leases", "../../evil group")
     assert lease is not None
     lease.release()
-    assert [path.name for path in (tmp_path / "leases").iterdir()] == ["farm-.._.._evil_group.lock"]
+    names = {path.name for path in (tmp_path / "leases").iterdir()}
+    assert names == {"farm-...lock", "farm-.._...lock", "farm-.._.._evil_group.lock"}
+
+
+def test_a_group_excludes_itself_and_those_above_and_below_it_but_not_its_neighbours(tmp_path):
+    gpu = try_lease(tmp_path, "host-cpu/gpu-0")
+    assert gpu is not None
+    assert try_lease(tmp_path, "host-cpu/gpu-0") is None
+    assert try_lease(tmp_path, "host-cpu") is None
+    beside = try_lease(tmp_path, "host-cpu/gpu-1")
+    assert beside is not None
+    gpu.release()
+    assert try_lease(tmp_path, "host-cpu") is None
+    beside.release()
+    cpu = try_lease(tmp_path, "host-cpu")
+    assert cpu is not None
+    assert try_lease(tmp_path, "host-cpu/gpu-1") is None
+    cpu.release()
 
 
 def test_leases_are_host_wide_unless_told_otherwise(tmp_path, monkeypatch):

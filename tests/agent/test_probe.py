@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from agent.devices import ProbeError, ProbeReport, probe
-from agent.runner.probe import platform_slug
+from agent.runner.probe import exclusion_group, platform_slug
 
 
 def probe_with(**environment: str) -> ProbeReport:
@@ -94,10 +94,18 @@ def test_wrong_arguments_are_usage_errors():
 
 
 def test_cli_lists_devices_and_version():
-    for verb, said in (("probe", b'"host-cpu"'), ("version", b"protocol 1")):
+    for verb, said in (("probe", b'"host-cpu"'), ("version", b"protocol 2")):
         answer = subprocess.run(
             [sys.executable, "-c", "from agent.cli import main; main()", verb],
             capture_output=True,
             check=True,
         )
         assert said in answer.stdout
+
+
+def test_gpus_run_side_by_side_only_where_the_operator_says_so_and_never_beside_the_cpu(monkeypatch):
+    monkeypatch.delenv("FARM_GPUS_SIDE_BY_SIDE", raising=False)
+    assert {exclusion_group("gpu-0", cpu=False), exclusion_group("pocl", cpu=True)} == {"host-cpu"}
+    monkeypatch.setenv("FARM_GPUS_SIDE_BY_SIDE", "1")
+    assert exclusion_group("gpu-0", cpu=False) == "host-cpu/gpu-0"
+    assert exclusion_group("pocl", cpu=True) == "host-cpu"

@@ -63,7 +63,7 @@ def test_runner_that_ignores_sigterm_is_gone_with_all_its_descendants_after_the_
     ("kind", "code", "said"),
     [
         ("segfault", ReasonCode.CRASH, "SIGSEGV"),
-        ("killed", ReasonCode.OUT_OF_MEMORY, "SIGKILL"),
+        ("killed", ReasonCode.RUNNER_KILLED, "SIGKILL"),
         ("raising", ReasonCode.RUNNER_ERROR, "boom"),
         ("silent", ReasonCode.RUNNER_ERROR, "without a result"),
         ("garbage", ReasonCode.RUNNER_ERROR, "cannot be used"),

@@ -32,9 +32,9 @@ def starts(home: FarmHome) -> Counter[str]:
     return Counter(line["cell_id"] for line in truth(home) if line["what"] == "start")
 
 
-def check(home: FarmHome, *, all_ended: bool = True) -> None:
+def check(home: FarmHome, database_url: str | None = None, *, all_ended: bool = True) -> None:
     """Assert every invariant that holds at rest; `all_ended`: nothing is left to do."""
-    database = Database.connect(home.database)
+    database = Database.connect(database_url or home.database, home.root)
     try:
         with database.read() as session:
             cells = {cell.cell_id: cell for cell in session.exec(select(tables.Cell))}

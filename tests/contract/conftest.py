@@ -3,16 +3,48 @@ from __future__ import annotations
 import pytest
 
 from orchestrator import farm, lifecycle, service
-from orchestrator.config import FarmHome
+from orchestrator.config import FarmHome, LabConfig
+from tests import needs
+from tests.contract.celery_lab import CeleryLab
 from tests.contract.lab import Lab
 
+EMBEDDED = ("embedded-sqlite", "embedded-postgresql")
+PAIRINGS = (*EMBEDDED, "celery-sqlite", "celery-postgresql")
+REPRESENTATIVE = {
+    "test_a_campaign_runs_to_its_end_model_by_model",
+    "test_every_way_to_end_is_told_apart",
+    "test_a_result_that_is_delivered_three_times_counts_once",
+    "test_the_second_submission_measures_nothing",
+}
+"""Run on every pairing by `make test`; the others only by `make test-conformance`."""
 
-@pytest.fixture(params=["embedded-sqlite"])
+
+def pytest_generate_tests(metafunc):
+    """A test of the contract runs on every pairing, or on those that its module names in `PAIRINGS`."""
+    if "lab" not in metafunc.fixturenames:
+        return
+    chosen = []
+    for pairing in getattr(metafunc.module, "PAIRINGS", PAIRINGS):
+        always = pairing == "embedded-sqlite" or metafunc.function.__name__ in REPRESENTATIVE
+        chosen.append(pytest.param(pairing, marks=() if always else pytest.mark.conformance))
+    metafunc.parametrize("lab", chosen, indirect=True)
+
+
+@pytest.fixture
 def lab(request, tmp_path, monkeypatch):
     """A farm with fake runners; the parameter names dispatcher and database. Its waits are shorter."""
     monkeypatch.setattr(service, "RETURN_PATIENCE_S", 0.3)
     monkeypatch.setattr(lifecycle, "RETRY_DELAYS_S", (0.0, 0.1, 0.2))
     monkeypatch.setattr(farm, "STEP_S", 0.2)
-    made = Lab(FarmHome(tmp_path / "farm"))
+    dispatcher, database = request.param.split("-")
+    database_url = request.getfixturevalue("postgres_url") if database == "postgresql" else None
+    home = FarmHome(tmp_path / "farm")
+    made: Lab
+    if dispatcher == "celery":
+        needs.redis_server()
+        broker = request.getfixturevalue("redis_server")
+        made = CeleryLab(home, LabConfig(broker_url=broker.socket_url, database_url=database_url))
+    else:
+        made = Lab(home, LabConfig(database_url=database_url))
     yield made
     made.close()

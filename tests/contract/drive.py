@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from orchestrator.config import FarmHome
+from orchestrator.config import FarmHome, LabConfig
 from orchestrator.events import FarmEvent
 from orchestrator.farm import Farm
 from tests.contract.lab import agent_command
@@ -27,7 +27,7 @@ def main() -> int:
 
 def submit_and_run(home: FarmHome, wanted: dict[str, Any]) -> None:
     campaign = asked(tuple(wanted.pop("models")), wanted.pop("delegates"), **wanted)
-    with Farm.open(home, command=agent_command(home)) as farm:
+    with Farm.open(home, lab=LabConfig.load(home), command=agent_command(home)) as farm:
         campaign_id = farm.submit(campaign, model_files(*(model.id for model in campaign.models)))
         say("submitted", campaign=campaign_id)
         farm.run(campaign_id, tell)

@@ -44,6 +44,7 @@ from agent.messages import (
     decode_for_agent,
     encode,
 )
+from agent.transport.process import ALIVE
 
 CPU = Device(
     device_id="host-cpu",
@@ -71,10 +72,11 @@ def main() -> None:
         parser.add_argument(name, type=Path, required=True)
     parser.add_argument("--embedded", action="store_true")
     parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--prefix", default="")
     given = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     link = socket.socket(fileno=given.fd)
-    FakeAgent(given.state, given.store, link).serve()
+    FakeAgent(given.state, given.store, link, given.prefix).serve()
 
 
 def measurement(samples_sha256: str | None, verdict: str = "pass") -> Measurement:
@@ -99,6 +101,7 @@ class FakeAgent:
     state: Path
     store: Path
     link: socket.socket
+    prefix: str = ""
     job: JobSpec | None = None
     ends_at: float = 0.0
     seq: int = 0
@@ -128,6 +131,8 @@ class FakeAgent:
         chosen = self.state / "devices.json"
         if chosen.exists():
             devices = tuple(Device.model_validate(entry) for entry in json.loads(chosen.read_text()))
+        named = (d.model_copy(update={"device_id": self.prefix + d.device_id}) for d in devices)
+        devices = tuple(named)
         kinds = {kind for device in devices for kind in device.delegates}
         missing = [
             MissingDelegate(kind=kind, reason=f"fake: nothing here runs {kind}")
@@ -143,6 +148,8 @@ class FakeAgent:
         data = self.link.recv(1 << 16)
         *lines, self.buffer = (self.buffer + data).split(b"\n")
         for line in lines:
+            if line == ALIVE:
+                continue
             match decode_for_agent(line):
                 case JobSpec() as job:
                     self.take(job)

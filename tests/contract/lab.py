@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,9 +11,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from orchestrator.config import FarmHome
+from agent.messages import Device
+from orchestrator.config import FarmHome, LabConfig
 from orchestrator.events import FarmEvent
 from orchestrator.farm import Farm
 from orchestrator.results.records import CellRecord
@@ -75,13 +77,37 @@ class Driver:
 
 @dataclass
 class Lab:
-    """One farm home under test."""
+    """One farm home under test. `config` names its database, and its broker where it has one."""
 
     home: FarmHome
+    config: LabConfig = field(default_factory=LabConfig)
     drivers: list[Driver] = field(default_factory=list)
 
     def open(self) -> Farm:
-        return Farm.open(self.home, command=agent_command(self.home))
+        return Farm.open(self.home, lab=self.config, command=agent_command(self.home))
+
+    agent_is_well: ClassVar[str] = "host-cpu, pocl"
+    """What `farm doctor` says of an agent that is well."""
+
+    def device_id(self, name: str) -> str:
+        """What the farm calls a device of the agent."""
+        return name
+
+    def plug(self, *devices: Device) -> None:
+        """What the agent has from its next start on."""
+        self.home.agent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps([device.model_dump(mode="json") for device in devices])
+        (self.home.agent / "devices.json").write_text(text)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process needs to use this farm."""
+        chosen = {"FARM_HOME": str(self.home.root)}
+        if self.config.database_url is not None:
+            chosen["FARM_DATABASE_URL"] = self.config.database_url
+        if self.config.broker_url is not None:
+            chosen["FARM_BROKER_URL"] = self.config.broker_url
+        return chosen
 
     def submit(self, farm: Farm, *models: str, **how: Any) -> str:
         campaign = asked(models, how.pop("delegates"), **how)
@@ -104,6 +130,7 @@ class Lab:
             stderr=subprocess.PIPE,
             text=True,
             cwd=REPOSITORY,
+            env=os.environ | self.environment,
         )
         self.drivers.append(Driver(process))
         return self.drivers[-1]
@@ -114,7 +141,7 @@ class Lab:
         while checker.alive_agents(self.home) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert checker.alive_agents(self.home) == []
-        checker.check(self.home, all_ended=all_ended)
+        checker.check(self.home, self.config.database_url, all_ended=all_ended)
 
     def close(self) -> None:
         for driver in self.drivers:

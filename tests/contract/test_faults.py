@@ -10,7 +10,11 @@ import pytest
 
 from orchestrator.errors import UnreachableError
 from tests.contract import checker
+from tests.contract.conftest import EMBEDDED
 from tests.contract.lab import delegates
+
+PAIRINGS = EMBEDDED
+"""Here the process that submits also schedules. What a lab survives is told by `tests/faults`."""
 
 STUCK = {
     "cpu": {"seconds": 0.05},

@@ -64,6 +64,7 @@ def asked(
     reuse: str = "same-fingerprint",
     plan: MeasurePlan | None = None,
     soft_limit_s: float = 900.0,
+    priority: int = 0,
 ) -> Campaign:
     """`delegates`: name -> options; the option `kind` is the delegate kind, else the name is."""
     chosen = delegates or {"cpu": {}}
@@ -84,4 +85,5 @@ def asked(
         baseline_delegate=baseline,
         reuse=reuse,
         manifest_sha256=sha256(repr((name, models, chosen, reuse)).encode()).hexdigest(),
+        priority=priority,
     )

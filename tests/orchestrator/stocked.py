@@ -80,12 +80,14 @@ def cells(database: Database) -> list[tables.Cell]:
         return found
 
 
-def dispatch(database: Database, cell_id: str, *, start: bool = True) -> JobSpec:
-    """Give a cell to its target; `start`: the runner starts too."""
+def dispatch(
+    database: Database, cell_id: str, device_id: str | None = None, *, start: bool = True
+) -> JobSpec:
+    """Give a cell to a device, else its target; `start`: the runner starts too."""
     now = datetime.now(UTC)
     with database.write() as session:
         cell = session.get_one(tables.Cell, cell_id)
-        job = attempts.begin(session, Assignment(cell_id, cell.target), now)
+        job = attempts.begin(session, Assignment(cell_id, device_id or cell.target), now)
         if start:
             assert attempts.started(session, job.attempt_id, job.epoch, now)
     return job

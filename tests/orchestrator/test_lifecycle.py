@@ -8,6 +8,7 @@ from agent.messages import Reason, ReasonCode, Status
 from orchestrator.lifecycle import (
     ATTEMPT_MOVES,
     CELL_MOVES,
+    CRASHED,
     ENDED,
     MAX_ATTEMPTS,
     MAX_CRASHES,
@@ -66,15 +67,16 @@ def test_faults_of_the_farm_get_three_attempts(codes):
     assert settled.reason.code is codes[-1]
 
 
-def test_a_model_that_crashes_twice_is_not_tried_again():
-    crash = failed(ReasonCode.CRASH)
+@pytest.mark.parametrize("code", sorted(CRASHED))
+def test_a_model_that_kills_its_runner_twice_is_not_tried_again(code):
+    crash = failed(code)
     assert settle([crash], cancel_asked=False).state is CellState.QUEUED
     settled = settle([crash] * MAX_CRASHES, cancel_asked=False)
-    assert (settled.state, settled.reason.code) == (CellState.FAILED, ReasonCode.CRASH)
+    assert (settled.state, settled.reason.code) == (CellState.FAILED, code)
     assert "2 attempts" in settled.reason.text
 
 
-@pytest.mark.parametrize("code", sorted(set(ReasonCode) - RETRIED - {ReasonCode.CRASH, ReasonCode.CANCELLED}))
+@pytest.mark.parametrize("code", sorted(set(ReasonCode) - RETRIED - CRASHED - {ReasonCode.CANCELLED}))
 def test_errors_of_the_model_are_never_retried(code):
     assert settle([failed(code)], cancel_asked=False).state is CellState.FAILED
 

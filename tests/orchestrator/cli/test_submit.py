@@ -129,7 +129,9 @@ def test_one_cell_in_full(measured: Shell) -> None:
 
 def test_status_lists_campaigns_and_cells(measured: Shell) -> None:
     assert "small" in measured.farm("status").out
-    (*_, newest) = sorted(measured.farm("status", "--json").json(), key=lambda c: c["submitted_at"])
+    (*_, newest) = sorted(
+        measured.farm("status", "--json").json()["campaigns"], key=lambda c: c["submitted_at"]
+    )
     assert newest["counts"]["done"] == 4
     assert "4 cells: 4 done" in measured.farm("status", newest["campaign"]).out
     assert measured.farm("status", "nothing").code == 2
@@ -195,7 +197,7 @@ def started(shell: Shell) -> subprocess.Popen[str]:
         text=True,
     )
     for _ in range(600):
-        if shell.home.exists() and '"running": 1' in shell.farm("status", "--json").out:
+        if shell.home.exists() and shell.farm("status", "--json").json()["cells"]["running"] == 1:
             return submit
         assert submit.poll() is None, submit.communicate()
         time.sleep(0.1)
@@ -212,7 +214,7 @@ def test_ctrl_c_stops_the_runner_keeps_the_campaign_and_says_how_to_go_on(shell:
     home = f"FARM_HOME={shell.home}"
     assert err.splitlines()[-1].split() == [home, "farm", "submit", "models.yaml", "--delegate", "litert"]
     assert "Traceback" not in err
-    (campaign,) = shell.farm("status", "--json").json()
+    (campaign,) = shell.farm("status", "--json").json()["campaigns"]
     assert campaign["counts"].get("queued") == 2
     assert "host" in shell.farm("devices").out
 

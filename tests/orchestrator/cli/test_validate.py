@@ -80,13 +80,21 @@ def test_a_missing_file_or_model_is_said_so(shell: Shell) -> None:
         assert not shell.home.exists()
 
 
-@pytest.mark.parametrize("arguments", [["status"], ["doctor"], ["submit", "--model", "a.tflite"]])
+@pytest.mark.parametrize("arguments", [["status"], ["submit", "--model", "a.tflite"]])
 def test_a_home_that_cannot_be_used_ends_with_4(shell: Shell, arguments: list[str]) -> None:
     shell.write("a.tflite", b"model")
     shell.write("home", "a file where the folder should be")
     ran = shell.farm(*arguments)
     assert (ran.code, ran.out) == (4, "")
     assert "FARM_HOME" in ran.err
+
+
+def test_the_doctor_names_a_home_that_cannot_be_used(shell: Shell) -> None:
+    shell.write("home", "a file where the folder should be")
+    ran = shell.farm("doctor")
+    assert ran.code == 1
+    assert ran.out.startswith("BAD  home: ")
+    assert "fix: set FARM_HOME to another" in ran.out
 
 
 def test_a_wrong_hash_is_refused_before_anything_is_stored(shell: Shell) -> None:

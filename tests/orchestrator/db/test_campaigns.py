@@ -6,7 +6,7 @@ import pytest
 from sqlmodel import select
 
 from orchestrator import ingest
-from orchestrator.db import attempts, campaigns, tables
+from orchestrator.db import campaigns, picking, tables
 from tests.orchestrator.asked import CPU, POCL, asked
 from tests.orchestrator.stocked import cells, dispatch, planned, result, stock
 
@@ -83,7 +83,7 @@ def test_a_cancelled_campaign_is_not_found(database):
 
 def in_line(database, *device_ids):
     with database.read() as session:
-        return [w.cell_id for w in attempts.waiting(session, device_ids, datetime.now(UTC))]
+        return [w.cell_id for w in picking.choose(session, device_ids, datetime.now(UTC))]
 
 
 def test_parked_campaigns_stand_in_no_line(database):

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from pathlib import Path
+
 import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
 
+from orchestrator import ingest
 from orchestrator.db import migrate as migration
 from orchestrator.db.session import Database
 from orchestrator.errors import UnreachableError
-from tests.orchestrator.stocked import cells, new_database, stock
+from tests.orchestrator.stocked import cells, dispatch, new_database, result, stock
 
 
 def test_the_scripts_make_exactly_the_tables_of_the_code(database):
@@ -35,9 +39,10 @@ def test_a_newer_database_is_refused_in_one_line(database):
 def test_migrating_a_database_with_data_copies_it_first_and_keeps_the_data(tmp_path, monkeypatch):
     database = new_database(tmp_path)
     stock(database)
+    head = migration.HEAD
     add_revision(monkeypatch, tmp_path)
     migration.migrate(database)
-    assert migration.revision(database) == "0002"
+    assert migration.revision(database) == "9998"
     assert len(cells(database)) == 1
     with database.read() as session:
         columns = session.connection().exec_driver_sql("PRAGMA table_info(cell)").fetchall()
@@ -45,9 +50,9 @@ def test_migrating_a_database_with_data_copies_it_first_and_keeps_the_data(tmp_p
         assert session.connection().exec_driver_sql("PRAGMA foreign_key_check").fetchall() == []
         assert session.connection().exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
     database.close()
-    (backup,) = tmp_path.glob("farm.db.backup-0001-*")
+    (backup,) = tmp_path.glob(f"farm.db.backup-{head}-*")
     copy = Database.connect(backup)
-    assert migration.revision(copy) == "0001"
+    assert migration.revision(copy) == head
     assert len(cells(copy)) == 1
     copy.close()
 
@@ -55,29 +60,50 @@ def test_migrating_a_database_with_data_copies_it_first_and_keeps_the_data(tmp_p
 def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path, monkeypatch):
     database = new_database(tmp_path)
     stock(database)
+    head = migration.HEAD
     add_revision(monkeypatch, tmp_path, "raise RuntimeError('half way')")
     with pytest.raises(RuntimeError, match="half way"):
         migration.migrate(database)
-    assert migration.revision(database) == "0001"
+    assert migration.revision(database) == head
     assert len(cells(database)) == 1
     database.close()
 
 
-def test_the_first_revision_can_be_undone(database):
+def test_a_database_of_the_first_release_keeps_its_campaigns(tmp_path):
+    database = Database.connect(tmp_path / "farm.db")
+    upgrade(database, "0001")
+    with database.engine.execution_options(farm_write=True).begin() as connection:
+        for statement in FIRST_RELEASE:
+            connection.exec_driver_sql(statement)
+    migration.migrate(database)
+    assert migration.revision(database) == migration.HEAD
+    assert migration.pending_changes(database) == []
+    (cell,) = cells(database)
+    assert (cell.model, cell.state) == ("m", "queued")
+    job = dispatch(database, cell.cell_id)
+    with database.write() as session:
+        assert ingest.apply(session, result(job), datetime.now(UTC)) == "counted"
+    database.close()
+
+
+FIRST_RELEASE = Path(__file__).with_name("first_release.sql").read_text().split(";\n")[:-1]
+"""Rows as the first release wrote them."""
+
+
+def upgrade(database, revision):
     config = migration.alembic_config()
-    with database.engine.begin() as connection:
+    with database.engine.execution_options(farm_write=True).begin() as connection:
         config.attributes["connection"] = connection
-        command.downgrade(config, "base")
-    assert migration.revision(database) is None
+        command.upgrade(config, revision)
 
 
 def add_revision(monkeypatch, folder, then="pass"):
-    """Pretend that the code has a second revision, which rebuilds the table `cell`."""
+    """Pretend that the code has a newer revision, which rebuilds the table `cell`."""
     scripts = folder / "more"
     scripts.mkdir()
-    (scripts / "v0002_mood.py").write_text(
+    (scripts / "v9998_mood.py").write_text(
         "import sqlalchemy as sa\nfrom alembic import op\n"
-        "revision = '0002'\ndown_revision = '0001'\n"
+        f"revision = '9998'\ndown_revision = '{migration.HEAD}'\n"
         "def upgrade():\n"
         "    with op.batch_alter_table('cell', recreate='always') as batch:\n"
         "        batch.add_column(sa.Column('mood', sa.String(), nullable=True))\n"
@@ -92,4 +118,4 @@ def add_revision(monkeypatch, folder, then="pass"):
         return config
 
     monkeypatch.setattr(migration, "alembic_config", with_more)
-    monkeypatch.setattr(migration, "HEAD", "0002")
+    monkeypatch.setattr(migration, "HEAD", "9998")

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from agent.messages import AgentHello, Heartbeat, JobSpec, encode
-from orchestrator.dispatch.base import AgentLost
+from orchestrator.dispatch.base import AgentLost, Heard
 from orchestrator.dispatch.embedded import MAX_STARTS, EmbeddedDispatcher
 from orchestrator.errors import UnreachableError
 
@@ -40,8 +40,13 @@ def gather(dispatcher, count, limit_s=20.0):
     until = time.monotonic() + limit_s
     found = []
     while len(found) < count and time.monotonic() < until:
-        found += dispatcher.events(0.1)
+        found += map(said, dispatcher.events(0.1))
     return found
+
+
+def said(event):
+    """What the agent said, or what happened to it."""
+    return event.message if isinstance(event, Heard) else event
 
 
 def test_messages_split_and_joined_on_the_way_arrive_whole(agent):
@@ -94,7 +99,7 @@ def test_a_stopped_agent_is_noticed_by_its_silence(agent):
     assert gather(dispatcher, 1) == [HELLO]
     assert dispatcher.events(0.5) == [], "an idle agent owes no word"
     os.kill(dispatcher.pid, signal.SIGSTOP)
-    dispatcher.offer(JOB)
+    dispatcher.send("x", JOB)
     assert gather(dispatcher, 1)[0] == AgentLost("it said nothing for 0.3 s")
 
 
@@ -110,7 +115,7 @@ def test_last_words_after_shutdown_are_heard(agent):
     beat = Heartbeat(attempt_id="a1", epoch=1, seq=1, phase="stopping")
     dispatcher = agent(f"s.sendall({encode(HELLO)!r}); s.recv(100); s.sendall({encode(beat)!r})")
     gather(dispatcher, 1)
-    assert dispatcher.close() == [beat]
+    assert dispatcher.close() == [Heard("x", beat)]
 
 
 def test_an_agent_that_cannot_be_started_is_one_clear_error(tmp_path):

@@ -1,0 +1,45 @@
+"""An agent of a lab: the same daemon as on one machine, with a link to the broker in place of a parent."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+
+from agent.config import AgentConfig, LinkTimes, memory_limit
+from agent.daemon import serve_over
+from agent.lease import lease_folder
+from agent.transport.process import LinkProcess
+
+log = logging.getLogger(__name__)
+
+
+def serve_lab(state: Path) -> int:
+    """Serve until SIGTERM. Returns the exit code."""
+    try:
+        times, memory_limit_bytes = LinkTimes.from_environment(), memory_limit()
+    except ValueError as error:
+        log.error("%s", error)
+        return 1
+    try:
+        agent_id = str(json.loads((state / "credentials.json").read_text())["agent_id"])
+        link = state / "link"
+        link.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError, KeyError) as error:
+        log.error("this host is not enrolled: %s; run: farm-agent enrol --server URL --token TOKEN", error)
+        return 1
+    config = AgentConfig(
+        agent_id=agent_id,
+        state=state,
+        store=state / "store",
+        leases=lease_folder(),
+        heartbeat_s=times.heartbeat_s,
+        device_prefix=f"{agent_id}.",
+        resend_s=times.resend_s,
+        memory_limit_bytes=memory_limit_bytes,
+    )
+    command = [sys.executable, "-P", "-m", "agent.link", "--state", str(state)]
+    command += ["--watchdog", f"{times.watchdog_s:g}"]
+    log.info("agent %s serves its lab; state in %s", agent_id, state)
+    return serve_over(config, lambda: LinkProcess(command, link, times.watchdog_s))

@@ -1,0 +1,57 @@
+"""`python -m agent.link --fd N --state DIR --watchdog S`: started by the agent's daemon, never by hand."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from agent.link.bridge import Bridge, brief, leave
+from agent.link.couriers import Couriers
+from agent.link.identity import load
+from agent.link.worker import work
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve until the daemon hangs up or the broker is lost. Returns the exit code."""
+    given = _parser().parse_args(arguments)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    identity = load(given.state)
+    bridge = Bridge(
+        broker=identity.broker,
+        seal=identity.seal,
+        couriers=Couriers(identity.artifacts),
+        daemon=socket.socket(fileno=given.fd),
+        watchdog_s=given.watchdog,
+    )
+    for target in (bridge.carry_up, bridge.carry_results, bridge.ping):
+        threading.Thread(target=_or_leave, args=(target,), daemon=True).start()
+    leave(work(identity.broker.application(), identity.broker.agent_id, bridge.take))
+    return 1
+
+
+def _or_leave(target: Callable[[], None]) -> None:
+    """A thread that fails must not leave a process behind that only looks alive."""
+    try:
+        target()
+    except Exception as error:  # noqa: BLE001  # whatever it is, a new process is the cure
+        leave(f"{target.__name__}: {brief(error)}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m agent.link", description=__doc__)
+    parser.add_argument("--fd", type=int, required=True, help="connected socket to the daemon")
+    parser.add_argument("--state", type=Path, required=True, help="the agent's state folder")
+    parser.add_argument("--watchdog", type=float, default=60.0, help="seconds for a round trip")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""The way to a lab: a child process that speaks with the broker, restarted when it ends or hangs.
+
+The daemon never speaks with the broker itself. The child (`agent.link`) may die, hang in a reconnection or
+lose what it holds: it is killed and started again, and the daemon says everything that still matters again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from agent.attempt import LOG_FILE
+from agent.messages import Wire
+from agent.supervisor import Launch, start
+from agent.transport.base import TransportError
+from agent.transport.socket import SocketLink
+
+ALIVE: Final = b'{"type":"link-alive"}'
+"""What the child says when a message to itself has made the round trip through the broker."""
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 30.0
+
+
+class LinkProcess:
+    """Keeps one link alive. `command` gets `--fd N` appended."""
+
+    def __init__(self, command: Sequence[str], folder: Path, watchdog_s: float) -> None:
+        """Nothing is started before the first `tend`. `folder` takes the child's log."""
+        self._command = list(command)
+        self._folder = folder
+        self._watchdog_s = watchdog_s
+        self._child: subprocess.Popen[bytes] | None = None
+        self._socket: SocketLink | None = None
+        self._alive_s = 0.0
+        self._start_at_s = 0.0
+        self._pause_s = _FIRST_PAUSE_S
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id."""
+        return None if self._child is None else self._child.pid
+
+    @property
+    def has_backlog(self) -> bool:
+        """True while something waits to be sent."""
+        return self._socket is not None and self._socket.has_backlog
+
+    def fileno(self) -> int:
+        """The socket to the child; negative while there is none."""
+        return -1 if self._socket is None else self._socket.fileno()
+
+    def send(self, message: Wire) -> None:
+        """Hand to the child; without one the message is dropped: a new link is told everything anyway."""
+        if self._socket is not None:
+            self._socket.send(message)
+
+    def flush(self) -> None:
+        """Send as much as fits."""
+        if self._socket is not None:
+            self._socket.flush()
+
+    def receive(self) -> list[bytes] | None:
+        """Lines for the daemon; an end of the stream only means that the child is to be replaced."""
+        if self._socket is None:
+            return []
+        try:
+            lines = self._socket.receive()
+        except TransportError as error:
+            self._drop(str(error))
+            return []
+        if lines is None:
+            self._drop("it ended")
+            return []
+        if ALIVE in lines:
+            self._alive_s = time.monotonic()
+            self._pause_s = _FIRST_PAUSE_S
+        return [line for line in lines if line != ALIVE]
+
+    def tend(self) -> bool:
+        """Replace a child that ended, and kill one whose own message does not come back."""
+        now_s = time.monotonic()
+        if self._child is not None:
+            if now_s - self._alive_s > self._watchdog_s:
+                self._drop(f"nothing came back through the broker for {self._watchdog_s:g} s")
+            return False
+        if now_s < self._start_at_s:
+            return False
+        self._start()
+        return True
+
+    def pause_s(self) -> float | None:
+        """Until the watchdog bites, or until the next start."""
+        due_s = self._start_at_s if self._child is None else self._alive_s + self._watchdog_s
+        return max(0.0, due_s - time.monotonic()) + 0.01
+
+    def close(self, drain_s: float = 0.0) -> None:
+        """Let the child send what it has, for at most `drain_s` seconds."""
+        if self._child is None or self._socket is None:
+            return
+        self._socket.end_writing(drain_s)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(drain_s)
+        self._kill()
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._child = start(
+                Launch(
+                    command=[*self._command, "--fd", str(theirs.fileno())],
+                    environment=os.environ,
+                    folder=self._folder,
+                    inherited=(theirs.fileno(),),
+                    new_session=True,
+                )
+            )
+        self._socket = SocketLink(ours.detach())
+        self._alive_s = time.monotonic()
+
+    def _drop(self, why: str) -> None:
+        """The child is of no more use. The pause grows as long as no link comes to life."""
+        code = self._kill()
+        pause_s = self._pause_s * random.uniform(0.75, 1.25)  # noqa: S311  # so that agents do not come all at once
+        self._start_at_s = time.monotonic() + pause_s
+        self._pause_s = min(_LONGEST_PAUSE_S, self._pause_s * 2)
+        said = f" (exit code {code})" if code > 0 else ""
+        log.warning(
+            "the link to the broker is restarted in %.1f s: %s%s; its log: %s",
+            pause_s, why, said, self._folder / LOG_FILE,
+        )  # fmt: skip
+
+    def _kill(self) -> int:
+        assert self._child is not None
+        if self._socket is not None:
+            self._socket.close()
+        code = self._child.poll()
+        if code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._child.pid, signal.SIGKILL)
+            code = self._child.wait()
+        self._child = self._socket = None
+        return code

@@ -1,0 +1,128 @@
+"""`farm devices`: what there is, what each does, and which ones are taken out."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.verb import OK, Json, open_farm
+
+if TYPE_CHECKING:
+    from agent.messages import AgentHello
+    from orchestrator.db.insight import DeviceState
+    from orchestrator.farm import Farm
+
+
+class Action(StrEnum):
+    """What to do."""
+
+    LIST = "list"
+    QUARANTINE = "quarantine"
+    RELEASE = "release"
+    COOLDOWN = "cooldown"
+
+
+def devices(
+    action: Annotated[Action, typer.Argument(help="What to do.")] = Action.LIST,
+    name: Annotated[str | None, typer.Argument(help="A device: its id, or a glob that fits one.")] = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why it goes to quarantine.")] = "by hand",
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", help="How long it rests after each attempt.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """List the devices, or take one out of work and back.
+
+    A device in quarantine gets health checks only; the first that passes frees it, as `release` does.
+    """
+    from orchestrator.errors import UsageError
+
+    with open_farm() as farm:
+        if action is Action.LIST:
+            if name is not None:
+                raise UsageError("`farm devices list` takes no name")
+            return _list(farm, as_json)
+        if name is None:
+            raise UsageError(f"which device? farm devices {action.value} NAME")
+        return _change(farm, action, name, reason, seconds, as_json)
+
+
+def _change(farm: Farm, action: Action, name: str, reason: str, seconds: float | None, as_json: bool) -> int:
+    from orchestrator.cli import output
+    from orchestrator.errors import UsageError
+
+    operations = farm.operations
+    if action is Action.COOLDOWN:
+        if seconds is None:
+            raise UsageError("how long? farm devices cooldown NAME --seconds 5")
+        device_id = operations.cool_down(name, seconds)
+        text = f"{device_id} rests {seconds:g} s after each attempt"
+    elif action is Action.QUARANTINE:
+        device_id = operations.quarantine(name, reason)
+        text = f"{device_id} is in quarantine; back with: farm devices release {device_id}"
+    else:
+        device_id = operations.release(name)
+        text = f"{device_id} gets cells again"
+    if as_json:
+        output.emit_json({"device": device_id, "action": action.value})
+    else:
+        output.line(text)
+    return OK
+
+
+def _list(farm: Farm, as_json: bool) -> int:
+    from orchestrator.cli import output
+
+    hello = farm.hello()
+    states = farm.operations.devices()
+    if as_json:
+        output.emit_json(_json(hello, states))
+        return OK
+    present = {device.device_id for device in hello.devices}
+    shown = [d for d in states if d.device_id in present or d.state in ("quarantined", "unavailable")]
+    columns = [
+        output.Column(name) for name in ("device", "kind", "state", "name", "delegates", "environment")
+    ]
+    output.table(
+        columns,
+        [(d.device_id, d.kind, _state(d), d.name, ", ".join(d.delegates), d.environment_id) for d in shown],
+    )
+    for missing in hello.missing:
+        output.line(f"no {missing.kind}: {missing.reason}")
+    return OK
+
+
+def _state(device: DeviceState) -> str:
+    """`busy: resnet on cpu, measure 1/3`."""
+    text = ", ".join(part for part in (device.cell, device.note) if part)
+    return f"{device.state}: {text}" if text else device.state
+
+
+def _json(hello: AgentHello, states: list[DeviceState]) -> dict[str, object]:
+    state = {device.device_id: device for device in states}
+    return {
+        "agent": hello.agent_id,
+        "host": hello.host,
+        "version": hello.version,
+        "devices": [
+            device.model_dump(mode="json")
+            | {"environment_id": device.environment_id}
+            | _state_json(state.get(device.device_id))
+            for device in hello.devices
+        ],
+        "missing": [missing.model_dump(mode="json") for missing in hello.missing],
+    }
+
+
+def _state_json(device: DeviceState | None) -> dict[str, object]:
+    if device is None:
+        return {}
+    return {
+        "agent": device.agent_id,
+        "state": device.state,
+        "note": device.note,
+        "cell": device.cell_id,
+        "cooldown_s": device.cooldown_s,
+    }

@@ -1,0 +1,135 @@
+"""`farm why` and `farm logs`: where is my cell, and what happened to it?"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.verb import OK, Json, open_farm
+
+if TYPE_CHECKING:
+    from orchestrator.db.insight import Moment
+    from orchestrator.farm import Farm
+    from orchestrator.results.records import CellRecord
+    from orchestrator.why import Why
+
+Cell = Annotated[str, typer.Argument(help="A cell: its id, or the beginning of it.")]
+
+_LOOK_EVERY_S = 0.5
+_OPEN = {"queued", "dispatched", "running"}
+
+
+def why(cell: Cell, as_json: Json = False) -> int:
+    """Say why a cell waits, what blocks it, and for how long.
+
+    The queue's clock and the job's clock are two: waiting never counts as a timeout.
+    """
+    from orchestrator.cli import output
+
+    with open_farm() as farm:
+        answer = farm.operations.why(cell)
+    if as_json:
+        output.emit_json(asdict(answer))
+        return OK
+    for text in _sentences(answer):
+        output.line(text)
+    return OK
+
+
+def logs(
+    cell: Cell,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the cell has ended.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Show what happened to a cell, and what its runners wrote.
+
+    With --json, one object per line.
+    """
+    from orchestrator.cli.stopping import StoppedError, stoppable
+
+    with open_farm() as farm:
+        log = _Log(farm, cell, as_json)
+        try:
+            with stoppable():
+                while log.show() and follow:
+                    time.sleep(_LOOK_EVERY_S)
+        except StoppedError as stop:
+            return stop.exit_code
+    return OK
+
+
+def _sentences(answer: Why) -> Iterator[str]:
+    yield f"cell {answer.cell_id} is {answer.state}, in the line of {answer.line}"
+    for text in answer.blocks:
+        yield f"  {text}"
+    if answer.queue_s is not None:
+        yield f"queue clock: {_clock(answer.queue_s)} (no limit counts it)"
+    if answer.job_s is not None:
+        yield f"job clock: {_clock(answer.job_s)}"
+    if answer.lease is not None:
+        yield f"lease: attempt {answer.lease}"
+    if answer.eta_s is not None:
+        what = "starts" if answer.state == "queued" else "ends"
+        yield f"{what} in about {_clock(answer.eta_s)}"
+    elif answer.state == "queued":
+        yield "starts when what blocks it is gone"
+
+
+def _clock(seconds: float) -> str:
+    whole = int(seconds)
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
+
+
+@dataclass
+class _Log:
+    """Shows each thing once, however often it looks."""
+
+    farm: Farm
+    prefix: str
+    as_json: bool
+    _newest: int = 0
+    _written: dict[str, int] = field(default_factory=dict)
+
+    def show(self) -> bool:
+        """Show what is new; True while the cell has not ended."""
+        cell_id, moments = self.farm.operations.history(self.prefix, self._newest)
+        cell = self.farm.cell(cell_id)
+        for moment in moments:
+            self._newest = moment.no
+            self._moment(cell_id, moment)
+        for attempt in cell.attempts:
+            text = attempt.log_tail or self.farm.operations.live_log(attempt.attempt_id)
+            self._text(cell, attempt.attempt_id, text)
+        return cell.status in _OPEN
+
+    def _moment(self, cell_id: str, moment: Moment) -> None:
+        from orchestrator.cli import output
+
+        if self.as_json:
+            said = {"cell": cell_id, "at": moment.at.isoformat(), "kind": moment.kind, "text": moment.text}
+            output.raw(json.dumps(said) + "\n")
+        else:
+            output.line(
+                f"{moment.at:%Y-%m-%d %H:%M:%S} {moment.kind}{': ' + moment.text if moment.text else ''}"
+            )
+
+    def _text(self, cell: CellRecord, attempt_id: str, text: str) -> None:
+        """What a runner wrote; a tail that is not what was shown already replaces it."""
+        from orchestrator.cli import output
+
+        shown = self._written.get(attempt_id, 0)
+        if len(text) <= shown:
+            return
+        self._written[attempt_id] = len(text)
+        if self.as_json:
+            said = {"cell": cell.cell_id, "attempt": attempt_id, "log": text[shown:]}
+            output.raw(json.dumps(said) + "\n")
+            return
+        for line in text[shown:].rstrip("\n").split("\n"):
+            output.line(f"  | {line}")

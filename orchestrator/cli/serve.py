@@ -1,0 +1,39 @@
+"""`farm serve`: schedule for a lab."""
+
+from __future__ import annotations
+
+import signal
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.verb import OK
+from orchestrator.logs import LogFormat
+
+
+def serve(
+    log_format: Annotated[LogFormat, typer.Option("--log-format", help="How to log.")] = LogFormat.TEXT,
+) -> int:
+    """Schedule for a lab: give cells to agents, take results in.
+
+    Needs FARM_BROKER_URL (Redis); FARM_DATABASE_URL (PostgreSQL) where several machines submit. Runs in the
+    foreground until SIGTERM or Ctrl-C; agents go on with what they have meanwhile.
+    Exit code: 0 stopped, 1 another process schedules already, 4 the database cannot be reached.
+    """
+    from orchestrator.config import FarmHome, LabConfig
+    from orchestrator.errors import UsageError
+    from orchestrator.logs import log_to_stderr
+    from orchestrator.serving import serve_lab
+
+    home = FarmHome.from_environment()
+    lab = LabConfig.load(home)
+    if not lab.is_lab:
+        raise UsageError(
+            "no broker is configured; set FARM_BROKER_URL=redis://..., or broker_url in farm.toml"
+        )
+    log_to_stderr(log_format)
+    stopped: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda told, _frame: stopped.append(told))
+    serve_lab(home, lab, lambda: bool(stopped))
+    return OK

@@ -1,0 +1,151 @@
+"""`farm watch`: a campaign live, device by device and cell by cell."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orchestrator.cli.verb import Json, open_farm
+
+if TYPE_CHECKING:
+    from orchestrator.db.insight import DeviceState
+    from orchestrator.events import FarmEvent
+    from orchestrator.farm import Farm
+    from orchestrator.feed import Feed
+
+_LOOK_EVERY_S = 0.5
+_ABANDONED_AFTER = 8
+_LAST_EVENTS = 10
+
+
+def watch(
+    campaign: Annotated[str | None, typer.Argument(help="A campaign; left out: the last one.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Watch a campaign, device by device, until it ends.
+
+    Off a terminal, or with --json, one line per event. Ctrl-C ends the watching, not the campaign.
+    Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled.
+    """
+    from orchestrator.cli import output
+    from orchestrator.cli.outcome import end_of_campaign
+    from orchestrator.cli.stopping import StoppedError, stoppable
+
+    with open_farm() as farm:
+        campaign_id, feed = farm.operations.feed(campaign)
+        try:
+            with stoppable():
+                _follow(farm, feed, as_json)
+        except StoppedError as stop:
+            return stop.exit_code
+        if as_json:
+            from orchestrator.cli.comparison import all_well
+
+            return 0 if all_well(farm.cells(campaign_id)) else 1
+        output.note("")
+        return end_of_campaign(farm.campaign(campaign_id), farm.cells(campaign_id), as_json=False)
+
+
+def _follow(farm: Farm, feed: Feed, as_json: bool) -> None:
+    from orchestrator.cli.output import StatusLine, is_terminal
+    from orchestrator.cli.progress import Progress
+
+    if as_json:
+        _until_ended(farm, feed, _emit)
+    elif is_terminal(sys.stdout):
+        _draw(farm, feed)
+    else:
+        with StatusLine() as status:
+            _until_ended(farm, feed, Progress(status))
+
+
+def _until_ended(farm: Farm, feed: Feed, on_event: Any, on_look: Any = None) -> None:
+    """Raises `UnreachableError` where nobody schedules any more, and so nothing will ever end."""
+    from orchestrator.errors import UnreachableError
+
+    alone = 0
+    while feed.emit(on_event):
+        overview = farm.operations.overview()
+        alone = 0 if overview.schedules else alone + 1
+        if alone >= _ABANDONED_AFTER:
+            raise UnreachableError(f"the campaign has not ended, and {overview.scheduler}")
+        if on_look is not None:
+            on_look()
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _emit(event: FarmEvent) -> None:
+    from orchestrator.cli import output
+
+    cell = event.cell
+    said = {
+        "kind": event.kind,
+        "cell": cell.cell_id,
+        "model": cell.model,
+        "delegate": cell.delegate,
+        "device": cell.device,
+        "status": cell.status,
+        "text": event.text,
+        "done": event.done,
+        "total": event.total,
+        "eta_s": event.eta_s,
+    }
+    output.raw(json.dumps(said) + "\n")
+    sys.stdout.flush()
+
+
+@dataclass
+class _Screen:
+    """What is drawn: the newest event says how far the campaign is."""
+
+    newest: FarmEvent | None = None
+    last: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_EVENTS))
+
+    def __call__(self, event: FarmEvent) -> None:
+        """Note an event."""
+        from orchestrator.cli.progress import line_of
+
+        self.newest = event
+        text = line_of(event)
+        if text is not None:
+            self.last.append(text)
+
+    def draw(self, devices: Sequence[DeviceState]) -> Any:
+        """The devices, what ended last, and how far it is."""
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        from orchestrator.cli.output import clean
+        from orchestrator.cli.progress import clock
+
+        table = Table("device", "state", "cell", "now", box=None, pad_edge=False)
+        for device in devices:
+            words = (device.device_id, device.state, device.cell, device.note)
+            table.add_row(*(Text(clean(word)) for word in words))
+        states = Counter(device.state for device in devices)
+        far = f"{states['busy']} of {len(devices)} devices busy"
+        if self.newest is not None:
+            eta = "" if self.newest.eta_s is None else f", about {clock(self.newest.eta_s)} left"
+            far += f"; {self.newest.done} of {self.newest.total} cells{eta}"
+        return Group(table, *(Text(clean(text)) for text in self.last), Text(far))
+
+
+def _draw(farm: Farm, feed: Feed) -> None:
+    from rich.live import Live
+
+    screen = _Screen()
+    with Live(auto_refresh=False, transient=True) as live:
+
+        def look() -> None:
+            live.update(screen.draw(farm.operations.devices()), refresh=True)
+
+        look()
+        _until_ended(farm, feed, screen, look)

@@ -1,0 +1,258 @@
+"""The verbs that ask and steer, as processes on a farm whose cells nobody runs meanwhile."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlmodel import select
+
+from agent.messages import ReasonCode, Status
+from orchestrator import ingest
+from orchestrator.db import tables, wishes
+from orchestrator.db.migrate import migrate
+from orchestrator.db.session import Database
+from orchestrator.lock import SchedulerLock
+from orchestrator.manifest.campaign import DeviceSelector
+from tests.orchestrator.asked import CPU, GPU, POCL, asked
+from tests.orchestrator.cli.conftest import Shell
+from tests.orchestrator.stocked import cells, dispatch, result, stock
+
+FLEET = (CPU, POCL, GPU)
+
+
+@pytest.fixture
+def database(shell: Shell):
+    shell.home.mkdir()
+    opened = Database.connect(shell.home / "farm.db")
+    migrate(opened)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def scheduled(shell: Shell, database):
+    """Somebody schedules: what runs is not cleaned up as the rest of a killed process."""
+    with SchedulerLock.acquire(shell.home / "scheduler.lock"):
+        yield
+
+
+def now():
+    return datetime.now(UTC)
+
+
+def take_in(database, job, *how):
+    with database.write() as session:
+        ingest.apply(session, result(job, *how), now())
+
+
+def change(database, table, key, **values):
+    with database.write() as session:
+        session.get_one(table, key).sqlmodel_update(values)
+
+
+def test_status_counts_cells_devices_and_suspects(shell, database, scheduled):
+    stock(database, asked(("a", "b"), {"cpu": {}, "gpu": {}}), FLEET)
+    cell, *_ = cells(database)
+    job = dispatch(database, cell.cell_id)
+    change(database, tables.Attempt, job.attempt_id, heard_at=now() - timedelta(minutes=2))
+    ran = shell.farm("status", "--json").json()
+    assert ran["cells"] == {"queued": 5, "dispatched": 0, "running": 1, "suspect": 1, "paused": 0}
+    assert ran["devices"] == {"idle": 1, "busy": 1, "excluded": 1}
+    assert ran["broker"] == "none"
+    assert ran["scheduler"]["running"] is True
+    text = shell.farm("status").out
+    assert "cells: 5 queued, 1 running, 1 suspect" in text
+    assert "1 running, 5 queued" in text or "5 queued, 1 running" in text
+
+
+def test_why_names_the_attempt_that_blocks_a_cell_and_keeps_the_clocks_apart(shell, database, scheduled):
+    stock(database, asked(("a",), {"cpu": {}, "gpu": {}}, name="first"), FLEET)
+    by_target = {cell.target: cell for cell in cells(database)}
+    job = dispatch(database, by_target["pocl-0"].cell_id)
+    answer = shell.farm("why", by_target["host-cpu"].cell_id, "--json").json()
+    assert answer["lease"] == job.attempt_id
+    assert answer["job_s"] is None
+    assert answer["queue_s"] >= 0
+    (busy,) = [text for text in answer["blocks"] if "host-cpu is busy" in text]
+    assert f"on pocl-0, which excludes it with attempt {job.attempt_id}" in busy
+    text = shell.farm("why", by_target["pocl-0"].cell_id).out
+    assert f"attempt {job.attempt_id} runs on pocl-0" in text
+    assert "job clock: 0:0" in text
+    assert "no limit counts it" in text
+
+
+def test_why_says_that_nobody_schedules(shell, database):
+    stock(database, asked(tuple("abcd")), FLEET)
+    answer = shell.farm("why", cells(database)[2].cell_id, "--json").json()
+    assert (answer["position"], answer["eta_s"]) == (2, None)
+    assert any("`farm submit` schedules" in text for text in answer["blocks"])
+
+
+def test_why_gives_the_place_in_line_and_an_eta(shell, database, scheduled):
+    stock(database, asked(tuple("abcd"), name="mine"), FLEET)
+    stock(database, asked(("x",), name="peer"), FLEET)
+    stock(database, asked(("y",), name="urgent", priority=1), FLEET)
+    third = cells(database)[2]
+    answer = shell.farm("why", third.cell_id, "--json").json()
+    assert answer["position"] == 4, "two of its own, one in turn, one that is urgent"
+    assert answer["eta_s"] == pytest.approx(4 * third.expected_s, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "said"),
+    {
+        "paused": (lambda s, c: wishes.pause(s, "test", now()), "is paused; go on with: farm resume test"),
+        "quarantine": (
+            lambda s, c: wishes.quarantine(s, "host-cpu", "loud fan", now()),
+            "host-cpu is in quarantine (loud fan)",
+        ),
+        "cooling": (
+            lambda s, c: s.get_one(tables.Device, "host-cpu").sqlmodel_update(
+                {"rests_until": now() + timedelta(seconds=90)}
+            ),
+            "host-cpu cools down for",
+        ),
+        "absent": (
+            lambda s, c: s.get_one(tables.Device, "host-cpu").sqlmodel_update({"present": False}),
+            "host-cpu is not there",
+        ),
+        "draining": (
+            lambda s, c: s.get_one(tables.Agent, "embedded").sqlmodel_update({"state": "draining"}),
+            "agent embedded is draining",
+        ),
+        "retrying": (
+            lambda s, c: s.get_one(tables.Cell, c).sqlmodel_update(
+                {"not_before": now() + timedelta(seconds=60)}
+            ),
+            "its next attempt comes in",
+        ),
+        "parked": (
+            lambda s, c: s.get_one(tables.Campaign, 1).sqlmodel_update({"parked": True}),
+            "nobody waits for campaign test",
+        ),
+    }.values(),
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_why_names_what_holds_a_cell(shell, database, prepare, said):
+    stock(database, asked(("m",)), FLEET)
+    (cell,) = cells(database)
+    with database.write() as session:
+        prepare(session, cell.cell_id)
+    ran = shell.farm("why", cell.cell_id)
+    assert ran.code == 0
+    assert said in ran.out
+
+
+def test_why_of_an_ended_cell_is_its_end(shell, database):
+    stock(database, asked(("m",)), FLEET)
+    (cell,) = cells(database)
+    take_in(database, dispatch(database, cell.cell_id), Status.FAILED, ReasonCode.OUT_OF_MEMORY)
+    assert "it has ended: failed: oom: because of oom" in shell.farm("why", cell.cell_id[:8]).out
+
+
+def test_logs_tell_the_history_and_what_the_runner_wrote(shell, database):
+    stock(database, asked(("m",)), FLEET)
+    (cell,) = cells(database)
+    job = dispatch(database, cell.cell_id)
+    with database.write() as session:
+        message = result(job).model_copy(update={"log_tail": "tuning\nmeasuring\n"})
+        ingest.apply(session, message, now())
+    text = shell.farm("logs", cell.cell_id, "-f").out
+    words = [line.split()[2].rstrip(":") for line in text.splitlines() if not line.startswith("  |")]
+    assert words == ["dispatched", "started", "finished"]
+    assert "  | tuning\n  | measuring\n" in text
+    lines = [json.loads(line) for line in shell.farm("logs", cell.cell_id, "--json").out.splitlines()]
+    assert [line.get("kind", "log") for line in lines] == ["dispatched", "started", "finished", "log"]
+
+
+def test_logs_of_a_running_cell_show_its_work_folder(shell, database, scheduled):
+    stock(database, asked(("m",)), FLEET)
+    (cell,) = cells(database)
+    job = dispatch(database, cell.cell_id)
+    folder = shell.home / "agent" / "work" / job.attempt_id
+    folder.mkdir(parents=True)
+    (folder / "log").write_text("half way\n")
+    assert "  | half way" in shell.farm("logs", cell.cell_id).out
+
+
+def test_pause_and_resume(shell, database):
+    stock(database, asked(("a", "b")), FLEET)
+    assert shell.farm("pause", "test").out == "test is paused; 2 cells wait\n"
+    status = shell.farm("status", "--json").json()
+    assert status["campaigns"][0]["paused"] is True
+    assert status["cells"]["paused"] == 2
+    assert "(paused)" in shell.farm("status").out
+    assert shell.farm("resume", "test", "--json").json() == {"ref": "test", "paused": False, "waiting": 2}
+    unknown = shell.farm("pause", "tset")
+    assert (unknown.code, unknown.err) == (2, "error: no campaign 'tset'; did you mean 'test'?\n")
+
+
+def test_priority_of_a_campaign_and_of_a_cell(shell, database):
+    stock(database, asked(("a", "b")), FLEET)
+    _, second = cells(database)
+    assert shell.farm("priority", "test", "7").out == "test: priority 7 for 2 cells\n"
+    assert shell.farm("priority", second.cell_id, "--json", "--", "-3").json()["cells"] == 1
+    assert [cell.rank for cell in cells(database)] == [-7, 3]
+    assert shell.farm("status", "--json").json()["campaigns"][0]["priority"] == 7
+    assert shell.farm("priority", "test", "101").code == 2
+
+
+def test_retry_puts_failed_cells_back_with_all_their_attempts(shell, database):
+    stock(database, asked(("a", "b", "c")), FLEET)
+    a, b, c = cells(database)
+    take_in(database, dispatch(database, a.cell_id), Status.FAILED, ReasonCode.WRONG_OUTPUT)
+    take_in(database, dispatch(database, b.cell_id))
+    shell.farm("cancel", c.cell_id)
+    assert shell.farm("retry", "test", "--failed").out == "test: 1 cell back in line\n"
+    assert [cell.state for cell in cells(database)] == ["queued", "done", "cancelled"]
+    assert shell.farm("retry", "test", "--json").json() == {"ref": "test", "retried": 1}
+    assert [cell.state for cell in cells(database)] == ["queued", "done", "queued"]
+    assert shell.farm("retry", b.cell_id).out.endswith("no cell to try again\n")
+    take_in(database, dispatch(database, a.cell_id))
+    assert [row["status"] for row in shell.farm("results", "--format", "json").json()] == [
+        "done", "done", "queued",
+    ]  # fmt: skip
+    with database.read() as session:
+        counted = [row.counted for row in session.exec(select(tables.Result))]
+    assert sorted(counted) == [False, True, True], "the first end of `a` is evidence only"
+
+
+def test_devices_are_quarantined_released_and_cooled(shell, database):
+    stock(database, asked(("m",)), FLEET)
+    assert "is in quarantine" in shell.farm("devices", "quarantine", "gpu-0", "--reason", "loud").out
+    with database.read() as session:
+        assert session.get_one(tables.Device, "gpu-0").quarantine_text == "loud"
+    assert shell.farm("devices", "release", "gpu-0", "--json").json() == {
+        "device": "gpu-0", "action": "release",
+    }  # fmt: skip
+    assert "rests 2.5 s" in shell.farm("devices", "cooldown", "gpu-*", "--seconds", "2.5").out
+    wrong = shell.farm("devices", "release", "gpu-1")
+    assert (wrong.code, wrong.err) == (2, "error: no device is called 'gpu-1'; did you mean 'gpu-0'?\n")
+    assert shell.farm("devices", "release").code == 2
+
+
+def test_watch_ends_with_the_campaign_and_says_what_it_came_to(shell, database):
+    stock(database, asked(("m",)), FLEET)
+    (cell,) = cells(database)
+    take_in(database, dispatch(database, cell.cell_id))
+    ran = shell.farm("watch")
+    assert ran.code == 0
+    assert "1 cell" in ran.out
+
+
+def test_watch_of_a_campaign_that_nobody_runs_says_so(shell, database):
+    stock(database, asked(("m",)), FLEET)
+    ran = shell.farm("watch", "test")
+    assert ran.code == 4
+    assert "the campaign has not ended, and nothing runs now: `farm submit`" in ran.err
+
+
+def test_a_class_cell_shows_its_class_until_it_has_a_device(shell, database):
+    wanted = asked(("m",), {"gpu": {}}, devices=(DeviceSelector(kind="gpu", count=1),))
+    stock(database, wanted, FLEET)
+    (cell,) = cells(database)
+    assert "in the line of any:kind=gpu/gpu" in shell.farm("why", cell.cell_id).out
+    take_in(database, dispatch(database, cell.cell_id, "gpu-0"))
+    assert shell.farm("results", "--format", "json").json()[0]["device"] == "gpu-0"

@@ -1,0 +1,312 @@
+"""The policy over real rows: classes of devices, pauses, cool-down, shares. On both engines."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import literal
+
+from agent.messages import Device, Reason, ReasonCode, Status
+from orchestrator import ingest
+from orchestrator.db import agents, attempts, campaigns, device_faults, picking, tables
+from orchestrator.db.migrate import migrate
+from orchestrator.db.session import Database
+from orchestrator.lifecycle import AttemptEnd, AttemptState
+from orchestrator.manifest.campaign import DeviceSelector
+from orchestrator.scheduler import Assignment
+from tests.orchestrator.asked import CPU, asked
+from tests.orchestrator.stocked import cells, dispatch, result, stock
+
+GPUS = tuple(
+    Device(
+        device_id=f"gpu-{i}",
+        kind="gpu",
+        api="opencl",
+        name=f"H200 {i}",
+        vendor="NVIDIA",
+        delegates=("gpu",),
+        exclusion_group=f"host/gpu-{i}",
+        environment={"driver": "550.90"},
+        labels={"room": "a" if i < 2 else "b"},
+    )
+    for i in range(3)
+)
+FLEET = (CPU, *GPUS)
+ANY_GPU = DeviceSelector(kind="gpu", count=2)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request, tmp_path):
+    where = tmp_path / "farm.db"
+    if request.param == "postgresql":
+        where = request.getfixturevalue("postgres_url")
+    opened = Database.connect(where, tmp_path)
+    migrate(opened)
+    yield opened
+    opened.close()
+
+
+def now():
+    return datetime.now(UTC)
+
+
+def choose(database, *device_ids, at=None):
+    with database.read() as session:
+        return picking.choose(session, device_ids, at or now())
+
+
+def begin(database, assignment, *, start=True):
+    with database.write() as session:
+        job = attempts.begin(session, assignment, now())
+        if start:
+            assert attempts.started(session, job.attempt_id, job.epoch, now())
+    return job
+
+
+def take_in(database, message):
+    with database.write() as session:
+        return ingest.apply(session, message, now())
+
+
+def change(database, table, key, **values):
+    with database.write() as session:
+        session.get_one(table, key).sqlmodel_update(values)
+
+
+def two_of_the_class(*models, **how):
+    return asked(models or ("m",), {"gpu": {}}, devices=(ANY_GPU,), **how)
+
+
+def test_a_class_goes_to_whichever_device_is_idle_and_each_sibling_to_another(database):
+    stock(database, two_of_the_class(), FLEET)
+    first, second = cells(database)
+    assert (first.target, second.target) == ("any:kind=gpu#0", "any:kind=gpu#1")
+    (chosen,) = choose(database, "gpu-2")
+    assert chosen == Assignment(first.cell_id, "gpu-2")
+    job = begin(database, chosen)
+    take_in(database, result(job))
+    assert choose(database, "gpu-2") == (), "the second wants another unit"
+    assert choose(database, "gpu-0", "gpu-1", "gpu-2") == (Assignment(second.cell_id, "gpu-0"),)
+
+
+def test_the_device_of_a_class_cell_belongs_to_the_attempt_and_to_the_result(database):
+    stock(database, two_of_the_class(), FLEET)
+    (chosen,) = choose(database, "gpu-1")
+    take_in(database, result(begin(database, chosen)))
+    with database.read() as session:
+        stored = session.get_one(tables.Cell, chosen.cell_id)
+        measured = session.get_one(tables.Result, stored.shown_attempt_id)
+        assert (stored.target, measured.device_id) == ("any:kind=gpu#0", "gpu-1")
+
+
+def test_a_class_cell_that_failed_prefers_another_unit_for_a_while(database):
+    stock(database, asked(("m",), {"gpu": {}}, devices=(DeviceSelector(kind="gpu", count=1),)), FLEET)
+    (cell,) = cells(database)
+    job = dispatch(database, cell.cell_id, "gpu-0")
+    take_in(database, result(job, Status.FAILED, ReasonCode.DEVICE_LOST))
+    soon = now() + timedelta(seconds=5)
+    assert choose(database, "gpu-0", at=soon) == ()
+    assert choose(database, "gpu-0", "gpu-1", at=soon) == (Assignment(cell.cell_id, "gpu-1"),)
+    late = soon + timedelta(seconds=picking.OTHER_UNIT_S)
+    assert choose(database, "gpu-0", at=late) == (Assignment(cell.cell_id, "gpu-0"),)
+
+
+def test_many_idle_devices_of_a_class_are_filled_at_once(database):
+    fleet = [
+        CPU,
+        *(
+            GPUS[0].model_copy(update={"device_id": f"gpu-{i}", "exclusion_group": f"host/gpu-{i}"})
+            for i in range(12)
+        ),
+    ]
+    stock(database, two_of_the_class(*"abcdef", name="one"), fleet)
+    stock(database, two_of_the_class(*"xyz", name="two"), fleet)
+    chosen = choose(database, *(device.device_id for device in fleet))
+    assert len(chosen) == len({a.device_id for a in chosen}) == 12
+    by_id = {cell.cell_id: cell for cell in cells(database)}
+    siblings = [by_id[a.cell_id].siblings for a in chosen]
+    assert len({by_id[a.cell_id].campaign_no for a in chosen}) == 2, "both campaigns have a share"
+    assert len(siblings) == 12
+
+
+def test_only_devices_that_match_the_selector_take_its_cells(database):
+    room = DeviceSelector(labels={"room": "b"}, count=1)
+    stock(database, asked(("m",), {"gpu": {}}, devices=(room,)), FLEET)
+    (cell,) = cells(database)
+    assert cell.line == "any:label.room=b/gpu"
+    assert choose(database, "gpu-0", "gpu-1", "host-cpu") == ()
+    assert choose(database, "gpu-2") == (Assignment(cell.cell_id, "gpu-2"),)
+
+
+def test_more_cells_of_a_class_than_devices_end_at_once_with_the_reason(database):
+    wanted = DeviceSelector(labels={"room": "b"}, count=2)
+    stock(database, asked(("m",), {"gpu": {}}, devices=(wanted,)), FLEET)
+    first, second = cells(database)
+    assert first.state == "queued"
+    assert (second.state, second.reason_code) == ("unsupported", "no_device")
+    assert "counts 2 devices that host 'gpu'; there are 1: gpu-2" in second.reason_text
+
+
+def test_a_class_of_which_no_device_is_left_ends_with_the_reason(database):
+    stock(database, two_of_the_class(), FLEET)
+    with database.write() as session:
+        assert campaigns.drop_vanished(session, ["host-cpu", "gpu-1"], {}, now()) == 0
+        assert campaigns.drop_vanished(session, ["host-cpu"], {"gpu": "no driver"}, now()) == 2
+    assert (
+        cells(database)[0].reason_text == "no device of the class any:kind=gpu is there any more: no driver"
+    )
+
+
+def test_a_device_that_cools_down_gets_nothing_until_it_has(database):
+    stock(database, asked(("a", "b")), FLEET)
+    change(database, tables.Device, "host-cpu", cooldown_s=30.0)
+    first, second = cells(database)
+    take_in(database, result(dispatch(database, first.cell_id)))
+    assert choose(database, "host-cpu") == ()
+    later = now() + timedelta(seconds=31)
+    assert choose(database, "host-cpu", at=later) == (Assignment(second.cell_id, "host-cpu"),)
+
+
+def test_campaigns_take_turns_by_device_seconds_and_a_newcomer_is_owed_nothing(database):
+    stock(database, asked(tuple("abcdef"), name="first"), FLEET)
+    take_in(database, result(begin(database, choose(database, "host-cpu")[0])))
+    stock(database, asked(tuple("uvwxyz"), name="second"), FLEET)
+    order = []
+    for _ in range(6):
+        (chosen,) = choose(database, "host-cpu")
+        take_in(database, result(begin(database, chosen)))
+        order.append(next(c.campaign_no for c in cells(database) if c.cell_id == chosen.cell_id))
+    assert sorted(order[:2]) == sorted(order[2:4]) == sorted(order[4:]) == [1, 2]
+
+
+def test_priorities_go_first_and_paused_campaigns_not_at_all(database):
+    stock(database, asked(("a",), name="plain"), FLEET)
+    stock(database, asked(("b",), name="urgent", priority=5), FLEET)
+    plain, urgent = cells(database)
+    assert choose(database, "host-cpu")[0].cell_id == urgent.cell_id
+    change(database, tables.Campaign, urgent.campaign_no, paused_at=now())
+    assert choose(database, "host-cpu")[0].cell_id == plain.cell_id
+
+
+def test_a_cpu_cell_waits_for_every_gpu_of_its_host_and_they_for_it(database):
+    stock(database, asked(("m",), {"cpu": {}, "gpu": {}}), FLEET)
+    on = {cell.target: cell for cell in cells(database)}
+    gpu_job = dispatch(database, on["gpu-1"].cell_id)
+    devices = [device.device_id for device in FLEET]
+    assert choose(database, *devices) == (), "the CPU cell is first in line and holds the place"
+    take_in(database, result(gpu_job))
+    (cpu,) = choose(database, *devices)
+    assert cpu.device_id == "host-cpu"
+    begin(database, cpu)
+    assert choose(database, *devices) == ()
+
+
+def test_three_cells_in_a_row_put_a_device_in_quarantine_and_a_health_check_frees_it(database):
+    stock(database, asked(tuple("abcd")), FLEET)
+    wanted = cells(database)
+    for cell in wanted[:3]:
+        job = dispatch(database, cell.cell_id)
+        take_in(database, result(job, Status.FAILED, ReasonCode.DEVICE_LOST))
+    device = read(database, tables.Device, "host-cpu")
+    assert device.quarantined_at is not None
+    assert device.quarantine_text == "3 cells in a row failed: because of device_lost"
+    assert choose(database, "host-cpu", at=now() + timedelta(seconds=9)) == ()
+    soon = now() + timedelta(seconds=11)
+    (check,) = choose(database, "host-cpu", at=soon)
+    assert read(database, tables.Cell, check.cell_id).model == "health-check"
+    take_in(database, result(begin(database, check)))
+    assert read(database, tables.Device, "host-cpu").quarantined_at is None
+    (next_cell,) = choose(database, "host-cpu", at=soon)
+    assert next_cell.cell_id in {cell.cell_id for cell in wanted}
+
+
+def test_a_failed_health_check_is_followed_by_a_later_one(database):
+    stock(database, asked(("m",)), FLEET)
+    with database.write() as session:
+        row = session.get_one(tables.Device, "host-cpu")
+        device_faults.quarantine(session, row, "by hand", now())
+    (check,) = choose(database, "host-cpu", at=now() + timedelta(seconds=11))
+    take_in(database, result(begin(database, check), Status.FAILED, ReasonCode.WRONG_OUTPUT))
+    assert read(database, tables.Device, "host-cpu").quarantined_at is not None
+    assert choose(database, "host-cpu", at=now() + timedelta(seconds=50)) == ()
+    (again,) = choose(database, "host-cpu", at=now() + timedelta(seconds=61))
+    assert again.cell_id != check.cell_id
+
+
+def test_a_fault_of_the_same_cell_or_of_a_model_is_no_fault_of_the_device(database):
+    stock(database, asked(tuple("abcd")), FLEET)
+    first, *others = cells(database)
+    for _ in range(2):
+        take_in(database, result(dispatch(database, first.cell_id), Status.FAILED, ReasonCode.DEVICE_LOST))
+    for cell in others:
+        take_in(database, result(dispatch(database, cell.cell_id), Status.FAILED, ReasonCode.RUNNER_ERROR))
+    device = read(database, tables.Device, "host-cpu")
+    assert device.faulty_cells == [first.cell_id]
+    assert device.quarantined_at is None
+
+
+def test_a_device_that_works_again_starts_from_nothing(database):
+    stock(database, asked(tuple("abcd")), FLEET)
+    a, b, c, d = cells(database)
+    for cell in (a, b):
+        take_in(database, result(dispatch(database, cell.cell_id), Status.FAILED, ReasonCode.DEVICE_LOST))
+    take_in(database, result(dispatch(database, c.cell_id)))
+    take_in(database, result(dispatch(database, d.cell_id), Status.FAILED, ReasonCode.DEVICE_LOST))
+    assert read(database, tables.Device, "host-cpu").quarantined_at is None
+
+
+def test_a_campaign_ends_with_its_last_cell_and_is_looked_at_no_more(database):
+    stock(database, asked(("a", "b")), FLEET)
+    first, second = cells(database)
+    take_in(database, result(dispatch(database, first.cell_id)))
+    assert read(database, tables.Campaign, 1).ended_at is None
+    take_in(database, result(dispatch(database, second.cell_id)))
+    assert read(database, tables.Campaign, 1).ended_at is not None
+    assert choose(database, "host-cpu") == ()
+
+
+def test_the_line_of_a_device_is_read_from_its_index_alone(database):
+    stock(database, asked(tuple("abc")), FLEET)
+    explain = "EXPLAIN QUERY PLAN " if not database.is_postgresql else "EXPLAIN "
+    with database.read() as session:
+        connection = session.connection()
+        if database.is_postgresql:
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        query = picking._line_up(literal("host-cpu"), now()).where(picking._candidate.c.campaign_no == 1)
+        text = str(query.limit(1).compile(connection, compile_kwargs={"literal_binds": True}))
+        plan = "\n".join(str(row) for row in connection.exec_driver_sql(explain + text.replace("%", "%%")))
+    assert "ix_cell_pick" in plan
+    assert "SCAN candidate" not in plan
+    assert "Sort" not in plan
+    assert "TEMP B-TREE" not in plan
+
+
+def read(database, table, key):
+    with database.read() as session:
+        row = session.get_one(table, key)
+        session.expunge(row)
+        return row
+
+
+def test_ends_before_a_users_retry_do_not_count(database):
+    stock(database, asked(("m",)), FLEET)
+    (cell,) = cells(database)
+    for _ in range(2):
+        take_in(database, result(dispatch(database, cell.cell_id), Status.FAILED, ReasonCode.TIMEOUT))
+    change(database, tables.Cell, cell.cell_id, retried_after=2)
+    job = dispatch(database, cell.cell_id)
+    with database.write() as session:
+        row = session.get_one(tables.Attempt, job.attempt_id)
+        ended = AttemptEnd(AttemptState.FAILED, Reason(code=ReasonCode.TIMEOUT, text="slow"))
+        assert attempts.end(session, row, ended, now()).state == "queued"
+
+
+def test_a_class_outlives_an_agent_only_while_another_has_a_device_of_it(database):
+    stock(database, two_of_the_class(), FLEET)
+    with database.write() as session:
+        assert agents.strand(session, ["gpu-0"], "agent a drains", now()) == 0
+        agents.set_state(session, "embedded", tables.AGENT_DRAINING)
+        assert agents.strand(session, ["gpu-0", "gpu-1", "gpu-2"], "agent a drains", now()) == 2
+    assert {cell.state for cell in cells(database)} == {"unsupported"}
+    assert cells(database)[0].reason_text.endswith("is there any more: agent a drains")

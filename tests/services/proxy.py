@@ -1,0 +1,100 @@
+"""A TCP proxy that is as bad as it is told: `proxy.py --listen HOST:PORT --target HOST:PORT [faults]`.
+
+--delay-ms, --jitter-ms   every piece of data is kept for so long, in order
+--cut-after N             the first connection's answer ends after N bytes (once)
+--flip-at N               one bit of byte N of the first connection's answer is turned over (once)
+--seed                    of the jitter
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import random
+from dataclasses import dataclass
+
+
+@dataclass
+class Faults:
+    """What is done to the data. The first connection that gets there uses `cut_after` and `flip_at` up."""
+
+    delay_s: float
+    jitter_s: float
+    cut_after: int | None
+    flip_at: int | None
+    chance: random.Random
+
+    def pause_s(self) -> float:
+        return max(0.0, self.delay_s + self.chance.uniform(-self.jitter_s, self.jitter_s))
+
+    def spoil(self, data: bytes, start: int) -> tuple[bytes, bool]:
+        """The bytes that come through of an answer's piece from `start` on, and whether it ends there."""
+        if self.flip_at is not None and start <= self.flip_at < start + len(data):
+            at, self.flip_at = self.flip_at - start, None
+            data = data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
+        if self.cut_after is not None and start + len(data) > self.cut_after:
+            kept, self.cut_after = self.cut_after - start, None
+            return data[:kept], True
+        return data, False
+
+
+async def _pump(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, faults: Faults, answer: bool
+) -> None:
+    passed = 0
+    with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+        while data := await reader.read(1 << 14):
+            if pause_s := faults.pause_s():
+                await asyncio.sleep(pause_s)
+            ended = False
+            if answer:
+                start, passed = passed, passed + len(data)
+                data, ended = faults.spoil(data, start)
+            writer.write(data)
+            await writer.drain()
+            if ended:
+                break
+    writer.close()
+
+
+async def _serve(listen: tuple[str, int], target: tuple[str, int], faults: Faults) -> None:
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            far_reader, far_writer = await asyncio.open_connection(*target)
+        except OSError:
+            writer.close()
+            return
+        there = asyncio.create_task(_pump(reader, far_writer, faults, answer=False))
+        await _pump(far_reader, writer, faults, answer=True)
+        there.cancel()
+        far_writer.close()
+
+    server = await asyncio.start_server(connected, *listen)
+    async with server:
+        await server.serve_forever()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("--listen", "--target"):
+        parser.add_argument(name, type=_address, required=True)
+    for name in ("--delay-ms", "--jitter-ms"):
+        parser.add_argument(name, type=float, default=0.0)
+    for name in ("--cut-after", "--flip-at"):
+        parser.add_argument(name, type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    faults = Faults(
+        given.delay_ms / 1e3, given.jitter_ms / 1e3, given.cut_after, given.flip_at, random.Random(given.seed)
+    )
+    asyncio.run(_serve(given.listen, given.target, faults))
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+if __name__ == "__main__":
+    main()
