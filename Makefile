@@ -4,12 +4,15 @@ VENV := .venv
 BIN  := $(VENV)/bin
 DEMO_HOME := $(CURDIR)/.farm
 
-.PHONY: help demo test test-exhaustive fuzz bench lock clean
+.PHONY: help demo test test-exhaustive test-conformance test-faults soak fuzz bench lock clean
 
 help:
 	@echo "make demo             measure nine models on three delegates, print the table, build the site"
 	@echo "make test             ruff, mypy, import-linter, pytest"
 	@echo "make test-exhaustive  the long sweeps that 'make test' leaves out"
+	@echo "make test-conformance every promise on embedded and Celery, SQLite and PostgreSQL"
+	@echo "make test-faults      34 fault scenarios and the mutations, as root (15 minutes); writes benchmarks/results/faults.md"
+	@echo "make soak             random faults for 10 minutes, as root"
 	@echo "make fuzz             200,000 hostile files for the reader, 20,000 for the interpreter, then atheris"
 	@echo "make bench            runtime against its peers, interleaved; writes benchmarks/results/"
 	@echo "make lock             resolve requirements/*.lock anew"
@@ -31,6 +34,18 @@ test:
 test-exhaustive:
 	@bash .ci/setup test
 	$(BIN)/pytest -m exhaustive
+
+test-conformance:
+	@bash .ci/setup test
+	$(BIN)/pytest -m "conformance or not conformance" tests/contract
+
+test-faults:
+	@bash .ci/setup test
+	$(BIN)/pytest -m faults tests/faults
+
+soak:
+	@bash .ci/setup test
+	$(BIN)/python -m tests.faults.soak --minutes 10
 
 fuzz:
 	@bash .ci/setup test

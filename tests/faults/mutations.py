@@ -1,0 +1,81 @@
+"""Each protection taken away, one at a time, in the processes of a test: a scenario must then fail.
+
+`FAULT_MUTATION` names one. No source is touched: a process that has it set patches itself at its start.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from orchestrator.db.session import Database
+
+VARIABLE: Final = "FAULT_MUTATION"
+UNIQUE_INDEX: Final = "unique-index"
+"""Taken away in the database, once it is there (`drop_unique_indexes`)."""
+
+
+def apply(name: str) -> None:
+    """Take the protection away. An empty name takes nothing; raises `KeyError` for one that is not known."""
+    if name and name != UNIQUE_INDEX:
+        MUTATIONS[name]()
+
+
+def without_claim() -> None:
+    """The agent's journal does not know an attempt that it has seen: a repeated message runs again."""
+    from agent.journal import Journal
+
+    def accept(self: Any, job: Any) -> None:
+        self._db.execute(
+            "INSERT OR REPLACE INTO attempt (attempt_id, state, job) VALUES (?, 'open', ?)",
+            (job.attempt_id, job.model_dump_json()),
+        )
+
+    vars_of(Journal, state_of=lambda _self, _attempt_id: None, accept=accept)
+
+
+def without_flock() -> None:
+    """A device's lock is granted to everybody who asks."""
+    from agent import lease, live
+
+    def granted(_folder: Any, exclusion_group: str) -> Any:
+        return lease.Lease(exclusion_group, os.open(os.devnull, os.O_RDONLY))
+
+    for module in (lease, live):
+        module.try_lease = granted  # type: ignore[attr-defined]  # the one place that takes leases
+
+
+def without_epoch() -> None:
+    """Whatever epoch a result carries, it is taken for the newest of its device."""
+    from orchestrator import ingest
+    from orchestrator.db import tables
+    from orchestrator.lifecycle import ATTEMPT_MOVES, LIVE_ATTEMPT, AttemptState, CellState
+
+    def decides(session: Any, attempt: Any, _message: Any, ended: Any) -> bool:
+        state = AttemptState(attempt.state)
+        waits = session.get_one(tables.Cell, attempt.cell_id).state == CellState.QUEUED
+        return ended.state in ATTEMPT_MOVES[state] and (state in LIVE_ATTEMPT or waits)
+
+    vars(ingest)["_decides"] = decides
+
+
+def drop_unique_indexes(database: Database) -> None:
+    """The database takes two live attempts of a device, and two counted results of a cell."""
+    with database.write() as session:
+        for name in ("live_cell", "live_device", "live_group"):
+            session.connection().exec_driver_sql(f"DROP INDEX IF EXISTS uq_attempt_{name}")
+        session.connection().exec_driver_sql("DROP INDEX IF EXISTS uq_result_counted_cell")
+
+
+def vars_of(owner: type, **replacements: Callable[..., Any]) -> None:
+    for name, replacement in replacements.items():
+        setattr(owner, name, replacement)
+
+
+MUTATIONS: Final[dict[str, Callable[[], None]]] = {
+    "claim": without_claim,
+    "flock": without_flock,
+    "epoch": without_epoch,
+}

@@ -1,0 +1,41 @@
+"""Submits a campaign of made-up models, asked for as JSON by `FaultLab.start_submitting`; prints its id.
+
+The models are a few bytes each, stored as any other artifact; the farm never looks into them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from io import BytesIO
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from orchestrator.config import FarmHome, LabConfig
+from orchestrator.farm import Farm
+from orchestrator.store import Store
+from tests.orchestrator.asked import ModelOnDisk, asked
+
+
+def main() -> None:
+    wanted = json.loads(sys.argv[1])
+    home = FarmHome.from_environment()
+    store = Store(home.store)
+    models = []
+    for name in wanted["models"]:
+        stored = store.put(BytesIO(name.encode().ljust(wanted["model_bytes"], b".")), name)
+        models.append(ModelOnDisk(name, stored.sha256, stored.size_bytes))
+    campaign = asked(
+        tuple(wanted["models"]),
+        wanted["delegates"],
+        name=wanted["name"],
+        soft_limit_s=wanted["soft_limit_s"],
+        reuse="never",
+    )
+    with Farm.open(home, lab=LabConfig.load(home)) as farm:
+        sys.stdout.write(farm.submit(campaign, models))
+
+
+if __name__ == "__main__":
+    main()

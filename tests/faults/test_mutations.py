@@ -1,0 +1,37 @@
+"""Each protection, taken away: the scenario that is to notice it does. Else it would prove nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.test_agent_faults import (
+    test_scenario_10_a_late_result_finds_its_cell_waiting_and_is_not_counted_even_so as late_result,
+)
+from tests.faults.test_agent_faults import (
+    test_scenario_32_the_same_agent_twice_is_refused_and_the_same_host_twice_shares_the_lock as twins,
+)
+from tests.faults.test_message_faults import (
+    test_scenario_26_a_storm_of_duplicates_runs_and_counts_everything_once as duplicates,
+)
+from tests.faults.test_scheduler_faults import (
+    test_scenario_13_two_schedulers_at_once_cannot_both_give_a_device_work as two_schedulers,
+)
+
+CAUGHT_BY = {
+    "claim": duplicates,
+    "flock": twins,
+    "unique-index": two_schedulers,
+    "epoch": late_result,
+}
+SHORT_S = 25.0
+
+
+@pytest.mark.parametrize("protection", CAUGHT_BY)
+def test_a_protection_that_is_taken_away_is_missed(fault_lab, protection, record_property):
+    fault_lab.mutation, fault_lab.bound_s = protection, SHORT_S
+    scenario = CAUGHT_BY[protection]
+    with pytest.raises(AssertionError) as caught:
+        scenario(fault_lab)
+    record_property("protection", protection)
+    record_property("scenario", scenario.__name__)
+    record_property("noticed", str(caught.value).splitlines()[0][:160])

@@ -1,0 +1,73 @@
+"""What the runners themselves wrote: the ground truth that the database is held against."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent import runlog
+from agent.attempt import ATTEMPT_VARIABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One line of a runner. `event`: started | completed; the hash and the status where it completed."""
+
+    event: str
+    time_ns: int
+    pid: int
+    attempt_id: str
+    cell_id: str
+    device_id: str
+    epoch: int
+    attempt_no: int
+    status: str = ""
+    samples_sha256: str | None = None
+
+
+def facts(states: Iterable[Path]) -> list[Fact]:
+    """Everything the runners of these agents (their state folders) wrote, by time."""
+    found = []
+    for state in states:
+        path = state / "truth.jsonl"
+        if path.exists():
+            found += [Fact(**json.loads(line)) for line in path.read_text().splitlines()]
+    return sorted(found, key=lambda fact: fact.time_ns)
+
+
+def lives(states: Iterable[Path]) -> list[runlog.Interval]:
+    """The lives of all measuring processes of one host, which may have several agents."""
+    found = []
+    for state in states:
+        found += runlog.intervals(runlog.read(state / "runs.log"))
+    return sorted(found, key=lambda life: life.start_ns)
+
+
+def spooled(state: Path) -> set[str]:
+    """Attempts whose result this agent still owes, as its journal says."""
+    journal = state / "journal.db"
+    if not journal.exists():
+        return set()
+    with sqlite3.connect(f"file:{journal}?mode=ro", uri=True, timeout=30) as database:
+        rows = database.execute("SELECT attempt_id FROM attempt WHERE state = 'spooled'").fetchall()
+    database.close()
+    return {str(row[0]) for row in rows}
+
+
+def alive() -> dict[str, set[int]]:
+    """Attempt id -> processes on this machine that are marked with it, zombies excluded."""
+    prefix = f"{ATTEMPT_VARIABLE}=".encode()
+    found: dict[str, set[int]] = {}
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            marks = [e for e in (folder / "environ").read_bytes().split(b"\0") if e.startswith(prefix)]
+        except OSError:
+            continue
+        for mark in marks:
+            found.setdefault(mark.removeprefix(prefix).decode(), set()).add(int(folder.name))
+    return found
