@@ -4,7 +4,7 @@ VENV := .venv
 BIN  := $(VENV)/bin
 DEMO_HOME := $(CURDIR)/.farm
 
-.PHONY: help demo test test-exhaustive test-conformance test-faults soak fuzz bench lock clean
+.PHONY: help demo test test-exhaustive test-conformance test-faults soak fuzz bench bench-farm bench-cpu lock clean
 
 help:
 	@echo "make demo             measure nine models on three delegates, print the table, build the site"
@@ -15,6 +15,8 @@ help:
 	@echo "make soak             random faults for 10 minutes, as root"
 	@echo "make fuzz             200,000 hostile files for the reader, 20,000 for the interpreter, then atheris"
 	@echo "make bench            runtime against its peers, interleaved; writes benchmarks/results/"
+	@echo "make bench-cpu        the CPU path over all real models and the zoo: speed, memory, loading (2 hours)"
+	@echo "make bench-farm       1,000 devices x 100,000 cells; 50 devices through Celery; writes benchmarks/results/"
 	@echo "make lock             resolve requirements/*.lock anew"
 	@echo "make clean            remove .venv and the demo's data (.farm)"
 
@@ -41,7 +43,7 @@ test-conformance:
 
 test-faults:
 	@bash .ci/setup test
-	$(BIN)/pytest -m faults tests/faults
+	FAULT_REPORT=benchmarks/results/faults.md $(BIN)/pytest -m faults tests/faults
 
 soak:
 	@bash .ci/setup test
@@ -57,7 +59,17 @@ fuzz:
 bench:
 	@bash .ci/setup test
 	$(BIN)/python benchmarks/runtime_vs_peers.py
+	$(BIN)/python benchmarks/model_kinds.py
 	$(BIN)/python benchmarks/cli_start.py
+
+bench-cpu:
+	@bash .ci/setup test
+	$(BIN)/python -m benchmarks.cpu_runtime
+
+bench-farm:
+	@bash .ci/setup test
+	$(BIN)/python -m benchmarks.farm_scale --out benchmarks/results/farm_scale.json
+	$(BIN)/python -m benchmarks.farm_lab --out benchmarks/results/farm_lab.json
 
 lock:
 	@bash .ci/setup test

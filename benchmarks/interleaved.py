@@ -40,9 +40,16 @@ class Ratio:
 
 
 def measure(
-    contenders: Mapping[str, Callable[[], object]], rounds: int, slice_s: float, seed: int = 0
+    contenders: Mapping[str, Callable[[], object]],
+    rounds: int,
+    slice_s: float,
+    seed: int = 0,
+    foreign_limit: float = FOREIGN_CPU_LIMIT,
 ) -> Rounds:
-    """Run every contender once per round for about `slice_s` seconds, in an order drawn anew each round."""
+    """Run every contender once per round for about `slice_s` seconds, in an order drawn anew each round.
+
+    Raises RuntimeError where other processes took more than `foreign_limit` of a core in most rounds.
+    """
     rng = random.Random(seed)  # noqa: S311  # an order of arms, not a secret
     calls = {name: _calls_for(call, slice_s) for name, call in contenders.items()}
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
@@ -53,7 +60,7 @@ def measure(
         rng.shuffle(order)
         before = _cpu_seconds()
         taken = {name: _slice(contenders[name], calls[name]) for name in order}
-        if _foreign_share(before, _cpu_seconds()) > FOREIGN_CPU_LIMIT:
+        if _foreign_share(before, _cpu_seconds()) > foreign_limit:
             rejected += 1
             continue
         for name, value in taken.items():
@@ -79,15 +86,19 @@ def geometric_mean(values: list[float]) -> float:
 
 
 def _calls_for(call: Callable[[], object], slice_s: float) -> int:
-    for _ in range(3):
+    """Calls in a slice; one that alone takes longer is not called again to find that out."""
+    for _ in range(4):
+        start = time.perf_counter()
         call()
-    start = time.perf_counter()
-    call()
-    return max(1, round(slice_s / max(time.perf_counter() - start, 1e-6)))
+        taken = time.perf_counter() - start
+        if taken > slice_s:
+            return 1
+    return max(1, round(slice_s / max(taken, 1e-6)))
 
 
 def _slice(call: Callable[[], object], count: int) -> float:
-    call()
+    if count > 1:
+        call()
     times = []
     for _ in range(count):
         start = time.perf_counter()

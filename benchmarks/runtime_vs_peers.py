@@ -47,10 +47,10 @@ def main() -> int:
     rows = []
     for model_id, path in _demo_models():
         for threads in args.threads if fnmatch.fnmatch(model_id, args.only) else ():
-            row = {"model": model_id, "threads": threads} | _child(path, threads, args)
+            row = {"model": model_id, "threads": threads} | measured_in_child(path, threads, args)
             rows.append(row)
             print(_line(row), flush=True)
-    report = {"environment": _environment(), "rounds": args.rounds, "rows": rows}
+    report = {"environment": environment_of_host(), "rounds": args.rounds, "rows": rows}
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "runtime_vs_peers.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     (RESULTS / "runtime_vs_peers.md").write_text(_markdown(report), encoding="utf-8")
@@ -71,7 +71,8 @@ def _demo_models() -> list[tuple[str, Path]]:
     return [(m.id, store.path(m.sha256)) for m in stored]
 
 
-def _child(path: Path, threads: int, args: argparse.Namespace) -> dict[str, Any]:
+def measured_in_child(path: Path, threads: int, args: argparse.Namespace) -> dict[str, Any]:
+    """Row of a model, measured in a process of its own that is pinned to `threads` CPUs."""
     cpus = sorted(os.sched_getaffinity(0))[:threads]
     count = str(threads)
     environment = os.environ | {
@@ -165,7 +166,8 @@ def _call(loaded: Any) -> Any:
     return call
 
 
-def _environment() -> dict[str, str]:
+def environment_of_host() -> dict[str, str]:
+    """What the probe tells of this host's devices."""
     ran = subprocess.run(
         [sys.executable, "-m", "agent.runner", "--probe"], capture_output=True, text=True, check=True
     )

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from runtime.model.graph import Operator, Quantization, Subgraph, Tensor
+from runtime.model.graph import BlockQuantization, Operator, Quantization, Subgraph, Tensor
 from runtime.model.schema import TensorType
-from runtime.ops.value import Array, Shape, dtype_of
+from runtime.ops.value import Array, Shape, constant_array, dtype_of
 
 _PACKED = frozenset({TensorType.INT4, TensorType.UINT4, TensorType.INT2})
 
 
-def tensor_details(tensor: Tensor, shape: Shape) -> dict[str, Any]:
-    """The dictionary that `Interpreter` gives for a tensor whose current shape is `shape`."""
+def tensor_details(tensor: Tensor, shape: Shape, subgraph: Subgraph) -> dict[str, Any]:
+    """The dictionary that `Interpreter` gives for a tensor of `subgraph` whose current shape is `shape`."""
     current = np.array(shape, np.int32)
     return {
         "name": tensor.name,
@@ -24,7 +24,7 @@ def tensor_details(tensor: Tensor, shape: Shape) -> dict[str, Any]:
         "shape_signature": np.array(tensor.shape_signature, np.int32) if tensor.shape_signature else current,
         "dtype": public_dtype(tensor),
         "quantization": _per_tensor(tensor.quantization),
-        "quantization_parameters": _quantization_parameters(tensor.quantization),
+        "quantization_parameters": _quantization_parameters(tensor.quantization, subgraph),
         "sparsity_parameters": _sparsity_parameters(tensor),
     }
 
@@ -59,12 +59,13 @@ def accepted(tensor: Tensor, shape: Shape, value: npt.ArrayLike) -> Array:
         array = _as_bytes(array)
     found = "STRING" if array.dtype.kind in "SUO" else array.dtype.name.upper()
     expected = dtype_of(tensor.type)
-    if array.dtype != expected and tensor.type in _PACKED:
+    same = expected is not None and array.dtype == expected.newbyteorder(array.dtype.byteorder)
+    if not same and tensor.type in _PACKED:
         raise ValueError(
             f"Cannot set tensor: Expected a numpy array of {expected} for {tensor.type.name} input {index}, "
             f"name: {name}, but got {found}"
         )
-    if array.dtype != expected:
+    if not same:
         raise ValueError(
             f"Cannot set tensor: Got value of type {found} but expected type "
             f"{tensor.type.name} for input {index}, name: {name} "
@@ -119,13 +120,30 @@ def _per_tensor(q: Quantization | None) -> tuple[float, int]:
     return (q.scales[0], q.zero_points[0])
 
 
-def _quantization_parameters(q: Quantization | None) -> dict[str, Any]:
-    plain = q if q is not None and q.blocks is None else None
+def _quantization_parameters(q: Quantization | None, subgraph: Subgraph) -> dict[str, Any]:
+    if q is not None and q.blocks is not None:
+        return _block_parameters(q, q.blocks, subgraph)
     return {
-        "scales": np.array(plain.scales if plain else (), np.float32),
-        "zero_points": np.array(plain.zero_points if plain else (), np.int32),
-        "quantized_dimension": plain.quantized_dimension if plain else 0,
-        "block_size": q.blocks.block_size if q is not None and q.blocks is not None else 0,
+        "scales": np.array(q.scales if q else (), np.float32),
+        "zero_points": np.array(q.zero_points if q else (), np.int32),
+        "quantized_dimension": q.quantized_dimension if q else 0,
+        "block_size": 0,
+    }
+
+
+def _block_parameters(q: Quantization, blocks: BlockQuantization, subgraph: Subgraph) -> dict[str, Any]:
+    """The constants that hold one scale for each block, flat; several quantised dimensions are not told."""
+    several = bool(blocks.quantized_dimensions)
+
+    def values(index: int, default: type) -> Array:
+        found = None if several or index < 0 else constant_array(subgraph.tensors[index])
+        return np.zeros(0, default) if found is None else found.reshape(-1).copy()
+
+    return {
+        "scales": values(blocks.scales, np.float32 if several else np.float16),
+        "zero_points": values(blocks.zero_points, np.int32),
+        "quantized_dimension": 0 if several else q.quantized_dimension,
+        "block_size": 0 if several else blocks.block_size,
     }
 
 

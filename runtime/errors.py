@@ -4,13 +4,15 @@ FarmRuntimeError
 ├── ModelError              the model cannot be used
 │   ├── ModelFormatError    the bytes are not a valid .tflite file (says where)
 │   ├── UnsupportedOperatorError   an operator, version or type the CPU path lacks
-│   └── ShapeError          shapes that do not fit together
+│   ├── ShapeError          shapes that do not fit together
+│   └── OutOfMemoryError    the model needs more memory than there is
 ├── InvocationError         a run of a planned model failed: values that an operator cannot take
 ├── StatusError             a call of `CompiledModel` or `TensorBuffer` that LiteRT answers with a status code
 ├── DelegateError           a delegate cannot be made, or cannot run this model
 └── DeviceError             no such device, or the device failed
 
-`ValueError` and `RuntimeError` are base classes where LiteRT's Python API raises them.
+`ValueError` and `RuntimeError` are base classes where LiteRT's Python API raises them: ValueError for a
+wrong file or call, RuntimeError for what `allocate_tensors` and `invoke` refuse, both where it may be either.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class ModelFormatError(ModelError):
     """The bytes are not a valid .tflite file; the text says where and what was found."""
 
 
-class UnsupportedOperatorError(ModelError):
+class UnsupportedOperatorError(ModelError, RuntimeError):
     """The CPU path lacks an operator, version or type; the text names operator, version and node index.
 
     `operator_name`, `version` and `index` are those of the first such operator; `delegation` is the report
@@ -45,8 +47,12 @@ class UnsupportedOperatorError(ModelError):
         self.delegation: Any | None = None
 
 
-class ShapeError(ModelError):
+class ShapeError(RuntimeError, ModelError):
     """Tensor shapes that do not fit together."""
+
+
+class OutOfMemoryError(RuntimeError, ModelError):
+    """The model needs more memory than there is, to be planned or to be run."""
 
 
 class InvocationError(FarmRuntimeError, RuntimeError):
@@ -61,7 +67,7 @@ class StatusError(FarmRuntimeError, RuntimeError):
         self.code = code
 
 
-class DelegateError(FarmRuntimeError, RuntimeError):
+class DelegateError(FarmRuntimeError, RuntimeError, ValueError):
     """A delegate cannot be made, or cannot run this model."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import operator
 import os
 import weakref
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.partition import DelegationReport, Grouping
 from runtime.delegates.registry import Delegate, load_delegate
 from runtime.details import accepted, check_resize, operator_details, tensor_details
-from runtime.errors import InvocationError, ModelError, ModelFormatError
+from runtime.errors import InvocationError, ModelError, ModelFormatError, OutOfMemoryError
 from runtime.model.graph import Model, Signature, Tensor
 from runtime.model.reader import load_model, read_model
 from runtime.ops.spec import Array, CustomRegistrar, Shape, constant_array, custom_operator
@@ -58,7 +59,7 @@ class Interpreter:
     """Runs a `.tflite` model: on numpy kernels, and on the delegates that it is given.
 
     `num_threads` is how many threads a kernel may share its rows out to; results do not depend on it for
-    integers. numpy's BLAS has its own count, set before the process starts (`OPENBLAS_NUM_THREADS`).
+    integers. While a model runs, numpy's BLAS computes on the thread that calls it.
 
     Raises ValueError for a model that cannot be read (`ModelFormatError`) or has an operator that neither a
     delegate nor the CPU path runs (`UnsupportedOperatorError`, with `.delegation`), RuntimeError for calls in
@@ -81,7 +82,7 @@ class Interpreter:
     ) -> None:
         if getattr(experimental_op_resolver_type, "name", None) not in OpResolverType.__members__:
             raise ValueError(f"Unrecognized passed in op resolver type: {experimental_op_resolver_type}")
-        if num_threads is not None and (isinstance(num_threads, bool) or not isinstance(num_threads, int)):
+        if num_threads is not None and not isinstance(num_threads, int):
             raise ValueError("type of num_threads should be int")
         if num_threads is not None and num_threads < 1:
             raise ValueError("num_threads should >= 1")
@@ -128,8 +129,8 @@ class Interpreter:
     def invoke(self) -> None:
         """Run the primary subgraph.
 
-        Raises RuntimeError before `allocate_tensors`, and for values that an operator cannot take
-        (`InvocationError`).
+        Raises RuntimeError before `allocate_tensors`, for values that an operator cannot take
+        (`InvocationError`), and where memory does not suffice (`OutOfMemoryError`).
         """
         self._ensure_safe()
         if not self._primary.is_ready:
@@ -154,15 +155,31 @@ class Interpreter:
         subgraph = self._primary.subgraph
         return [operator_details(subgraph, o) for o in subgraph.operators]
 
+    def _get_op_details(self, op_index: int) -> dict[str, Any]:
+        """The dictionary of one operator of the primary subgraph."""
+        return self._get_ops_details()[op_index]
+
+    def _get_tensor_details(self, tensor_index: int, subgraph_index: int) -> dict[str, Any]:
+        """The dictionary of one tensor."""
+        return self._details(self._tensor(tensor_index, subgraph_index).index, subgraph_index)
+
+    def _get_full_signature_list(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Tensor index of each input and output of each signature, by name; the names are sorted."""
+        return {
+            s.key: {"inputs": dict(sorted(s.inputs)), "outputs": dict(sorted(s.outputs))}
+            for s in self._model.signatures
+        }
+
     def _native_handle(self) -> int:
         """A number that stands for this interpreter; no native object is behind it."""
         return id(self)
 
     def _details(self, index: int, subgraph_index: int) -> dict[str, Any]:
         planned = self._program.subgraph(subgraph_index)
-        return tensor_details(planned.subgraph.tensors[index], planned.shape(index))
+        return tensor_details(planned.subgraph.tensors[index], planned.shape(index), planned.subgraph)
 
     def _tensor(self, index: int, subgraph_index: int = 0) -> Tensor:
+        index = _int32(index)
         tensors = self._program.subgraph(subgraph_index).subgraph.tensors
         if not 0 <= index < len(tensors):
             raise ValueError(f"Invalid tensor index {index} exceeds max tensor index {len(tensors)}")
@@ -192,8 +209,15 @@ class Interpreter:
         np.copyto(target, array)
 
     def get_tensor(self, tensor_index: int, subgraph_index: int = 0) -> Array:
-        """A copy of a tensor. Intermediates are defined only with `experimental_preserve_all_tensors`."""
-        return self._array(tensor_index, subgraph_index).copy()
+        """A copy of a tensor. Intermediates are defined only with `experimental_preserve_all_tensors`.
+
+        Raises ValueError where it has no values, RuntimeError where memory does not suffice for a copy.
+        """
+        array = self._array(tensor_index, subgraph_index)
+        try:
+            return array.copy()
+        except MemoryError as error:
+            raise OutOfMemoryError(f"tensor {tensor_index}: no memory for a copy: {error}") from error
 
     def tensor(self, tensor_index: int) -> Callable[[], Array]:
         """A function that gives a writable view of the tensor; hold the function, not the view."""
@@ -213,9 +237,10 @@ class Interpreter:
     def resize_tensor_input(self, input_index: int, tensor_size: npt.ArrayLike, strict: bool = False) -> None:
         """Give an input another shape; `allocate_tensors` must follow. `strict`: only unknown dimensions."""
         self._ensure_safe()
-        self._resize(
-            input_index, tuple(int(d) for d in np.asarray(tensor_size).reshape(-1)), 0, strict=strict
-        )
+        size = np.atleast_1d(tensor_size)
+        if size.ndim != 1:
+            raise ValueError(f"Shape should be 1D instead of {size.ndim}.")
+        self._resize(_int32(input_index), tuple(int(d) for d in size), 0, strict=strict)
 
     def _resize(self, index: int, size: Shape, subgraph_index: int, *, strict: bool = False) -> None:
         planned = self._program.subgraph(subgraph_index)
@@ -336,6 +361,14 @@ class SignatureRunner:
         return {name: self._interpreter._details(index, where) for name, index in sorted(pairs)}
 
 
+def _int32(index: int) -> int:
+    """An index as LiteRT's bindings take it. Raises TypeError for what is no integer of 32 bits."""
+    found = operator.index(index)
+    if not -(1 << 31) <= found < 1 << 31:
+        raise TypeError(f"incompatible function arguments: {index} is no 32-bit integer")
+    return found
+
+
 def _load(
     model_path: str | os.PathLike[str] | None, model_content: bytes | bytearray | memoryview | None
 ) -> Model:
@@ -346,13 +379,15 @@ def _load(
     if not model_path:
         raise ValueError("`model_path` or `model_content` must be specified.")
     try:
-        return load_model(Path(os.fspath(model_path)))
+        return load_model(Path(os.fsdecode(model_path)))
     except OSError as error:
-        raise ModelFormatError(f"Could not open '{os.fspath(model_path)}': {error.strerror}") from error
+        raise ModelFormatError(f"Could not open '{os.fsdecode(model_path)}': {error.strerror}") from error
 
 
 def _run(planned: PlannedSubgraph) -> None:
     try:
         planned.run()
+    except OutOfMemoryError:
+        raise
     except ModelError as error:
         raise InvocationError(str(error)) from error

@@ -24,6 +24,8 @@ RANGES = {
     TensorType.INT32: (-(2**31), 2**31 - 1),
 }
 
+_HALF_SQRT_2 = 1518500250
+
 # A product of at most this many int8 by int8 terms is exact in float32: 1024 * 128 * 128 = 2^24.
 EXACT_FLOAT32_TERMS = 1024
 
@@ -50,6 +52,11 @@ def round_half_away(x: _Array | np.float64) -> _Array:
     """C's `round`: to the nearest integer, ties away from zero; same dtype."""
     whole = np.trunc(x)
     return np.asarray(whole + np.trunc((x - whole) * 2))
+
+
+def round_all(x: _Array) -> _Array:
+    """`round_half_away` that leaves infinities as they are."""
+    return np.where(np.isfinite(x), round_half_away(x), x)
 
 
 def saturating_doubling_high_mul(a: _Array, b: _Array | int) -> _Array:
@@ -91,10 +98,40 @@ def _exp_of_last_quarter(x: _Array) -> _Array:
 
 
 def multiply_by_quantized_multiplier(x: _Array, multiplier: _Array | int, shift: _Array | int) -> _Array:
-    """x * multiplier * 2^(shift - 31) with gemmlowp's two roundings; int64 holding int32 values."""
+    """x * multiplier * 2^(shift - 31) with gemmlowp's two roundings; int64 holding int32 values.
+
+    Where the shift is to the left and leaves 32 bits, what is left wraps, as in the reference.
+    """
     left, right = np.maximum(shift, 0), np.maximum(-np.asarray(shift), 0)
-    wide = np.asarray(x, np.int64) << np.asarray(left, np.int64)
+    wide = np.asarray(x, np.int64)
+    if np.any(left):
+        wide = (wide << np.asarray(left, np.int64)).astype(np.int32).astype(np.int64)
     return rounding_shift_right(saturating_doubling_high_mul(wide, multiplier), right)
+
+
+def inverse_square_root(value: int) -> tuple[int, int]:
+    """(multiplier, left shift) of 1 / sqrt(value), value > 0 (`GetInvSqrtQuantizedMultiplierExp`)."""
+    if value <= 1:
+        return 2**31 - 1, 0
+    shift = 11
+    while value >= 1 << 29:
+        value //= 4
+        shift += 1
+    pairs = (32 - value.bit_length() - 1) // 2 - 1
+    shift -= pairs
+    fixed = np.asarray(value << (2 * pairs) >> 1, np.int64)
+    half = rounding_shift_right(fixed, 1)
+    x = np.asarray(1 << 28, np.int64)
+    for _ in range(5):
+        cube = _shifted32(saturating_doubling_high_mul(saturating_doubling_high_mul(x, x), x), 6)
+        grown = saturating_doubling_high_mul(x, (1 << 28) + (1 << 27))
+        x = _shifted32(grown - saturating_doubling_high_mul(half, cube), 3)
+    found = int(saturating_doubling_high_mul(x, _HALF_SQRT_2))
+    return (found << -shift, 0) if shift < 0 else (found, -shift)
+
+
+def _shifted32(x: _Array, exponent: int) -> _Array:
+    return np.asarray(np.clip(x << exponent, -(2**31), 2**31 - 1))
 
 
 def quantize(x: _Array, scale: float, zero_point: int, tensor_type: TensorType) -> _Array:
@@ -127,53 +164,109 @@ def activation_range(
 
 
 def float_activation_range(activation: ActivationFunctionType) -> tuple[float, float] | None:
-    """Clamp of a float output, None without one. Raises KeyError for TANH and SIGN_BIT."""
+    """Clamp of a float output, None without one. Raises KeyError for TANH and SIGN_BIT.
+
+    `runtime/ops/fused_activation.py` says what LiteRT does without one.
+    """
     return {
         ActivationFunctionType.NONE: None,
-        ActivationFunctionType.RELU: (0.0, math.inf),
+        ActivationFunctionType.RELU: (0.0, float(np.finfo(np.float32).max)),
         ActivationFunctionType.RELU6: (0.0, 6.0),
         ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
     }[activation]
 
 
 class Requantizer:
-    """Accumulators to 8-bit outputs: multiply, add the zero point, clamp, narrow. Prepared once.
+    """Sums to narrow outputs: add the offset, multiply, add the zero point, clamp. Prepared once.
 
-    Computes MultiplyByQuantizedMultiplier exactly in float64: the 31-bit multiplier is split in halves so
-    that every product and sum is an integer below 2^53. The multipliers broadcast over the last axis.
-    `work` is float64 memory for as many elements as one call gets.
+    Computes MultiplyByQuantizedMultiplier exactly in float64: where sums with their offset stay within 2^21
+    (`limit` says so), a product with the 31-bit multiplier is an integer below 2^53; else the multiplier is
+    split in halves. Multipliers, shifts and offset broadcast over channels, the last axis; `repeats`
+    neighbouring pixels, which divide the pixels of every call, share one inner loop. `work` is float64 memory
+    for twice as many elements as one call gets.
     """
 
     def __init__(
-        self, multipliers: _Array, shifts: _Array, zero_point: int, clamp: tuple[int, int], work: _Array
+        self,
+        multipliers: _Array,
+        shifts: _Array,
+        zero_point: int,
+        clamp: tuple[int, int],
+        work: _Array,
+        offset: _Array | float = 0.0,
+        *,
+        limit: float = 1 << 31,
+        repeats: int = 1,
     ) -> None:
         left = np.exp2(np.maximum(shifts, 0)).astype(np.float64)
         right = np.maximum(-shifts, 0)
-        self._low = (multipliers & 0xFFFF) * left / 65536.0
-        self._high = (multipliers >> 16) * left
         # The excess of 2^-42 turns a negative tie away from zero and survives adding an 8-bit zero point;
         # it is too small to move any other value that an 8-bit clamp leaves alone.
-        self._scale = np.exp2(-right.astype(np.float64)) * (1 + np.exp2(-42.0))
+        scale = np.exp2(-right.astype(np.float64)) * (1 + np.exp2(-42.0))
+        whole, low, high = multipliers * left / 2.0**31, multipliers & 0xFFFF, multipliers >> 16
+        parts = (whole, offset * whole + 0.5, np.asarray(offset), low * left / 65536.0, high * left, scale)
+        rows = [_repeated(part, repeats) for part in parts]
+        self._whole, self._start, self._offset, self._low, self._high, self._scale = rows
+        self._row = max(row.size for row in rows)
+        self._one_product = limit <= _ONE_PRODUCT_LIMIT
         self._bias = 0.5 + zero_point
         self._clamp = (float(clamp[0]), float(clamp[1]))
-        self._zero_point = zero_point
         self._work = work
 
-    def __call__(self, acc: _Array, out: _Array) -> None:
-        """`acc`: float64 integers of magnitude below 2^31, destroyed. `out`: same shape, a narrow integer."""
-        t = self._work[: acc.size].reshape(acc.shape)
-        np.multiply(acc, self._low, out=t)
-        np.add(t, 16384.0, out=t)
-        np.floor(t, out=t)
-        np.multiply(acc, self._high, out=acc)
-        np.add(acc, t, out=acc)
-        np.multiply(acc, 1 / 32768.0, out=acc)
-        np.floor(acc, out=acc)
+    def __call__(self, sums: _Array, out: _Array) -> None:
+        """`sums`: float32 or float64 integers, with the offset of magnitude below 2^31. `out`: same shape.
+
+        Raises ValueError for an `out` whose elements are not neighbours.
+        """
+        if not out.flags.c_contiguous:
+            raise ValueError("levels are written to contiguous memory")
+        shape = (-1, self._row)
+        acc = self._work[: sums.size].reshape(shape)
+        self._multiply(sums.reshape(shape), acc)
         np.multiply(acc, self._scale, out=acc)
+        narrow = out.reshape(shape)
+        if narrow.dtype.itemsize == 1:
+            self._to_bytes(acc, narrow)
+            return
         np.add(acc, self._bias, out=acc)
         np.floor(acc, out=acc)
         np.clip(acc, *self._clamp, out=acc)
-        np.copyto(out, acc, casting="unsafe")
+        np.copyto(narrow, acc, casting="unsafe")
+
+    def _multiply(self, sums: _Array, acc: _Array) -> None:
+        """Saturating rounding doubling high multiplication, shifted left before."""
+        if self._one_product:
+            np.multiply(sums, self._whole, out=acc)
+            np.add(acc, self._start, out=acc)
+        else:
+            t = self._work[-sums.size :].reshape(acc.shape)
+            np.add(sums, self._offset, out=acc)
+            np.multiply(acc, self._low, out=t)
+            np.add(t, 16384.0, out=t)
+            np.floor(t, out=t)
+            np.multiply(acc, self._high, out=acc)
+            np.add(acc, t, out=acc)
+            np.multiply(acc, 1 / 32768.0, out=acc)
+        np.floor(acc, out=acc)
+
+    def _to_bytes(self, acc: _Array, out: _Array) -> None:
+        """Levels from 0 on: of numbers that are not negative, a cast rounds down as `floor` does."""
+        below = 128 if out.dtype == np.int8 else 0
+        np.add(acc, self._bias + below, out=acc)
+        np.clip(acc, self._clamp[0] + below, self._clamp[1] + below, out=acc)
+        levels = out.view(np.uint8)
+        np.copyto(levels, acc, casting="unsafe")
+        if below:
+            np.bitwise_xor(levels, 128, out=levels)
+
+
+_ONE_PRODUCT_LIMIT = 1 << 21
+
+
+def _repeated(values: _Array, repeats: int) -> _Array:
+    """One value where all are equal, else all of them `repeats` times in a row."""
+    flat = np.asarray(values, np.float64).reshape(-1)
+    return flat[:1] if flat.size and (flat == flat[0]).all() else np.tile(flat, repeats)
 
 
 class WideRequantizer:

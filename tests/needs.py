@@ -62,7 +62,6 @@ def network_namespaces() -> None:
             absent(f"no {tool} on this machine")
 
 
-def faketime() -> str:
-    """Path of libfaketime, which gives one process tree a clock of its own."""
-    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
-    return str(found[0]) if found else absent("no libfaketime on this machine")
+def compiler() -> str:
+    """Path of a C compiler."""
+    return shutil.which("cc") or absent("no C compiler (cc) on this machine")

@@ -38,6 +38,7 @@ from runtime.errors import (
     DeviceError,
     FarmRuntimeError,
     ModelFormatError,
+    OutOfMemoryError,
     UnsupportedOperatorError,
 )
 from runtime.tools.benchmark import LoopPlan, ProcessResult, measure
@@ -130,6 +131,7 @@ def _meaning(error: Exception, delegation: Delegation | None) -> tuple[Status, R
 
 _MEANINGS: tuple[tuple[type[Exception], Status, ReasonCode], ...] = (
     (MemoryError, Status.FAILED, ReasonCode.OUT_OF_MEMORY),
+    (OutOfMemoryError, Status.FAILED, ReasonCode.OUT_OF_MEMORY),
     (UnsupportedOperatorError, Status.UNSUPPORTED, ReasonCode.UNSUPPORTED_OPERATOR),
     (InputSpecNeededError, Status.UNSUPPORTED, ReasonCode.NEEDS_INPUT_SPEC),
     (ModelFormatError, Status.FAILED, ReasonCode.MODEL_FORMAT),

@@ -99,6 +99,8 @@ def _check_shape(tensor: Tensor, where: str) -> None:
 
 
 def _check_quantization(q: Quantization, shape: tuple[int, ...], count: int, where: str) -> None:
+    if not all(-(1 << 31) <= z < 1 << 31 for z in q.zero_points):
+        raise ModelFormatError(f"{where}: a zero point is outside 32 bits")
     if q.is_custom:
         return
     if q.blocks is not None:
@@ -117,8 +119,6 @@ def _check_quantization(q: Quantization, shape: tuple[int, ...], count: int, whe
         )
     if not all(math.isfinite(s) for s in q.scales):
         raise ModelFormatError(f"{where}: a scale is not finite")
-    if not all(-(1 << 31) <= z < 1 << 31 for z in q.zero_points):
-        raise ModelFormatError(f"{where}: a zero point is outside 32 bits")
 
 
 def _check_sparsity(sparsity: Sparsity, shape: tuple[int, ...], where: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from runtime.errors import ModelFormatError
 
@@ -157,6 +157,15 @@ class Table:
             return None
         self._buffer.charge_elements(count, (*self.path, name))
         return struct.unpack_from(f"<{count}{code}", self._buffer.view, position)
+
+    def index_view(self, slot: int, name: str, code: Literal["i", "H", "B"]) -> memoryview | None:
+        """A vector of integers as a view into the file, or None where absent: no Python object for each."""
+        size = _SCALARS[code].size
+        position, count = self._vector(slot, name, size)
+        if not position:
+            return None
+        self._buffer.charge_elements(count, (*self.path, name))
+        return self._buffer.view[position : position + count * size].cast(code)
 
     def table(self, slot: int, name: str) -> Table | None:
         """A table, or None where absent."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from runtime.model.external import ExternalBuffer
 from runtime.model.schema import BuiltinOperator, TensorType
 
 
@@ -41,8 +42,8 @@ class SparseDimension:
     """One level of a sparse tensor: `dense_size` slots, or compressed rows (`segments`, `indices`)."""
 
     dense_size: int
-    segments: tuple[int, ...] | None = None
-    indices: tuple[int, ...] | None = None
+    segments: Sequence[int] | None = None
+    indices: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +132,4 @@ class Model:
     subgraphs: tuple[Subgraph, ...]
     signatures: tuple[Signature, ...] = ()
     metadata: Mapping[str, bytes] = field(default_factory=dict)
+    external: tuple[ExternalBuffer, ...] = ()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from runtime.errors import ModelFormatError
-from runtime.model.checks import check_model
+from runtime.model.checks import check_model, tensor_bytes
+from runtime.model.external import ExternalLoader, files_beside, read_external
 from runtime.model.flatbuffer import FlatBuffer, Table, describe
 from runtime.model.graph import (
     BlockQuantization,
@@ -32,13 +35,19 @@ from runtime.model.schema import (
     TensorType,
 )
 
+_INDEX_CODES: Mapping[SparseIndexVector, Literal["i", "H", "B"]] = {
+    SparseIndexVector.INT32: "i",
+    SparseIndexVector.UINT16: "H",
+    SparseIndexVector.UINT8: "B",
+}
 _Enum = TypeVar("_Enum", bound=IntEnum)
 _OperatorCode = tuple[BuiltinOperator, int, str | None]
 
 
-def load_model(path: str | Path) -> Model:
+def load_model(path: str | Path, external: ExternalLoader | None = None) -> Model:
     """Read a file through a memory map: constants are views of it. Raises OSError and `ModelFormatError`.
 
+    Weights in files of their own come from `external`, by default from the model's folder.
     Reading the lengths of the weights can map two megabytes around each; they are let go again.
     """
     with Path(path).open("rb") as file:
@@ -46,15 +55,18 @@ def load_model(path: str | Path) -> Model:
             raise ModelFormatError(f"{path}: the file is empty")
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     try:
-        model = read_model(memoryview(mapped))
+        model = read_model(memoryview(mapped), external or files_beside(Path(path)))
     except ModelFormatError as error:
         raise ModelFormatError(f"{path}: {error}") from None
     mapped.madvise(mmap.MADV_DONTNEED)
     return model
 
 
-def read_model(data: bytes | bytearray | memoryview) -> Model:
-    """Parse and check a whole model; `Tensor.data` are views into `data`. Raises `ModelFormatError`."""
+def read_model(data: bytes | bytearray | memoryview, external: ExternalLoader | None = None) -> Model:
+    """Parse and check a whole model; `Tensor.data` are views into `data`. Raises `ModelFormatError`.
+
+    `external` loads weights that lie in other files; without it such tensors have no data.
+    """
     buffer = FlatBuffer(data)
     root = buffer.root()
     if buffer.identifier() != FILE_IDENTIFIER:
@@ -64,13 +76,14 @@ def read_model(data: bytes | bytearray | memoryview) -> Model:
     version = root.scalar(0, "version", "I")
     if version != SCHEMA_VERSION:
         raise ModelFormatError(f"model.version: {version} is not supported, only {SCHEMA_VERSION} is")
-    reader = _Reader(buffer, root)
+    reader = _Reader(buffer, root, external)
     model = Model(
         version=version,
         description=root.string(3, "description") or "",
         subgraphs=tuple(reader.subgraph(i, t) for i, t in enumerate(root.tables(2, "subgraphs"))),
         signatures=tuple(_signature(t) for t in root.tables(7, "signature_defs")),
         metadata=reader.metadata(root),
+        external=tuple(reader.external.values()),
     )
     check_model(model)
     return model
@@ -79,8 +92,10 @@ def read_model(data: bytes | bytearray | memoryview) -> Model:
 class _Reader:
     """The parts of a file that its subgraphs refer to by index."""
 
-    def __init__(self, buffer: FlatBuffer, root: Table) -> None:
+    def __init__(self, buffer: FlatBuffer, root: Table, load: ExternalLoader | None) -> None:
         self._buffer = buffer
+        self._load = load
+        self.external = read_external(root)
         self._buffers = [self._buffer_data(t) for t in root.tables(4, "buffers")]
         self._codes = [_operator_code(t) for t in root.tables(1, "operator_codes")]
 
@@ -104,13 +119,16 @@ class _Reader:
         return entries
 
     def subgraph(self, index: int, table: Table) -> Subgraph:
+        inputs = table.numbers(1, "inputs", "i") or ()
+        tensors = tuple(self._tensor(i, t) for i, t in enumerate(table.tables(0, "tensors")))
+        operators = tuple(self._operator(i, t) for i, t in enumerate(table.tables(3, "operators")))
         return Subgraph(
             index=index,
             name=table.string(4, "name") or "",
-            tensors=tuple(self._tensor(i, t) for i, t in enumerate(table.tables(0, "tensors"))),
-            inputs=table.numbers(1, "inputs", "i") or (),
+            tensors=_with_empty_constants(tensors, {*inputs, *(i for o in operators for i in o.outputs)}),
+            inputs=inputs,
             outputs=table.numbers(2, "outputs", "i") or (),
-            operators=tuple(self._operator(i, t) for i, t in enumerate(table.tables(3, "operators"))),
+            operators=operators,
         )
 
     def _tensor(self, index: int, table: Table) -> Tensor:
@@ -118,6 +136,8 @@ class _Reader:
         if buffer >= len(self._buffers) and (buffer or self._buffers):
             raise ModelFormatError(f"{describe(table.path)}: buffer {buffer} of {len(self._buffers)}")
         quantization, sparsity = table.table(4, "quantization"), table.table(6, "sparsity")
+        external = table.scalar(10, "external_buffer", "I")
+        stored = self._buffers[buffer] if buffer else None
         return Tensor(
             index=index,
             name=table.string(3, "name") or "",
@@ -125,13 +145,18 @@ class _Reader:
             shape=table.numbers(0, "shape", "i") or (),
             shape_signature=table.numbers(7, "shape_signature", "i"),
             buffer=buffer,
-            data=self._buffers[buffer] if buffer else None,
+            data=self._external_data(external, table) if stored is None else stored,
             quantization=_quantization(quantization) if quantization else None,
             is_variable=table.scalar(5, "is_variable", "?", default=False),
             sparsity=_sparsity(sparsity) if sparsity else None,
             has_rank=table.scalar(8, "has_rank", "?", default=False),
-            external_buffer=table.scalar(10, "external_buffer", "I"),
+            external_buffer=external,
         )
+
+    def _external_data(self, number: int, table: Table) -> memoryview | None:
+        if number and number not in self.external:
+            raise ModelFormatError(f"{describe(table.path)}: there is no external buffer {number}")
+        return self.external[number].view(self._load) if number and self._load else None
 
     def _operator(self, index: int, table: Table) -> Operator:
         code = table.scalar(0, "opcode_index", "I")
@@ -204,6 +229,16 @@ def _enum(kind: type[_Enum], value: int, table: Table, name: str) -> _Enum:
         raise ModelFormatError(f"{describe((*table.path, name))}: {value} is no {kind.__name__}") from None
 
 
+def _with_empty_constants(tensors: tuple[Tensor, ...], computed: set[int]) -> tuple[Tensor, ...]:
+    """A constant without elements has no bytes in the file; what nobody computes must be one."""
+
+    def is_empty_constant(t: Tensor) -> bool:
+        stored = t.data is not None or t.is_variable or t.external_buffer or t.sparsity
+        return not stored and t.index not in computed and tensor_bytes(t.type, t.shape) == 0
+
+    return tuple(replace(t, data=memoryview(b"")) if is_empty_constant(t) else t for t in tensors)
+
+
 def _quantization(table: Table) -> Quantization | None:
     scales = table.numbers(2, "scale", "f") or ()
     zero_points = table.numbers(3, "zero_point", "q") or ()
@@ -241,13 +276,13 @@ def _sparse_dimension(table: Table) -> SparseDimension:
     )
 
 
-def _index_vector(table: Table, slot: int, name: str) -> tuple[int, ...]:
+def _index_vector(table: Table, slot: int, name: str) -> Sequence[int]:
     kind = _enum(SparseIndexVector, table.scalar(slot, f"{name}_type", "B"), table, f"{name}_type")
     vector = table.table(slot + 1, name)
     if vector is None or kind is SparseIndexVector.NONE:
         raise ModelFormatError(f"{describe((*table.path, name))}: a sparse level without its vector")
-    code = {SparseIndexVector.INT32: "i", SparseIndexVector.UINT16: "H", SparseIndexVector.UINT8: "B"}[kind]
-    return vector.numbers(0, "values", code) or ()
+    found = vector.index_view(0, "values", _INDEX_CODES[kind])
+    return () if found is None else found
 
 
 def _signature(table: Table) -> Signature:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from runtime.model.external import ExternalBuffer, groups_of
 from runtime.model.graph import Model, Operator, Quantization, Signature, Sparsity, Subgraph, Tensor
 from runtime.model.options import OptionsTable, operator_options
 from runtime.model.schema import FILE_IDENTIFIER, BuiltinOperator, DimensionType, QuantizationDetails
@@ -74,6 +75,10 @@ class _ModelTables:
             root.child(6, metadata)
         if model.signatures:
             root.child(7, [_signature(s) for s in model.signatures])
+        if model.external:
+            groups = groups_of(model.external)
+            root.child(8, [_external_group(name) for name in groups])
+            root.child(9, [_external_buffer(b, groups[b.group]) for b in model.external])
         return root
 
     def _metadata(self, name: str, data: bytes) -> _Table:
@@ -93,7 +98,7 @@ class _ModelTables:
         return table
 
     def _buffer_of(self, tensor: Tensor) -> int:
-        if tensor.data is None:
+        if tensor.data is None or tensor.external_buffer:
             return 0
         if tensor.buffer and tensor.buffer in self._by_tensor_buffer:
             return self._by_tensor_buffer[tensor.buffer]
@@ -149,6 +154,23 @@ def _operator_code(opcode: BuiltinOperator, version: int, custom_code: str | Non
         table.child(1, _string(custom_code))
     table.scalar(2, "i", version, 1)
     table.scalar(3, "i", int(opcode))
+    return table
+
+
+def _external_group(name: str) -> _Table:
+    table = _Table()
+    table.child(0, _string(name))
+    return table
+
+
+def _external_buffer(buffer: ExternalBuffer, group: int) -> _Table:
+    table = _Table()
+    for slot, (code, value) in enumerate(
+        [("I", buffer.id), ("I", group), ("Q", buffer.offset), ("Q", buffer.length)]
+    ):
+        table.scalar(slot, code, value)
+    if buffer.packing:
+        table.child(4, _string(buffer.packing))
     return table
 
 

@@ -6,19 +6,22 @@ float32; int8 where the reference kernel is a rule per level, evaluated for all 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops import levels
 from runtime.ops.blocks import broadcast_blocks, channel_rows, flat_blocks
+from runtime.ops.level_functions import through_function
 from runtime.ops.levels import level_table, pair_levels
 from runtime.ops.shapes import broadcast_inputs, same_shape
+from runtime.ops.sigmoid_int16 import sigmoid_int16
 from runtime.ops.spec import Array, Kernel, OpContext, operator
 from runtime.ops.type_sets import QUANTIZED
 
 BYTES = (TensorType.INT8, TensorType.UINT8)
+_HALVES = (TensorType.FLOAT32, TensorType.FLOAT16)
 
 _Function = Callable[[Array, Array, Array], object]
 
@@ -46,10 +49,24 @@ def _per_element(op: OpContext, function: _Function) -> Kernel:
     pieces = flat_blocks(op.read(0), op.write())
     temporary = op.temporary((max((x.size for x, _ in pieces), default=0),))
     steps = [(x, y, temporary[: x.size]) for x, y in pieces]
+    if op.input().type is TensorType.FLOAT16:
+        return _widened(function, steps)
 
     def run() -> None:
         for x, y, t in steps:
             function(x, y, t)
+
+    return run
+
+
+def _widened(function: _Function, steps: Sequence[tuple[Array, Array, Array]]) -> Kernel:
+    """float16 computed in single precision."""
+
+    def run() -> None:
+        for x, y, t in steps:
+            result = np.empty(x.shape, np.float32)
+            function(x.astype(np.float32), result, t)
+            np.copyto(y, result, casting="same_kind")
 
     return run
 
@@ -69,9 +86,9 @@ def _hard_swish(x: Array, y: Array, t: Array) -> None:
 
 
 def _elu(x: Array, y: Array, t: Array) -> None:
-    np.minimum(x, np.float32(0), out=t)
+    np.clip(x, -math.inf, 0, out=t)
     np.expm1(t, out=t)
-    np.maximum(x, np.float32(0), out=y)
+    np.clip(x, 0, math.inf, out=y)
     np.add(y, t, out=y)
 
 
@@ -87,51 +104,91 @@ def _gelu_tanh(x: Array, y: Array, t: Array) -> None:
     np.multiply(t, x, out=y)
 
 
-_FLOAT: Mapping[BuiltinOperator, _Function] = {
-    BuiltinOperator.ELU: _elu,
-    BuiltinOperator.HARD_SWISH: _hard_swish,
+@operator(BuiltinOperator.ELU, max_version=1, infer=same_shape, types=(TensorType.FLOAT32, *BYTES))
+def elu(op: OpContext) -> Kernel:
+    """x where positive, else e^x - 1."""
+    op.require_same_type(0)
+    if op.input().type is TensorType.FLOAT32:
+        return _per_element(op, _elu)
+    return level_table(op, lambda q: levels.through_float(op, q, _elu))
+
+
+@operator(BuiltinOperator.HARD_SWISH, max_version=1, infer=same_shape, types=(TensorType.FLOAT32, *BYTES))
+def hard_swish(op: OpContext) -> Kernel:
+    """x min(max(x + 3, 0), 6) / 6."""
+    op.require_same_type(0)
+    if op.input().type is TensorType.FLOAT32:
+        return _per_element(op, _hard_swish)
+    return level_table(op, lambda q: levels.hard_swish(op, q))
+
+
+_SIGMOIDS: Mapping[BuiltinOperator, _Function] = {
     BuiltinOperator.LOGISTIC: _logistic,
     BuiltinOperator.TANH: lambda x, y, _: np.tanh(x, out=y),
 }
 
 
-@operator(*_FLOAT, max_version=3, infer=same_shape, types=(TensorType.FLOAT32, *BYTES))
-def activation(op: OpContext) -> Kernel:
-    """ELU, HARD_SWISH, LOGISTIC, TANH."""
-    kind = op.require(TensorType.FLOAT32, *BYTES)
+@operator(*_SIGMOIDS, max_version=3, infer=same_shape, types=(*_HALVES, *QUANTIZED))
+def sigmoid(op: OpContext) -> Kernel:
+    """LOGISTIC and TANH."""
+    kind = op.require(*_HALVES, *QUANTIZED)
     op.require_same_type(0)
-    if kind is TensorType.FLOAT32:
-        return _per_element(op, _FLOAT[op.operator.opcode])
-    if op.operator.opcode is BuiltinOperator.HARD_SWISH:
-        return level_table(op, lambda q: levels.hard_swish(op, q))
-    function = _FLOAT[op.operator.opcode]
-    return level_table(op, lambda q: levels.through_float(op, q, function))
+    if kind is TensorType.INT16:
+        return sigmoid_int16(op)
+    function = _SIGMOIDS[op.operator.opcode]
+    if kind in BYTES:
+        return level_table(op, lambda q: levels.through_float(op, q, function))
+    return _per_element(op, function)
 
 
-def _erf_series() -> Array:
-    """Chebyshev coefficients of erf(x) / x in x^2 / 8 - 1, for |x| <= 4; the error is below 1e-9."""
-    nodes = np.polynomial.chebyshev.chebpts1(28)
-    x = np.sqrt(8 * (nodes + 1))
-    values = np.array([math.erf(v) for v in x]) / x
-    return np.polynomial.chebyshev.chebfit(nodes, values, 27)
+_ERFC_SLOPE = np.float32(0.55 * math.sqrt(0.5))
+_ERFC_SERIES = tuple(
+    np.float32(v) for v in (0.10733123, -0.51806636, 0.75976084, -0.041464186, 0.39085755, 0.30158095)
+)
+"""erfc(z) = exp(-z^2) p(t), t = 1 / (1 + 0.55 z), for z >= 0: p without a constant term, highest power first,
+fitted to an error below 2e-8."""
+
+_ERFC_END = np.float32(40)
+"""erfc(z / sqrt 2) is 0 in single precision from here on; where x is larger, gelu(x) is x."""
 
 
-def _gelu_exact(x: Array, y: Array, t: Array, series: Array) -> None:
-    """0.5 x (1 + erf(x / sqrt 2)); erf is 1 to single precision beyond 4."""
-    wide = np.clip(x.astype(np.float64) * math.sqrt(0.5), -4, 4)
-    erf = wide * np.polynomial.chebyshev.chebval(wide * wide / 8 - 1, series)
-    np.multiply(0.5 * x, 1 + erf, out=y, casting="same_kind")
+def _gelu_exact(x: Array, y: Array, t: Array) -> None:
+    """max(x, 0) - 0.5 |x| erfc(|x| / sqrt 2): no cancellation on either side."""
+    np.abs(x, out=t)
+    np.multiply(t, _ERFC_SLOPE, out=t)
+    np.add(t, np.float32(1), out=t)
+    np.divide(np.float32(1), t, out=t)
+    np.multiply(t, _ERFC_SERIES[0], out=y)
+    for coefficient in _ERFC_SERIES[1:]:
+        np.add(y, coefficient, out=y)
+        np.multiply(y, t, out=y)
+    np.multiply(x, x, out=t)
+    np.multiply(t, np.float32(-0.5), out=t)
+    np.exp(t, out=t)
+    np.multiply(y, t, out=y)
+    np.clip(x, -math.inf, _ERFC_END, out=t)
+    np.abs(t, out=t)
+    np.multiply(y, t, out=y)
+    np.multiply(y, np.float32(0.5), out=y)
+    np.clip(x, 0, math.inf, out=t)
+    np.subtract(t, y, out=y)
 
 
-@operator(BuiltinOperator.GELU, max_version=3, infer=same_shape, types=(TensorType.FLOAT32,))
+@operator(BuiltinOperator.GELU, max_version=3, infer=same_shape, types=(*_HALVES, *QUANTIZED))
 def gelu(op: OpContext) -> Kernel:
-    """0.5 x (1 + erf(x / sqrt 2)), or the tanh form that option `approximate` asks for; float32."""
-    op.require(TensorType.FLOAT32)
+    """0.5 x (1 + erf(x / sqrt 2)), or the tanh form that option `approximate` asks for."""
+    kind = op.require(*_HALVES, *QUANTIZED)
     op.require_same_type(0)
-    if op.option("approximate"):
-        return _per_element(op, _gelu_tanh)
-    series = _erf_series()
-    return _per_element(op, lambda x, y, t: _gelu_exact(x, y, t, series))
+    function = _gelu_tanh if op.option("approximate") else _gelu_exact
+    if kind in QUANTIZED:
+        return through_function(op, lambda x: _single(function, x))
+    return _per_element(op, function)
+
+
+def _single(function: _Function, x: Array) -> Array:
+    y = np.empty(x.shape, np.float32)
+    function(x.astype(np.float32), y, np.empty_like(y))
+    return y
 
 
 @operator(BuiltinOperator.LEAKY_RELU, max_version=2, infer=same_shape, types=(TensorType.FLOAT32, *QUANTIZED))
@@ -144,22 +201,27 @@ def leaky_relu(op: OpContext) -> Kernel:
         return level_table(op, lambda q: levels.leaky_relu(op, q, alpha))
 
     def function(x: Array, y: Array, t: Array) -> None:
-        np.minimum(x, np.float32(0), out=t)
+        np.clip(x, -math.inf, 0, out=t)
         np.multiply(t, alpha, out=t)
-        np.maximum(x, np.float32(0), out=y)
+        np.clip(x, 0, math.inf, out=y)
         np.add(y, t, out=y)
 
     return _per_element(op, function)
 
 
-@operator(BuiltinOperator.PRELU, max_version=1, infer=broadcast_inputs, types=(TensorType.FLOAT32, *BYTES))
+@operator(
+    BuiltinOperator.PRELU, max_version=1, infer=broadcast_inputs, types=(TensorType.FLOAT32, *QUANTIZED)
+)
 def prelu(op: OpContext) -> Kernel:
     """x where positive, else alpha * x with alpha broadcast to x; float32 and int8."""
-    kind = op.require(TensorType.FLOAT32, *BYTES)
-    op.require_same_type(0, 1)
-    if kind in BYTES:
+    kind = op.require(TensorType.FLOAT32, *QUANTIZED)
+    op.require_same_type(0)
+    op.require(TensorType.INT8 if kind is TensorType.INT16 else kind, i=1)
+    if kind in QUANTIZED:
         return pair_levels(op, levels.prelu)
     x, alpha, y = op.read(0), op.read(1), op.write()
+    if op.input(1).constant is None or not np.isfinite(alpha).all():
+        return _prelu_of_any_slopes(op)
     if op.input(1).constant is not None and alpha.size == x.shape[-1] == alpha.shape[-1]:
         rows, width = channel_rows(x.shape)
         alpha = np.tile(alpha.reshape(-1), width)
@@ -170,9 +232,22 @@ def prelu(op: OpContext) -> Kernel:
 
     def run() -> None:
         for out, value, slope, t in steps:
-            np.minimum(value, np.float32(0), out=t)
+            np.clip(value, -math.inf, 0, out=t)
             np.multiply(t, slope, out=t)
-            np.maximum(value, np.float32(0), out=out)
+            np.clip(value, 0, math.inf, out=out)
             np.add(out, t, out=out)
+
+    return run
+
+
+def _prelu_of_any_slopes(op: OpContext) -> Kernel:
+    """A slope that is not finite does nothing where x is not negative."""
+    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
+
+    def run() -> None:
+        for y, x, slope in pieces:
+            sloped = x * slope
+            np.copyto(y, x)
+            np.copyto(y, sloped, where=x < 0)
 
     return run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.fused_activation import clamp_floats
 from runtime.ops.shapes import same_shape
 from runtime.ops.spec import Kernel, OpContext, operator
 
@@ -13,7 +14,7 @@ _TYPES = (TensorType.FLOAT32, TensorType.INT32)
 
 @operator(BuiltinOperator.ADD_N, max_version=1, infer=same_shape, types=_TYPES)
 def add_n(op: OpContext) -> Kernel:
-    """In the order of the inputs."""
+    """In the order of the inputs; a float sum that overflows stays the largest number."""
     kind = op.require(*_TYPES)
     for i in range(1, len(op.inputs)):
         op.require(kind, i=i)
@@ -25,5 +26,7 @@ def add_n(op: OpContext) -> Kernel:
         np.copyto(y, values[0])
         for value in values[1:]:
             np.add(y, value, out=y)
+            if kind is TensorType.FLOAT32:
+                clamp_floats(y, None)
 
     return run

@@ -6,7 +6,7 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.shapes import axis_index
-from runtime.ops.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
 
 _TYPES = (
     TensorType.FLOAT32,
@@ -39,4 +39,19 @@ def arg_extreme(op: OpContext) -> Kernel:
     find = np.argmax if op.operator.opcode is BuiltinOperator.ARG_MAX else np.argmin
     if not x.shape[axis]:
         raise op.error("the axis is empty")
+    if x.dtype.kind == "f":
+        return _of_floats(x, y, axis, largest=find is np.argmax)
     return lambda: np.copyto(y, find(x, axis=axis), casting="unsafe")
+
+
+def _of_floats(x: Array, y: Array, axis: int, *, largest: bool) -> Kernel:
+    """Only what lies above the lowest number (below the highest) counts: no NaN, no infinity at that end."""
+    find, compare, sign = (np.argmax, np.greater, -1) if largest else (np.argmin, np.less, 1)
+    start, never = np.float32(sign * np.finfo(np.float32).max), np.float32(sign * np.inf)
+
+    def run() -> None:
+        counts = compare(x, start)
+        values = x if counts.all() else np.where(counts, x, never)
+        np.copyto(y, find(values, axis=axis), casting="unsafe")
+
+    return run

@@ -9,6 +9,7 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.hybrid import RowQuantizer, is_hybrid
+from runtime.ops.parallel import lane_count, shares, together
 from runtime.ops.shapes import broadcast
 from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
 from runtime.quantization import (
@@ -36,24 +37,43 @@ def batch_matmul_shape(op: OpContext) -> tuple[Shape, ...]:
     max_version=4,
     infer=batch_matmul_shape,
     types=(TensorType.FLOAT32, TensorType.INT8, TensorType.INT16),
-    note="both operands of one type, or float32 by int8",
+    note="both operands of one type; float32 or int16 by int8",
 )
 def batch_matmul(op: OpContext) -> Kernel:
     """Matrix product; `adj_x`, `adj_y` transpose the operands."""
     kind = op.require(TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
     if is_hybrid(op):
         return _hybrid(op)
-    op.require(kind, i=1)
+    op.require(kind, *((TensorType.INT8,) if kind is TensorType.INT16 else ()), i=1)
     x = op.read(0).swapaxes(-1, -2) if op.option("adj_x") else op.read(0)
     z = op.read(1).swapaxes(-1, -2) if op.option("adj_y") else op.read(1)
     if kind is not TensorType.FLOAT32:
         return _levels(op, kind, x, z)
-    y = op.write()
+    return together([_products(*part) for part in _shared(op, x, z, op.write())])
 
+
+def _products(x: Array, z: Array, y: Array) -> Kernel:
     def run() -> None:
         np.matmul(x, z, out=y)
 
     return run
+
+
+def _shared(op: OpContext, x: Array, z: Array, y: Array) -> list[tuple[Array, Array, Array]]:
+    """Operands and result for each thread: some of the first batch axis, or rows of the one matrix."""
+    lanes = lane_count(op, y.size * x.shape[-1])
+    axis = next((i for i, d in enumerate(y.shape[:-2]) if d > 1), y.ndim - 2)
+    if lanes == 1:
+        return [(x, z, y)]
+    before = (slice(None),) * axis
+    full_x, full_z = np.broadcast_to(x, (*y.shape[:-2], *x.shape[-2:])), z
+    if axis < y.ndim - 2:
+        full_z = np.broadcast_to(z, (*y.shape[:-2], *z.shape[-2:]))
+    parts = []
+    for part in shares(y.shape[axis], lanes):
+        where = (*before, slice(part.start, part.stop))
+        parts.append((full_x[where], full_z[where] if axis < y.ndim - 2 else full_z, y[where]))
+    return parts
 
 
 def _levels(op: OpContext, kind: TensorType, x: Array, z: Array) -> Kernel:
@@ -68,7 +88,7 @@ def _levels(op: OpContext, kind: TensorType, x: Array, z: Array) -> Kernel:
     finish = (
         WideRequantizer(multipliers, shifts, RANGES[kind])
         if kind is TensorType.INT16
-        else Requantizer(multipliers, shifts, out_zero, RANGES[kind], op.temporary((y.size,), np.float64))
+        else Requantizer(multipliers, shifts, out_zero, RANGES[kind], op.temporary((2 * y.size,), np.float64))
     )
 
     def run() -> None:
@@ -81,10 +101,10 @@ def _levels(op: OpContext, kind: TensorType, x: Array, z: Array) -> Kernel:
 
 
 def _hybrid(op: OpContext) -> Kernel:
-    """Each row of the first operand is quantised by itself."""
-    if op.option("adj_x"):
-        raise op.unsupported("a transposed float operand with an int8 one")
-    x, y = op.read(0), op.write()
+    """Each row of the first operand, transposed where the option says so, is quantised by itself."""
+    given, y = op.read(0), op.write()
+    turned = given.swapaxes(-1, -2) if op.option("adj_x") else given
+    x = op.temporary(turned.shape) if op.option("adj_x") else given
     rows = x.reshape(-1, x.shape[-1])
     quantizer = RowQuantizer(op, rows, asymmetric=bool(op.option("asymmetric_quantize_inputs")))
     levels = quantizer.levels.reshape(x.shape)
@@ -94,6 +114,8 @@ def _hybrid(op: OpContext) -> Kernel:
     scales = quantizer.scales.reshape(*x.shape[:-1], 1)
 
     def run() -> None:
+        if x is not given:
+            np.copyto(x, turned)
         quantizer()
         np.subtract(z, np.float32(zero), out=matrix)
         np.matmul(levels, matrix, out=y)

@@ -14,10 +14,12 @@ from runtime.ops.blocks import broadcast_blocks
 from runtime.ops.levels import scaled
 from runtime.ops.shapes import broadcast_inputs
 from runtime.ops.spec import Array, Kernel, OpContext, operator
+from runtime.ops.type_sets import QUANTIZED
 from runtime.quantization import RANGES
 
 _ORDERED = (
     TensorType.FLOAT32,
+    TensorType.FLOAT16,
     TensorType.INT32,
     TensorType.INT64,
     TensorType.INT8,
@@ -25,7 +27,7 @@ _ORDERED = (
     TensorType.INT16,
 )
 _LEFT_SHIFT = 8
-_LEVELS = (TensorType.INT8, TensorType.UINT8)
+_BYTES = (TensorType.INT8, TensorType.UINT8)
 
 _UFUNCS: Mapping[BuiltinOperator, np.ufunc] = {
     BuiltinOperator.EQUAL: np.equal,
@@ -46,7 +48,7 @@ _UFUNCS: Mapping[BuiltinOperator, np.ufunc] = {
 )
 def equality(op: OpContext) -> Kernel:
     """Whether both are equal."""
-    return _compare(op, op.require(*_ORDERED, TensorType.BOOL, TensorType.STRING))
+    return _compare(op, op.require(*_ORDERED, TensorType.BOOL, TensorType.STRING), QUANTIZED)
 
 
 @operator(
@@ -60,13 +62,13 @@ def equality(op: OpContext) -> Kernel:
 )
 def order(op: OpContext) -> Kernel:
     """How both are ordered; a NaN is in no order."""
-    return _compare(op, op.require(*_ORDERED))
+    return _compare(op, op.require(*_ORDERED), _BYTES)
 
 
-def _compare(op: OpContext, kind: TensorType) -> Kernel:
+def _compare(op: OpContext, kind: TensorType, scaled_types: tuple[TensorType, ...]) -> Kernel:
     op.require(kind, i=1)
     ufunc = _UFUNCS[op.operator.opcode]
-    if kind in _LEVELS and op.input(0).quantization is not None:
+    if kind in scaled_types and op.input(0).quantization is not None:
         return _compare_levels(op, kind, ufunc)
     pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
 

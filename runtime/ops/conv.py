@@ -13,22 +13,24 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.fused_activation import clamp_floats
 from runtime.ops.hybrid import (
     RowQuantizer,
     channel_scales,
     differs_by_channel,
-    filter_levels,
+    hybrid_filter,
     is_hybrid,
 )
 from runtime.ops.integer_gemm import (
     LEVELS,
     ExactGemm,
-    centred_filter,
     integer_bias,
     level_zero,
     output_stage,
     require_filter,
+    stored_filter,
 )
+from runtime.ops.level_matrix import LevelMatrix, Product, plain_product
 from runtime.ops.parallel import lane_count, together
 from runtime.ops.shapes import image_shape, require_rank
 from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
@@ -84,9 +86,9 @@ def _conv_hybrid(op: OpContext) -> Kernel:
     """Each image is quantised by itself."""
     x, channels = op.read(0), op.input(1).shape[0]
     quantizer = RowQuantizer(op, x.reshape(len(x), -1), asymmetric=differs_by_channel(op))
-    weights = filter_levels(op)
+    weights, zero = hybrid_filter(op)
     end = scaled_end(op, quantizer.scales, channel_scales(op, channels), op.output().shape[2])
-    run_sums = _sums(op, quantizer.levels.reshape(x.shape), weights, end)
+    run_sums = _sums(op, quantizer.levels.reshape(x.shape), weights, end, zero)
 
     def run() -> None:
         quantizer()
@@ -95,27 +97,27 @@ def _conv_hybrid(op: OpContext) -> Kernel:
     return run
 
 
-def plain_end(op: OpContext, repeats: int, bias_input: int = 2) -> RowsEnd | None:
-    """Bias and activation of float sums; None where there is nothing to do."""
+def plain_end(op: OpContext, repeats: int, bias_input: int = 2) -> RowsEnd:
+    """Bias and activation of float sums."""
+    op.require_output(TensorType.FLOAT32)
     bias = bias_rows(op, repeats, bias_input)
     clamp = float_activation_range(op.activation())
-    if bias is None and clamp is None:
-        return None
 
     def end(rows: Array, _image: int) -> None:
         if bias is not None:
             np.add(rows, bias, out=rows)
-        if clamp is not None:
-            np.clip(rows, *clamp, out=rows)
+        clamp_floats(rows, clamp)
 
     return end
 
 
-def scaled_end(op: OpContext, image_scales: Array, scales: Array, repeats: int) -> RowsEnd:
+def scaled_end(
+    op: OpContext, image_scales: Array, scales: Array, repeats: int, bias_input: int = 2
+) -> RowsEnd:
     """The same behind sums of levels, which are scaled first: in the order, and so with the roundings, of the
     reference."""
     factors = np.tile(scales, repeats)
-    rest = plain_end(op, repeats)
+    rest = plain_end(op, repeats, bias_input)
     one_factor = not differs_by_channel(op)
 
     def end(rows: Array, image: int) -> None:
@@ -124,8 +126,7 @@ def scaled_end(op: OpContext, image_scales: Array, scales: Array, repeats: int) 
         else:
             np.multiply(rows, factors, out=rows)
             np.multiply(rows, image_scales[image], out=rows)
-        if rest is not None:
-            rest(rows, image)
+        rest(rows, image)
 
     return end
 
@@ -137,21 +138,26 @@ def bias_rows(op: OpContext, repeats: int, i: int = 2) -> Array | None:
     return np.tile(op.constant(i, "bias").reshape(-1), repeats)
 
 
-def _sums(op: OpContext, x: Array, weights: Array, end: RowsEnd | None) -> Kernel:
-    """Sums of products of float32 arrays into output 0, finished row block by row block."""
+def _sums(op: OpContext, x: Array, weights: Array, end: RowsEnd, zero: int = 0) -> Kernel:
+    """Sums of products of float32 `x` into output 0, finished row block by row block.
+
+    `weights` are float32, or levels of which `zero` stands for 0.
+    """
     y = op.write()
     out_channels, filter_h, filter_w, depth = weights.shape
     g = geometry(op, filter_h, filter_w)
     groups = x.shape[3] // depth
     if groups > 1:
-        return _grouped_sums(op, g, x, weights, end)
-    matrix = weights.reshape(out_channels, -1).T
+        return _grouped_sums(op, g, x, weights.astype(np.float32, copy=False) - np.float32(zero), end)
+    rows = weights.reshape(out_channels, -1)
+    levels = None if weights.dtype == np.float32 else LevelMatrix(op, rows, zero, np.float32)
     lanes = lane_count(op, y.size * weights[0].size)
-    plan = tiles(op, g, x, 0.0, 4 * out_channels, lanes=lanes)
-    return together([_sums_lane(lane, y, matrix, end) for lane in plan])
+    plan = tiles(op, g, x, 0.0, 4 * out_channels, lanes=lanes, filter_bytes=4 * weights.size)
+    products = (plain_product(rows.T) if levels is None else levels.product() for _ in plan)
+    return together([_sums_lane(*lane, y, end) for lane in zip(plan, products, strict=True)])
 
 
-def _sums_lane(lane: Sequence[Tile], y: Array, matrix: Array, end: RowsEnd | None) -> Kernel:
+def _sums_lane(lane: Sequence[Tile], product: Product, y: Array, end: RowsEnd) -> Kernel:
     out_channels = y.shape[3]
     steps = [
         (t, y[t.image, t.start : t.stop].reshape(-1, out_channels),
@@ -163,14 +169,13 @@ def _sums_lane(lane: Sequence[Tile], y: Array, matrix: Array, end: RowsEnd | Non
         for tile, out, rows in steps:
             for target, source in tile.copies:
                 np.copyto(target, source)
-            np.matmul(tile.columns, matrix, out=out)
-            if end is not None:
-                end(rows, tile.image)
+            product(tile.columns, out)
+            end(rows, tile.image)
 
     return run
 
 
-def _grouped_sums(op: OpContext, g: Geometry, x: Array, weights: Array, end: RowsEnd | None) -> Kernel:
+def _grouped_sums(op: OpContext, g: Geometry, x: Array, weights: Array, end: RowsEnd) -> Kernel:
     y = op.write()
     out_channels, _, _, depth = weights.shape
     groups = x.shape[3] // depth
@@ -181,7 +186,7 @@ def _grouped_sums(op: OpContext, g: Geometry, x: Array, weights: Array, end: Row
 
 
 def _grouped_lane(
-    op: OpContext, g: Geometry, lane: Sequence[Tile], y: Array, matrices: list[Array], end: RowsEnd | None
+    op: OpContext, g: Geometry, lane: Sequence[Tile], y: Array, matrices: list[Array], end: RowsEnd
 ) -> Kernel:
     """The columns of one group after the other are brought together, [M, taps, depth]."""
     groups, taps = len(matrices), g.filter_h * g.filter_w
@@ -201,28 +206,27 @@ def _grouped_lane(
             for group, matrix in enumerate(matrices):
                 np.copyto(some, columns[:, :, group])
                 np.matmul(some.reshape(len(some), -1), matrix, out=out[:, group])
-            if end is not None:
-                end(rows, tile.image)
+            end(rows, tile.image)
 
     return run
 
 
 def _conv_levels(op: OpContext, kind: TensorType) -> Kernel:
     x, y = op.read(0), op.write()
-    weights = centred_filter(op)
+    weights, zero = stored_filter(op)
     out_channels, filter_h, filter_w, depth = weights.shape
     groups = x.shape[3] // depth
     in_zero = level_zero(op)
     bias = integer_bias(op, out_channels)
     each = out_channels // groups
     gemms = [
-        ExactGemm(m, kind, in_zero, bias[i * each : (i + 1) * each])
+        ExactGemm(op, m, zero, kind, in_zero, bias[i * each : (i + 1) * each])
         for i, m in enumerate(weights.reshape(groups, each, -1))
     ]
     dtype = np.float64 if any(gemm.dtype is np.float64 for gemm in gemms) else np.float32
     g = geometry(op, filter_h, filter_w)
     lanes = lane_count(op, y.size * weights[0].size)
-    plan = tiles(op, g, x, float(in_zero), 20 * out_channels, dtype, lanes)
+    plan = tiles(op, g, x, float(in_zero), 20 * out_channels, dtype, lanes, 4 * weights.size)
     return together([_levels_lane(op, g, lane, y, gemms, dtype) for lane in plan])
 
 
@@ -232,12 +236,20 @@ def _levels_lane(
     groups, out_channels, taps = len(gemms), y.shape[3], g.filter_h * g.filter_w
     each = out_channels // groups
     most = max(len(t.columns) for t in lane)
-    finish = output_stage(op, out_channels, most * out_channels)
+    finish = output_stage(
+        op,
+        out_channels,
+        most * out_channels,
+        offset=np.concatenate([gemm.offset for gemm in gemms]),
+        limit=max(gemm.limit for gemm in gemms),
+        width=g.columns.size,
+    )
     partial = op.temporary((most, each), dtype)
     total = op.temporary((most, groups, each), np.float64)
     part = op.temporary((most, each), np.float64)
     depth = lane[0].columns.shape[1] // taps // groups
     gathered = op.temporary((most, taps, depth), dtype) if groups > 1 else None
+    products = [gemm.lane() for gemm in gemms]
 
     def run() -> None:
         for tile in lane:
@@ -245,14 +257,15 @@ def _levels_lane(
                 np.copyto(target, source)
             count = len(tile.columns)
             if gathered is None:
-                gemms[0](tile.columns, partial[:count], total[:count, 0])
+                sums = products[0](tile.columns, partial[:count], total[:count, 0])
             else:
+                sums = total[:count]
                 columns = tile.columns.reshape(count, taps, groups, depth)
-                for group, gemm in enumerate(gemms):
+                for group, product in enumerate(products):
                     np.copyto(gathered[:count], columns[:, :, group])
-                    gemm(gathered[:count].reshape(count, -1), partial[:count], part[:count])
-                    np.copyto(total[:count, group], part[:count])
+                    some = product(gathered[:count].reshape(count, -1), partial[:count], part[:count])
+                    np.copyto(sums[:, group], some)
             out = y[tile.image, tile.start : tile.stop].reshape(count, out_channels)
-            finish(total[:count].reshape(count, out_channels), out)
+            finish(sums.reshape(count, out_channels), out)
 
     return run

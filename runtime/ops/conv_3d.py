@@ -15,6 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from runtime.model.schema import BuiltinOperator, Padding, TensorType
+from runtime.ops.fused_activation import clamp_floats
 from runtime.ops.shapes import Window, require_rank, window
 from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
 from runtime.quantization import float_activation_range
@@ -117,8 +118,7 @@ def _end(op: OpContext, bias_input: int) -> Callable[[Array], None]:
     def end(rows: Array) -> None:
         if bias is not None:
             np.add(rows, bias, out=rows)
-        if clamp is not None:
-            np.clip(rows, *clamp, out=rows)
+        clamp_floats(rows, clamp)
 
     return end
 

@@ -7,8 +7,11 @@ input channel c. float32; int8, uint8 and int16 exactly as `reference/integer_op
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,7 +22,6 @@ from runtime.ops.conv import RowsEnd, check_bias, plain_end, scaled_end
 from runtime.ops.hybrid import (
     RowQuantizer,
     channel_scales,
-    differs_by_channel,
     filter_levels,
     is_hybrid,
 )
@@ -35,6 +37,7 @@ from runtime.ops.parallel import lane_count, shares, together
 from runtime.ops.shapes import image_shape, require_rank
 from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
 from runtime.ops.windows import Geometry, geometry
+from runtime.quantization import RANGES
 
 _RUN_ELEMENTS = 4096
 _BLOCK_BYTES = 256 << 10
@@ -53,9 +56,36 @@ def depthwise_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((n, g.rows.size, g.columns.size, out_channels),)
 
 
-# Brings one image into windows [Ho, Wo / run, kh, kw, run * C] of floats.
-_Taps = Callable[[int], Array]
-_Block = Callable[[int, slice, Array], Any]
+@dataclass(frozen=True, slots=True)
+class _Strip:
+    """Some output rows of an image, and the input under their windows.
+
+    Before each use `edges` are filled and the copies made. `windows` [rows, runs, kh, kw, run * C] belong to
+    `_Run`s of columns.
+    """
+
+    image: int
+    rows: slice
+    edges: tuple[Array, ...]
+    copies: tuple[tuple[Array, Array], ...]
+    windows: tuple[Array, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """`count` times `width` neighbouring output columns, each of which is one long inner loop."""
+
+    first: int
+    count: int
+    width: int
+
+    def of(self, rows: Array) -> Array:
+        """Their part of rows [n, Wo, C], as [n, count, width * C]."""
+        part = rows[:, self.first : self.first + self.count * self.width]
+        return part.reshape(len(rows), self.count, -1)
+
+
+_Finish = Callable[[_Strip], Kernel]
 
 
 @operator(
@@ -75,16 +105,16 @@ def depthwise_conv(op: OpContext) -> Kernel:
         return _depthwise_hybrid(op)
     op.require(TensorType.FLOAT32, i=1)
     weights = op.constant(1, "filter")
-    return _sums(op, op.read(0), 0.0, weights, partial(_float_block, plain_end(op, op.output().shape[2])))
+    return _sums(op, op.read(0), 0, weights, partial(_float_rows, op, plain_end(op, op.output().shape[2])))
 
 
 def _depthwise_hybrid(op: OpContext) -> Kernel:
-    """Each image is quantised by itself."""
+    """Each image is quantised by itself, asymmetrically even where one scale is that of all channels."""
     x, (_, _, width, channels) = op.read(0), op.output().shape
-    quantizer = RowQuantizer(op, x.reshape(len(x), -1), asymmetric=differs_by_channel(op))
+    quantizer = RowQuantizer(op, x.reshape(len(x), -1), asymmetric=True)
     end = scaled_end(op, quantizer.scales, channel_scales(op, channels), width)
     levels = quantizer.levels.reshape(x.shape)
-    run_sums = _sums(op, levels, 0.0, filter_levels(op), partial(_float_block, end))
+    run_sums = _sums(op, levels, 0, filter_levels(op), partial(_float_rows, op, end))
 
     def run() -> None:
         quantizer()
@@ -99,160 +129,182 @@ def _depthwise_levels(op: OpContext, kind: TensorType) -> Kernel:
     taps = weights.shape[1] * weights.shape[2]
     exact = taps <= _EXACT_TAPS[kind]
     filters = weights.astype(np.float32 if exact else np.float64)
-    return _sums(op, op.read(0), float(level_zero(op)), filters, partial(_levels_block, op))
+    zero = level_zero(op)
+    bias = integer_bias(op, weights.shape[3]) - zero * weights.sum(axis=(0, 1, 2), dtype=np.int64)
+    largest = np.abs(weights).sum(axis=(0, 1, 2), dtype=np.int64) * max(abs(bound) for bound in RANGES[kind])
+    limit = float((largest + np.abs(bias)).max(initial=0))
+    return _sums(op, op.read(0), zero, filters, partial(_level_rows, op, bias, limit))
 
 
-def _sums(op: OpContext, x: Array, zero: float, weights: Array, make_block: Callable[..., _Block]) -> Kernel:
-    """Run `make_block(geometry, filters, y, step)` over row blocks; windows are of the filter's dtype."""
+def _sums(op: OpContext, x: Array, fill: int, weights: Array, make: Callable[..., _Finish]) -> Kernel:
+    """Strip by strip: its input gathered, with `fill` outside the image, and finished.
+
+    `make(filters, runs, most)` gives each thread what prepares the end of a strip of at most `most` rows.
+    """
     y = op.write()
     _, filter_h, filter_w, channels = weights.shape
     g = geometry(op, filter_h, filter_w)
-    run_width = _run_width(g.columns.size, channels)
-    taps = _taps(op, g, x, zero, channels, run_width, weights.dtype)
-    filters = np.tile(weights[0], (1, 1, run_width))
+    runs = _runs(g.columns.size, channels)
+    filters = np.tile(weights[0], (1, 1, runs[0].width))
     lanes = lane_count(op, y.size * filter_h * filter_w)
     step = max(1, min(_BLOCK_BYTES // max(1, 4 * g.columns.size * channels), -(-g.rows.size // lanes)))
     blocks = [slice(i, min(i + step, g.rows.size)) for i in range(0, g.rows.size, step)]
-    share_out = together(
+    parts = [blocks[part.start : part.stop] for part in shares(len(blocks), lanes)]
+    return together(
         [
-            _lane(blocks[part.start : part.stop], make_block(g, filters, y, step))
-            for part in shares(len(blocks), lanes)
+            _lane(_strips(op, g, x, runs, channels, weights.dtype, part), make(filters, runs, step), fill)
+            for part in parts
         ]
     )
 
+
+def _lane(strips: Iterable[_Strip], finish: _Finish, fill: int) -> Kernel:
+    steps = [(strip.edges, strip.copies, finish(strip)) for strip in strips]
+
     def run() -> None:
-        for image in range(len(x)):
-            share_out(image, taps(image))
+        for edges, copies, end in steps:
+            for edge in edges:
+                edge.fill(fill)
+            for target, source in copies:
+                np.copyto(target, source)
+            end()
 
     return run
 
 
-def _lane(blocks: list[slice], finish: _Block) -> Callable[[int, Array], None]:
-    def run(image: int, windows: Array) -> None:
-        for block in blocks:
-            finish(image, block, windows[block])
+def _products(strip: _Strip, filters: Array, runs: Sequence[_Run], out: Array) -> Kernel:
+    """out [rows, Wo, C]: the sums of products of a strip."""
+    parts = [
+        (windows, filters[:, :, : windows.shape[4]], run.of(out))
+        for windows, run in zip(strip.windows, runs, strict=True)
+    ]
 
-    return run
+    def products() -> None:
+        for windows, taps, target in parts:
+            np.einsum("hwijr,ijr->hwr", windows, taps, out=target)
 
-
-def _float_block(end: RowsEnd | None, g: Geometry, filters: Array, y: Array, _step: int) -> _Block:
-    rows = y.reshape(len(y), g.rows.size, -1)
-
-    def block(image: int, part: slice, windows: Array) -> None:
-        out = rows[image, part]
-        np.einsum("hwijr,ijr->hwr", windows, filters, out=out.reshape(len(out), windows.shape[1], -1))
-        if end is not None:
-            end(out, image)
-
-    return block
+    return products
 
 
-def _levels_block(op: OpContext, g: Geometry, filters: Array, y: Array, step: int) -> _Block:
-    channels = y.shape[3]
-    finish = output_stage(op, channels, step * g.columns.size * channels)
-    bias = integer_bias(op, channels)
-    sums = op.temporary((step, g.columns.size, channels), filters.dtype)
-    acc = op.temporary((step, g.columns.size, channels), np.float64)
+def _float_rows(op: OpContext, end: RowsEnd, filters: Array, runs: Sequence[_Run], _most: int) -> _Finish:
+    y = op.write()
 
-    def block(image: int, part: slice, windows: Array) -> None:
-        out = y[image, part]
-        some, total = sums[: len(out)], acc[: len(out)]
-        np.einsum("hwijr,ijr->hwr", windows, filters, out=some.reshape(len(out), windows.shape[1], -1))
-        np.add(some, bias, out=total)
-        finish(total, out)
+    def finish(strip: _Strip) -> Kernel:
+        out = y[strip.image, strip.rows]
+        products, rows = _products(strip, filters, runs, out), out.reshape(len(out), -1)
 
-    return block
+        def run() -> None:
+            products()
+            end(rows, strip.image)
 
+        return run
 
-def _run_width(columns: int, channels: int) -> int:
-    """How many neighbouring outputs share one inner loop: a divisor of `columns`."""
-    fitting = [d for d in range(1, columns + 1) if columns % d == 0 and d * channels <= _RUN_ELEMENTS]
-    return max(fitting, default=1)
+    return finish
 
 
-def _taps(
-    op: OpContext, g: Geometry, x: Array, zero: float, channels: int, run_width: int, dtype: Any
-) -> _Taps:
-    plain = x.dtype == dtype and channels == x.shape[3] and not g.is_padded
-    if plain and g.stride_w == 1:
-        return lambda image: _windows(g, x[image], run_width, g.dilation_w)
+def _level_rows(
+    op: OpContext, bias: Array, limit: float, filters: Array, runs: Sequence[_Run], most: int
+) -> _Finish:
+    y = op.write()
+    shape = (most, *y.shape[2:])
+    stage = output_stage(op, y.shape[3], math.prod(shape), offset=bias, limit=limit, width=y.shape[2])
+    sums = op.temporary(shape, filters.dtype)
+
+    def finish(strip: _Strip) -> Kernel:
+        out = y[strip.image, strip.rows]
+        some = sums[: len(out)]
+        products = _products(strip, filters, runs, some)
+
+        def run() -> None:
+            products()
+            stage(some, out)
+
+        return run
+
+    return finish
+
+
+def _runs(columns: int, channels: int) -> list[_Run]:
+    """All columns in runs of about `_RUN_ELEMENTS`, all of one width but for a shorter last one."""
+    count = max(1, min(columns, -(-columns * channels // _RUN_ELEMENTS)))
+    width = max(1, -(-columns // count))
+    whole, rest = divmod(columns, width)
+    last = [_Run(whole * width, 1, rest)] if rest else []
+    return [_Run(0, whole, width), *last]
+
+
+def _strips(
+    op: OpContext, g: Geometry, x: Array, runs: Sequence[_Run], channels: int, dtype: Any, blocks: list[slice]
+) -> Iterator[_Strip]:
+    """The strips of `blocks` of output rows in every image; they share one memory.
+
+    It holds the rows with the padding around them; with a stride along the row one plane [rows, Wo, C] for
+    each tap instead, so that neighbours are contiguous again.
+    """
+    height, width = x.shape[1:3]
+    is_plain = x.dtype == dtype and channels == x.shape[3] and not g.is_padded and g.stride_w == 1
+    copies = _column_copies(g, width)
+    most = max(b.stop - b.start for b in blocks) if blocks else 0
+    row_count = (most - 1) * g.stride_h + (g.filter_h - 1) * g.dilation_h + 1
+    plane_width = width + g.columns.before + g.columns.after if g.stride_w == 1 else g.columns.size
+    shape = (len(copies), row_count, plane_width, channels)
+    planes = None if is_plain else op.temporary(shape, dtype)
+    for image, block in product(range(len(x)), blocks):
+        first = block.start * g.stride_h - g.rows.before
+        last = (block.stop - 1) * g.stride_h - g.rows.before + (g.filter_h - 1) * g.dilation_h + 1
+        count = block.stop - block.start
+        if planes is None:
+            yield _Strip(image, block, (), (), _windows(g, x[image : image + 1, first:last], count, runs))
+            continue
+        above, below = max(0, -first), max(0, last - height)
+        source = x[image, first + above : last - below]
+        used = planes[:, : last - first]
+        edges, filled = _fill(used, above, below, source, copies)
+        yield _Strip(image, block, edges, filled, _windows(g, used, count, runs))
+
+
+def _column_copies(g: Geometry, width: int) -> list[tuple[slice, slice]]:
+    """For each plane: the columns that come from the image, and where from."""
     if g.stride_w == 1:
-        return _padded(op, g, x, zero, channels, run_width, dtype)
-    return _gathered(op, g, x, zero, channels, run_width, dtype)
-
-
-def _windows(g: Geometry, rows: Array, run_width: int, tap_step: int) -> Array:
-    """Windows over `rows` [H, W, C] whose taps along a row lie `tap_step` pixels apart."""
-    row, column, item = rows.strides
-    run = run_width * rows.shape[2]
-    shape = (g.rows.size, g.columns.size // run_width, g.filter_h, g.filter_w, run)
-    strides = (row * g.stride_h, column * run_width, row * g.dilation_h, column * tap_step, item)
-    return as_strided(rows, shape, strides, writeable=False)
-
-
-def _expand(x: Array, channels: int) -> Array:
-    """x [N, H, W, C] as [N, H, W, C, m] without a copy."""
-    return np.broadcast_to(x[..., None], (*x.shape, channels // x.shape[3]))
-
-
-def _padded(
-    op: OpContext, g: Geometry, x: Array, zero: float, channels: int, run_width: int, dtype: Any
-) -> _Taps:
-    """The image less its zero point, with a border of zeros."""
-    _, height, width, depth = x.shape
-    top, left = g.rows.before, g.columns.before
-    shape = (height + top + g.rows.after, width + left + g.columns.after)
-    padded = op.temporary((*shape, channels), dtype)
-    inside = padded[top : top + height, left : left + width].reshape(height, width, depth, -1)
-    around = (padded[:top], padded[top + height :], padded[:, :left], padded[:, left + width :])
-    edges = [e for e in around if e.size]
-    source = _expand(x, channels)
-    windows = _windows(g, padded, run_width, g.dilation_w)
-
-    def load(image: int) -> Array:
-        for edge in edges:
-            edge.fill(0)
-        np.subtract(source[image], zero, out=inside)
-        return windows
-
-    return load
-
-
-def _gathered(
-    op: OpContext, g: Geometry, x: Array, zero: float, channels: int, run_width: int, dtype: Any
-) -> _Taps:
-    """With a stride along the row: one plane [H, Wo, C] per tap, so that neighbours are contiguous again."""
-    _, height, width, depth = x.shape
-    top, columns = g.rows.before, g.columns.size
-    rows = height + top + g.rows.after
-    planes = op.temporary((g.filter_w, rows, columns, channels), dtype)
-    source = _expand(x, channels)
-    copies: list[tuple[Array, tuple[slice, slice]]] = []
-    fills = [e for e in (planes[:, :top], planes[:, top + height :]) if e.size]
+        return [(slice(g.columns.before, g.columns.before + width), slice(0, width))]
+    copies = []
     for tap in range(g.filter_w):
         first = tap * g.dilation_w - g.columns.before
-        low = min(columns, max(0, -(first // g.stride_w)))
-        high = max(low, min(columns, (width - 1 - first) // g.stride_w + 1))
-        inside = planes[tap, top : top + height]
-        fills += [e for e in (inside[:, :low], inside[:, high:]) if e.size]
+        low = min(g.columns.size, max(0, -(first // g.stride_w)))
+        high = max(low, min(g.columns.size, (width - 1 - first) // g.stride_w + 1))
         start = first + low * g.stride_w
         stop = start + (high - low - 1) * g.stride_w + 1
-        target = inside[:, low:high].reshape(height, high - low, depth, -1)
-        copies.append((target, (slice(None), slice(start, max(start, stop), g.stride_w))))
+        copies.append((slice(low, high), slice(start, max(start, stop), g.stride_w)))
+    return copies
+
+
+def _fill(
+    planes: Array, above: int, below: int, source: Array, columns: list[tuple[slice, slice]]
+) -> tuple[tuple[Array, ...], tuple[tuple[Array, Array], ...]]:
+    """Edges of `planes` [n, rows, columns, C * m] outside the image, and copies of `source` [rows, W, C]."""
+    end, depth = planes.shape[1] - below, source.shape[2]
+    edges: list[Array] = [planes[:, :above], planes[:, end:]]
+    copies = []
+    for plane, (where, taken) in zip(planes, columns, strict=True):
+        inside = plane[above:end]
+        edges += [inside[:, : where.start], inside[:, where.stop :]]
+        target = inside[:, where]
+        shape = (*target.shape[:2], depth, planes.shape[3] // depth)
+        copies.append((target.reshape(shape), source[:, taken, :, None]))
+    return tuple(e for e in edges if e.size), tuple(copies)
+
+
+def _windows(g: Geometry, planes: Array, rows: int, runs: Sequence[_Run]) -> tuple[Array, ...]:
+    """Windows over `planes` [n, rows, columns, C] of every run."""
     plane, row, column, item = planes.strides
-    run = run_width * channels
-    windows = as_strided(
-        planes,
-        (g.rows.size, columns // run_width, g.filter_h, g.filter_w, run),
-        (row * g.stride_h, column * run_width, row * g.dilation_h, plane, item),
-        writeable=False,
+    tap = column * g.dilation_w if g.stride_w == 1 else plane
+    channels = planes.shape[3]
+    return tuple(
+        as_strided(
+            planes[:, :, run.first :],
+            (rows, run.count, g.filter_h, g.filter_w, run.width * channels),
+            (row * g.stride_h, column * run.width, row * g.dilation_h, tap, item),
+            writeable=False,
+        )
+        for run in runs
     )
-
-    def load(image: int) -> Array:
-        for edge in fills:
-            edge.fill(0)
-        for target, where in copies:
-            np.subtract(source[image][where], zero, out=target)
-        return windows
-
-    return load

@@ -1,4 +1,4 @@
-"""Element-wise arithmetic with numpy's broadcasting: of two inputs (ADD, ...) and of one (EXP, ...).
+"""Element-wise arithmetic of two inputs with numpy's broadcasting.
 
 Quantised results are those of LiteRT's reference kernels (`levels.py`).
 """
@@ -11,62 +11,61 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops import levels
-from runtime.ops.blocks import broadcast_blocks, flat_blocks
+from runtime.ops.blocks import broadcast_blocks
+from runtime.ops.fused_activation import fused_clamp
 from runtime.ops.levels import pair_levels
-from runtime.ops.shapes import broadcast_inputs, same_shape
+from runtime.ops.shapes import broadcast_inputs
 from runtime.ops.spec import Array, Kernel, OpContext, operator
 from runtime.ops.type_sets import QUANTIZED
-from runtime.quantization import float_activation_range
 
 _FLOATS_AND_INTEGERS = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)
 _ARITHMETIC = (*_FLOATS_AND_INTEGERS, *QUANTIZED)
+_WITH_HALVES = (*_ARITHMETIC, TensorType.FLOAT16)
+_PRODUCTS = (*_WITH_HALVES, TensorType.UINT32, TensorType.COMPLEX64)
 
 _UFUNCS: Mapping[BuiltinOperator, np.ufunc] = {
     BuiltinOperator.ADD: np.add,
     BuiltinOperator.SUB: np.subtract,
     BuiltinOperator.MUL: np.multiply,
-    BuiltinOperator.MAXIMUM: np.maximum,
-    BuiltinOperator.MINIMUM: np.minimum,
 }
 
 
-@operator(BuiltinOperator.ADD, max_version=6, infer=broadcast_inputs, types=_ARITHMETIC)
+@operator(BuiltinOperator.ADD, max_version=6, infer=broadcast_inputs, types=_WITH_HALVES)
 def add(op: OpContext) -> Kernel:
-    """x + z with a fused activation; float32, int32, int64, int8, uint8, int16."""
+    """x + z with a fused activation."""
+    op.require(*_WITH_HALVES)
     return _binary(op, levels.total)
 
 
 @operator(BuiltinOperator.SUB, max_version=5, infer=broadcast_inputs, types=_ARITHMETIC)
 def subtract(op: OpContext) -> Kernel:
-    """x - z with a fused activation; float32, int32, int64, int8, uint8, int16."""
+    """x - z with a fused activation."""
+    op.require(*_ARITHMETIC)
     return _binary(op, levels.total)
 
 
-@operator(BuiltinOperator.MUL, max_version=8, infer=broadcast_inputs, types=_ARITHMETIC)
+@operator(BuiltinOperator.MUL, max_version=8, infer=broadcast_inputs, types=_PRODUCTS)
 def multiply(op: OpContext) -> Kernel:
-    """x * z with a fused activation; float32, int32, int64, int8, uint8, int16."""
+    """x * z with a fused activation."""
+    op.require(*_PRODUCTS)
     return _binary(op, levels.product)
 
 
 def _binary(op: OpContext, rule: Callable[[OpContext, Array, Array], Array]) -> Kernel:
-    kind = op.require(*_FLOATS_AND_INTEGERS, *QUANTIZED)
     op.require_same_type(0, 1)
-    if kind in QUANTIZED:
+    if op.input().type in QUANTIZED:
         return pair_levels(op, rule)
-    clamp = float_activation_range(op.activation())
-    if clamp is not None and kind is not TensorType.FLOAT32:
-        raise op.unsupported(f"a fused activation on {kind.name}")
-    return _run_ufunc(op, _UFUNCS[op.operator.opcode], clamp)
+    return _run_ufunc(op, _UFUNCS[op.operator.opcode])
 
 
-def _run_ufunc(op: OpContext, ufunc: np.ufunc, clamp: tuple[float, float] | None = None) -> Kernel:
+def _run_ufunc(op: OpContext, ufunc: np.ufunc) -> Kernel:
     pieces = broadcast_blocks(op.write(), op.read(0), op.read(1), elements=1 << 16)
+    clamp = fused_clamp(op)
 
     def run() -> None:
         for y, x, z in pieces:
             ufunc(x, z, out=y)
-            if clamp is not None:
-                np.clip(y, *clamp, out=y)
+            clamp(y)
 
     return run
 
@@ -76,15 +75,29 @@ def _run_ufunc(op: OpContext, ufunc: np.ufunc, clamp: tuple[float, float] | None
     BuiltinOperator.MINIMUM,
     max_version=4,
     infer=broadcast_inputs,
-    types=_ARITHMETIC,
+    types=_WITH_HALVES,
 )
 def maximum_minimum(op: OpContext) -> Kernel:
-    """The larger or smaller of both; int8 needs equal quantisation of inputs and output."""
-    kind = op.require(*_FLOATS_AND_INTEGERS, *QUANTIZED)
+    """The larger or smaller of both, the second where either is NaN; levels need equal quantisation."""
+    kind = op.require(*_WITH_HALVES)
     op.require_same_type(0, 1)
     if kind in QUANTIZED and op.input(0).quantization is not None:
         require_equal_quantization(op, op.input(0), op.input(1), op.output())
-    return _run_ufunc(op, _UFUNCS[op.operator.opcode])
+    return extremum_of_pairs(op, largest=op.operator.opcode is BuiltinOperator.MAXIMUM)
+
+
+def extremum_of_pairs(op: OpContext, *, largest: bool) -> Kernel:
+    """x where it is the larger (or smaller), else z (`reference/maximum_minimum.h`)."""
+    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
+    precedes = np.greater if largest else np.less
+
+    def run() -> None:
+        for y, x, z in pieces:
+            first = precedes(x, z)
+            np.copyto(y, z)
+            np.copyto(y, x, where=first)
+
+    return run
 
 
 def require_equal_quantization(op: OpContext, first: object, *others: object) -> None:
@@ -94,25 +107,42 @@ def require_equal_quantization(op: OpContext, first: object, *others: object) ->
             raise op.unsupported("inputs and output differ in scale or zero point")
 
 
-@operator(
-    BuiltinOperator.DIV, max_version=2, infer=broadcast_inputs, types=(TensorType.FLOAT32, TensorType.INT32)
-)
+_QUOTIENTS = (TensorType.FLOAT32, TensorType.INT32, *QUANTIZED)
+
+
+@operator(BuiltinOperator.DIV, max_version=2, infer=broadcast_inputs, types=_QUOTIENTS)
 def divide(op: OpContext) -> Kernel:
     """x / z with a fused activation; int32 towards zero, by zero an error."""
-    kind = op.require(TensorType.FLOAT32, TensorType.INT32)
+    kind = op.require(*_QUOTIENTS)
     op.require_same_type(0, 1)
     if kind is TensorType.INT32:
         return _divide_integers(op)
-    return _run_ufunc(op, np.divide, float_activation_range(op.activation()))
+    if kind in QUANTIZED:
+        return _divide_levels(op)
+    return _run_ufunc(op, np.divide)
 
 
 def _divide_integers(op: OpContext) -> Kernel:
     x, z, y = op.read(0), op.read(1), op.write()
+    clamp = fused_clamp(op)
 
     def run() -> None:
         if not z.all():
             raise op.error("division by zero")
         np.copyto(y, np.trunc(x.astype(np.float64) / z), casting="unsafe")
+        clamp(y)
+
+    return run
+
+
+def _divide_levels(op: OpContext) -> Kernel:
+    _, zero = op.scale_and_zero_point(op.input(1))
+    divide_pairs, divisor = pair_levels(op, levels.quotient), op.read(1)
+
+    def run() -> None:
+        if (divisor == zero).any():
+            raise op.error("division by zero")
+        divide_pairs()
 
     return run
 
@@ -135,50 +165,5 @@ def squared_difference(op: OpContext) -> Kernel:
         for y, x, z in pieces:
             np.subtract(x, z, out=y)
             np.multiply(y, y, out=y)
-
-    return run
-
-
-def _reciprocal_root(x: Array, out: Array) -> None:
-    np.sqrt(x, out=out)
-    np.divide(np.float32(1), out, out=out)
-
-
-_UNARY: Mapping[BuiltinOperator, Callable[..., object]] = {
-    BuiltinOperator.ABS: np.abs,
-    BuiltinOperator.EXP: np.exp,
-    BuiltinOperator.RSQRT: _reciprocal_root,
-    BuiltinOperator.SQRT: np.sqrt,
-    BuiltinOperator.SQUARE: np.square,
-}
-
-
-@operator(*_UNARY, max_version=5, infer=same_shape, types=(TensorType.FLOAT32,))
-def unary(op: OpContext) -> Kernel:
-    """One function of each element."""
-    op.require(TensorType.FLOAT32)
-    return _each(op)
-
-
-@operator(
-    BuiltinOperator.NEG,
-    max_version=5,
-    infer=same_shape,
-    types=(TensorType.FLOAT32, TensorType.INT32, TensorType.INT64),
-)
-def negative(op: OpContext) -> Kernel:
-    """-x; the least integer stays as it is."""
-    op.require(TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)
-    return _each(op)
-
-
-def _each(op: OpContext) -> Kernel:
-    op.require_same_type(0)
-    function = _UNARY.get(op.operator.opcode, np.negative)
-    pieces = flat_blocks(op.write(), op.read(0))
-
-    def run() -> None:
-        for y, x in pieces:
-            function(x, out=y)
 
     return run

@@ -13,19 +13,33 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, FullyConnectedOptionsWeightsFormat, TensorType
 from runtime.ops.conv import check_bias
-from runtime.ops.hybrid import RowQuantizer, channel_scales, filter_levels, is_hybrid
+from runtime.ops.fused_activation import clamp_floats
+from runtime.ops.hybrid import RowQuantizer, channel_scales, filter_levels, hybrid_filter, is_hybrid
 from runtime.ops.integer_gemm import (
     LEVELS,
     ExactGemm,
     OutputStage,
-    centred_filter,
     integer_bias,
     level_zero,
     require_filter,
+    stored_filter,
 )
+from runtime.ops.level_matrix import LevelMatrix
+from runtime.ops.parallel import lane_count, row_blocks, shares, together
 from runtime.ops.shapes import require_rank
 from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
-from runtime.quantization import activation_range, float_activation_range, round_half_away
+from runtime.quantization import (
+    WideRequantizer,
+    activation_range,
+    float_activation_range,
+    quantize_multipliers,
+    round_half_away,
+)
+
+_BLOCK_BYTES = 1 << 20
+_BLOCK_ROWS = 128
+_LEAST_ROWS = 8
+"""With fewer rows for each thread, the threads share the output channels instead."""
 
 
 def fully_connected_shape(op: OpContext) -> tuple[Shape, ...]:
@@ -48,7 +62,8 @@ def fully_connected_shape(op: OpContext) -> tuple[Shape, ...]:
     max_version=14,
     infer=fully_connected_shape,
     types=(TensorType.FLOAT32, *LEVELS),
-    note="float32 with float32, int8 or int4 weights, blockwise ones too; int8 and int16 with int8 or int4",
+    note="float32 with float32, int8, int4, int2, blockwise weights; int8 and int16 with int8, int4, int2; "
+    "int16 with int16; uint8 may give int16",
 )
 def fully_connected(op: OpContext) -> Kernel:
     """y = x @ weights.T + bias, fused activation."""
@@ -56,7 +71,8 @@ def fully_connected(op: OpContext) -> Kernel:
         raise op.unsupported("shuffled weights")
     kind = op.require(TensorType.FLOAT32, *LEVELS)
     if kind is not TensorType.FLOAT32:
-        require_filter(op, kind)
+        if not kind is op.input(1).type is TensorType.INT16:
+            require_filter(op, kind)
         return _levels(op, kind)
     if is_hybrid(op):
         return _hybrid(op)
@@ -71,27 +87,52 @@ def _rows(op: OpContext) -> tuple[Array, Array]:
 
 
 def _float(op: OpContext) -> Kernel:
+    """Bias, which may be computed at run time, and activation follow block by block."""
     x, y = _rows(op)
     matrix = op.read(1).T
-    end = _end(op, y)
+    bias = None if op.optional(2) is None else op.read(2).reshape(-1)
+    clamp = float_activation_range(op.activation())
+    lanes = lane_count(op, x.size * y.shape[1])
+    whole = slice(0, y.shape[1])
+    if len(x) < lanes * _LEAST_ROWS:
+        plan = [[(slice(0, len(x)), slice(c.start, c.stop))] for c in shares(y.shape[1], lanes)]
+    else:
+        plan = [[(rows, whole) for rows in lane] for lane in _blocks(x, y, lanes)]
 
-    def run() -> None:
-        np.matmul(x, matrix, out=y)
-        end()
+    def lane_of(parts: list[tuple[slice, slice]]) -> Kernel:
+        steps = [
+            (x[rows], matrix[:, channels], y[rows, channels], None if bias is None else bias[channels])
+            for rows, channels in parts
+        ]
 
-    return run
+        def run() -> None:
+            for a, weights, out, offset in steps:
+                np.matmul(a, weights, out=out)
+                if offset is not None:
+                    np.add(out, offset, out=out)
+                clamp_floats(out, clamp)
+
+        return run
+
+    return together([lane_of(parts) for parts in plan])
+
+
+def _blocks(x: Array, y: Array, lanes: int) -> list[list[slice]]:
+    """Rows of each lane, in blocks that stay in the cache."""
+    row_bytes = 4 * x.shape[1] + 12 * y.shape[1]
+    return row_blocks(len(x), lanes, max(_BLOCK_ROWS, _BLOCK_BYTES // row_bytes))
 
 
 def _end(op: OpContext, y: Array) -> Kernel:
     """Bias, which may be computed at run time, and activation."""
+    op.require_output(TensorType.FLOAT32)
     bias = None if op.optional(2) is None else op.read(2).reshape(-1)
     clamp = float_activation_range(op.activation())
 
     def end() -> None:
         if bias is not None:
             np.add(y, bias, out=y)
-        if clamp is not None:
-            np.clip(y, *clamp, out=y)
+        clamp_floats(y, clamp)
 
     return end
 
@@ -102,26 +143,43 @@ def _hybrid(op: OpContext) -> Kernel:
     blockwise = q is not None and q.blocks is not None
     asymmetric = blockwise or bool(op.option("asymmetric_quantize_inputs"))
     quantizer = RowQuantizer(op, x, asymmetric=asymmetric)
-    product = _blockwise(op, quantizer, y) if blockwise else _scaled_product(op, quantizer, y)
-    end = _end(op, y)
+    if blockwise:
+        product, end = _blockwise(op, quantizer, y), _end(op, y)
+    else:
+        product, end = _scaled_product(op, quantizer, y), None
 
     def run() -> None:
         quantizer()
         product()
-        end()
+        if end is not None:
+            end()
 
     return run
 
 
 def _scaled_product(op: OpContext, quantizer: RowQuantizer, y: Array) -> Kernel:
-    matrix = filter_levels(op).T
+    weights, zero = hybrid_filter(op)
+    matrix = LevelMatrix(op, weights, zero, np.float32)
     scales = channel_scales(op, y.shape[1])
+    lanes = lane_count(op, weights.size * len(y))
+    bias = None if op.optional(2) is None else op.read(2).reshape(-1)
+    clamp = float_activation_range(op.activation())
 
-    def product() -> None:
-        np.matmul(quantizer.levels, matrix, out=y)
-        np.multiply(y, quantizer.scales[:, None] * scales, out=y)
+    def lane_of(blocks: list[slice]) -> Kernel:
+        product = matrix.product()
+        steps = [(quantizer.levels[b], quantizer.scales[b, None], y[b]) for b in blocks]
 
-    return product
+        def run() -> None:
+            for levels, row_scales, out in steps:
+                product(levels, out)
+                np.multiply(out, row_scales * scales, out=out)
+                if bias is not None:
+                    np.add(out, bias, out=out)
+                clamp_floats(out, clamp)
+
+        return run
+
+    return together([lane_of(blocks) for blocks in _blocks(quantizer.levels, y, lanes)])
 
 
 def _blockwise(op: OpContext, quantizer: RowQuantizer, y: Array) -> Kernel:
@@ -148,27 +206,47 @@ def _blockwise(op: OpContext, quantizer: RowQuantizer, y: Array) -> Kernel:
 def _levels(op: OpContext, kind: TensorType) -> Kernel:
     x, y = _rows(op)
     channels = y.shape[1]
-    gemm = ExactGemm(centred_filter(op), kind, level_zero(op), integer_bias(op, channels))
-    columns, partial = op.temporary(x.shape, gemm.dtype), op.temporary(y.shape, gemm.dtype)
-    total = op.temporary(y.shape, np.float64)
+    gemm = ExactGemm(op, *stored_filter(op), kind, level_zero(op), integer_bias(op, channels))
     finish = _output_stage(op)
 
-    def run() -> None:
-        np.copyto(columns, x)
-        gemm(columns, partial, total)
-        finish(total, y)
+    def lane_of(blocks: list[slice]) -> Kernel:
+        product = gemm.lane()
+        most = max(b.stop - b.start for b in blocks)
+        columns = op.temporary((most, x.shape[1]), gemm.dtype)
+        partial = op.temporary((most, channels), gemm.dtype)
+        total = op.temporary((most, channels), np.float64)
+        steps = [
+            (x[b], y[b], columns[: b.stop - b.start], partial[: b.stop - b.start], total[: b.stop - b.start])
+            for b in blocks
+        ]
 
-    return run
+        def run() -> None:
+            for given, out, a, some, sums in steps:
+                np.copyto(a, given)
+                np.add(product(a, some, sums), gemm.offset, out=sums)
+                finish(sums, out)
+
+        return run
+
+    lanes = lane_count(op, x.size * channels)
+    return together([lane_of(blocks) for blocks in _blocks(x, y, lanes)])
 
 
 def _output_stage(op: OpContext) -> OutputStage:
-    """One product in double precision, rounded half away from zero: other kernels round twice."""
+    """One product in double precision, rounded half away from zero: other kernels round twice.
+
+    With int16 on both sides, sums have 64 bits and multipliers 15.
+    """
     in_scale, _ = op.scale_and_zero_point(op.input(0))
     out_scale, out_zero = op.scale_and_zero_point(op.output())
     q = op.input(1).quantization
     assert q is not None
-    low, high = activation_range(op.activation(), out_scale, out_zero, op.output().type)
-    scale = _effective_scales(in_scale, q.scales, out_scale)
+    out_type = op.require_output(TensorType.INT8, TensorType.UINT8, TensorType.INT16)
+    low, high = activation_range(op.activation(), out_scale, out_zero, out_type)
+    if op.input(1).type is TensorType.INT16:
+        real = float(np.float32(in_scale) * np.float32(q.scales[0])) / out_scale
+        return WideRequantizer(*quantize_multipliers([real]), (low, high))
+    scale = np.array([in_scale * s / out_scale for s in q.scales])
 
     def finish(total: Array, out: Array) -> None:
         np.multiply(total, scale, out=total)
@@ -176,9 +254,3 @@ def _output_stage(op: OpContext) -> OutputStage:
         np.copyto(out, total, casting="unsafe")
 
     return finish
-
-
-def _effective_scales(in_scale: float, scales: tuple[float, ...], out_scale: float) -> Array:
-    if len(scales) == 1:
-        return np.array([float(np.float32(in_scale) * np.float32(scales[0])) / out_scale])
-    return np.array([in_scale * s / out_scale for s in scales])

@@ -10,10 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import TensorType
+from runtime.ops.blocks import broadcast_blocks
 from runtime.ops.spec import Array, OpContext
 from runtime.quantization import round_half_away
 
-WEIGHTS = (TensorType.INT8, TensorType.UINT8, TensorType.INT4)
+_LARGEST = np.float32(127)
+
+WEIGHTS = (TensorType.INT8, TensorType.UINT8, TensorType.INT4, TensorType.INT2)
 """Types of filters that float activations meet as levels."""
 
 
@@ -31,58 +34,92 @@ def differs_by_channel(op: OpContext, i: int = 1) -> bool:
 class RowQuantizer:
     """Quantises the rows of `x` [rows, K] on each call.
 
-    Afterwards `levels` [rows, K] float32 holds integers less the zero point, `scales` [rows] float32.
+    Afterwards `levels` [rows, K] float32 holds integers less the zero point, `scales` [rows] float32. In
+    LiteRT too, scales and zero points are of double precision, and x / scale + zero point is rounded.
     """
 
     def __init__(self, op: OpContext, x: Array, *, asymmetric: bool) -> None:
         self._x = x
-        self._asymmetric = asymmetric
         self.levels = op.temporary(x.shape)
         self.scales = np.ones(len(x), np.float32)
+        self._inverse, self._zeros = np.ones((len(x), 1), np.float32), np.zeros((len(x), 1), np.float32)
+        self._is_asymmetric, self._lowest = asymmetric, -128 if asymmetric else -127
+        self._set_scales = self._asymmetric if asymmetric else self._symmetric
+        pieces = broadcast_blocks(self.levels, x, self._inverse, self._zeros)
+        whole = op.temporary((max((p[0].size for p in pieces), default=0),))
+        self._pieces = [(*p, whole[: p[0].size].reshape(p[0].shape)) for p in pieces]
 
     def __call__(self) -> None:
         """Read `x`, fill `levels` and `scales`."""
         if self._x.size == 0:
             return
-        low, high = self._x.min(axis=1), self._x.max(axis=1)
-        if self._asymmetric:
-            self._quantize_asymmetric(low, high)
-        else:
-            self._quantize_symmetric(np.maximum(np.abs(low), np.abs(high)))
+        self._set_scales(self._x.min(axis=1), self._x.max(axis=1))
+        for levels, x, inverse, zeros, whole in self._pieces:
+            np.multiply(x, inverse, out=levels)
+            if self._is_asymmetric:
+                np.add(levels, zeros, out=levels)
+            _round_half_away(levels, whole)
+            np.clip(levels, self._lowest, _LARGEST, out=levels)
+            if self._is_asymmetric:
+                np.subtract(levels, zeros, out=levels)
+        self._settle()
 
-    def _quantize_symmetric(self, largest: Array) -> None:
+    def _symmetric(self, low: Array, high: Array) -> None:
         """Scale max|x| / 127, levels -127..127."""
-        safe = np.where(largest == 0, np.float32(127), largest).astype(np.float32)
-        np.divide(safe, np.float32(127), out=self.scales)
-        np.multiply(self._x, (np.float32(127) / safe)[:, None], out=self.levels)
-        np.copyto(self.levels, np.clip(round_half_away(self.levels), -127, 127))
+        largest = np.maximum(np.abs(low, out=low), np.abs(high, out=high), out=high)
+        if not largest.all():
+            largest[largest == 0] = _LARGEST
+        np.divide(largest, _LARGEST, out=self.scales)
+        np.divide(_LARGEST, largest, out=self._inverse[:, 0])
 
-    def _quantize_asymmetric(self, low: Array, high: Array) -> None:
+    def _asymmetric(self, low: Array, high: Array) -> None:
         """256 levels from min(0, min x) to max(0, max x); the zero point is nudged to a level."""
-        low, high = np.minimum(low, np.float32(0)), np.maximum(high, np.float32(0))
-        flat = low == high
-        np.divide(high - low, np.float32(255), out=self.scales)
-        self.scales[flat] = 1
-        scale, below, above = (a.astype(np.float64) for a in (self.scales, low, high))
+        below, above = np.minimum(low, 0).astype(np.float64), np.maximum(high, 0).astype(np.float64)
+        flat = below == above
+        scale = np.where(flat, 1.0, (above - below) / 255)
         from_below, from_above = -128 - below / scale, 127 - above / scale
         nearer = 128 + np.abs(below / scale) < 127 + np.abs(above / scale)
         zero = np.clip(round_half_away(np.where(nearer, from_below, from_above)), -128, 127)
-        zero = np.where(flat, 0.0, zero).astype(np.float32)[:, None]
-        np.multiply(self._x, np.float32(1) / self.scales[:, None], out=self.levels)
-        np.copyto(self.levels, np.clip(round_half_away(self.levels), -128 - zero, 127 - zero))
+        np.copyto(self._zeros[:, 0], np.where(flat, 0.0, zero), casting="same_kind")
+        np.copyto(self.scales, scale, casting="same_kind")
+        np.divide(np.float32(1), self.scales, out=self._inverse[:, 0])
+
+    def _settle(self) -> None:
+        """A row so small that its inverse scale overflows, or that holds infinities, is cast as C++ on x86
+        does it: what is no integer becomes the lowest level."""
+        usual = np.isfinite(self._inverse[:, 0]) & np.isfinite(self.scales)
+        if usual.all():
+            return
+        odd = ~usual
+        lowest = self._lowest - self._zeros[odd]
+        finite = np.isfinite(self._x[odd] * self._inverse[odd])
+        self.levels[odd] = np.where(finite, self.levels[odd], lowest)
+
+
+def _round_half_away(x: Array, whole: Array) -> None:
+    """`round_half_away` in place; `whole` is scratch."""
+    np.trunc(x, out=whole)
+    np.subtract(x, whole, out=x)
+    np.multiply(x, np.float32(2), out=x)
+    np.trunc(x, out=x)
+    np.add(x, whole, out=x)
+
+
+def hybrid_filter(op: OpContext, i: int = 1) -> tuple[Array, int]:
+    """Levels of a quantised filter in their narrow type, and their zero point."""
+    q = op.input(i).quantization
+    if q is None or q.is_custom or (not q.scales and q.blocks is None):
+        raise op.unsupported("the filter has no scales")
+    zeros = set(q.zero_points if q.blocks is None else ()) or {0}
+    if len(zeros) > 1:
+        raise op.unsupported("a filter with several zero points")
+    return op.constant(i, "filter"), zeros.pop()
 
 
 def filter_levels(op: OpContext, i: int = 1) -> Array:
     """Levels of a quantised filter less their zero point, float32."""
-    value = op.input(i)
-    q = value.quantization
-    if q is None or q.is_custom or (not q.scales and q.blocks is None):
-        raise op.unsupported("the filter has no scales")
-    levels = op.constant(i, "filter").astype(np.float32)
-    zeros = set(q.zero_points) if q.blocks is None else {0}
-    if len(zeros) > 1:
-        raise op.unsupported("a filter with several zero points")
-    return levels - np.float32(zeros.pop() if zeros else 0)
+    levels, zero = hybrid_filter(op, i)
+    return levels.astype(np.float32) - np.float32(zero)
 
 
 def channel_scales(op: OpContext, channels: int, i: int = 1) -> Array:

@@ -18,16 +18,21 @@ from runtime.ops.spec import Array, Kernel, OpContext
 from runtime.quantization import (
     RANGES,
     activation_range,
+    inverse_square_root,
     multiply_by_quantized_multiplier,
     quantize_multiplier,
     round_half_away,
     rounding_shift_right,
+    saturating_doubling_high_mul,
 )
 
 PairRule: TypeAlias = Callable[[OpContext, Array, Array], Array]
 
 _LEFT_SHIFT = 20
 _INT16_MAX = 32767
+# In Q2.29, as gemmlowp's `fixedpoint.h` starts its division.
+_48_OVER_17 = 1515870810
+_32_OVER_17 = 1010580540
 
 
 def every_level(kind: TensorType) -> Array:
@@ -169,6 +174,75 @@ def prelu(op: OpContext, x: Array, alpha: Array) -> Array:
     positive = scaled(centred, float(np.float32(in_scale) / out_scale))
     slope = float(np.float32(in_scale) * np.float32(alpha_scale) / out_scale)
     return np.where(centred >= 0, positive, scaled(centred * (alpha - alpha_zero), slope))
+
+
+def quotient(op: OpContext, x: Array, z: Array) -> Array:
+    """`reference/div.h`: by the divisor's reciprocal, with as many bits as the dividend leaves room for.
+
+    Of a divisor of zero the result means nothing.
+    """
+    scale_x, zero_x = op.scale_and_zero_point(op.input(0))
+    scale_z, zero_z = op.scale_and_zero_point(op.input(1))
+    out_scale, _ = op.scale_and_zero_point(op.output())
+    real = np.float32(scale_x) / (np.float32(scale_z) * np.float32(out_scale))
+    multiplier, shift = quantize_multiplier(float(real))
+    dividend, divisor = np.broadcast_arrays(x - zero_x, z - zero_z)
+    dividend = np.where(divisor < 0, -dividend, dividend)
+    inverse, bits = reciprocal(np.maximum(np.abs(divisor), 1), 31)
+    headroom = 31 - np.frexp(np.where(dividend < 0, ~dividend, dividend).astype(np.float64))[1]
+    wide = saturating_doubling_high_mul(dividend << headroom.astype(np.int64), inverse)
+    right = -(shift - bits - headroom)
+    high = saturating_doubling_high_mul(wide, multiplier)
+    # Outside 0 to 31 bits the reference shifts by what its processor makes of it: by the lowest five bits.
+    beyond = (high >> (right & 31)) + (high > np.where(high < 0, 0, -1))
+    return np.where((right < 0) | (right > 31), beyond, rounding_shift_right(high, np.clip(right, 0, 31)))
+
+
+def reciprocal(x: Array, integer_bits: int) -> tuple[Array, Array]:
+    """(2 / (1 + fraction) in Q0.31, bits above the point) of positive int32 values with `integer_bits`.
+
+    Three of Newton's steps, as gemmlowp's `one_over_one_plus_x_for_x_in_0_1` makes them.
+    """
+    headroom = 32 - np.frexp(x.astype(np.float64))[1].astype(np.int64)
+    half = ((x << headroom) - (1 << 31) + (2**31 - 1) + 1) // 2
+    y = _48_OVER_17 - saturating_doubling_high_mul(half, _32_OVER_17)
+    for _ in range(3):
+        error = (1 << 29) - saturating_doubling_high_mul(half, y)
+        y = y + (saturating_doubling_high_mul(y, error) << 2)
+    return np.minimum(y << 1, 2**31 - 1), integer_bits - headroom
+
+
+def absolute(op: OpContext, q: Array) -> Array:
+    """`elementwise.cc`: rescaled where the scales differ."""
+    in_scale, in_zero = op.scale_and_zero_point(op.input())
+    scale, zero = op.scale_and_zero_point(op.output())
+    size = np.abs(q - in_zero)
+    if in_scale != scale:
+        size = scaled(size, float(np.float32(in_scale) / np.float32(scale)))
+    return np.asarray(size + zero)
+
+
+def root(op: OpContext, q: Array) -> Array:
+    """`elementwise.cc`: in single precision, cut off."""
+    in_scale, in_zero = op.scale_and_zero_point(op.input())
+    scale, zero = op.scale_and_zero_point(op.output())
+    real = np.sqrt(np.float32(in_scale) * np.maximum(q - in_zero, 0).astype(np.float32))
+    return np.asarray((real / np.float32(scale)).astype(np.int64) + zero)
+
+
+def reciprocal_root(op: OpContext, q: Array) -> Array:
+    """`elementwise.cc`: with 20 spare bits; zero becomes the highest level, as does what is below it."""
+    in_scale, in_zero = op.scale_and_zero_point(op.input())
+    scale, zero = op.scale_and_zero_point(op.output())
+    real = 1.0 / (math.sqrt(np.float32(in_scale)) * float(np.float32(scale)))
+    multiplier, shift = quantize_multiplier(real)
+    found = np.full(q.shape, RANGES[op.output().type][1], np.int64)
+    for i, value in enumerate((q - in_zero).tolist()):
+        if value > 0:
+            root, left = inverse_square_root(value)
+            one = multiply_by_quantized_multiplier(np.asarray(1), root, left + 20)
+            found[i] = multiply_by_quantized_multiplier(one, multiplier, shift - 20) + zero
+    return found
 
 
 def relu(op: OpContext, q: Array, low: float, high: float) -> Array:

@@ -7,14 +7,26 @@ import numpy as np
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.shapes import same_shape
 from runtime.ops.spec import Kernel, OpContext, operator
+from runtime.quantization import RANGES, inverse_square_root, multiply_by_quantized_multiplier
 
 _SMALLEST_NORM = np.float32(1e-6)
 
 
-@operator(BuiltinOperator.L2_NORMALIZATION, max_version=2, infer=same_shape, types=(TensorType.FLOAT32,))
+_BYTES = (TensorType.INT8, TensorType.UINT8)
+
+
+@operator(
+    BuiltinOperator.L2_NORMALIZATION,
+    max_version=2,
+    infer=same_shape,
+    types=(TensorType.FLOAT32, *_BYTES),
+)
 def l2_normalization(op: OpContext) -> Kernel:
-    """x / max(sqrt(sum x^2), 1e-6) (`reference/l2normalization.h`)."""
-    op.require(TensorType.FLOAT32)
+    """x / max(sqrt(sum x^2), 1e-6) (`reference/l2normalization.h`); of levels on a scale of 1/128."""
+    kind = op.require(TensorType.FLOAT32, *_BYTES)
+    op.require_same_type(0)
+    if kind in _BYTES:
+        return _l2_of_levels(op, kind)
     x, y = op.read(0), op.write()
     norm = op.temporary((*x.shape[:-1], 1))
 
@@ -24,6 +36,26 @@ def l2_normalization(op: OpContext) -> Kernel:
         np.sqrt(norm, out=norm)
         np.maximum(norm, _SMALLEST_NORM, out=norm)
         np.divide(x, norm, out=y)
+
+    return run
+
+
+def _l2_of_levels(op: OpContext, kind: TensorType) -> Kernel:
+    """`reference/integer_ops/l2normalization.h`; uint8 has 7 bits more before it is rescaled, not after."""
+    _, zero = op.scale_and_zero_point(op.input())
+    centre = 128 if kind is TensorType.UINT8 else 0
+    if op.scale_and_zero_point(op.output()) != (1 / 128, centre):
+        raise op.unsupported(f"an output other than with scale 1/128 and zero point {centre}")
+    classes = op.input().shape[-1]
+    x, y = op.read(0).reshape(-1, classes), op.write().reshape(-1, classes)
+    before, after = (128, 0) if kind is TensorType.UINT8 else (1, 7)
+
+    def run() -> None:
+        for row, out in zip(x, y, strict=True):
+            centred = row.astype(np.int64) - zero
+            multiplier, shift = inverse_square_root(int((centred * centred).sum()))
+            levels = multiply_by_quantized_multiplier(centred * before, multiplier, shift + after)
+            np.clip(levels + centre, *RANGES[kind], out=out, casting="unsafe")
 
     return run
 

@@ -35,10 +35,20 @@ def shares(count: int, lanes: int) -> list[range]:
     return [range(a, b) for a, b in pairwise(cuts) if b > a]
 
 
+def row_blocks(count: int, lanes: int, most: int) -> list[list[slice]]:
+    """`count` rows shared among at most `lanes`, each lane's in blocks of at most `most`."""
+    return [
+        [slice(i, min(i + most, part.stop)) for i in range(part.start, part.stop, max(1, most))]
+        for part in shares(count, lanes)
+    ]
+
+
 def together(lanes: Sequence[Callable[_Arguments, None]]) -> Callable[_Arguments, None]:
     """All lanes at once, each on a thread, with the same arguments. Raises what a lane raises."""
     if len(lanes) == 1:
         return lanes[0]
+    if not lanes:
+        return lambda *_args, **_kwargs: None
     first, *others = lanes
     pool = _pool(len(others))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.elementwise import require_equal_quantization
+from runtime.ops.fused_activation import LARGEST, clamp_floats
 from runtime.ops.shapes import Window, image_shape, window
 from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
 from runtime.ops.type_sets import QUANTIZED
@@ -63,14 +63,16 @@ def _clamp(op: OpContext, kind: TensorType) -> tuple[float, float] | None:
 
 @operator(BuiltinOperator.MAX_POOL_2D, max_version=3, infer=pool_shape, types=_TYPES)
 def max_pool(op: OpContext) -> Kernel:
-    """The largest value under the window; float32, or int8 with equal quantisation."""
+    """The largest value under the window, no NaN among them; levels need equal quantisation."""
     kind = op.require(TensorType.FLOAT32, *QUANTIZED)
     op.require_same_type(0)
     if kind in QUANTIZED:
         require_equal_quantization(op, op.input(), op.output())
     x, y = op.read(0), op.write()
-    lowest = -math.inf if kind is TensorType.FLOAT32 else RANGES[kind][0]
+    is_float = kind is TensorType.FLOAT32
     clamp = _clamp(op, kind)
+    low, high = (-LARGEST, LARGEST) if is_float and clamp is None else clamp or RANGES[kind]
+    larger = np.fmax if is_float else np.maximum
     taps = [(out, value) for out, value in _taps(op, x, y) if out.size]
     covers = bool(taps) and taps[0][0].shape == y.shape
 
@@ -78,11 +80,11 @@ def max_pool(op: OpContext) -> Kernel:
         if covers:
             np.copyto(taps[0][0], taps[0][1])
         else:
-            y.fill(lowest)
+            y.fill(low)
         for out, value in taps[covers:]:
-            np.maximum(out, value, out=out)
-        if clamp is not None:
-            np.clip(y, *clamp, out=y)
+            larger(out, value, out=out)
+        larger(y, low, out=y)
+        np.minimum(y, high, out=y)
 
     return run
 
@@ -101,23 +103,43 @@ def average_pool(op: OpContext) -> Kernel:
     if integer:
         require_equal_quantization(op, op.input(), op.output())
     total = op.temporary(y.shape, np.int32) if integer else y
-    taps = [(out, value) for out, value in _taps(op, x, total) if out.size]
+    add_up = _adder(op, x, total)
     counts = np.zeros((1, *y.shape[1:3], 1), np.int32 if integer else np.float32)
     for valid, _ in _taps(op, np.zeros((1, *x.shape[1:3], 1)), counts):
         np.add(valid, 1, out=valid)
     half = counts // 2 if integer else counts
 
     def run() -> None:
-        total.fill(0)
-        for out, value in taps:
-            np.add(out, value, out=out)
+        add_up()
         if integer:
             np.add(total, np.where(total > 0, half, -half), out=total)
             np.copyto(total, np.fix(total / counts), casting="unsafe")
         else:
             np.divide(total, counts, out=total)
-        if clamp is not None:
+            clamp_floats(total, clamp)
+        if integer and clamp is not None:
             np.clip(total, *clamp, out=y, casting="unsafe")
+
+    return run
+
+
+def _adder(op: OpContext, x: Array, total: Array) -> Kernel:
+    """total = the sums under the windows: tap by tap, or at once where there is a single window."""
+    if total.shape[1:3] == (1, 1):
+        rows, columns = _windows(op)
+        height, width = op.option("filter_height") - rows.before, op.option("filter_width") - columns.before
+        under, sums = x[:, :height, :width], total[:, 0, 0]
+
+        def run_whole() -> None:
+            np.add.reduce(under, axis=(1, 2), dtype=total.dtype, out=sums)
+
+        return run_whole
+    taps = [(out, value) for out, value in _taps(op, x, total) if out.size]
+
+    def run() -> None:
+        total.fill(0)
+        for out, value in taps:
+            np.add(out, value, out=out)
 
     return run
 
@@ -141,7 +163,6 @@ def l2_pool(op: OpContext) -> Kernel:
             np.add(out, value, out=out)
         np.divide(y, counts, out=y)
         np.sqrt(y, out=y)
-        if clamp is not None:
-            np.clip(y, *clamp, out=y)
+        clamp_floats(y, clamp)
 
     return run

@@ -16,6 +16,8 @@ from runtime.quantization import (
 )
 
 _QUANTIZED = (TensorType.INT8, TensorType.UINT8, TensorType.INT16)
+_QUANTIZABLE = (TensorType.FLOAT32, *_QUANTIZED, TensorType.INT32)
+_INT32_RANGE = 2.0**31
 
 
 @operator(
@@ -51,18 +53,22 @@ def _parameters(op: OpContext, value: Value) -> tuple[Array, Array]:
     return np.array(q.scales).reshape(shape), np.array(q.zero_points, np.int64).reshape(shape)
 
 
-@operator(BuiltinOperator.QUANTIZE, max_version=6, infer=same_shape, types=(TensorType.FLOAT32, *_QUANTIZED))
+@operator(BuiltinOperator.QUANTIZE, max_version=6, infer=same_shape, types=_QUANTIZABLE)
 def quantize(op: OpContext) -> Kernel:
     """float32 to int8, uint8 or int16 (`reference/quantize.h`); between those types (`requantize.h`).
 
-    int16 also becomes int32.
+    int16 also becomes int32, and int32 any of them.
     """
-    kind = op.require(TensorType.FLOAT32, *_QUANTIZED)
+    kind = op.require(*_QUANTIZABLE)
     target = op.output().type
     wide = kind is TensorType.INT16 and target is TensorType.INT32
     if target not in _QUANTIZED and not wide:
         raise op.unsupported(f"output of type {target.name}")
     low, high = RANGES[target]
+    if kind is TensorType.FLOAT32 and op.output().quantization is not None:
+        scales, zeros = _parameters(op, op.output())
+        if scales.size > 1:
+            return _quantize_by_channel(op, scales, zeros)
     scale, zero = op.scale_and_zero_point(op.output())
     if kind is not TensorType.FLOAT32:
         return _requantize(op, scale, zero, (low, high))
@@ -71,10 +77,30 @@ def quantize(op: OpContext) -> Kernel:
 
     def run() -> None:
         for x, y in pieces:
-            levels = round_half_away(x / divisor).astype(np.float64) + zero
-            np.copyto(y, np.clip(levels, low, high), casting="unsafe")
+            levels = round_half_away(x / divisor).astype(np.float64)
+            if not np.abs(levels).max() < _INT32_RANGE:
+                levels = _wrapped(levels, zero)
+            np.copyto(y, np.clip(levels + zero, low, high), casting="unsafe")
 
     return run
+
+
+def _quantize_by_channel(op: OpContext, scales: Array, zeros: Array) -> Kernel:
+    x, y, divisors = op.read(0), op.write(), scales.astype(np.float32)
+    bounds = RANGES[op.output().type]
+
+    def run() -> None:
+        levels = round_half_away(x / divisors).astype(np.float64)
+        levels = np.where(np.abs(levels) < _INT32_RANGE, levels, -_INT32_RANGE) + zeros
+        np.copyto(y, np.clip(levels, *bounds), casting="unsafe")
+
+    return run
+
+
+def _wrapped(levels: Array, zero: int) -> Array:
+    """What does not fit int32 is its least value, from which a zero point below 0 leads to the other end."""
+    least = _INT32_RANGE if zero < 0 else -_INT32_RANGE
+    return np.where(np.abs(levels) < _INT32_RANGE, levels, least)
 
 
 def _requantize(op: OpContext, scale: float, zero: int, clamp: tuple[int, int]) -> Kernel:
@@ -102,20 +128,26 @@ _CASTABLE = (
     TensorType.FLOAT64,
     TensorType.UINT16,
     TensorType.UINT32,
+    TensorType.COMPLEX64,
 )
 
 
 @operator(BuiltinOperator.CAST, max_version=9, infer=same_shape, types=_CASTABLE)
 def cast(op: OpContext) -> Kernel:
-    """Types are those of the tensors. To bool: x != 0; int to int wraps; float to int truncates."""
+    """Types are those of the tensors. To bool: x != 0; int to int wraps; float to int truncates.
+
+    Of complex numbers the real part counts.
+    """
     op.require(*_CASTABLE)
     target = op.output().type
     if target not in _CASTABLE:
         raise op.unsupported(f"output of type {target.name}")
     x, y = op.read(0), op.write()
+    if x.dtype.kind == "c" and y.dtype.kind != "c":
+        x = x.real
     if target is TensorType.BOOL:
         return lambda: np.copyto(y, x != 0)
-    if x.dtype.kind == "f" and y.dtype.kind != "f":
+    if x.dtype.kind == "f" and y.dtype.kind in "iu":
         return _truncate(x, y)
     return lambda: np.copyto(y, x, casting="unsafe")
 

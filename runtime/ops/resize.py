@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.blocks import BLOCK_ELEMENTS
 from runtime.ops.elementwise import require_equal_quantization
 from runtime.ops.shapes import image_shape
 from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
 from runtime.ops.type_sets import QUANTIZED
 
 _TYPES = (TensorType.FLOAT32, *QUANTIZED)
+_COPIED = (
+    *_TYPES,
+    TensorType.FLOAT16,
+    TensorType.UINT16,
+    TensorType.INT32,
+    TensorType.UINT32,
+    TensorType.BOOL,
+)
 
 
 def resize_shape(op: OpContext) -> tuple[Shape, ...]:
@@ -52,29 +64,48 @@ def resize_bilinear(op: OpContext) -> Kernel:
     if kind is TensorType.UINT8:
         return _bilinear_bytes(op)
     x, y = op.read(0), op.write()
-    n, height, width, channels = x.shape
-    _, out_height, out_width, _ = y.shape
-    top, bottom, weight_h = _linear(op, height, out_height)
-    left, right, weight_w = _linear(op, width, out_width)
-    weight_w = weight_w[:, None].astype(np.float32)
-    weight_h = weight_h[:, None, None].astype(np.float32)
-    rows = op.temporary((n, height, out_width, channels))
-    other = op.temporary(rows.shape)
-    below = op.temporary(y.shape)
+    top, bottom, down = _linear(op, x.shape[1], y.shape[1])
+    left, right, across = _linear(op, x.shape[2], y.shape[2])
+    weights_w = np.repeat(across.astype(np.float32), x.shape[3])
+    weights_h = down[:, None].astype(np.float32)
+    rows, other = (op.temporary(_wide_rows(x, y)) for _ in range(2))
+    blocks, buffer = _row_blocks(op, y, np.float32)
+    high = buffer()
 
     def run() -> None:
-        np.take(x, left, axis=2, out=rows, mode="clip")
-        np.take(x, right, axis=2, out=other, mode="clip")
-        np.subtract(other, rows, out=other)
-        np.multiply(other, weight_w, out=other)
-        np.add(rows, other, out=rows)
-        np.take(rows, top, axis=1, out=y, mode="clip")
-        np.take(rows, bottom, axis=1, out=below, mode="clip")
-        np.subtract(below, y, out=below)
-        np.multiply(below, weight_h, out=below)
-        np.add(y, below, out=y)
+        for image, out in zip(x, y.reshape(len(y), y.shape[1], -1), strict=True):
+            _take_columns(image, left, rows)
+            _take_columns(image, right, other)
+            np.subtract(other, rows, out=other)
+            np.multiply(other, weights_w, out=other)
+            np.add(rows, other, out=rows)
+            for block in blocks:
+                low, above = out[block], high[: block.stop - block.start]
+                np.take(rows, top[block], axis=0, out=low, mode="clip")
+                np.take(rows, bottom[block], axis=0, out=above, mode="clip")
+                np.subtract(above, low, out=above)
+                np.multiply(above, weights_h[block], out=above)
+                np.add(low, above, out=low)
 
     return run
+
+
+def _wide_rows(x: Array, y: Array) -> Shape:
+    """An image of x whose columns are already those of y: [H, Wo * C]."""
+    return (x.shape[1], y.shape[2] * y.shape[3])
+
+
+def _take_columns(image: Array, columns: Array, rows: Array) -> None:
+    """image [H, W, C] -> rows [H, Wo * C] of the same dtype."""
+    np.take(image, columns, axis=1, out=rows.reshape(len(rows), columns.size, -1), mode="clip")
+
+
+def _row_blocks(op: OpContext, y: Array, dtype: Any) -> tuple[list[slice], Callable[[], Array]]:
+    """Blocks of output rows that stay in the cache, and a function that gives memory for the largest."""
+    _, height, width, channels = y.shape
+    step = max(1, min(height, BLOCK_ELEMENTS // max(1, width * channels)))
+    blocks = [slice(i, min(i + step, height)) for i in range(0, height, step)]
+    return blocks, lambda: op.temporary((step, width * channels), dtype)
 
 
 def _bilinear_bytes(op: OpContext) -> Kernel:
@@ -82,17 +113,35 @@ def _bilinear_bytes(op: OpContext) -> Kernel:
     x, y = op.read(0), op.write()
     top, bottom, down = _linear(op, x.shape[1], y.shape[1])
     left, right, across = _linear(op, x.shape[2], y.shape[2])
-    down, across = (w.astype(np.float32) for w in (down[:, None, None], across[:, None]))
+    across = np.repeat(across.astype(np.float32), x.shape[3])
+    down = down[:, None].astype(np.float32)
     up, back = np.float32(1) - down, np.float32(1) - across
-    corners = ((top, left, up, back), (bottom, left, down, back), (top, right, up, across),
-               (bottom, right, down, across))  # fmt: skip
+    floats = op.temporary(x.shape[1:])
+    lefts, rights = (op.temporary(_wide_rows(x, y)) for _ in range(2))
+    blocks, buffer = _row_blocks(op, y, np.float32)
+    some, sums = buffer(), buffer()
+    corners = (
+        (lefts, top, up, back),
+        (lefts, bottom, down, back),
+        (rights, top, up, across),
+        (rights, bottom, down, across),
+    )
 
     def run() -> None:
-        for image, out in zip(x, y, strict=True):
-            total = np.zeros(out.shape, np.float32)
-            for rows, columns, by_row, by_column in corners:
-                total += image[rows[:, None], columns] * by_row * by_column
-            np.copyto(out, total + np.float32(0.5), casting="unsafe")
+        for image, out in zip(x, y.reshape(len(y), y.shape[1], -1), strict=True):
+            np.copyto(floats, image)
+            _take_columns(floats, left, lefts)
+            _take_columns(floats, right, rights)
+            for block in blocks:
+                part, total = (a[: block.stop - block.start] for a in (some, sums))
+                total.fill(0)
+                for rows, source, by_row, by_column in corners:
+                    np.take(rows, source[block], axis=0, out=part, mode="clip")
+                    np.multiply(part, by_row[block], out=part)
+                    np.multiply(part, by_column, out=part)
+                    np.add(total, part, out=total)
+                np.add(total, np.float32(0.5), out=total)
+                np.copyto(out[block], total, casting="unsafe")
 
     return run
 
@@ -100,18 +149,36 @@ def _bilinear_bytes(op: OpContext) -> Kernel:
 def _bilinear_levels(op: OpContext) -> Kernel:
     """10-bit positions, 20-bit weights, halves away from zero (ResizeBilinearInteger)."""
     x, y = op.read(0), op.write()
+    dtype = np.int32 if x.dtype == np.int8 else np.int64
     top, bottom, down = _fixed_positions(op, x.shape[1], y.shape[1])
     left, right, across = _fixed_positions(op, x.shape[2], y.shape[2])
-    down, across = down[:, None, None], across[:, None]
+    across = np.repeat(across.astype(dtype), x.shape[3])
+    down = down[:, None].astype(dtype)
+    wide = op.temporary(x.shape[1:], dtype)
+    rows, other = (op.temporary(_wide_rows(x, y), dtype) for _ in range(2))
+    blocks, buffer = _row_blocks(op, y, dtype)
+    low, high = buffer(), buffer()
 
     def run() -> None:
-        for image, out in zip(x, y, strict=True):
-            wide = image.astype(np.int64)
-            upper = wide[top[:, None], left] * (1024 - across) + wide[top[:, None], right] * across
-            lower = wide[bottom[:, None], left] * (1024 - across) + wide[bottom[:, None], right] * across
-            total = upper * (1024 - down) + lower * down
-            rounded = total + np.where(total > 0, 1 << 19, -(1 << 19))
-            np.copyto(out, np.sign(rounded) * (np.abs(rounded) >> 20), casting="unsafe")
+        for image, out in zip(x, y.reshape(len(y), y.shape[1], -1), strict=True):
+            np.copyto(wide, image)
+            _take_columns(wide, left, rows)
+            _take_columns(wide, right, other)
+            np.multiply(rows, 1024 - across, out=rows)
+            np.multiply(other, across, out=other)
+            np.add(rows, other, out=rows)
+            for block in blocks:
+                below, total = (a[: block.stop - block.start] for a in (high, low))
+                np.take(rows, top[block], axis=0, out=total, mode="clip")
+                np.take(rows, bottom[block], axis=0, out=below, mode="clip")
+                np.multiply(total, 1024 - down[block], out=total)
+                np.multiply(below, down[block], out=below)
+                np.add(total, below, out=total)
+                np.less(total, 0, out=below, casting="unsafe")
+                np.subtract(total, below, out=total)
+                np.add(total, 1 << 19, out=total)
+                np.right_shift(total, 20, out=total)
+                np.copyto(out[block], total, casting="unsafe")
 
     return run
 
@@ -139,10 +206,10 @@ def _nearest(op: OpContext, size: int, target: int) -> Array:
     return np.asarray(np.minimum(np.floor(position + rounding).astype(np.intp), size - 1))
 
 
-@operator(BuiltinOperator.RESIZE_NEAREST_NEIGHBOR, max_version=4, infer=resize_shape, types=_TYPES)
+@operator(BuiltinOperator.RESIZE_NEAREST_NEIGHBOR, max_version=4, infer=resize_shape, types=_COPIED)
 def resize_nearest_neighbor(op: OpContext) -> Kernel:
     """A copy of the nearest pixel; levels need equal quantisation."""
-    kind = op.require(TensorType.FLOAT32, *QUANTIZED)
+    kind = op.require(*_COPIED)
     op.require_same_type(0)
     if kind in QUANTIZED:
         require_equal_quantization(op, op.input(), op.output())

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.blocks import flat_blocks
 from runtime.ops.shapes import same_shape
 from runtime.ops.spec import Kernel, OpContext, operator
+from runtime.ops.unary import each
 
-_UFUNCS: Mapping[BuiltinOperator, np.ufunc] = {
-    BuiltinOperator.FLOOR: np.floor,
-    BuiltinOperator.CEIL: np.ceil,
-    BuiltinOperator.ROUND: np.rint,
-    BuiltinOperator.SIGN: np.sign,
-}
+_SINGLE = (TensorType.FLOAT32,)
 
 
-@operator(*_UFUNCS, max_version=2, infer=same_shape, types=(TensorType.FLOAT32,), note="SIGN float64 too")
+@operator(BuiltinOperator.CEIL, BuiltinOperator.ROUND, max_version=1, infer=same_shape, types=_SINGLE)
 def rounded(op: OpContext) -> Kernel:
     """ROUND takes ties to the even neighbour."""
-    more = (TensorType.FLOAT64,) if op.operator.opcode is BuiltinOperator.SIGN else ()
-    op.require(TensorType.FLOAT32, *more)
-    op.require_same_type(0)
-    ufunc = _UFUNCS[op.operator.opcode]
-    pieces = flat_blocks(op.write(), op.read(0))
+    return each(op, np.ceil if op.operator.opcode is BuiltinOperator.CEIL else np.rint)
 
-    def run() -> None:
-        for y, x in pieces:
-            ufunc(x, out=y)
 
-    return run
+@operator(BuiltinOperator.FLOOR, max_version=2, infer=same_shape, types=(*_SINGLE, TensorType.FLOAT16))
+def floor(op: OpContext) -> Kernel:
+    """The next integer below."""
+    return each(op, np.floor)
+
+
+@operator(
+    BuiltinOperator.SIGN,
+    max_version=2,
+    infer=same_shape,
+    types=(*_SINGLE, TensorType.FLOAT64, TensorType.INT32),
+)
+def sign(op: OpContext) -> Kernel:
+    """-1, 0 or 1."""
+    return each(op, np.sign)

@@ -91,8 +91,9 @@ def _index(op: OpContext) -> tuple[slice | int | None, ...]:
         elif axis >= len(shape):
             raise op.error(f"{entries} entries index shape {list(shape)}")
         else:
-            stop = begin[i] + end[i] if masks.offset else end[i]
-            index.append(_entry(op, masks, i, shape[axis], (begin[i], stop, strides[i])))
+            first = begin[i] + shape[axis] if masks.offset and begin[i] < 0 else begin[i]
+            stop = first + end[i] if masks.offset else end[i]
+            index.append(_entry(op, masks, i, shape[axis], (first, stop, strides[i])))
             axis += 1
     return tuple(index)
 

@@ -1,10 +1,12 @@
-"""SOFTMAX and LOG_SOFTMAX along the last axis."""
+"""SOFTMAX along the last axis."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.blocks import BLOCK_ELEMENTS
+from runtime.ops.levels import reciprocal
 from runtime.ops.shapes import same_shape
 from runtime.ops.softmax_int16 import softmax_int16
 from runtime.ops.spec import Array, Kernel, OpContext, operator
@@ -16,9 +18,7 @@ from runtime.quantization import (
     saturating_doubling_high_mul,
 )
 
-# In Q2.29, as gemmlowp's `fixedpoint.h` starts its division.
-_48_OVER_17 = 1515870810
-_32_OVER_17 = 1010580540
+_TYPES = (TensorType.FLOAT32, TensorType.FLOAT16, *QUANTIZED)
 
 
 def _rows(op: OpContext, *kinds: TensorType) -> tuple[Array, Array]:
@@ -30,26 +30,47 @@ def _rows(op: OpContext, *kinds: TensorType) -> tuple[Array, Array]:
     return op.read(0).reshape(-1, classes), op.write().reshape(-1, classes)
 
 
-@operator(BuiltinOperator.SOFTMAX, max_version=4, infer=same_shape, types=(TensorType.FLOAT32, *QUANTIZED))
+@operator(BuiltinOperator.SOFTMAX, max_version=4, infer=same_shape, types=_TYPES)
 def softmax(op: OpContext) -> Kernel:
     """exp(beta * (x - max)) / sum; beta is taken as stored. Of 8-bit levels the output may be int16 too."""
-    x, y = _rows(op, TensorType.FLOAT32, *QUANTIZED)
+    x, y = _rows(op, *_TYPES)
     kind = op.input().type
     if kind is TensorType.INT16:
         op.require_same_type(0)
         return softmax_int16(op, x, y)
-    if kind is not TensorType.FLOAT32:
+    if kind in (TensorType.INT8, TensorType.UINT8):
         return _softmax_bytes(op, x, y)
     op.require_same_type(0)
-    column, beta = op.temporary((len(x), 1)), np.float32(op.option("beta"))
+    if kind is TensorType.FLOAT16:
+        return _softmax_halves(op, x, y)
+    beta = np.float32(op.option("beta"))
+    step = max(1, BLOCK_ELEMENTS // max(1, x.shape[1]))
+    column = op.temporary((min(step, len(x)), 1))
+    blocks = [
+        (x[i : i + step], y[i : i + step], column[: len(x[i : i + step])]) for i in range(0, len(x), step)
+    ]
 
     def run() -> None:
-        np.maximum.reduce(x, axis=1, out=column, keepdims=True)
-        np.subtract(x, column, out=y)
-        np.multiply(y, beta, out=y)
-        np.exp(y, out=y)
-        np.add.reduce(y, axis=1, out=column, keepdims=True)
-        np.divide(y, column, out=y)
+        for given, out, one in blocks:
+            np.maximum.reduce(given, axis=1, out=one, keepdims=True)
+            np.subtract(given, one, out=out)
+            if beta != 1:
+                np.multiply(out, beta, out=out)
+            np.exp(out, out=out)
+            np.add.reduce(out, axis=1, out=one, keepdims=True)
+            np.divide(out, one, out=out)
+
+    return run
+
+
+def _softmax_halves(op: OpContext, x: Array, y: Array) -> Kernel:
+    """float16 in single precision, rounded at the end."""
+    beta = np.float32(op.option("beta"))
+
+    def run() -> None:
+        wide = x.astype(np.float32)
+        wide = np.exp((wide - wide.max(axis=1, keepdims=True)) * beta)
+        np.copyto(y, wide / wide.sum(axis=1, keepdims=True), casting="same_kind")
 
     return run
 
@@ -81,8 +102,8 @@ def _softmax_bytes(op: OpContext, x: Array, y: Array) -> Kernel:
         below = x.max(axis=1, keepdims=True).astype(np.intp) - x
         exponentials = table[below]
         sums = rounding_shift_right(exponentials, 12).sum(axis=1, keepdims=True)
-        reciprocal, bits = _reciprocal(sums)
-        scaled = saturating_doubling_high_mul(exponentials, reciprocal)
+        inverse, bits = reciprocal(sums, 12)
+        scaled = saturating_doubling_high_mul(exponentials, inverse)
         levels = rounding_shift_right(scaled, bits + 31 - width) + lowest
         np.clip(levels, lowest, highest, out=y, casting="unsafe")
 
@@ -96,32 +117,3 @@ def _exponentials(real: float) -> Array:
     counted = k <= (31 << 26) >> shift
     scaled = saturating_doubling_high_mul(-np.where(counted, k, 0) << shift, multiplier)
     return np.where(counted, fixed_point_exp(scaled), 0)
-
-
-def _reciprocal(total: Array) -> tuple[Array, Array]:
-    """(2 / (1 + fraction) in Q0.31, bits of the integer part) of a sum in Q12.19, by three Newton steps."""
-    headroom = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)
-    half = ((total << headroom) - (1 << 31) + (2**31 - 1) + 1) // 2
-    x = _48_OVER_17 - saturating_doubling_high_mul(half, _32_OVER_17)
-    for _ in range(3):
-        error = (1 << 29) - saturating_doubling_high_mul(half, x)
-        x = x + (saturating_doubling_high_mul(x, error) << 2)
-    return np.minimum(x << 1, 2**31 - 1), 12 - headroom
-
-
-@operator(BuiltinOperator.LOG_SOFTMAX, max_version=2, infer=same_shape, types=(TensorType.FLOAT32,))
-def log_softmax(op: OpContext) -> Kernel:
-    """x - max - log(sum(exp(x - max))). float32."""
-    x, y = _rows(op, TensorType.FLOAT32)
-    op.require_same_type(0)
-    column, exponentials = op.temporary((len(x), 1)), op.temporary(x.shape)
-
-    def run() -> None:
-        np.maximum.reduce(x, axis=1, out=column, keepdims=True)
-        np.subtract(x, column, out=y)
-        np.exp(y, out=exponentials)
-        np.add.reduce(exponentials, axis=1, out=column, keepdims=True)
-        np.log(column, out=column)
-        np.subtract(y, column, out=y)
-
-    return run

@@ -7,7 +7,8 @@ scales and returns a closure; the closure works on the arrays bound at that time
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
@@ -15,7 +16,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from runtime.errors import ShapeError, UnsupportedOperatorError
+from runtime.errors import FarmRuntimeError, ShapeError, UnsupportedOperatorError
 from runtime.model.graph import Operator, Quantization
 from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
 from runtime.ops.value import Array, Shape, Value, constant_array, dtype_of
@@ -38,8 +39,11 @@ __all__ = [
     "dtype_of",
     "evaluate",
     "find_spec",
+    "infer_shapes",
+    "named_failures",
     "operator",
     "prepare_kernel",
+    "unforeseen",
     "unsupported",
 ]
 
@@ -50,6 +54,7 @@ Kernel: TypeAlias = Callable[[], None]
 
 SCRATCH_BYTES = 64 << 20
 MAX_TENSOR_BYTES = 2 << 30
+MAX_INTEGERS = 1 << 16
 _ALIGNMENT = 64
 
 
@@ -192,8 +197,11 @@ class OpContext:
         return value.constant
 
     def integers(self, i: int, what: str) -> tuple[int, ...]:
-        """A constant input as a flat tuple of integers."""
-        return tuple(int(v) for v in self.constant(i, what).reshape(-1))
+        """A constant input as a flat tuple of integers. Raises `ShapeError` beyond `MAX_INTEGERS` of them."""
+        values = self.constant(i, what).reshape(-1)
+        if values.size > MAX_INTEGERS:
+            raise self.error(f"{what} (input {i}) has {values.size} elements")
+        return tuple(int(v) for v in values)
 
     def shapes_at_run_time(self) -> PostponeError:
         """What `infer` raises where only running the operator tells its outputs' shapes."""
@@ -251,6 +259,8 @@ class OpContext:
         q = value.quantization
         if q is None or q.blocks is not None or q.is_custom or len(q.scales) != 1:
             raise self.unsupported(f"tensor {value.name!r} has no per-tensor scale and zero point")
+        if q.scales[0] == 0:
+            raise self.unsupported(f"tensor {value.name!r} has a scale of 0")
         return q.scales[0], q.zero_points[0]
 
     def error(self, text: str) -> ShapeError:
@@ -267,6 +277,14 @@ class OpContext:
         if value.type not in types:
             listed = ", ".join(t.name for t in types)
             raise self.unsupported(f"input {i} has type {value.type.name}; the CPU kernel has {listed}")
+        return value.type
+
+    def require_output(self, *types: TensorType, i: int = 0) -> TensorType:
+        """The type of output `i`, which must be one of `types`."""
+        value = self.output(i)
+        if value.type not in types:
+            listed = ", ".join(t.name for t in types)
+            raise self.unsupported(f"output {i} has type {value.type.name}; the CPU kernel gives {listed}")
         return value.type
 
     def require_same_type(self, *inputs: int) -> None:
@@ -380,7 +398,33 @@ def prepare_kernel(op: OpContext) -> Kernel:
     empty = all(value.elements == 0 and value.array is not None for value in op.outputs)
     if op.outputs and not spec.stateful and empty:
         return lambda: None
-    return spec.prepare(op)
+    with named_failures(op.operator):
+        return spec.prepare(op)
+
+
+def infer_shapes(spec: OpSpec, op: OpContext) -> tuple[Shape, ...]:
+    """Shapes of the outputs; `UnsupportedOperatorError` for what the operator's `infer` did not foresee."""
+    with named_failures(op.operator):
+        return spec.infer(op)
+
+
+@contextmanager
+def named_failures(operator: Operator) -> Iterator[None]:
+    """What a kernel did not foresee of a file becomes an `UnsupportedOperatorError` that names the operator.
+
+    Kernels of other packages raise what they like, and a file may pair any operator with any tensors.
+    """
+    try:
+        yield
+    except (FarmRuntimeError, PostponeError, MemoryError):
+        raise
+    except Exception as error:
+        raise unsupported(operator, unforeseen(error)) from error
+
+
+def unforeseen(error: Exception) -> str:
+    """The reason in words, for an operator whose kernel raised something of its own."""
+    return f"it cannot take these tensors: {type(error).__name__}: {error}"
 
 
 def evaluate(
@@ -399,7 +443,7 @@ def evaluate(
             raise unsupported(operator, f"output {value.name!r} of type {value.type.name} has no numpy form")
         bound.append(replace(value, array=np.empty(value.shape, value.dtype)))
     context = OpContext(operator, tuple(inputs), tuple(bound), graph=graph)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), named_failures(operator):
         prepare_kernel(context)()
     return [context.write(i) for i in range(len(bound))]
 

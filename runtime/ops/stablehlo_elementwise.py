@@ -14,6 +14,8 @@ from runtime.ops.spec import Kernel, OpContext, operator
 _NUMBERS = (
     TensorType.FLOAT32,
     TensorType.FLOAT16,
+    TensorType.FLOAT64,
+    TensorType.BOOL,
     TensorType.INT8,
     TensorType.INT16,
     TensorType.INT32,
@@ -28,8 +30,10 @@ _WHOLE = (TensorType.INT8, TensorType.INT16, TensorType.INT32, TensorType.INT64)
 _UFUNCS: Mapping[BuiltinOperator, np.ufunc] = {
     BuiltinOperator.STABLEHLO_ADD: np.add,
     BuiltinOperator.STABLEHLO_MULTIPLY: np.multiply,
-    BuiltinOperator.STABLEHLO_MAXIMUM: np.maximum,
-    BuiltinOperator.STABLEHLO_MINIMUM: np.minimum,
+}
+_EXTREMA: Mapping[BuiltinOperator, np.ufunc] = {
+    BuiltinOperator.STABLEHLO_MAXIMUM: np.less,
+    BuiltinOperator.STABLEHLO_MINIMUM: np.greater,
 }
 
 
@@ -39,6 +43,23 @@ def arithmetic(op: OpContext) -> Kernel:
     kind = op.require(*_NUMBERS)
     op.require(kind, i=1)
     return _binary(op, _UFUNCS[op.operator.opcode])
+
+
+@operator(*_EXTREMA, max_version=1, infer=broadcast_inputs, types=_NUMBERS)
+def extremum(op: OpContext) -> Kernel:
+    """The larger or smaller of both, the first where either is NaN."""
+    kind = op.require(*_NUMBERS)
+    op.require(kind, i=1)
+    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
+    follows = _EXTREMA[op.operator.opcode]
+
+    def run() -> None:
+        for y, x, z in pieces:
+            second = follows(x, z)
+            np.copyto(y, x)
+            np.copyto(y, z, where=second)
+
+    return run
 
 
 @operator(

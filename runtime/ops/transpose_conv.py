@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, Padding, TensorType
-from runtime.ops.conv import RowsEnd, check_bias, plain_end
+from runtime.ops.conv import RowsEnd, check_bias, plain_end, scaled_end
+from runtime.ops.hybrid import RowQuantizer, channel_scales, filter_levels, is_hybrid
 from runtime.ops.integer_gemm import (
     LEVELS,
     centred_filter,
@@ -48,13 +49,15 @@ def _before(padding: Padding, out: int, extent: int, stride: int) -> int:
     infer=transpose_conv_shape,
     types=(TensorType.FLOAT32, *LEVELS),
     data=2,
-    note="int8 and int16 with int8 filters",
+    note="float32 with float32 or int8 filters; int8 and int16 with int8 filters",
 )
 def transpose_conv(op: OpContext) -> Kernel:
     """The gradient of a convolution by its input, bias, fused activation."""
     kind = op.require(TensorType.FLOAT32, *LEVELS, i=2)
     check_bias(op, op.input(1).shape[0], 3)
     y = op.write()
+    if is_hybrid(op, data=2):
+        return _hybrid(op, y)
     if kind is TensorType.FLOAT32:
         op.require(TensorType.FLOAT32, i=1)
         end = plain_end(op, y.shape[2], 3)
@@ -81,6 +84,20 @@ def _sums(op: OpContext, x: Array, weights: Array, y: Array, end: RowsEnd | None
                 np.add(target, source, out=target)
             if end is not None:
                 end(rows[image], image)
+
+    return run
+
+
+def _hybrid(op: OpContext, y: Array) -> Kernel:
+    """Each image is quantised by itself, asymmetrically."""
+    x = op.read(2)
+    quantizer = RowQuantizer(op, x.reshape(len(x), -1), asymmetric=True)
+    end = scaled_end(op, quantizer.scales, channel_scales(op, y.shape[3]), y.shape[2], 3)
+    run_sums = _sums(op, quantizer.levels.reshape(x.shape), filter_levels(op), y, end)
+
+    def run() -> None:
+        quantizer()
+        run_sums()
 
     return run
 

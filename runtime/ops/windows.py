@@ -14,6 +14,7 @@ from runtime.ops.shapes import Window, image_shape, window
 from runtime.ops.spec import Array, OpContext, Shape
 
 TILE_BYTES = 1 << 20
+LARGEST_TILE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +74,18 @@ def tiles(
     result_bytes: int,
     dtype: Any = np.float32,
     lanes: int = 1,
+    filter_bytes: int = 0,
 ) -> list[list[Tile]]:
     """Split the output into row blocks that stay in the cache with their columns of `dtype`, for each lane.
 
-    `fill` lies outside the input; `result_bytes` is what the kernel keeps of each output pixel.
+    `fill` lies outside the input; `result_bytes` is what the kernel keeps of each output pixel. A tile is not
+    smaller than the filter, of `filter_bytes`, which is gone through once for each.
     """
     depth = g.filter_h * g.filter_w * x.shape[3]
     row_bytes = max(1, g.columns.size * (depth * np.dtype(dtype).itemsize + result_bytes))
     share = -(-len(x) * g.rows.size // lanes)
-    rows = max(1, min(g.rows.size, share, TILE_BYTES // row_bytes))
+    tile_bytes = max(TILE_BYTES, min(filter_bytes, LARGEST_TILE_BYTES))
+    rows = max(1, min(g.rows.size, share, tile_bytes // row_bytes))
     blocks = [
         (image, start, min(start + rows, g.rows.size))
         for image in range(len(x))

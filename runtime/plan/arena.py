@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 ALIGNMENT = 64
+_LONG = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +28,43 @@ class Arena:
 
 def assign(lifetimes: Mapping[int, Lifetime]) -> Arena:
     """Place the largest tensor first, each at the lowest gap that its neighbours in time leave free."""
-    placed: list[tuple[int, int, Lifetime]] = []
-    offsets: dict[int, int] = {}
+    placed = _Placed(lifetimes)
     for index, life in sorted(lifetimes.items(), key=lambda item: (-item[1].size, item[0])):
         size = _aligned(life.size)
-        busy = sorted((o, e) for o, e, other in placed if _overlap(life, other))
-        offset = _first_gap(busy, size)
-        offsets[index] = offset
-        placed.append((offset, offset + size, life))
-    return Arena(offsets, max((end for _, end, _ in placed), default=0))
+        offset = _first_gap(sorted(placed.beside(life)), size)
+        placed.add(index, (offset, offset + size))
+    places = placed.places
+    return Arena(
+        {i: start for i, (start, _) in places.items()}, max((e for _, e in places.values()), default=0)
+    )
+
+
+class _Placed:
+    """Places so far, found by step: most tensors live for a few steps and have few neighbours."""
+
+    def __init__(self, lifetimes: Mapping[int, Lifetime]) -> None:
+        self.places: dict[int, tuple[int, int]] = {}
+        self._lifetimes = lifetimes
+        self._by_step: dict[int, list[int]] = {}
+        self._lasting: list[int] = []
+
+    def beside(self, life: Lifetime) -> list[tuple[int, int]]:
+        """(start, end) of every tensor that lives together with `life`."""
+        if life.last - life.first >= _LONG:
+            near: Iterable[int] = self.places
+        else:
+            steps = range(life.first, life.last + 1)
+            near = {i for step in steps for i in self._by_step.get(step, ())}.union(self._lasting)
+        return [self.places[i] for i in near if _overlap(life, self._lifetimes[i])]
+
+    def add(self, index: int, place: tuple[int, int]) -> None:
+        self.places[index] = place
+        life = self._lifetimes[index]
+        if life.last - life.first >= _LONG:
+            self._lasting.append(index)
+            return
+        for step in range(life.first, life.last + 1):
+            self._by_step.setdefault(step, []).append(index)
 
 
 def _aligned(size: int) -> int:

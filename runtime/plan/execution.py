@@ -6,20 +6,31 @@ the values that it computed and kept for as long as those values stay the same.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from runtime.delegates.base import CompiledPartition, Partition, PartitionDelegate
-from runtime.errors import ModelError
+from runtime.errors import FarmRuntimeError, ModelError
 from runtime.model.graph import Operator, Subgraph
 from runtime.model.schema import TensorType
-from runtime.ops.spec import Array, Kernel, PostponeError, Scratch, Shape, dtype_of, prepare_kernel
-from runtime.plan.arena import ALIGNMENT, Lifetime, assign
+from runtime.ops.spec import (
+    Array,
+    Kernel,
+    PostponeError,
+    Scratch,
+    Shape,
+    dtype_of,
+    prepare_kernel,
+    unforeseen,
+    unsupported,
+)
+from runtime.plan.arena import ALIGNMENT, Arena, Lifetime
 from runtime.plan.blas import one_blas_thread
+from runtime.plan.budget import MemoryBudget
 from runtime.plan.inference import GraphValues
+from runtime.plan.lifetimes import lifetimes, plan_arena
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +57,26 @@ class Execution:
         values: GraphValues,
         steps: Sequence[Step],
         *,
+        budget: MemoryBudget,
         preserve_all: bool,
         inherited: Mapping[int, Array] | None = None,
     ) -> None:
         self.values = values
-        self.arrays = dict(inherited or {})
-        self.arrays.update(_allocate(values, steps, self.arrays, preserve_all=preserve_all))
+        self.budget = budget
         self.preserve_all = preserve_all
+        self.arrays = dict(inherited or {})
+        lives = _lifetimes(values, steps, self.arrays, preserve_all=preserve_all)
+        arena = plan_arena(values.subgraph, lives)
+        self.arena = arena
+        self._taken = arena.size
+        budget.take(arena.size)
         self._compiled: list[CompiledPartition] = []
         self._after: _Continuation | None = None
+        self._operators = [step.operator for step in steps]
         self._runs: list[Kernel] = []
         scratch = Scratch()
         try:
+            self.arrays.update(_allocate(values, lives, arena))
             self._runs += [self._bind(values, step, scratch) for step in steps]
         except BaseException:
             self.close()
@@ -88,9 +107,18 @@ class Execution:
 
         Floating-point specials are values here, not warnings.
         """
-        with np.errstate(all="ignore"), one_blas_thread():
-            for run in self._runs:
-                run()
+        position = 0
+        try:
+            with np.errstate(all="ignore"), one_blas_thread():
+                for position, run in enumerate(self._runs):  # noqa: B007  # the handler below reads it
+                    run()
+        except (FarmRuntimeError, MemoryError):
+            raise
+        except Exception as error:
+            operator = self._operators[position]
+            if operator is None:
+                raise
+            raise unsupported(operator, unforeseen(error)) from error
         if not self.values.pending:
             return self
         return self._rest().run()
@@ -115,6 +143,8 @@ class Execution:
         self._runs.clear()
         while self._compiled:
             self._compiled.pop().close()
+        self.budget.give_back(self._taken)
+        self._taken = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +168,13 @@ def _continue(before: Execution, shapes: Mapping[int, Shape], known: Mapping[int
             if operator.index in values.missing:
                 raise values.missing[operator.index]
         try:
-            execution = Execution(values, steps, preserve_all=before.preserve_all, inherited=before.arrays)
+            execution = Execution(
+                values,
+                steps,
+                budget=before.budget,
+                preserve_all=before.preserve_all,
+                inherited=before.arrays,
+            )
         except PostponeError as wait:
             hold(held, wait)
         else:
@@ -168,53 +204,36 @@ def _invocation(
     return lambda: invoke(inputs, outputs)
 
 
-def _allocate(
-    values: GraphValues, steps: Sequence[Step], inherited: Mapping[int, Array], *, preserve_all: bool
-) -> dict[int, Array]:
-    lifetimes = _lifetimes(values, steps, inherited, preserve_all=preserve_all)
-    dtypes = {i: dtype_of(values.subgraph.tensors[i].type) for i in lifetimes}
-    objects = {i for i, dtype in dtypes.items() if dtype is not None and dtype.hasobject}
-    arena = assign({i: life for i, life in lifetimes.items() if i not in objects})
+def _allocate(values: GraphValues, lives: Mapping[int, Lifetime], arena: Arena) -> dict[int, Array]:
     memory = np.zeros(arena.size + ALIGNMENT, np.uint8)
     base = -memory.ctypes.data % ALIGNMENT
+    objects = lives.keys() - arena.offsets.keys()
     arrays: dict[int, Array] = {i: np.full(values.shapes[i], b"", object) for i in objects}
     for index, offset in arena.offsets.items():
-        dtype = dtypes[index]
+        dtype = dtype_of(values.subgraph.tensors[index].type)
         assert dtype is not None
         start = base + offset
-        view = memory[start : start + lifetimes[index].size]
+        view = memory[start : start + lives[index].size]
         arrays[index] = view.view(dtype).reshape(values.shapes[index])
     reset_variables(values.subgraph, arrays)
     return arrays
 
 
 def reset_variables(subgraph: Subgraph, arrays: Mapping[int, Array]) -> None:
-    """Variables back to zero; int8 ones to their zero point, as LiteRT does."""
+    """Variables back to zero; int8 ones to the lowest byte of their zero point, as LiteRT's memset does."""
     for tensor in subgraph.tensors:
         if tensor.is_variable and tensor.index in arrays:
             q = tensor.quantization
-            is_level = tensor.type is TensorType.INT8 and q is not None and q.zero_points
-            arrays[tensor.index].fill(q.zero_points[0] if q is not None and is_level else 0)
+            levels = q.zero_points if q is not None and tensor.type is TensorType.INT8 else ()
+            arrays[tensor.index].fill(np.int64(levels[0] if levels else 0).astype(np.int8))
 
 
 def _lifetimes(
     values: GraphValues, steps: Sequence[Step], inherited: Mapping[int, Array], *, preserve_all: bool
 ) -> dict[int, Lifetime]:
-    """Inputs, outputs and variables of the subgraph live throughout, and so does what later steps read."""
-    spans: dict[int, tuple[int, int]] = {}
-    end = len(steps)
-    subgraph = values.subgraph
-    for position, step in enumerate(steps):
-        for i in (*step.inputs, *step.outputs):
-            first, last = spans.get(i, (position, position))
-            spans[i] = (min(first, position), max(last, position))
-    kept = {i for o in values.pending for i in o.inputs if i in spans}
-    kept.update(i for i in spans if subgraph.tensors[i].is_variable or preserve_all)
-    spans.update(dict.fromkeys((*subgraph.inputs, *subgraph.outputs, *kept), (-1, end)))
-    lifetimes = {}
-    for i, (first, last) in spans.items():
-        dtype = dtype_of(subgraph.tensors[i].type)
-        if i in values.constants or i in values.unknown or i in inherited or dtype is None:
-            continue
-        lifetimes[i] = Lifetime(math.prod(values.shapes[i]) * dtype.itemsize, first, last)
-    return lifetimes
+    """What later segments read is kept, and every tensor where the caller wants to see them all."""
+    touched = [(step.inputs, step.outputs) for step in steps]
+    read_later = {i for o in values.pending for i in o.inputs}
+    kept = {i for pair in touched for side in pair for i in side} if preserve_all else read_later
+    elsewhere = values.constants.keys() | values.unknown | inherited.keys()
+    return lifetimes(values.subgraph, touched, values.shapes, elsewhere, kept)

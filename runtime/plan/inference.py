@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from runtime.delegates.base import GraphFacts
 from runtime.errors import ModelError, UnsupportedOperatorError
+from runtime.model.checks import MAX_RANK
 from runtime.model.graph import Operator, Subgraph
 from runtime.ops.spec import (
     MAX_TENSOR_BYTES,
@@ -29,9 +31,11 @@ from runtime.ops.spec import (
     dtype_of,
     evaluate,
     find_spec,
+    infer_shapes,
     unsupported,
 )
 from runtime.ops.value import HANDLES, RAW_BITS
+from runtime.plan.budget import machine_bytes
 
 MAX_FOLDED_BYTES = 512 << 20
 
@@ -60,6 +64,7 @@ class GraphValues:
     needed: set[int] = field(default_factory=set)
     held: Mapping[int, set[int]] = field(default_factory=dict)
     unknown: set[int] = field(default_factory=set)
+    folded_bytes: int = 0
 
     def value(self, index: int, array: Array | None = None) -> Value:
         """Tensor `index` as an operator sees it."""
@@ -115,6 +120,7 @@ class GraphValues:
             held=held,
             shapes={**self.shapes, **shapes},
             constants={**self.constants, **constants},
+            folded_bytes=self.folded_bytes,
         )
         _walk(after, self.pending)
         if not after.ready and not after.folded and not after.needed - set(constants):
@@ -194,25 +200,35 @@ def _wait_for(values: GraphValues, operator: Operator, tensor: int) -> bool:
 
 def _infer_operator(values: GraphValues, operator: Operator, spec: OpSpec) -> None:
     context = values.context(operator, {})
-    shapes = spec.infer(context)
+    shapes = infer_shapes(spec, context)
     if len(shapes) != len(operator.outputs):
         raise context.error(f"{len(operator.outputs)} outputs where {len(shapes)} are expected")
     for index, shape in zip(operator.outputs, shapes, strict=True):
-        dtype = dtype_of(values.subgraph.tensors[index].type)
-        if math.prod(shape) * (dtype.itemsize if dtype else 1) > MAX_TENSOR_BYTES:
-            raise context.error(f"an output of shape {list(shape)} is too large to plan")
+        _check_shape(context, shape, dtype_of(values.subgraph.tensors[index].type))
         values.shapes[index] = shape
     known = all(i < 0 or i in values.constants for i in operator.inputs)
     if operator.outputs and not spec.stateful and (known or spec.shape_only):
         _fold(values, operator)
 
 
+def _check_shape(op: OpContext, shape: Shape, dtype: np.dtype[Any] | None) -> None:
+    """Raise `ShapeError` for what no array can be. A dimension of 0 does not make the others small."""
+    if len(shape) > MAX_RANK:
+        raise op.error(f"an output of rank {len(shape)}, above {MAX_RANK}")
+    if min(shape, default=0) < 0:
+        raise op.error(f"an output of shape {list(shape)} has a negative dimension")
+    if math.prod(max(d, 1) for d in shape) * (dtype.itemsize if dtype else 1) > MAX_TENSOR_BYTES:
+        raise op.error(f"an output of shape {list(shape)} is too large to plan")
+
+
 def _fold(values: GraphValues, operator: Operator) -> None:
     """Keep the operator's results, unless they are large enough to be better computed at run time."""
     context = values.context(operator, {})
     sizes = (math.prod(v.shape) * v.dtype.itemsize if v.dtype else MAX_FOLDED_BYTES for v in context.outputs)
-    if max(sizes, default=0) >= MAX_FOLDED_BYTES:
+    added = sum(sizes)
+    if added >= MAX_FOLDED_BYTES or values.folded_bytes + added > machine_bytes() // 2:
         return
+    values.folded_bytes += added
     results = evaluate(operator, context.inputs, context.outputs, values.graph)
     values.constants.update(zip(operator.outputs, results, strict=True))
     values.folded.add(operator.index)

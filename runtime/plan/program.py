@@ -16,6 +16,7 @@ from runtime.delegates.partition import Grouping
 from runtime.errors import ModelError
 from runtime.model.graph import Model, Operator, Quantization, Subgraph
 from runtime.ops.spec import Array, Shape, Value, constant_array
+from runtime.plan.budget import MemoryBudget
 from runtime.plan.calls import check_calls
 from runtime.plan.inference import infer
 from runtime.plan.subgraph import PlannedSubgraph
@@ -40,11 +41,13 @@ class Program:
         num_threads: int = 1,
     ) -> None:
         check_calls(model)
+        _check_weights(model)
         self.model = model
         self.num_threads = num_threads
         self._delegates = tuple(delegates)
         self._grouping = grouping
         self._preserve_all = preserve_all
+        self._budget = MemoryBudget()
         self._entries = {0, *(s.subgraph_index for s in model.signatures)}
         self._planned: dict[int, PlannedSubgraph] = {}
         self._handles: dict[tuple[type, tuple[str, str]], int] = {}
@@ -64,6 +67,7 @@ class Program:
                 index,
                 self._delegates if index in self._entries else (),
                 self._grouping,
+                budget=self._budget,
                 preserve_all=self._preserve_all,
                 graph=_Services(self, self.model.subgraphs[index]),
             )
@@ -134,6 +138,17 @@ class Program:
         for planned in self._planned.values():
             planned.close()
         self._planned.clear()
+
+
+def _check_weights(model: Model) -> None:
+    for subgraph in model.subgraphs:
+        for tensor in subgraph.tensors:
+            if tensor.external_buffer and tensor.data is None:
+                group = next(b.group for b in model.external if b.id == tensor.external_buffer)
+                raise ModelError(
+                    f"subgraph {subgraph.index}, tensor {tensor.name!r}: its values lie in the file "
+                    f"{group!r}; load the model by its path, with that file beside it"
+                )
 
 
 class _Services:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.partition import Assignment, DelegationReport, Grouping, delegate_graph
-from runtime.errors import DelegateError, ModelError, UnsupportedOperatorError
+from runtime.errors import DelegateError, UnsupportedOperatorError
 from runtime.model.graph import Model
 from runtime.ops.spec import Array, GraphServices, PostponeError, Shape
+from runtime.plan.budget import MemoryBudget, out_of_memory
 from runtime.plan.execution import Execution, Step, cpu_step, hold, reset_variables
 from runtime.plan.inference import GraphValues, infer
 
@@ -44,6 +45,7 @@ class PlannedSubgraph:
         delegates: Sequence[PartitionDelegate] = (),
         grouping: Grouping | None = None,
         *,
+        budget: MemoryBudget,
         preserve_all: bool = False,
         graph: GraphServices | None = None,
     ) -> None:
@@ -54,6 +56,7 @@ class PlannedSubgraph:
         self.report: DelegationReport | None = None
         self._delegates = tuple(delegates)
         self._grouping = grouping or Grouping()
+        self._budget = budget
         self._preserve_all = preserve_all
         self._graph = graph
         self._held: dict[int, set[int]] = {}
@@ -80,6 +83,12 @@ class PlannedSubgraph:
 
     def analyse(self) -> None:
         """Infer shapes and share the operators out. Raises what keeps the model from running at all."""
+        try:
+            self._analyse()
+        except MemoryError as error:
+            raise out_of_memory(error) from error
+
+    def _analyse(self) -> None:
         values = infer(self.subgraph, self.shapes, self._graph, held=self._held)
         folded = frozenset(values.folded)
         left = tuple(o for o in self.subgraph.operators if o.index not in folded)
@@ -108,9 +117,12 @@ class PlannedSubgraph:
         """Plan, bind and compile for the current input shapes; nothing to do where that is done."""
         if self.is_ready:
             return
-        execution = self._bind()
-        while execution is None:
+        try:
             execution = self._bind()
+            while execution is None:
+                execution = self._bind()
+        except MemoryError as error:
+            raise out_of_memory(error) from error
         values = execution.values
         self.close()
         self.execution = execution
@@ -127,19 +139,23 @@ class PlannedSubgraph:
         values, steps = self._analysis.values, self._analysis.steps()
         self._analysis = None
         try:
-            return Execution(values, steps, preserve_all=self._preserve_all)
+            return Execution(values, steps, budget=self._budget, preserve_all=self._preserve_all)
         except PostponeError as wait:
             hold(self._held, wait)
             return None
         except UnsupportedOperatorError as error:
-            raise self._with_report(error) from None
-        except MemoryError as error:
-            raise ModelError(f"the model needs more memory than there is: {error}") from error
+            raise self._with_report(error) from error.__cause__
 
     def run(self) -> None:
-        """Every operator once. Raises `ModelError` where values that are known now do not fit together."""
+        """Every operator once.
+
+        Raises `ModelError` where values that are known now do not fit together, or memory does not suffice.
+        """
         assert self.execution is not None
-        self.last = self.execution.run()
+        try:
+            self.last = self.execution.run()
+        except MemoryError as error:
+            raise out_of_memory(error) from error
         if self.last is not self.execution:
             self._inferred = self.last.values.shapes
 

@@ -73,7 +73,11 @@ class Opener:
             return Opened(model, None, delegate.describe)
         from runtime.interpreter import Interpreter  # noqa: PLC0415  # imported by `prepare`
 
-        model = Interpreter(model_path=path, experimental_delegates=None if delegate is None else [delegate])
+        model = Interpreter(
+            model_path=path,
+            experimental_delegates=None if delegate is None else [delegate],
+            num_threads=None if delegate else self.options.get("threads"),
+        )
         if not _resize(model, rules):
             model.allocate_tensors()
         if delegate is None:

@@ -10,13 +10,14 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 if TYPE_CHECKING:
-    from runtime.tools.model_info import DelegateView, ModelFacts
+    from runtime.tools.model_info import Advice, DelegateView, MemoryPlan, ModelFacts
 
 USAGE: Final = 2
 
@@ -54,19 +55,22 @@ def info(
     """Say what a model is and who takes it.
 
     Inputs, outputs, signatures, metadata, operators with versions, quantisation, parameters and MACs, memory
-    plan, and what each delegate of this machine takes. Nothing is measured.
+    plan, what each delegate of this machine takes, and what was measured to suit models of its kind.
     """
-    from runtime.tools.model_info import delegate_views, model_facts
+    from runtime.tools.model_info import advice_for, delegate_views, memory_plan, model_facts
     from runtime.tools.model_info.source import readable_model
 
     with _clear_errors(), readable_model(file) as (path, model):
         facts = model_facts(model, path.stat().st_size)
+        memory, advice = memory_plan(model.subgraphs[0]), advice_for(facts.kind)
         total = sum(len(s.operators) for s in model.subgraphs[:1])
         views = delegate_views(path, total) if delegates else ()
     if as_json:
-        typer.echo(json.dumps(asdict(facts) | {"delegates": [asdict(view) for view in views]}, indent=1))
+        more = {"memory": asdict(memory), "suits": asdict(advice), "delegates": [asdict(v) for v in views]}
+        typer.echo(json.dumps(asdict(facts) | more, indent=1))
     else:
-        for line in [*_fact_lines(str(file), facts), *_view_lines(views)]:
+        parts = [_fact_lines(str(file), facts), _memory_lines(memory), _view_lines(views)]
+        for line in chain(*parts, _advice_lines(advice)):
             typer.echo(_visible(line))
     return 0
 
@@ -138,6 +142,26 @@ def _fact_lines(name: str, facts: ModelFacts) -> Iterator[str]:
     yield "  operators:"
     for entry in facts.operators:
         yield f"    {entry.count:5} {entry.name} v{entry.version}"
+
+
+def _memory_lines(memory: MemoryPlan) -> Iterator[str]:
+    yield (
+        f"  memory plan: {_bytes(memory.arena_bytes)} for {len(memory.tensors)} tensors "
+        f"({_bytes(memory.unshared_bytes)} unshared); the most at once is {_bytes(memory.peak_bytes)}, "
+        f"at operator {memory.peak_operator}; offsets with --json"
+    )
+
+
+def _advice_lines(advice: Advice) -> Iterator[str]:
+    yield f"  suits {advice.kind} models: {advice.note}"
+    measured = advice.measured
+    if measured is None:
+        yield f"    no {advice.kind} model has been measured yet; `farm submit` measures this one"
+        return
+    times = ", ".join(f"{name} {measured.milliseconds[name]:.2f} ms" for name in advice.order)
+    refused = f"; refused by {', '.join(measured.refused)}" if measured.refused else ""
+    yield f"    measured: {measured.model}, {measured.threads} thread(s): {times}{refused}"
+    yield f"    on {measured.machine}; source {measured.source}"
 
 
 def _view_lines(views: tuple[DelegateView, ...]) -> Iterator[str]:

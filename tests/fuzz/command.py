@@ -10,20 +10,27 @@ from pathlib import Path
 
 from tests.fuzz.limited import Case, Limits, run_cases
 from tests.fuzz.mutations import mutated
-from tests.fuzz.seeds import Seed, seeds, shared_files, zoo_files
+from tests.fuzz.seeds import Seed, operator_seeds, seeds, shared_files, zoo_files
 
 CORPUS = Path(__file__).with_name("corpus")
 _SLICE = 5000
 
 
-def fuzz(name: str, make: Callable[[list[Seed]], Case], limits: Limits, default_cases: int) -> None:
-    """Parse the arguments, run the cases, keep what was found beside the corpus; exit code 1 for findings."""
+def fuzz(
+    name: str,
+    make: Callable[[list[Seed]], Case],
+    limits: Limits,
+    default_cases: int,
+    suits: Callable[[Seed], bool] = lambda _seed: True,
+) -> None:
+    """Parse the arguments, run the cases on the seeds that suit, keep bad files; exit code 1 for findings."""
     parser = argparse.ArgumentParser(prog=f"python -m tests.fuzz.{name}")
     parser.add_argument("--cases", type=int, default=default_cases)
     parser.add_argument("--seed", type=int, default=1, help="of the first case; case i has seed + i")
     parser.add_argument("--findings", type=Path, default=Path(f"fuzz-{name}"), help="folder for bad files")
     options = parser.parse_args()
-    start = list(seeds(shared_files() + zoo_files(), CORPUS))
+    found = [*seeds(shared_files() + zoo_files(), CORPUS), *operator_seeds()]
+    start = [seed for seed in found if suits(seed)]
     print(f"{name}: {options.cases} cases from {len(start)} files, first seed {options.seed}", flush=True)
     begun, done, bad = time.monotonic(), 0, 0
     while done < options.cases:

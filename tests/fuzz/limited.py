@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import resource
 import time
 import traceback
@@ -12,12 +13,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 Case = Callable[[int], None]
-_BATCH = 200
+_PATIENCE = 20
 
 
 @dataclass(frozen=True)
 class Limits:
-    """`address_bytes`: beyond what the process has when it starts. `seconds`: of one case."""
+    """`address_bytes`: beyond what the process has when it starts. `seconds`: of processor time for one case.
+
+    A case that only waits is ended after `_PATIENCE` times as long: others may hold the processor.
+    """
 
     address_bytes: int
     seconds: float
@@ -68,7 +72,7 @@ def _follow(
     for count, number in enumerate(numbers):
         if time.monotonic() > until:
             return count
-        if not pipe.poll(limits.seconds):
+        if not _answers(pipe, child, limits.seconds):
             findings.append(Finding(number, f"took longer than {limits.seconds} s"))
             return count + 1
         word = _received(pipe)
@@ -79,6 +83,21 @@ def _follow(
         if word:
             findings.append(Finding(number, word))
     return len(numbers)
+
+
+def _answers(pipe: Connection, child: multiprocessing.process.BaseProcess, seconds: float) -> bool:
+    """False where the case took too long; True where there is a word, or the process died."""
+    begun, waited = _processor_seconds(child), 0.0
+    while not pipe.poll(seconds):
+        waited += seconds
+        if _processor_seconds(child) - begun >= seconds or waited >= _PATIENCE * seconds:
+            return False
+    return True
+
+
+def _processor_seconds(child: multiprocessing.process.BaseProcess) -> float:
+    fields = Path(f"/proc/{child.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _received(pipe: Connection) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,10 +16,21 @@ from runtime.model.reader import read_model
 from runtime.model.skeleton import restore_skeleton
 from tests.needs import REPOSITORY, SHARED
 
+OPERATORS = Path(__file__).with_name("operators.zip")
+"""Small models of every operator, which `collect.py` gathers."""
+
 RUNNABLE_BYTES = 1 << 20
 """Larger files take too long to run thousands of times."""
 
 _SMALL_ZOO = ("*mobilenet_v3_small*.skel", "*shufflenet*.skel", "*mnasnet*.skel", "hf_mobilevit_small.skel")
+_DEMO = (
+    "torchvision_efficientnet_b0",
+    "torchvision_mobilenet_v2",
+    "torchvision_mobilenet_v2__static_int8",
+    "torchvision_mobilenet_v3_small",
+    "torchvision_resnet18",
+    "torchvision_squeezenet1_1",
+)
 
 
 @dataclass(frozen=True)
@@ -37,10 +49,10 @@ def shared_files() -> list[Path]:
 
 
 def zoo_files() -> list[Path]:
-    """The skeletons of the repository, and small ones of other kinds beside it."""
+    """Small skeletons of the repository, and of other kinds beside it."""
     own, beside = REPOSITORY / "examples" / "zoo", SHARED / "models" / "zoo"
     found = {path.name: path for pattern in _SMALL_ZOO for path in beside.glob(pattern)}
-    found |= {path.name: path for path in own.glob("*.skel")}
+    found |= {path.name: path for path in (own / f"{name}.skel" for name in _DEMO)}
     return [found[name] for name in sorted(found)]
 
 
@@ -51,6 +63,13 @@ def seeds(files: list[Path], corpus: Path | None = None) -> Iterator[Seed]:
         yield seed(path.stem, restore_skeleton(data) if path.suffix == ".skel" else bytearray(data))
     for path in sorted(corpus.iterdir()) if corpus else ():
         yield seed(path.name, bytearray(path.read_bytes()))
+
+
+def operator_seeds() -> Iterator[Seed]:
+    """A seed for each operator, in the types that its kernels tell apart."""
+    with zipfile.ZipFile(OPERATORS) as archive:
+        for name in sorted(archive.namelist()):
+            yield seed(name, bytearray(archive.read(name)))
 
 
 def seed(name: str, data: bytearray) -> Seed:

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from runtime.ops.spec import SPECS
 from tests.needs import REPOSITORY
 
 PACKAGES = ("orchestrator", "agent", "runtime")
@@ -33,6 +34,13 @@ def test_module_keeps_the_house_rules(path):
 
 def test_messages_package_root_is_empty():
     assert (REPOSITORY / "agent/__init__.py").read_text() == ""
+
+
+def test_every_operator_is_named_by_a_test():
+    tests = sorted((REPOSITORY / "tests/runtime").rglob("*.py"))
+    words = {word for path in tests for word in re.findall(r"[A-Z][A-Z0-9_]+", path.read_text("utf-8"))}
+    operators = {opcode.name for opcode in SPECS}
+    assert operators <= words, f"without a test: {sorted(operators - words)}"
 
 
 def test_top_level_holds_the_named_folders_only():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from tests.oracle import LiteRtError, OracleDiedError, call_in_litert
 REFERENCE, BUILTIN, XNNPACK = "BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "BUILTIN"
 INVOCATIONS = 3
 """A stateful model shows its state only in a row of invocations."""
+
+DRAWS = 6
 
 Outputs = list[np.ndarray]
 
@@ -45,7 +47,11 @@ _AMPLIFIES = 1e-5
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was compared with what. Distances are relative L2 norms, the largest over the outputs."""
+    """What was compared with what. Distances are relative L2 norms, the largest over the outputs.
+
+    `excess`: where several draws of inputs were needed, by how much ours is further than XNNPACK in the mean,
+    less two standard errors.
+    """
 
     rule: str
     reference: str
@@ -54,19 +60,33 @@ class Comparison:
     equal: bool
     close: bool
     noise: Noise | None = None
+    excess: float | None = None
 
     @property
     def passes(self) -> bool:
         if self.rule == "equal":
             return self.equal
         if self.rule == "no further than XNNPACK" and self.xnnpack is not None:
-            return self.close or self.ours <= self.xnnpack
+            return self.close or self.ours <= self.xnnpack or (self.excess is not None and self.excess <= 0)
         return self.close or (self.noise is not None and self.noise.covers(self.ours))
 
     def __str__(self) -> str:
         peer = "-" if self.xnnpack is None else f"{self.xnnpack:.3g}"
         noise = "" if self.noise is None else f"; {self.noise}"
-        return f"{self.rule}; from {self.reference}: ours {self.ours:.3g}, XNNPACK {peer}{noise}"
+        excess = "" if self.excess is None else f"; means of {DRAWS} draws, excess {self.excess:.3g}"
+        return f"{self.rule}; from {self.reference}: ours {self.ours:.3g}, XNNPACK {peer}{noise}{excess}"
+
+
+def compared_on_random_inputs(data: bytes) -> Comparison:
+    """On one draw; where a mixed model fails on that, on the mean of several: rounding that flips one level
+    early grows to percents in a deep network, and a single draw then says nothing."""
+    first = compared(data, random_rows(data))
+    if first.passes or first.xnnpack is None or first.rule == "close":
+        return first
+    draws = [first, *(compared(data, random_rows(data, seed)) for seed in range(1, DRAWS))]
+    ours, peers = np.array([d.ours for d in draws]), np.array([d.xnnpack for d in draws])
+    excess = float((ours - peers).mean() - 2 * (ours - peers).std(ddof=1) / np.sqrt(DRAWS))
+    return replace(first, ours=float(ours.mean()), xnnpack=float(peers.mean()), excess=excess)
 
 
 def compared(data: bytes, rows: Sequence[Sequence[np.ndarray]]) -> Comparison:

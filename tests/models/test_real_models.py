@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.models.collection import manifest, real_model
-from tests.models.comparison import compared, random_rows
+from tests.models.comparison import compared_on_random_inputs
 
 MODELS = [
     "basic_pitch_nmp",
@@ -53,6 +53,6 @@ def test_the_list_is_complete():
 @pytest.mark.parametrize("name", MODELS)
 def test_a_real_model_gives_what_the_reference_gives(name):
     data = real_model(name)
-    found = compared(data, random_rows(data))
+    found = compared_on_random_inputs(data)
     print(f"{name}: {found}")
     assert found.passes, str(found)

@@ -48,3 +48,10 @@ def test_the_arena_is_no_larger_than_no_sharing(lives):
 def test_a_chain_needs_two_buffers():
     chain = {i: Lifetime(1024, i, i + 1) for i in range(20)}
     assert assign(chain).size == 2048
+
+
+def test_a_long_graph_is_planned_in_time_that_grows_with_its_length():
+    """Comparing every pair of its 200,000 tensors would take hours."""
+    chain = {i: Lifetime(1 + i % 1000, i, i + 1 + i % 3) for i in range(200_000)}
+    arena = assign({**chain, 200_000: Lifetime(64, -1, 200_002)})
+    assert arena.size < 8 * 1024 + 64

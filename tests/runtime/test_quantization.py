@@ -51,18 +51,32 @@ def test_product_is_that_of_unbounded_integers(values, real):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_requantizer_equals_the_two_roundings(seed):
+@pytest.mark.parametrize("largest", [2**21, 2**29])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
+def test_requantizer_equals_the_two_roundings(seed, largest, dtype):
+    """Sums within 2^21 take the way of one product."""
     rng = np.random.default_rng(seed)
     reals = np.exp(rng.uniform(-12, 1.5, 8))
     reals[:2] = 2.0 ** -rng.integers(0, 12, 2).astype(float)
+    if seed % 4 == 0:
+        reals[:] = reals[0]
     multipliers, shifts = quantize_multipliers(reals)
-    limit = np.minimum(2**29, 300 / reals).astype(np.int64)
+    bounds = np.iinfo(dtype)
+    limit = np.minimum(largest, 1.2 * bounds.max / reals).astype(np.int64)
     acc = rng.integers(-limit, limit + 1, (3000, 8))
-    clamp = (-128, 127)
-    expected = np.clip(multiply_by_quantized_multiplier(acc, multipliers, shifts) - 9, *clamp)
-    out = np.empty(acc.shape, np.int8)
-    Requantizer(multipliers, shifts, -9, clamp, np.empty(acc.size))(acc.astype(np.float64), out)
-    np.testing.assert_array_equal(out, expected)
+    offset = rng.integers(-limit // 4, limit // 4 + 1)
+    sums = (acc - offset).astype(np.float32 if np.abs(acc - offset).max() < 2**24 else np.float64)
+    zero = 0 if dtype is np.int16 else -9
+    clamp = (bounds.min + 3, bounds.max)
+    expected = np.clip(multiply_by_quantized_multiplier(acc, multipliers, shifts) + zero, *clamp)
+    most = float(np.abs(sums).max() + np.abs(offset).max())
+    for bound in {most, 2.0**31}:
+        for repeats in (1, 5):
+            out = np.empty(acc.shape, dtype)
+            work = np.empty(2 * acc.size)
+            stage = Requantizer(multipliers, shifts, zero, clamp, work, offset, limit=bound, repeats=repeats)
+            stage(sums, out)
+            np.testing.assert_array_equal(out, expected)
 
 
 def test_rounding_goes_away_from_zero():

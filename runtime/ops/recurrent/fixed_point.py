@@ -13,9 +13,9 @@ import numpy as np
 
 from runtime.ops.spec import Array
 from runtime.quantization import (
+    inverse_square_root,
     multiply_by_quantized_multiplier,
     rounding_shift_right,
-    saturating_doubling_high_mul,
 )
 
 INT16_MIN, INT16_MAX = -32768, 32767
@@ -29,7 +29,6 @@ _MINUS_32_OVER_17 = -1010580540
 _ONE_IN_Q2 = 1 << 13
 
 _FLOOR_BITS = 1 << 20
-_HALF_SQRT_2 = 1518500250
 
 
 @cache
@@ -143,28 +142,3 @@ def layer_norm(x: Array, weights: Array, bias: Array, scale: tuple[int, int], le
 def _truncated(a: Array, b: int) -> Array:
     """C's division of integers, towards zero."""
     return np.asarray(np.sign(a) * (np.abs(a) // b))
-
-
-def inverse_square_root(value: int) -> tuple[int, int]:
-    """(multiplier, left shift) of 1 / sqrt(value), value > 0 (`GetInvSqrtQuantizedMultiplierExp`)."""
-    if value <= 1:
-        return 2**31 - 1, 0
-    shift = 11
-    while value >= 1 << 29:
-        value //= 4
-        shift += 1
-    pairs = (32 - value.bit_length() - 1) // 2 - 1
-    shift -= pairs
-    fixed = np.asarray(value << (2 * pairs) >> 1, np.int64)
-    half = rounding_shift_right(fixed, 1)
-    x = np.asarray(1 << 28, np.int64)
-    for _ in range(5):
-        cube = _shifted32(saturating_doubling_high_mul(saturating_doubling_high_mul(x, x), x), 6)
-        grown = saturating_doubling_high_mul(x, (1 << 28) + (1 << 27))
-        x = _shifted32(grown - saturating_doubling_high_mul(half, cube), 3)
-    found = int(saturating_doubling_high_mul(x, _HALF_SQRT_2))
-    return (found << -shift, 0) if shift < 0 else (found, -shift)
-
-
-def _shifted32(x: Array, exponent: int) -> Array:
-    return np.asarray(np.clip(x << exponent, -(2**31), 2**31 - 1))

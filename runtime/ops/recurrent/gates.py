@@ -97,8 +97,8 @@ def _hybrid(op: OpContext, x: Array, gates: Sequence[int], units: int, *, asymme
 
 
 def sigmoid(x: Array) -> None:
-    """1 / (1 + exp(-x)) in place."""
-    np.negative(x, out=x)
+    """1 / (1 + exp(-x)) in place. (`np.negative` of numpy 2.4 errs in place on a column of a matrix.)"""
+    np.multiply(x, np.float32(-1), out=x)
     np.exp(x, out=x)
     np.add(x, 1, out=x)
     np.divide(1, x, out=x)

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from runtime.tools.model_info.advice import Advice, advice_for
 from runtime.tools.model_info.delegation import DelegateView, delegate_views
 from runtime.tools.model_info.facts import ModelFacts, model_facts
+from runtime.tools.model_info.memory import MemoryPlan, memory_plan
 
-__all__ = ["DelegateView", "ModelFacts", "delegate_views", "model_facts"]
+__all__ = [
+    "Advice",
+    "DelegateView",
+    "MemoryPlan",
+    "ModelFacts",
+    "advice_for",
+    "delegate_views",
+    "memory_plan",
+    "model_facts",
+]

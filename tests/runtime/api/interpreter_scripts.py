@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -144,3 +146,82 @@ def views(interpreter: ModuleType, model: bytes) -> list[Any]:
     kept = loaded.get_tensor(index)
     del view, calls
     return [held, kept, error_of(loaded.invoke), function()[...].copy()]
+
+
+BAD_INDICES = (-1, 10**6, 1 << 31, "x", 1.5, None)
+
+
+def misuse(interpreter: ModuleType, model: bytes) -> dict[str, str]:
+    """Calls too early, indices that are none, shapes and settings that do not fit: the kind of each error."""
+    reference = {"experimental_op_resolver_type": interpreter.OpResolverType.BUILTIN_REF}
+    loaded = interpreter.Interpreter(model_content=model, **reference)
+    details = loaded.get_input_details()[0]
+    index, shape = details["index"], tuple(details["shape"].tolist())
+    zeros = np.zeros(shape, np.float32)
+    calls: dict[str, Callable[[], Any]] = {
+        "early get": lambda: loaded.get_tensor(index),
+        "early set": lambda: loaded.set_tensor(index, zeros),
+        "early view": loaded.tensor(index),
+        "early invoke": loaded.invoke,
+        "early reset": loaded.reset_all_variables,
+        "runner without a key": loaded.get_signature_runner,
+        "runner of a number": lambda: loaded.get_signature_runner(3),
+        "allocate": loaded.allocate_tensors,
+        "allocate again": loaded.allocate_tensors,
+    }
+    for bad in BAD_INDICES:
+        calls |= {
+            f"get {bad}": lambda bad=bad: loaded.get_tensor(bad),
+            f"set {bad}": lambda bad=bad: loaded.set_tensor(bad, zeros),
+            f"view {bad}": lambda bad=bad: loaded.tensor(bad)(),
+            f"resize {bad}": lambda bad=bad: loaded.resize_tensor_input(bad, shape),
+        }
+    calls |= {
+        f"set {name}": lambda value=value: loaded.set_tensor(index, value)
+        for name, value in {
+            "a list": zeros.tolist(),
+            "a number": 1.0,
+            "half precision": zeros.astype(np.float16),
+            "Fortran order": np.asfortranarray(zeros),
+            "big-endian": zeros.astype(">f4"),
+            "objects": zeros.astype(object),
+            "text": np.array(["a"]),
+            "nothing": None,
+        }.items()
+    }
+    calls |= {
+        f"resize to {name}": lambda size=size: loaded.resize_tensor_input(index, size)
+        for name, size in {
+            "a tuple": shape,
+            "floats": [1.0, *shape[1:]],
+            "a negative size": [-1, *shape[1:]],
+            "a matrix": np.array([shape]),
+            "a scalar": [],
+        }.items()
+    }
+    calls["allocate what does not fit"] = loaded.allocate_tensors
+    calls |= {
+        f"{count!r} threads": lambda count=count: interpreter.Interpreter(
+            model_content=model, num_threads=count
+        )
+        for count in (0, -1, 1.0, "1", True, None)
+    }
+    calls |= {
+        f"path {path!r}": lambda path=path: interpreter.Interpreter(model_path=path)
+        for path in (5, b"/nonexistent", Path("/nonexistent"), "")
+    }
+    calls["unknown argument"] = lambda: interpreter.Interpreter(model_content=model, nonsense=1)
+    calls["no resolver"] = lambda: interpreter.Interpreter(
+        model_content=model, experimental_op_resolver_type=None
+    )
+    return {name: error_of(call) for name, call in calls.items()}
+
+
+def full_signatures(interpreter: ModuleType, model: bytes) -> list[Any]:
+    """What the private methods tell that scripts use all the same."""
+    loaded = interpreter.Interpreter(model_content=model)
+    return [
+        loaded._get_full_signature_list(),
+        loaded._get_op_details(1),
+        loaded._get_tensor_details(0, 1),
+    ]

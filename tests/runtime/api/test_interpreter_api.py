@@ -82,6 +82,13 @@ def test_row_17_integers_do_not_depend_on_the_number_of_threads():
     assert reference["kinds"]["BUILTIN_REF"][0].tobytes() == first
 
 
+def test_row_17_floats_stay_within_the_tolerance_for_every_number_of_threads():
+    found = interpreter_scripts.every_way(ours, small_net(), image())["threads"]
+    expected = call_in_litert("tests.runtime.api.interpreter_scripts:every_way", small_net(), image())
+    for count, outputs in found.items():
+        same(outputs, expected["threads"][count], f"{count} threads")
+
+
 def test_row_52_operator_details():
     compare("operators", small_net())
 
@@ -130,6 +137,14 @@ def test_row_6_signatures_run_by_name():
 
 def test_row_6_calls_that_do_not_fit_a_signature():
     compare("signature_errors", two_signatures(), "pair", {"first": f32(1, 2), "second": f32(3, 4)})
+
+
+def test_row_52_misuse_has_errors_of_the_same_kind():
+    compare("misuse", small_net())
+
+
+def test_row_52_private_details_of_signatures_operators_and_tensors():
+    compare("full_signatures", two_signatures())
 
 
 def test_row_7_branches_by_signature_of_the_whole_model():

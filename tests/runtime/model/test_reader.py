@@ -6,6 +6,7 @@ import dataclasses
 import struct
 import subprocess
 import sys
+from array import array
 
 import numpy as np
 import pytest
@@ -49,7 +50,8 @@ def rich_model() -> Model:
     b.constant(np.zeros((4, 2), np.int8), per_channel([0.1, 0.2, 0.3, 0.4]))
     b.tensor(np.float32, (3,), is_variable=True)
     b.tensor(np.float32, (2, 2), Quantization((), (), blocks=BlockQuantization(1, -1, 32)))
-    sparsity = Sparsity((0, 1), (), (SparseDimension(2), SparseDimension(0, (0, 1, 2), (1, 0))))
+    rows = SparseDimension(0, array("i", (0, 1, 2)), array("i", (1, 0)))
+    sparsity = Sparsity((0, 1), (), (SparseDimension(2), rows))
     b.tensor(np.float32, (2, 2), data=memoryview(bytes(8)), sparsity=sparsity)
     s = b.tensor(np.float32, (7,))
     b.operator(BuiltinOperator.CUSTOM, [x, -1], [s], custom_code="Mine")
@@ -211,7 +213,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_model_is_refused_and_the_place_named(name):
+def test_row_9_a_broken_model_is_refused_and_the_place_named(name):
     model, text = BROKEN[name]
     with pytest.raises(ModelFormatError, match=text):
         read_model(write_model(model))

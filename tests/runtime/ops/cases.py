@@ -92,7 +92,7 @@ def compare(ours: np.ndarray, theirs: np.ndarray) -> None:
     assert not r.size or excess.max() <= 0, f"off by {np.abs(y - r).max():.3g} where {terms:.3g} is typical"
 
 
-def run_ours(case: Case, backend: Backend) -> list[np.ndarray]:
+def run_ours(case: Case, backend: Backend, runs: int = 2) -> list[np.ndarray]:
     delegates = None if backend.delegate is None else [backend.delegate]
     interpreter = Interpreter(model_content=case.model, experimental_delegates=delegates)
     report = interpreter.delegation
@@ -101,6 +101,6 @@ def run_ours(case: Case, backend: Backend) -> list[np.ndarray]:
     interpreter.allocate_tensors()
     for details, value in zip(interpreter.get_input_details(), case.inputs, strict=True):
         interpreter.set_tensor(details["index"], value)
-    for _ in range(2):
+    for _ in range(runs):
         interpreter.invoke()
     return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]

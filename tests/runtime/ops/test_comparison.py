@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as B
-from tests.runtime.models import Arg, Out, per_tensor
+from tests.runtime.models import Arg, Out, one_operator, per_tensor
 from tests.runtime.ops.cases import case, check, random
 
 RNG = np.random.default_rng(5)
@@ -90,6 +91,15 @@ CASES = [
     case("REDUCE_ANY", B.REDUCE_ANY, [flags(4, 5, 2), axis(1)], BOOL, {"keep_dims": True}),
     case("REDUCE_ALL", B.REDUCE_ALL, [flags(4, 5, 2), axis(1)], BOOL, {"keep_dims": False}),
     case("MEAN_int32", B.MEAN, [whole(4, 5), axis(0)], (Out(np.int32),), {"keep_dims": False}),
+    case(
+        "SUM_int8",
+        B.SUM,
+        [whole(4, 5, dtype=np.int8, quantization=per_tensor(0.1, 3)), axis(0)],
+        (Out(np.int8, per_tensor(0.2, -7)),),
+        {"keep_dims": False},
+        # The reference resolver's int8 sums are whatever the memory held before.
+        resolver="BUILTIN_WITHOUT_DEFAULT_DELEGATES",
+    ),
 ]  # fmt: skip
 
 
@@ -117,3 +127,14 @@ def test_arithmetic_of_levels_matches_litert(opcode, dtype, scales, backend):
         ),
     ]
     check(case(opcode.name, opcode, args, (Out(dtype, per_tensor(scales[2], zeros[2])),)), backend)
+
+
+def test_the_cube_root_which_litert_lacks():
+    x = np.linspace(-9, 9, 101, dtype=np.float32)
+    model = one_operator(B.STABLEHLO_CBRT, [Arg(x)], (Out(),))
+    interpreter = Interpreter(model_content=model)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
+    interpreter.invoke()
+    found = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    np.testing.assert_allclose(found, np.cbrt(x.astype(np.float64)), rtol=3e-7, atol=1e-7)

@@ -1,0 +1,80 @@
+"""Filters of levels as the right-hand side of floating-point products.
+
+A small filter is widened once. A large one stays as narrow as it is in the file, and is widened piece by
+piece in every call: that costs little beside the product, reads fewer bytes, and needs no second copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from runtime.ops.spec import Array, OpContext
+
+_KEPT_ELEMENTS = 1 << 16
+_PIECE_BYTES = 1 << 19
+_PIECE_ROWS = 16
+
+Product: TypeAlias = Callable[[Array, Array], None]
+"""(a [M, K], out [M, Co]): out = a @ weights.T."""
+
+
+class LevelMatrix:
+    """`levels` [Co, K] of a narrow integer type, less `zero`, as `dtype`."""
+
+    def __init__(self, op: OpContext, levels: Array, zero: int, dtype: Any) -> None:
+        self._op = op
+        self._levels = levels
+        self._zero = zero
+        self._dtype = dtype
+        self._kept = None if levels.size > _KEPT_ELEMENTS else self._widened()
+        count, depth = levels.shape
+        rows = _PIECE_BYTES // max(1, depth * np.dtype(dtype).itemsize)
+        self._rows = min(count, max(_PIECE_ROWS, rows // _PIECE_ROWS * _PIECE_ROWS))
+
+    def pieces(self) -> Callable[[], Iterator[tuple[slice, Array]]]:
+        """A function whose iterator gives (output channels, their columns [K, n]); one for each thread."""
+        kept = self._kept
+        if kept is not None:
+            whole = [(slice(0, len(self._levels)), kept)]
+            return lambda: iter(whole)
+        buffer = self._op.temporary((self._rows, self._levels.shape[1]), self._dtype)
+        return lambda: self._widen(buffer)
+
+    def product(self) -> Product:
+        """The product with the whole filter; one for each thread."""
+        kept = self._kept
+        if kept is not None:
+            return plain_product(kept)
+        pieces = self.pieces()
+
+        def run(a: Array, out: Array) -> None:
+            for channels, matrix in pieces():
+                np.matmul(a, matrix, out=out[:, channels])
+
+        return run
+
+    def _widen(self, buffer: Array) -> Iterator[tuple[slice, Array]]:
+        for start in range(0, len(self._levels), self._rows):
+            some = self._levels[start : start + self._rows]
+            wide = buffer[: len(some)]
+            np.copyto(wide, some)
+            if self._zero:
+                np.subtract(wide, self._dtype(self._zero), out=wide)
+            yield slice(start, start + len(some)), wide.T
+
+    def _widened(self) -> Array:
+        wide = self._levels.astype(self._dtype)
+        wide -= self._dtype(self._zero)
+        return wide.T
+
+
+def plain_product(matrix: Array) -> Product:
+    """The product with a matrix [K, Co]."""
+
+    def run(a: Array, out: Array) -> None:
+        np.matmul(a, matrix, out=out)
+
+    return run

@@ -1,0 +1,73 @@
+"""LOGISTIC and TANH of int16 levels (`reference/integer_ops/logistic.h`, `tanh.h`): one table, interpolated.
+
+The table holds sigmoid over [0, 10.7), about 24 points to a unit, in 16 bits; tanh(x) = 2 sigmoid(2 x) - 1.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator
+from runtime.ops.levels import level_table
+from runtime.ops.spec import Array, Kernel, OpContext
+
+_STEP = (1 + 3.97e-5) / 24
+# Points that LiteRT's table has on the other side of a half.
+_OTHERWISE = {4: 1, 35: 1, 69: -1, 71: -1, 117: -1, 174: -1}
+_NEAR_A_POWER = 1e-3
+
+
+def sigmoid_int16(op: OpContext) -> Kernel:
+    """Scales as LiteRT asks for them: zero points of 0 and an output scale of 1/32768."""
+    scale, zero = op.scale_and_zero_point(op.input())
+    if zero or op.scale_and_zero_point(op.output()) != (1 / 32768, 0):
+        raise op.unsupported("int16 with a zero point, or an output scale other than 1/32768")
+    is_tanh = op.operator.opcode is BuiltinOperator.TANH
+    multiplier, shift = _multiplier(scale, (0, 1) if is_tanh else (0,))
+    rule = _tanh if is_tanh else _logistic
+
+    def of_levels(q: Array) -> Array:
+        wide = (q * multiplier + ((1 << shift) >> 1)) >> shift
+        return rule(np.where(wide < 0, -1, 1), np.abs(wide))
+
+    return level_table(op, of_levels)
+
+
+def _multiplier(scale: float, plain: tuple[int, ...]) -> tuple[int, int]:
+    """(multiplier, right shift) to a scale of 1/12288: exact where it is 2^-12 times one of 2^`plain`."""
+    exponent = math.log2(scale)
+    power = round(exponent)
+    if abs(exponent - power) < _NEAR_A_POWER and 12 + power in plain:
+        return 3 << (12 + power), 0
+    real, shift = float(np.float32(scale)) * 4096 * 3, 0
+    while real <= 32767 / 2 and shift <= 30:
+        real, shift = real * 2, shift + 1
+    return int(real), shift
+
+
+def _table() -> Array:
+    points = np.asarray(np.floor(65536 / (1 + np.exp(-_STEP * np.arange(256))) + 0.5), np.int64)
+    for index, correction in _OTHERWISE.items():
+        points[index] += correction
+    points[255] = 65535
+    return points
+
+
+def _interpolated(size: Array, bits: int) -> Array:
+    """The table at `size` with `bits` between two points, as many more behind the point; 65535 at its end."""
+    table, index = _table(), size >> bits
+    base, after = table[np.minimum(index, 254)], table[np.minimum(index, 254) + 1]
+    return np.asarray((base << bits) + (size & ((1 << bits) - 1)) * (after - base))
+
+
+def _logistic(sign: Array, size: Array) -> Array:
+    result = np.where(size >> 9 >= 255, 0x7FFF << 10, _interpolated(size, 9))
+    return np.where(sign > 0, result + (1 << 9), (1 << 25) - result + (1 << 9) - 1) >> 10
+
+
+def _tanh(sign: Array, size: Array) -> Array:
+    result = np.where(size >> 8 >= 255, 0xFFFF << 8, _interpolated(size, 8))
+    half = 1 << 23
+    return np.where(sign > 0, result - half + (1 << 7), half - result + (1 << 7) - 1) >> 8

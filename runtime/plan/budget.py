@@ -1,0 +1,52 @@
+"""How much memory a model may have: what asks for more is refused before anything is allocated.
+
+Linux hands out memory that it does not have, and ends the process that uses it. A file of a few bytes can ask
+for any size, so sizes are counted first.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from runtime.errors import OutOfMemoryError
+
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+@cache
+def machine_bytes() -> int:
+    """The memory of this machine, or of the container that limits it."""
+    found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for path in _CGROUP_LIMITS:
+        with suppress(OSError, ValueError):
+            found.append(int(Path(path).read_text(encoding="ascii")))
+    return min(found)
+
+
+class MemoryBudget:
+    """What all plans of one interpreter hold together, at most `limit` bytes: the machine's memory."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit = machine_bytes() if limit is None else limit
+        self._taken = 0
+
+    def take(self, size: int) -> None:
+        """Count `size` more bytes. Raises `OutOfMemoryError` beyond the limit."""
+        if self._taken + size > self.limit:
+            mib = (self._taken + size) >> 20
+            raise OutOfMemoryError(
+                f"the model's tensors need {mib} MiB at once; this machine has {self.limit >> 20} MiB"
+            )
+        self._taken += size
+
+    def give_back(self, size: int) -> None:
+        """What `take` counted is free again."""
+        self._taken -= size
+
+
+def out_of_memory(error: MemoryError) -> OutOfMemoryError:
+    """What a refused allocation is to a caller: this process cannot hold the model."""
+    return OutOfMemoryError(f"the model needs more memory than there is: {error}")

@@ -1,0 +1,76 @@
+"""What was measured to suit a kind of model: one file of the kind, on the delegates, with the source.
+
+`measured.json` is written by `benchmarks/model_kinds.py`. It tells of the machine that it names; a campaign
+tells of the user's own.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from runtime.tools.model_info.facts import Kind
+
+_SAME_AS: Final[dict[Kind, Kind]] = {"quantisation-aware": "integer"}
+"""A quantisation-aware graph runs as what its conversion makes of it."""
+
+_NOTES: Final[dict[Kind, str]] = {
+    "float32": "every delegate computes it, the gpu delegate in fp16 too where precision loss is allowed",
+    "fp16 weights": "half the file; weights become float32 once, at load, and run as a float32 model",
+    "dynamic-range": "a quarter of the file; activations stay float32, their rows are quantised at each call",
+    "integer": "a quarter of the file; exact integer arithmetic on the cpu, equal on every machine",
+    "quantisation-aware": "FAKE_QUANT marks a graph in training: convert it, and it runs as an integer model",
+    "mixed": "several kinds in one file; each operator suits what its own kind suits",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One call of `model`: milliseconds by runner; `refused` are the runners that do not take it."""
+
+    model: str
+    milliseconds: dict[str, float]
+    refused: tuple[str, ...]
+    machine: str
+    threads: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What suits a kind. `measured` is None where nothing of the kind has been measured."""
+
+    kind: Kind
+    note: str
+    measured: Measured | None
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The measured runners, fastest first."""
+        found = self.measured.milliseconds if self.measured else {}
+        return tuple(sorted(found, key=lambda name: found[name]))
+
+
+def advice_for(kind: Kind) -> Advice:
+    """What was measured to suit models of this kind."""
+    told = _told()
+    row = next((r for r in told["rows"] if r["kind"] == _SAME_AS.get(kind, kind)), None)
+    measured = row and Measured(
+        model=row["model"],
+        milliseconds=row["milliseconds"],
+        refused=tuple(row["refused"]),
+        machine=told["machine"],
+        threads=told["threads"],
+        source=told["source"],
+    )
+    return Advice(kind, _NOTES[kind], measured)
+
+
+@cache
+def _told() -> dict[str, Any]:
+    text = files("runtime.tools.model_info").joinpath("measured.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found

@@ -1,0 +1,144 @@
+"""The memory plan and the advice of `farm model info`, against what the interpreter does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from runtime.interpreter import Interpreter
+from runtime.model.reader import read_model
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.tools.model_info import advice_for, delegate_views, memory_plan, model_facts
+from tests.needs import REPOSITORY
+from tests.runtime.demo_models import demo_model
+from tests.runtime.models import Builder, per_tensor
+
+Op = BuiltinOperator
+RNG = np.random.default_rng(0)
+WEIGHTS = RNG.uniform(-1, 1, (4, 8)).astype(np.float32)
+
+
+def dense(b: Builder, x: int, weights: int) -> bytes:
+    y = b.tensor(np.float32, (1, 4))
+    b.operator(Op.FULLY_CONNECTED, [x, weights, -1], [y])
+    return b.write([y])
+
+
+def float32() -> bytes:
+    b = Builder()
+    return dense(b, b.input(np.float32, (1, 8)), b.constant(WEIGHTS))
+
+
+def float16() -> bytes:
+    b = Builder()
+    x, wide = b.input(np.float32, (1, 8)), b.tensor(np.float32, (4, 8))
+    b.operator(Op.DEQUANTIZE, [b.constant(WEIGHTS.astype(np.float16))], [wide], version=3)
+    return dense(b, x, wide)
+
+
+def dynamic_range() -> bytes:
+    b = Builder()
+    levels = np.round(WEIGHTS * 127).astype(np.int8)
+    return dense(b, b.input(np.float32, (1, 8)), b.constant(levels, per_tensor(1 / 127)))
+
+
+def integer() -> bytes:
+    b = Builder()
+    x = b.input(np.int8, (1, 8), per_tensor(0.01))
+    w = b.constant(np.round(WEIGHTS * 127).astype(np.int8), per_tensor(1 / 127))
+    y = b.tensor(np.int8, (1, 4), per_tensor(0.05))
+    b.operator(Op.FULLY_CONNECTED, [x, w, -1], [y], version=4)
+    return b.write([y])
+
+
+def quantisation_aware() -> bytes:
+    b = Builder()
+    x, seen = b.input(np.float32, (1, 8)), b.tensor(np.float32, (1, 8))
+    b.operator(Op.FAKE_QUANT, [x], [seen], {"min": -1.0, "max": 1.0, "num_bits": 8, "narrow_range": False})
+    return dense(b, seen, b.constant(WEIGHTS))
+
+
+KINDS: dict[str, Callable[[], bytes]] = {
+    "float32": float32,
+    "fp16 weights": float16,
+    "dynamic-range": dynamic_range,
+    "integer": integer,
+    "quantisation-aware": quantisation_aware,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_row_67_the_kind_of_a_model_and_who_supports_it(kind, tmp_path):
+    data = KINDS[kind]()
+    path = tmp_path / "model.tflite"
+    path.write_bytes(data)
+    model = read_model(data)
+    assert model_facts(model, len(data)).kind == kind
+    total = len(model.subgraphs[0].operators)
+    views = {view.delegate: view for view in delegate_views(path, total)}
+    assert views["cpu"].taken == total
+    assert views["gpu"].taken == total or views["gpu"].reasons or views["gpu"].obstacle
+    assert {"cpu", "gpu", "litert"} <= set(views)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_row_67_the_advice_names_measurements_and_their_source(kind):
+    advice = advice_for(kind)
+    assert advice.kind == kind
+    assert advice.note
+    if advice.measured is not None:
+        assert (REPOSITORY / advice.measured.source).is_file()
+        assert advice.measured.machine
+        assert "cpu" in advice.order
+        times = [advice.measured.milliseconds[name] for name in advice.order]
+        assert times == sorted(times)
+        assert not set(advice.order) & set(advice.measured.refused)
+
+
+def test_row_67_float_fp16_and_integer_models_have_been_measured():
+    assert all(advice_for(kind).measured for kind in ("float32", "fp16 weights", "integer"))
+
+
+@pytest.mark.parametrize(
+    "name", ["torchvision_squeezenet1_1", "torchvision_mobilenet_v2__static_int8", "face_landmark"]
+)
+def test_the_memory_plan_is_the_one_that_the_interpreter_makes(name):
+    data = demo_model(name)
+    interpreter = Interpreter(model_content=data)
+    interpreter.allocate_tensors()
+    execution = interpreter._primary.execution
+    assert execution is not None
+    plan = memory_plan(read_model(data).subgraphs[0])
+    assert plan.arena_bytes == execution.arena.size
+    assert {t.index: t.offset for t in plan.tensors} == dict(execution.arena.offsets)
+
+
+def test_tensors_that_live_at_once_lie_apart_and_the_peak_is_theirs():
+    plan = memory_plan(read_model(demo_model("torchvision_squeezenet1_1")).subgraphs[0])
+    for a, b in combinations(plan.tensors, 2):
+        if a.first <= b.last and b.first <= a.last:
+            assert a.offset + a.size <= b.offset or b.offset + b.size <= a.offset
+    alive = [t for t in plan.tensors if t.first <= plan.peak_operator <= t.last]
+    assert sum(-(-t.size // 64) * 64 for t in alive) == plan.peak_bytes
+    assert plan.peak_bytes <= plan.arena_bytes <= plan.unshared_bytes + 64 * len(plan.tensors)
+
+
+def test_the_command_tells_plan_and_advice(tmp_path):
+    path = tmp_path / "model.tflite"
+    path.write_bytes(float16())
+    command = [str(Path(sys.executable).with_name("farm")), "model", "info", str(path), "--no-delegates"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "memory plan: 0.1 KiB for 2 tensors" in text
+    assert "suits fp16 weights models" in text
+    told = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+    assert told["memory"]["arena_bytes"] == 128
+    assert [t["first"] for t in told["memory"]["tensors"]] == [-1, -1]
+    assert told["suits"]["kind"] == "fp16 weights"
+    assert TensorType.FLOAT16.name.lower() in " ".join(told["quantization"])
