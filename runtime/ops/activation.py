@@ -73,7 +73,8 @@ def _widened(function: _Function, steps: Sequence[tuple[Array, Array, Array]]) -
 
 def _logistic(x: Array, y: Array, t: Array) -> None:
     np.negative(x, out=t)
-    np.exp(t, out=t)
+    with np.errstate(over="ignore"):
+        np.exp(t, out=t)
     np.add(t, np.float32(1), out=t)
     np.divide(np.float32(1), t, out=y)
 

@@ -45,13 +45,11 @@ def arg_extreme(op: OpContext) -> Kernel:
 
 
 def _of_floats(x: Array, y: Array, axis: int, *, largest: bool) -> Kernel:
-    """Only what lies above the lowest number (below the highest) counts: no NaN, no infinity at that end."""
-    find, compare, sign = (np.argmax, np.greater, -1) if largest else (np.argmin, np.less, 1)
-    start, never = np.float32(sign * np.finfo(np.float32).max), np.float32(sign * np.inf)
+    """A NaN counts as the value that everything else precedes."""
+    find, never = (np.argmax, np.float32(-np.inf)) if largest else (np.argmin, np.float32(np.inf))
 
     def run() -> None:
-        counts = compare(x, start)
-        values = x if counts.all() else np.where(counts, x, never)
-        np.copyto(y, find(values, axis=axis), casting="unsafe")
+        blank = np.isnan(x)
+        np.copyto(y, find(np.where(blank, never, x) if blank.any() else x, axis=axis), casting="unsafe")
 
     return run

@@ -21,10 +21,11 @@ def fake_quant(op: OpContext) -> Kernel:
     least, most = np.float32(1 if op.option("narrow_range") else 0), np.float32((1 << bits) - 1)
     if low == high:
         raise op.unsupported("an empty range")
-    scale = (high - low) / (most - least)
-    zero = np.float32(round_half_away(np.float64(np.clip(least - low / scale, least, most))))
-    nudged_low, nudged_high = np.float32((least - zero) * scale), np.float32((most - zero) * scale)
-    inverse = np.float32(1) / scale
+    with np.errstate(all="ignore"):
+        scale = (high - low) / (most - least)
+        zero = np.float32(round_half_away(np.float64(np.clip(least - low / scale, least, most))))
+        nudged_low, nudged_high = np.float32((least - zero) * scale), np.float32((most - zero) * scale)
+        inverse = np.float32(1) / scale
     pieces = flat_blocks(op.write(), op.read(0))
 
     def run() -> None:

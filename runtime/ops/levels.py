@@ -262,12 +262,13 @@ def _level(real: float, scale: float) -> int:
 
 
 def leaky_relu(op: OpContext, q: Array, alpha: np.float32) -> Array:
-    """`reference/leaky_relu.h`: one multiplier for each sign."""
+    """`reference/leaky_relu.h`: one multiplier for each sign, neither of them negative."""
     in_scale, in_zero = op.scale_and_zero_point(op.input())
     scale, zero = op.scale_and_zero_point(op.output())
     centred = q - in_zero
     identity = scaled(centred, float(np.float32(in_scale) / np.float32(scale)))
-    sloped = scaled(centred, float(np.float32(in_scale) * alpha / np.float32(scale)))
+    slope = float(np.float32(in_scale) * alpha / np.float32(scale))
+    sloped = -scaled(centred, -slope) if slope < 0 else scaled(centred, slope)
     return np.where(centred >= 0, identity, sloped) + zero
 
 

@@ -85,17 +85,17 @@ def extremum(op: OpContext) -> Kernel:
 
 
 def _float_extremum(op: OpContext) -> Kernel:
-    """The reference starts from the range's own end: NaN and infinities of that sign leave it in place."""
+    """The reference starts from the range's own end: NaN and infinities of that sign leave it in place. A
+    single element it copies."""
     largest = op.operator.opcode is BuiltinOperator.REDUCE_MAX
     ufunc, axes, x = np.fmax if largest else np.fmin, _axes(op), op.read(0)
     start = np.float32(-_LARGEST if largest else _LARGEST)
     y = _kept(op, axes)
+    if axes and x.size == 1 and len(axes) == x.ndim:
+        return lambda: np.copyto(y, x)
 
     def run() -> None:
-        if axes:
-            ufunc.reduce(x, axis=axes, out=y, keepdims=True)
-        else:
-            np.copyto(y, x)
+        ufunc.reduce(x, axis=axes, out=y, keepdims=True)
         ufunc(y, start, out=y)
 
     return run
@@ -229,7 +229,8 @@ def _integer_mean(op: OpContext, axes: tuple[int, ...], count: int) -> Kernel:
 
     def run() -> None:
         total = np.add.reduce(x, axis=axes, keepdims=True, dtype=np.int64)
-        np.copyto(y, np.sign(total) * (np.abs(total) // count), casting="unsafe")
+        magnitude = np.abs(total).view(np.uint64) // np.uint64(count)
+        np.copyto(y, np.where(total < 0, -1, 1) * magnitude.astype(np.int64), casting="unsafe")
 
     return run
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -97,7 +98,8 @@ def raised(draw: DrawFn, o: Operands) -> Built:
         base = Arg(base.value % 9 - 4, type=o.type)
         exponent = Arg(exponent.value % 15, type=o.type)
     elif draw(st.booleans()):
-        exponent = Arg(draw(st.sampled_from([2.0, 3.0, 0.5, -1.0, 0.0])) + 0 * exponent.value, type=o.type)
+        power = draw(st.sampled_from([2.0, 3.0, 0.5, -1.0, 0.0]))
+        exponent = Arg(np.full_like(exponent.value, power), type=o.type)
     return [base, exponent], outs, options
 
 

@@ -40,10 +40,10 @@ def compared(*, scaled: bool) -> Callable[[DrawFn, Operands], Built]:
     """Two operands with many equal elements, levels each with a scale or all without."""
 
     def build(draw: DrawFn, o: Operands) -> Built:
-        args = [
-            o.arg(*s, quantization=o.levels(-8, -0.01) if scaled else None)
-            for s in draw(broadcast_shapes(most=MOST))
-        ]
+        sides = draw(broadcast_shapes(most=MOST))
+        if o.type is T.STRING:
+            sides = [side or (1,) for side in sides]
+        args = [o.arg(*s, quantization=o.levels(-8, -0.01) if scaled else None) for s in sides]
         if draw(st.booleans()):
             values = o.array(*args[0].value.shape)
             args[1] = Arg(values.copy(), args[0].quantization, type=o.type)

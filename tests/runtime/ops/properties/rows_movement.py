@@ -305,7 +305,7 @@ def matrix_set_diag(draw: DrawFn, o: Operands) -> Built:
 _STATED = (TensorType.INT32, TensorType.INT64)
 
 ROWS = [
-    Row("any", Op.RESHAPE, t.ALL, reshape),
+    Row("any", Op.RESHAPE, t.ALL, reshape, refusals=0.2),
     Row("any", Op.SQUEEZE, t.ALL, squeeze),
     Row("any", Op.EXPAND_DIMS, t.ALL, expand_dims),
     Row("any", Op.TRANSPOSE, t.TRANSPOSED, transpose),
@@ -315,7 +315,7 @@ ROWS = [
     Row("any", Op.SPLIT, t.SPLIT, split),
     Row("any", Op.SPLIT_V, t.SPLIT_V, split_v),
     Row("any", Op.SLICE, t.SLICED, cut),
-    Row("strides", Op.STRIDED_SLICE, t.STRIDED, strided(offset=False)),
+    Row("strides", Op.STRIDED_SLICE, t.STRIDED, strided(offset=False), refusals=0.15),
     Row("masks", Op.STRIDED_SLICE, t.STRIDED, masked),
     Row("offset", Op.STRIDED_SLICE, t.STRIDED, strided(offset=True), version=8, resolver=PLAIN),
     Row("any", Op.DYNAMIC_UPDATE_SLICE, t.UPDATED, update),
