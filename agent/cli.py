@@ -16,23 +16,67 @@ from agent.messages import PROTOCOL_VERSION
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The agent of one lab machine.")
 
 
+State = Annotated[Path | None, typer.Option(help=f"State folder (default: ${STATE_VARIABLE}).")]
+
+
+@app.command("enrol")
+def enrol_here(
+    server: Annotated[str, typer.Option(envvar="FARM_SERVER", help="URL of the farm's endpoint.")],
+    token: Annotated[
+        str,
+        typer.Option(
+            envvar="FARM_ENROL_TOKEN",
+            show_envvar=True,
+            help="One-time token of `farm agents enrol`; other users see it here, but not in the variable.",
+        ),
+    ],
+    state: State = None,
+) -> None:
+    """Make this host an agent of a lab, or give it new secrets (after `farm agents rotate`).
+
+    The keys are made here and stay here: credentials.json in the state folder, readable by this user alone.
+    A running agent takes new ones over by itself. A certificate of a private CA: set SSL_CERT_FILE.
+    Exit code: 0 enrolled, 1 not.
+
+    Example: farm-agent enrol --server https://lab:8460 --token "$TOKEN"
+    """
+    from agent.enrolment import EnrolmentError, enrol  # noqa: PLC0415  # the other verbs need no HTTP
+
+    log_to_stderr(LogFormat.TEXT)
+    folder = state or state_folder()
+    try:
+        credentials = enrol(server, token, folder)
+    except EnrolmentError as error:
+        typer.echo(f"farm-agent: {error}", err=True)
+        raise typer.Exit(1) from error
+    typer.echo(f"enrolled as {credentials.agent_id}; now run: farm-agent start --state {folder}")
+
+
 @app.command("start")
 def start(
-    state: Annotated[Path | None, typer.Option(help=f"State folder (default: ${STATE_VARIABLE}).")] = None,
+    state: State = None,
     log_format: Annotated[LogFormat, typer.Option("--log-format", help="How to log.")] = LogFormat.TEXT,
 ) -> None:
     """Serve the lab that this host was enrolled in, in the foreground, until SIGTERM.
 
+    A host that is not enrolled yet is, where FARM_SERVER and FARM_ENROL_TOKEN are set.
     What runs then is reported as interrupted and tried again elsewhere; results that the farm has not
     confirmed are kept and sent by the next start.
     Exit code: 0 stopped, 1 it cannot start, 3 the farm speaks another protocol.
 
     Example: farm-agent start --log-format json
     """
+    from agent.enrolment import EnrolmentError, enrol_once  # noqa: PLC0415  # as above
     from agent.lab import serve_lab  # noqa: PLC0415  # the other verbs need no link
 
     log_to_stderr(log_format)
-    raise typer.Exit(serve_lab(state or state_folder()))
+    folder = state or state_folder()
+    try:
+        enrol_once(folder)
+    except EnrolmentError as error:
+        typer.echo(f"farm-agent: {error}", err=True)
+        raise typer.Exit(1) from error
+    raise typer.Exit(serve_lab(folder))
 
 
 @app.command("probe")

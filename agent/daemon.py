@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
-from agent import failpoint, lifecycle, results
+from agent import cgroup, failpoint, lifecycle, results
 from agent.artifacts import ArtifactError, verified_model
 from agent.config import AgentConfig
 from agent.descendants import strays
@@ -83,7 +83,7 @@ class Agent:
         become_subreaper()
         self._recover()
         with self._signals() as wake:
-            while not (self._leaving and not self._live):
+            while not (self._leaving and all(live.waits_for_room for live in self._live.values())):
                 if self._link.tend():
                     self._greet()
                 self._wait(wake)
@@ -312,6 +312,7 @@ class Agent:
                 result = results.reported(outcome, Status.FAILED, reason)
             self._journal.spool(result)
             shutil.rmtree(folder, ignore_errors=True)
+        cgroup.sweep()
 
 
 class RefusedError(Exception):

@@ -1,4 +1,6 @@
-"""Find every process of an attempt: in its session, below its runner, or marked with its id (Linux /proc)."""
+"""Find every process of an attempt: in its control group, in its session, below its runner, or marked with
+its id (Linux /proc).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent import cgroup
 from agent.attempt import ATTEMPT_VARIABLE
 
 _PROC = Path("/proc")
@@ -33,9 +36,12 @@ def processes() -> Iterator[ProcessStat]:
 
 
 def processes_of(attempt_id: str, runner_pid: int | None = None) -> set[int]:
-    """Ids of an attempt's live processes: session members and descendants of the runner, and marked ones."""
+    """Ids of an attempt's live processes: session members and descendants of the runner, those in its
+    control group, and marked ones.
+    """
     everyone = [stat for stat in processes() if stat.state != _ZOMBIE]
     found = {stat.pid for stat in everyone if marker_of(stat.pid) == attempt_id}
+    found |= cgroup.members(attempt_id) & {stat.pid for stat in everyone}
     if runner_pid is not None:
         found |= {stat.pid for stat in everyone if runner_pid in (stat.pid, stat.session)}
         found |= _below(everyone, found | {runner_pid})

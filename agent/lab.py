@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from pathlib import Path
 
 from agent.config import AgentConfig, LinkTimes, memory_limit
+from agent.credentials import Credentials
 from agent.daemon import serve_over
 from agent.lease import lease_folder
+from agent.link.cache import budget_from
 from agent.transport.process import LinkProcess
 
 log = logging.getLogger(__name__)
@@ -19,14 +20,15 @@ def serve_lab(state: Path) -> int:
     """Serve until SIGTERM. Returns the exit code."""
     try:
         times, memory_limit_bytes = LinkTimes.from_environment(), memory_limit()
+        budget_from()
     except ValueError as error:
         log.error("%s", error)
         return 1
     try:
-        agent_id = str(json.loads((state / "credentials.json").read_text())["agent_id"])
+        agent_id = Credentials.read(state).agent_id
         link = state / "link"
         link.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError) as error:
         log.error("this host is not enrolled: %s; run: farm-agent enrol --server URL --token TOKEN", error)
         return 1
     config = AgentConfig(

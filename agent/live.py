@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import time
@@ -15,7 +16,10 @@ from agent.lease import Lease, try_lease
 from agent.messages import Device, Heartbeat, JobResult, JobSpec, JobStarted, Reason, ReasonCode, Status, Wire
 from agent.supervisor import Launch, Runner
 
+NO_ROOM_TEXT = "measured; waiting: no space left on the agent's disk for its samples"
 WAITING_TEXT = "waiting: another attempt on this host uses the device"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -37,6 +41,7 @@ class LiveAttempt:
     _beats: int = 0
     _beat_due_s: float = 0.0
     _phase: str = ""
+    _uncollected: results.Outcome | None = None
 
     def __post_init__(self) -> None:
         self._state = lifecycle.Attempt(
@@ -47,6 +52,11 @@ class LiveAttempt:
     def waits_for_its_device(self) -> bool:
         """True until the lease is granted."""
         return self._state.phase is lifecycle.Phase.WAITING
+
+    @property
+    def waits_for_room(self) -> bool:
+        """True where all is measured and only the disk is full: the next agent can take it over."""
+        return self._uncollected is not None and self.result is None
 
     @property
     def runner_pid(self) -> int | None:
@@ -60,6 +70,9 @@ class LiveAttempt:
 
     def advance(self) -> None:
         """Try for the device, notice the runner's end or the passing of time, tell the phase."""
+        if self._uncollected is not None:
+            self._collect(self._uncollected)
+            return
         if self.waits_for_its_device:
             self._lease = try_lease(self.config.leases, self.device.exclusion_group)
             if self._lease is not None:
@@ -102,7 +115,7 @@ class LiveAttempt:
                 self._runner.kill()
             case lifecycle.ReportResultFile():
                 self._bury()
-                self.result = results.from_result_file(self._outcome(), self.config.store)
+                self._collect(self._outcome())
             case lifecycle.Report(status, reason):
                 unkillable = self._bury()
                 self.result = results.reported(self._outcome(), status, _with(reason, unkillable))
@@ -142,6 +155,18 @@ class LiveAttempt:
         log_gone(self.config, self.job.attempt_id, self.device, left)
         return left
 
+    def _collect(self, outcome: results.Outcome) -> None:
+        """Take over what the runner left. What was measured is not thrown away for want of room: it waits
+        in its folder, and the device, still leased, with it.
+        """
+        try:
+            self.result = results.from_result_file(outcome, self.config.store)
+        except results.NoRoomError as error:
+            if self._uncollected is None:
+                log.error("attempt %s waits: %s; free some", self.job.attempt_id, error.strerror)
+            self._uncollected = outcome
+            self._beat()
+
     def _outcome(self) -> results.Outcome:
         started = self._state.started_s
         duration = int((time.monotonic() - started) * 1e9) if started else 0
@@ -149,7 +174,7 @@ class LiveAttempt:
 
     def _beat(self) -> None:
         """Give a sign of life when one is due, or when there is something new to tell."""
-        phase = WAITING_TEXT if self.waits_for_its_device else read_progress(self.folder) or "starting"
+        phase = self._phase_now()
         now_s = time.monotonic()
         if phase == self._phase and now_s < self._beat_due_s:
             return
@@ -158,6 +183,11 @@ class LiveAttempt:
         self.outbox.append(
             Heartbeat(attempt_id=self.job.attempt_id, epoch=self.job.epoch, seq=self._beats, phase=phase)
         )
+
+    def _phase_now(self) -> str:
+        if self._uncollected is not None:
+            return NO_ROOM_TEXT
+        return WAITING_TEXT if self.waits_for_its_device else read_progress(self.folder) or "starting"
 
 
 def log_gone(config: AgentConfig, attempt_id: str, device: Device | None, left: set[int]) -> None:

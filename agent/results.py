@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,10 @@ from agent.attempt import RESULT_FILE, SAMPLES_FILE, RunnerResult, log_tail
 from agent.messages import Device, JobResult, JobSpec, Reason, ReasonCode, Status
 
 _MAX_RESULT_BYTES = 2 * 1024 * 1024
+
+
+class NoRoomError(OSError):
+    """The disk is full: a result has to wait in its work folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +50,17 @@ def has_result(folder: Path) -> bool:
 
 
 def from_result_file(outcome: Outcome, store: Path) -> JobResult:
-    """The runner's result, its samples put into the store. What is not understood becomes `runner_error`."""
+    """The runner's result, its samples put into the store. What is not understood becomes `runner_error`.
+
+    Raises `NoRoomError` while the samples do not fit on the disk: the work folder keeps everything.
+    """
     try:
         found = _read(outcome.folder / RESULT_FILE)
         if found.samples_sha256 is not None:
             put_artifact(store, outcome.folder / SAMPLES_FILE, found.samples_sha256)
     except (OSError, ValueError, ArtifactError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise NoRoomError(error.errno, f"no space left for the samples in {store}") from error
         reason = Reason(code=ReasonCode.RUNNER_ERROR, text=f"the runner's result cannot be used: {error}")
         return reported(outcome, Status.FAILED, reason)
     measurement = found.measurement

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agent import cgroup
 from agent.attempt import ATTEMPT_VARIABLE, LOG_FILE
 from agent.descendants import processes_of
 
@@ -24,7 +25,9 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to start a process. `memory_limit_bytes` bounds its address space (RLIMIT_AS)."""
+    """How to start a process. `memory_limit_bytes` bounds its address space (RLIMIT_AS); `group` is the
+    control group that it begins in.
+    """
 
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -32,6 +35,7 @@ class Launch:
     inherited: Sequence[int] = ()
     new_session: bool = False
     memory_limit_bytes: int | None = None
+    group: Path | None = None
 
 
 def start(launch: Launch) -> subprocess.Popen[bytes]:
@@ -46,6 +50,8 @@ def start(launch: Launch) -> subprocess.Popen[bytes]:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
+        if launch.group is not None:
+            cgroup.enter(launch.group)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if launch.memory_limit_bytes is not None:
             resource.setrlimit(resource.RLIMIT_AS, (launch.memory_limit_bytes, launch.memory_limit_bytes))
@@ -78,9 +84,12 @@ class Runner:
 
     @classmethod
     def start(cls, attempt_id: str, launch: Launch) -> Runner:
-        """Exec the runner as leader of a new session, marked with its attempt. Raises `OSError`."""
+        """Exec the runner as leader of a new session, in a control group where there may be one, marked
+        with its attempt. Raises `OSError`.
+        """
         environment = {**launch.environment, ATTEMPT_VARIABLE: attempt_id}
-        process = start(replace(launch, environment=environment, new_session=True))
+        group = cgroup.create(attempt_id)
+        process = start(replace(launch, environment=environment, new_session=True, group=group))
         return cls(attempt_id, process)
 
     def poll(self) -> int | None:
@@ -103,6 +112,7 @@ class Runner:
 
     def kill(self) -> None:
         """SIGKILL the runner, its session, its descendants and whoever left them."""
+        cgroup.kill(self.attempt_id)
         _kill_all(processes_of(self.attempt_id, self.process.pid))
 
     def bury(self) -> set[int]:
@@ -116,12 +126,14 @@ class Runner:
 def bury(attempt_id: str, runner_pid: int | None = None) -> set[int]:
     """Kill every process of an attempt until none is left. Returns the ids that outlive 10 s of trying."""
     deadline = time.monotonic() + _BURY_SECONDS
+    cgroup.kill(attempt_id)
     while remaining := processes_of(attempt_id, runner_pid):
         if time.monotonic() > deadline:
             return remaining
         _kill_all(remaining)
         time.sleep(0.01)
         _reap(remaining - {runner_pid or 0})
+    cgroup.remove(attempt_id)
     return set()
 
 

@@ -9,15 +9,23 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
 
+from orchestrator.address import KEYS as ADDRESS_KEYS
+from orchestrator.address import Address
 from orchestrator.errors import UsageError
+from orchestrator.limits import StoreLimits
 
-DEFAULT_LISTEN: Final = "127.0.0.1:8460"
 DEFAULT_KEY_PREFIX: Final = "farm:"
+DEFAULT_REGISTRY: Final = "https://registry.npmjs.org"
 
-_TEXTS = ("broker_url", "database_url", "listen", "key_prefix")
+_TEXTS = (
+    "broker_url", "agent_broker_url", "broker_ca", "database_url", "key_prefix", "npm_registry",
+    *ADDRESS_KEYS,
+)  # fmt: skip
 _SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {
     "broker_url": ("redis", "rediss", "redis+socket"),
+    "agent_broker_url": ("redis", "rediss", "redis+socket"),
     "database_url": ("postgresql", "postgres", "sqlite"),
+    "npm_registry": ("https",),
 }
 _LONGEST_S = 7 * 86_400.0
 
@@ -30,6 +38,7 @@ class FarmHome:
     store/             content-addressed models and sample artifacts, shared with the embedded agent
     agent/             the embedded agent's own state: journal, spool, leases, references, work folders
     site/              the last built site
+    keys/              the key that signs for this farm
     scheduler.lock     held (flock) by the one process that schedules
     """
 
@@ -63,6 +72,11 @@ class FarmHome:
     def site(self) -> Path:
         """Default output of `farm site build`."""
         return self.root / "site"
+
+    @property
+    def keys(self) -> Path:
+        """Folder of the farm's own key."""
+        return self.root / "keys"
 
     @property
     def scheduler_lock(self) -> Path:
@@ -101,14 +115,23 @@ class LabConfig:
     """What makes a farm a lab. Nothing set: one machine, no broker, SQLite under `FARM_HOME`.
 
     `broker_url`: Redis, with its password; jobs go to agents elsewhere and `farm serve` schedules.
-    `database_url`: `postgresql://...`; None: SQLite. `listen`: where `farm serve` answers over HTTP.
+    `agent_broker_url`: how agents reach it, None: the same way; `broker_ca`: PEM file of the CA that signed
+    its certificate, None: the system's.
+    `database_url`: `postgresql://...`; None: SQLite. `address`: where `farm serve` answers over HTTP; None:
+    nowhere, agents share the farm's store. `limits`: how much is stored. `allow_private`: https: sources may
+    lie on private addresses. `npm_registry`: of npm: sources.
     """
 
     broker_url: str | None = field(default=None, repr=False)
     database_url: str | None = field(default=None, repr=False)
-    listen: str = DEFAULT_LISTEN
+    agent_broker_url: str | None = field(default=None, repr=False)
+    broker_ca: Path | None = None
     key_prefix: str = DEFAULT_KEY_PREFIX
     times: LabTimes = LabTimes()
+    address: Address | None = None
+    limits: StoreLimits = field(default_factory=StoreLimits)
+    allow_private: bool = False
+    npm_registry: str = DEFAULT_REGISTRY
 
     @property
     def is_lab(self) -> bool:
@@ -120,7 +143,9 @@ class LabConfig:
         """Environment first, then `farm.toml`, then the defaults. Raises `UsageError`."""
         path = _file(home, environment)
         given = {} if path is None else _read(path)
-        times = _table(given.pop("times", {}), path)
+        times = _table("times", given.pop("times", {}), path)
+        store = _table("store", given.pop("store", {}), path)
+        allow_private = _flag("allow_private", given, environment, path)
         texts: dict[str, str] = {}
         for name in _TEXTS:
             value = environment.get(f"FARM_{name.upper()}") or given.pop(name, "")
@@ -130,15 +155,20 @@ class LabConfig:
                 texts[name] = value
             given.pop(name, None)
         if given:
-            known = ", ".join((*_TEXTS, "times"))
+            known = ", ".join((*_TEXTS, "allow_private", "times", "store"))
             raise UsageError(f"{path}: unknown key {min(given)!r}; known: {known}")
         _check_urls(texts)
         return cls(
             broker_url=texts.get("broker_url"),
             database_url=texts.get("database_url"),
-            listen=texts.get("listen", DEFAULT_LISTEN),
+            agent_broker_url=texts.get("agent_broker_url"),
+            broker_ca=Path(texts["broker_ca"]).expanduser() if "broker_ca" in texts else None,
             key_prefix=texts.get("key_prefix", DEFAULT_KEY_PREFIX),
             times=_times(times, environment, path),
+            address=Address.read(texts),
+            limits=StoreLimits.read(store, environment, str(path)),
+            allow_private=allow_private,
+            npm_registry=texts.get("npm_registry", DEFAULT_REGISTRY).rstrip("/"),
         )
 
 
@@ -161,10 +191,23 @@ def _read(path: Path) -> dict[str, object]:
         raise UsageError(f"{path} is no TOML: {error}") from error
 
 
-def _table(value: object, path: Path | None) -> dict[str, object]:
+def _table(name: str, value: object, path: Path | None) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise UsageError(f"{path}: times must be a table: [times]")
+        raise UsageError(f"{path}: {name} must be a table: [{name}]")
     return value
+
+
+def _flag(name: str, given: dict[str, object], environment: Mapping[str, str], path: Path | None) -> bool:
+    variable = f"FARM_{name.upper()}"
+    own = given.pop(name, False)
+    said = environment.get(variable)
+    if said:
+        if said not in ("0", "1"):
+            raise UsageError(f"{variable}: {said!r} is neither 0 nor 1")
+        return said == "1"
+    if not isinstance(own, bool):
+        raise UsageError(f"{path}: {name} must be true or false, not {own!r}")
+    return own
 
 
 def _times(given: Mapping[str, object], environment: Mapping[str, str], path: Path | None) -> LabTimes:

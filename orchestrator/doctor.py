@@ -13,6 +13,7 @@ from orchestrator.config import FarmHome, LabConfig
 from orchestrator.db.migrate import revision
 from orchestrator.db.session import Database
 from orchestrator.doctor_lab import broker_check, lab_checks
+from orchestrator.doctor_store import endpoint_check, store_check
 from orchestrator.errors import FarmError
 from orchestrator.filesystem import NETWORK_FILESYSTEMS, filesystem_of
 from orchestrator.lock import lock_holder
@@ -24,8 +25,12 @@ def examine(
     home: FarmHome, database: Database, hello: Callable[[], AgentHello], lab: LabConfig | None = None
 ) -> list[Check]:
     """Look at every part. Raises nothing: what fails is a check that is not ok."""
+    lab = lab or LabConfig()
     local = [_home(home), _filesystem(home), _disk(home), _database(database)]
-    if lab is not None and lab.is_lab:
+    local.append(store_check(home.store, lab.limits))
+    if lab.is_lab and lab.address is not None:
+        local.append(endpoint_check(lab.address))
+    if lab.is_lab:
         return [*local, *lab_checks(lab, database)]
     return [*local, _scheduler(home), *_agent(hello), _peer()]
 

@@ -26,15 +26,19 @@ def lab_checks(lab: LabConfig, database: Database) -> list[Check]:
 
 
 def broker_check(lab: LabConfig) -> Check:
-    """Whether Redis answers, and is set up so that it loses nothing."""
-    from redis.exceptions import RedisError  # noqa: PLC0415  # only a lab has a broker
+    """Whether Redis answers, takes writes, and is set up so that it loses nothing."""
+    from redis.exceptions import RedisError, ResponseError  # noqa: PLC0415  # only a lab has a broker
 
     from orchestrator.dispatch.broker import redis_client  # noqa: PLC0415  # see above
 
     try:
-        with redis_client(lab.broker_url or "") as client:
+        with redis_client(lab.broker_url or "", lab.broker_ca) as client:
             client.ping()
             wrong = _wrong_settings(client)
+            client.set(f"{lab.key_prefix}doctor", "well", ex=1)
+    except ResponseError as error:
+        fix = "give Redis memory, disk space or its replicas back; jobs wait in the database meanwhile"
+        return Check("broker", False, f"takes no writes: {str(error).splitlines()[0]}", fix)
     except (RedisError, OSError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         fix = "start redis-server on the broker's machine, or correct FARM_BROKER_URL"

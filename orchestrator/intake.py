@@ -43,13 +43,14 @@ class Todo:
     """What one transaction leaves to be done after its commit.
 
     `freed`: devices whose host may take another cell. `news`: something happened that a watcher wants
-    to see. `republish`: the broker may have lost what it held.
+    to see. `republish`: the broker may have lost what it held. `greeted`: the roster is out of date.
     """
 
     replies: list[tuple[str, ForAgent]] = field(default_factory=list)
     freed: set[str] = field(default_factory=set)
     news: bool = False
     republish: bool = False
+    greeted: bool = False
 
 
 @dataclass(slots=True)
@@ -63,6 +64,7 @@ class Intake:
     doubtful: dict[str, float] = field(default_factory=dict)
     _phases: dict[str, tuple[str, float, float]] = field(default_factory=dict)
     _noted: dict[str, float] = field(default_factory=dict)
+    _refused: set[str] | None = None
 
     def matters(self, event: DispatchEvent) -> bool:
         """False for a sign of life that the database need not hear of."""
@@ -109,11 +111,19 @@ class Intake:
 
     def _hear(self, session: Session, agent_id: str, message: object, todo: Todo, now: datetime) -> None:
         if not self.sole:
+            if not isinstance(message, AgentHello) and agent_id in self._strangers(session):
+                return
             self._note_agent(session, agent_id, now)
+            if isinstance(message, _ABOUT_ATTEMPTS):
+                name = message.attempt_id
+                if not _may_speak_of(session, agent_id, name):
+                    log.warning("agent %s speaks of attempt %s of another; it is ignored", agent_id, name)
+                    return
         match message:
             case AgentHello():
                 self._greet(session, message, todo, now)
             case JobStarted():
+                self._phases.pop(message.attempt_id, None)
                 attempts.started(session, message.attempt_id, message.epoch, now)
                 todo.news = True
             case Heartbeat():
@@ -124,11 +134,19 @@ class Intake:
             case JobResult():
                 self._result(session, agent_id, message, todo, now)
 
+    def _strangers(self, session: Session) -> set[str]:
+        """Agents that speak another protocol: until a hello says otherwise, whatever they mean is unknown,
+        and no receipt of theirs ends what they keep.
+        """
+        if self._refused is None:
+            self._refused = agents.refused(session)
+        return self._refused
+
     def _note_agent(self, session: Session, agent_id: str, now: datetime) -> None:
         self.roster.heard(agent_id, now)
         if self._noted.get(agent_id, 0.0) <= time.monotonic():
             self._noted[agent_id] = time.monotonic() + self.beat_every_s / 2
-            agents.note_heard(session, [agent_id], now)
+            agents.note_heard(session, agent_id, now)
 
     def _greet(self, session: Session, hello: AgentHello, todo: Todo, now: datetime) -> None:
         """A hello after a break: what was under way is in doubt until the agent speaks of it."""
@@ -141,13 +159,14 @@ class Intake:
         if not self.sole and stolen:
             log.warning("agent %s names devices that are not its own: %s", hello.agent_id, ", ".join(stolen))
             return
-        before = {member.device_id for member in agents.members(session)}
+        self._strangers(session).discard(hello.agent_id)
+        before = agents.present_devices_of(session, hello.agent_id)
         devices.record_hello(session, hello, now, sole=self.sole)
         ids = tuple(device.device_id for device in hello.devices)
         if self.sole:
             hint = {entry.kind: entry.reason for entry in hello.missing}
             campaigns.drop_vanished(session, ids, hint, now)
-        self.roster.refresh(agents.members(session))
+        todo.greeted = True
         self.roster.heard(hello.agent_id, now)
         self._strand(session, hello, before, now)
         until = time.monotonic() + self.patience_s
@@ -175,7 +194,8 @@ class Intake:
         why = f"it speaks protocol {protocol}, the farm {PROTOCOL_VERSION}; on its host: {UPGRADE_COMMAND}"
         log.warning("agent %s is refused: %s", agent_id, why)
         agents.refuse(session, agent_id, protocol, why, now)
-        self.roster.refresh(agents.members(session))
+        self._strangers(session).add(agent_id)
+        todo.greeted = True
         todo.replies.append((agent_id, Upgrade(protocol=PROTOCOL_VERSION, command=UPGRADE_COMMAND)))
         todo.news = True
 
@@ -190,7 +210,8 @@ class Intake:
 
     def _result(self, session: Session, agent_id: str, message: JobResult, todo: Todo, now: datetime) -> None:
         self._free(session, message.attempt_id, todo)
-        outcome = ingest.apply(session, message, now)
+        with session.no_autoflush:
+            outcome = ingest.apply(session, message, now)
         failpoint.reached("orchestrator.before_ingest_commit")
         if outcome in ("conflict", "unknown"):
             log.warning("result of attempt %s: %s; it is not stored", message.attempt_id, outcome)
@@ -203,3 +224,9 @@ class Intake:
         self.doubtful.pop(attempt_id, None)
         self._phases.pop(attempt_id, None)
         todo.news = True
+
+
+def _may_speak_of(session: Session, agent_id: str, attempt_id: str) -> bool:
+    """An attempt is of the agent whose device it uses; what nobody knows harms nobody."""
+    attempt = workset.get(session, tables.Attempt, attempt_id)
+    return attempt is None or attempt.device_id.startswith(f"{agent_id}.")

@@ -146,7 +146,8 @@ class Service:
             self._intake.prepare(session, events)
             for event in events:
                 self._intake.take(session, event, todo, now)
-            workset.settle(session)
+            if todo.greeted:
+                self._roster.refresh(agents.members(session))
             jobs = []
             if not self._sole and not self._dispatcher.fault:
                 jobs = self._fill(session, self._roster.beside(todo.freed, now), now)
@@ -280,6 +281,9 @@ class Service:
         workset.load(session, tables.Cell, [assignment.cell_id for assignment in chosen])
         workset.load(session, tables.Device, [assignment.device_id for assignment in chosen])
         workset.load_history(session, [assignment.cell_id for assignment in chosen])
+        cells = [workset.get_one(session, tables.Cell, assignment.cell_id) for assignment in chosen]
+        workset.load(session, tables.Campaign, {cell.campaign_no for cell in cells}, lock=False)
+        workset.load(session, tables.Model, {cell.model_sha256 for cell in cells}, lock=False)
         waiting = [
             assignment
             for assignment in chosen

@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -17,16 +18,19 @@ from orchestrator.db.scheduler import BROKER_DOWN, BROKER_UP, SchedulerState, wr
 from orchestrator.db.session import Database
 from orchestrator.dispatch.base import Dispatcher
 from orchestrator.dispatch.lab import LabDispatcher
-from orchestrator.dispatch.sealing import NamedSeal
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.farm import Farm
 from orchestrator.lock import SchedulerLock, lock_holder
 from orchestrator.service import Service
 from orchestrator.store import Store
+from orchestrator.trust.keyring import Keyring
+from orchestrator.trust.office import Office
+from orchestrator.trust.sealing import SignedSeal
 
 STEP_S: Final = 1.0
 
 _ROW_EVERY_S = 5.0
+_RIGHTS_EVERY_S = 60.0
 _FIRST_PAUSE_S = 1.0
 
 log = logging.getLogger(__name__)
@@ -41,8 +45,10 @@ class Server:
     database: Database
     dispatcher: Dispatcher
     stopping: Callable[[], bool]
+    office: Office
     _state: SchedulerState = field(init=False)
     _row_at_s: float = 0.0
+    _rights_at_s: float = 0.0
     _pause_s: float = _FIRST_PAUSE_S
     _outage: str = ""
 
@@ -87,6 +93,9 @@ class Server:
         if not lock.renew(self.database):
             raise FarmError(f"another process took over the scheduling for {self.database.name}")
         self._row_at_s = time.monotonic() + _ROW_EVERY_S
+        if broker == BROKER_UP and time.monotonic() > self._rights_at_s:
+            self._rights_at_s = time.monotonic() + _RIGHTS_EVERY_S
+            self.office.apply_rights()
         state = replace(self._state, beat_at=datetime.now(UTC), broker=broker, broker_text=fault)
         with self.database.write() as session:
             write(session, state)
@@ -113,5 +122,23 @@ def serve_lab(home: FarmHome, lab: LabConfig, stopping: Callable[[], bool]) -> N
     if lab.broker_url is None:
         raise UsageError("a lab needs a broker: set FARM_BROKER_URL")
     with Farm.open(home, lab=lab, recover=False) as farm:
-        dispatcher = LabDispatcher(lab.broker_url, lab.key_prefix, NamedSeal(), lab.times)
-        Server(home, lab, farm.database, dispatcher, stopping).run()
+        office = Office.open(home, lab, farm.database)
+        office.warn()
+        keyring = Keyring(farm.database)
+        seal = SignedSeal(office.key, keyring)
+        dispatcher = LabDispatcher(
+            lab.broker_url, lab.key_prefix, seal, lab.times, lab.broker_ca, office.apply_rights
+        )
+        with _endpoint(lab, office):
+            Server(home, lab, farm.database, dispatcher, stopping, office).run()
+        with suppress(UnreachableError):
+            keyring.save()
+
+
+def _endpoint(lab: LabConfig, office: Office) -> AbstractContextManager[None]:
+    """The HTTP endpoint, where the configuration names an address."""
+    if lab.address is None:
+        return nullcontext()
+    from orchestrator.endpoint.answering import answering  # noqa: PLC0415  # many labs need no web server
+
+    return answering(office, lab.address)

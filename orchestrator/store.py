@@ -6,6 +6,7 @@ An artifact lives at `sha256/ab/<64 hex digits>` and nowhere else; a name from o
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 import secrets
@@ -17,9 +18,14 @@ from typing import BinaryIO, Protocol
 
 from agent.messages import artifact_path
 from orchestrator.errors import FarmError, UsageError
+from orchestrator.limits import StoreLimits, require_floor
 
 DEFAULT_MAX_BYTES = 2 * 1024**3
 _CHUNK_BYTES = 1024 * 1024
+
+
+class TooLargeError(UsageError):
+    """A file is larger than the store takes."""
 
 
 class Readable(Protocol):
@@ -39,10 +45,13 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A folder of artifacts. A file larger than `max_bytes` is refused while it is read."""
+    """A folder of artifacts. A file larger than `max_bytes` is refused while it is read, and so is one that
+    would take the free space that `limits` keeps.
+    """
 
     root: Path
     max_bytes: int = DEFAULT_MAX_BYTES
+    limits: StoreLimits | None = None
 
     def find(self, sha256: str) -> StoredFile | None:
         """The artifact, where the store has it. Raises `ValueError` for anything but a sha256."""
@@ -57,11 +66,55 @@ class Store:
             raise FarmError(f"the store {self.root} has no artifact {sha256}; submit the campaign again")
         return artifact_path(self.root, sha256)
 
+    def open(self, sha256: str) -> BinaryIO:
+        """The artifact's bytes. Raises `FileNotFoundError`; `ValueError` for anything but a sha256."""
+        path = artifact_path(self.root, sha256)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            raise FileNotFoundError(errno.ENOENT, "not in the store", sha256) from error
+        return os.fdopen(descriptor, "rb")
+
+    def touch(self, sha256: str) -> bool:
+        """Note that somebody counts on the artifact, so that it is not collected; False: it is not here."""
+        if self.find(sha256) is None:
+            return False
+        try:
+            os.utime(artifact_path(self.root, sha256), follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """What is in the store now stays there until the block ends; several may say so at once."""
+        with self._lock(fcntl.LOCK_SH):
+            yield
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Nobody counts on an unreferenced artifact within the block; waits for those who do."""
+        with self._lock(fcntl.LOCK_EX):
+            yield
+
+    @contextmanager
+    def _lock(self, kind: int) -> Iterator[None]:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _mapped(error, "its lock", self.root) from error
+        try:
+            fcntl.flock(descriptor, kind)
+            yield
+        finally:
+            os.close(descriptor)
+
     def put(self, stream: Readable, what: str, expected_sha256: str | None = None) -> StoredFile:
         """Copy a stream in, hashing it on the way; the file appears whole or not at all.
 
-        Raises `UsageError` where it is larger than `max_bytes` or is not what `expected_sha256` says;
-        `what` names it in the message. Raises `FarmError` where the disk is full.
+        Raises `TooLargeError` above `max_bytes` and `UsageError` where it is not what `expected_sha256`
+        says; `what` names it in the message. Raises `FarmError` where the disk has no room.
         """
         digest = hashlib.sha256()
         size = 0
@@ -69,7 +122,9 @@ class Store:
             while chunk := stream.read(_CHUNK_BYTES):
                 size += len(chunk)
                 if size > self.max_bytes:
-                    raise UsageError(f"{what}: larger than {self.max_bytes} bytes, the limit of the store")
+                    raise TooLargeError(f"{what}: larger than {self.max_bytes} bytes, the limit of the store")
+                if self.limits is not None:
+                    require_floor(self.root, self.limits, len(chunk))
                 digest.update(chunk)
                 out.write(chunk)
             sha256 = digest.hexdigest()

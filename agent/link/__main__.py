@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from agent.config import LinkTimes
 from agent.link.bridge import Bridge, brief, leave
 from agent.link.couriers import Couriers
 from agent.link.identity import load
@@ -27,9 +28,10 @@ def main(arguments: list[str] | None = None) -> int:
     bridge = Bridge(
         broker=identity.broker,
         seal=identity.seal,
-        couriers=Couriers(identity.artifacts),
+        couriers=Couriers(identity.artifacts, LinkTimes.from_environment().heartbeat_s),
         daemon=socket.socket(fileno=given.fd),
         watchdog_s=given.watchdog,
+        replaced=identity.replaced,
     )
     for target in (bridge.carry_up, bridge.carry_results, bridge.ping):
         threading.Thread(target=_or_leave, args=(target,), daemon=True).start()

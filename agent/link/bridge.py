@@ -9,6 +9,7 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -50,6 +51,7 @@ class Bridge:
     couriers: Couriers
     daemon: socket.socket
     watchdog_s: float
+    replaced: Callable[[], bool]
     _pings: set[str] = field(default_factory=set)
     _results: queue.SimpleQueue[bytes] = field(default_factory=queue.SimpleQueue)
     _down: threading.Lock = field(default_factory=threading.Lock)
@@ -66,7 +68,7 @@ class Bridge:
             if len(envelope) > MAX_ENVELOPE_BYTES:
                 raise ValueError(f"it has {len(envelope)} bytes; the limit is {MAX_ENVELOPE_BYTES}")
             self.couriers.down(self.seal.open(envelope), self._say, self.tell)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             log.warning("a message is dropped: %s", error)
 
     def carry_up(self) -> None:
@@ -78,6 +80,8 @@ class Bridge:
                 if b'"type":"result"' in line[:40]:
                     self._results.put(line)
                 else:
+                    if b'"type":"refused"' in line[:40]:
+                        self.couriers.up(line)
                     self._send(line)
         until = time.monotonic() + _UPLOAD_PAUSE_S
         while not self._results.empty() and time.monotonic() < until:
@@ -98,12 +102,15 @@ class Bridge:
             self._send(line)
 
     def ping(self) -> None:
-        """Send oneself a word every while; the daemon is told of each that comes back."""
-        while True:
+        """Send oneself a word every while; the daemon is told of each that comes back. Ends this process
+        where the credentials were `replaced`: the next one takes the new ones.
+        """
+        while not self.replaced():
             word = f"ping {secrets.token_hex(16)}"
             self._pings.add(word)
             self._publish(MESSAGE_TASK, self.broker.queue, word)
             time.sleep(self.watchdog_s / _PINGS_PER_WATCHDOG)
+        leave("this host was enrolled anew")
 
     def tell(self, message: Wire) -> None:
         """Say something to the farm that the daemon knows nothing of."""

@@ -6,9 +6,11 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final, Protocol
 
 from agent.messages import (
+    CancelJob,
     ForOrchestrator,
     Heartbeat,
     JobRefused,
@@ -28,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class Artifacts(Protocol):
-    """Content-addressed files, here and on the server. Both methods block and may be called by any thread."""
+    """Content-addressed files, here and on the server. `fetch` and `upload` block; any thread may call."""
 
     def fetch(self, sha256: str, size: int) -> None:
         """Make sure that a model is in the local store. Raises `ValueError` or `OSError` with the reason."""
@@ -37,7 +39,13 @@ class Artifacts(Protocol):
         """Make sure that the server has a file of the local store. Raises `ValueError` or `OSError`."""
 
     def has(self, sha256: str, size: int) -> bool:
-        """Whether a model of this size is in the local store."""
+        """Whether a model of this size is in the local store, intact as far as is known."""
+
+    def hold(self, attempt_id: str, sha256: str) -> None:
+        """An attempt is to use this model."""
+
+    def release(self, attempt_id: str, *, damaged: bool) -> None:
+        """The attempt ended; `damaged`: the daemon found the model's file wanting."""
 
 
 class SharedStore:
@@ -53,28 +61,46 @@ class SharedStore:
         """True."""
         return True
 
+    def hold(self, attempt_id: str, sha256: str) -> None:
+        """Nothing to do."""
+
+    def release(self, attempt_id: str, *, damaged: bool) -> None:
+        """Nothing to do; a damaged file is the farm's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A job whose model is fetched."""
+
+    job: JobSpec
+    over: threading.Event = field(default_factory=threading.Event)
+
 
 @dataclass(slots=True)
 class Couriers:
     """Carries files beside the messages, so that the daemon needs no network. One fetch per job at a time;
-    a job whose model cannot be had is refused in the agent's name.
+    a job whose model cannot be had, or that is cancelled meanwhile, is refused in the agent's name.
+
+    `beat_s`: how often a job that waits for its model gives a sign of life.
     """
 
     artifacts: Artifacts
-    _fetching: set[str] = field(default_factory=set)
+    beat_s: float = 10.0
+    _waiting: dict[str, _Waiting] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def down(self, line: bytes, say: Callable[[bytes], None], answer: Callable[[Wire], None]) -> None:
         """Hand a message down, a job once its model is here. Raises `ValueError` for what is no message."""
         message = decode_for_agent(line)
-        if not isinstance(message, JobSpec) or self.artifacts.has(message.model_sha256, message.model_bytes):
-            say(line)
+        if isinstance(message, CancelJob) and (waiting := self._end(message.attempt_id)):
+            self._refuse(waiting.job, ReasonCode.CANCELLED, "cancelled while its model was fetched", answer)
             return
-        with self._guard:
-            if message.attempt_id in self._fetching:
+        if isinstance(message, JobSpec):
+            self.artifacts.hold(message.attempt_id, message.model_sha256)
+            if not self.artifacts.has(message.model_sha256, message.model_bytes):
+                self._begin(message, line, say, answer)
                 return
-            self._fetching.add(message.attempt_id)
-        threading.Thread(target=self._fetch, args=(message, line, say, answer), daemon=True).start()
+        say(line)
 
     def up(self, line: bytes) -> ForOrchestrator:
         """The message of a line, once what it names is on the server. Raises `ValueError` or `OSError`."""
@@ -83,22 +109,57 @@ class Couriers:
             samples = message.measurement.samples_sha256
             if samples is not None:
                 self.artifacts.upload(samples)
+        if isinstance(message, JobResult | JobRefused):
+            damaged = message.reason is not None and message.reason.code is ReasonCode.ARTIFACT
+            self.artifacts.release(message.attempt_id, damaged=damaged)
         return message
+
+    def _begin(
+        self, job: JobSpec, line: bytes, say: Callable[[bytes], None], answer: Callable[[Wire], None]
+    ) -> None:
+        waiting = _Waiting(job)
+        with self._guard:
+            if job.attempt_id in self._waiting:
+                return
+            self._waiting[job.attempt_id] = waiting
+        for work, arguments in ((self._fetch, (job, line, say, answer)), (self._beat, (waiting, answer))):
+            threading.Thread(target=work, args=arguments, daemon=True).start()
 
     def _fetch(
         self, job: JobSpec, line: bytes, say: Callable[[bytes], None], answer: Callable[[Wire], None]
     ) -> None:
+        why = None
         try:
-            answer(Heartbeat(attempt_id=job.attempt_id, epoch=job.epoch, seq=0, phase=FETCHING))
             self.artifacts.fetch(job.model_sha256, job.model_bytes)
         except (ValueError, OSError) as error:
-            reason = Reason(code=ReasonCode.ARTIFACT, text=f"model {job.model_id}: {error}")
-            answer(JobRefused(attempt_id=job.attempt_id, epoch=job.epoch, reason=reason))
-        else:
+            why = f"model {job.model_id}: {error}"
+        if self._end(job.attempt_id) is None:
+            return
+        if why is None:
             say(line)
-        finally:
-            with self._guard:
-                self._fetching.discard(job.attempt_id)
+        else:
+            self._refuse(job, ReasonCode.ARTIFACT, why, answer)
+
+    def _beat(self, waiting: _Waiting, answer: Callable[[Wire], None]) -> None:
+        """Signs of life while the model is fetched: a large one takes longer than silence is borne."""
+        job = waiting.job
+        for seq in count():
+            answer(Heartbeat(attempt_id=job.attempt_id, epoch=job.epoch, seq=seq, phase=FETCHING))
+            if waiting.over.wait(self.beat_s):
+                return
+
+    def _end(self, attempt_id: str) -> _Waiting | None:
+        """Let a job wait no longer; None: it did not wait."""
+        with self._guard:
+            waiting = self._waiting.pop(attempt_id, None)
+        if waiting is not None:
+            waiting.over.set()
+        return waiting
+
+    def _refuse(self, job: JobSpec, code: ReasonCode, why: str, answer: Callable[[Wire], None]) -> None:
+        self.artifacts.release(job.attempt_id, damaged=False)
+        reason = Reason(code=code, text=why)
+        answer(JobRefused(attempt_id=job.attempt_id, epoch=job.epoch, reason=reason))
 
 
 def to_line(message: Wire) -> bytes:

@@ -2,42 +2,116 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
+from agent.credentials import FILE, Credentials, write_secret
+from agent.envelope import Freshness, PublicKey, SigningKey, Stamps, open_envelope, seal
 from agent.link.bridge import Seal
 from agent.link.broker import Broker
-from agent.link.couriers import Artifacts, SharedStore
+from agent.link.couriers import Artifacts
+from agent.link.endpoint import artifacts_of
+
+MEMORY: Final = "seen"
+AUTHORITY: Final = "broker-ca.pem"
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a link needs to speak for its agent."""
+    """What a link needs to speak for its agent. `replaced`: it was enrolled anew since this was read."""
 
     broker: Broker
     seal: Seal
     artifacts: Artifacts
+    replaced: Callable[[], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class NamedSeal:
-    """Names the sender."""
+@dataclass(slots=True)
+class SignedSeal:
+    """Signs as the agent; opens what the farm signed for it, once. `memory`: what came, across restarts."""
 
     agent_id: str
+    key: SigningKey = field(repr=False)
+    farm: PublicKey
+    memory: Path
+    fresh: Freshness = field(default_factory=Freshness)
+    stamps: Stamps = field(default_factory=Stamps)
+
+    def __post_init__(self) -> None:
+        self._recall()
 
     def seal(self, payload: bytes) -> str:
         """An envelope around one message."""
-        return json.dumps({"agent_id": self.agent_id, "payload": payload.decode()})
+        return seal(self.key, self.agent_id, payload, self.stamps.now())
 
     def open(self, envelope: str) -> bytes:
         """The message in an envelope. Raises `ValueError`."""
-        found = json.loads(envelope)
-        return str(found["payload"]).encode()
+        opened = open_envelope(envelope, self.farm)
+        if opened.agent_id != self.agent_id:
+            raise ValueError(f"it is for agent {opened.agent_id[:64]!r}")
+        self.fresh.take(opened)
+        self.stamps.reach(opened.issued)
+        with self.memory.open("a") as out:
+            out.write(_line(self.farm.key_id, opened.nonce, opened.issued, opened.expires))
+        return opened.payload
+
+    def _recall(self) -> None:
+        """Read what came before, and keep of it what has not expired."""
+        lines = self.memory.read_text().splitlines() if self.memory.exists() else []
+        found = [entry for line in lines if (entry := _entry(line, self.farm.key_id)) is not None]
+        newest = max((issued for _, issued, _ in found), default=0.0)
+        self.fresh = Freshness(newest)
+        self.stamps.reach(newest)
+        kept = [entry for entry in found if entry[2] >= newest]
+        for nonce, issued, expires in kept:
+            self.fresh.remember(nonce, issued, expires)
+        text = "".join(_line(self.farm.key_id, *entry) for entry in kept)
+        write_secret(self.memory, text)
 
 
 def load(state: Path) -> Identity:
     """Read it from the agent's state folder. Raises `OSError` or `ValueError`."""
-    said = json.loads((state / "credentials.json").read_text())
-    broker = Broker(said["agent_id"], said["broker_url"], said.get("key_prefix", "farm:"))
-    return Identity(broker, NamedSeal(broker.agent_id), SharedStore())
+    path = state / FILE
+    read_at = path.stat().st_mtime_ns
+    credentials = Credentials.read(state)
+    folder = state / "link"
+    folder.mkdir(exist_ok=True)
+    authority = None
+    if credentials.broker_ca is not None:
+        authority = folder / AUTHORITY
+        write_secret(authority, credentials.broker_ca)
+    sealing = SignedSeal(
+        credentials.agent_id,
+        SigningKey.read(credentials.signing_key),
+        PublicKey.read(credentials.farm_key),
+        folder / MEMORY,
+    )
+    return Identity(
+        Broker(credentials.agent_id, credentials.broker_url, credentials.key_prefix, authority),
+        sealing,
+        artifacts_of(credentials.values(), state),
+        lambda: _changed(path, read_at),
+    )
+
+
+def _changed(path: Path, read_at: int) -> bool:
+    try:
+        return path.stat().st_mtime_ns != read_at
+    except OSError:
+        return False
+
+
+def _line(farm: str, nonce: str, issued: float, expires: float) -> str:
+    return f"{farm} {nonce} {issued!r} {expires!r}\n"
+
+
+def _entry(line: str, farm: str) -> tuple[str, float, float] | None:
+    """A line of this farm's; None for another one's, and for one that a crash cut."""
+    words = line.split(" ")
+    try:
+        key_id, nonce, issued, expires = words
+        return (nonce, float(issued), float(expires)) if key_id == farm else None
+    except ValueError:
+        return None

@@ -11,7 +11,9 @@ import typer
 from typer.exceptions import TyperException
 
 from orchestrator.cli.agents import drain, list_agents, remove
+from orchestrator.cli.database import backup, check, prune
 from orchestrator.cli.devices import devices
+from orchestrator.cli.enrolment import acl, enrol, revoke, rotate
 from orchestrator.cli.jobs import cancel, status
 from orchestrator.cli.lab import doctor, version
 from orchestrator.cli.queue import logs, why
@@ -65,9 +67,23 @@ AGENT_VERBS = (
     Verb("list", list_agents, ("farm agents list", "farm agents list --json")),
     Verb("drain", drain, ("farm agents drain rack-3", "farm agents drain rack-3 --undo")),
     Verb("remove", remove, ("farm agents remove rack-3",)),
+    Verb(
+        "enrol",
+        enrol,
+        ("farm agents enrol rack-3", "farm agents enrol rack-3 --write DIR"),
+    ),
+    Verb("rotate", rotate, ("farm agents rotate rack-3",)),
+    Verb("revoke", revoke, ("farm agents revoke rack-3",)),
+    Verb("acl", acl, ("farm agents acl",)),
+)
+DB_VERBS = (
+    Verb("prune", prune, ("farm db prune --keep 90d --dry-run", "farm db prune --keep-campaigns 20")),
+    Verb("backup", backup, ("farm db backup farm-2026-01-31.db",)),
+    Verb("check", check, ("farm db check", "farm db check --deep")),
 )
 GROUPS = (
     ("agents", "The machines of a lab.", AGENT_VERBS),
+    ("db", "The database and the store: keep them small, safe and well.", DB_VERBS),
     ("site", "The results as a static site.", SITE_VERBS),
 )
 

@@ -15,10 +15,12 @@ import typer
 from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
+    from orchestrator.config import LabConfig
     from orchestrator.farm import Farm
     from orchestrator.manifest import Campaign
     from orchestrator.planning import Action, PlannedCell
     from orchestrator.sources import StoredModel
+    from orchestrator.store import Store
 
 
 _MODEL_SUFFIXES = {".tflite", ".skel"}
@@ -55,16 +57,19 @@ def submit(
     from orchestrator.cli import output
     from orchestrator.cli.outcome import end_of_campaign
     from orchestrator.cli.stopping import StoppedError, same_command, stoppable
+    from orchestrator.store import Store
 
     campaign, folder = _asked(file, model, delegate or [], only)
     if priority is not None:
         campaign = replace(campaign, priority=priority)
     with open_farm() as farm:
-        models = _stored(campaign, folder)
-        plan = farm.preview(campaign, models, force=force)
-        if dry_run:
-            return _show_plan(plan, as_json)
-        campaign_id = farm.submit(campaign, models, force=force)
+        store = Store(farm.home.store, farm.lab.limits.artifact_bytes, farm.lab.limits)
+        with store.in_use():
+            models = _stored(campaign, folder, store, farm.lab)
+            plan = farm.preview(campaign, models, force=force)
+            if dry_run:
+                return _show_plan(plan, as_json)
+            campaign_id = farm.submit(campaign, models, force=force)
         output.note(f"campaign {campaign_id}: {_summary(plan)}")
         try:
             with stoppable():
@@ -101,13 +106,15 @@ def _asked(
     return campaign, folder
 
 
-def _stored(campaign: Campaign, folder: Path) -> tuple[StoredModel, ...]:
+def _stored(campaign: Campaign, folder: Path, store: Store, lab: LabConfig) -> tuple[StoredModel, ...]:
+    """The campaign's models in the store. Raises `FarmError` where the store has used its budget."""
     from orchestrator.cli import output
-    from orchestrator.config import FarmHome
-    from orchestrator.sources import resolve_all
-    from orchestrator.store import Store
+    from orchestrator.limits import require_budget
+    from orchestrator.sources import Web, resolve_all
 
-    models = resolve_all(campaign.models, Store(FarmHome.from_environment().store), folder, output.note)
+    require_budget(store.root, lab.limits)
+    web = Web(lab.allow_private, lab.npm_registry)
+    models = resolve_all(campaign.models, store, folder, output.note, web)
     for model in models:
         if model.problem:
             output.note(f"warning: {model.id}: not a usable .tflite, its cells will fail: {model.problem}")

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy import func, update
 from sqlmodel import Session, col, select
 
 from agent.messages import Reason, ReasonCode
-from orchestrator.db import attempts, campaigns, tables
+from orchestrator.db import attempts, campaigns, tables, workset
 from orchestrator.lifecycle import CellState
+
+_HEARD = "agents_heard"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +81,16 @@ def _count(session: Session, query: object) -> Mapping[str, int]:
     return {agent_id: count for agent_id, count in session.exec(query)}  # type: ignore[call-overload]  # noqa: C416  # two columns
 
 
-def note_heard(session: Session, agent_ids: Sequence[str], now: datetime) -> None:
-    """These agents gave a sign of life."""
-    session.exec(update(tables.Agent).where(col(tables.Agent.agent_id).in_(agent_ids)).values(heard_at=now))
+def note_heard(session: Session, agent_id: str, now: datetime) -> None:
+    """An agent gave a sign of life; written once per transaction, for all that did."""
+    heard: set[str] = session.info.setdefault(_HEARD, set())
+    heard.add(agent_id)
+    workset.defer(session, (_HEARD, None), partial(_write_heard, now=now))
+
+
+def _write_heard(session: Session, now: datetime) -> None:
+    heard = sorted(session.info.pop(_HEARD))
+    session.exec(update(tables.Agent).where(col(tables.Agent.agent_id).in_(heard)).values(heard_at=now))
 
 
 def refuse(session: Session, agent_id: str, protocol: int, why: str, now: datetime) -> None:
@@ -91,6 +101,13 @@ def refuse(session: Session, agent_id: str, protocol: int, why: str, now: dateti
     row.refused, row.protocol, row.heard_at = why, protocol, now
     session.add(row)
     session.flush()
+
+
+def refused(session: Session) -> set[str]:
+    """Agents of another protocol than the farm's."""
+    return set(
+        session.exec(select(tables.Agent.agent_id).where(col(tables.Agent.refused).is_not(None))).all()
+    )
 
 
 def set_state(session: Session, agent_id: str, state: str) -> bool:
@@ -107,6 +124,13 @@ def devices_of(session: Session, agent_ids: Sequence[str]) -> list[str]:
     return list(
         session.exec(select(tables.Device.device_id).where(col(tables.Device.agent_id).in_(agent_ids)))
     )
+
+
+def present_devices_of(session: Session, agent_id: str) -> set[str]:
+    """The devices that this agent's last hello named."""
+    device = tables.Device
+    query = select(device.device_id).where(device.agent_id == agent_id, col(device.present))
+    return set(session.exec(query))
 
 
 def leaving(session: Session) -> Mapping[str, str]:

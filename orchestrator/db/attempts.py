@@ -125,6 +125,7 @@ def started(session: Session, attempt_id: str, epoch: int, now: datetime) -> boo
     cell = workset.get_one(session, tables.Cell, attempt.cell_id, lock=True)
     attempt.state = move_attempt(AttemptState(attempt.state), AttemptState.RUNNING).value
     attempt.started_at = now
+    attempt.phase = ""
     attempt.deadline_at = now + timedelta(seconds=cell.soft_limit_s + HARD_LIMIT_AFTER_S + DEADLINE_AFTER_S)
     cell.state = move_cell(CellState(cell.state), CellState.RUNNING).value
     events.add(session, cell, "started", f"attempt {attempt.attempt_no} on {attempt.device_id}", now)

@@ -10,6 +10,7 @@ from sqlmodel import Session, col, select
 
 from agent.messages import Reason, ReasonCode
 from orchestrator.db import attempts, identity, picking, tables
+from orchestrator.db.session import insert_missing
 from orchestrator.fingerprint import digest
 from orchestrator.lifecycle import AttemptState, CellState, cancelled_reason
 from orchestrator.manifest.campaign import Campaign
@@ -102,16 +103,12 @@ def add(
 
 def _add_models(session: Session, planned: Sequence[PlannedCell], now: datetime) -> None:
     sizes = {cell.spec.model_sha256: cell.spec.model_bytes for cell in planned}
-    for sha256, size_bytes in sizes.items():
-        if session.get(tables.Model, sha256) is None:
-            session.add(tables.Model(sha256=sha256, size_bytes=size_bytes, added_at=now))
-    session.flush()
+    rows = [{"sha256": name, "size_bytes": sizes[name], "added_at": now} for name in sorted(sizes)]
+    insert_missing(session, tables.Model, rows)
 
 
 def _add_pools(session: Session, lines: Iterable[str]) -> None:
-    for line in sorted(lines):
-        if session.get(tables.Pool, line) is None:
-            session.add(tables.Pool(line=line))
+    insert_missing(session, tables.Pool, [{"line": line} for line in sorted(lines)])
 
 
 def _least_served(session: Session, campaign_no: int | None = None) -> float:

@@ -10,7 +10,7 @@ from typing import cast
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from orchestrator.db import tables
+from orchestrator.db import tables, workset
 from orchestrator.events import EventKind
 
 
@@ -26,9 +26,8 @@ class Happening:
 
 def add(session: Session, cell: tables.Cell, kind: EventKind, text: str, now: datetime) -> None:
     """Tell what happened to a cell."""
-    session.add(
-        tables.Event(at=now, campaign_no=cell.campaign_no, cell_id=cell.cell_id, kind=kind, text=text)
-    )
+    row = {"at": now, "campaign_no": cell.campaign_no, "cell_id": cell.cell_id, "kind": kind, "text": text}
+    workset.gather(session, tables.Event, [row])
 
 
 def newest(session: Session) -> int:

@@ -10,15 +10,14 @@ from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from agent.messages import JobSpec
-from orchestrator.db import attempts, tables
+from orchestrator.db import attempts, tables, workset
 from orchestrator.lifecycle import AttemptState
 
 
 def add(session: Session, jobs: Iterable[tuple[str, JobSpec]], now: datetime) -> None:
     """Owe these jobs to (agent, job)."""
-    session.add_all(
-        tables.Outbox(attempt_id=job.attempt_id, agent_id=agent_id, queued_at=now) for agent_id, job in jobs
-    )
+    rows = [{"attempt_id": job.attempt_id, "agent_id": agent_id, "queued_at": now} for agent_id, job in jobs]
+    workset.gather(session, tables.Outbox, rows)
 
 
 def sent(session: Session, attempt_ids: Sequence[str]) -> None:

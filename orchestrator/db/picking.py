@@ -5,13 +5,13 @@ One seek per unfinished campaign and line: the time does not grow with the numbe
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, Select, exists, literal, not_, or_, select, text
+from sqlalchemy import ColumnElement, Row, Select, exists, literal, not_, or_, select, text, union_all
 from sqlmodel import Session
 
 from orchestrator.db import tables
@@ -31,7 +31,11 @@ _tried = _attempt.alias("tried")
 _COLUMNS = (
     _cell.c.cell_id, _cell.c.line, _cell.c.rank, _cell.c.campaign_no, _cell.c.position, _cell.c.expected_s,
     _campaign.c.served_s, _campaign.c.served_at, _campaign.c.submitted_at, _campaign.c.purpose,
+    _cell.c.siblings, _cell.c.not_before,
 )  # fmt: skip
+_FEW: Final = 4
+"""So many devices ask the line of a class one by one; more share a page of it."""
+_SPARE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ def choose(session: Session, device_ids: Sequence[str], now: datetime) -> tuple[
     asking = [device.device_id for host in hosts for device in host.idle]
     if not asking:
         return ()
-    pick = _Pick(session, now, _waiting_pools(session))
+    pick = _Pick(session, now, _waiting_pools(session), asking)
     pick.take_own_lines(asking)
     return tuple(assignment for host in hosts for assignment in pick.fill(host))
 
@@ -80,9 +84,11 @@ class _Pick:
     session: Session
     now: datetime
     pools: Sequence[DeviceClass]
+    asking: Sequence[str]
     shares: dict[int, Share] = field(default_factory=dict)
     own: dict[str, list[Row[Any]]] = field(default_factory=lambda: defaultdict(list))
     given: set[str] = field(default_factory=set)
+    pages: dict[str, _Page] = field(default_factory=dict)
 
     def take_own_lines(self, device_ids: Sequence[str]) -> None:
         """Look at the lines of these devices, all in one question."""
@@ -148,6 +154,17 @@ class _Pick:
 
     def _first_of_class(self, line: str, device_id: str) -> Sequence[Row[Any]]:
         """The first cell of each campaign in a class's line that this device may take."""
+        if len(self.asking) <= _FEW:
+            return self._ask_class(line, device_id)
+        page = self.pages.get(line) or _page(self.session, line, self.asking, self.now)
+        first = page.first_for(device_id, self.given)
+        if not page.cut <= first.keys():
+            page = page.joined(_page(self.session, line, self.asking, self.now, device_id, self.given))
+            first = page.first_for(device_id, self.given)
+        self.pages[line] = page
+        return list(first.values())
+
+    def _ask_class(self, line: str, device_id: str) -> Sequence[Row[Any]]:
         c = _candidate.c
         line_up = _line_up(literal(line), self.now).where(c.campaign_no == _campaign.c.no)
         line_up = line_up.where(*_of_class(device_id, self.now))
@@ -156,6 +173,90 @@ class _Pick:
         first = line_up.limit(1).correlate(_campaign).scalar_subquery()
         query = select(*_COLUMNS).select_from(_campaign).join(_cell, _cell.c.cell_id == first)
         return _rows(self.session, query.where(*startable()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """The beginning of a class's line, campaign by campaign. `cut`: campaigns with more cells than are here;
+    `used`: (siblings, device) and `failed`: (cell, device) that do not go together now.
+    """
+
+    rows: Sequence[Row[Any]]
+    cut: frozenset[int]
+    used: frozenset[tuple[str, str]]
+    failed: frozenset[tuple[str, str]]
+
+    def first_for(self, device_id: str, given: set[str]) -> dict[int, Row[Any]]:
+        """The first cell of each campaign that this device may take; where `cut`, one may be beyond."""
+        first: dict[int, Row[Any]] = {}
+        for row in self.rows:
+            if row.campaign_no in first or row.cell_id in given or (row.siblings, device_id) in self.used:
+                continue
+            if (row.cell_id, device_id) not in self.failed:
+                first[row.campaign_no] = row
+        return first
+
+    def joined(self, more: _Page) -> _Page:
+        """This page and what comes after it."""
+        rows = [*self.rows, *more.rows]
+        return _Page(rows, self.cut | more.cut, self.used | more.used, self.failed | more.failed)
+
+
+def _page(
+    session: Session,
+    line: str,
+    asking: Sequence[str],
+    now: datetime,
+    device_id: str | None = None,
+    given: Collection[str] = (),
+) -> _Page:
+    """As many cells of each campaign as there are devices that ask, and a few more; with `device_id`, of
+    those that it may take and that are not `given`.
+    """
+    size = len(asking) + _SPARE
+    waits = exists().where(
+        _candidate.c.campaign_no == _campaign.c.no,
+        _candidate.c.line == line,
+        indexed("candidate.state = 'queued'"),
+    )
+    query = select(_campaign.c.no).where(*startable(), waits.correlate(_campaign))
+    numbers = [row.no for row in _rows(session, query)]
+    if not numbers:
+        return _Page((), frozenset(), frozenset(), frozenset())
+    line_up = _line_up(literal(line), now).limit(size)
+    if device_id is not None:
+        line_up = line_up.where(_candidate.c.cell_id.not_in(sorted(given)), *_of_class(device_id, now))
+    parts = [line_up.where(_candidate.c.campaign_no == number).subquery() for number in numbers]
+    chosen = select(*_COLUMNS).join_from(_cell, _campaign, _campaign.c.no == _cell.c.campaign_no)
+    chosen = chosen.where(_cell.c.cell_id.in_(union_all(*(select(part.c.cell_id) for part in parts))))
+    rows = _rows(session, chosen.order_by(_cell.c.campaign_no, _cell.c.rank, _cell.c.position))
+    counts = Counter(row.campaign_no for row in rows)
+    return _Page(
+        rows,
+        frozenset(no for no, count in counts.items() if count >= size),
+        _used(session, {row.siblings for row in rows}, asking),
+        _failed(session, [row for row in rows if not _long_ago(row.not_before, now)], asking),
+    )
+
+
+def _used(session: Session, siblings: set[str], asking: Sequence[str]) -> frozenset[tuple[str, str]]:
+    c = _cell.c
+    query = select(c.siblings, c.device_id).where(c.siblings.in_(sorted(siblings)), c.device_id.in_(asking))
+    return frozenset((row.siblings, row.device_id) for row in _rows(session, query))
+
+
+def _failed(session: Session, rows: Sequence[Row[Any]], asking: Sequence[str]) -> frozenset[tuple[str, str]]:
+    c = _attempt.c
+    query = select(c.cell_id, c.device_id).where(
+        c.cell_id.in_([row.cell_id for row in rows]),
+        c.device_id.in_(asking),
+        c.state == AttemptState.FAILED.value,
+    )
+    return frozenset((row.cell_id, row.device_id) for row in _rows(session, query))
+
+
+def _long_ago(not_before: datetime | None, now: datetime) -> bool:
+    return not_before is not None and not_before <= now - timedelta(seconds=OTHER_UNIT_S)
 
 
 def lines_of(session: Session, device: DeviceLike) -> list[str]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DatabaseError, InterfaceError, OperationalError
-from sqlmodel import Session
+from sqlmodel import Session, SQLModel
 
 from orchestrator.db.workset import settle
 from orchestrator.errors import UnreachableError, UsageError
@@ -25,6 +27,15 @@ SCHEDULER_LOCK: Final = 0x4641524D
 """Key of the advisory lock (PostgreSQL) that the one scheduling process holds."""
 
 _WRITE_OPTION: Final = "farm_write"
+_SQLITE_CHECKS: Final = (
+    "PRAGMA integrity_check(20)",
+    "SELECT 'row', rowid, 'of', \"table\", 'names a missing', parent FROM pragma_foreign_key_check LIMIT 20",
+)
+_POSTGRESQL_CHECKS: Final = (
+    "SELECT 'index', indexrelid::regclass, 'is invalid' FROM pg_index WHERE NOT indisvalid",
+    "SELECT 'constraint', conname, 'is not validated' FROM pg_constraint WHERE NOT convalidated",
+)
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +135,16 @@ class Database:
         with self._mapped(), self.engine.connect() as connection:
             return str(connection.exec_driver_sql(check).scalar())
 
+    def faults(self) -> list[str]:
+        """What is broken inside, in the engine's words. PostgreSQL is asked for its indexes and constraints.
+
+        Raises `UnreachableError`.
+        """
+        checks = _POSTGRESQL_CHECKS if self.is_postgresql else _SQLITE_CHECKS
+        with self._mapped(), self.engine.connect() as connection:
+            rows = [row for check in checks for row in connection.exec_driver_sql(check)]
+        return [text for row in rows if (text := " ".join(str(part) for part in row)) != "ok"]
+
     def hold_scheduler_lock(self) -> AdvisoryLock | None:
         """PostgreSQL: the lock that one scheduler in the whole lab has; None while another holds it.
 
@@ -143,6 +164,10 @@ class Database:
 
     @contextmanager
     def _mapped(self) -> Iterator[None]:
+        """Errors in the farm's words. Ctrl-C and its like wait for the end: what a driver makes of an
+        interrupt in the middle of a statement is nobody's to know.
+        """
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
         try:
             yield
         except (OperationalError, InterfaceError) as error:
@@ -151,6 +176,18 @@ class Database:
             if type(error) is DatabaseError:
                 raise UnreachableError(_explain(self, str(error.orig))) from error
             raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def insert_missing(session: Session, table: type[SQLModel], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert the rows whose key nobody has inserted, be it this moment in another transaction.
+
+    Sort them by their key: two transactions that wait for each other's rows would be a deadlock.
+    """
+    insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    if rows:
+        session.connection().execute(insert(table).on_conflict_do_nothing(), list(rows))
 
 
 @dataclass(slots=True)
@@ -161,13 +198,17 @@ class AdvisoryLock:
 
     def is_held(self) -> bool:
         """Whether the connection that holds it is alive."""
+        if self.connection.closed:
+            return False
         try:
             return self.connection.exec_driver_sql("SELECT 1").scalar() == 1
         except DatabaseError:
             return False
 
     def release(self) -> None:
-        """End the connection: it does not go back to the pool with the lock."""
+        """End the connection: it does not go back to the pool with the lock. Again: nothing happens."""
+        if self.connection.closed:
+            return
         self.connection.invalidate()
         self.connection.close()
 

@@ -300,7 +300,7 @@ class Event(SQLModel, table=True):
     no: int | None = Field(default=None, primary_key=True)
     at: datetime = Field(sa_type=UtcDateTime)
     campaign_no: int = Field(foreign_key="campaign.no", index=True)
-    cell_id: str = Field(foreign_key="cell.cell_id")
+    cell_id: str = Field(foreign_key="cell.cell_id", index=True)
     kind: str
     text: str = Field(sa_type=Text)
 
@@ -326,6 +326,35 @@ class Scheduler(SQLModel, table=True):
     beat_at: datetime = Field(sa_type=UtcDateTime)
     broker: str
     broker_text: str = Field(sa_type=Text)
+
+
+class Invitation(SQLModel, table=True):
+    """A one-time token of an agent that may enrol; `overlap_s`: how long its older credentials go on."""
+
+    token_sha256: str = Field(primary_key=True)
+    agent_id: str = Field(index=True)
+    made_at: datetime = Field(sa_type=UtcDateTime)
+    expires_at: datetime = Field(sa_type=UtcDateTime)
+    overlap_s: float = 0.0
+    used_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class Credential(SQLModel, table=True):
+    """What an agent is known by: its public key, and hashes of its token and of its broker's password.
+
+    `expires_at`: it was replaced and ends then. `newest_issued`: the latest time (seconds, by the agent's
+    clock) in an envelope that it signed, so that older ones are known as such after a restart.
+    """
+
+    key_id: str = Field(primary_key=True)
+    agent_id: str = Field(index=True)
+    public_key: str
+    token_sha256: str = Field(unique=True)
+    password_sha256: str
+    made_at: datetime = Field(sa_type=UtcDateTime)
+    expires_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    revoked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    newest_issued: float = 0.0
 
 
 metadata = SQLModel.metadata

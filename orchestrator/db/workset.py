@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from sqlalchemy import inspect
+from sqlalchemy import insert, inspect
 from sqlmodel import Session, SQLModel, col, select
 
 from orchestrator.db import tables
@@ -19,17 +19,22 @@ from orchestrator.db import tables
 Row = TypeVar("Row", bound=SQLModel)
 
 _ROWS, _HISTORY, _DEFERRED = "workset_rows", "workset_history", "workset_deferred"
+_GATHERED = "workset_gathered"
 _CHUNK = 500
 
 
-def load(session: Session, model: type[Row], keys: Iterable[Any]) -> None:
-    """Lock these rows for this transaction, in the order of their keys; what is not there is known, too."""
+def load(session: Session, model: type[Row], keys: Iterable[Any], *, lock: bool = True) -> None:
+    """Load rows and, with `lock`, hold them for this transaction, in the order of their keys; what is not
+    there is known, too.
+    """
     kept = _kept(session)
     wanted = sorted({key for key in keys if (model, key) not in kept})
     (primary,) = inspect(model).primary_key
     for start in range(0, len(wanted), _CHUNK):
         chunk = wanted[start : start + _CHUNK]
-        query = select(model).where(primary.in_(chunk)).order_by(primary).with_for_update()
+        query = select(model).where(primary.in_(chunk)).order_by(primary)
+        if lock:
+            query = query.with_for_update()
         found = session.exec(query.execution_options(populate_existing=True)).all()
         by_key = {getattr(row, primary.key): row for row in found}
         kept.update({(model, key): by_key.get(key) for key in chunk})
@@ -81,6 +86,19 @@ def history(session: Session, cell_id: str) -> list[tables.Attempt]:
 def defer(session: Session, key: tuple[str, Any], action: Callable[[Session], None]) -> None:
     """Do something at the end of the transaction, once per key; the last one said is done."""
     session.info.setdefault(_DEFERRED, {})[key] = action
+
+
+def gather(session: Session, table: type[SQLModel], rows: Iterable[dict[str, Any]]) -> None:
+    """Insert these rows of a table that nobody looks at in this transaction, all at its end."""
+    waiting: list[dict[str, Any]] = session.info.setdefault((_GATHERED, table), [])
+    waiting.extend(rows)
+    if waiting:
+        defer(session, (_GATHERED, table), lambda session: _insert(session, table))
+
+
+def _insert(session: Session, table: type[SQLModel]) -> None:
+    rows = session.info.pop((_GATHERED, table))
+    session.connection().execute(insert(table), rows)
 
 
 def settle(session: Session) -> None:

@@ -9,6 +9,7 @@ import socket
 import ssl
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from kombu import Connection, Consumer, Exchange, Producer, Queue
@@ -27,10 +28,13 @@ _PREFETCH = 500
 class Broker:
     """One connection for both ways. Methods raise what Redis' client raises: the caller starts anew."""
 
-    def __init__(self, url: str, key_prefix: str, take: Callable[[Message], None]) -> None:
-        """Connect. `take` gets every message of the ingest queue; it acknowledges."""
-        tls = {"ssl_cert_reqs": ssl.CERT_REQUIRED} if url.startswith("rediss://") else False
-        self._connection = Connection(url, ssl=tls, transport_options=_options(key_prefix))
+    def __init__(
+        self, url: str, key_prefix: str, take: Callable[[Message], None], authority: Path | None = None
+    ) -> None:
+        """Connect. `take` gets every message of the ingest queue; it acknowledges. `authority`: CA in PEM."""
+        self._connection = Connection(
+            url, ssl=_tls(url, authority) or False, transport_options=_options(key_prefix)
+        )
         self._connection.ensure_connection(max_retries=0, reraise_as_library_errors=False)
         self._producer = Producer(self._connection.channel())
         channel = self._connection.channel()
@@ -76,10 +80,18 @@ class Broker:
         )
 
 
-def redis_client(url: str) -> Redis:
-    """A plain client for a look at the broker; it gives up within seconds."""
+def redis_client(url: str, authority: Path | None = None) -> Redis:
+    """A plain client for a look at the broker; it gives up within seconds. `authority`: CA in PEM."""
     plain = url.replace("redis+socket://", "unix://", 1)
-    return Redis.from_url(plain, socket_connect_timeout=3, socket_timeout=3)
+    return Redis.from_url(plain, socket_connect_timeout=3, socket_timeout=3, **_tls(url, authority))
+
+
+def _tls(url: str, authority: Path | None) -> dict[str, Any]:
+    """Certificates are checked whenever the URL says `rediss://`."""
+    if not url.startswith("rediss://"):
+        return {}
+    own = {} if authority is None else {"ssl_ca_certs": str(authority)}
+    return {"ssl_cert_reqs": ssl.CERT_REQUIRED, **own}
 
 
 def envelope_of(message: Message) -> str:

@@ -7,7 +7,8 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from kombu.message import Message
@@ -53,8 +54,20 @@ class LabDispatcher:
 
     sole_agent = False
 
-    def __init__(self, url: str, key_prefix: str, seal: Seal, times: LabTimes) -> None:
-        """Nothing is connected before the first use."""
+    def __init__(
+        self,
+        url: str,
+        key_prefix: str,
+        seal: Seal,
+        times: LabTimes,
+        authority: Path | None = None,
+        connected: Callable[[], None] | None = None,
+    ) -> None:
+        """Nothing is connected before the first use. `authority`: PEM file of the broker's CA. `connected`
+        is called whenever the broker answers (again), before anything is taken from it.
+        """
+        self._authority = authority
+        self._connected = connected
         self._url = url
         self._key_prefix = key_prefix
         self._seal = seal
@@ -124,7 +137,9 @@ class LabDispatcher:
             time.sleep(min(pause_s, timeout_s))
             return
         try:
-            self._broker = Broker(self._url, self._key_prefix, self._take)
+            self._broker = Broker(self._url, self._key_prefix, self._take, self._authority)
+            if self._connected is not None:
+                self._connected()
         except Exception as error:  # noqa: BLE001  # the client of the broker raises many kinds
             self._lose(error)
             return
@@ -172,8 +187,8 @@ class LabDispatcher:
                 self._ping = "" if envelope == self._ping else self._ping
                 return
             self._came.append(_read(*self._seal.open(envelope)))
-        except ValueError as error:
-            log.warning("a message from the broker is dropped: %s", " ".join(str(error).split())[:300])
+        except Exception as error:  # noqa: BLE001  # whatever it is: one message must not stop the others
+            log.warning("a message from the broker is dropped: %s", _brief(error))
 
 
 def _read(agent_id: str, payload: bytes) -> DispatchEvent:

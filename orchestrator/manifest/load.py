@@ -127,8 +127,10 @@ class _Builder:
     def _check_source(self, model: dict[str, Any]) -> None:
         source: Placed = model["source"]
         scheme, colon, rest = source.value.partition(":")
-        if scheme in ("https", "http", "npm", "git", "file") and colon:
-            known = "a path, a .skel path, zoo:NAME or pypi:NAME==VERSION!MEMBER"
+        if scheme in ("http", "git", "file") and colon:
+            known = (
+                "a path, a .skel path, zoo:NAME, https:, pypi:NAME==VERSION!MEMBER or npm:NAME@VERSION!MEMBER"
+            )
             text = f"{scheme}: sources are not supported by this version; use {known}"
             self._problems.add(source.node, text)
         elif scheme == "pypi" and not _is_pypi(rest):

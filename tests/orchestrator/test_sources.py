@@ -98,21 +98,29 @@ def test_nothing_is_stored_when_one_of_several_models_cannot_be_used(tmp_path: P
         assert not store.root.exists()
 
 
-def test_the_zoo_holds_the_six_models_of_the_demo_and_restores_the_indexed_bytes(
-    tmp_path: Path, store: Store
-) -> None:
-    assert set(zoo_models()) == {
-        "torchvision_mobilenet_v2",
-        "torchvision_mobilenet_v3_small",
-        "torchvision_resnet18",
-        "torchvision_squeezenet1_1",
-        "torchvision_efficientnet_b0",
-        "torchvision_mobilenet_v2__static_int8",
-    }
+DEMO = {
+    "torchvision_mobilenet_v2",
+    "torchvision_mobilenet_v3_small",
+    "torchvision_resnet18",
+    "torchvision_squeezenet1_1",
+    "torchvision_efficientnet_b0",
+    "torchvision_mobilenet_v2__static_int8",
+}
+PERMISSIVE = {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "MIT", "CC-BY-4.0"}
+
+
+def test_the_zoo_lists_every_skeleton_with_its_source_and_a_permissive_licence() -> None:
+    models = zoo_models()
+    assert set(models) > DEMO
     assert zoo_folder() == REPOSITORY / "examples" / "zoo"
-    assert {p.name for p in zoo_folder().glob("*.skel")} == {m.skeleton.name for m in zoo_models().values()}
-    assert {m.licence for m in zoo_models().values()} == {"BSD-3-Clause"}
-    for name, listed in zoo_models().items():
+    assert {p.name for p in zoo_folder().glob("*.skel")} == {m.skeleton.name for m in models.values()}
+    assert {part for m in models.values() for part in m.licence.split(" AND ")} <= PERMISSIVE
+    assert all(m.source for m in models.values())
+
+
+def test_the_zoo_restores_the_indexed_bytes(tmp_path: Path, store: Store) -> None:
+    for name in sorted(DEMO):
+        listed = zoo_models()[name]
         model = resolve(ModelEntry(name, f"zoo:{name}"), store, tmp_path)
         assert (model.sha256, model.size_bytes) == (listed.sha256, listed.size_bytes)
         assert model.problem is None

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import stat
+import threading
 from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import FarmError, UsageError
+from orchestrator.limits import StoreLimits
 from orchestrator.store import Store
 
 CONTENT = b"a model" * 1000
@@ -86,3 +88,37 @@ def test_a_link_is_no_artifact(tmp_path: Path) -> None:
         Store(tmp_path).path(SHA256)
     Store(tmp_path).put(io.BytesIO(CONTENT), "m")
     assert not target.is_symlink()
+
+
+def test_the_free_space_that_is_kept_is_not_used_up_in_the_middle_of_a_file(tmp_path: Path) -> None:
+    store = Store(tmp_path, limits=StoreLimits(free_bytes=1 << 55))
+    with pytest.raises(FarmError, match="are kept free"):
+        store.put(io.BytesIO(CONTENT), "m.tflite")
+    assert files(tmp_path) == []
+
+
+def test_an_artifact_is_opened_by_its_hash_alone(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put(io.BytesIO(CONTENT), "m")
+    with store.open(SHA256) as file:
+        assert file.read() == CONTENT
+    with pytest.raises(FileNotFoundError):
+        store.open("0" * 64)
+    with pytest.raises(ValueError, match="not a sha256"):
+        store.open("../" + "0" * 61)
+
+
+def test_the_collector_waits_for_those_who_use_the_store_and_they_for_it(tmp_path: Path) -> None:
+    store, order = Store(tmp_path), []
+
+    def collect() -> None:
+        with store.collecting():
+            order.append("collected")
+
+    with store.in_use(), Store(tmp_path).in_use():
+        collector = threading.Thread(target=collect)
+        collector.start()
+        collector.join(0.2)
+        order.append("used")
+    collector.join(30)
+    assert order == ["used", "collected"]

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import random
+import sys
 from dataclasses import dataclass
 
 
@@ -33,10 +34,17 @@ class Faults:
         if self.flip_at is not None and start <= self.flip_at < start + len(data):
             at, self.flip_at = self.flip_at - start, None
             data = data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
+            _tell(f"turned a bit over in byte {start + at}")
         if self.cut_after is not None and start + len(data) > self.cut_after:
             kept, self.cut_after = self.cut_after - start, None
+            _tell(f"cut after {start + kept} bytes")
             return data[:kept], True
         return data, False
+
+
+def _tell(what: str) -> None:
+    sys.stdout.write(f"{what}\n")
+    sys.stdout.flush()
 
 
 async def _pump(

@@ -42,6 +42,12 @@ class RedisServer:
     acl: tuple[str, ...] = ()
     tls: Certificates | None = None
     server: Server | None = field(default=None, init=False)
+    disk: Path | None = field(default=None, init=False)
+
+    @property
+    def data(self) -> Path:
+        """Where its append-only file is."""
+        return self.disk or self.folder / "data"
 
     @property
     def socket(self) -> Path:
@@ -89,10 +95,16 @@ class RedisServer:
         time.sleep(pause_s)
         self.start()
 
+    def move_to(self, disk: Path) -> None:
+        """Start anew with the data in another folder."""
+        self.kill()
+        self.disk = disk
+        self.start()
+
     def lose_everything(self) -> None:
         """Crash, and come back empty."""
         self.kill()
-        for path in sorted((self.folder / "data").rglob("*"), reverse=True):
+        for path in sorted(self.data.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
         self.start()
 
@@ -109,9 +121,8 @@ class RedisServer:
             self.server.stop(signal.SIGTERM, limit_s=5.0)
 
     def _configure(self) -> None:
-        data = self.folder / "data"
-        data.mkdir(exist_ok=True)
-        lines = [f"dir {data}", f"unixsocket {self.socket}", "unixsocketperm 700", "appendonly yes"]
+        self.data.mkdir(exist_ok=True)
+        lines = [f"dir {self.data}", f"unixsocket {self.socket}", "unixsocketperm 700", "appendonly yes"]
         lines += ["appendfsync everysec", 'save ""', "maxmemory-policy noeviction", "daemonize no"]
         lines += self._listening()
         if self.acl:

@@ -47,6 +47,13 @@ def database(request, tmp_path):
     opened.close()
 
 
+@pytest.fixture(params=["one by one", "a page"])
+def way(request, monkeypatch):
+    """How the line of a class is asked: by each device for itself, or once for all."""
+    monkeypatch.setattr(picking, "_FEW", 99 if request.param == "one by one" else 0)
+    monkeypatch.setattr(picking, "_SPARE", 0)
+
+
 def now():
     return datetime.now(UTC)
 
@@ -78,6 +85,7 @@ def two_of_the_class(*models, **how):
     return asked(models or ("m",), {"gpu": {}}, devices=(ANY_GPU,), **how)
 
 
+@pytest.mark.usefixtures("way")
 def test_a_class_goes_to_whichever_device_is_idle_and_each_sibling_to_another(database):
     stock(database, two_of_the_class(), FLEET)
     first, second = cells(database)
@@ -100,6 +108,7 @@ def test_the_device_of_a_class_cell_belongs_to_the_attempt_and_to_the_result(dat
         assert (stored.target, measured.device_id) == ("any:kind=gpu#0", "gpu-1")
 
 
+@pytest.mark.usefixtures("way")
 def test_a_class_cell_that_failed_prefers_another_unit_for_a_while(database):
     stock(database, asked(("m",), {"gpu": {}}, devices=(DeviceSelector(kind="gpu", count=1),)), FLEET)
     (cell,) = cells(database)
@@ -112,6 +121,20 @@ def test_a_class_cell_that_failed_prefers_another_unit_for_a_while(database):
     assert choose(database, "gpu-0", at=late) == (Assignment(cell.cell_id, "gpu-0"),)
 
 
+@pytest.mark.usefixtures("way")
+def test_a_device_that_had_the_first_cells_of_a_class_finds_those_behind_them(database):
+    stock(database, two_of_the_class("a", "b", "c"), FLEET)
+    for _ in range(2):
+        (chosen,) = choose(database, "gpu-0")
+        take_in(database, result(begin(database, chosen)))
+    a0, a1, b0, b1, c0, _ = (cell.cell_id for cell in cells(database))
+    assert {cell.cell_id for cell in cells(database) if cell.state == "done"} == {a0, b0}
+    assert choose(database, "gpu-0") == (Assignment(c0, "gpu-0"),)
+    chosen = choose(database, "gpu-0", "gpu-1", "gpu-2")
+    assert {a.device_id: a.cell_id for a in chosen} == {"gpu-0": c0, "gpu-1": a1, "gpu-2": b1}
+
+
+@pytest.mark.usefixtures("way")
 def test_many_idle_devices_of_a_class_are_filled_at_once(database):
     fleet = [
         CPU,

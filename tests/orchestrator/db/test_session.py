@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -11,7 +13,8 @@ from sqlalchemy.exc import StatementError
 from sqlmodel import select
 
 from orchestrator.db import tables
-from orchestrator.db.session import Database
+from orchestrator.db.migrate import migrate
+from orchestrator.db.session import Database, insert_missing
 from orchestrator.errors import UnreachableError
 from tests.orchestrator.stocked import cells, new_database, stock
 
@@ -46,6 +49,41 @@ def test_a_reader_is_not_held_up_by_a_writer(database):
         session.flush()
         with database.read() as reader:
             assert reader.exec(select(tables.Campaign)).one().name == "test"
+
+
+def test_an_interrupt_waits_for_the_end_of_the_transaction(database):
+    stock(database)
+
+    def rename_under_fire():
+        with database.write() as session:
+            os.kill(os.getpid(), signal.SIGINT)
+            session.exec(select(tables.Campaign)).one().name = "renamed"
+
+    with pytest.raises(KeyboardInterrupt):
+        rename_under_fire()
+    with database.read() as session:
+        assert session.exec(select(tables.Campaign)).one().name == "renamed"
+
+
+def test_two_transactions_insert_the_same_rows_and_both_commit(postgres_url, tmp_path):
+    farm = Database.connect(postgres_url, tmp_path)
+    migrate(farm)
+    rows = [{"line": name} for name in ("a", "b")]
+
+    def rival():
+        with farm.write() as session:
+            insert_missing(session, tables.Pool, [*rows, {"line": "c"}])
+
+    with farm.write() as session:
+        insert_missing(session, tables.Pool, rows)
+        thread = threading.Thread(target=rival)
+        thread.start()
+        thread.join(0.3)
+        assert thread.is_alive(), "it waits for the row that may yet be rolled back"
+    thread.join()
+    with farm.read() as session:
+        assert set(session.exec(select(tables.Pool.line))) == {"a", "b", "c"}
+    farm.close()
 
 
 def test_an_exception_rolls_everything_back(database):

@@ -1,0 +1,83 @@
+"""Become an agent of a lab: a one-time token of the farm's for credentials that are made here."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from agent.credentials import FILE, Applicant, Credentials, crosses_in_the_clear, farm_of
+
+TOKEN_VARIABLE: Final = "FARM_ENROL_TOKEN"  # noqa: S105  # a name
+SERVER_VARIABLE: Final = "FARM_SERVER"
+
+_TIMEOUT = httpx.Timeout(30.0, connect=10.0)
+_LARGEST_ANSWER = 256 * 1024
+
+log = logging.getLogger(__name__)
+
+
+class EnrolmentError(Exception):
+    """This host is not enrolled; the text says why, without the token."""
+
+
+def enrol(server: str, token: str, state: Path) -> Credentials:
+    """Ask the farm's endpoint, and keep the credentials in the state folder. Raises `EnrolmentError`."""
+    applicant = Applicant.new()
+    try:
+        farm_of(token)
+        if crosses_in_the_clear(server):
+            log.warning("THE TOKEN CROSSES THE NETWORK IN THE CLEAR: %s has no TLS; use https://", server)
+        credentials = applicant.accept(token, _post(server, applicant.ask(token)))
+        credentials.write(state)
+    except (ValueError, httpx.InvalidURL) as error:
+        raise EnrolmentError(str(error)) from error
+    except httpx.HTTPError as error:
+        raise EnrolmentError(f"{server} cannot be reached: {_words(error)}") from error
+    except OSError as error:
+        raise EnrolmentError(f"{state} cannot take the credentials: {error.strerror}") from error
+    return credentials
+
+
+def enrol_once(state: Path, environment: Mapping[str, str] = os.environ) -> None:
+    """Where this host has no credentials: with `$FARM_ENROL_TOKEN` at `$FARM_SERVER`, if they are set.
+
+    Raises `EnrolmentError`.
+    """
+    token = environment.get(TOKEN_VARIABLE)
+    if not token or (state / FILE).exists():
+        return
+    server = environment.get(SERVER_VARIABLE)
+    if not server:
+        raise EnrolmentError(
+            f"{TOKEN_VARIABLE} is set and {SERVER_VARIABLE} is not: set it to the farm's endpoint, "
+            "e.g. https://lab:8460"
+        )
+    log.info("enrolled as %s", enrol(server, token, state).agent_id)
+
+
+def _post(server: str, asked: Mapping[str, str]) -> dict[str, Any]:
+    context = ssl.create_default_context()
+    with httpx.Client(verify=context, timeout=_TIMEOUT, follow_redirects=False, trust_env=False) as client:
+        answer = client.post(f"{server.rstrip('/')}/enrol", json=dict(asked))
+    if len(answer.content) > _LARGEST_ANSWER:
+        raise ValueError(f"{server} answers with {len(answer.content)} bytes; that is no farm")
+    try:
+        said = answer.json()
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        raise ValueError(f"{server} answers {answer.status_code} and no JSON object; that is no farm")
+    if answer.status_code != 200:
+        raise ValueError(f"{server} refuses: {said.get('error', answer.reason_phrase)}"[:500])
+    return said
+
+
+def _words(error: Exception) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text.splitlines()[0] if text else 'no reason given'}"[:300]

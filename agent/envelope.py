@@ -1,0 +1,280 @@
+"""Signed envelopes: the form in which the farm and its agents exchange messages through a broker.
+
+`1.<key id>.<signature>.<body>`: the body is canonical JSON {v, kind, agent_id, attempt_id?, device_id?,
+epoch?, issued, expires, nonce, payload}, and the signature (Ed25519) covers its very bytes, so that nothing
+of a stranger's is parsed. Both floors import this module; it imports nothing of theirs.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+VERSION: Final = 1
+MAX_ENVELOPE_BYTES: Final = 8 * 1024 * 1024
+MAX_DEPTH: Final = 32
+LIFETIME_S: Final = 86_400.0
+"""From `issued` to `expires`. Whatever is as old was said again since, in another envelope."""
+
+_SIGNED: Final = b"delegate-farm envelope 1\n"
+_PROOF: Final = b"delegate-farm enrolment 1\n"
+_NONCE_BYTES = 16
+_ABOUT = ("attempt_id", "device_id", "epoch")
+_HEAD = frozenset({"v", "kind", "agent_id", "issued", "expires", "nonce", "payload"})
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """One that signatures are checked with. `key_id`: 16 hex digits of its sha256."""
+
+    key_id: str
+    text: str
+    _key: Ed25519PublicKey = field(repr=False)
+
+    @classmethod
+    def read(cls, text: str) -> PublicKey:
+        """From 32 bytes in URL-safe base64. Raises `ValueError`."""
+        raw = _decoded(text, "a public key", 32)
+        return cls(
+            hashlib.sha256(raw).hexdigest()[:16], _encoded(raw), Ed25519PublicKey.from_public_bytes(raw)
+        )
+
+    def verify(self, signature: bytes, signed: bytes) -> None:
+        """Raises `ValueError` for a signature of another key or of other bytes."""
+        try:
+            self._key.verify(signature, signed)
+        except InvalidSignature as error:
+            raise ValueError("the signature is wrong") from error
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """One that signs. Its text is a secret."""
+
+    public: PublicKey
+    _key: Ed25519PrivateKey = field(repr=False)
+
+    @classmethod
+    def new(cls) -> SigningKey:
+        """A new random one."""
+        return cls._of(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def read(cls, secret: str) -> SigningKey:
+        """From what `secret` gave. Raises `ValueError`."""
+        return cls._of(Ed25519PrivateKey.from_private_bytes(_decoded(secret, "a signing key", 32)))
+
+    @classmethod
+    def _of(cls, key: Ed25519PrivateKey) -> SigningKey:
+        raw = key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+        return cls(PublicKey.read(_encoded(raw)), key)
+
+    def secret(self) -> str:
+        """The key itself, for a file that its owner alone may read: 32 bytes in URL-safe base64."""
+        return _encoded(self._key.private_bytes_raw())
+
+    def sign(self, signed: bytes) -> bytes:
+        """64 bytes."""
+        return self._key.sign(signed)
+
+    def prove(self, token: str) -> str:
+        """That whoever asks for an enrolment with this token holds this key."""
+        return _encoded(self.sign(_PROOF + token.encode()))
+
+
+def check_proof(key: PublicKey, token: str, proof: str) -> None:
+    """Raises `ValueError` where the proof was not made with this key for this token."""
+    key.verify(_decoded(proof, "a proof", 64), _PROOF + token.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """An opened one: the signature was right. `issued`, `expires`: seconds, by the sender's clock."""
+
+    kind: str
+    agent_id: str
+    issued: float
+    expires: float
+    nonce: str
+    payload: bytes
+
+
+def seal(key: SigningKey, agent_id: str, payload: bytes, issued: float) -> str:
+    """Sign one message (a JSON object with a `type`) to or from an agent. Raises `ValueError`."""
+    message = _parse(payload)
+    head: dict[str, Any] = {
+        "v": VERSION,
+        "kind": message.get("type"),
+        "agent_id": agent_id,
+        "issued": issued,
+        "expires": issued + LIFETIME_S,
+        "nonce": secrets.token_hex(_NONCE_BYTES),
+        "payload": message,
+    }
+    head |= {name: message[name] for name in _ABOUT if name in message}
+    body = _canonical(head)
+    return f"{VERSION}.{key.public.key_id}.{_encoded(key.sign(_SIGNED + body.encode()))}.{body}"
+
+
+def key_id_of(envelope: str) -> str:
+    """The key that an envelope says it is signed with. Raises `ValueError` for what is no envelope."""
+    return _split(envelope)[0]
+
+
+def open_envelope(envelope: str, key: PublicKey) -> Envelope:
+    """Check size, signature and form. Raises `ValueError`; the text repeats nothing of the message."""
+    key_id, signature, body = _split(envelope)
+    if key_id != key.key_id:
+        raise ValueError(f"signed with key {key_id}, not with {key.key_id}")
+    key.verify(_decoded(signature, "a signature", 64), _SIGNED + body.encode())
+    head = _parse(body.encode())
+    message = head.get("payload")
+    if not isinstance(message, dict) or set(head) - set(_ABOUT) != _HEAD or head["v"] != VERSION:
+        raise ValueError("the body is of another form")
+    if head["kind"] != message.get("type") or any(head.get(name) != message.get(name) for name in _ABOUT):
+        raise ValueError("head and payload contradict each other")
+    agent_id, nonce, issued, expires = (head[name] for name in ("agent_id", "nonce", "issued", "expires"))
+    words = (head["kind"], agent_id, nonce)
+    if not all(isinstance(word, str) for word in words) or not all(map(_is_time, (issued, expires))):
+        raise ValueError("the body is of another form")
+    if len(nonce) != 2 * _NONCE_BYTES or not issued <= expires <= issued + LIFETIME_S:
+        raise ValueError("nonce or times are of another form")
+    return Envelope(head["kind"], agent_id, issued, expires, nonce, _canonical(message).encode())
+
+
+@dataclass(slots=True)
+class Freshness:
+    """What one sender said already. Times are compared with the sender's own, as far as they are known:
+    clocks of two machines need not agree.
+
+    `newest`: the latest `issued` that was seen, whenever that was.
+    """
+
+    newest: float = 0.0
+    monotonic: Callable[[], float] = time.monotonic
+    _newest_at_s: float = field(init=False)
+    _seen: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._newest_at_s = self.monotonic()
+
+    def take(self, envelope: Envelope) -> None:
+        """Note an envelope. Raises `ValueError` where it has expired or was here before."""
+        late_s = self.now() - envelope.expires
+        if late_s > 0:
+            raise ValueError(
+                f"it expired {late_s:.0f} s ago by its sender's clock; where that clock was set back by "
+                "days, enrol the agent anew"
+            )
+        if envelope.nonce in self._seen:
+            raise ValueError("it was here before")
+        self.remember(envelope.nonce, envelope.issued, envelope.expires)
+
+    def remember(self, nonce: str, issued: float, expires: float) -> None:
+        """As `take`, without looking at it."""
+        self._seen[nonce] = expires
+        if issued > self.now():
+            self.newest, self._newest_at_s = issued, self.monotonic()
+        self._forget()
+
+    def now(self) -> float:
+        """What the sender's clock shows at least."""
+        return self.newest + self.monotonic() - self._newest_at_s
+
+    def _forget(self) -> None:
+        """Drop what has expired, a few at a time; it is refused by its time from then on."""
+        now = self.now()
+        for nonce in [nonce for nonce, _ in zip(self._seen, range(4), strict=False)]:
+            if self._seen[nonce] < now:
+                del self._seen[nonce]
+
+
+@dataclass(slots=True)
+class Stamps:
+    """A clock that is never set back, for `issued`."""
+
+    wall: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    _last: float = 0.0
+    _last_at_s: float = 0.0
+
+    def now(self) -> float:
+        """Seconds since 1970, or more where the clock was ahead once."""
+        now_s = self.monotonic()
+        passed = self._last + now_s - self._last_at_s if self._last else 0.0
+        self._last, self._last_at_s = max(self.wall(), passed), now_s
+        return self._last
+
+    def reach(self, least: float) -> None:
+        """Show at least this from now on."""
+        if least > self.now():
+            self._last = least
+
+
+def _split(envelope: str) -> tuple[str, str, str]:
+    if len(envelope) > MAX_ENVELOPE_BYTES:
+        raise ValueError(f"an envelope of {len(envelope)} bytes; the limit is {MAX_ENVELOPE_BYTES}")
+    version, _, rest = envelope.partition(".")
+    key_id, _, rest = rest.partition(".")
+    signature, dot, body = rest.partition(".")
+    if version != str(VERSION) or not dot or len(key_id) != 16 or not body.isascii():
+        raise ValueError("no signed envelope")
+    return key_id, signature, body
+
+
+def _parse(text: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(text, parse_constant=_no_constant)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(found, dict):
+        raise ValueError("no JSON object")
+    level: list[Any] = [found]
+    for _ in range(MAX_DEPTH):
+        level = [inner for value in level for inner in _inner(value) if isinstance(inner, dict | list)]
+        if not level:
+            return found
+    raise ValueError(f"nested deeper than {MAX_DEPTH}")
+
+
+def _inner(value: dict[str, Any] | list[Any]) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else value
+
+
+def _canonical(value: dict[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _no_constant(word: str) -> float:
+    raise ValueError(f"{word} is no number")
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e11
+
+
+def _encoded(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _decoded(text: str, what: str, length: int) -> bytes:
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"{what} in another form") from error
+    if len(raw) != length:
+        raise ValueError(f"{what} of {len(raw)} bytes, not of {length}")
+    if _encoded(raw) != text:
+        raise ValueError(f"{what} in another form")
+    return raw

@@ -1,0 +1,140 @@
+"""`farm db`: keep the database and the store small, safe and well."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.verb import OK, SOME_FAILED, Json, open_farm
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from orchestrator.retention import Pruned
+
+_AGE = re.compile(r"([1-9]\d{0,5})(h|d|w)")
+_HOURS = {"h": 1, "d": 24, "w": 168}
+
+
+def prune(
+    keep: Annotated[
+        str | None, typer.Option("--keep", metavar="AGE", help="Keep what ended within: 12h, 90d, 8w.")
+    ] = None,
+    keep_campaigns: Annotated[
+        int | None, typer.Option("--keep-campaigns", metavar="N", min=0, help="Keep the N that ended last.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; delete nothing.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Forget old campaigns, and delete models and samples that nothing needs.
+
+    With both options a campaign goes only where both let it go. Campaigns that are not over, or whose results
+    a later one shows, stay. Files younger than a week stay.
+    """
+    from datetime import UTC, datetime
+
+    from orchestrator import retention
+    from orchestrator.cli import output
+    from orchestrator.errors import UsageError
+    from orchestrator.store import Store
+
+    if keep is None and keep_campaigns is None:
+        raise UsageError("say what to keep: farm db prune --keep 90d, or --keep-campaigns 20")
+    kept = retention.Keep(None if keep is None else _age(keep), keep_campaigns)
+    with open_farm() as farm:
+        store = Store(farm.home.store)
+        gone = retention.prune(farm.database, store, kept, datetime.now(UTC), dry_run=dry_run)
+    if as_json:
+        output.emit_json(_json(gone, dry_run))
+        return OK
+    from orchestrator.limits import size_text
+
+    for campaign in gone.shown:
+        output.line(f"{campaign.campaign_id} {campaign.name} stays: a later campaign shows its results")
+    for campaign in gone.campaigns:
+        day = campaign.ended_at.strftime("%Y-%m-%d")
+        output.line(f"{campaign.campaign_id} {campaign.name}, ended {day}, {campaign.cells} cells")
+    verb = "would go" if dry_run else "gone"
+    output.line(
+        f"{verb}: {len(gone.campaigns)} campaigns, {gone.artifacts} files of the store, "
+        f"{size_text(gone.freed_bytes)}"
+    )
+    return OK
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(help="A new file: SQLite, or pg_dump's custom form.")],
+    as_json: Json = False,
+) -> int:
+    """Copy the database to a new file while the farm works.
+
+    A copy of SQLite goes in the place of farm.db, one of PostgreSQL to pg_restore. The store is not in it.
+    """
+    from orchestrator import retention
+    from orchestrator.cli import output
+    from orchestrator.limits import size_text
+
+    with open_farm() as farm:
+        size_bytes = retention.backup(farm.database, file)
+    if as_json:
+        output.emit_json({"file": str(file), "bytes": size_bytes})
+    else:
+        output.line(f"{file}: {size_text(size_bytes)}")
+    return OK
+
+
+def check(
+    deep: Annotated[bool, typer.Option("--deep", help="Hash every model and samples file, too.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Check that the database is whole and that the store has what it names.
+
+    Exit code: 0 all well, 1 something is wrong.
+    """
+    from orchestrator import retention
+    from orchestrator.cli import output
+    from orchestrator.store import Store
+
+    with open_farm() as farm:
+        checks = retention.check(farm.database, Store(farm.home.store), deep=deep)
+    well = all(found.ok for found in checks)
+    if as_json:
+        output.emit_json(
+            {
+                "ok": well,
+                "checks": [{"name": c.name, "ok": c.ok, "found": c.found, "fix": c.fix} for c in checks],
+            }
+        )
+        return OK if well else SOME_FAILED
+    for found in checks:
+        output.line(f"{'ok  ' if found.ok else 'BAD '} {found.name}: {found.found}")
+        if found.fix:
+            output.line(f"     fix: {found.fix}")
+    return OK if well else SOME_FAILED
+
+
+def _age(text: str) -> timedelta:
+    from datetime import timedelta
+
+    from orchestrator.errors import UsageError
+
+    found = _AGE.fullmatch(text)
+    if found is None:
+        raise UsageError(f"--keep {text}: expected hours, days or weeks: 12h, 90d, 8w")
+    return timedelta(hours=int(found[1]) * _HOURS[found[2]])
+
+
+def _json(gone: Pruned, dry_run: bool) -> dict[str, object]:
+    return {
+        "dry_run": dry_run,
+        "campaigns": [
+            {"campaign": c.campaign_id, "name": c.name, "ended_at": c.ended_at.isoformat(), "cells": c.cells}
+            for c in gone.campaigns
+        ],
+        "shown_by_later_ones": [campaign.campaign_id for campaign in gone.shown],
+        "files": gone.artifacts,
+        "bytes": gone.freed_bytes,
+    }

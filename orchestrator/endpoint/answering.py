@@ -1,0 +1,23 @@
+"""The endpoint as `farm serve` runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from orchestrator.address import Address
+from orchestrator.endpoint.app import application
+from orchestrator.endpoint.server import EndpointServer
+from orchestrator.endpoint.trusted import Records
+from orchestrator.store import Store
+from orchestrator.trust.office import Office
+
+
+@contextmanager
+def answering(office: Office, address: Address) -> Iterator[None]:
+    """Answer over HTTP at this address within the block. Raises `FarmError`."""
+    records = Records(office.database, address, office.key.public.text, office.admit)
+    store = Store(office.home.store)
+    app = application(office.database, store, office.lab.limits, records, address.read_token)
+    with EndpointServer(app, address):
+        yield

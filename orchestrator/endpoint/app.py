@@ -1,0 +1,98 @@
+"""The application: its routes, and the form of its errors. All but `/health` and `/enrol` needs a token."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from agent.messages import PROTOCOL_VERSION
+from orchestrator.db.session import Database
+from orchestrator.endpoint.access import Gate, Trust
+from orchestrator.endpoint.artifacts import Artifacts
+from orchestrator.endpoint.reading import Reading
+from orchestrator.errors import UnreachableError, UsageError
+from orchestrator.limits import StoreLimits
+from orchestrator.store import Store
+
+LARGEST_REQUEST_BYTES: Final = 16 * 1024
+"""Of an enrolment; samples have their own limit."""
+
+log = logging.getLogger(__name__)
+
+
+def application(
+    database: Database, store: Store, limits: StoreLimits, trust: Trust, read_token: str | None
+) -> Starlette:
+    """The farm over HTTP."""
+    gate = Gate(trust, read_token)
+    artifacts, reading = Artifacts(store, limits, gate), Reading(database, gate)
+
+    async def enrol(request: Request) -> Response:
+        asked = _asked(await _small_body(request))
+        try:
+            granted = await run_in_threadpool(trust.enrol, asked)
+        except UsageError as error:
+            raise HTTPException(403, str(error)) from error
+        return JSONResponse(dict(granted), headers={"cache-control": "no-store"})
+
+    routes = [
+        Route("/health", _health, methods=["GET"]),
+        Route("/enrol", enrol, methods=["POST"]),
+        Route("/artifacts/{sha256}", artifacts.send, methods=["GET"]),
+        Route("/samples/{sha256}", artifacts.has, methods=["HEAD"]),
+        Route("/samples/{sha256}", artifacts.receive, methods=["PUT"]),
+        Route("/campaigns", reading.campaigns, methods=["GET"]),
+        Route("/campaigns/{ref}", reading.campaign, methods=["GET"]),
+        Route("/campaigns/{ref}/results", reading.results, methods=["GET"]),
+    ]
+    handlers = {HTTPException: _refused, UnreachableError: _unreachable, Exception: _failed}
+    return Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]  # each takes its own
+
+
+async def _health(_: Request) -> Response:
+    return JSONResponse({"farm": "well", "protocol": PROTOCOL_VERSION})
+
+
+async def _small_body(request: Request) -> bytes:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > LARGEST_REQUEST_BYTES:
+            raise HTTPException(413, f"larger than {LARGEST_REQUEST_BYTES} bytes")
+    return body
+
+
+def _asked(body: bytes) -> dict[str, object]:
+    """A flat JSON object. Raises `HTTPException` 400."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(400, "no JSON") from error
+    if not isinstance(found, dict) or any(isinstance(value, dict | list) for value in found.values()):
+        raise HTTPException(400, "no flat JSON object")
+    return found
+
+
+async def _refused(request: Request, error: HTTPException) -> Response:
+    """Whoever is refused while it sends is not listened to until it ends."""
+    closing = {"connection": "close"} if request.method in ("PUT", "POST") else {}
+    headers = dict(error.headers or {}) | closing
+    return JSONResponse({"error": error.detail}, error.status_code, headers=headers)
+
+
+async def _unreachable(_: Request, error: UnreachableError) -> Response:
+    log.error("a request is not answered: %s", error)
+    return JSONResponse({"error": "the farm's database does not answer; try again"}, 503)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    log.error("%s %s failed: %r", request.method, request.url.path, error)
+    return JSONResponse({"error": "the farm failed; see its log"}, 500)

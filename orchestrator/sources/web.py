@@ -1,0 +1,206 @@
+"""`https:` without surprises: only public addresses, few redirects, a size limit, a time limit.
+
+A name is resolved once, every address it has is checked, and the connection goes to an address that was
+checked: a name server that answers differently the next time changes nothing. No proxy is used.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import re
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+from orchestrator.config import DEFAULT_REGISTRY
+from orchestrator.errors import FarmError, UnreachableError, UsageError
+
+MOST_REDIRECTS: Final = 5
+TIMEOUT_S: Final = 30.0
+DOWNLOAD_LIMIT_S: Final = 1800.0
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
+_HEADERS = {"User-Agent": "delegate-farm", "Accept-Encoding": "identity", "Accept": "*/*"}
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """What may be reached. `allow_private`: loopback, private and link-local addresses too.
+
+    `registry`: of npm packages.
+    """
+
+    allow_private: bool = False
+    registry: str = DEFAULT_REGISTRY
+
+    @contextmanager
+    def open(self, url: str, most_bytes: int, what: str) -> Iterator[Body]:
+        """The content behind a URL, redirects followed. `what` names it in messages.
+
+        Raises `UsageError` for what cannot be had or may not be fetched, `UnreachableError` where the network
+        fails.
+        """
+        for _ in range(MOST_REDIRECTS + 1):
+            parts = parse_url(url, what)
+            connection = _Connection(parts, self._checked(parts, what))
+            try:
+                with _mapped(what):
+                    connection.request("GET", _target(parts), headers=_HEADERS | {"Host": _host(parts)})
+                    answer = connection.getresponse()
+                if answer.status in _REDIRECTS:
+                    url = urljoin(url, answer.headers.get("location", ""))
+                    continue
+                yield Body(answer, _length(answer, most_bytes, what), most_bytes, what)
+                return
+            finally:
+                connection.close()
+        raise UsageError(f"{what}: more than {MOST_REDIRECTS} redirects")
+
+    def _checked(self, parts: SplitResult, what: str) -> list[str]:
+        """The addresses of a host. Raises where one of them is not to be reached."""
+        host = str(parts.hostname)
+        try:
+            found = socket.getaddrinfo(host, parts.port or 443, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise UnreachableError(
+                f"{what}: {host} cannot be found: {error}; go online, or use a local path"
+            ) from error
+        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        for text in addresses:
+            if not self.allow_private and not is_public(ipaddress.ip_address(text.partition("%")[0])):
+                raise UsageError(
+                    f"{what}: {host} is {text}, which is no public address; where that is meant, "
+                    "set FARM_ALLOW_PRIVATE=1, or allow_private = true in farm.toml"
+                )
+        return addresses
+
+
+@dataclass(slots=True)
+class Body:
+    """The content of an answer, read in pieces with the limits of its `Web.open`."""
+
+    answer: http.client.HTTPResponse
+    length: int | None
+    most_bytes: int
+    what: str
+    _seen: int = 0
+    _until: float = 0.0
+
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes; empty at the end.
+
+        Raises `UsageError` above the limit, `UnreachableError` where it ends early or takes too long.
+        """
+        self._until = self._until or time.monotonic() + DOWNLOAD_LIMIT_S
+        with _mapped(self.what):
+            block = self.answer.read1(size)
+        self._seen += len(block)
+        if self._seen > self.most_bytes:
+            raise UsageError(f"{self.what}: larger than {self.most_bytes} bytes")
+        if time.monotonic() > self._until:
+            raise UnreachableError(f"{self.what}: the download took longer than {DOWNLOAD_LIMIT_S:.0f} s")
+        if not block and self.length is not None and self._seen < self.length:
+            raise UnreachableError(
+                f"{self.what}: it ended after {self._seen} of {self.length} bytes; try again"
+            )
+        return block
+
+
+def parse_url(url: str, what: str) -> SplitResult:
+    """The parts of an `https:` URL. Raises `UsageError`."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise UsageError(f"{what}: no URL: {error}") from error
+    if parts.scheme != "https" or not parts.hostname:
+        raise UsageError(
+            f"{what}: expected https://HOST/PATH, not {parts.scheme or 'nothing'}:{'//' * bool(parts.netloc)}"
+        )
+    if parts.username is not None or parts.password is not None:
+        raise UsageError(f"{what}: a user name or password has no place in a URL")
+    if re.search(r"[\x00-\x20\x7f]", url) or port == 0:
+        raise UsageError(f"{what}: no URL: it holds a blank or control character, or port 0")
+    return parts
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address is one of the public Internet, however it is written down."""
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
+        if address in _TRANSLATED:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(inner)
+        if address.is_site_local:
+            return False
+    return address.is_global and not address.is_multicast
+
+
+class _Connection(http.client.HTTPSConnection):
+    """Connects to one of the given addresses, whatever the name says by then; it must be the name's host."""
+
+    def __init__(self, parts: SplitResult, addresses: list[str]) -> None:
+        self._addresses = addresses
+        self._tls = ssl.create_default_context()
+        super().__init__(str(parts.hostname), parts.port or 443, timeout=TIMEOUT_S, context=self._tls)
+
+    def connect(self) -> None:
+        """Open the connection. Raises `OSError`."""
+        failed: OSError | None = None
+        for address in self._addresses:
+            try:
+                plain = socket.create_connection((address, self.port), self.timeout)
+            except OSError as error:
+                failed = error
+                continue
+            try:
+                self.sock = self._tls.wrap_socket(plain, server_hostname=self.host)
+            except OSError:
+                plain.close()
+                raise
+            return
+        raise failed or OSError("no address")
+
+
+@contextmanager
+def _mapped(what: str) -> Iterator[None]:
+    try:
+        yield
+    except ssl.SSLCertVerificationError as error:
+        raise FarmError(
+            f"{what}: the server's certificate is not to be trusted: {error.verify_message}"
+        ) from error
+    except (OSError, http.client.HTTPException) as error:
+        text = str(error) or type(error).__name__
+        raise UnreachableError(
+            f"{what}: the server cannot be reached: {text}; try again, or use a local path"
+        ) from error
+
+
+def _length(answer: http.client.HTTPResponse, most_bytes: int, what: str) -> int | None:
+    """The size that an answer announces. Raises `UsageError` where it is none to be read."""
+    if answer.status != 200:
+        raise UsageError(f"{what}: the server answers {answer.status} {answer.reason}")
+    if answer.headers.get("content-encoding", "identity") != "identity":
+        raise UsageError(f"{what}: the server sends it {answer.headers['content-encoding']}-encoded")
+    if answer.length is not None and answer.length > most_bytes:
+        raise UsageError(f"{what}: larger than {most_bytes} bytes: it has {answer.length}")
+    return answer.length
+
+
+def _target(parts: SplitResult) -> str:
+    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+
+def _host(parts: SplitResult) -> str:
+    return parts.netloc.rpartition("@")[2]

@@ -1,0 +1,126 @@
+"""How an agent comes to be known: a one-time token, then a public key and hashes of its secrets."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from sqlmodel import Session
+
+from agent.credentials import digest
+from agent.envelope import PublicKey, check_proof
+from orchestrator.db import agents, tables
+from orchestrator.errors import UsageError
+from orchestrator.trust import credentials
+
+VALID: Final = timedelta(hours=1)
+"""How long a one-time token can be used."""
+OVERLAP: Final = timedelta(hours=1)
+"""How long the credentials go on that a rotation replaces."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_SECRET_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What an agent sends to be enrolled."""
+
+    token: str
+    public_key: PublicKey
+    token_sha256: str
+    password_sha256: str
+
+    @classmethod
+    def read(cls, asked: Mapping[str, object]) -> Request:
+        """Raises `UsageError`; the text repeats nothing that was sent."""
+        names = ("token", "public_key", "token_sha256", "password_sha256", "proof")
+        said = {name: value for name in names if isinstance(value := asked.get(name), str)}
+        if len(said) != len(names) or set(asked) != set(names):
+            raise UsageError(f"an enrolment has exactly these texts: {', '.join(names)}")
+        if not _SHA256.fullmatch(said["token_sha256"]) or not _SHA256.fullmatch(said["password_sha256"]):
+            raise UsageError("token_sha256 and password_sha256 are hashes of 64 hex digits")
+        try:
+            key = PublicKey.read(said["public_key"])
+            check_proof(key, said["token"], said["proof"])
+        except ValueError as error:
+            raise UsageError(f"the enrolment does not prove its key: {error}") from error
+        return cls(said["token"], key, said["token_sha256"], said["password_sha256"])
+
+
+def check_name(agent_id: str) -> None:
+    """An agent's name is part of device ids and of keys at the broker. Raises `UsageError`."""
+    if not _NAME.fullmatch(agent_id):
+        raise UsageError(
+            f"{agent_id!r} cannot be an agent's name: at most 63 letters, digits, - and _, no - or _ first"
+        )
+
+
+def invite(
+    session: Session,
+    agent_id: str,
+    farm_key_id: str,
+    now: datetime,
+    *,
+    valid: timedelta = VALID,
+    overlap: timedelta | None = None,
+) -> str:
+    """A new one-time token, which ends those that the agent had: SECRET.KEYID.
+
+    `overlap`: the agent is enrolled and its present credentials go on for so long after the token was used;
+    None: it must not be enrolled. Raises `UsageError`.
+    """
+    check_name(agent_id)
+    there = credentials.has_valid(session, agent_id, now)
+    if there and overlap is None:
+        raise UsageError(
+            f"agent {agent_id} is enrolled; new secrets for it: farm agents rotate {agent_id}; "
+            f"to shut it out: farm agents revoke {agent_id}"
+        )
+    if not there and overlap is not None:
+        known = ", ".join(credentials.enrolled(session)) or "none"
+        raise UsageError(f"agent {agent_id} is not enrolled; once enrolled: {known}")
+    credentials.close_invitations(session, agent_id, now)
+    token = f"{secrets.token_urlsafe(_SECRET_BYTES)}.{farm_key_id}"
+    session.add(
+        tables.Invitation(
+            token_sha256=digest(token),
+            agent_id=agent_id,
+            made_at=now,
+            expires_at=now + valid,
+            overlap_s=0.0 if overlap is None else overlap.total_seconds(),
+        )
+    )
+    return token
+
+
+def enrol(session: Session, request: Request, now: datetime) -> str:
+    """Use a one-time token: the agent's name. A removed agent is back. Raises `UsageError`."""
+    row = session.get(tables.Invitation, digest(request.token), with_for_update=True)
+    if row is None or row.used_at is not None or row.expires_at <= now:
+        raise UsageError(
+            "this one-time token is none of this farm's, or was used, replaced, or is too old; "
+            "make a new one on the server: farm agents enrol NAME (or: farm agents rotate NAME)"
+        )
+    if session.get(tables.Credential, request.public_key.key_id) is not None:
+        raise UsageError("this key is known already; an enrolment makes a new one")
+    row.used_at = now
+    credentials.replace_all(session, row.agent_id, now + timedelta(seconds=row.overlap_s))
+    session.add(
+        tables.Credential(
+            key_id=request.public_key.key_id,
+            agent_id=row.agent_id,
+            public_key=request.public_key.text,
+            token_sha256=request.token_sha256,
+            password_sha256=request.password_sha256,
+            made_at=now,
+        )
+    )
+    if row.agent_id in agents.leaving(session) and not row.overlap_s:
+        agents.set_state(session, row.agent_id, tables.AGENT_ACTIVE)
+    return row.agent_id

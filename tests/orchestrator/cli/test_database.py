@@ -1,0 +1,107 @@
+"""`farm db`, and submissions that the store has no room for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.orchestrator.cli.conftest import Shell
+from tests.orchestrator.cli.models import unary_model
+
+CAMPAIGN = """\
+version: 1
+campaign: small
+defaults:
+  measure: {warmup: {runs: 1, min_seconds: 0}, timed: {min_runs: 5, min_seconds: 0}, processes: 1}
+models:
+  - {id: good, source: good.tflite}
+delegates:
+  cpu: {kind: cpu, threads: 1}
+"""
+
+
+@dataclass(frozen=True)
+class Limited(Shell):
+    """A farm with settings."""
+
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return super().environment | dict(self.settings)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    shell = Shell(tmp_path_factory.mktemp("measured"))
+    shell.write("good.tflite", unary_model())
+    shell.write("models.yaml", CAMPAIGN)
+    ran = shell.farm("submit", "models.yaml")
+    assert ran.code == 0, ran.err
+    return shell
+
+
+def test_a_measured_farm_is_well_and_is_copied(measured: Shell) -> None:
+    ran = measured.farm("db", "check", "--deep")
+    assert ran.code == 0, ran.out
+    assert "ok   artifacts: 2 hashed, all well" in ran.out
+    assert measured.farm("db", "check", "--json").json()["ok"]
+    copied = measured.farm("db", "backup", "copy.db", "--json")
+    assert copied.json()["bytes"] == (measured.folder / "copy.db").stat().st_size
+    again = measured.farm("db", "backup", "copy.db")
+    assert (again.code, "exists already" in again.err) == (1, True)
+
+
+def test_a_damaged_store_is_told_with_the_exit_code(measured: Shell) -> None:
+    (path,) = [
+        path
+        for path in (measured.home / "store" / "sha256").glob("*/*")
+        if path.read_bytes() == (measured.folder / "good.tflite").read_bytes()
+    ]
+    kept = path.read_bytes()
+    path.unlink()
+    try:
+        ran = measured.farm("db", "check")
+        assert (ran.code, "BAD  artifacts: 1 of 2: model" in ran.out) == (1, True)
+    finally:
+        path.write_bytes(kept)
+
+
+def test_pruning_says_what_it_wants_and_what_it_did(measured: Shell) -> None:
+    for arguments, words in (
+        ((), "say what to keep"),
+        (("--keep", "soon"), "12h, 90d, 8w"),
+        (("--keep", "0d"), "12h, 90d, 8w"),
+        (("--keep-campaigns", "-1"), "greater than or equal to 0"),
+    ):
+        ran = measured.farm("db", "prune", *arguments)
+        assert (ran.code, words in ran.err) == (2, True), ran.err
+    assert "gone: 0 campaigns" in measured.farm("db", "prune", "--keep", "1h").out
+    dry = measured.farm("db", "prune", "--keep-campaigns", "0", "--dry-run")
+    assert "small, ended" in dry.out
+    assert "would go: 1 campaigns" in dry.out
+    assert (
+        len(measured.farm("db", "prune", "--keep-campaigns", "0", "--dry-run", "--json").json()["campaigns"])
+        == 1
+    )
+    assert "good" in measured.farm("results").out
+
+
+def test_a_full_budget_refuses_a_submission_with_the_figure_and_keeps_what_is_there(measured: Shell) -> None:
+    small = Limited(measured.folder, (("FARM_STORE_BYTES", "100"),))
+    ran = small.farm("submit", "models.yaml", "--force")
+    assert ran.code == 1
+    assert "its budget is 100 bytes: nothing new is taken" in ran.err
+    assert len(small.farm("results", "--format", "json").json()) == 1
+    doctor = small.farm("doctor")
+    assert "BAD  store:" in doctor.out
+    assert "farm db prune" in doctor.out
+
+
+def test_a_model_over_the_cap_is_refused(tmp_path: Path) -> None:
+    shell = Limited(tmp_path, (("FARM_ARTIFACT_BYTES", "50"),))
+    shell.write("good.tflite", unary_model())
+    ran = shell.farm("submit", "--model", "good.tflite")
+    assert (ran.code, "larger than 50 bytes" in ran.err) == (2, True), ran.err
