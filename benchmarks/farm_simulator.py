@@ -87,6 +87,8 @@ class Simulator:
             data = self.link.recv(1 << 20)
         except BlockingIOError:
             return True
+        except ConnectionResetError:
+            return False
         *lines, self.buffer = (self.buffer + data).split(b"\n")
         for line in lines:
             agent, _, text = line.partition(b" ")
@@ -116,6 +118,8 @@ class Simulator:
             del self.outgoing[: self.link.send(self.outgoing)]
         except BlockingIOError:
             return
+        except BrokenPipeError:
+            self.outgoing.clear()
 
 
 def _result(job: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import zlib
 from pathlib import Path
@@ -9,17 +10,27 @@ import pytest
 
 from tests import needs
 from tests.faults.lab import FaultLab
+from tests.faults.report import Record
 from tests.services.network import Network
 from tests.services.postgres import PostgresCluster
 from tests.services.redis import RedisServer
 
 MACHINES = ("services", "server", "agA", "agB", "middle")
+_RECORD = Record()
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker("faults")
+
+
+def pytest_runtest_logreport(report):
+    _RECORD.note(report)
+
+
+def pytest_sessionfinish():
+    _RECORD.write()
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +69,9 @@ def lab_redis(lab_network, short_folder):
 @pytest.fixture
 def seed(request):
     """`FAULT_SEED`, else one that belongs to the scenario; it is part of every failure's text."""
-    return int(os.environ.get("FAULT_SEED") or zlib.crc32(request.node.name.encode()) % 100_000)
+    chosen = int(os.environ.get("FAULT_SEED") or zlib.crc32(request.node.name.encode()) % 100_000)
+    sys.stdout.write(f"the same again: FAULT_SEED={chosen}\n")
+    return chosen
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The production programs as the fault tests start them: `entry.py farm ...`, `entry.py farm-agent ...`.
 
 Everything is the product's own but the runner, which `runner.py` replaces where `FAULT_DEVICES` is set.
-`FAULT_PROTOCOL` makes the program speak another protocol version.
+`FAULT_RUNNER` names another. `FAULT_PROTOCOL` makes the program speak another protocol version.
 `FAULT_MUTATION` takes one protection away (`mutations.py`), to prove that the scenarios see it.
 """
 
@@ -18,7 +18,11 @@ from tests.faults import mutations
 from tests.faults.runner import DEVICES_VARIABLE
 
 PROTOCOL_VARIABLE = "FAULT_PROTOCOL"
-FAKE_RUNNER = (sys.executable, "-S", str(Path(__file__).with_name("runner.py")))
+FAKE_RUNNER = (
+    sys.executable,
+    "-S",
+    os.environ.get("FAULT_RUNNER") or str(Path(__file__).with_name("runner.py")),
+)
 
 
 def main() -> None:

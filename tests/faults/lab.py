@@ -19,9 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from orchestrator.address import Address
+from orchestrator.config import FarmHome, LabConfig
 from orchestrator.db.session import Database
+from orchestrator.trust.office import Office
 from tests.faults import invariants, mutations, truth
-from tests.faults.machines import ENTRY, AgentMachine, Machine, fake_devices, plain_environment
+from tests.faults.machines import ENTRY, AgentMachine, Held, Machine, fake_devices, plain_environment
 from tests.faults.runner import DEVICES_VARIABLE
 from tests.faults.view import View
 from tests.services.network import Network, Node
@@ -73,6 +76,8 @@ class FaultLab:
     times: dict[str, str] = field(default_factory=TIMES.copy)
     agents: dict[str, AgentMachine] = field(default_factory=dict)
     campaign_count: int = 0
+    at_rest: dict[int, Held] = field(default_factory=dict)
+    """Process id -> what it had before any fault."""
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
@@ -115,8 +120,12 @@ class FaultLab:
         return list(found.values())
 
     @property
+    def machines(self) -> list[Machine]:
+        return [self.server, *self.agents.values()]
+
+    @property
     def logs(self) -> list[Path]:
-        return [machine.log for machine in (self.server, *self.agents.values())]
+        return [machine.log for machine in self.machines]
 
     def start(self, *names: str, devices: int = 2) -> FaultLab:
         """Bring up the server and agents (`agA`, `agB`), and wait until their devices are known."""
@@ -183,6 +192,7 @@ class FaultLab:
             return ids <= self.view.device_ids()
 
         until(present, f"the devices of {', '.join(names)}")
+        self.at_rest |= {machine.pid: machine.held() for machine in self.machines if machine.running}
 
     def start_farm(self, *arguments: str) -> subprocess.Popen[str]:
         """A `farm` command that nobody waits for."""
@@ -255,6 +265,12 @@ class FaultLab:
         self.check()
         return self.view.counts()
 
+    def hoarders(self) -> dict[str, tuple[Held, Held]]:
+        """Machines that have far more than before the faults: then and now."""
+        known = [machine for machine in self.machines if machine.running and machine.pid in self.at_rest]
+        had = {machine.folder.name: (self.at_rest[machine.pid], machine.held()) for machine in known}
+        return {name: (then, now) for name, (then, now) in had.items() if now.is_far_above(then)}
+
     def owed(self, name: str) -> set[str]:
         """Results that a running agent keeps for want of a receipt."""
         return self.kept(name) if self.agents[name].running else set()
@@ -265,6 +281,7 @@ class FaultLab:
 
     def check(self) -> None:
         """Hold every invariant against what is there now."""
+        self._until_all_is_given_back()
         found = invariants.gather(self.database, self.home / "store", self.hosts, self.logs)
         broken = invariants.violations(found)
         assert not broken, f"seed {self.seed}: " + "\n".join(broken)
@@ -272,7 +289,7 @@ class FaultLab:
     def close(self) -> None:
         """End everything that this lab started, however it left its parents."""
         known = {fact.attempt_id for fact in self.view.facts()}
-        for machine in (*self.agents.values(), self.server):
+        for machine in reversed(self.machines):
             machine.close()
         for attempt_id, pids in truth.alive().items():
             for pid in pids if attempt_id in known else ():
@@ -280,19 +297,20 @@ class FaultLab:
                     os.kill(pid, signal.SIGKILL)
         self.database.close()
 
+    def _until_all_is_given_back(self, limit_s: float = 20.0) -> None:
+        deadline = time.monotonic() + limit_s
+        while hoarders := self.hoarders():
+            assert time.monotonic() < deadline, f"I8 (seed {self.seed}): {hoarders}"
+            time.sleep(0.2)
+
     def _enrol(self, agent: AgentMachine) -> None:
-        if "enrol" not in self.call("agents", "--help").stdout:
-            agent.state.mkdir(parents=True)
-            (agent.state / "credentials.json").write_text(
-                json.dumps({"agent_id": agent.name, "broker_url": self.redis.url})
-            )
-            (self.home / "store").mkdir(exist_ok=True)
-            (agent.state / "store").symlink_to(self.home / "store")
-            return
-        token = self.farm("agents", "enrol", agent.name)["token"]
-        url = f"http://{self.server_node.address}:{LISTEN_PORT}"
-        done = self._call(agent, ["farm-agent", "enrol", "--server", url, "--token", token], BOUND_S)
-        assert done.returncode == 0, done.stderr
+        """Give an agent its credentials; models and samples go over HTTP."""
+        lab = LabConfig(
+            broker_url=self.redis.socket_url,
+            agent_broker_url=self.redis.url,
+            address=Address.read({"listen": self.server.environment["FARM_LISTEN"]}),
+        )
+        Office.open(FarmHome(self.home), lab, self.database).write(agent.name, agent.state)
 
     def _call(
         self, machine: Machine, arguments: list[str], limit_s: float, program: Path = ENTRY

@@ -39,6 +39,19 @@ def fake_devices(name: str, count: int = 2) -> tuple[Device, ...]:
     )
 
 
+@dataclass(frozen=True)
+class Held:
+    """What a process has: open files and connections, and memory."""
+
+    descriptors: int
+    resident_bytes: int
+
+    def is_far_above(self, before: Held) -> bool:
+        """Above the connections of a pool, a log, a lease; or a tenth more memory, and 8 MiB."""
+        memory = 1.1 * before.resident_bytes + (8 << 20)
+        return self.descriptors > before.descriptors + 8 or self.resident_bytes > memory
+
+
 @dataclass
 class Machine:
     """One program on one node. `environment` is what it gets besides a plain shell's."""
@@ -74,6 +87,12 @@ class Machine:
         command = [sys.executable, str(ENTRY), *self.arguments]
         environment = {**plain_environment(), **self.environment, **more}
         self.server = Server(self.node.command(command), self.log, environment)
+
+    def held(self) -> Held:
+        """What its process has now. Raises `OSError` where there is none."""
+        folder = Path(f"/proc/{self.pid}")
+        pages = int((folder / "statm").read_text().split()[1])
+        return Held(len(list((folder / "fd").iterdir())), pages * os.sysconf("SC_PAGESIZE"))
 
     def kill(self) -> None:
         """SIGKILL to this process alone: what it started is left to the product."""

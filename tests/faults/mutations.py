@@ -24,8 +24,12 @@ def apply(name: str) -> None:
 
 
 def without_claim() -> None:
-    """The agent's journal does not know an attempt that it has seen: a repeated message runs again."""
+    """The agent's journal forgets an attempt that has ended, and its epoch: a repeated job runs again."""
     from agent.journal import Journal
+
+    def state_of(self: Any, attempt_id: str) -> str | None:
+        known = "SELECT state FROM attempt WHERE attempt_id = ? AND state = 'open'"
+        return "open" if self._db.execute(known, (attempt_id,)).fetchone() else None
 
     def accept(self: Any, job: Any) -> None:
         self._db.execute(
@@ -33,7 +37,7 @@ def without_claim() -> None:
             (job.attempt_id, job.model_dump_json()),
         )
 
-    vars_of(Journal, state_of=lambda _self, _attempt_id: None, accept=accept)
+    vars_of(Journal, state_of=state_of, accept=accept)
 
 
 def without_flock() -> None:
@@ -41,7 +45,7 @@ def without_flock() -> None:
     from agent import lease, live
 
     def granted(_folder: Any, exclusion_group: str) -> Any:
-        return lease.Lease(exclusion_group, os.open(os.devnull, os.O_RDONLY))
+        return lease.Lease(exclusion_group, (os.open(os.devnull, os.O_RDONLY),))
 
     for module in (lease, live):
         module.try_lease = granted  # type: ignore[attr-defined]  # the one place that takes leases

@@ -9,17 +9,28 @@ import json
 import sys
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from orchestrator.config import FarmHome, LabConfig
+from orchestrator.errors import FarmError
 from orchestrator.farm import Farm
 from orchestrator.store import Store
 from tests.orchestrator.asked import ModelOnDisk, asked
 
 
-def main() -> None:
-    wanted = json.loads(sys.argv[1])
+def main() -> int:
+    """As the `farm` command does: what is expected to go wrong is one line and an exit code."""
+    try:
+        submit(json.loads(sys.argv[1]))
+    except FarmError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+def submit(wanted: dict[str, Any]) -> None:
     home = FarmHome.from_environment()
     store = Store(home.store)
     models = []
@@ -38,4 +49,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -25,7 +25,9 @@ def die_at(lab, name: str, point: str) -> None:
 
 
 def test_scenario_06_a_killed_agents_runner_dies_with_it_and_the_cell_runs_again(fault_lab):
-    lab = fault_lab.start("agA", devices=1)
+    lab = fault_lab
+    lab.take_time(FARM_LOST_S=40, FARM_PATIENCE_S=20)
+    lab.start("agA", devices=1)
     lab.submit(2, gpu={"seconds": 0.2, "first_seconds": 30})
     running = lab.until_running()
     agent = lab.agents["agA"]
@@ -36,7 +38,7 @@ def test_scenario_06_a_killed_agents_runner_dies_with_it_and_the_cell_runs_again
     def redispatched() -> bool:
         return len(lab.view.attempts(running.cell_id)) == 2
 
-    until(redispatched, "the cell was dispatched again", limit_s=15)
+    until(redispatched, "the cell was dispatched again", limit_s=30)
     first = lab.view.attempts(running.cell_id)[0]
     assert (first.state, first.reason_code) == ("failed", "interrupted")
     other = next(cell for cell in lab.view.cells() if cell.cell_id != running.cell_id)
@@ -105,7 +107,7 @@ def test_scenario_10_a_late_result_finds_its_cell_waiting_and_is_not_counted_eve
     lab.server.resume()
     assert lab.finish() == {"done": 1}
     counted = {result.attempt_id: result.counted for result in lab.view.results()}
-    assert counted.pop(running.attempt_id) is False
+    assert counted.pop(running.attempt_id) is False, "the late result counted"
     assert list(counted.values()) == [True]
 
 

@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
+from tests.faults.disks import fill, small_disk
 from tests.faults.lab import until
 
 WORK = {"seconds": 0.2}
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 12 MB; `fill` leaves nothing free."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(folder)], check=True)
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def fill(folder: Path) -> Path:
-    """Use every free byte; the file to delete later."""
-    ballast = folder / "ballast"
-    with ballast.open("wb", buffering=0) as out:
-        block = 1 << 16
-        while block:
-            try:
-                out.write(bytes(block))
-            except OSError:
-                block //= 2
-    return ballast
+def disk(tmp_path):
+    """A file system of 12 MB."""
+    with small_disk(tmp_path / "small", "12m") as folder:
+        yield folder
 
 
 @pytest.mark.parametrize("pause_s", [0.0, 5.0], ids=["restart", "away"])
@@ -66,13 +49,13 @@ def test_scenario_23_another_program_locks_sqlite_and_everybody_waits(sqlite_lab
     assert "database is locked" not in lab.server.log.read_text()
 
 
-def test_scenario_24a_a_full_disk_of_the_server_refuses_work_and_loses_nothing(small_disk, sqlite_lab):
+def test_scenario_24a_a_full_disk_of_the_server_refuses_work_and_loses_nothing(disk, sqlite_lab):
     lab = sqlite_lab
-    lab.live_in(small_disk / "home")
+    lab.live_in(disk / "home")
     lab.start("agA", devices=1)
     lab.submit(6, gpu=WORK)
     lab.until_done(1)
-    ballast = fill(small_disk)
+    ballast = fill(disk)
     refused = lab.start_submitting(40, gpu=WORK)
     _out, said = refused.communicate(timeout=60)
     assert refused.returncode != 0
@@ -85,14 +68,14 @@ def test_scenario_24a_a_full_disk_of_the_server_refuses_work_and_loses_nothing(s
     assert lab.finish() == {"done": 6}
 
 
-def test_scenario_24b_a_full_disk_of_an_agent_refuses_work_and_truncates_nothing(small_disk, fault_lab):
+def test_scenario_24b_a_full_disk_of_an_agent_refuses_work_and_truncates_nothing(disk, fault_lab):
     lab = fault_lab.start("agB", devices=1)
-    agent = lab.add_agent("agA", devices=1, folder=small_disk / "agA")
+    agent = lab.add_agent("agA", devices=1, folder=disk / "agA")
     agent.start()
     lab.until_heard("agA")
     lab.submit(8, gpu=WORK)
     lab.until_done(2)
-    ballast = fill(small_disk)
+    ballast = fill(disk)
     time.sleep(4)
     ballast.unlink()
     if not agent.running:

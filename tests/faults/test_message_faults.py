@@ -12,6 +12,8 @@ from tests.faults import truth
 from tests.faults.lab import until
 
 WORK = {"seconds": 0.2}
+PATIENT = {"FARM_SUSPECT_S": 20, "FARM_LOST_S": 30, "FARM_WATCHDOG_S": 20}
+"""An agent whose link is stopped for a while gets jobs even so."""
 
 
 class Wiretap:
@@ -46,7 +48,9 @@ class Wiretap:
 
 
 def test_scenario_26_a_storm_of_duplicates_runs_and_counts_everything_once(fault_lab):
-    lab = fault_lab.start("agA", devices=2)
+    lab = fault_lab
+    lab.take_time(**PATIENT)
+    lab.start("agA", devices=2)
     jobs, words = Wiretap(lab, "agent.agA.jobs"), Wiretap(lab, "ingest")
     for _ in range(3):
         lab.stop_links("agA", signal.SIGSTOP)
@@ -64,14 +68,19 @@ def test_scenario_26_a_storm_of_duplicates_runs_and_counts_everything_once(fault
     jobs.put(jobs.seen)
     words.put(words.seen)
     assert lab.finish() == {"done": 24}
-    assert set(lab.view.starts().values()) == {1}
+    assert set(lab.view.starts().values()) == {1}, "a cell was run again"
     assert len(lab.view.attempts()) == 24
+    agent = lab.agents["agA"]
+    assert (agent.stop(), lab.server.stop()) == (0, 0)
     jobs.put(jobs.seen)
     words.put(words.seen)
-    until(lambda: not jobs.length and not words.length, "the replays are read")
+    lab.start_server()
+    agent.start()
+    until(lambda: not jobs.length and not words.length, "those who remember nothing have read the replays")
     time.sleep(1)
     lab.check()
-    assert set(lab.view.starts().values()) == {1}
+    assert set(lab.view.starts().values()) == {1}, "a cell was run again"
+    assert len(lab.view.attempts()) == 24
 
 
 def forged(message: bytes, **changes) -> bytes:
@@ -110,7 +119,9 @@ def forgeries(genuine: bytes, elsewhere: bytes) -> list[bytes]:
 
 
 def test_scenario_27_forged_messages_are_refused_and_everybody_lives(fault_lab):
-    lab = fault_lab.start("agA", "agB", devices=1)
+    lab = fault_lab
+    lab.take_time(**PATIENT)
+    lab.start("agA", "agB", devices=1)
     own, other, words = (Wiretap(lab, name) for name in ("agent.agA.jobs", "agent.agB.jobs", "ingest"))
     lab.stop_links("agA", signal.SIGSTOP)
     lab.stop_links("agB", signal.SIGSTOP)
@@ -137,10 +148,10 @@ def test_scenario_31_an_agent_of_another_protocol_keeps_its_results_until_it_is_
     agent = lab.agents["agA"]
     lab.submit(3, gpu={"seconds": 0.3, "first_seconds": 2})
     lab.until_running()
-    lab.server.pause()
+    agent.node.pull_cable()
     until(lambda: lab.owed("agA"), "a result waits for its receipt")
     agent.stop()
-    lab.server.resume()
+    agent.node.plug_cable()
     owed = lab.kept("agA")
     for protocol in ("1", "999"):
         agent.start(FAULT_PROTOCOL=protocol)

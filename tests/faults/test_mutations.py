@@ -18,19 +18,20 @@ from tests.faults.test_scheduler_faults import (
 )
 
 CAUGHT_BY = {
-    "claim": duplicates,
-    "flock": twins,
-    "unique-index": two_schedulers,
-    "epoch": late_result,
+    "claim": (duplicates, r"was run \d+ times|a cell was run again"),
+    "flock": (twins, "I4: .* ran together"),
+    "unique-index": (two_schedulers, "'given', 'given'"),
+    "epoch": (late_result, "the late result counted"),
 }
+"""Protection -> who notices that it is gone, and what it says."""
 SHORT_S = 25.0
 
 
 @pytest.mark.parametrize("protection", CAUGHT_BY)
 def test_a_protection_that_is_taken_away_is_missed(fault_lab, protection, record_property):
     fault_lab.mutation, fault_lab.bound_s = protection, SHORT_S
-    scenario = CAUGHT_BY[protection]
-    with pytest.raises(AssertionError) as caught:
+    scenario, notices = CAUGHT_BY[protection]
+    with pytest.raises(AssertionError, match=notices) as caught:
         scenario(fault_lab)
     record_property("protection", protection)
     record_property("scenario", scenario.__name__)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -50,24 +54,54 @@ def test_scenario_21a_a_way_that_works_in_one_direction_doubles_nothing(fault_la
     assert lab.finish() == {"done": 12}
 
 
-def test_scenario_21b_random_loss_and_a_slow_uneven_way_double_nothing(fault_lab):
-    lab = fault_lab
-    lab.take_time(FARM_WATCHDOG_S=20, FARM_LOST_S=20, FARM_SUSPECT_S=8, FARM_RESEND_S=8)
-    lab.start("agB", devices=1)
-    far = lab.add_agent("agA", devices=1)
+def has_netem() -> bool:
+    """Whether this kernel can spoil a connection by itself."""
+    if os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "ip", "tc"))):
+        return False
+    try_it = "ip link add t type dummy && tc qdisc add dev t root netem delay 1ms"
+    done = subprocess.run(["unshare", "--net", "sh", "-c", try_it], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+@contextmanager
+def through_proxy(lab, node):
+    """A proxy delays what goes between this machine and the broker; one packet in ten is lost."""
     middle = lab.network.nodes["middle"]
     proxy = [sys.executable, str(REPOSITORY / "tests/services/proxy.py")]
     way = ["--listen", f"{middle.address}:{REDIS}", "--target", f"{lab.redis.address}:{REDIS}"]
     bad = ["--delay-ms", "150", "--jitter-ms", "100", "--seed", str(lab.seed)]
     server = Server(middle.command([*proxy, *way, *bad]), lab.folder / "proxy.log")
     try:
-        far.node.divert(lab.redis.address, REDIS, middle.address)
-        far.start()
-        lab.until_heard("agA")
-        far.node.drop_incoming(percent=10)
-        lab.submit(8, gpu={"seconds": 0.2})
-        assert lab.finish(limit_s=90) == {"done": 16}
-        lost = [attempt for attempt in lab.view.attempts() if attempt.state == "failed"]
-        assert len(lost) <= 2, "loss and delay are no silence"
+        node.divert(lab.redis.address, REDIS, middle.address)
+        node.drop_incoming(percent=10)
+        yield
     finally:
         server.kill()
+
+
+@contextmanager
+def through_netem(_lab, node):
+    """The kernel delays and loses what this machine sends."""
+    node.run("tc", "qdisc", "add", "dev", "eth0", "root", "netem", "delay", "150ms", "100ms", "loss", "10%")
+    try:
+        yield
+    finally:
+        node.run("tc", "qdisc", "del", "dev", "eth0", "root")
+
+
+WAYS = (through_proxy, through_netem) if has_netem() else (through_proxy,)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_scenario_21b_random_loss_and_a_slow_uneven_way_double_nothing(fault_lab, way):
+    lab = fault_lab
+    lab.take_time(FARM_WATCHDOG_S=20, FARM_LOST_S=20, FARM_SUSPECT_S=8, FARM_RESEND_S=8)
+    lab.start("agB", devices=1)
+    far = lab.add_agent("agA", devices=1)
+    with way(lab, far.node):
+        far.start()
+        lab.until_heard("agA")
+        lab.submit(8, gpu={"seconds": 0.2})
+        assert lab.finish(limit_s=90) == {"done": 16}
+    lost = [attempt for attempt in lab.view.attempts() if attempt.state == "failed"]
+    assert len(lost) <= 2, "loss and delay are no silence"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,14 +22,44 @@ from tests.services.processes import Server
 WORK = {"seconds": 0.2}
 
 
-def test_scenario_25_clocks_that_are_hours_off_change_nothing(fault_lab):
+@dataclass
+class Clock:
+    """The wall clock of the processes that are started with `environment`; `set` steps it, as NTP does."""
+
+    library: Path
+    file: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"LD_PRELOAD": str(self.library), "FAULT_CLOCK": str(self.file)}
+
+    def set(self, hours: float) -> None:
+        self.file.write_text(str(int(3600 * hours)))
+
+
+@pytest.fixture
+def clocks(tmp_path):
+    """Two clocks that are right."""
+    library = tmp_path / "clock.so"
+    source = Path(__file__).with_name("clock.c")
+    subprocess.run([needs.compiler(), "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    made = [Clock(library, tmp_path / name) for name in ("one", "two")]
+    for clock in made:
+        clock.set(hours=0)
+    show = [sys.executable, "-c", "import time; print(time.time())"]
+    made[0].set(hours=2)
+    said = subprocess.run(show, env=os.environ | made[0].environment, capture_output=True, check=True)
+    assert 7100 < float(said.stdout) - time.time() < 7300, "the clock can be set"
+    made[0].set(hours=0)
+    return made
+
+
+def test_scenario_25_clocks_that_are_hours_off_change_nothing(fault_lab, clocks):
     lab = fault_lab
     lab.start_server()
-    library = needs.faketime()
-    for name, offset in (("agA", "+2h"), ("agB", "-2h")):
-        agent = lab.add_agent(name, devices=1)
-        clock = {"LD_PRELOAD": library, "FAKETIME": offset, "DONT_FAKE_MONOTONIC": "1"}
-        agent.start(**clock)
+    for name, clock, hours in zip(("agA", "agB"), clocks, (2, -2), strict=True):
+        clock.set(hours)
+        lab.add_agent(name, devices=1).start(**clock.environment)
     lab.until_heard("agA", "agB")
     lab.submit(5, gpu={"seconds": 0.5})
     assert lab.finish() == {"done": 10}
@@ -36,6 +68,22 @@ def test_scenario_25_clocks_that_are_hours_off_change_nothing(fault_lab):
         assert 0 <= (attempt.ended_at - attempt.dispatched_at).total_seconds() < 60
     for result in lab.view.results():
         assert 0.4e9 < result.duration_ns < 30e9, "durations are a monotonic clock's"
+
+
+def test_scenario_25_a_clock_that_is_set_during_a_measurement_changes_nothing(fault_lab, clocks):
+    lab, clock = fault_lab, clocks[0]
+    lab.start_server()
+    lab.add_agent("agA", devices=1).start(**clock.environment)
+    lab.until_heard("agA")
+    lab.submit(2, gpu={"seconds": 3})
+    for hours in (2, -2):
+        runner = Path(f"/proc/{lab.until_running().pid}")
+        clock.set(hours)
+        until(lambda runner=runner: not runner.exists(), "it ends")
+    assert lab.finish() == {"done": 2}
+    assert [attempt.state for attempt in lab.view.attempts()] == ["done", "done"]
+    for result in lab.view.results():
+        assert 2.9e9 < result.duration_ns < 60e9, "durations are a monotonic clock's"
 
 
 @pytest.mark.parametrize("fault", ["cut", "bit"])
@@ -55,6 +103,7 @@ def test_scenario_28_a_model_that_is_damaged_on_the_way_is_never_measured(fault_
         assert lab.finish() == {"done": 4}
     finally:
         server.kill()
+    assert ("cut after" if fault == "cut" else "turned a bit over") in server.log.read_text()
     assert set(lab.view.starts().values()) == {1}
 
 
@@ -74,10 +123,21 @@ def test_scenario_29_a_cancel_at_any_moment_ends_every_cell_once(fault_lab):
 
 
 def test_scenario_30a_a_device_that_fails_three_times_is_quarantined_and_released(fault_lab):
-    lab = fault_lab.start("agA", "agB", devices=1)
+    lab = fault_lab.start("agA", devices=1)
     lab.submit(4, gpu={"behave": "device_lost", **WORK})
-    lab.finish()
-    assert {cell.reason_code for cell in lab.view.cells()} == {"device_lost"}
+
+    def state() -> str:
+        return str(lab.farm("devices")["devices"][0]["state"])
+
+    until(lambda: state() == "quarantined", "three cells in a row failed")
+    before = lab.view.starts()
+    assert len(before) == 3, "the fourth cell was kept from it"
+    lab.farm("devices", "release", "agA.0")
+    until(lambda: lab.view.starts() != before, "it gets cells again", limit_s=8)
+    counts = lab.finish()
+    assert counts["failed"] == 4
+    failed = [cell for cell in lab.view.cells() if cell.state == "failed"]
+    assert {cell.reason_code for cell in failed} == {"device_lost"}
 
 
 def test_scenario_30b_a_device_that_somebody_else_uses_is_waited_for(fault_lab):
