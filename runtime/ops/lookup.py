@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -14,29 +15,30 @@ _LOW, _HIGH = -32768, 32767
 
 
 def lookup_table(
-    low: float, high: float, function: Callable[[Array], Array], out: tuple[float, int] = (2.0 / 65535, 0)
+    low: float,
+    high: float,
+    function: Callable[[Array], Array],
+    out: tuple[float, int] = (2.0 / 65535, 0),
+    real: type[np.floating[Any]] = np.float32,
 ) -> Array:
     """Levels of scale and zero point `out` of `function` over [low, high] at 513 points, int64.
 
-    Each point is moved by half the error that interpolation makes in the middle of its step.
+    Each point is moved by half the error that interpolation makes in the middle of its step. `real`: the
+    precision of the computation; LiteRT has both.
     """
-    start, step = np.float32(low), np.float32((np.float32(high) - np.float32(low)) / np.float32(_STEPS))
-    steps = np.arange(_STEPS, dtype=np.float32)
-    out_low, out_high = (np.float32(out[0]) * np.float32(v - out[1]) for v in (_LOW, _HIGH))
-    factor = np.float32(_HIGH - _LOW + 1) / (out_high - out_low)
+    start, step = real(low), real((real(high) - real(low)) / real(_STEPS))
+    steps = np.arange(_STEPS, dtype=real)
+    out_low, out_high = (real(out[0]) * real(v - out[1]) for v in (_LOW, _HIGH))
+    factor = real(_HIGH - _LOW + 1) / (out_high - out_low)
     with np.errstate(all="ignore"):
-        here = _rounded(function(start + steps * step) * factor)
-        middle = _rounded(function(start + steps * step + step / np.float32(2)) * factor)
-        after = function(start + (steps + np.float32(1)) * step) * factor
-        between = _rounded((after + here) / np.float32(2))
-        bias = _rounded((between - middle) / np.float32(2))
-        last = _rounded(function(np.array([high], np.float32)) * factor)
+        here = round_all(function(start + steps * step) * factor)
+        middle = round_all(function(start + steps * step + step / real(2)) * factor)
+        after = function(start + (steps + real(1)) * step) * factor
+        between = round_all((after + here) / real(2))
+        bias = round_all((between - middle) / real(2))
+        last = round_all(function(np.array([high], real)) * factor)
         points = np.clip(np.concatenate([here - bias, last]), _LOW, _HIGH)
     return np.asarray(np.nan_to_num(points, nan=0), np.int64)
-
-
-def _rounded(x: Array) -> Array:
-    return round_all(x.astype(np.float32))
 
 
 def interpolated(levels: Array, table: Array) -> Array:
