@@ -25,6 +25,9 @@ FAKE_RUNNER = (
 )
 
 
+DOORS = {"farm": "orchestrator.cli", "farm-agent": "agent.cli", "agent.link": "agent.link.__main__"}
+
+
 def main() -> None:
     program = sys.argv.pop(1)
     sys.argv[0] = program
@@ -34,7 +37,7 @@ def main() -> None:
     if PROTOCOL_VARIABLE in os.environ:
         vars(import_module("agent.messages"))["PROTOCOL_VERSION"] = int(os.environ[PROTOCOL_VARIABLE])
     mutations.apply(os.environ.get(mutations.VARIABLE, ""))
-    door = {"farm": "orchestrator.cli", "farm-agent": "agent.cli"}[program]
+    door = DOORS[program]
     import_module(door).main()
 
 

@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from orchestrator.db.session import Database
 
 VARIABLE: Final = "FAULT_MUTATION"
+ENTRY: Final = Path(__file__).with_name("entry.py")
 UNIQUE_INDEX: Final = "unique-index"
 """Taken away in the database, once it is there (`drop_unique_indexes`)."""
 
@@ -24,7 +27,10 @@ def apply(name: str) -> None:
 
 
 def without_claim() -> None:
-    """The agent's journal forgets an attempt that has ended, and its epoch: a repeated job runs again."""
+    """The agent's journal forgets an attempt that has ended, and its epoch, and its link what it opened: a
+    repeated job runs again."""
+    from agent import lab
+    from agent.envelope import Freshness
     from agent.journal import Journal
 
     def state_of(self: Any, attempt_id: str) -> str | None:
@@ -37,6 +43,13 @@ def without_claim() -> None:
             (job.attempt_id, job.model_dump_json()),
         )
 
+    def link(command: list[str], *rest: Any) -> Any:
+        _python, _isolated, _module, name, *options = command
+        return link_process([sys.executable, str(ENTRY), name, *options], *rest)
+
+    link_process = lab.LinkProcess
+    vars(lab)["LinkProcess"] = link
+    vars_of(Freshness, take=lambda _self, _envelope: None)
     vars_of(Journal, state_of=state_of, accept=accept)
 
 
