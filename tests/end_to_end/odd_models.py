@@ -47,15 +47,10 @@ def partial_model() -> bytes:
 
 
 def lacking_operator_model() -> bytes:
-    """RELU, then CUMSUM along the channels, which neither our kernels nor the gpu delegate have."""
-    tensors = (
-        _float(0, "image"),
-        _float(1, "positive"),
-        _constant(2, "axis", np.array(3, np.int32)),
-        _float(3, "out"),
-    )
+    """RELU, then a custom operator that nobody registered."""
+    tensors = (_float(0, "image"), _float(1, "positive"), _float(2, "out"))
     operators = (
         Operator(0, BuiltinOperator.RELU, 1, (0,), (1,)),
-        Operator(1, BuiltinOperator.CUMSUM, 1, (1, 2), (3,)),
+        Operator(1, BuiltinOperator.CUSTOM, 1, (1,), (2,), custom_code="Blur"),
     )
-    return _model(tensors, operators, 3)
+    return _model(tensors, operators, 2)

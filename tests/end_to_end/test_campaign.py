@@ -55,13 +55,11 @@ def test_percentiles_below_their_floor_are_null_with_the_reason(campaign):
 
 
 def test_lacking_operator_is_named_and_nothing_fails(campaign):
-    cpu, gpu, litert = (campaign.cell("lacking", delegate) for delegate in DELEGATES)
-    assert cpu["status"] == "unsupported"
-    assert all(word in cpu["reason"]["text"] for word in ("CUMSUM", "version 1", "1"))
-    assert gpu["status"] == "unsupported"
-    assert "CUMSUM" in gpu["reason"]["text"]
-    assert gpu["memory_bytes"] is None
-    assert litert["status"] == "done"
+    for delegate in DELEGATES:
+        cell = campaign.cell("lacking", delegate)
+        assert cell["status"] == "unsupported"
+        assert "Blur" in cell["reason"]["text"]
+        assert cell["memory_bytes"] is None
 
 
 def test_row_68_fallback_share_and_reason_are_visible_in_the_row(campaign):
