@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from orchestrator import health
@@ -46,6 +47,7 @@ class Server:
     dispatcher: Dispatcher
     stopping: Callable[[], bool]
     office: Office
+    endpoint: Callable[[], AbstractContextManager[None]] = nullcontext
     _state: SchedulerState = field(init=False)
     _row_at_s: float = 0.0
     _rights_at_s: float = 0.0
@@ -58,7 +60,7 @@ class Server:
 
     def run(self) -> None:
         """Raises `FarmError` where another process schedules already."""
-        with self._lock() as lock:
+        with self._lock() as lock, self.endpoint():
             health.provide(Store(self.home.store))
             log.info("scheduling on %s; agents come through the broker", self.database.name)
             service = Service(self.database, self.dispatcher, self.lab.times)
@@ -129,8 +131,8 @@ def serve_lab(home: FarmHome, lab: LabConfig, stopping: Callable[[], bool]) -> N
         dispatcher = LabDispatcher(
             lab.broker_url, lab.key_prefix, seal, lab.times, lab.broker_ca, office.apply_rights
         )
-        with _endpoint(lab, office):
-            Server(home, lab, farm.database, dispatcher, stopping, office).run()
+        endpoint = partial(_endpoint, lab, office)
+        Server(home, lab, farm.database, dispatcher, stopping, office, endpoint).run()
         with suppress(UnreachableError):
             keyring.save()
 

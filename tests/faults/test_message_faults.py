@@ -53,6 +53,7 @@ def test_scenario_26_a_storm_of_duplicates_runs_and_counts_everything_once(fault
     lab.start("agA", devices=2)
     jobs, words = Wiretap(lab, "agent.agA.jobs"), Wiretap(lab, "ingest")
     for _ in range(3):
+        until(lambda: not lab.view.open_cells(), "both devices are idle")
         lab.stop_links("agA", signal.SIGSTOP)
         lab.submit(4, gpu=WORK)
         until(jobs.copy, "jobs wait for the agent")
