@@ -91,20 +91,18 @@ def test_scenario_10_a_stopped_agents_late_result_is_stored_and_never_counted(fa
 
 def test_scenario_10_a_late_result_finds_its_cell_waiting_and_is_not_counted_even_so(fault_lab):
     lab = fault_lab.start("agA", devices=1)
-    lab.submit(1, gpu={"seconds": 0.2, "first_seconds": 2})
+    campaign = lab.submit(1, gpu={"seconds": 0.2, "first_seconds": 2})
     running = lab.until_running("agA")
     agent = lab.agents["agA"]
     agent.pause()
     until(lambda: lab.view.attempts()[0].reason_code == "agent_lost", "the silent attempt is lost")
-    lab.server.pause()
+    lab.farm("pause", campaign)
     agent.resume()
-
-    def hello_and_result_wait() -> bool:
-        with lab.redis.client() as client:
-            return client.llen("farm:ingest") >= 3 and bool(lab.kept("agA"))
-
-    until(hello_and_result_wait, "hello and result wait for the server")
-    lab.server.resume()
+    until(
+        lambda: running.attempt_id in {result.attempt_id for result in lab.view.results()},
+        "the late result is stored while its cell waits",
+    )
+    lab.farm("resume", campaign)
     assert lab.finish() == {"done": 1}
     counted = {result.attempt_id: result.counted for result in lab.view.results()}
     assert counted.pop(running.attempt_id) is False, "the late result counted"
