@@ -70,6 +70,7 @@ def test_scenario_26_a_storm_of_duplicates_runs_and_counts_everything_once(fault
     words.put(words.seen)
     assert lab.finish() == {"done": 24}
     assert set(lab.view.starts().values()) == {1}, "a cell was run again"
+    assert len(lab.view.attempts()) == 24
     agent = lab.agents["agA"]
     assert (agent.stop(), lab.server.stop()) == (0, 0)
     jobs.put(jobs.seen)
@@ -80,6 +81,7 @@ def test_scenario_26_a_storm_of_duplicates_runs_and_counts_everything_once(fault
     time.sleep(1)
     lab.check()
     assert set(lab.view.starts().values()) == {1}, "a cell was run again"
+    assert len(lab.view.attempts()) == 24
 
 
 def forged(message: bytes, **changes) -> bytes:
