@@ -48,13 +48,12 @@ class Ingredients:
             }
         )
 
-    def fingerprint(self, environment_id: str) -> str:
-        """Digest: equal fingerprints mean that measuring again would repeat the experiment exactly."""
-        return fingerprint(self.series, environment_id)
-
 
 def fingerprint(series: str, environment_id: str) -> str:
-    """The fingerprint of a series in one environment."""
+    """Equal fingerprints mean that measuring again would repeat the experiment exactly.
+
+    The digest of a series in one environment.
+    """
     return digest({"series": series, "environment": environment_id})
 
 

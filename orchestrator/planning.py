@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from agent.messages import MeasurePlan, ReasonCode
 from orchestrator.errors import UsageError
-from orchestrator.fingerprint import ChangedField, Ingredients, changed_fields
+from orchestrator.fingerprint import ChangedField, Ingredients, changed_fields, fingerprint
 from orchestrator.matrix import CellSpec
 
 Action: TypeAlias = Literal["run", "reuse", "no_device", "excluded"]
@@ -106,39 +106,56 @@ def plan_cells(
     limit = reuse_limit(reuse, now)
     planned = []
     used: dict[str, set[str]] = defaultdict(set)
+    seen: dict[str, Sequence[_Seen]] = {}
     for spec in specs:
         if spec.obstacle is not None:
             action: Action = "excluded" if spec.obstacle.code is ReasonCode.EXCLUDED else "no_device"
             planned.append(PlannedCell(spec, action, spec.obstacle.text))
             continue
-        taken = used[spec.siblings] if spec.siblings else set()
-        free = [name for name in spec.devices if name not in taken]
-        cell = _planned(spec, free, environments, environment_ids, past, limit)
+        group = spec.siblings or spec.key
+        if group not in seen:
+            seen[group] = [_seen(spec, name, environment_ids[name], past) for name in spec.devices]
+        taken = used[group]
+        free = [device for device in seen[group] if device.device_id not in taken]
+        cell = _planned(spec, free, environments, past, limit)
         if cell.reused is not None:
             taken.add(cell.reused.ingredients.device_id)
         planned.append(cell)
     return tuple(planned)
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What was measured of a cell on one device: in its present environment, and in any."""
+
+    device_id: str
+    same: KnownResult | None
+    ever: KnownResult | None
+
+
+def _seen(spec: CellSpec, device_id: str, environment_id: str, past: PastResults) -> _Seen:
+    series = spec.on(device_id).series
+    same = past.by_fingerprint.get(fingerprint(series, environment_id))
+    return _Seen(device_id, same, past.by_series.get(series))
+
+
 def _planned(
     spec: CellSpec,
-    free: Sequence[str],
+    free: Sequence[_Seen],
     environments: Mapping[str, Mapping[str, str]],
-    environment_ids: Mapping[str, str],
     past: PastResults,
     limit: datetime | None,
 ) -> PlannedCell:
     """One cell that may run on any of the free devices: the first result to be reused decides."""
-    known = [past.by_fingerprint.get(spec.on(name).fingerprint(environment_ids[name])) for name in free]
+    known = [device.same for device in free if device.same is not None]
     for result in known:
-        if result is not None and limit is not None and reusable(result, limit):
+        if limit is not None and reusable(result, limit):
             why = f"measured {result.received_at:%Y-%m-%d %H:%M} UTC in cell {result.cell_id}"
             return PlannedCell(spec, "reuse", why, reused=result)
-    last = [past.by_series[s] for name in free if (s := spec.on(name).series) in past.by_series]
-    eta_s = expected_s(spec.plan, last[0] if last else None)
-    again = next((result for result in known if result is not None), None)
-    if again is not None:
-        return PlannedCell(spec, "run", _why_again(again, limit), eta_s=eta_s)
+    last = next((device.ever for device in free if device.ever is not None), None)
+    eta_s = expected_s(spec.plan, last)
+    if known:
+        return PlannedCell(spec, "run", _why_again(known[0], limit), eta_s=eta_s)
     if spec.siblings is not None:
         return PlannedCell(spec, "run", f"any of {', '.join(spec.devices)}", eta_s=eta_s)
     return _new_cell(spec, environments[spec.target], past, eta_s)

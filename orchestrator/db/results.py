@@ -73,12 +73,13 @@ def past_results(
 ) -> PastResults:
     """What is known of these cells. `environment_ids`: by device id."""
     runnable = [spec for spec in specs if spec.obstacle is None]
-    measured = [(spec.on(name), environment_ids[name]) for spec in runnable for name in spec.devices]
-    prints = sorted({ingredients.fingerprint(environment) for ingredients, environment in measured})
-    series = sorted({ingredients.series for ingredients, _ in measured})
+    groups = {spec.siblings or spec.key: spec for spec in runnable}.values()
+    measured = {(spec.on(name).series, environment_ids[name]) for spec in groups for name in spec.devices}
     return PastResults(
-        by_fingerprint=_newest_by(session, col(tables.Result.fingerprint), prints),
-        by_series=_newest_by(session, col(tables.Result.series), series),
+        by_fingerprint=_newest_by(
+            session, col(tables.Result.fingerprint), sorted(fingerprint(*pair) for pair in measured)
+        ),
+        by_series=_newest_by(session, col(tables.Result.series), sorted({series for series, _ in measured})),
         by_names=_newest_by_names(session, {spec.model for spec in runnable}),
     )
 
