@@ -9,5 +9,5 @@ from runtime.ops.spec import SPECS
 
 __all__ = ["SPECS"]
 
-for _module in pkgutil.iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
+    import_module(_module.name)

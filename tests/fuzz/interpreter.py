@@ -14,7 +14,7 @@ import numpy as np
 
 from runtime.errors import FarmRuntimeError
 from runtime.interpreter import Interpreter
-from runtime.ops import control_flow
+from runtime.ops.state import control_flow
 from tests.fuzz.command import fuzz
 from tests.fuzz.limited import Case, Limits
 from tests.fuzz.mutations import mutated

@@ -116,7 +116,8 @@ def test_row_17_results_do_not_depend_on_the_number_of_threads(make, kind, monke
     counted = parallel.lane_count
     for module in ("conv", "depthwise_conv", "fully_connected", "batch_matmul"):
         monkeypatch.setattr(
-            f"runtime.ops.{module}.lane_count", lambda op, work: lanes.append(counted(op, work)) or lanes[-1]
+            f"runtime.ops.matmul.{module}.lane_count",
+            lambda op, work: lanes.append(counted(op, work)) or lanes[-1],
         )
     model, x = make(np.random.default_rng(17), kind)
     loaded = {count: Interpreter(model_content=model, num_threads=count) for count in COUNTS}
@@ -136,7 +137,8 @@ def test_row_17_the_farms_option_reaches_the_kernels(tmp_path, monkeypatch):
     asked: list[int] = []
     counted = parallel.lane_count
     monkeypatch.setattr(
-        "runtime.ops.conv.lane_count", lambda op, work: asked.append(op.num_threads) or counted(op, work)
+        "runtime.ops.matmul.conv.lane_count",
+        lambda op, work: asked.append(op.num_threads) or counted(op, work),
     )
     path = tmp_path / "model.tflite"
     path.write_bytes(conv(np.random.default_rng(0), "float32")[0])

@@ -1,9 +1,1 @@
-"""Operators with state over time: LSTM, RNN and SVDF in all their forms; importing registers them."""
-
-from __future__ import annotations
-
-import pkgutil
-from importlib import import_module
-
-for _module in pkgutil.iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+"""State over time: LSTM, RNN and SVDF in all their forms."""

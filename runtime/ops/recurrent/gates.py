@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from runtime.model.schema import ActivationFunctionType, TensorType
-from runtime.ops.hybrid import RowQuantizer
+from runtime.ops.matmul.hybrid import RowQuantizer
 from runtime.ops.spec import Array, OpContext
 
 Accumulate: TypeAlias = Callable[[Array], None]

@@ -14,7 +14,7 @@ from tests.oracle import call_in_litert
 from tests.runtime.api import interpreter_scripts
 from tests.runtime.graphs import several
 from tests.runtime.models import Builder, per_channel, per_tensor
-from tests.runtime.ops.test_control_flow import FALSE, TRUE, binary, conditional, f32
+from tests.runtime.ops.state.test_control_flow import FALSE, TRUE, binary, conditional, f32
 from tests.runtime.test_interpreter import one_input, small_net
 
 Op = BuiltinOperator

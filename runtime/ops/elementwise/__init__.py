@@ -1,0 +1,1 @@
+"""One result from the elements of one place."""

@@ -1,0 +1,254 @@
+"""Activations: RELU family, PRELU, LEAKY_RELU, ELU, GELU, HARD_SWISH, LOGISTIC, TANH.
+
+float32; int8 where the reference kernel is a rule per level, evaluated for all 256 levels while planning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops import levels
+from runtime.ops.blocks import broadcast_blocks, channel_rows, flat_blocks
+from runtime.ops.elementwise.level_functions import through_function
+from runtime.ops.elementwise.sigmoid_int16 import sigmoid_int16
+from runtime.ops.levels import level_table, pair_levels
+from runtime.ops.shapes import broadcast_inputs, same_shape
+from runtime.ops.spec import Array, Kernel, OpContext, operator
+from runtime.ops.type_sets import QUANTIZED
+
+BYTES = (TensorType.INT8, TensorType.UINT8)
+_HALVES = (TensorType.FLOAT32, TensorType.FLOAT16)
+
+_Function = Callable[[Array, Array, Array], object]
+
+_CLAMPS: Mapping[BuiltinOperator, tuple[float, float]] = {
+    BuiltinOperator.RELU: (0.0, math.inf),
+    BuiltinOperator.RELU6: (0.0, 6.0),
+    BuiltinOperator.RELU_N1_TO_1: (-1.0, 1.0),
+    BuiltinOperator.RELU_0_TO_1: (0.0, 1.0),
+}
+
+
+@operator(*_CLAMPS, max_version=3, infer=same_shape, types=(TensorType.FLOAT32, *QUANTIZED))
+def relu(op: OpContext) -> Kernel:
+    """Clamp; int8 is rescaled to the output's quantisation first (`activations.cc`)."""
+    kind = op.require(TensorType.FLOAT32, *QUANTIZED)
+    op.require_same_type(0)
+    low, high = _CLAMPS[op.operator.opcode]
+    if kind in QUANTIZED:
+        return level_table(op, lambda q: levels.relu(op, q, low, high))
+    return _per_element(op, lambda x, y, _: np.clip(x, low, high, out=y))
+
+
+def _per_element(op: OpContext, function: _Function) -> Kernel:
+    """Run function(x, y, temporary) over cache-sized pieces."""
+    pieces = flat_blocks(op.read(0), op.write())
+    temporary = op.temporary((max((x.size for x, _ in pieces), default=0),))
+    steps = [(x, y, temporary[: x.size]) for x, y in pieces]
+    if op.input().type is TensorType.FLOAT16:
+        return _widened(function, steps)
+
+    def run() -> None:
+        for x, y, t in steps:
+            function(x, y, t)
+
+    return run
+
+
+def _widened(function: _Function, steps: Sequence[tuple[Array, Array, Array]]) -> Kernel:
+    """float16 computed in single precision."""
+
+    def run() -> None:
+        for x, y, t in steps:
+            result = np.empty(x.shape, np.float32)
+            function(x.astype(np.float32), result, t)
+            np.copyto(y, result, casting="same_kind")
+
+    return run
+
+
+def _logistic(x: Array, y: Array, t: Array) -> None:
+    np.negative(x, out=t)
+    with np.errstate(over="ignore"):
+        np.exp(t, out=t)
+    np.add(t, np.float32(1), out=t)
+    np.divide(np.float32(1), t, out=y)
+
+
+def _hard_swish(x: Array, y: Array, t: Array) -> None:
+    np.add(x, np.float32(3), out=t)
+    np.clip(t, np.float32(0), np.float32(6), out=t)
+    np.multiply(t, x, out=t)
+    np.divide(t, np.float32(6), out=y)
+
+
+def _elu(x: Array, y: Array, t: Array) -> None:
+    np.clip(x, -math.inf, 0, out=t)
+    np.expm1(t, out=t)
+    np.clip(x, 0, math.inf, out=y)
+    np.add(y, t, out=y)
+
+
+def _gelu_tanh(x: Array, y: Array, t: Array) -> None:
+    np.multiply(x, x, out=t)
+    np.multiply(t, np.float32(0.044715), out=t)
+    np.add(t, np.float32(1), out=t)
+    np.multiply(t, x, out=t)
+    np.multiply(t, np.float32(math.sqrt(2 / math.pi)), out=t)
+    np.tanh(t, out=t)
+    np.add(t, np.float32(1), out=t)
+    np.multiply(t, np.float32(0.5), out=t)
+    np.multiply(t, x, out=y)
+
+
+@operator(BuiltinOperator.ELU, max_version=1, infer=same_shape, types=(TensorType.FLOAT32, *BYTES))
+def elu(op: OpContext) -> Kernel:
+    """x where positive, else e^x - 1."""
+    op.require_same_type(0)
+    if op.input().type is TensorType.FLOAT32:
+        return _per_element(op, _elu)
+    return level_table(op, lambda q: levels.through_float(op, q, _elu))
+
+
+@operator(BuiltinOperator.HARD_SWISH, max_version=1, infer=same_shape, types=(TensorType.FLOAT32, *BYTES))
+def hard_swish(op: OpContext) -> Kernel:
+    """x min(max(x + 3, 0), 6) / 6."""
+    op.require_same_type(0)
+    if op.input().type is TensorType.FLOAT32:
+        return _per_element(op, _hard_swish)
+    return level_table(op, lambda q: levels.hard_swish(op, q))
+
+
+_SIGMOIDS: Mapping[BuiltinOperator, _Function] = {
+    BuiltinOperator.LOGISTIC: _logistic,
+    BuiltinOperator.TANH: lambda x, y, _: np.tanh(x, out=y),
+}
+
+
+@operator(*_SIGMOIDS, max_version=3, infer=same_shape, types=(*_HALVES, *QUANTIZED))
+def sigmoid(op: OpContext) -> Kernel:
+    """LOGISTIC and TANH."""
+    kind = op.require(*_HALVES, *QUANTIZED)
+    op.require_same_type(0)
+    if kind is TensorType.INT16:
+        return sigmoid_int16(op)
+    function = _SIGMOIDS[op.operator.opcode]
+    if kind in BYTES:
+        return level_table(op, lambda q: levels.through_float(op, q, function))
+    return _per_element(op, function)
+
+
+_ERFC_SLOPE = np.float32(0.55 * math.sqrt(0.5))
+_ERFC_SERIES = tuple(
+    np.float32(v) for v in (0.10733123, -0.51806636, 0.75976084, -0.041464186, 0.39085755, 0.30158095)
+)
+"""erfc(z) = exp(-z^2) p(t), t = 1 / (1 + 0.55 z), for z >= 0: p without a constant term, highest power first,
+fitted to an error below 2e-8."""
+
+_ERFC_END = np.float32(40)
+"""erfc(z / sqrt 2) is 0 in single precision from here on; where x is larger, gelu(x) is x."""
+
+
+def _gelu_exact(x: Array, y: Array, t: Array) -> None:
+    """max(x, 0) - 0.5 |x| erfc(|x| / sqrt 2): no cancellation on either side."""
+    np.abs(x, out=t)
+    np.multiply(t, _ERFC_SLOPE, out=t)
+    np.add(t, np.float32(1), out=t)
+    np.divide(np.float32(1), t, out=t)
+    np.multiply(t, _ERFC_SERIES[0], out=y)
+    for coefficient in _ERFC_SERIES[1:]:
+        np.add(y, coefficient, out=y)
+        np.multiply(y, t, out=y)
+    np.multiply(x, x, out=t)
+    np.multiply(t, np.float32(-0.5), out=t)
+    np.exp(t, out=t)
+    np.multiply(y, t, out=y)
+    np.clip(x, -math.inf, _ERFC_END, out=t)
+    np.abs(t, out=t)
+    np.multiply(y, t, out=y)
+    np.multiply(y, np.float32(0.5), out=y)
+    np.clip(x, 0, math.inf, out=t)
+    np.subtract(t, y, out=y)
+
+
+@operator(BuiltinOperator.GELU, max_version=3, infer=same_shape, types=(*_HALVES, *QUANTIZED))
+def gelu(op: OpContext) -> Kernel:
+    """0.5 x (1 + erf(x / sqrt 2)), or the tanh form that option `approximate` asks for."""
+    kind = op.require(*_HALVES, *QUANTIZED)
+    op.require_same_type(0)
+    function = _gelu_tanh if op.option("approximate") else _gelu_exact
+    if kind in QUANTIZED:
+        return through_function(op, lambda x: _single(function, x))
+    return _per_element(op, function)
+
+
+def _single(function: _Function, x: Array) -> Array:
+    y = np.empty(x.shape, np.float32)
+    function(x.astype(np.float32), y, np.empty_like(y))
+    return y
+
+
+@operator(BuiltinOperator.LEAKY_RELU, max_version=2, infer=same_shape, types=(TensorType.FLOAT32, *QUANTIZED))
+def leaky_relu(op: OpContext) -> Kernel:
+    """x where positive, else alpha * x; float32 and int8."""
+    kind = op.require(TensorType.FLOAT32, *QUANTIZED)
+    op.require_same_type(0)
+    alpha = np.float32(op.option("alpha"))
+    if kind in QUANTIZED:
+        return level_table(op, lambda q: levels.leaky_relu(op, q, alpha))
+
+    def function(x: Array, y: Array, t: Array) -> None:
+        np.clip(x, -math.inf, 0, out=t)
+        np.multiply(t, alpha, out=t)
+        np.clip(x, 0, math.inf, out=y)
+        np.add(y, t, out=y)
+
+    return _per_element(op, function)
+
+
+@operator(
+    BuiltinOperator.PRELU, max_version=1, infer=broadcast_inputs, types=(TensorType.FLOAT32, *QUANTIZED)
+)
+def prelu(op: OpContext) -> Kernel:
+    """x where positive, else alpha * x with alpha broadcast to x; float32 and int8."""
+    kind = op.require(TensorType.FLOAT32, *QUANTIZED)
+    op.require_same_type(0)
+    op.require(TensorType.INT8 if kind is TensorType.INT16 else kind, i=1)
+    if kind in QUANTIZED:
+        return pair_levels(op, levels.prelu)
+    x, alpha, y = op.read(0), op.read(1), op.write()
+    if op.input(1).constant is None or not np.isfinite(alpha).all():
+        return _prelu_of_any_slopes(op)
+    if op.input(1).constant is not None and alpha.size == x.shape[-1] == alpha.shape[-1]:
+        rows, width = channel_rows(x.shape)
+        alpha = np.tile(alpha.reshape(-1), width)
+        x, y = x.reshape(rows, -1), y.reshape(rows, -1)
+    pieces = broadcast_blocks(y, x, alpha)
+    temporary = op.temporary((max((p[0].size for p in pieces), default=0),))
+    steps = [(*p, temporary[: p[0].size].reshape(p[0].shape)) for p in pieces]
+
+    def run() -> None:
+        for out, value, slope, t in steps:
+            np.clip(value, -math.inf, 0, out=t)
+            np.multiply(t, slope, out=t)
+            np.clip(value, 0, math.inf, out=out)
+            np.add(out, t, out=out)
+
+    return run
+
+
+def _prelu_of_any_slopes(op: OpContext) -> Kernel:
+    """A slope that is not finite does nothing where x is not negative."""
+    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
+
+    def run() -> None:
+        for y, x, slope in pieces:
+            sloped = x * slope
+            np.copyto(y, x)
+            np.copyto(y, sloped, where=x < 0)
+
+    return run

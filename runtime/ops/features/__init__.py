@@ -1,0 +1,1 @@
+"""Signals, words and identifiers as numbers: spectra, embeddings, buckets, hashes."""

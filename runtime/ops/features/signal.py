@@ -1,0 +1,70 @@
+"""Complex numbers and spectra: RFFT2D, REAL, IMAG, COMPLEX_ABS."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.movement.copies import copy
+from runtime.ops.shapes import same_shape
+from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
+
+_COMPLEX = (TensorType.COMPLEX64, TensorType.COMPLEX128)
+_PARTS = {TensorType.COMPLEX64: TensorType.FLOAT32, TensorType.COMPLEX128: TensorType.FLOAT64}
+
+
+def _parts(op: OpContext) -> tuple[Array, Array]:
+    if op.output().type is not _PARTS[op.input().type]:
+        raise op.unsupported(f"{op.output().type.name} from {op.input().type.name}")
+    return op.read(0), op.write()
+
+
+@operator(BuiltinOperator.REAL, max_version=1, infer=same_shape, types=_COMPLEX)
+def real(op: OpContext) -> Kernel:
+    """The real parts."""
+    x, y = _parts(op)
+    return copy(y, x.real)
+
+
+@operator(BuiltinOperator.IMAG, max_version=1, infer=same_shape, types=_COMPLEX)
+def imag(op: OpContext) -> Kernel:
+    """The imaginary parts."""
+    x, y = _parts(op)
+    return copy(y, x.imag)
+
+
+@operator(BuiltinOperator.COMPLEX_ABS, max_version=1, infer=same_shape, types=_COMPLEX)
+def complex_abs(op: OpContext) -> Kernel:
+    """The magnitudes."""
+    x, y = _parts(op)
+
+    def run() -> None:
+        np.abs(x, out=y)
+
+    return run
+
+
+def _is_power_of_two(n: int) -> bool:
+    return n > 0 and n & (n - 1) == 0
+
+
+def rfft2d_shape(op: OpContext) -> tuple[Shape, ...]:
+    """[.., height, width / 2 + 1] of the lengths in input 1, powers of two (`rfft2d.cc`)."""
+    op.require(TensorType.INT32, i=1)
+    shape, lengths = op.input().shape, op.integers(1, "fft length")
+    if len(shape) < 2 or len(lengths) != 2 or not all(map(_is_power_of_two, lengths)):
+        raise op.error(f"fft lengths {list(lengths)} for shape {list(shape)}: two powers of two are needed")
+    return ((*shape[:-2], lengths[0], lengths[1] // 2 + 1),)
+
+
+@operator(BuiltinOperator.RFFT2D, max_version=1, infer=rfft2d_shape, types=(TensorType.FLOAT32,))
+def rfft2d(op: OpContext) -> Kernel:
+    """The spectrum of real images, cropped or padded with zeros to the lengths; computed in float64."""
+    if op.output().type is not TensorType.COMPLEX64:
+        raise op.unsupported(f"a spectrum of type {op.output().type.name}")
+    x, y, lengths = op.read(0), op.write(), op.integers(1, "fft length")
+
+    def run() -> None:
+        np.copyto(y, np.fft.rfft2(x.astype(np.float64), lengths), casting="same_kind")
+
+    return run

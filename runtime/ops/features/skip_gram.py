@@ -1,0 +1,62 @@
+"""SKIP_GRAM: word groups of a sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.movement.where import late_shape
+from runtime.ops.spec import Kernel, OpContext, operator
+
+MAX_GROUPS = 1 << 20
+_SPACE = re.compile(rb"[ \t\n\v\f\r]")
+
+
+@operator(BuiltinOperator.SKIP_GRAM, max_version=1, infer=late_shape, types=(TensorType.STRING,))
+def skip_gram(op: OpContext) -> Kernel:
+    """Groups of `ngram_size` words, or of up to as many; at most `max_skip_size` are left out between two."""
+    x = op.read(0)
+    size, skip, shorter = (op.option(n) for n in ("ngram_size", "max_skip_size", "include_all_ngrams"))
+
+    def run() -> None:
+        words = _words(x.reshape(-1)[0] if x.size else b"")
+        groups: list[bytes] = []
+        if len(words) >= size > 0:
+            for group in _groups(len(words), size, max(skip, 0)):
+                if shorter or len(group) == size:
+                    groups.append(b" ".join(words[i] for i in group))
+                if len(groups) > MAX_GROUPS:
+                    raise op.error(f"more than {MAX_GROUPS} word groups")
+        found = np.empty(len(groups), np.object_)
+        found[:] = groups
+        op.deliver(0, found)
+
+    return run
+
+
+def _words(sentence: bytes) -> list[bytes]:
+    """Pieces between white space; at the very front it belongs to the first word (`skip_gram.cc`)."""
+    words, start = [], 0
+    for found in _SPACE.finditer(sentence, 1):
+        if found.start() > start and not _SPACE.match(sentence, start):
+            words.append(sentence[start : found.start()])
+        start = found.end()
+    if len(sentence) > start:
+        words.append(sentence[start:])
+    return words
+
+
+def _groups(words: int, size: int, skip: int) -> Iterator[tuple[int, ...]]:
+    """Positions of the words of every group, longer groups before the shorter ones that they begin with."""
+
+    def grow(group: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        if len(group) < size:
+            for following in range(group[-1] + 1, min(group[-1] + skip + 2, words)):
+                yield from grow((*group, following))
+        yield group
+
+    for first in range(words):
+        yield from grow((first,))

@@ -1,0 +1,1 @@
+"""Pixels and boxes: pooling, resizing, detection."""

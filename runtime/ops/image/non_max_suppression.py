@@ -1,0 +1,133 @@
+"""NON_MAX_SUPPRESSION_V4 and V5 (`reference/non_max_suppression.h`); V5 may lower scores as well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.image.max_heap import MaxHeap
+from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    most: int
+    overlap: np.float32
+    score: np.float32
+    sigma: np.float32
+
+
+def _sizes(op: OpContext) -> int:
+    boxes, scores, sizes = op.input(0).shape, op.input(1).shape, op.integers(2, "max output size")
+    if len(boxes) != 2 or boxes[1] != 4 or scores != boxes[:1] or len(sizes) != 1 or sizes[0] < 0:
+        raise op.error(f"boxes {list(boxes)}, scores {list(scores)}, at most {list(sizes)}")
+    return sizes[0]
+
+
+def suppressed_shape(op: OpContext) -> tuple[Shape, ...]:
+    """Indices padded to the most that there can be, and their number."""
+    return ((_sizes(op),), ())
+
+
+def softly_suppressed_shape(op: OpContext) -> tuple[Shape, ...]:
+    """Indices and scores padded to the most that there can be, and their number."""
+    size = _sizes(op)
+    return ((size,), (size,), ())
+
+
+def _limits(op: OpContext, most: int) -> _Limits:
+    values = [np.float32(op.read(i).reshape(-1)[0]) for i in range(3, len(op.inputs))]
+    sigma = values[2] if len(values) > 2 else np.float32(0)
+    return _Limits(most, values[0], values[1], sigma)
+
+
+def _run(op: OpContext, indices: Array, scores: Array | None, count: Array) -> Kernel:
+    for i in range(3, len(op.inputs)):
+        op.require(TensorType.FLOAT32, i=i)
+    boxes, given = op.read(0), op.read(1)
+
+    def run() -> None:
+        chosen, kept = suppress(boxes, given, _limits(op, indices.size))
+        indices.fill(0)
+        indices[: len(chosen)] = chosen
+        if scores is not None:
+            scores.fill(0)
+            scores[: len(kept)] = kept
+        count[...] = len(chosen)
+
+    return run
+
+
+@operator(
+    BuiltinOperator.NON_MAX_SUPPRESSION_V4,
+    max_version=1,
+    infer=suppressed_shape,
+    types=(TensorType.FLOAT32,),
+)
+def non_max_suppression(op: OpContext) -> Kernel:
+    """Boxes [n, 4] of two corners (y, x), best first, without those that overlap a better one too much."""
+    return _run(op, op.write(0), None, op.write(1))
+
+
+@operator(
+    BuiltinOperator.NON_MAX_SUPPRESSION_V5,
+    max_version=1,
+    infer=softly_suppressed_shape,
+    types=(TensorType.FLOAT32,),
+)
+def soft_non_max_suppression(op: OpContext) -> Kernel:
+    """As V4; a positive sigma lowers the score of an overlapping box by exp(-overlap^2 / (2 sigma))."""
+    return _run(op, op.write(0), op.write(1), op.write(2))
+
+
+def suppress(boxes: Array, scores: Array, limits: _Limits) -> tuple[list[int], list[np.float32]]:
+    """Indices and scores of the chosen boxes. A chosen box goes back into the queue and meets itself there,
+    so one without area may be chosen again, as in LiteRT.
+    """
+    heap = MaxHeap()
+    for i in np.flatnonzero(scores > limits.score):
+        heap.push(scores[i], (int(i), 0))
+    most = min(len(heap), limits.most)
+    chosen: list[int] = []
+    kept: list[np.float32] = []
+    with np.errstate(all="ignore"):
+        low, high = np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])
+        while len(chosen) < most and len(heap):
+            given, (index, begin) = heap.pop()
+            score, dropped = _lowered(given, _overlaps(low, high, index, chosen[begin:][::-1]), limits)
+            if dropped:
+                continue
+            begin = len(chosen)
+            if score == given:
+                chosen.append(index)
+                kept.append(score)
+            if score > limits.score:
+                heap.push(score, (index, begin))
+    return chosen, kept
+
+
+def _lowered(score: np.float32, overlaps: Array, limits: _Limits) -> tuple[np.float32, bool]:
+    """(score after meeting the chosen boxes, the last first; whether one of them suppresses it)."""
+    scale = np.float32(-0.5) / limits.sigma if limits.sigma > 0 else np.float32(0)
+    for overlap in overlaps:
+        if overlap >= limits.overlap:
+            return score, True
+        if limits.sigma > 0:
+            score = np.float32(score * np.exp(scale * overlap * overlap))
+        if score <= limits.score:
+            break
+    return score, False
+
+
+def _overlaps(low: Array, high: Array, index: int, others: list[int]) -> Array:
+    """Intersection over union of one box with others, 0 where one has no area; float32 [others]."""
+    if not others:
+        return np.empty(0, np.float32)
+    size, sizes = high[index] - low[index], high[others] - low[others]
+    area, areas = size[0] * size[1], sizes[:, 0] * sizes[:, 1]
+    shared = np.maximum(np.minimum(high[index], high[others]) - np.maximum(low[index], low[others]), 0)
+    common = shared[:, 0] * shared[:, 1]
+    union = area + areas - common
+    return np.where((area <= 0) | (areas <= 0) | (union == 0), np.float32(0), common / union)

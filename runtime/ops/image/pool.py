@@ -1,0 +1,168 @@
+"""MAX_POOL_2D, AVERAGE_POOL_2D and L2_POOL_2D over [N, H, W, C]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.elementwise.arithmetic import require_equal_quantization
+from runtime.ops.fused_activation import LARGEST, clamp_floats
+from runtime.ops.shapes import Window, image_shape, window
+from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.type_sets import QUANTIZED
+from runtime.quantization import RANGES, activation_range, float_activation_range
+
+_TYPES = (TensorType.FLOAT32, *QUANTIZED)
+
+
+def _windows(op: OpContext) -> tuple[Window, Window]:
+    _, height, width, _ = image_shape(op)
+    padding = op.option("padding")
+    rows = window(op, padding, height, op.option("filter_height"), op.option("stride_h"))
+    columns = window(op, padding, width, op.option("filter_width"), op.option("stride_w"))
+    return rows, columns
+
+
+def pool_shape(op: OpContext) -> tuple[Shape, ...]:
+    """[N, Ho, Wo, C]."""
+    rows, columns = _windows(op)
+    n, _, _, channels = op.input().shape
+    return ((n, rows.size, columns.size, channels),)
+
+
+def _taps(op: OpContext, x: Array, y: Array) -> Iterator[tuple[Array, Array]]:
+    """For every tap of the filter: the outputs whose window reaches an input there, and those inputs."""
+    stride_h, stride_w = op.option("stride_h"), op.option("stride_w")
+    rows, columns = _windows(op)
+    for i in _reaching(rows, op.option("filter_height"), stride_h, x.shape[1]):
+        out_h, in_h = _span(i - rows.before, stride_h, x.shape[1], rows.size)
+        for j in _reaching(columns, op.option("filter_width"), stride_w, x.shape[2]):
+            out_w, in_w = _span(j - columns.before, stride_w, x.shape[2], columns.size)
+            yield y[:, out_h, out_w], x[:, in_h, in_w]
+
+
+def _reaching(axis: Window, extent: int, stride: int, size: int) -> range:
+    """The taps that touch an input for some output."""
+    return range(max(0, axis.before - (axis.size - 1) * stride), min(extent, axis.before + size))
+
+
+def _span(offset: int, stride: int, size: int, outputs: int) -> tuple[slice, slice]:
+    low = min(outputs, max(0, -(offset // stride)))
+    high = max(low, min(outputs, (size - 1 - offset) // stride + 1))
+    start = offset + low * stride
+    return slice(low, high), slice(start, max(start, start + (high - low - 1) * stride + 1), stride)
+
+
+def _clamp(op: OpContext, kind: TensorType) -> tuple[float, float] | None:
+    if kind is TensorType.FLOAT32:
+        return float_activation_range(op.activation())
+    return activation_range(op.activation(), *op.scale_and_zero_point(op.output()), kind)
+
+
+@operator(BuiltinOperator.MAX_POOL_2D, max_version=3, infer=pool_shape, types=_TYPES)
+def max_pool(op: OpContext) -> Kernel:
+    """The largest value under the window, no NaN among them; levels need equal quantisation."""
+    kind = op.require(TensorType.FLOAT32, *QUANTIZED)
+    op.require_same_type(0)
+    if kind in QUANTIZED:
+        require_equal_quantization(op, op.input(), op.output())
+    x, y = op.read(0), op.write()
+    is_float = kind is TensorType.FLOAT32
+    clamp = _clamp(op, kind)
+    low, high = (-LARGEST, LARGEST) if is_float and clamp is None else clamp or RANGES[kind]
+    larger = np.fmax if is_float else np.maximum
+    taps = [(out, value) for out, value in _taps(op, x, y) if out.size]
+    covers = bool(taps) and taps[0][0].shape == y.shape
+
+    def run() -> None:
+        if covers:
+            np.copyto(taps[0][0], taps[0][1])
+        else:
+            y.fill(low)
+        for out, value in taps[covers:]:
+            larger(out, value, out=out)
+        larger(y, low, out=y)
+        np.minimum(y, high, out=y)
+
+    return run
+
+
+@operator(BuiltinOperator.AVERAGE_POOL_2D, max_version=3, infer=pool_shape, types=_TYPES)
+def average_pool(op: OpContext) -> Kernel:
+    """The mean of the inputs under the window, those outside the image not counted.
+
+    int8 rounds half away from zero (`reference/integer_ops/pooling.h`) and needs equal quantisation.
+    """
+    kind = op.require(TensorType.FLOAT32, *QUANTIZED)
+    op.require_same_type(0)
+    x, y = op.read(0), op.write()
+    clamp = _clamp(op, kind)
+    integer = kind in QUANTIZED
+    if integer:
+        require_equal_quantization(op, op.input(), op.output())
+    total = op.temporary(y.shape, np.int32) if integer else y
+    add_up = _adder(op, x, total)
+    counts = np.zeros((1, *y.shape[1:3], 1), np.int32 if integer else np.float32)
+    for valid, _ in _taps(op, np.zeros((1, *x.shape[1:3], 1)), counts):
+        np.add(valid, 1, out=valid)
+    half = counts // 2 if integer else counts
+
+    def run() -> None:
+        add_up()
+        if integer:
+            np.add(total, np.where(total > 0, half, -half), out=total)
+            np.copyto(total, np.fix(total / counts), casting="unsafe")
+        else:
+            np.divide(total, counts, out=total)
+            clamp_floats(total, clamp)
+        if integer and clamp is not None:
+            np.clip(total, *clamp, out=y, casting="unsafe")
+
+    return run
+
+
+def _adder(op: OpContext, x: Array, total: Array) -> Kernel:
+    """total = the sums under the windows: tap by tap, or at once where there is a single window."""
+    if total.shape[1:3] == (1, 1):
+        rows, columns = _windows(op)
+        height, width = op.option("filter_height") - rows.before, op.option("filter_width") - columns.before
+        under, sums = x[:, :height, :width], total[:, 0, 0]
+
+        def run_whole() -> None:
+            np.add.reduce(under, axis=(1, 2), dtype=total.dtype, out=sums)
+
+        return run_whole
+    taps = [(out, value) for out, value in _taps(op, x, total) if out.size]
+
+    def run() -> None:
+        total.fill(0)
+        for out, value in taps:
+            np.add(out, value, out=out)
+
+    return run
+
+
+@operator(BuiltinOperator.L2_POOL_2D, max_version=1, infer=pool_shape, types=(TensorType.FLOAT32,))
+def l2_pool(op: OpContext) -> Kernel:
+    """The root of the mean square of the inputs under the window; float32."""
+    op.require(TensorType.FLOAT32)
+    x, y = op.read(0), op.write()
+    clamp = float_activation_range(op.activation())
+    squares = op.temporary(x.shape)
+    taps = [(out, value) for out, value in _taps(op, squares, y) if out.size]
+    counts = np.zeros((1, *y.shape[1:3], 1), np.float32)
+    for valid, _ in _taps(op, np.zeros((1, *x.shape[1:3], 1)), counts):
+        np.add(valid, 1, out=valid)
+
+    def run() -> None:
+        np.multiply(x, x, out=squares)
+        y.fill(0)
+        for out, value in taps:
+            np.add(out, value, out=out)
+        np.divide(y, counts, out=y)
+        np.sqrt(y, out=y)
+        clamp_floats(y, clamp)
+
+    return run

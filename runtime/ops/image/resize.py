@@ -1,0 +1,225 @@
+"""RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR of [N, H, W, C]; the size is a constant [height, width]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.blocks import BLOCK_ELEMENTS
+from runtime.ops.elementwise.arithmetic import require_equal_quantization
+from runtime.ops.shapes import image_shape
+from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.type_sets import QUANTIZED
+
+_TYPES = (TensorType.FLOAT32, *QUANTIZED)
+_COPIED = (
+    *_TYPES,
+    TensorType.FLOAT16,
+    TensorType.UINT16,
+    TensorType.INT32,
+    TensorType.UINT32,
+    TensorType.BOOL,
+)
+
+
+def resize_shape(op: OpContext) -> tuple[Shape, ...]:
+    """[N, height, width, C]."""
+    n, _, _, channels = image_shape(op)
+    size = op.integers(1, "size")
+    if len(size) != 2 or min(size) < 1:
+        raise op.error(f"size {list(size)} is not [height, width]")
+    if op.option("align_corners") and op.option("half_pixel_centers"):
+        raise op.error("align_corners and half_pixel_centers exclude each other")
+    return ((n, *size, channels),)
+
+
+def _scale(op: OpContext, size: int, target: int) -> np.float32:
+    if op.option("align_corners") and target > 1:
+        return np.float32(size - 1) / np.float32(target - 1)
+    return np.float32(size) / np.float32(target)
+
+
+def _linear(op: OpContext, size: int, target: int) -> tuple[Array, Array, Array]:
+    """(lower, upper, weight of upper) of each output position, as `reference/resize_bilinear.h`."""
+    steps, scale = np.arange(target, dtype=np.float32), _scale(op, size, target)
+    if op.option("half_pixel_centers"):
+        position = (steps + np.float32(0.5)) * scale - np.float32(0.5)
+    else:
+        position = steps * scale
+    lower = np.maximum(np.floor(position), 0).astype(np.intp)
+    upper = np.minimum(np.ceil(position), size - 1).astype(np.intp)
+    return np.minimum(lower, size - 1), upper, position - lower
+
+
+@operator(BuiltinOperator.RESIZE_BILINEAR, max_version=4, infer=resize_shape, types=_TYPES)
+def resize_bilinear(op: OpContext) -> Kernel:
+    """Columns first, then rows; of levels in the order and with the roundings of the reference."""
+    kind = op.require(TensorType.FLOAT32, *QUANTIZED)
+    op.require_same_type(0)
+    if kind in (TensorType.INT8, TensorType.INT16):
+        return _bilinear_levels(op)
+    if kind is TensorType.UINT8:
+        return _bilinear_bytes(op)
+    x, y = op.read(0), op.write()
+    top, bottom, down = _linear(op, x.shape[1], y.shape[1])
+    left, right, across = _linear(op, x.shape[2], y.shape[2])
+    weights_w = np.repeat(across.astype(np.float32), x.shape[3])
+    weights_h = down[:, None].astype(np.float32)
+    rows, other = (op.temporary(_wide_rows(x, y)) for _ in range(2))
+    blocks, buffer = _row_blocks(op, y, np.float32)
+    high = buffer()
+
+    def run() -> None:
+        for image, out in zip(x, y.reshape(len(y), y.shape[1], -1), strict=True):
+            _take_columns(image, left, rows)
+            _take_columns(image, right, other)
+            np.subtract(other, rows, out=other)
+            np.multiply(other, weights_w, out=other)
+            np.add(rows, other, out=rows)
+            for block in blocks:
+                low, above = out[block], high[: block.stop - block.start]
+                np.take(rows, top[block], axis=0, out=low, mode="clip")
+                np.take(rows, bottom[block], axis=0, out=above, mode="clip")
+                np.subtract(above, low, out=above)
+                np.multiply(above, weights_h[block], out=above)
+                np.add(low, above, out=low)
+
+    return run
+
+
+def _wide_rows(x: Array, y: Array) -> Shape:
+    """An image of x whose columns are already those of y: [H, Wo * C]."""
+    return (x.shape[1], y.shape[2] * y.shape[3])
+
+
+def _take_columns(image: Array, columns: Array, rows: Array) -> None:
+    """image [H, W, C] -> rows [H, Wo * C] of the same dtype."""
+    np.take(image, columns, axis=1, out=rows.reshape(len(rows), columns.size, -1), mode="clip")
+
+
+def _row_blocks(op: OpContext, y: Array, dtype: Any) -> tuple[list[slice], Callable[[], Array]]:
+    """Blocks of output rows that stay in the cache, and a function that gives memory for the largest."""
+    _, height, width, channels = y.shape
+    step = max(1, min(height, BLOCK_ELEMENTS // max(1, width * channels)))
+    blocks = [slice(i, min(i + step, height)) for i in range(0, height, step)]
+    return blocks, lambda: op.temporary((step, width * channels), dtype)
+
+
+def _bilinear_bytes(op: OpContext) -> Kernel:
+    """uint8 is interpolated in single precision and rounded (ResizeBilinear of the same file)."""
+    x, y = op.read(0), op.write()
+    top, bottom, down = _linear(op, x.shape[1], y.shape[1])
+    left, right, across = _linear(op, x.shape[2], y.shape[2])
+    across = np.repeat(across.astype(np.float32), x.shape[3])
+    down = down[:, None].astype(np.float32)
+    up, back = np.float32(1) - down, np.float32(1) - across
+    floats = op.temporary(x.shape[1:])
+    lefts, rights = (op.temporary(_wide_rows(x, y)) for _ in range(2))
+    blocks, buffer = _row_blocks(op, y, np.float32)
+    some, sums = buffer(), buffer()
+    corners = (
+        (lefts, top, up, back),
+        (lefts, bottom, down, back),
+        (rights, top, up, across),
+        (rights, bottom, down, across),
+    )
+
+    def run() -> None:
+        for image, out in zip(x, y.reshape(len(y), y.shape[1], -1), strict=True):
+            np.copyto(floats, image)
+            _take_columns(floats, left, lefts)
+            _take_columns(floats, right, rights)
+            for block in blocks:
+                part, total = (a[: block.stop - block.start] for a in (some, sums))
+                total.fill(0)
+                for rows, source, by_row, by_column in corners:
+                    np.take(rows, source[block], axis=0, out=part, mode="clip")
+                    np.multiply(part, by_row[block], out=part)
+                    np.multiply(part, by_column, out=part)
+                    np.add(total, part, out=total)
+                np.add(total, np.float32(0.5), out=total)
+                np.copyto(out[block], total, casting="unsafe")
+
+    return run
+
+
+def _bilinear_levels(op: OpContext) -> Kernel:
+    """10-bit positions, 20-bit weights, halves away from zero (ResizeBilinearInteger)."""
+    x, y = op.read(0), op.write()
+    dtype = np.int32 if x.dtype == np.int8 else np.int64
+    top, bottom, down = _fixed_positions(op, x.shape[1], y.shape[1])
+    left, right, across = _fixed_positions(op, x.shape[2], y.shape[2])
+    across = np.repeat(across.astype(dtype), x.shape[3])
+    down = down[:, None].astype(dtype)
+    wide = op.temporary(x.shape[1:], dtype)
+    rows, other = (op.temporary(_wide_rows(x, y), dtype) for _ in range(2))
+    blocks, buffer = _row_blocks(op, y, dtype)
+    low, high = buffer(), buffer()
+
+    def run() -> None:
+        for image, out in zip(x, y.reshape(len(y), y.shape[1], -1), strict=True):
+            np.copyto(wide, image)
+            _take_columns(wide, left, rows)
+            _take_columns(wide, right, other)
+            np.multiply(rows, 1024 - across, out=rows)
+            np.multiply(other, across, out=other)
+            np.add(rows, other, out=rows)
+            for block in blocks:
+                below, total = (a[: block.stop - block.start] for a in (high, low))
+                np.take(rows, top[block], axis=0, out=total, mode="clip")
+                np.take(rows, bottom[block], axis=0, out=below, mode="clip")
+                np.multiply(total, 1024 - down[block], out=total)
+                np.multiply(below, down[block], out=below)
+                np.add(total, below, out=total)
+                np.less(total, 0, out=below, casting="unsafe")
+                np.subtract(total, below, out=total)
+                np.add(total, 1 << 19, out=total)
+                np.right_shift(total, 20, out=total)
+                np.copyto(out[block], total, casting="unsafe")
+
+    return run
+
+
+def _fixed_positions(op: OpContext, size: int, target: int) -> tuple[Array, Array, Array]:
+    """(lower, upper, weight of upper in 1/1024) of each output position."""
+    if op.option("align_corners") and target > 1:
+        scale = (1024 * (size - 1) + (target - 1) // 2) // (target - 1)
+    else:
+        scale = (1024 * size + target // 2) // target
+    position = np.arange(target, dtype=np.int64) * scale
+    if op.option("half_pixel_centers"):
+        position += scale // 2 - 512
+    lower = np.maximum(np.sign(position) * (np.abs(position) // 1024), 0)
+    upper = np.minimum((position + 1023) // 1024, size - 1)
+    return lower, upper, position - 1024 * lower
+
+
+def _nearest(op: OpContext, size: int, target: int) -> Array:
+    """Source index of each output position, as `reference/resize_nearest_neighbor.h`."""
+    scale = _scale(op, size, target)
+    offset = np.float32(0.5 if op.option("half_pixel_centers") else 0)
+    position = (np.arange(target, dtype=np.float32) + offset) * scale
+    rounding = np.float32(0.5 if op.option("align_corners") else 0)
+    return np.asarray(np.minimum(np.floor(position + rounding).astype(np.intp), size - 1))
+
+
+@operator(BuiltinOperator.RESIZE_NEAREST_NEIGHBOR, max_version=4, infer=resize_shape, types=_COPIED)
+def resize_nearest_neighbor(op: OpContext) -> Kernel:
+    """A copy of the nearest pixel; levels need equal quantisation."""
+    kind = op.require(*_COPIED)
+    op.require_same_type(0)
+    if kind in QUANTIZED:
+        require_equal_quantization(op, op.input(), op.output())
+    x, y = op.read(0), op.write()
+    rows = _nearest(op, x.shape[1], y.shape[1])
+    columns = _nearest(op, x.shape[2], y.shape[2])
+    wide = op.temporary((x.shape[0], x.shape[1], y.shape[2], x.shape[3]), x.dtype)
+
+    def run() -> None:
+        np.take(x, columns, axis=2, out=wide, mode="clip")
+        np.take(wide, rows, axis=1, out=y, mode="clip")
+
+    return run

@@ -1,0 +1,1 @@
+"""Convolutions and matrix products, in floats, in levels and in hybrids of both."""

@@ -1,0 +1,256 @@
+"""FULLY_CONNECTED: one GEMM.
+
+x [..., in], weights [out, in], bias [out] -> [batch, out], or [..., out] with keep_num_dims. float32; int8,
+uint8 and int16 exactly as LiteRT's reference kernels; float activations with int8 or int4 weights (hybrid),
+whose scales are per tensor, per channel or blockwise.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, FullyConnectedOptionsWeightsFormat, TensorType
+from runtime.ops.fused_activation import clamp_floats
+from runtime.ops.matmul.conv import check_bias
+from runtime.ops.matmul.hybrid import RowQuantizer, channel_scales, filter_levels, hybrid_filter, is_hybrid
+from runtime.ops.matmul.integer_gemm import (
+    LEVELS,
+    ExactGemm,
+    OutputStage,
+    integer_bias,
+    level_zero,
+    require_filter,
+    stored_filter,
+)
+from runtime.ops.matmul.level_matrix import LevelMatrix
+from runtime.ops.parallel import lane_count, row_blocks, shares, together
+from runtime.ops.shapes import require_rank
+from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.quantization import (
+    WideRequantizer,
+    activation_range,
+    float_activation_range,
+    quantize_multipliers,
+    round_half_away,
+)
+
+_BLOCK_BYTES = 1 << 20
+_BLOCK_ROWS = 128
+_LEAST_ROWS = 8
+"""With fewer rows for each thread, the threads share the output channels instead."""
+
+
+def fully_connected_shape(op: OpContext) -> tuple[Shape, ...]:
+    """[batch, out], or the input's leading dimensions with keep_num_dims."""
+    out_size, in_size = require_rank(op, 1, 2)
+    shape = op.input(0).shape
+    check_bias(op, out_size)
+    if op.option("keep_num_dims"):
+        if not shape or shape[-1] != in_size:
+            raise op.error(f"input of shape {list(shape)} for weights of {in_size} columns")
+        return ((*shape[:-1], out_size),)
+    elements = math.prod(shape)
+    if in_size < 1 or elements % in_size:
+        raise op.error(f"input of {elements} elements for weights of {in_size} columns")
+    return ((elements // in_size, out_size),)
+
+
+@operator(
+    BuiltinOperator.FULLY_CONNECTED,
+    max_version=14,
+    infer=fully_connected_shape,
+    types=(TensorType.FLOAT32, *LEVELS),
+    note="float32 with float32, int8, int4, int2, blockwise weights; int8 and int16 with int8, int4, int2; "
+    "int16 with int16; uint8 may give int16",
+)
+def fully_connected(op: OpContext) -> Kernel:
+    """y = x @ weights.T + bias, fused activation."""
+    if op.option("weights_format") is not FullyConnectedOptionsWeightsFormat.DEFAULT:
+        raise op.unsupported("shuffled weights")
+    kind = op.require(TensorType.FLOAT32, *LEVELS)
+    if kind is not TensorType.FLOAT32:
+        if not kind is op.input(1).type is TensorType.INT16:
+            require_filter(op, kind)
+        return _levels(op, kind)
+    if is_hybrid(op):
+        return _hybrid(op)
+    op.require(TensorType.FLOAT32, i=1)
+    return _float(op)
+
+
+def _rows(op: OpContext) -> tuple[Array, Array]:
+    """Input [batch, in] and output [batch, out]."""
+    out_size, in_size = op.input(1).shape
+    return op.read(0).reshape(-1, in_size), op.write().reshape(-1, out_size)
+
+
+def _float(op: OpContext) -> Kernel:
+    """Bias, which may be computed at run time, and activation follow block by block."""
+    x, y = _rows(op)
+    matrix = op.read(1).T
+    bias = None if op.optional(2) is None else op.read(2).reshape(-1)
+    clamp = float_activation_range(op.activation())
+    lanes = lane_count(op, x.size * y.shape[1])
+    whole = slice(0, y.shape[1])
+    if len(x) < lanes * _LEAST_ROWS:
+        plan = [[(slice(0, len(x)), slice(c.start, c.stop))] for c in shares(y.shape[1], lanes)]
+    else:
+        plan = [[(rows, whole) for rows in lane] for lane in _blocks(x, y, lanes)]
+
+    def lane_of(parts: list[tuple[slice, slice]]) -> Kernel:
+        steps = [
+            (x[rows], matrix[:, channels], y[rows, channels], None if bias is None else bias[channels])
+            for rows, channels in parts
+        ]
+
+        def run() -> None:
+            for a, weights, out, offset in steps:
+                np.matmul(a, weights, out=out)
+                if offset is not None:
+                    np.add(out, offset, out=out)
+                clamp_floats(out, clamp)
+
+        return run
+
+    return together([lane_of(parts) for parts in plan])
+
+
+def _blocks(x: Array, y: Array, lanes: int) -> list[list[slice]]:
+    """Rows of each lane, in blocks that stay in the cache."""
+    row_bytes = 4 * x.shape[1] + 12 * y.shape[1]
+    return row_blocks(len(x), lanes, max(_BLOCK_ROWS, _BLOCK_BYTES // row_bytes))
+
+
+def _end(op: OpContext, y: Array) -> Kernel:
+    """Bias, which may be computed at run time, and activation."""
+    op.require_output(TensorType.FLOAT32)
+    bias = None if op.optional(2) is None else op.read(2).reshape(-1)
+    clamp = float_activation_range(op.activation())
+
+    def end() -> None:
+        if bias is not None:
+            np.add(y, bias, out=y)
+        clamp_floats(y, clamp)
+
+    return end
+
+
+def _hybrid(op: OpContext) -> Kernel:
+    x, y = _rows(op)
+    q = op.input(1).quantization
+    blockwise = q is not None and q.blocks is not None
+    asymmetric = blockwise or bool(op.option("asymmetric_quantize_inputs"))
+    quantizer = RowQuantizer(op, x, asymmetric=asymmetric)
+    if blockwise:
+        product, end = _blockwise(op, quantizer, y), _end(op, y)
+    else:
+        product, end = _scaled_product(op, quantizer, y), None
+
+    def run() -> None:
+        quantizer()
+        product()
+        if end is not None:
+            end()
+
+    return run
+
+
+def _scaled_product(op: OpContext, quantizer: RowQuantizer, y: Array) -> Kernel:
+    weights, zero = hybrid_filter(op)
+    matrix = LevelMatrix(op, weights, zero, np.float32)
+    scales = channel_scales(op, y.shape[1])
+    lanes = lane_count(op, weights.size * len(y))
+    bias = None if op.optional(2) is None else op.read(2).reshape(-1)
+    clamp = float_activation_range(op.activation())
+
+    def lane_of(blocks: list[slice]) -> Kernel:
+        product = matrix.product()
+        steps = [(quantizer.levels[b], quantizer.scales[b, None], y[b]) for b in blocks]
+
+        def run() -> None:
+            for levels, row_scales, out in steps:
+                product(levels, out)
+                np.multiply(out, row_scales * scales, out=out)
+                if bias is not None:
+                    np.add(out, bias, out=out)
+                clamp_floats(out, clamp)
+
+        return run
+
+    return together([lane_of(blocks) for blocks in _blocks(quantizer.levels, y, lanes)])
+
+
+def _blockwise(op: OpContext, quantizer: RowQuantizer, y: Array) -> Kernel:
+    """Each row of weights has a scale for every block of columns, kept in a tensor of its own."""
+    q = op.input(1).quantization
+    assert q is not None
+    assert q.blocks is not None
+    stored = op.services.constant_of(q.blocks.scales)
+    weights = filter_levels(op)
+    out_size, in_size = weights.shape
+    block = q.blocks.block_size
+    if block < 1 or in_size % block or stored is None or stored.size != out_size * (in_size // block):
+        raise op.unsupported(f"weights {out_size}x{in_size} in blocks of {block} without a scale for each")
+    scales = stored.astype(np.float32).reshape(out_size, in_size // block)
+    matrix = (weights.reshape(out_size, -1, block) * scales[..., None]).reshape(out_size, in_size).T
+
+    def product() -> None:
+        np.matmul(quantizer.levels, matrix, out=y)
+        np.multiply(y, quantizer.scales[:, None], out=y)
+
+    return product
+
+
+def _levels(op: OpContext, kind: TensorType) -> Kernel:
+    x, y = _rows(op)
+    channels = y.shape[1]
+    gemm = ExactGemm(op, *stored_filter(op), kind, level_zero(op), integer_bias(op, channels))
+    finish = _output_stage(op)
+
+    def lane_of(blocks: list[slice]) -> Kernel:
+        product = gemm.lane()
+        most = max(b.stop - b.start for b in blocks)
+        columns = op.temporary((most, x.shape[1]), gemm.dtype)
+        partial = op.temporary((most, channels), gemm.dtype)
+        total = op.temporary((most, channels), np.float64)
+        steps = [
+            (x[b], y[b], columns[: b.stop - b.start], partial[: b.stop - b.start], total[: b.stop - b.start])
+            for b in blocks
+        ]
+
+        def run() -> None:
+            for given, out, a, some, sums in steps:
+                np.copyto(a, given)
+                np.add(product(a, some, sums), gemm.offset, out=sums)
+                finish(sums, out)
+
+        return run
+
+    lanes = lane_count(op, x.size * channels)
+    return together([lane_of(blocks) for blocks in _blocks(x, y, lanes)])
+
+
+def _output_stage(op: OpContext) -> OutputStage:
+    """One product in double precision, rounded half away from zero: other kernels round twice.
+
+    With int16 on both sides, sums have 64 bits and multipliers 15.
+    """
+    in_scale, _ = op.scale_and_zero_point(op.input(0))
+    out_scale, out_zero = op.scale_and_zero_point(op.output())
+    q = op.input(1).quantization
+    assert q is not None
+    out_type = op.require_output(TensorType.INT8, TensorType.UINT8, TensorType.INT16)
+    low, high = activation_range(op.activation(), out_scale, out_zero, out_type)
+    if op.input(1).type is TensorType.INT16:
+        real = float(np.float32(in_scale) * np.float32(q.scales[0])) / out_scale
+        return WideRequantizer(*quantize_multipliers([real]), (low, high))
+    scale = np.array([in_scale * s / out_scale for s in q.scales])
+
+    def finish(total: Array, out: Array) -> None:
+        np.multiply(total, scale, out=total)
+        np.clip(round_half_away(total) + out_zero, low, high, out=total)
+        np.copyto(out, total, casting="unsafe")
+
+    return finish

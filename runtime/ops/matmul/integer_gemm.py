@@ -1,0 +1,207 @@
+"""Sums of products of quantised levels, exact through BLAS, and the way from sums to output levels.
+
+Rules: `kernel_util.cc` (PopulateConvolutionQuantizationParams, GetQuantizedConvolutionMultipler) and
+`reference/integer_ops/conv.h`. Filters may have a zero point where they are uint8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from runtime.model.schema import TensorType
+from runtime.ops.matmul.level_matrix import LevelMatrix
+from runtime.ops.spec import Array, OpContext
+from runtime.quantization import (
+    RANGES,
+    Requantizer,
+    WideRequantizer,
+    activation_range,
+    quantize_multipliers,
+)
+
+LEVELS: Final = (TensorType.INT8, TensorType.UINT8, TensorType.INT16)
+"""Activation types of the integer kernels."""
+
+_EXACT_FLOAT32: Final = 1 << 24
+_SMALLEST_PART: Final = 128
+_PREPARED_ELEMENTS: Final = 1 << 18
+_INNER_ELEMENTS: Final = 4096
+
+OutputStage: TypeAlias = Callable[[Array, Array], None]
+"""(sums as integers in floating point; output levels of the same shape)."""
+
+GemmLane: TypeAlias = Callable[[Array, Array, Array], Array]
+"""(a, partial, total): a @ weights.T, integers of either dtype in one of the last two [M, Co].
+
+`a` [M, K] of the GEMM's dtype holds raw levels; `partial` is of that dtype too, `total` float64.
+"""
+
+
+def require_filter(op: OpContext, activations: TensorType, i: int = 1) -> None:
+    """Raise `UnsupportedOperatorError` unless filter `i` goes with activations of that type."""
+    if activations is TensorType.UINT8:
+        op.require(TensorType.UINT8, i=i)
+    else:
+        op.require(TensorType.INT8, TensorType.INT4, TensorType.INT2, i=i)
+
+
+def stored_filter(op: OpContext, i: int = 1) -> tuple[Array, int]:
+    """Filter levels in their narrow type and the filter's shape, and their zero point."""
+    q = op.input(i).quantization
+    if q is None or q.blocks is not None or q.is_custom or not q.scales:
+        raise op.unsupported("the filter has no scales")
+    zeros = set(q.zero_points) or {0}
+    if len(zeros) > 1:
+        raise op.unsupported("a filter with several zero points")
+    return op.constant(i, "filter"), zeros.pop()
+
+
+def centred_filter(op: OpContext, i: int = 1) -> Array:
+    """Filter levels less their zero point, int16, in the filter's shape."""
+    levels, zero = stored_filter(op, i)
+    return levels.astype(np.int16) - np.int16(zero)
+
+
+def level_zero(op: OpContext, i: int = 0) -> int:
+    """The level of a real zero in input `i`."""
+    return op.scale_and_zero_point(op.input(i))[1]
+
+
+def integer_bias(op: OpContext, channels: int, i: int = 2) -> Array:
+    """The int32 or int64 bias as float64, zeros where absent."""
+    if op.optional(i) is None:
+        return np.zeros(channels)
+    op.require(TensorType.INT32, TensorType.INT64, i=i)
+    return op.constant(i, "bias").astype(np.float64).reshape(-1)
+
+
+def effective_scales(op: OpContext, channels: int, data: int = 0, weights: int = 1) -> list[float]:
+    """in_scale * filter_scale / out_scale of every channel; with uint8 the product is of single precision."""
+    in_scale, _ = op.scale_and_zero_point(op.input(data))
+    out_scale, _ = op.scale_and_zero_point(op.output())
+    q = op.input(weights).quantization
+    if q is None or len(q.scales) not in (1, channels):
+        raise op.unsupported("the filter has no per-channel scales")
+    if op.input(data).type is TensorType.UINT8:
+        return [float(np.float32(in_scale) * np.float32(q.scales[0])) / out_scale] * channels
+    scales = q.scales * channels if len(q.scales) == 1 else q.scales
+    return [in_scale * scale / out_scale for scale in scales]
+
+
+def output_stage(
+    op: OpContext,
+    channels: int,
+    capacity: int,
+    data: int = 0,
+    weights: int = 1,
+    bias: int = 2,
+    *,
+    offset: Array | float = 0.0,
+    limit: float = 1 << 31,
+    width: int = 1,
+) -> OutputStage:
+    """From at most `capacity` sums, channels last, to output levels, fused activation included.
+
+    `offset` is added to the sums first, which together stay within `limit`; a call gets whole rows of `width`
+    pixels.
+    """
+    out_type = op.require_output(TensorType.INT8, TensorType.UINT8, TensorType.INT16)
+    out_scale, out_zero = op.scale_and_zero_point(op.output())
+    clamp = activation_range(op.activation(), out_scale, out_zero, out_type)
+    multipliers, shifts = quantize_multipliers(effective_scales(op, channels, data, weights))
+    if out_type is TensorType.INT16 and accumulates_wide(op, bias):
+        wide = WideRequantizer(multipliers, shifts, clamp)
+        return lambda sums, out: wide(sums + offset, out)
+    work = op.temporary((2 * capacity,), np.float64)
+    repeats = _repeats(channels, width)
+    return Requantizer(multipliers, shifts, out_zero, clamp, work, offset, limit=limit, repeats=repeats)
+
+
+def _repeats(channels: int, width: int) -> int:
+    """How many pixels of a row share an inner loop: a divisor of `width`."""
+    most = min(width, _INNER_ELEMENTS // max(1, channels))
+    return next((d for d in range(most, 1, -1) if width % d == 0), 1)
+
+
+def accumulates_wide(op: OpContext, bias: int) -> bool:
+    """True where int16 sums are of 64 bits: of 32 they are with such a bias, or without one by the option."""
+    value = op.optional(bias)
+    if value is None:
+        return op.operator.options.get("quantized_bias_type") is not TensorType.INT32
+    return value.type is TensorType.INT64
+
+
+class ExactGemm:
+    """Integer GEMM through BLAS whose partial sums are integers that floating point holds exactly.
+
+    `levels` [Co, K] less `zero` are the weights; `activations` is the type of the levels that calls bring.
+    What a product lacks is its `offset` [Co], the bias and the share of `in_zero`; with it no sum is larger
+    than `limit`.
+    """
+
+    def __init__(
+        self, op: OpContext, levels: Array, zero: int, activations: TensorType, in_zero: int, bias: Array
+    ) -> None:
+        sums, sizes = _sums_and_sizes(levels, zero)
+        sizes *= max(abs(bound) for bound in RANGES[activations])
+        self.offset = bias - in_zero * sums
+        self.limit = float((sizes.sum(axis=1) + np.abs(self.offset)).max(initial=0))
+        parts = _exact_parts(sizes, levels.shape[1])
+        self.dtype: Any = np.float64 if parts is None else np.float32
+        self._parts = parts or [slice(0, levels.shape[1])]
+        self._matrix = LevelMatrix(op, levels, zero, self.dtype)
+
+    def lane(self) -> GemmLane:
+        """The product for one thread."""
+        if len(self._parts) == 1:
+            product = self._matrix.product()
+
+            def run(a: Array, partial: Array, _total: Array) -> Array:
+                product(a, partial)
+                return partial
+
+            return run
+        first, *others = self._parts
+        pieces = self._matrix.pieces()
+
+        def run_parts(a: Array, partial: Array, total: Array) -> Array:
+            for channels, matrix in pieces():
+                some, sums = partial[:, channels], total[:, channels]
+                np.matmul(a[:, first], matrix[first], out=some)
+                np.copyto(sums, some)
+                for part in others:
+                    np.matmul(a[:, part], matrix[part], out=some)
+                    np.add(sums, some, out=sums)
+            return total
+
+        return run_parts
+
+
+def _sums_and_sizes(levels: Array, zero: int) -> tuple[Array, Array]:
+    """Of every channel: the sum of its weights, int64 [Co]; the sums of their sizes by columns [Co, n]."""
+    count, depth = levels.shape
+    starts = np.arange(0, depth, _SMALLEST_PART)
+    sums, sizes = np.zeros(count, np.int64), np.zeros((count, starts.size), np.int64)
+    step = max(1, _PREPARED_ELEMENTS // max(1, depth))
+    for i in range(0, count if depth else 0, step):
+        some = levels[i : i + step].astype(np.int32) - np.int32(zero)
+        sums[i : i + step] = some.sum(axis=1)
+        sizes[i : i + step] = np.add.reduceat(np.abs(some), starts, axis=1)
+    return sums, sizes
+
+
+def _exact_parts(sizes: Array, depth: int) -> list[slice] | None:
+    """The fewest ranges of columns whose sums stay below 2^24 in size; None where columns are too large."""
+    cuts, running = [0], np.zeros(len(sizes), np.int64)
+    for block in range(sizes.shape[1]):
+        if sizes[:, block].max(initial=0) > _EXACT_FLOAT32:
+            return None
+        running += sizes[:, block]
+        if running.max(initial=0) > _EXACT_FLOAT32:
+            cuts.append(block * _SMALLEST_PART)
+            running = sizes[:, block].copy()
+    return [slice(a, b) for a, b in pairwise([*cuts, depth])]

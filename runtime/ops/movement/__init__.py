@@ -1,0 +1,1 @@
+"""Where elements go: copies, indices, shapes, fills."""

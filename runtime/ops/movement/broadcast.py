@@ -1,0 +1,47 @@
+"""Repeating a tensor: TILE and BROADCAST_TO."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator
+from runtime.ops.movement.copies import copy
+from runtime.ops.shapes import broadcast
+from runtime.ops.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.type_sets import INDICES, MOVABLE
+
+
+def tile_shape(op: OpContext) -> tuple[Shape, ...]:
+    """Each dimension times its multiple."""
+    op.require(*INDICES, i=1)
+    shape, multiples = op.input().shape, op.integers(1, "multiples")
+    if len(multiples) != len(shape) or min(multiples, default=0) < 0:
+        raise op.error(f"multiples {list(multiples)} for shape {list(shape)}")
+    return (tuple(d * m for d, m in zip(shape, multiples, strict=True)),)
+
+
+@operator(BuiltinOperator.TILE, max_version=3, infer=tile_shape, types=MOVABLE)
+def tile(op: OpContext) -> Kernel:
+    """The input repeated along each axis."""
+    op.require_same_type(0)
+    x, multiples = op.read(0), op.integers(1, "multiples")
+    blocks = [n for m, d in zip(multiples, x.shape, strict=True) for n in (m, d)]
+    source = x.reshape([n for d in x.shape for n in (1, d)])
+    return copy(op.write().reshape(blocks), source)
+
+
+def broadcast_to_shape(op: OpContext) -> tuple[Shape, ...]:
+    """The shape in input 1, to which the input must broadcast."""
+    op.require(*INDICES, i=1)
+    shape, target = op.input().shape, op.integers(1, "shape")
+    if min(target, default=0) < 0 or broadcast(op, shape, target) != target:
+        raise op.error(f"shape {list(shape)} does not broadcast to {list(target)}")
+    return (target,)
+
+
+@operator(BuiltinOperator.BROADCAST_TO, max_version=4, infer=broadcast_to_shape, types=MOVABLE)
+def broadcast_to(op: OpContext) -> Kernel:
+    """Dimensions of 1 repeated, by numpy's rule."""
+    op.require_same_type(0)
+    y = op.write()
+    return copy(y, np.broadcast_to(op.read(0), y.shape))

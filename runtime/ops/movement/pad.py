@@ -1,0 +1,135 @@
+"""A border around a tensor: PAD and PADV2 of a constant value, MIRROR_PAD of its own elements."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, MirrorPadMode
+from runtime.ops.movement.copies import copies, copy, require_equal_quantization, zero_level
+from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.type_sets import MOVABLE, PLAIN, QUANTIZED
+
+
+def _paddings(op: OpContext) -> list[tuple[int, int]]:
+    shape, values = op.input(1).shape, op.integers(1, "paddings")
+    rank = len(op.input(0).shape)
+    if shape != (rank, 2) or any(v < 0 for v in values):
+        raise op.error(f"paddings {list(values)} of shape {list(shape)} do not fit rank {rank}")
+    return list(zip(values[::2], values[1::2], strict=True))
+
+
+def pad_shape(op: OpContext) -> tuple[Shape, ...]:
+    """Each dimension grows by what stands before and behind it."""
+    return (tuple(d + a + b for d, (a, b) in zip(op.input().shape, _paddings(op), strict=True)),)
+
+
+def _inside(x: Array, paddings: list[tuple[int, int]]) -> tuple[slice, ...]:
+    return tuple(slice(a, a + d) for d, (a, _) in zip(x.shape, paddings, strict=True))
+
+
+@operator(BuiltinOperator.PAD, BuiltinOperator.PADV2, max_version=6, infer=pad_shape, types=PLAIN)
+def pad(op: OpContext) -> Kernel:
+    """The value is real zero, or input 2 (PADV2); 8- and 16-bit values need equal quantisation."""
+    op.require_same_type(0)
+    x, y, paddings = op.read(0), op.write(), _paddings(op)
+    value = 0
+    if op.input().type in QUANTIZED:
+        require_equal_quantization(op, op.input(), op.output())
+        value = zero_level(op.output())
+    fill = op.read(2).reshape(-1) if op.optional(2) is not None else np.full(1, value, y.dtype)
+    inside = _inside(x, paddings)
+    borders = []
+    for axis, (before, behind) in enumerate(paddings):
+        within = inside[:axis]
+        size = y.shape[axis]
+        borders += [y[(*within, s)] for s in (slice(0, before), slice(size - behind, size))]
+    return copies([*((edge, fill) for edge in borders if edge.size), (y[inside], x)])
+
+
+def mirror_pad_shape(op: OpContext) -> tuple[Shape, ...]:
+    """As PAD; a border is at most as wide as what it mirrors."""
+    shape, skipped = op.input().shape, _skipped(op)
+    if any(max(p) > max(d - skipped, 0) for d, p in zip(shape, _paddings(op), strict=True)):
+        raise op.error(f"paddings {_paddings(op)} mirror more than shape {list(shape)} has")
+    return pad_shape(op)
+
+
+def _skipped(op: OpContext) -> int:
+    """Elements between the border and its mirror image: the edge itself in REFLECT."""
+    return 1 if op.option("mode") is MirrorPadMode.REFLECT else 0
+
+
+@operator(BuiltinOperator.MIRROR_PAD, max_version=3, infer=mirror_pad_shape, types=MOVABLE)
+def mirror_pad(op: OpContext) -> Kernel:
+    """REFLECT leaves the edge out, SYMMETRIC repeats it; axis after axis, so that corners mirror twice."""
+    op.require_same_type(0)
+    x, y, paddings, skipped = op.read(0), op.write(), _paddings(op), _skipped(op)
+    inside = _inside(x, paddings)
+    pairs = [(y[inside], x)]
+    for axis, (before, behind) in enumerate(paddings):
+        filled = np.moveaxis(y[(slice(None),) * (axis + 1) + inside[axis + 1 :]], axis, 0)
+        first, last = before + skipped, filled.shape[0] - behind - skipped
+        if before:
+            pairs.append((filled[:before], filled[first : first + before][::-1]))
+        if behind:
+            pairs.append((filled[filled.shape[0] - behind :], filled[last - behind : last][::-1]))
+    return copies(pairs)
+
+
+def dilate_shape(op: OpContext) -> tuple[Shape, ...]:
+    """(d - 1) * dilation + 1 along each axis."""
+    shape, factors = op.input().shape, op.integers(1, "dilations")
+    if len(factors) != len(shape) or min(factors, default=1) < 1:
+        raise op.error(f"dilations {list(factors)} for shape {list(shape)}")
+    return (tuple(max((d - 1) * f + 1, 0) for d, f in zip(shape, factors, strict=True)),)
+
+
+@operator(BuiltinOperator.DILATE, max_version=1, infer=dilate_shape, types=MOVABLE)
+def dilate(op: OpContext) -> Kernel:
+    """The input's elements apart from each other, input 2 between them."""
+    op.require_same_type(0, 2)
+    y, value = op.write(), op.read(2).reshape(-1)[:1]
+    kept = y[tuple(slice(None, None, f) for f in op.integers(1, "dilations"))]
+    return copies([(y, value), (kept, op.read(0))])
+
+
+def stablehlo_pad_shape(op: OpContext) -> tuple[Shape, ...]:
+    """Interior, low and high padding; a negative edge crops. A dimension that vanishes is 0."""
+    return (tuple(max(0, total) for _, _, total in _edges(op)),)
+
+
+def _edges(op: OpContext) -> list[tuple[int, int, int]]:
+    """(low, step, size of the output) for each axis."""
+    shape = op.input().shape
+    low, high, interior = (
+        op.option(n) for n in ("edge_padding_low", "edge_padding_high", "interior_padding")
+    )
+    if not len(low) == len(high) == len(interior) == len(shape) or min(interior, default=0) < 0:
+        raise op.error(f"paddings {list(low)}, {list(high)}, {list(interior)} for shape {list(shape)}")
+    sizes = zip(shape, low, high, interior, strict=True)
+    return [(a, i + 1, a + b + (d + (d - 1) * i if d else 0)) for d, a, b, i in sizes]
+
+
+@operator(BuiltinOperator.STABLEHLO_PAD, max_version=1, infer=stablehlo_pad_shape, types=MOVABLE)
+def stablehlo_pad(op: OpContext) -> Kernel:
+    """Padding at the edges and between elements with input 1; a negative edge crops."""
+    op.require_same_type(0, 1)
+    x, y = op.read(0), op.write()
+    sources, targets = [], []
+    for (low, step, total), dim in zip(_edges(op), x.shape, strict=True):
+        first = max(0, -(low // step)) if low < 0 else 0
+        last = max(first, min(dim, -((low - total) // step)))
+        sources.append(slice(first, last))
+        start = low + first * step
+        targets.append(slice(start, start + (last - first) * step, step))
+    fill = copy(y, op.read(1).reshape(-1)[:1])
+    target, source = y[tuple(targets)], x[tuple(sources)]
+    if not source.size:
+        return fill
+    move = copy(target, source)
+
+    def run() -> None:
+        fill()
+        move()
+
+    return run

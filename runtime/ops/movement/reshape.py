@@ -1,0 +1,84 @@
+"""Operators that change the shape and keep the elements: RESHAPE, SQUEEZE, EXPAND_DIMS, BITCAST."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.movement.copies import copy
+from runtime.ops.shapes import axis_index, reshaped
+from runtime.ops.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.type_sets import MOVABLE, REAL_NUMBERS
+
+
+def reshape_shape(op: OpContext) -> tuple[Shape, ...]:
+    """The shape of input 1, or the option; a lone 0 is the old notation for a scalar (`reshape.cc`)."""
+    shape = op.optional(1)
+    if shape is not None and shape.type is TensorType.INT32 and len(shape.shape) == 1:
+        target = op.integers(1, "shape")
+    else:
+        target = tuple(op.option("new_shape"))
+        target = () if target == (0,) else target
+    return (reshaped(op, op.input().elements, target),)
+
+
+def squeeze_shape(op: OpContext) -> tuple[Shape, ...]:
+    """Without the listed dimensions of size 1, or without all of them."""
+    shape, listed = op.input().shape, op.option("squeeze_dims")
+    axes = {axis_index(op, a, len(shape)) for a in listed}
+    axes = axes or {i for i, d in enumerate(shape) if d == 1}
+    if any(shape[a] != 1 for a in axes):
+        raise op.error(f"squeeze_dims {list(listed)} of shape {list(shape)} are not all 1")
+    return (tuple(d for i, d in enumerate(shape) if i not in axes),)
+
+
+def expand_dims_shape(op: OpContext) -> tuple[Shape, ...]:
+    """With a 1 before the axis."""
+    shape, axes = op.input().shape, op.integers(1, "axis")
+    if len(axes) != 1:
+        raise op.error(f"{len(axes)} axes where one is needed")
+    at = axis_index(op, axes[0], len(shape) + 1)
+    return ((*shape[:at], 1, *shape[at:]),)
+
+
+def _copy(op: OpContext) -> Kernel:
+    op.require_same_type(0)
+    return copy(op.write().reshape(-1), op.read(0).reshape(-1))
+
+
+@operator(BuiltinOperator.RESHAPE, max_version=1, infer=reshape_shape, types=MOVABLE)
+def reshape(op: OpContext) -> Kernel:
+    """A copy under another shape."""
+    return _copy(op)
+
+
+@operator(BuiltinOperator.SQUEEZE, max_version=2, infer=squeeze_shape, types=MOVABLE)
+def squeeze(op: OpContext) -> Kernel:
+    """A copy without dimensions of size 1."""
+    return _copy(op)
+
+
+@operator(BuiltinOperator.EXPAND_DIMS, max_version=1, infer=expand_dims_shape, types=MOVABLE)
+def expand_dims(op: OpContext) -> Kernel:
+    """A copy with one more dimension of size 1."""
+    return _copy(op)
+
+
+def bitcast_shape(op: OpContext) -> tuple[Shape, ...]:
+    """The same bytes: a last dimension joins into wider elements, or appears for narrower ones."""
+    shape, source, target = op.input().shape, op.input().dtype, op.output().dtype
+    if source is None or target is None or "O" in (source.kind, target.kind):
+        raise op.unsupported(f"from {op.input().type.name} to {op.output().type.name}")
+    if source.itemsize == target.itemsize:
+        return (shape,)
+    if source.itemsize > target.itemsize:
+        return ((*shape, source.itemsize // target.itemsize),)
+    if not shape or shape[-1] * source.itemsize != target.itemsize:
+        raise op.error(f"the last dimension of {list(shape)} does not fill {op.output().type.name}")
+    return (shape[:-1],)
+
+
+@operator(BuiltinOperator.BITCAST, max_version=1, infer=bitcast_shape, types=REAL_NUMBERS)
+def bitcast(op: OpContext) -> Kernel:
+    """The input's bytes, read as another type of the same or of another width."""
+    return copy(op.write().reshape(-1).view(np.uint8), op.read(0).reshape(-1).view(np.uint8))

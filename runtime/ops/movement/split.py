@@ -1,0 +1,82 @@
+"""Taking apart along an axis: SPLIT, SPLIT_V and UNPACK."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator
+from runtime.ops.movement.copies import copies
+from runtime.ops.shapes import axis_index
+from runtime.ops.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.type_sets import MOVABLE
+
+
+def _axis(op: OpContext, i: int, data: int) -> int:
+    axes = op.integers(i, "axis")
+    if len(axes) != 1:
+        raise op.error(f"{len(axes)} axes where one is needed")
+    return axis_index(op, axes[0], len(op.input(data).shape))
+
+
+def split_shape(op: OpContext) -> tuple[Shape, ...]:
+    """`num_splits` equal parts along the axis, which is input 0."""
+    shape, axis = op.input(1).shape, _axis(op, 0, 1)
+    parts: int = op.option("num_splits")
+    if parts != len(op.outputs) or parts < 1 or shape[axis] % parts:
+        raise op.error(f"axis {axis} of {list(shape)} does not split into {parts} parts")
+    return ((*shape[:axis], shape[axis] // parts, *shape[axis + 1 :]),) * parts
+
+
+@operator(BuiltinOperator.SPLIT, max_version=5, infer=split_shape, types=MOVABLE, data=1)
+def split(op: OpContext) -> Kernel:
+    """Equal parts of input 1."""
+    op.require_same_type(1)
+    parts = np.split(op.read(1), len(op.outputs), axis=_axis(op, 0, 1))
+    return copies([(op.write(i), part) for i, part in enumerate(parts)])
+
+
+def _sizes(op: OpContext, size: int) -> tuple[int, ...]:
+    """The sizes of input 1, the one -1 resolved."""
+    sizes = op.integers(1, "size_splits")
+    known = sum(s for s in sizes if s >= 0)
+    if min(sizes, default=0) < -1 or sizes.count(-1) > 1:
+        raise op.error(f"sizes {list(sizes)} have more than one unknown part")
+    resolved = tuple(size - known if s == -1 else s for s in sizes)
+    if sum(resolved) != size or min(resolved, default=0) < 0 or len(resolved) != len(op.outputs):
+        raise op.error(f"sizes {list(sizes)} do not split {size} into {len(op.outputs)} parts")
+    return resolved
+
+
+def split_v_shape(op: OpContext) -> tuple[Shape, ...]:
+    """Parts of the sizes in input 1 along the axis in input 2; one size may be -1, the rest."""
+    shape, axis = op.input(0).shape, _axis(op, 2, 0)
+    return tuple((*shape[:axis], s, *shape[axis + 1 :]) for s in _sizes(op, shape[axis]))
+
+
+@operator(BuiltinOperator.SPLIT_V, max_version=3, infer=split_v_shape, types=MOVABLE)
+def split_v(op: OpContext) -> Kernel:
+    """Parts of stated sizes of input 0."""
+    op.require_same_type(0)
+    x, axis = op.read(0), _axis(op, 2, 0)
+    stops = list(accumulate(_sizes(op, x.shape[axis])))
+    return copies([(op.write(i), part) for i, part in enumerate(np.split(x, stops[:-1], axis=axis))])
+
+
+def unpack_shape(op: OpContext) -> tuple[Shape, ...]:
+    """One output for each entry of the axis, without it."""
+    shape = op.input().shape
+    axis = axis_index(op, op.option("axis"), len(shape))
+    if shape[axis] != len(op.outputs) or op.option("num") != len(op.outputs):
+        raise op.error(f"axis {axis} of {list(shape)} does not unpack into {len(op.outputs)} outputs")
+    return ((*shape[:axis], *shape[axis + 1 :]),) * len(op.outputs)
+
+
+@operator(BuiltinOperator.UNPACK, max_version=6, infer=unpack_shape, types=MOVABLE)
+def unpack(op: OpContext) -> Kernel:
+    """The entries of an axis, one by one."""
+    op.require_same_type(0)
+    x = op.read(0)
+    entries = np.moveaxis(x, axis_index(op, op.option("axis"), x.ndim), 0)
+    return copies([(op.write(i), entries[i, ...]) for i in range(len(op.outputs))])

@@ -1,0 +1,30 @@
+"""TRANSPOSE: a permuted copy."""
+
+from __future__ import annotations
+
+from runtime.model.schema import BuiltinOperator
+from runtime.ops.movement.copies import copy
+from runtime.ops.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.type_sets import MOVABLE
+
+
+def _permutation(op: OpContext) -> Shape:
+    rank = len(op.input().shape)
+    axes = op.integers(1, "permutation")
+    counted = tuple(a + rank if a < 0 else a for a in axes)
+    if sorted(counted) != list(range(rank)):
+        raise op.error(f"{list(axes)} is no permutation of the axes of {list(op.input().shape)}")
+    return counted
+
+
+def transpose_shape(op: OpContext) -> tuple[Shape, ...]:
+    """Output axis i is input axis perm[i], counted from the end where it is negative."""
+    shape = op.input().shape
+    return (tuple(shape[a] for a in _permutation(op)),)
+
+
+@operator(BuiltinOperator.TRANSPOSE, max_version=9, infer=transpose_shape, types=MOVABLE)
+def transpose(op: OpContext) -> Kernel:
+    """Any rank and any type that numpy has."""
+    op.require_same_type(0)
+    return copy(op.write(), op.read(0).transpose(_permutation(op)))

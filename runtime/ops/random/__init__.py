@@ -1,0 +1,1 @@
+"""Random numbers, the same as LiteRT's for a seed."""

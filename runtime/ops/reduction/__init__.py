@@ -1,0 +1,1 @@
+"""Many elements joined to one, or weighed against each other."""

@@ -1,0 +1,259 @@
+"""Reductions over axes: MEAN, SUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN, REDUCE_ANY, REDUCE_ALL."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.elementwise.arithmetic import require_equal_quantization
+from runtime.ops.shapes import axis_index
+from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.type_sets import QUANTIZED
+from runtime.quantization import (
+    RANGES,
+    multiply_by_quantized_multiplier,
+    quantize_multiplier,
+    round_half_away,
+)
+
+
+def _axes(op: OpContext) -> tuple[int, ...]:
+    rank = len(op.input().shape)
+    return tuple(sorted({axis_index(op, a, rank) for a in op.integers(1, "axis")}))
+
+
+def reduced_shape(op: OpContext) -> tuple[Shape, ...]:
+    """The input's shape without the axes, or with 1 in their place (`keep_dims`)."""
+    axes, keep = _axes(op), op.option("keep_dims")
+    shape = op.input().shape
+    return (tuple(1 if i in axes else d for i, d in enumerate(shape) if keep or i not in axes),)
+
+
+_LARGEST = np.finfo(np.float32).max
+_UFUNCS: Mapping[BuiltinOperator, np.ufunc] = {
+    BuiltinOperator.SUM: np.add,
+    BuiltinOperator.REDUCE_PROD: np.multiply,
+    BuiltinOperator.REDUCE_ANY: np.logical_or,
+    BuiltinOperator.REDUCE_ALL: np.logical_and,
+    BuiltinOperator.REDUCE_MAX: np.maximum,
+    BuiltinOperator.REDUCE_MIN: np.minimum,
+}
+
+
+_NUMBERS = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)
+_FLAGS = (TensorType.BOOL,)
+_FACTORS = (TensorType.INT8, TensorType.INT16)
+_MULTIPLIED = (*_NUMBERS, *_FACTORS, *_FLAGS)
+_EXTREMA = (BuiltinOperator.REDUCE_MAX, BuiltinOperator.REDUCE_MIN)
+
+
+@operator(BuiltinOperator.SUM, max_version=3, infer=reduced_shape, types=(*_NUMBERS, *QUANTIZED, *_FLAGS))
+def total(op: OpContext) -> Kernel:
+    """Sum; of levels rescaled as in `reference/reduce.h` (QuantizedMeanOrSum), of flags whether any holds."""
+    kind = op.require(*_NUMBERS, *QUANTIZED, *_FLAGS)
+    op.require_same_type(0)
+    if kind is TensorType.UINT8:
+        return _scaled_sum(op, _axes(op), 1)
+    return _float_scaled_sum(op, _axes(op)) if kind in QUANTIZED else _reduced(op)
+
+
+@operator(BuiltinOperator.REDUCE_PROD, max_version=2, infer=reduced_shape, types=_MULTIPLIED)
+def product(op: OpContext) -> Kernel:
+    """Product; of levels rescaled after each factor, of flags whether all hold."""
+    kind = op.require(*_MULTIPLIED)
+    op.require_same_type(0)
+    if kind in _FACTORS:
+        return _scaled_product(op, _axes(op))
+    return _reduced(op)
+
+
+@operator(*_EXTREMA, max_version=3, infer=reduced_shape, types=(*_NUMBERS, *QUANTIZED, *_FLAGS))
+def extremum(op: OpContext) -> Kernel:
+    """The largest or smallest, no NaN among them; levels need equal quantisation."""
+    kind = op.require(*_NUMBERS, *QUANTIZED, *_FLAGS)
+    op.require_same_type(0)
+    if kind in QUANTIZED and op.input().quantization is not None:
+        require_equal_quantization(op, op.input(), op.output())
+    if not op.input().elements:
+        raise op.unsupported("extremum of an empty tensor")
+    if kind is TensorType.FLOAT32:
+        return _float_extremum(op)
+    return _reduced(op)
+
+
+def _float_extremum(op: OpContext) -> Kernel:
+    """The reference starts from the range's own end: NaN and infinities of that sign leave it in place. A
+    single element it copies."""
+    largest = op.operator.opcode is BuiltinOperator.REDUCE_MAX
+    ufunc, axes, x = np.fmax if largest else np.fmin, _axes(op), op.read(0)
+    start = np.float32(-_LARGEST if largest else _LARGEST)
+    y = _kept(op, axes)
+    if axes and x.size == 1 and len(axes) == x.ndim:
+        return lambda: np.copyto(y, x)
+
+    def run() -> None:
+        ufunc.reduce(x, axis=axes, out=y, keepdims=True)
+        ufunc(y, start, out=y)
+
+    return run
+
+
+@operator(
+    BuiltinOperator.REDUCE_ANY,
+    BuiltinOperator.REDUCE_ALL,
+    max_version=1,
+    infer=reduced_shape,
+    types=(TensorType.BOOL,),
+)
+def logical_reduction(op: OpContext) -> Kernel:
+    """Whether any, or all, hold."""
+    op.require(TensorType.BOOL)
+    return _reduced(op)
+
+
+def _reduced(op: OpContext) -> Kernel:
+    ufunc, axes, x = _UFUNCS[op.operator.opcode], _axes(op), op.read(0)
+    if axes and ufunc in (np.add, np.multiply) and op.input().type is TensorType.FLOAT32:
+        return _in_order(op, ufunc)
+    y = _kept(op, axes)
+
+    def run() -> None:
+        if axes:
+            ufunc.reduce(x, axis=axes, out=y, keepdims=True)
+        else:
+            np.copyto(y, x)
+
+    return run
+
+
+def _in_order(op: OpContext, ufunc: np.ufunc) -> Kernel:
+    """Floats reduced one after the other in row-major order, as the reference does; numpy itself pairs them
+    and rounds otherwise. With the reduced axes in front whole rows are added, each element in its order."""
+    axes, x = _axes(op), op.read(0)
+    kept = tuple(i for i in range(x.ndim) if i not in axes)
+    ordered, y = x.transpose(axes + kept), op.write().reshape(-1)
+    terms = math.prod(x.shape[a] for a in axes)
+    rows = ordered.reshape(terms, y.size)
+    copied = not (rows.flags.c_contiguous and np.shares_memory(rows, x))
+    rows = op.temporary(rows.shape) if copied else rows
+    target = rows.reshape(ordered.shape)
+
+    def run() -> None:
+        if copied:
+            np.copyto(target, ordered)
+        if y.size > 1:
+            ufunc.reduce(rows, axis=0, out=y)
+        else:
+            y[:] = ufunc.accumulate(rows[:, 0])[-1:]
+
+    return run
+
+
+def _float_scaled_sum(op: OpContext, axes: tuple[int, ...]) -> Kernel:
+    """Sums of levels, moved to the output's scale in single precision."""
+    in_scale, in_zero = op.scale_and_zero_point(op.input())
+    out_scale, out_zero = op.scale_and_zero_point(op.output())
+    x, y = op.read(0), _kept(op, axes)
+    scale = np.float32(in_scale) / np.float32(out_scale)
+    bias = np.float32(-in_zero) * scale * np.float32(math.prod(x.shape[a] for a in axes))
+    bounds = RANGES[op.output().type]
+
+    def run() -> None:
+        sums = np.add.reduce(x, axis=axes, keepdims=True, dtype=np.int64) if axes else x
+        levels = round_half_away(sums.astype(np.float32) * scale + bias) + np.float32(out_zero)
+        np.clip(levels, *bounds, out=y, casting="unsafe")
+
+    return run
+
+
+def _scaled_product(op: OpContext, axes: tuple[int, ...]) -> Kernel:
+    """`reference/reduce.h` (QuantizedReduceProd): every factor brings its share of the scales."""
+    in_scale, in_zero = op.scale_and_zero_point(op.input())
+    out_scale, out_zero = op.scale_and_zero_point(op.output())
+    x = op.read(0)
+    factors = math.prod(x.shape[a] for a in axes)
+    if not factors:
+        raise op.unsupported("a product of no levels")
+    multiplier, shift = quantize_multiplier(in_scale / out_scale ** (1.0 / factors))
+    if shift > 14:
+        raise op.unsupported("scales that make each factor 2^14 times as large")
+    narrow = min((multiplier + (1 << 15)) >> 16, 0x7FFF)
+    kept = tuple(i for i in range(x.ndim) if i not in axes)
+    y, bounds = op.write().reshape(-1), RANGES[op.output().type]
+
+    def scaled(x: Array) -> Array:
+        return np.asarray((x * narrow + (1 << (14 - shift))) >> (15 - shift))
+
+    def run() -> None:
+        rows = x.transpose(axes + kept).reshape(factors, -1)
+        product = rows[0].astype(np.int64) - in_zero
+        for row in rows[1:]:
+            product = scaled(product * (row.astype(np.int64) - in_zero))
+        np.clip(scaled(product) + out_zero, *bounds, out=y, casting="unsafe")
+
+    return run
+
+
+def _kept(op: OpContext, axes: tuple[int, ...]) -> Array:
+    """The output with 1 in place of the reduced axes."""
+    return op.write().reshape([1 if i in axes else d for i, d in enumerate(op.input().shape)])
+
+
+@operator(BuiltinOperator.MEAN, max_version=3, infer=reduced_shape, types=(*_NUMBERS, *QUANTIZED))
+def mean(op: OpContext) -> Kernel:
+    """Arithmetic mean; of integers truncated, of levels rounded once (`reference/integer_ops/mean.h`)."""
+    kind = op.require(*_NUMBERS, *QUANTIZED)
+    op.require_same_type(0)
+    axes, x = _axes(op), op.read(0)
+    count = math.prod(x.shape[a] for a in axes)
+    if count == 0:
+        raise op.unsupported("mean of an empty tensor")
+    if kind in QUANTIZED:
+        return _scaled_sum(op, axes, count)
+    if kind is not TensorType.FLOAT32:
+        return _integer_mean(op, axes, count)
+    add_up, y, divisor = _in_order(op, np.add), op.write(), np.float32(count)
+
+    def run() -> None:
+        add_up()
+        np.divide(y, divisor, out=y)
+
+    return run
+
+
+def _integer_mean(op: OpContext, axes: tuple[int, ...], count: int) -> Kernel:
+    x, y = op.read(0), _kept(op, axes)
+
+    def run() -> None:
+        total = np.add.reduce(x, axis=axes, keepdims=True, dtype=np.int64)
+        magnitude = np.abs(total).view(np.uint64) // np.uint64(count)
+        np.copyto(y, np.where(total < 0, -1, 1) * magnitude.astype(np.int64), casting="unsafe")
+
+    return run
+
+
+def _scaled_sum(op: OpContext, axes: tuple[int, ...], count: int) -> Kernel:
+    """The sum of levels over `count`, folded into the multiplier, on the output's scale."""
+    in_scale, in_zero = op.scale_and_zero_point(op.input())
+    out_scale, out_zero = op.scale_and_zero_point(op.output())
+    x, y = op.read(0), _kept(op, axes)
+    terms = math.prod(x.shape[a] for a in axes)
+    multiplier, shift = quantize_multiplier(in_scale / out_scale)
+    fold = min(count.bit_length() - 1, 32, 31 + shift)
+    multiplier, shift = (multiplier << fold) // count, shift - fold
+    total = op.temporary(y.shape, np.int64)
+    bounds = RANGES[op.output().type]
+
+    def run() -> None:
+        if axes:
+            np.add.reduce(x, axis=axes, out=total, keepdims=True, dtype=np.int64)
+        else:
+            np.copyto(total, x)
+        np.subtract(total, in_zero * terms, out=total)
+        scaled = multiply_by_quantized_multiplier(total, multiplier, shift)
+        np.clip(scaled + out_zero, *bounds, out=y, casting="unsafe")
+
+    return run

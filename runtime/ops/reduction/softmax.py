@@ -1,0 +1,119 @@
+"""SOFTMAX along the last axis."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.blocks import BLOCK_ELEMENTS
+from runtime.ops.levels import reciprocal
+from runtime.ops.reduction.softmax_int16 import softmax_int16
+from runtime.ops.shapes import same_shape
+from runtime.ops.spec import Array, Kernel, OpContext, operator
+from runtime.ops.type_sets import QUANTIZED
+from runtime.quantization import (
+    fixed_point_exp,
+    quantize_multiplier,
+    rounding_shift_right,
+    saturating_doubling_high_mul,
+)
+
+_TYPES = (TensorType.FLOAT32, TensorType.FLOAT16, *QUANTIZED)
+
+
+def _rows(op: OpContext, *kinds: TensorType) -> tuple[Array, Array]:
+    """Input and output as [rows, classes]."""
+    op.require(*kinds)
+    if not op.input().shape:
+        raise op.error("a scalar has no axis to normalise")
+    classes = op.input().shape[-1]
+    return op.read(0).reshape(-1, classes), op.write().reshape(-1, classes)
+
+
+@operator(BuiltinOperator.SOFTMAX, max_version=4, infer=same_shape, types=_TYPES)
+def softmax(op: OpContext) -> Kernel:
+    """exp(beta * (x - max)) / sum; beta is taken as stored. Of 8-bit levels the output may be int16 too."""
+    x, y = _rows(op, *_TYPES)
+    kind = op.input().type
+    if kind is TensorType.INT16:
+        op.require_same_type(0)
+        return softmax_int16(op, x, y)
+    if kind in (TensorType.INT8, TensorType.UINT8):
+        return _softmax_bytes(op, x, y)
+    op.require_same_type(0)
+    if kind is TensorType.FLOAT16:
+        return _softmax_halves(op, x, y)
+    beta = np.float32(op.option("beta"))
+    step = max(1, BLOCK_ELEMENTS // max(1, x.shape[1]))
+    column = op.temporary((min(step, len(x)), 1))
+    blocks = [
+        (x[i : i + step], y[i : i + step], column[: len(x[i : i + step])]) for i in range(0, len(x), step)
+    ]
+
+    def run() -> None:
+        for given, out, one in blocks:
+            np.maximum.reduce(given, axis=1, out=one, keepdims=True)
+            np.subtract(given, one, out=out)
+            if beta != 1:
+                np.multiply(out, beta, out=out)
+            np.exp(out, out=out)
+            np.add.reduce(out, axis=1, out=one, keepdims=True)
+            np.divide(out, one, out=out)
+
+    return run
+
+
+def _softmax_halves(op: OpContext, x: Array, y: Array) -> Kernel:
+    """float16 in single precision, rounded at the end."""
+    beta = np.float32(op.option("beta"))
+
+    def run() -> None:
+        wide = x.astype(np.float32)
+        wide = np.exp((wide - wide.max(axis=1, keepdims=True)) * beta)
+        np.copyto(y, wide / wide.sum(axis=1, keepdims=True), casting="same_kind")
+
+    return run
+
+
+# Bits of an output, its scale and its lowest level.
+_OUTPUTS = {
+    TensorType.INT8: (8, 1 / 256, -128),
+    TensorType.UINT8: (8, 1 / 256, 0),
+    TensorType.INT16: (16, 1 / 65536, -32768),
+}
+
+
+def _softmax_bytes(op: OpContext, x: Array, y: Array) -> Kernel:
+    """`reference/softmax.h`: exponentials in Q0.31, their sum in Q12.19, one reciprocal per row."""
+    in_scale, _ = op.scale_and_zero_point(op.input())
+    width, scale, lowest = _OUTPUTS.get(op.output().type, (0, 0.0, 0))
+    out_scale, out_zero = op.scale_and_zero_point(op.output())
+    if not width or out_zero != lowest or abs(out_scale - scale) > scale / 1000:
+        raise op.unsupported(f"an output other than with scale {scale} and zero point {lowest}")
+    if x.shape[1] > 1 << 12:
+        raise op.unsupported("more than 4096 classes of 8-bit levels")
+    real = float(np.float32(op.option("beta"))) * in_scale * (1 << 26)
+    if real < 1:
+        raise op.unsupported(f"beta times scale of {real / (1 << 26)}, below the fixed-point grid")
+    table = _exponentials(real)
+    highest = lowest + (1 << width) - 1
+
+    def run() -> None:
+        below = x.max(axis=1, keepdims=True).astype(np.intp) - x
+        exponentials = table[below]
+        sums = rounding_shift_right(exponentials, 12).sum(axis=1, keepdims=True)
+        inverse, bits = reciprocal(sums, 12)
+        scaled = saturating_doubling_high_mul(exponentials, inverse)
+        levels = rounding_shift_right(scaled, bits + 31 - width) + lowest
+        np.clip(levels, lowest, highest, out=y, casting="unsafe")
+
+    return run
+
+
+def _exponentials(real: float) -> Array:
+    """exp(-k * real) in Q0.31 for k in 0..255 with real in Q5.26; 0 where the reference counts no more."""
+    multiplier, shift = quantize_multiplier(min(real, 2.0**31 - 1))
+    k = np.arange(256, dtype=np.int64)
+    counted = k <= (31 << 26) >> shift
+    scaled = saturating_doubling_high_mul(-np.where(counted, k, 0) << shift, multiplier)
+    return np.where(counted, fixed_point_exp(scaled), 0)

@@ -1,0 +1,1 @@
+"""What lives beyond one operator: subgraphs, variables, hash tables."""

@@ -1,0 +1,87 @@
+"""Static tables between int64 and string: HASHTABLE, HASHTABLE_IMPORT, HASHTABLE_FIND, HASHTABLE_SIZE."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.state.variable import handle_of, handle_shape
+
+_PAIRS = {(TensorType.INT64, TensorType.STRING), (TensorType.STRING, TensorType.INT64)}
+_TYPES = "INT64 to STRING or STRING to INT64; the handle RESOURCE or INT32"
+
+
+class HashTable:
+    """Filled by the first import; later ones change nothing, as in `static_hashtable.cc`."""
+
+    def __init__(self) -> None:
+        self.entries: dict[Any, Any] | None = None
+
+
+@operator(BuiltinOperator.HASHTABLE, max_version=1, infer=handle_shape, stateful=True, note=_TYPES)
+def hash_table(op: OpContext) -> Kernel:
+    """The handle of the table with this id."""
+    types = (op.option("key_dtype"), op.option("value_dtype"))
+    if types not in _PAIRS:
+        raise op.unsupported(f"a table from {types[0].name} to {types[1].name} is not defined")
+    handle, _ = op.services.resource(HashTable, (str(op.option("table_id")), ""))
+    return lambda: op.write().fill(handle)
+
+
+def _table(op: OpContext) -> HashTable:
+    handle = handle_of(op)
+    try:
+        return op.services.resource_of(HashTable, handle)
+    except KeyError:
+        raise op.error(f"{handle} is no handle of a hash table") from None
+
+
+@operator(BuiltinOperator.HASHTABLE_IMPORT, max_version=1, infer=lambda _op: (), stateful=True, note=_TYPES)
+def import_entries(op: OpContext) -> Kernel:
+    """Fills the table with keys and values of one length; of equal keys the first counts."""
+    keys, values = op.read(1).reshape(-1), op.read(2).reshape(-1)
+    if keys.size != values.size:
+        raise op.error(f"{keys.size} keys with {values.size} values")
+
+    def run() -> None:
+        table = _table(op)
+        if table.entries is None:
+            pairs = zip(keys.tolist(), values.tolist(), strict=True)
+            table.entries = dict(reversed(list(pairs)))
+
+    return run
+
+
+def _key_shape(op: OpContext) -> tuple[Shape, ...]:
+    return (op.input(1).shape,)
+
+
+@operator(BuiltinOperator.HASHTABLE_FIND, max_version=1, infer=_key_shape, stateful=True, note=_TYPES)
+def find_entries(op: OpContext) -> Kernel:
+    """The value of each key of input 1; input 2, one value, where there is none."""
+    keys, default, found = op.read(1).reshape(-1), op.read(2).reshape(-1), op.write().reshape(-1)
+
+    def run() -> None:
+        entries = _table(op).entries
+        if entries is None:
+            raise op.error("the hash table was never filled")
+        absent = default[0]
+        found[:] = [entries.get(key, absent) for key in keys.tolist()]
+
+    return run
+
+
+def _one(_op: OpContext) -> tuple[Shape, ...]:
+    return ((1,),)
+
+
+@operator(BuiltinOperator.HASHTABLE_SIZE, max_version=1, infer=_one, stateful=True, note=_TYPES)
+def table_size(op: OpContext) -> Kernel:
+    """How many entries the table has, int64 [1]."""
+    size = op.write()
+
+    def run() -> None:
+        size.fill(len(_table(op).entries or ()))
+
+    return run

@@ -1,0 +1,121 @@
+"""Arithmetic against LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from runtime.errors import ShapeError, UnsupportedOperatorError
+from runtime.interpreter import Interpreter
+from runtime.model.schema import ActivationFunctionType, BuiltinOperator
+from tests.runtime.models import Arg, Out, one_operator, per_tensor
+from tests.runtime.ops.cases import Case, case, check, constant, levels, random
+from tests.runtime.ops.matmul.test_conv import NONE, RELU, RELU6
+
+ADD, SUB, MUL, DIV = (
+    BuiltinOperator.ADD,
+    BuiltinOperator.SUB,
+    BuiltinOperator.MUL,
+    BuiltinOperator.DIV,
+)
+MAXIMUM, MINIMUM, DIFFERENCE = (
+    BuiltinOperator.MAXIMUM,
+    BuiltinOperator.MINIMUM,
+    BuiltinOperator.SQUARED_DIFFERENCE,
+)
+
+
+def fused(activation: ActivationFunctionType):
+    return {"fused_activation_function": activation}
+
+
+def binary(name, opcode, x, z, activation=None, z_constant=False, low=-3.0) -> Case:
+    right = random(*z, seed=1, low=low)
+    args = [random(*x), constant(right) if z_constant else right]
+    options = fused(NONE if activation is None else activation) if opcode in (ADD, SUB, MUL, DIV) else None
+    return case(name, opcode, args, options=options)
+
+
+def binary_int8(name, opcode, scales, zeros, x=(1, 8, 9, 5), z=None, activation=NONE) -> Case:
+    qs = [per_tensor(s, q) for s, q in zip(scales, zeros, strict=True)]
+    args = [levels(*x, quantization=qs[0]), levels(*(z or x), seed=1, quantization=qs[1])]
+    options = fused(activation) if opcode in (ADD, SUB, MUL) else None
+    return case(name, opcode, args, [Out(np.int8, qs[2])], options, version=2)
+
+
+def every_pair(name, opcode, scales, zeros) -> Case:
+    """All 65536 combinations of two int8 levels."""
+    grid = np.meshgrid(np.arange(-128, 128), np.arange(-128, 128))
+    qs = [per_tensor(s, q) for s, q in zip(scales, zeros, strict=True)]
+    args = [Arg(g.astype(np.int8), q) for g, q in zip(grid, qs, strict=False)]
+    return case(name, opcode, args, [Out(np.int8, qs[2])], fused(NONE), version=2)
+
+
+def integers(name, opcode, dtype) -> Case:
+    rng = np.random.default_rng(0)
+    args = [Arg(rng.integers(-1000, 1000, (3, 7)).astype(dtype)) for _ in range(2)]
+    options = fused(NONE) if opcode in (ADD, SUB, MUL) else None
+    return case(name, opcode, args, [Out(dtype)], options)
+
+
+def unary(name, opcode, low=-3.0, dtype=np.float32) -> Case:
+    values = random(3, 41, 7, low=low).value.astype(dtype)
+    return case(name, BuiltinOperator[opcode], [Arg(values)], [Out(dtype)])
+
+
+SHAPE = (2, 5, 6, 7)
+SCALES, ZEROS = (0.05, 0.031, 0.07), (3, -11, 20)
+CASES = [
+    binary("add_same_shape_relu", ADD, SHAPE, SHAPE, RELU),
+    binary("add_channel", ADD, SHAPE, (7,), z_constant=True),
+    binary("add_scalar", ADD, SHAPE, (), z_constant=True),
+    binary("add_outer", ADD, (1, 5, 1, 7), (2, 1, 6, 1)),
+    binary("add_large", ADD, (1, 60, 50, 40), (1, 60, 50, 40), RELU6),
+    binary("sub_relu6", SUB, SHAPE, SHAPE, RELU6),
+    binary("sub_reversed", SUB, (7,), SHAPE),
+    binary("mul_channel_of_image", MUL, (1, 9, 8, 16), (1, 1, 1, 16)),
+    binary("mul_pixel", MUL, (1, 9, 8, 16), (1, 9, 8, 1)),
+    binary("div", DIV, SHAPE, SHAPE, low=0.5),
+    binary("maximum", MAXIMUM, SHAPE, (6, 7)),
+    binary("minimum", MINIMUM, SHAPE, SHAPE),
+    binary("squared_difference", DIFFERENCE, SHAPE, (6, 1)),
+    binary_int8("add_int8", ADD, SCALES, ZEROS),
+    binary_int8("add_int8_relu6", ADD, SCALES, ZEROS, activation=RELU6),
+    binary_int8("add_int8_channel", ADD, SCALES, ZEROS, z=(5,)),
+    binary_int8("sub_int8", SUB, SCALES, ZEROS),
+    binary_int8("mul_int8_channel", MUL, SCALES, ZEROS, z=(1, 1, 1, 5), activation=RELU),
+    binary_int8("maximum_int8", MAXIMUM, (0.1,) * 3, (4,) * 3),
+    binary_int8("minimum_int8", MINIMUM, (0.1,) * 3, (4,) * 3),
+    every_pair("add_int8_every_pair", ADD, (0.117, 0.0093, 0.054), (-128, 17, 5)),
+    every_pair("sub_int8_every_pair", SUB, (0.02, 0.0093, 0.01), (7, 17, 0)),
+    every_pair("mul_int8_every_pair", MUL, (0.117, 0.0093, 0.0051), (-128, 17, 5)),
+    integers("add_int32", ADD, np.int32),
+    integers("sub_int64", SUB, np.int64),
+    integers("mul_int32", MUL, np.int32),
+    integers("maximum_int32", MAXIMUM, np.int32),
+    unary("abs", "ABS"),
+    unary("exp", "EXP"),
+    unary("neg", "NEG"),
+    unary("neg_int32", "NEG", dtype=np.int32),
+    unary("rsqrt", "RSQRT", low=0.01),
+    unary("sqrt", "SQRT", low=0.0),
+    unary("square", "SQUARE"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_elementwise_matches_litert(case, backend):
+    check(case, backend)
+
+
+def test_shapes_that_do_not_broadcast_are_refused():
+    model = one_operator(ADD, [random(2, 3), random(4, 3)], options=fused(NONE))
+    with pytest.raises(ShapeError, match=r"\[2, 3\], \[4, 3\] do not broadcast"):
+        Interpreter(model_content=model).allocate_tensors()
+
+
+def test_a_type_without_an_exact_kernel_is_refused():
+    args = [Arg(np.zeros((2, 3), np.complex64)) for _ in range(2)]
+    model = one_operator(ADD, args, [Out(np.complex64)], fused(NONE))
+    with pytest.raises(UnsupportedOperatorError, match="input 0 has type COMPLEX64"):
+        Interpreter(model_content=model).allocate_tensors()

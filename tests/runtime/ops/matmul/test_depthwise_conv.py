@@ -1,0 +1,84 @@
+"""DEPTHWISE_CONV_2D against LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from runtime.errors import ShapeError
+from runtime.interpreter import Interpreter
+from runtime.model.schema import ActivationFunctionType, BuiltinOperator, Padding
+from tests.runtime.models import Arg, Out, one_operator, per_channel, per_tensor
+from tests.runtime.ops.cases import Case, case, check, constant, levels, random
+from tests.runtime.ops.matmul.test_conv import NONE, RELU, RELU6, VALID
+from tests.runtime.ops.matmul.test_conv import options as conv_options
+
+
+def options(multiplier=1, activation: ActivationFunctionType = NONE, **more):
+    return {**conv_options(activation=activation, **more), "depth_multiplier": multiplier}
+
+
+def depthwise(name, x, size, multiplier=1, bias=True, **more) -> Case:
+    channels = x[3] * multiplier
+    args = [random(*x), constant(random(1, *size, channels, seed=1)), constant(random(channels, seed=2))]
+    return case(
+        name,
+        BuiltinOperator.DEPTHWISE_CONV_2D,
+        args[: 2 + bias],
+        options=options(multiplier, **more),
+        version=2 if "dilation" in more else 1,
+    )
+
+
+def depthwise_int8(name, x, size, multiplier=1, zero=5, **more) -> Case:
+    channels = x[3] * multiplier
+    rng = np.random.default_rng(4)
+    scales = rng.uniform(0.002, 0.02, channels)
+    weights = levels(1, *size, channels, seed=1, low=-127, quantization=per_channel(scales, 3))
+    bias = rng.integers(-2000, 2000, channels).astype(np.int32)
+    args = [
+        levels(*x, quantization=per_tensor(0.05, zero)),
+        constant(weights),
+        Arg(bias, per_channel(0.05 * scales), constant=True),
+    ]
+    out = Out(np.int8, per_tensor(0.05 * 0.01 * 70 * 70 * np.sqrt(size[0] * size[1]) / 60, -3))
+    return case(name, BuiltinOperator.DEPTHWISE_CONV_2D, args, [out], options(multiplier, **more), version=3)
+
+
+CASES = [
+    depthwise("same_3x3", (1, 9, 11, 5), (3, 3)),
+    depthwise("valid_3x3_relu6", (2, 9, 8, 16), (3, 3), padding=VALID, activation=RELU6),
+    depthwise("same_stride2_even", (1, 8, 8, 6), (3, 3), stride=(2, 2)),
+    depthwise("same_stride2_odd", (1, 7, 9, 6), (3, 3), stride=(2, 2)),
+    depthwise("valid_stride2", (2, 9, 9, 4), (3, 3), padding=VALID, stride=(2, 2), activation=RELU),
+    depthwise("same_5x5", (1, 10, 14, 8), (5, 5)),
+    depthwise("same_5x5_stride2", (1, 15, 14, 8), (5, 5), stride=(2, 2)),
+    depthwise("multiplier", (1, 6, 7, 3), (3, 3), multiplier=4),
+    depthwise("multiplier_stride2_no_bias", (2, 6, 7, 3), (2, 3), multiplier=2, stride=(2, 2), bias=False),
+    depthwise("dilated", (1, 12, 13, 4), (3, 3), dilation=(2, 3)),
+    depthwise("mixed_strides", (1, 11, 12, 4), (3, 3), stride=(1, 1), padding=VALID),
+    depthwise("one_column", (1, 9, 1, 7), (3, 1)),
+    depthwise("filter_larger_than_input", (1, 2, 3, 4), (5, 5)),
+    depthwise("wide_channels", (1, 7, 7, 600), (3, 3)),
+    depthwise("many_blocks", (1, 90, 64, 24), (3, 3)),
+    depthwise_int8("int8_same_3x3", (1, 9, 11, 5), (3, 3)),
+    depthwise_int8("int8_stride2_relu6", (2, 8, 9, 6), (3, 3), stride=(2, 2), activation=RELU6),
+    depthwise_int8("int8_multiplier", (1, 6, 7, 3), (3, 3), multiplier=3, zero=-128),
+    depthwise_int8("int8_valid_5x5", (1, 12, 11, 4), (5, 5), padding=VALID, zero=0),
+    depthwise_int8("int8_many_blocks", (1, 90, 64, 24), (3, 3), zero=127),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_depthwise_conv_matches_litert(case, backend):
+    check(case, backend)
+
+
+def test_depthwise_conv_refuses_a_filter_that_is_no_multiple():
+    model = one_operator(
+        BuiltinOperator.DEPTHWISE_CONV_2D,
+        [random(1, 4, 4, 3), constant(random(1, 3, 3, 4))],
+        options=options(padding=Padding.SAME),
+    )
+    with pytest.raises(ShapeError, match="for 3 input channels"):
+        Interpreter(model_content=model).allocate_tensors()

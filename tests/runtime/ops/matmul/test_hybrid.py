@@ -1,0 +1,153 @@
+"""Hybrid kernels: float activations with quantised filters (row 13), and float16 weights (row 14).
+
+LiteRT quantises the activations when they arrive; the sums are integers, so only the order of the last float
+operations may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.interpreter import Interpreter
+from runtime.model.graph import BlockQuantization, Quantization
+from runtime.model.schema import BuiltinOperator, TensorType
+from tests.oracle import run_litert
+from tests.runtime.models import Arg, Builder, per_tensor
+from tests.runtime.ops.cases import Backend, Case, case, check, constant, random
+from tests.runtime.ops.matmul.test_conv import NONE, RELU, SAME, VALID, options
+
+CPU = Backend("cpu", None)
+
+
+def weights(*shape: int, axis: int = 0, channels: bool = True, narrow: bool = False) -> Arg:
+    rng = np.random.default_rng(sum(shape))
+    high = 7 if narrow else 127
+    scales = rng.uniform(0.001, 0.01, shape[axis] if channels else 1).astype(np.float32)
+    quantization = Quantization(tuple(map(float, scales)), (0,) * len(scales), axis)
+    values = rng.integers(-high, high, shape, endpoint=True).astype(np.int8)
+    return Arg(values, quantization, constant=True, type=TensorType.INT4 if narrow else None)
+
+
+def dense(name: str, w: Arg, asymmetric: bool, version: int, **more: Any) -> Case:
+    x, bias = random(4, w.value.shape[1], seed=3), constant(random(w.value.shape[0], seed=4))
+    given = {"fused_activation_function": NONE, "asymmetric_quantize_inputs": asymmetric} | more
+    return case(name, BuiltinOperator.FULLY_CONNECTED, [x, w, bias], options=given, version=version)
+
+
+def conv(name: str, x: tuple[int, ...], w: Arg, version: int = 5, **more: Any) -> Case:
+    bias = constant(random(w.value.shape[0], seed=4))
+    return case(
+        name, BuiltinOperator.CONV_2D, [random(*x), w, bias], options=options(**more), version=version
+    )
+
+
+def depthwise(name: str, x: tuple[int, ...], w: Arg, **more: Any) -> Case:
+    bias = constant(random(w.value.shape[3], seed=4))
+    given = options(**more) | {"depth_multiplier": w.value.shape[3] // x[3]}
+    args = [random(*x), w, bias]
+    return case(name, BuiltinOperator.DEPTHWISE_CONV_2D, args, options=given, version=6)
+
+
+def matmul(name: str, z: Arg, asymmetric: bool, adj_y: bool) -> Case:
+    given = {"adj_x": False, "adj_y": adj_y, "asymmetric_quantize_inputs": asymmetric}
+    args = [random(2, 3, 20, seed=3), z]
+    return case(name, BuiltinOperator.BATCH_MATMUL, args, options=given, version=4)
+
+
+def cases() -> Iterator[Case]:
+    for asymmetric in (False, True):
+        kind = "asymmetric" if asymmetric else "symmetric"
+        yield dense(f"dense_{kind}", weights(9, 33, channels=False), asymmetric, 9)
+        yield dense(f"dense_{kind}_deep", weights(5, 2000, channels=False), asymmetric, 9)
+        yield dense(f"dense_{kind}_channels", weights(9, 32), asymmetric, 12, fused_activation_function=RELU)
+        yield dense(f"dense_{kind}_int4", weights(8, 32, channels=False, narrow=True), asymmetric, 9)
+        flat = Arg(weights(2, 20, 6).value, per_tensor(0.01), constant=True)
+        yield matmul(f"matmul_{kind}", flat, asymmetric, False)
+        turned = Arg(weights(2, 6, 20).value, per_tensor(0.01), constant=True)
+        yield matmul(f"matmul_{kind}_adjoint", turned, asymmetric, True)
+    yield conv("conv_same", (2, 7, 8, 5), weights(6, 3, 3, 5))
+    yield conv("conv_valid_stride2_relu", (1, 9, 9, 4), weights(3, 3, 3, 4), padding=VALID, stride=(2, 2),
+               activation=RELU)  # fmt: skip
+    yield conv("conv_one_scale", (2, 6, 5, 8), weights(4, 3, 3, 8, channels=False))
+    yield conv("conv_pointwise", (1, 6, 5, 40), weights(9, 1, 1, 40))
+    yield depthwise("depthwise_same", (2, 7, 8, 5), weights(1, 3, 3, 5, axis=3))
+    yield depthwise("depthwise_multiplier", (1, 7, 8, 3), weights(1, 3, 3, 6, axis=3), padding=SAME)
+
+
+@pytest.mark.parametrize("case", list(cases()), ids=str)
+def test_row_13_hybrid_kernels_match_litert(case):
+    check(case, CPU)
+
+
+def blockwise(out_size: int, in_size: int, block: int) -> tuple[bytes, np.ndarray, np.ndarray]:
+    """A layer of int4 weights with float16 scales [out, in / block]; the dequantised weights and the bias."""
+    rng = np.random.default_rng(block)
+    levels = rng.integers(-7, 7, (out_size, in_size), endpoint=True).astype(np.int8)
+    scales = rng.uniform(0.01, 0.1, (out_size, in_size // block)).astype(np.float16)
+    bias = rng.uniform(-1, 1, out_size).astype(np.float32)
+    builder = Builder()
+    x = builder.input(np.float32, (3, in_size))
+    kept = builder.constant(scales)
+    quantization = Quantization((), (), blocks=BlockQuantization(kept, -1, block))
+    w = builder.constant(levels, quantization, type=TensorType.INT4)
+    b = builder.constant(bias)
+    y = builder.tensor(np.float32, (3, out_size))
+    given = {"fused_activation_function": NONE, "asymmetric_quantize_inputs": True}
+    builder.operator(BuiltinOperator.FULLY_CONNECTED, [x, w, b], [y], given, 13)
+    real = levels.astype(np.float64) * np.repeat(scales.astype(np.float64), block, axis=1)
+    return builder.write([y]), real, bias
+
+
+def ours(model: bytes, x: np.ndarray) -> np.ndarray:
+    interpreter = Interpreter(model_content=model)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
+    interpreter.invoke()
+    return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+
+
+@pytest.mark.parametrize("block", [32, 64])
+def test_row_13_blockwise_layers_follow_their_formula(block):
+    """LiteRT's reference kernel ends the process on such a model, so the formula is written out here."""
+    model, real, bias = blockwise(6, 128, block)
+    x = np.random.default_rng(0).uniform(-2, 3, (3, 128)).astype(np.float32)
+    low, high = np.minimum(x.min(axis=1), 0), np.maximum(x.max(axis=1), 0)
+    scale = ((high.astype(np.float64) - low) / 255)[:, None]
+    from_low, from_high = -128 - low[:, None] / scale, 127 - high[:, None] / scale
+    nearer = 128 + np.abs(low[:, None] / scale) < 127 + np.abs(high[:, None] / scale)
+    zero = np.round(np.where(nearer, from_low, from_high))
+    levels = np.clip(np.round(zero + x / scale), -128, 127) - zero
+    expected = scale * (levels @ real.T) + bias
+    np.testing.assert_allclose(ours(model, x), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_row_13_blockwise_layers_are_close_to_xnnpack():
+    model, real, bias = blockwise(6, 128, 32)
+    x = np.random.default_rng(0).uniform(-2, 3, (3, 128)).astype(np.float32)
+    (peer,) = run_litert(model, [x], "BUILTIN")
+    exact = x.astype(np.float64) @ real.T + bias
+    assert np.abs(ours(model, x) - exact).max() <= 1.5 * np.abs(peer - exact).max()
+
+
+def test_row_14_float16_weights_run_without_a_delegate():
+    rng = np.random.default_rng(0)
+    builder = Builder()
+    x = builder.input(np.float32, (1, 8, 8, 3))
+    halves = [
+        builder.constant(rng.uniform(-1, 1, shape).astype(np.float16))
+        for shape in ((4, 3, 3, 3), (4,), (5, 256), (5,))
+    ]
+    widened = [builder.tensor(np.float32, builder.tensors[i].shape) for i in halves]
+    for half, wide in zip(halves, widened, strict=True):
+        builder.operator(BuiltinOperator.DEQUANTIZE, [half], [wide], version=3)
+    image, y = builder.tensor(np.float32), builder.tensor(np.float32)
+    builder.operator(BuiltinOperator.CONV_2D, [x, *widened[:2]], [image], options(activation=RELU))
+    given = {"fused_activation_function": NONE}
+    builder.operator(BuiltinOperator.FULLY_CONNECTED, [image, *widened[2:]], [y], given)
+    model = builder.write([y])
+    value = rng.uniform(-1, 1, (1, 8, 8, 3)).astype(np.float32)
+    np.testing.assert_allclose(ours(model, value), run_litert(model, [value])[0], rtol=1e-5, atol=1e-4)
