@@ -11,7 +11,7 @@ help:
 	@echo "make test             ruff, mypy, import-linter, pytest"
 	@echo "make test-exhaustive  the long sweeps that 'make test' leaves out"
 	@echo "make test-conformance every promise on embedded and Celery, SQLite and PostgreSQL"
-	@echo "make test-faults      34 fault scenarios and the mutations, as root (15 minutes); writes benchmarks/results/faults.md"
+	@echo "make test-faults      34 fault scenarios and the mutations, as root (17 minutes); writes benchmarks/results/faults.md"
 	@echo "make soak             random faults for 10 minutes, as root"
 	@echo "make fuzz             200,000 hostile files for the reader, 20,000 for the interpreter, then atheris"
 	@echo "make bench            runtime against its peers, interleaved; writes benchmarks/results/"

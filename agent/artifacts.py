@@ -15,20 +15,20 @@ class ArtifactError(Exception):
     """A file is missing from the store or is not what its name says; the text tells which and why."""
 
 
-def verified_model(store: Path, sha256: str, size: int) -> Path:
-    """Path of a model whose bytes hash to its name. Raises `ArtifactError`."""
+def verified_file(store: Path, sha256: str, size: int, what: str = "model") -> Path:
+    """Path of a file whose bytes hash to its name; `what` it is, for messages. Raises `ArtifactError`."""
     path = artifact_path(store, sha256)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
-        raise ArtifactError(f"model {sha256[:12]} is not in the store ({path}): {error.strerror}") from error
+        raise ArtifactError(f"{what} {sha256[:12]} is not in the store ({path}): {error.strerror}") from error
     with os.fdopen(descriptor, "rb") as file:
         found_size = os.fstat(file.fileno()).st_size
         if found_size != size:
-            raise ArtifactError(f"model {sha256[:12]} has {found_size} bytes in the store, expected {size}")
+            raise ArtifactError(f"{what} {sha256[:12]} has {found_size} bytes in the store, expected {size}")
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != sha256:
-        raise ArtifactError(f"model {sha256[:12]} is damaged in the store: its bytes hash to {digest[:12]}")
+        raise ArtifactError(f"{what} {sha256[:12]} is damaged in the store: its bytes hash to {digest[:12]}")
     return path
 
 

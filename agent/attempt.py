@@ -5,6 +5,7 @@ progress          one line of text  runner -> agent: what it does now
 process-<i>.json  ProcessReport     measuring process -> runner
 result.json       RunnerResult      runner -> agent; there only when complete (atomic rename)
 samples.json      the raw samples   runner -> agent, who puts them into the store
+labelled.json     LabelledReport    the process that runs on labelled data -> runner
 log               stdout and stderr of all of them
 """
 
@@ -20,6 +21,7 @@ from agent.messages import (
     Delegation,
     Device,
     JobSpec,
+    LabelledScore,
     Measurement,
     ProcessSamples,
     Reason,
@@ -31,6 +33,7 @@ from agent.messages import (
 JOB_FILE: Final = "job.json"
 RESULT_FILE: Final = "result.json"
 SAMPLES_FILE: Final = "samples.json"
+LABELLED_FILE: Final = "labelled.json"
 PROGRESS_FILE: Final = "progress"
 LOG_FILE: Final = "log"
 
@@ -47,6 +50,7 @@ class AttemptFile(Wire):
     job: JobSpec
     device: Device
     model_path: str
+    data_path: str | None = None
     references: str
     runs_log: str
 
@@ -76,6 +80,13 @@ class ProcessReport(Wire):
     settings: dict[str, str] = Field(default_factory=dict)
     output_facts: tuple[OutputFact, ...] = ()
     last_set: int = 0
+
+
+class LabelledReport(Wire):
+    """What the process that ran on labelled data has to tell."""
+
+    score: LabelledScore | None = None
+    failure: Failure | None = None
 
 
 class RunnerResult(Wire):

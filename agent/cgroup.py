@@ -14,7 +14,7 @@ _PREFIX = "farm-attempt-"
 
 
 @cache
-def _base() -> Path | None:
+def own() -> Path | None:
     """The group that this process is in, as a folder; None without a mounted version 2."""
     try:
         mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
@@ -22,8 +22,8 @@ def _base() -> Path | None:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return None
-    own = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)
-    return None if mounted is None or own is None else mounted / own.lstrip("/")
+    name = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)
+    return None if mounted is None or name is None else mounted / name.lstrip("/")
 
 
 def create(attempt_id: str) -> Path | None:
@@ -75,12 +75,12 @@ def remove(attempt_id: str) -> None:
 
 def sweep() -> None:
     """Remove the empty groups that agents left which were killed; one with processes stays."""
-    base = _base()
+    base = own()
     for folder in () if base is None else base.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             folder.rmdir()
 
 
 def _folder(attempt_id: str) -> Path | None:
-    base = _base()
+    base = own()
     return None if base is None else base / f"{_PREFIX}{attempt_id}"

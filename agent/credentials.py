@@ -20,6 +20,8 @@ from agent.envelope import PublicKey, SigningKey
 
 FILE: Final = "credentials.json"
 PLAIN_SCHEMES: Final = ("redis", "http")
+INGEST_SUFFIX: Final = ".ingest"
+"""After an agent's user at the broker: the user that may add to the ingest list, and nothing else."""
 
 _SECRET_BYTES = 32
 _LONGEST_FILE = 256 * 1024
@@ -139,6 +141,19 @@ def signed_in(url: str, user: str, password: str) -> str:
     """A broker's URL with user and password in place of those it may have. Raises `ValueError`."""
     scheme, host, rest = _parts(url)
     return f"{scheme}://{quote(user, safe='')}:{quote(password, safe='')}@{host}{rest}"
+
+
+def for_ingest(url: str) -> str:
+    """A broker's URL with the user that may add to the ingest list; unchanged where it names no user.
+
+    Raises `ValueError`.
+    """
+    parts = urlsplit(url)
+    login, at, host = parts.netloc.rpartition("@")
+    user, colon, password = login.partition(":")
+    if not user:
+        return url
+    return parts._replace(netloc=f"{user}{INGEST_SUFFIX}{colon}{password}{at}{host}").geturl()
 
 
 def without_secrets(url: str) -> str:

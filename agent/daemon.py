@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
 from agent import cgroup, failpoint, lifecycle, results
-from agent.artifacts import ArtifactError, verified_model
+from agent.artifacts import ArtifactError, verified_file
 from agent.config import AgentConfig
 from agent.descendants import strays
 from agent.devices import ProbeError, ProbeReport, probe
@@ -266,10 +266,13 @@ class Agent:
                 ReasonCode.NO_DEVICE, f"no device {job.device_id!r} on this host; it has {have}"
             )
         try:
-            model = verified_model(self._config.store, job.model_sha256, job.model_bytes)
+            model = verified_file(self._config.store, job.model_sha256, job.model_bytes)
+            data = None
+            if (asked := job.plan.labelled) is not None:
+                data = verified_file(self._config.store, asked.sha256, asked.size_bytes, "labelled data")
         except ArtifactError as error:
             raise RefusedError(ReasonCode.ARTIFACT, str(error)) from error
-        return LiveAttempt(self._config, job, device, model)
+        return LiveAttempt(self._config, job, device, model, data)
 
     def _advance(self) -> None:
         """Let signals, time and exits act on every attempt; send what they have to say."""

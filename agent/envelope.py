@@ -1,8 +1,8 @@
 """Signed envelopes: the form in which the farm and its agents exchange messages through a broker.
 
 `1.<key id>.<signature>.<body>`: the body is canonical JSON {v, kind, agent_id, attempt_id?, device_id?,
-epoch?, issued, expires, nonce, payload}, and the signature (Ed25519) covers its very bytes, so that nothing
-of a stranger's is parsed. Both floors import this module; it imports nothing of theirs.
+epoch?, farm?, issued, expires, nonce, payload}, and the signature (Ed25519) covers its very bytes, so that
+nothing of a stranger's is parsed. Both floors import this module; it imports nothing of theirs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,6 +24,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 VERSION: Final = 1
 MAX_ENVELOPE_BYTES: Final = 8 * 1024 * 1024
 MAX_DEPTH: Final = 32
+KEYS_KIND: Final = "farm-keys"
+"""Of the message that tells an agent which keys of the farm to trust."""
 LIFETIME_S: Final = 86_400.0
 """From `issued` to `expires`. Whatever is as old was said again since, in another envelope."""
 
@@ -31,6 +33,7 @@ _SIGNED: Final = b"delegate-farm envelope 1\n"
 _PROOF: Final = b"delegate-farm enrolment 1\n"
 _NONCE_BYTES = 16
 _ABOUT = ("attempt_id", "device_id", "epoch")
+_MOST_KEYS = 8
 _HEAD = frozenset({"v", "kind", "agent_id", "issued", "expires", "nonce", "payload"})
 
 
@@ -100,7 +103,10 @@ def check_proof(key: PublicKey, token: str, proof: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """An opened one: the signature was right. `issued`, `expires`: seconds, by the sender's clock."""
+    """An opened one: the signature was right. `issued`, `expires`: seconds, by the sender's clock.
+
+    `farm`: ids of the farm's keys that the sender trusts, where it is an agent.
+    """
 
     kind: str
     agent_id: str
@@ -108,10 +114,14 @@ class Envelope:
     expires: float
     nonce: str
     payload: bytes
+    farm: tuple[str, ...] = ()
 
 
-def seal(key: SigningKey, agent_id: str, payload: bytes, issued: float) -> str:
-    """Sign one message (a JSON object with a `type`) to or from an agent. Raises `ValueError`."""
+def seal(key: SigningKey, agent_id: str, payload: bytes, issued: float, farm: Sequence[str] = ()) -> str:
+    """Sign one message (a JSON object with a `type`) to or from an agent. Raises `ValueError`.
+
+    `farm`: see `Envelope`.
+    """
     message = _parse(payload)
     head: dict[str, Any] = {
         "v": VERSION,
@@ -123,6 +133,8 @@ def seal(key: SigningKey, agent_id: str, payload: bytes, issued: float) -> str:
         "payload": message,
     }
     head |= {name: message[name] for name in _ABOUT if name in message}
+    if farm:
+        head["farm"] = " ".join(farm)
     body = _canonical(head)
     return f"{VERSION}.{key.public.key_id}.{_encoded(key.sign(_SIGNED + body.encode()))}.{body}"
 
@@ -140,17 +152,35 @@ def open_envelope(envelope: str, key: PublicKey) -> Envelope:
     key.verify(_decoded(signature, "a signature", 64), _SIGNED + body.encode())
     head = _parse(body.encode())
     message = head.get("payload")
-    if not isinstance(message, dict) or set(head) - set(_ABOUT) != _HEAD or head["v"] != VERSION:
+    if not isinstance(message, dict) or set(head) - {*_ABOUT, "farm"} != _HEAD or head["v"] != VERSION:
         raise ValueError("the body is of another form")
     if head["kind"] != message.get("type") or any(head.get(name) != message.get(name) for name in _ABOUT):
         raise ValueError("head and payload contradict each other")
     agent_id, nonce, issued, expires = (head[name] for name in ("agent_id", "nonce", "issued", "expires"))
-    words = (head["kind"], agent_id, nonce)
+    farm = head.get("farm", "")
+    words = (head["kind"], agent_id, nonce, farm)
     if not all(isinstance(word, str) for word in words) or not all(map(_is_time, (issued, expires))):
         raise ValueError("the body is of another form")
     if len(nonce) != 2 * _NONCE_BYTES or not issued <= expires <= issued + LIFETIME_S:
         raise ValueError("nonce or times are of another form")
-    return Envelope(head["kind"], agent_id, issued, expires, nonce, _canonical(message).encode())
+    return Envelope(
+        head["kind"], agent_id, issued, expires, nonce, _canonical(message).encode(), tuple(farm.split())
+    )
+
+
+def keys_message(keys: Iterable[PublicKey]) -> bytes:
+    """Tells an agent to trust these keys of the farm from now on, and no others."""
+    return _canonical({"type": KEYS_KIND, "keys": [key.text for key in keys]}).encode()
+
+
+def read_keys(payload: bytes) -> tuple[PublicKey, ...]:
+    """The keys of such a message. Raises `ValueError`."""
+    texts = _parse(payload).get("keys")
+    if not isinstance(texts, list) or not 1 <= len(texts) <= _MOST_KEYS:
+        raise ValueError(f"a farm has 1 to {_MOST_KEYS} keys")
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a public key in another form")
+    return tuple(PublicKey.read(text) for text in texts)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,8 @@ import signal
 from agent.messages import Reason, ReasonCode
 
 _OUT_OF_MEMORY = re.compile(r"bad_alloc|MemoryError|[Cc]annot allocate memory|[Oo]ut of (host )?memory")
-_KILLED_HINT = "if not a person, most likely the kernel, out of memory; measure a smaller model or input"
+_SMALLER = "measure a smaller model or input"
+_KILLED_HINT = f"if not a person, most likely the kernel, out of memory; {_SMALLER}"
 
 
 def describe_exit(returncode: int) -> str:
@@ -21,9 +22,15 @@ def describe_exit(returncode: int) -> str:
         return f"signal {-returncode}"
 
 
-def exit_reason(returncode: int, who: str, log: str) -> Reason:
-    """Why `who` ended without a result and without being asked to. `log`: the end of its output."""
+def exit_reason(returncode: int, who: str, log: str, *, oom_killed: bool = False) -> Reason:
+    """Why `who` ended without a result and without being asked to. `log`: the end of its output.
+
+    `oom_killed`: the kernel killed for want of memory meanwhile.
+    """
     ended = describe_exit(returncode)
+    if returncode == -signal.SIGKILL and oom_killed:
+        text = f"{who} was killed by the kernel, out of memory: {_SMALLER}"
+        return Reason(code=ReasonCode.OUT_OF_MEMORY, text=text)
     if returncode == -signal.SIGKILL:
         text = f"{who} was killed by SIGKILL, which the farm did not send: {_KILLED_HINT}"
         return Reason(code=ReasonCode.RUNNER_KILLED, text=text)

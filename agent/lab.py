@@ -44,4 +44,4 @@ def serve_lab(state: Path) -> int:
     command = [sys.executable, "-P", "-m", "agent.link", "--state", str(state)]
     command += ["--watchdog", f"{times.watchdog_s:g}"]
     log.info("agent %s serves its lab; state in %s", agent_id, state)
-    return serve_over(config, lambda: LinkProcess(command, link, times.watchdog_s))
+    return serve_over(config, lambda: LinkProcess(command, link, times.watchdog_s, agent_id))

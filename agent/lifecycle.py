@@ -74,11 +74,15 @@ class ShutdownAsked:
 
 @dataclass(frozen=True, slots=True)
 class RunnerExited:
-    """The runner is gone. `has_result`: it left a complete result file. `log`: the end of its output."""
+    """The runner is gone. `has_result`: it left a complete result file. `log`: the end of its output.
+
+    `oom_killed`: the kernel killed for want of memory while it ran.
+    """
 
     returncode: int
     has_result: bool
     log: str
+    oom_killed: bool = False
 
 
 Event: TypeAlias = LeaseGranted | Tick | CancelAsked | ShutdownAsked | RunnerExited
@@ -169,7 +173,8 @@ def _exited(attempt: Attempt, event: RunnerExited) -> tuple[Attempt, tuple[Actio
     cancelled = attempt.stopped_for is not None and attempt.stopped_for.code is ReasonCode.CANCELLED
     if event.has_result and not cancelled:
         return replace(attempt, phase=Phase.ENDED), (ReportResultFile(),)
-    return _end(attempt, attempt.stopped_for or exit_reason(event.returncode, "the runner", event.log))
+    why = exit_reason(event.returncode, "the runner", event.log, oom_killed=event.oom_killed)
+    return _end(attempt, attempt.stopped_for or why)
 
 
 def _timeout(attempt: Attempt) -> Reason:

@@ -9,11 +9,31 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent import lifecycle, results, runlog
-from agent.attempt import JOB_FILE, LEASE_VARIABLE, AttemptFile, log_tail, read_progress, write_atomically
+from agent import lifecycle, oom, results, runlog
+from agent.attempt import (
+    JOB_FILE,
+    LEASE_VARIABLE,
+    LOG_FILE,
+    AttemptFile,
+    log_tail,
+    read_progress,
+    write_atomically,
+)
 from agent.config import AgentConfig
 from agent.lease import Lease, try_lease
-from agent.messages import Device, Heartbeat, JobResult, JobSpec, JobStarted, Reason, ReasonCode, Status, Wire
+from agent.messages import (
+    Device,
+    Heartbeat,
+    JobResult,
+    JobSpec,
+    JobStarted,
+    Reason,
+    ReasonCode,
+    RunnerOutput,
+    Status,
+    Wire,
+)
+from agent.output import OutputReader
 from agent.supervisor import Launch, Runner
 
 NO_ROOM_TEXT = "measured; waiting: no space left on the agent's disk for its samples"
@@ -33,20 +53,24 @@ class LiveAttempt:
     job: JobSpec
     device: Device
     model: Path
+    data: Path | None = None
     outbox: list[Wire] = field(default_factory=list)
     result: JobResult | None = None
     _state: lifecycle.Attempt = field(init=False)
     _lease: Lease | None = None
     _runner: Runner | None = None
+    _oom_kills: int = 0
     _beats: int = 0
     _beat_due_s: float = 0.0
     _phase: str = ""
+    _output: OutputReader = field(init=False)
     _uncollected: results.Outcome | None = None
 
     def __post_init__(self) -> None:
         self._state = lifecycle.Attempt(
             self.job.soft_limit_s, self.job.hard_limit_s, accepted_s=time.monotonic()
         )
+        self._output = OutputReader(self.folder / LOG_FILE)
 
     @property
     def waits_for_its_device(self) -> bool:
@@ -79,13 +103,14 @@ class LiveAttempt:
                 self.happens(lifecycle.LeaseGranted(time.monotonic()))
         returncode = None if self._runner is None else self._runner.poll()
         if returncode is not None:
-            self.happens(
-                lifecycle.RunnerExited(returncode, results.has_result(self.folder), log_tail(self.folder))
-            )
+            has_result, said = results.has_result(self.folder), log_tail(self.folder)
+            oom_killed = oom.kills() > self._oom_kills
+            self.happens(lifecycle.RunnerExited(returncode, has_result, said, oom_killed))
         else:
             self.happens(lifecycle.Tick(time.monotonic()))
         if self.result is None:
             self._beat()
+            self._tell_output()
 
     def happens(self, event: lifecycle.Event) -> None:
         """Feed an event to the state machine and do what it says."""
@@ -129,6 +154,7 @@ class LiveAttempt:
             job=self.job,
             device=self.device,
             model_path=str(self.model),
+            data_path=None if self.data is None else str(self.data),
             references=str(self.config.references),
             runs_log=str(self.config.runs_log),
         )
@@ -141,6 +167,7 @@ class LiveAttempt:
             memory_limit_bytes=self.config.memory_limit_bytes,
         )
         self.outbox.append(JobStarted(attempt_id=self.job.attempt_id, epoch=self.job.epoch))
+        self._oom_kills = oom.kills()
         try:
             self._runner = Runner.start(self.job.attempt_id, launch)
         except OSError as error:
@@ -183,6 +210,16 @@ class LiveAttempt:
         self.outbox.append(
             Heartbeat(attempt_id=self.job.attempt_id, epoch=self.job.epoch, seq=self._beats, phase=phase)
         )
+
+    def _tell_output(self) -> None:
+        """Tell what the runner wrote since; the end of it all comes with the result."""
+        piece = None if self._runner is None else self._output.piece(time.monotonic())
+        if piece is not None:
+            self.outbox.append(
+                RunnerOutput(
+                    attempt_id=self.job.attempt_id, epoch=self.job.epoch, start=piece.start, text=piece.text
+                )
+            )
 
     def _phase_now(self) -> str:
         if self._uncollected is not None:

@@ -35,3 +35,4 @@ def log_to_stderr(form: LogFormat = LogFormat.TEXT) -> None:
     plain = logging.Formatter("farm-agent: %(message)s")
     handler.setFormatter(JsonLines() if form is LogFormat.JSON else plain)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("httpx").setLevel(logging.WARNING)

@@ -13,9 +13,16 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    model_serializer,
+)
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -105,8 +112,20 @@ class MissingDelegate(Wire):
     reason: str
 
 
+class LabelledData(Wire):
+    """Samples of known class (docs/models-yaml.md), which a cell is run on once everything is timed.
+
+    `at_least`: the share of right answers below which the cell fails; None: it is only told.
+    """
+
+    sha256: Sha256
+    size_bytes: int = Field(ge=1)
+    metric: Literal["top1", "top5"] = "top1"
+    at_least: float | None = Field(default=None, ge=0, le=1)
+
+
 class MeasurePlan(Wire):
-    """Counts of one cell, per process. Defaults are level `quick` (see docs/measuring.md)."""
+    """Counts of one cell, per process, and its labelled data. Defaults: level `quick` (docs/measuring.md)."""
 
     level: Literal["quick", "standard", "publish"] = "quick"
     processes: int = Field(default=3, ge=1, le=20)
@@ -116,6 +135,15 @@ class MeasurePlan(Wire):
     max_runs: int = Field(default=100_000, ge=1)
     min_seconds: float = Field(default=2.0, ge=0)
     max_seconds: float = Field(default=5.0, gt=0)
+    labelled: LabelledData | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A plan without labelled data reads as it did before there was any: its series goes on."""
+        said: dict[str, Any] = serialise(self)
+        if self.labelled is None:
+            del said["labelled"]
+        return said
 
 
 class InputSpec(Wire):
@@ -146,6 +174,13 @@ class JobSpec(Wire):
     inputs: dict[str, InputSpec] = {}
     soft_limit_s: float = 900.0
     hard_limit_s: float = 910.0
+
+    @property
+    def files(self) -> dict[str, int]:
+        """What has to be in the agent's store: the model and labelled data; sizes in bytes by sha256."""
+        data = self.plan.labelled
+        more = {} if data is None else {data.sha256: data.size_bytes}
+        return {self.model_sha256: self.model_bytes} | more
 
 
 class Fallback(Wire):
@@ -213,6 +248,17 @@ class Accuracy(Wire):
     note: str = ""
 
 
+class LabelledScore(Wire):
+    """How many samples of the labelled data were right. `verdict` null: no share was asked for."""
+
+    metric: Literal["top1", "top5"]
+    samples: int
+    right: int
+    share: float
+    at_least: float | None = None
+    verdict: Literal["pass", "fail"] | None = None
+
+
 class Measurement(Wire):
     """What a runner measured. `samples_sha256` names the artifact with every `ProcessSamples` as JSON."""
 
@@ -224,6 +270,7 @@ class Measurement(Wire):
     settings: dict[str, str]
     samples_sha256: Sha256 | None = None
     warnings: tuple[str, ...] = ()
+    labelled: LabelledScore | None = None
 
 
 class AgentHello(Wire):
@@ -267,6 +314,16 @@ class JobStarted(Wire):
     type: Literal["started"] = "started"
     attempt_id: str
     epoch: int
+
+
+class RunnerOutput(Wire):
+    """A piece of what a running attempt's processes wrote; `start` characters were before it."""
+
+    type: Literal["output"] = "output"
+    attempt_id: str
+    epoch: int
+    start: int = Field(ge=0)
+    text: str = Field(max_length=8192)
 
 
 class JobRefused(Wire):
@@ -324,7 +381,9 @@ class Upgrade(Wire):
 
 
 ForAgent: TypeAlias = JobSpec | CancelJob | Receipt | Shutdown | Upgrade
-ForOrchestrator: TypeAlias = AgentHello | AgentAlive | JobStarted | JobRefused | Heartbeat | JobResult
+ForOrchestrator: TypeAlias = (
+    AgentHello | AgentAlive | JobStarted | JobRefused | Heartbeat | RunnerOutput | JobResult
+)
 ToAgent = Annotated[ForAgent, Field(discriminator="type")]
 ToOrchestrator = Annotated[ForOrchestrator, Field(discriminator="type")]
 _TO_AGENT: TypeAdapter[Any] = TypeAdapter(ToAgent)

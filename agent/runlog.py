@@ -19,7 +19,7 @@ Event = Literal["start", "end", "gone"]
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """One line of the log. `time_ns`: CLOCK_BOOTTIME; `what`: reference | measure | attempt."""
+    """One line of the log. `time_ns`: CLOCK_BOOTTIME; `what`: reference | measure | labelled | attempt."""
 
     time_ns: int
     event: Event

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agent import cgroup
+from agent import cgroup, oom
 from agent.attempt import ATTEMPT_VARIABLE, LOG_FILE
 from agent.descendants import processes_of
 
@@ -26,7 +26,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 @dataclass(frozen=True, slots=True)
 class Launch:
     """How to start a process. `memory_limit_bytes` bounds its address space (RLIMIT_AS); `group` is the
-    control group that it begins in.
+    control group that it begins in. `expendable`: out of memory, the kernel is to take it before its parent.
     """
 
     command: Sequence[str]
@@ -36,6 +36,7 @@ class Launch:
     new_session: bool = False
     memory_limit_bytes: int | None = None
     group: Path | None = None
+    expendable: bool = False
 
 
 def start(launch: Launch) -> subprocess.Popen[bytes]:
@@ -52,6 +53,8 @@ def start(launch: Launch) -> subprocess.Popen[bytes]:
             os._exit(1)
         if launch.group is not None:
             cgroup.enter(launch.group)
+        if launch.expendable:
+            oom.offer()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if launch.memory_limit_bytes is not None:
             resource.setrlimit(resource.RLIMIT_AS, (launch.memory_limit_bytes, launch.memory_limit_bytes))
@@ -89,7 +92,9 @@ class Runner:
         """
         environment = {**launch.environment, ATTEMPT_VARIABLE: attempt_id}
         group = cgroup.create(attempt_id)
-        process = start(replace(launch, environment=environment, new_session=True, group=group))
+        process = start(
+            replace(launch, environment=environment, new_session=True, group=group, expendable=True)
+        )
         return cls(attempt_id, process)
 
     def poll(self) -> int | None:

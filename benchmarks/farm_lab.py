@@ -15,10 +15,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import socket
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -28,7 +26,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.farm_scale import Spread, newest_binaries
+from benchmarks.farm_figures import Spread, postgres_binaries, report
 from tests.faults.lab import FaultLab, until
 from tests.services.postgres import PostgresCluster
 from tests.services.redis import RedisServer
@@ -57,8 +55,7 @@ class LocalNetwork:
 
 def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """One campaign; its figures."""
-    binaries = Path(shutil.which("postgres") or newest_binaries()).resolve().parent
-    postgres = _LocalPostgres(folder / "pg", binaries, settings=("shared_buffers = 256MB",))
+    postgres = _LocalPostgres(folder / "pg", postgres_binaries(), settings=("shared_buffers = 256MB",))
     postgres.create().start()
     redis = RedisServer(folder / "redis", address="127.0.0.1", port=_free_port()).start()
     names = [f"rack-{number}" for number in range(given.agents)]
@@ -146,16 +143,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=900.0, help="seconds after which the run has failed")
     parser.add_argument("--out", type=Path, help="where the figures go as JSON")
     given = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="farm-lab-"))
-    try:
-        figures = run(given, folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    text = json.dumps(figures, indent=1)
-    if given.out is not None:
-        given.out.write_text(text + "\n", encoding="utf-8")
-    print(text)
-    return 0
+    return report(lambda folder: run(given, folder), given.out)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ class Simulator:
     cell_s: float
     rng: random.Random
     taken: int = 0
+    known: set[str] = field(default_factory=set)
     due: list[tuple[float, int, str, dict[str, Any]]] = field(default_factory=list)
     sent_at: dict[str, tuple[float, bool]] = field(default_factory=dict)
     gaps_paced: list[float] = field(default_factory=list)
@@ -98,11 +99,14 @@ class Simulator:
         return bool(data)
 
     def _take(self, agent: str, job: dict[str, Any]) -> None:
+        if job["attempt_id"] in self.known:  # sent again, as after a hello: an agent's journal knows it
+            return
+        self.known.add(job["attempt_id"])
         now = time.monotonic()
         before = self.sent_at.pop(job["device_id"], None)
-        if before is not None:
-            (self.gaps_paced if before[1] else self.gaps_flooded).append(now - before[0])
         paced = self.taken < self.paced
+        if before is not None:
+            (self.gaps_paced if before[1] and paced else self.gaps_flooded).append(now - before[0])
         self.taken += 1
         started = {"type": "started", "attempt_id": job["attempt_id"], "epoch": job["epoch"]}
         self.say(agent, json.dumps(started).encode() + b"\n")

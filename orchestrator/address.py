@@ -15,7 +15,7 @@ from orchestrator.errors import UsageError
 DEFAULT_PORT: Final = 8460
 LEAST_TOKEN: Final = 32
 
-KEYS: Final = ("endpoint", "listen", "tls_cert", "tls_key", "tls_ca", "read_token")
+KEYS: Final = ("endpoint", "listen", "tls_cert", "tls_key", "tls_ca", "read_token", "submit_token")
 """What a `farm.toml` may say of it; `FARM_<NAME>` in the environment."""
 
 
@@ -23,8 +23,9 @@ KEYS: Final = ("endpoint", "listen", "tls_cert", "tls_key", "tls_ca", "read_toke
 class Address:
     """`url`: how agents reach it. `host`, `port`: what is listened on. `certificate` and `key`: PEM files.
 
+    `behind_proxy`: something else may speak TLS at `url`.
     `authority`: PEM file of the CA that agents are to trust, None: their system's. `read_token` opens the
-    results to readers; None: to nobody.
+    results to readers, `submit_token` the store to who submits from other machines; None: to nobody.
     """
 
     url: str
@@ -34,6 +35,8 @@ class Address:
     key: Path | None = None
     authority: Path | None = None
     read_token: str | None = field(default=None, repr=False)
+    submit_token: str | None = field(default=None, repr=False)
+    behind_proxy: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -52,11 +55,6 @@ class Address:
         else:
             bound_host, bound_port = host, port
         certificate, key = _pair(said)
-        if scheme == "https" and certificate is None and listen is None:
-            raise UsageError(
-                "FARM_ENDPOINT is https, but there is no certificate; set FARM_TLS_CERT and FARM_TLS_KEY, "
-                "or FARM_LISTEN where a proxy in front of the farm speaks TLS"
-            )
         if scheme == "http" and certificate is not None:
             raise UsageError("FARM_TLS_CERT is set, but FARM_ENDPOINT is http; say https")
         return cls(
@@ -66,8 +64,18 @@ class Address:
             certificate=certificate,
             key=key,
             authority=Path(said["tls_ca"]).expanduser() if "tls_ca" in said else None,
-            read_token=_token(said.get("read_token")),
+            read_token=_token("read_token", said),
+            submit_token=_token("submit_token", said),
+            behind_proxy=listen is not None,
         )
+
+    def require_certificate(self) -> None:
+        """For the process that answers there. Raises `UsageError`."""
+        if self.url.startswith("https:") and self.certificate is None and not self.behind_proxy:
+            raise UsageError(
+                "FARM_ENDPOINT is https, but there is no certificate; set FARM_TLS_CERT and FARM_TLS_KEY, "
+                "or FARM_LISTEN where a proxy in front of the farm speaks TLS"
+            )
 
     def authority_text(self) -> str | None:
         """The CA as PEM, for an agent that enrols. Raises `UsageError` where the file cannot be used."""
@@ -132,10 +140,11 @@ def _pair(said: Mapping[str, str]) -> tuple[Path | None, Path | None]:
     return found[0], found[1]
 
 
-def _token(said: str | None) -> str | None:
+def _token(name: str, texts: Mapping[str, str]) -> str | None:
+    said = texts.get(name)
     if said is not None and (len(said) < LEAST_TOKEN or not said.isascii() or not said.isprintable()):
         raise UsageError(
-            f"FARM_READ_TOKEN is shorter than {LEAST_TOKEN} characters, or not plain ASCII; "
+            f"FARM_{name.upper()} is shorter than {LEAST_TOKEN} characters, or not plain ASCII; "
             "make one with: openssl rand -hex 32"
         )
     return said

@@ -13,7 +13,7 @@ from orchestrator.config import FarmHome, LabConfig
 from orchestrator.db.migrate import revision
 from orchestrator.db.session import Database
 from orchestrator.doctor_lab import broker_check, lab_checks
-from orchestrator.doctor_store import endpoint_check, store_check
+from orchestrator.doctor_store import delivery_check, endpoint_check, store_check
 from orchestrator.errors import FarmError
 from orchestrator.filesystem import NETWORK_FILESYSTEMS, filesystem_of
 from orchestrator.lock import lock_holder
@@ -31,8 +31,16 @@ def examine(
     if lab.is_lab and lab.address is not None:
         local.append(endpoint_check(lab.address))
     if lab.is_lab:
-        return [*local, *lab_checks(lab, database)]
+        return [*local, *_delivery(home, database, lab), *lab_checks(lab, database)]
     return [*local, _scheduler(home), *_agent(hello), _peer()]
+
+
+def _delivery(home: FarmHome, database: Database, lab: LabConfig) -> list[Check]:
+    try:
+        check = delivery_check(home.store, lab, database)
+    except FarmError as error:
+        return [Check("delivery", False, str(error), "see the checks before")]
+    return [] if check is None else [check]
 
 
 def examine_without_database(home: FarmHome, lab: LabConfig, error: FarmError) -> list[Check]:

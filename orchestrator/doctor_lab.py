@@ -9,6 +9,7 @@ from orchestrator.config import LabConfig
 from orchestrator.db import agents
 from orchestrator.db import scheduler as scheduler_row
 from orchestrator.db.session import Database
+from orchestrator.doctor_access import access_checks
 from orchestrator.errors import FarmError
 
 SCHEDULER_SILENT_S = 30.0
@@ -22,7 +23,8 @@ _REDIS_SETTINGS = (
 
 def lab_checks(lab: LabConfig, database: Database) -> list[Check]:
     """Broker, scheduler and every agent. Raises nothing."""
-    return [broker_check(lab), scheduler_check(database), *agent_checks(lab, database)]
+    broker = [broker_check(lab), *access_checks(lab)]
+    return [*broker, scheduler_check(database), *agent_checks(lab, database)]
 
 
 def broker_check(lab: LabConfig) -> Check:
@@ -71,6 +73,8 @@ def scheduler_check(database: Database) -> Check:
         return Check("scheduler", False, str(error), fix)
     if found is None:
         return Check("scheduler", False, "`farm serve` never ran on this database", fix)
+    if found.broker == scheduler_row.STOPPED:
+        return Check("scheduler", False, f"it was stopped on {found.host}", fix)
     silent = datetime.now(UTC) - found.beat_at
     where = f"process {found.pid} on {found.host}"
     if silent > timedelta(seconds=SCHEDULER_SILENT_S):

@@ -12,8 +12,12 @@ from urllib.parse import urlsplit
 
 from orchestrator.address import Address
 from orchestrator.checks import Check
+from orchestrator.config import LabConfig
+from orchestrator.db.session import Database
+from orchestrator.delivery import host_of_files
 from orchestrator.errors import FarmError
 from orchestrator.limits import StoreLimits, require_budget, size_text, used_bytes
+from orchestrator.store import Store
 
 ANSWER_LIMIT_S: Final = 5.0
 SOON: Final = timedelta(days=14)
@@ -31,6 +35,21 @@ def store_check(root: Path, limits: StoreLimits) -> Check:
         return Check("store", False, f"{root} cannot be read: {error.strerror}", "see the check of the home")
     budget = "no budget" if limits.store_bytes is None else f"budget {size_text(limits.store_bytes)}"
     return Check("store", True, f"{size_text(used_bytes(root))}, {budget}")
+
+
+def delivery_check(root: Path, lab: LabConfig, database: Database) -> Check | None:
+    """Whether what is submitted on this machine gets to the farm's store; None: this is the farm's store.
+
+    Raises `FarmError`.
+    """
+    host = host_of_files(Store(root), database)
+    if host is None:
+        return None
+    found = f"the farm's files are on {host}; this machine"
+    if lab.address is None or lab.address.submit_token is None:
+        fix = "set FARM_ENDPOINT and FARM_SUBMIT_TOKEN as the server has them, or submit there"
+        return Check("delivery", False, f"{found} has no way to send models there", fix)
+    return Check("delivery", True, f"{found} sends models to {lab.address.url}")
 
 
 def endpoint_check(address: Address) -> Check:

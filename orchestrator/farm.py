@@ -15,11 +15,12 @@ from agent.messages import AgentHello, Device, ProcessSamples
 from orchestrator import health, ingest
 from orchestrator.checks import Check
 from orchestrator.config import FarmHome, LabConfig
-from orchestrator.db import agents, attempts, campaigns, devices, events, live, queries, tables
+from orchestrator.db import agents, attempts, campaigns, devices, events, live, queries, scheduler, tables
 from orchestrator.db.agents import AgentState
 from orchestrator.db.migrate import migrate
 from orchestrator.db.results import past_results
 from orchestrator.db.session import Database
+from orchestrator.delivery import host_of_files
 from orchestrator.dispatch.base import Heard
 from orchestrator.dispatch.embedded import EmbeddedDispatcher, agent_command
 from orchestrator.doctor import examine
@@ -63,11 +64,12 @@ class Farm:
         home: FarmHome,
         *,
         lab: LabConfig | None = None,
-        recover: bool = True,
+        serving: bool = False,
         command: Sequence[str] | None = None,
     ) -> Farm:
         """Create the folders, bring the database up to date, and clean up after a killed scheduler.
 
+        The database of a lab is brought up to date by the process that is `serving` alone.
         `lab`: its database and broker; None: one machine. `command` starts another embedded agent than
         this package's own. Raises `UnreachableError`.
         """
@@ -85,9 +87,10 @@ class Farm:
             )
         database = Database.connect(lab.database_url or home.database, home.root)
         try:
-            migrate(database)
+            migrate(database, upgrade=serving or not lab.is_lab)
             farm = cls(home, database, command or agent_command(home), lab)
-            if recover and not lab.is_lab:
+            if not lab.is_lab:
+                _require_no_lab(database)
                 farm._recover()
         except BaseException:
             database.close()
@@ -233,13 +236,23 @@ class Farm:
         measured = cell.measurement
         if measured is None or measured.samples_sha256 is None:
             return []
-        path = Store(self.home.store).path(measured.samples_sha256)
+        path = self.store().path(measured.samples_sha256)
         try:
             return _SAMPLES.validate_json(path.read_bytes())
         except (OSError, ValidationError) as error:
             raise FarmError(
                 f"the samples of cell {cell.cell_id} in {path} cannot be read: {error}"
             ) from error
+
+    def store(self) -> Store:
+        """The farm's files. Raises `FarmError` where they are on another machine."""
+        store = Store(self.home.store)
+        host = host_of_files(store, self._database) if self.lab.is_lab else None
+        if host is not None:
+            raise FarmError(
+                f"the farm's files are in the store of {host}, not in {store.root}; run this there"
+            )
+        return store
 
     def cancel(self, ref: str) -> int:
         """Cancel a campaign (id, beginning of it, or name) or a cell (beginning of its id).
@@ -388,6 +401,17 @@ class Farm:
     def _park(self, number: int, parked: bool) -> None:
         with self._database.write() as session:
             campaigns.park(session, number, parked)
+
+
+def _require_no_lab(database: Database) -> None:
+    """One machine must not schedule beside a lab. Raises `UsageError`."""
+    with database.read() as session:
+        state = scheduler.read(session)
+    if state is not None:
+        raise UsageError(
+            f"{database.name} is the database of a lab, scheduled on {state.host}: set FARM_BROKER_URL as "
+            "there; a farm of one machine has a database of its own"
+        )
 
 
 def _now() -> datetime:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from sqlmodel import Session
@@ -22,18 +22,19 @@ from agent.messages import (
     JobResult,
     JobStarted,
     Receipt,
+    RunnerOutput,
     Shutdown,
     Upgrade,
 )
 from orchestrator import failpoint, ingest
-from orchestrator.db import agents, attempts, campaigns, devices, live, outbox, tables, workset
+from orchestrator.db import agents, attempts, campaigns, devices, live, outbox, outputs, tables, workset
 from orchestrator.dispatch.base import AgentLost, BrokerBack, DispatchEvent, Heard, OldHello
 from orchestrator.roster import Roster
 
 UPGRADE_COMMAND: Final = "pip install --upgrade 'delegate-farm[lab]' && farm-agent start"
 
 _PHASE_EVERY_S = 2.0
-_ABOUT_ATTEMPTS = (Heartbeat, JobStarted, JobRefused, JobResult)
+_ABOUT_ATTEMPTS = (Heartbeat, JobStarted, JobRefused, JobResult, RunnerOutput)
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +63,7 @@ class Intake:
     patience_s: float
     beat_every_s: float
     doubtful: dict[str, float] = field(default_factory=dict)
-    _phases: dict[str, tuple[str, float, float]] = field(default_factory=dict)
-    _noted: dict[str, float] = field(default_factory=dict)
+    _phases: dict[str, tuple[str, str, float, float]] = field(default_factory=dict)
     _refused: set[str] | None = None
 
     def matters(self, event: DispatchEvent) -> bool:
@@ -72,12 +72,15 @@ class Intake:
             return True
         match event.message:
             case Heartbeat(attempt_id=attempt_id, phase=phase):
+                owner, known, phase_after, beat_after = self._phases.get(attempt_id, ("", "", 0.0, 0.0))
+                if owner != event.agent_id:
+                    return True
                 self.doubtful.pop(attempt_id, None)
-                known, phase_after, beat_after = self._phases.get(attempt_id, ("", 0.0, 0.0))
                 now_s = time.monotonic()
                 return (phase != known and now_s >= phase_after) or now_s >= beat_after
             case AgentAlive():
-                return self._noted.get(event.agent_id, 0.0) <= time.monotonic()
+                self.roster.heard(event.agent_id, datetime.now(UTC))
+                return False
         return True
 
     def prepare(self, session: Session, events: Iterable[DispatchEvent]) -> None:
@@ -86,14 +89,10 @@ class Intake:
         named = [m.attempt_id for m in messages if isinstance(m, _ABOUT_ATTEMPTS)]
         if not named:
             return
-        ended = [m.attempt_id for m in messages if isinstance(m, JobResult)]
-        workset.load(session, tables.Attempt, named)
-        known = [row for name in set(named) if (row := workset.get(session, tables.Attempt, name))]
-        workset.load(session, tables.Cell, {row.cell_id for row in known})
-        if ended:
-            workset.load(session, tables.Device, {row.device_id for row in known})
-            workset.load(session, tables.Result, ended)
-            workset.load_history(session, {row.cell_id for row in known})
+        ended = {m.attempt_id for m in messages if isinstance(m, JobResult)}
+        workset.load_attempts(session, named)
+        known = [row for name in ended if (row := workset.get(session, tables.Attempt, name))]
+        workset.load_history(session, {row.cell_id for row in known})
 
     def take(self, session: Session, event: DispatchEvent, todo: Todo, now: datetime) -> None:
         """Do what one event asks of the database."""
@@ -113,7 +112,7 @@ class Intake:
         if not self.sole:
             if not isinstance(message, AgentHello) and agent_id in self._strangers(session):
                 return
-            self._note_agent(session, agent_id, now)
+            self.roster.heard(agent_id, now)
             if isinstance(message, _ABOUT_ATTEMPTS):
                 name = message.attempt_id
                 if not _may_speak_of(session, agent_id, name):
@@ -128,6 +127,8 @@ class Intake:
                 todo.news = True
             case Heartbeat():
                 self._beat(session, agent_id, message, todo, now)
+            case RunnerOutput():
+                outputs.append(session, message)
             case JobRefused():
                 self._free(session, message.attempt_id, todo)
                 ingest.refuse(session, message, now)
@@ -141,12 +142,6 @@ class Intake:
         if self._refused is None:
             self._refused = agents.refused(session)
         return self._refused
-
-    def _note_agent(self, session: Session, agent_id: str, now: datetime) -> None:
-        self.roster.heard(agent_id, now)
-        if self._noted.get(agent_id, 0.0) <= time.monotonic():
-            self._noted[agent_id] = time.monotonic() + self.beat_every_s / 2
-            agents.note_heard(session, agent_id, now)
 
     def _greet(self, session: Session, hello: AgentHello, todo: Todo, now: datetime) -> None:
         """A hello after a break: what was under way is in doubt until the agent speaks of it."""
@@ -202,7 +197,9 @@ class Intake:
     def _beat(self, session: Session, agent_id: str, beat: Heartbeat, todo: Todo, now: datetime) -> None:
         """The reply to a heartbeat is the wish to end, where there is one."""
         now_s = time.monotonic()
-        self._phases[beat.attempt_id] = (beat.phase, now_s + _PHASE_EVERY_S, now_s + self.beat_every_s / 2)
+        self.doubtful.pop(beat.attempt_id, None)
+        again = (now_s + _PHASE_EVERY_S, now_s + self.beat_every_s / 2)
+        self._phases[beat.attempt_id] = (agent_id, beat.phase, *again)
         standing = live.note_beat(session, beat, now)
         if standing != "wanted":
             todo.replies.append((agent_id, CancelJob(attempt_id=beat.attempt_id)))

@@ -74,15 +74,20 @@ def used_bytes(root: Path) -> int:
     return total
 
 
-def require_budget(root: Path, limits: StoreLimits) -> None:
-    """Refuse new work where the store has used its budget or the disk its floor. Raises `FarmError`."""
-    require_floor(root, limits)
+def require_budget(root: Path, limits: StoreLimits, more_bytes: int = 0) -> None:
+    """Refuse new work where the store has used its budget or the disk its floor, or would with so much more.
+
+    Raises `FarmError` with the figures.
+    """
+    require_floor(root, limits, more_bytes)
     if limits.store_bytes is None:
         return
     used = used_bytes(root)
-    if used >= limits.store_bytes:
+    if used >= limits.store_bytes or used + more_bytes > limits.store_bytes:
+        wanted = f", {size_text(more_bytes)} more are to come" if more_bytes else ""
         raise FarmError(
-            f"the store {root} holds {size_text(used)}, its budget is {size_text(limits.store_bytes)}: "
+            f"the store {root} holds {size_text(used)}{wanted}, "
+            f"its budget is {size_text(limits.store_bytes)}: "
             "nothing new is taken; free some with: farm db prune --keep 90d, or raise FARM_STORE_BYTES"
         )
 

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from orchestrator.config import FarmHome, LabConfig
-from orchestrator.db import agents, events, insight, queries, scheduler, wishes
+from orchestrator.db import agents, events, insight, outputs, queries, scheduler, wishes
+from orchestrator.db.outputs import Output
 from orchestrator.db.session import Database
 from orchestrator.errors import UsageError
 from orchestrator.feed import Feed
 from orchestrator.lock import lock_holder
 from orchestrator.manifest.campaign import HIGHEST_PRIORITY
 from orchestrator.why import Why, explain
-
-_LOG_TAIL_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +68,27 @@ class Operations:
             facts = insight.cell_facts(session, cell_id, now, self._silent_before(now), self._unscheduled())
         return explain(facts, now)
 
+    def waiting(self, ref: str, limit: int) -> list[tuple[str, Why]]:
+        """The cells of a campaign that come next: model on delegate, why each waits. Raises `UsageError`."""
+        now, unscheduled = _now(), self._unscheduled()
+        silent = self._silent_before(now)
+        with self.database.read() as session:
+            number = queries.find_campaign(session, ref).no or 0
+            return [
+                (what, explain(insight.cell_facts(session, cell_id, now, silent, unscheduled), now))
+                for cell_id, what in insight.first_queued(session, number, limit)
+            ]
+
     def history(self, prefix: str, after: int = 0) -> tuple[str, list[insight.Moment]]:
         """A cell's id, and what happened to it after moment number `after`. Raises `UsageError`."""
         with self.database.read() as session:
             cell_id = queries.find_cell(session, prefix)
             return cell_id, insight.history(session, cell_id, after)
 
-    def live_log(self, attempt_id: str) -> str:
-        """What the runner of an attempt under way has written so far; empty where that is another machine."""
-        path = self.home.agent / "work" / attempt_id / "log"
-        try:
-            return path.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")
-        except OSError:
-            return ""
+    def output(self, attempt_id: str) -> Output | None:
+        """The last of what the runner of an attempt under way has written, as its agent tells it."""
+        with self.database.read() as session:
+            return outputs.of_attempt(session, attempt_id)
 
     def feed(self, ref: str | None) -> tuple[str, Feed]:
         """A campaign's id, and its feed from now on. Raises `UsageError`."""
@@ -117,10 +124,10 @@ class Operations:
         with self.database.read() as session:
             return insight.device_states(session, now, self._silent_before(now))
 
-    def quarantine(self, name: str, why: str) -> str:
-        """Take a device out. Returns its id. Raises `UsageError`."""
+    def quarantine(self, name: str, why: str, *, check: bool = False) -> str:
+        """Take a device out; `check`: until a health check passes. Returns its id. Raises `UsageError`."""
         with self.database.write() as session:
-            return wishes.quarantine(session, name, why, _now())
+            return wishes.quarantine(session, name, why, _now(), check=check)
 
     def release(self, name: str) -> str:
         """Give a device cells again. Returns its id. Raises `UsageError`."""
@@ -147,6 +154,8 @@ class Operations:
             state = scheduler.read(session)
         if state is None:
             return "no scheduler has run yet; start one: farm serve"
+        if state.broker == scheduler.STOPPED:
+            return f"the scheduler on {state.host} was stopped; start it: farm serve"
         silence_s = (_now() - state.beat_at).total_seconds()
         if silence_s > self.lab.times.suspect_s:
             return f"the scheduler on {state.host} was last well {silence_s:.0f} s ago; start it: farm serve"
@@ -157,6 +166,8 @@ class Operations:
             return scheduler.NO_BROKER
         if state is None:
             return "unknown: no scheduler has run yet"
+        if state.broker == scheduler.STOPPED:
+            return "unknown: nobody schedules"
         return f"{state.broker}: {state.broker_text}" if state.broker_text else state.broker
 
 

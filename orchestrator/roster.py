@@ -21,6 +21,7 @@ class Roster:
     _members: dict[str, Member] = field(default_factory=dict)
     _of_agent: dict[str, list[str]] = field(default_factory=dict)
     _heard: dict[str, datetime] = field(default_factory=dict)
+    _saved: dict[str, datetime] = field(default_factory=dict)
 
     def refresh(self, members: Iterable[Member]) -> None:
         """Take over what the database says."""
@@ -36,6 +37,16 @@ class Roster:
     def heard(self, agent_id: str, now: datetime) -> None:
         """An agent said something."""
         self._heard[agent_id] = now
+
+    def unsaved(self, older_than: timedelta) -> dict[str, datetime]:
+        """Agents that were heard since the database was told last, that long ago; it is about to be told."""
+        found = {
+            name: at
+            for name, at in self._heard.items()
+            if name not in self._saved or at - self._saved[name] >= older_than
+        }
+        self._saved.update(found)
+        return found
 
     def heard_at(self, agent_id: str) -> datetime | None:
         """When an agent said something last; None: never."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -218,6 +218,9 @@ class Service:
         if self._sole:
             return
         now = _now()
+        if heard := self._roster.unsaved(timedelta(seconds=self._times.heartbeat_s / 2)):
+            with self._database.write() as session:
+                agents.note_heard(session, heard)
         with self._database.read() as session:
             self._roster.refresh(agents.members(session))
             leaving = agents.leaving(session)
@@ -278,12 +281,8 @@ class Service:
     def _begin(
         self, session: Session, chosen: Sequence[Assignment], now: datetime
     ) -> list[tuple[str, JobSpec]]:
-        workset.load(session, tables.Cell, [assignment.cell_id for assignment in chosen])
+        workset.load_cells(session, [assignment.cell_id for assignment in chosen])
         workset.load(session, tables.Device, [assignment.device_id for assignment in chosen])
-        workset.load_history(session, [assignment.cell_id for assignment in chosen])
-        cells = [workset.get_one(session, tables.Cell, assignment.cell_id) for assignment in chosen]
-        workset.load(session, tables.Campaign, {cell.campaign_no for cell in cells}, lock=False)
-        workset.load(session, tables.Model, {cell.model_sha256 for cell in cells}, lock=False)
         waiting = [
             assignment
             for assignment in chosen

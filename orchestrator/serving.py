@@ -15,7 +15,7 @@ from typing import Final
 
 from orchestrator import health
 from orchestrator.config import FarmHome, LabConfig
-from orchestrator.db.scheduler import BROKER_DOWN, BROKER_UP, SchedulerState, write
+from orchestrator.db.scheduler import BROKER_DOWN, BROKER_UP, STOPPED, SchedulerState, write
 from orchestrator.db.session import Database
 from orchestrator.dispatch.base import Dispatcher
 from orchestrator.dispatch.lab import LabDispatcher
@@ -55,8 +55,8 @@ class Server:
     _outage: str = ""
 
     def __post_init__(self) -> None:
-        now = datetime.now(UTC)
-        self._state = SchedulerState(socket.gethostname(), os.getpid(), now, now, BROKER_DOWN, "")
+        now, store = datetime.now(UTC), Store(self.home.store).identity()
+        self._state = SchedulerState(socket.gethostname(), os.getpid(), now, now, BROKER_DOWN, "", store)
 
     def run(self) -> None:
         """Raises `FarmError` where another process schedules already."""
@@ -74,6 +74,7 @@ class Server:
                     self._recovered()
             try:
                 service.stop()
+                self._tell(replace(self._state, beat_at=datetime.now(UTC), broker=STOPPED, broker_text=""))
             except UnreachableError as error:
                 log.warning("stopped without the database: %s", error)
         log.info("stopped; agents go on with what they have")
@@ -99,6 +100,9 @@ class Server:
             self._rights_at_s = time.monotonic() + _RIGHTS_EVERY_S
             self.office.apply_rights()
         state = replace(self._state, beat_at=datetime.now(UTC), broker=broker, broker_text=fault)
+        self._tell(state)
+
+    def _tell(self, state: SchedulerState) -> None:
         with self.database.write() as session:
             write(session, state)
         self._state = state
@@ -123,11 +127,11 @@ def serve_lab(home: FarmHome, lab: LabConfig, stopping: Callable[[], bool]) -> N
     """Be the lab's scheduler until `stopping`. Raises `FarmError`."""
     if lab.broker_url is None:
         raise UsageError("a lab needs a broker: set FARM_BROKER_URL")
-    with Farm.open(home, lab=lab, recover=False) as farm:
+    with Farm.open(home, lab=lab, serving=True) as farm:
         office = Office.open(home, lab, farm.database)
         office.warn()
         keyring = Keyring(farm.database)
-        seal = SignedSeal(office.key, keyring)
+        seal = SignedSeal(office.ring.keys, keyring)
         dispatcher = LabDispatcher(
             lab.broker_url, lab.key_prefix, seal, lab.times, lab.broker_ca, office.apply_rights
         )

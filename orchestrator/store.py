@@ -135,6 +135,52 @@ class Store:
             self._move_in(temporary, sha256)
         return StoredFile(sha256, size)
 
+    def identity(self) -> str:
+        """What tells this store from every other; made where there is none. Raises `FarmError`."""
+        path = self.root / "identity"
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                made = path.with_name(f".identity.{secrets.token_hex(8)}")
+                made.write_text(secrets.token_hex(16))
+                with suppress(FileExistsError):
+                    path.hardlink_to(made)
+                made.unlink()
+            return path.read_text()
+        except OSError as error:
+            raise _mapped(error, "its identity", self.root) from error
+
+    def incoming(self, sha256: str) -> Path:
+        """Where a file grows that comes in several pieces. Raises `ValueError` for what is no sha256."""
+        artifact_path(self.root, sha256)
+        folder = self.root / "incoming"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / sha256
+
+    def size_of_incoming(self, sha256: str) -> int:
+        """How many bytes of a file that grows are here. Raises `ValueError` for what is no sha256."""
+        try:
+            return self.incoming(sha256).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def adopt(self, sha256: str, what: str) -> StoredFile:
+        """Take in a file that has grown to its end; one that is not what its name says is deleted.
+
+        Raises `UsageError`, naming it `what`.
+        """
+        path = self.incoming(sha256)
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+            size = os.fstat(file.fileno()).st_size
+            os.fsync(file.fileno())
+        if found != sha256:
+            path.unlink()
+            raise wrong_hash(what, sha256, found)
+        path.chmod(0o444)
+        self._move_in(path, sha256)
+        return StoredFile(sha256, size)
+
     @contextmanager
     def _incoming(self, what: str) -> Iterator[tuple[Path, BinaryIO]]:
         folder = self.root / "incoming"

@@ -22,12 +22,15 @@ class Occupant:
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """A device that serves the cell's line. `agent`: why its agent gets no work, else empty."""
+    """A device that serves the cell's line. `agent`: why its agent gets no work, else empty; `is_checked`: a
+    health check waits for it.
+    """
 
     device_id: str
     present: bool
     agent: str = ""
     quarantine: str | None = None
+    is_checked: bool = False
     rests_until: datetime | None = None
     occupant: Occupant | None = None
 
@@ -147,8 +150,8 @@ def _device_blocks(device: DeviceFacts, now: datetime) -> Iterator[str]:
     if device.agent:
         yield f"{name}: {device.agent}"
     if device.quarantine is not None:
-        free = f"a health check frees it, or: farm devices release {name}"
-        yield f"{name} is in quarantine ({device.quarantine}); {free}"
+        free = "a health check frees it, or" if device.is_checked else "back with"
+        yield f"{name} is in quarantine ({device.quarantine}); {free}: farm devices release {name}"
     if device.occupant is not None:
         holder = device.occupant
         where = "" if holder.device_id == name else f" on {holder.device_id}, which excludes it"

@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from runtime.cpu_kernel_mode import CpuKernelMode
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.partition import DelegationReport
 from runtime.delegates.registry import load_delegate
 from runtime.details import check_resize, public_dtype
-from runtime.environment import Environment
+from runtime.environment import Environment, EnvironmentOptions
 from runtime.errors import DelegateError, DeviceError, ModelError, StatusError
 from runtime.event import Event
 from runtime.hardware_accelerator import HardwareAccelerator
@@ -26,11 +26,14 @@ from runtime.model.graph import Model, Signature, Tensor
 from runtime.model.reader import load_model, read_model
 from runtime.model.schema import TensorType
 from runtime.ops.value import Array
-from runtime.options import CpuOptions, Options
+from runtime.options import CpuOptions, GpuOptions, Options
 from runtime.plan.calls import check_operators
 from runtime.plan.program import Program
 from runtime.plan.subgraph import PlannedSubgraph
 from runtime.tensor_buffer import TensorBuffer
+
+__all__ = ["CompiledModel", "CpuKernelMode", "CpuOptions", "Environment", "EnvironmentOptions", "GpuOptions"]
+__all__ += ["HardwareAccelerator", "Options", "TensorBuffer"]
 
 PLACEHOLDER_KEY = "<placeholder signature>"
 INVALID_ARGUMENT, RUNTIME_FAILURE, MISSING_INPUT, UNSUPPORTED, NOT_FOUND = 1, 3, 4, 5, 6
@@ -309,12 +312,7 @@ class CompiledModel:
     def __enter__(self) -> CompiledModel:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _at(self, index: int) -> Signature:

@@ -67,8 +67,9 @@ def saturating_doubling_high_mul(a: _Array, b: _Array | int) -> _Array:
 
 def rounding_shift_right(x: _Array, exponent: _Array | int) -> _Array:
     """gemmlowp's RoundingDivideByPOT: x / 2^exponent, ties away from zero; int64."""
-    half = (np.int64(1) << np.asarray(exponent, np.int64)) >> 1
-    return np.asarray((x + half - ((x < 0) & (half > 0))) >> np.asarray(exponent, np.int64))
+    exponent = np.asarray(exponent, np.int64)
+    half = (np.int64(1) << exponent) >> 1
+    return np.asarray((x + half - ((x < 0) & (half > 0))) >> exponent)
 
 
 # exp(-2^k) in Q0.31 for k = -2..4.
@@ -97,16 +98,34 @@ def _exp_of_last_quarter(x: _Array) -> _Array:
     return centre + high_mul(t + rest, centre)
 
 
-def multiply_by_quantized_multiplier(x: _Array, multiplier: _Array | int, shift: _Array | int) -> _Array:
-    """x * multiplier * 2^(shift - 31) with gemmlowp's two roundings; int64 holding int32 values.
+class QuantizedMultiplier:
+    """x * multiplier * 2^(shift - 31) with gemmlowp's two roundings, prepared for many calls.
 
-    Where the shift is to the left and leaves 32 bits, what is left wraps, as in the reference.
+    Where the shift is to the left and leaves 32 bits, what is left wraps, as in the reference. Multipliers
+    and shifts broadcast with what they multiply.
     """
-    left, right = np.maximum(shift, 0), np.maximum(-np.asarray(shift), 0)
-    wide = np.asarray(x, np.int64)
-    if np.any(left):
-        wide = (wide << np.asarray(left, np.int64)).astype(np.int32).astype(np.int64)
-    return rounding_shift_right(saturating_doubling_high_mul(wide, multiplier), right)
+
+    def __init__(self, multiplier: _Array | int, shift: _Array | int) -> None:
+        shifts = np.asarray(shift, np.int64)
+        left = np.maximum(shifts, 0)
+        self._left = left if left.any() else None
+        self._multiplier = np.asarray(multiplier, np.int64)
+        self._right = np.maximum(-shifts, 0)
+        self._half = (np.int64(1) << self._right) >> 1
+        self._negative = -(self._half > 0).astype(np.int64)
+
+    def __call__(self, x: _Array) -> _Array:
+        """int64 holding int32 values, as `x` does."""
+        wide = np.asarray(x, np.int64)
+        if self._left is not None:
+            wide = (wide << self._left).astype(np.int32).astype(np.int64)
+        high = saturating_doubling_high_mul(wide, self._multiplier)
+        return np.asarray((high + (self._half + ((high >> 63) & self._negative))) >> self._right)
+
+
+def multiply_by_quantized_multiplier(x: _Array, multiplier: _Array | int, shift: _Array | int) -> _Array:
+    """One call of `QuantizedMultiplier`."""
+    return QuantizedMultiplier(multiplier, shift)(x)
 
 
 def inverse_square_root(value: int) -> tuple[int, int]:
@@ -119,19 +138,23 @@ def inverse_square_root(value: int) -> tuple[int, int]:
         shift += 1
     pairs = (32 - value.bit_length() - 1) // 2 - 1
     shift -= pairs
-    fixed = np.asarray(value << (2 * pairs) >> 1, np.int64)
-    half = rounding_shift_right(fixed, 1)
-    x = np.asarray(1 << 28, np.int64)
+    half = ((value << (2 * pairs) >> 1) + 1) >> 1
+    x = 1 << 28
     for _ in range(5):
-        cube = _shifted32(saturating_doubling_high_mul(saturating_doubling_high_mul(x, x), x), 6)
-        grown = saturating_doubling_high_mul(x, (1 << 28) + (1 << 27))
-        x = _shifted32(grown - saturating_doubling_high_mul(half, cube), 3)
-    found = int(saturating_doubling_high_mul(x, _HALF_SQRT_2))
+        cube = _shifted32(_high_mul(_high_mul(x, x), x), 6)
+        grown = _high_mul(x, (1 << 28) + (1 << 27))
+        x = _shifted32(grown - _high_mul(half, cube), 3)
+    found = _high_mul(x, _HALF_SQRT_2)
     return (found << -shift, 0) if shift < 0 else (found, -shift)
 
 
-def _shifted32(x: _Array, exponent: int) -> _Array:
-    return np.asarray(np.clip(x << exponent, -(2**31), 2**31 - 1))
+def _high_mul(a: int, b: int) -> int:
+    """`saturating_doubling_high_mul` of single numbers, of which numpy would make slow work."""
+    return min((a * b + (1 << 30)) >> 31, 2**31 - 1)
+
+
+def _shifted32(x: int, exponent: int) -> int:
+    return max(min(x << exponent, 2**31 - 1), -(2**31))
 
 
 def quantize(x: _Array, scale: float, zero_point: int, tensor_type: TensorType) -> _Array:

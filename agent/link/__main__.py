@@ -14,6 +14,7 @@ from pathlib import Path
 from agent.config import LinkTimes
 from agent.link.bridge import Bridge, brief, leave
 from agent.link.couriers import Couriers
+from agent.link.holder import Holder
 from agent.link.identity import load
 from agent.link.worker import work
 
@@ -32,7 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
         daemon=socket.socket(fileno=given.fd),
         watchdog_s=given.watchdog,
         replaced=identity.replaced,
+        holder=Holder.of(identity.broker, given.state, given.watchdog),
     )
+    bridge.log_in()
     for target in (bridge.carry_up, bridge.carry_results, bridge.ping):
         threading.Thread(target=_or_leave, args=(target,), daemon=True).start()
     leave(work(identity.broker.application(), identity.broker.agent_id, bridge.take))

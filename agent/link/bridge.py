@@ -13,12 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from kombu import Producer
+from kombu import Connection, Producer
+from redis.exceptions import AuthenticationError
 
 from agent.link.broker import INGEST_QUEUE, INGEST_TASK, MAX_ENVELOPE_BYTES, MESSAGE_TASK, Broker, publish
 from agent.link.couriers import Couriers, to_line
+from agent.link.holder import Holder, TakenError
 from agent.messages import JobResult, Wire
-from agent.transport.process import ALIVE
+from agent.transport.process import ALIVE, REFUSED_EXIT, TAKEN_EXIT
 
 BROKER_EXIT: Final = 75
 """Exit code of a link that lost the broker: the daemon starts another."""
@@ -36,8 +38,10 @@ class Seal(Protocol):
     def seal(self, payload: bytes) -> str:
         """An envelope around one message."""
 
-    def open(self, envelope: str) -> bytes:
-        """The message in an envelope of the farm's. Raises `ValueError` for any other."""
+    def open(self, envelope: str) -> bytes | None:
+        """The message in an envelope of the farm's; None: it was for the seal itself. Raises `ValueError` for
+        any other.
+        """
 
 
 @dataclass(slots=True)
@@ -52,11 +56,21 @@ class Bridge:
     daemon: socket.socket
     watchdog_s: float
     replaced: Callable[[], bool]
+    holder: Holder
     _pings: set[str] = field(default_factory=set)
     _results: queue.SimpleQueue[bytes] = field(default_factory=queue.SimpleQueue)
     _down: threading.Lock = field(default_factory=threading.Lock)
     _up: threading.Lock = field(default_factory=threading.Lock)
-    _producer: Producer | None = None
+    _producers: dict[str, Producer] = field(default_factory=dict)
+    _dropped: int = 0
+
+    def log_in(self) -> None:
+        """Connect and take the agent's name, or end this process with the broker's word."""
+        try:
+            self.holder.hold()
+            self._producer(self.broker.queue)
+        except Exception as error:  # noqa: BLE001  # whatever it is, a new process is the cure
+            _give_up("cannot connect", error)
 
     def take(self, envelope: str) -> None:
         """The one task: an envelope of the farm's, or this link's own word that made the round trip."""
@@ -67,9 +81,12 @@ class Bridge:
         try:
             if len(envelope) > MAX_ENVELOPE_BYTES:
                 raise ValueError(f"it has {len(envelope)} bytes; the limit is {MAX_ENVELOPE_BYTES}")
-            self.couriers.down(self.seal.open(envelope), self._say, self.tell)
+            message = self.seal.open(envelope)
+            if message is not None:
+                self.couriers.down(message, self._say, self.tell)
         except (ValueError, RecursionError) as error:
-            log.warning("a message is dropped: %s", error)
+            self._dropped += 1
+            log.warning("a message is dropped (%d so far): %s", self._dropped, error)
 
     def carry_up(self) -> None:
         """Send the daemon's lines until it hangs up, then end this process."""
@@ -110,7 +127,14 @@ class Bridge:
             self._pings.add(word)
             self._publish(MESSAGE_TASK, self.broker.queue, word)
             time.sleep(self.watchdog_s / _PINGS_PER_WATCHDOG)
+            self._keep_name()
         leave("this host was enrolled anew")
+
+    def _keep_name(self) -> None:
+        try:
+            self.holder.hold()
+        except Exception as error:  # noqa: BLE001  # whatever it is, a new process is the cure
+            _give_up("cannot keep the agent's name", error)
 
     def tell(self, message: Wire) -> None:
         """Say something to the farm that the daemon knows nothing of."""
@@ -123,21 +147,33 @@ class Bridge:
         """Publish, or end this process: what was not sent is said again over the next link."""
         try:
             with self._up:
-                if self._producer is None:
-                    self._producer = Producer(self.broker.connection().channel())
-                publish(self._producer, task, to, envelope)
+                publish(self._producer(to), task, to, envelope)
         except Exception as error:  # noqa: BLE001  # whatever it is, a new process is the cure
-            leave(f"cannot publish: {brief(error)}")
+            _give_up("cannot publish", error)
+
+    def _producer(self, to: str) -> Producer:
+        """The connection that may write to this queue."""
+        if to not in self._producers:
+            own = to == self.broker.queue
+            way: Connection = self.broker.connection() if own else self.broker.ingest_connection()
+            self._producers[to] = Producer(way.channel())
+        return self._producers[to]
 
     def _say(self, line: bytes) -> None:
         with self._down:
             self.daemon.sendall(line + b"\n")
 
 
-def leave(why: str) -> None:
+def leave(why: str, code: int = BROKER_EXIT) -> None:
     """End at once, without waiting for threads that may hang; the daemon starts another link."""
     log.error("the link ends: %s", why)
-    os._exit(BROKER_EXIT)
+    os._exit(code)
+
+
+def _give_up(what: str, error: Exception) -> None:
+    codes = {AuthenticationError: REFUSED_EXIT, TakenError: TAKEN_EXIT}
+    found = [code for kind, code in codes.items() if isinstance(error, kind)]
+    leave(f"{what}: {brief(error)}", *found)
 
 
 def brief(error: BaseException) -> str:

@@ -12,6 +12,8 @@ from typing import Any, Final
 from celery import Celery
 from kombu import Connection, Exchange, Producer, Queue
 
+from agent.credentials import for_ingest
+
 MESSAGE_TASK: Final = "farm.message"
 INGEST_TASK: Final = "farm.ingest"
 INGEST_QUEUE: Final = "ingest"
@@ -98,8 +100,15 @@ class Broker:
         return app
 
     def connection(self) -> Connection:
-        """A connection for publishing, not yet opened."""
-        return Connection(self.url, ssl=self.tls() or False, transport_options=self.transport_options())
+        """A connection for the agent's own queue, not yet opened."""
+        return self._connection(self.url)
+
+    def ingest_connection(self) -> Connection:
+        """A connection for the ingest queue, not yet opened: as the user that may add to it alone."""
+        return self._connection(for_ingest(self.url))
+
+    def _connection(self, url: str) -> Connection:
+        return Connection(url, ssl=self.tls() or False, transport_options=self.transport_options())
 
 
 def direct_queue(name: str) -> Queue:

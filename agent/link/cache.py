@@ -78,7 +78,7 @@ class Cache:
     budget_bytes: int
     running: Callable[[], Set[str]]
     fresh_s: float = FRESH_S
-    held: dict[str, str] = field(default_factory=dict)
+    held: dict[str, frozenset[str]] = field(default_factory=dict)
     _verified: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     _coming: dict[str, int] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
@@ -151,10 +151,15 @@ class Cache:
             with self._guard:
                 del self._coming[sha256]
 
+    def has_room(self) -> bool:
+        """Whether the disk has what an attempt needs besides its files."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        return shutil.disk_usage(self.root).free >= _FREE_BYTES
+
     def _make_room(self, more_bytes: int) -> None:
         self._drop_old_beginnings()
         fresh_after = time.time() - self.fresh_s
-        in_use = self.running() | set(self.held.values())
+        in_use = frozenset(self.running()).union(*list(self.held.values()))
         for sha256 in to_evict(self._kept(), in_use, more_bytes, self.budget_bytes, fresh_after):
             self.discard(sha256)
         held = sum(file.size_bytes for file in self._kept())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, Protocol
@@ -25,6 +26,7 @@ from agent.messages import (
 )
 
 FETCHING: Final = "fetching the model"
+NO_ROOM: Final = "waiting: no space left on the agent's disk; free some"
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +43,11 @@ class Artifacts(Protocol):
     def has(self, sha256: str, size: int) -> bool:
         """Whether a model of this size is in the local store, intact as far as is known."""
 
-    def hold(self, attempt_id: str, sha256: str) -> None:
-        """An attempt is to use this model."""
+    def has_room(self) -> bool:
+        """Whether the disk has room for an attempt to work."""
+
+    def hold(self, attempt_id: str, files: Iterable[str]) -> None:
+        """An attempt is to use these files."""
 
     def release(self, attempt_id: str, *, damaged: bool) -> None:
         """The attempt ended; `damaged`: the daemon found the model's file wanting."""
@@ -61,25 +66,31 @@ class SharedStore:
         """True."""
         return True
 
-    def hold(self, attempt_id: str, sha256: str) -> None:
+    def has_room(self) -> bool:
+        """True: the server looks after its own disk."""
+        return True
+
+    def hold(self, attempt_id: str, files: Iterable[str]) -> None:
         """Nothing to do."""
 
     def release(self, attempt_id: str, *, damaged: bool) -> None:
         """Nothing to do; a damaged file is the farm's own."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Waiting:
-    """A job whose model is fetched."""
+    """A job that waits for its model, or for room on the disk: `phase` tells."""
 
     job: JobSpec
     over: threading.Event = field(default_factory=threading.Event)
+    phase: str = FETCHING
 
 
 @dataclass(slots=True)
 class Couriers:
     """Carries files beside the messages, so that the daemon needs no network. One fetch per job at a time;
-    a job whose model cannot be had, or that is cancelled meanwhile, is refused in the agent's name.
+    a job whose model cannot be had, or that is cancelled meanwhile, is refused in the agent's name. A full
+    disk is no fault of the job's: it waits until there is room.
 
     `beat_s`: how often a job that waits for its model gives a sign of life.
     """
@@ -96,8 +107,9 @@ class Couriers:
             self._refuse(waiting.job, ReasonCode.CANCELLED, "cancelled while its model was fetched", answer)
             return
         if isinstance(message, JobSpec):
-            self.artifacts.hold(message.attempt_id, message.model_sha256)
-            if not self.artifacts.has(message.model_sha256, message.model_bytes):
+            self.artifacts.hold(message.attempt_id, message.files)
+            here = all(self.artifacts.has(name, size) for name, size in message.files.items())
+            if not here or not self.artifacts.has_room():
                 self._begin(message, line, say, answer)
                 return
         say(line)
@@ -122,17 +134,14 @@ class Couriers:
             if job.attempt_id in self._waiting:
                 return
             self._waiting[job.attempt_id] = waiting
-        for work, arguments in ((self._fetch, (job, line, say, answer)), (self._beat, (waiting, answer))):
+        for work, arguments in ((self._fetch, (waiting, line, say, answer)), (self._beat, (waiting, answer))):
             threading.Thread(target=work, args=arguments, daemon=True).start()
 
     def _fetch(
-        self, job: JobSpec, line: bytes, say: Callable[[bytes], None], answer: Callable[[Wire], None]
+        self, waiting: _Waiting, line: bytes, say: Callable[[bytes], None], answer: Callable[[Wire], None]
     ) -> None:
-        why = None
-        try:
-            self.artifacts.fetch(job.model_sha256, job.model_bytes)
-        except (ValueError, OSError) as error:
-            why = f"model {job.model_id}: {error}"
+        job = waiting.job
+        why = self._wait_for_files(waiting)
         if self._end(job.attempt_id) is None:
             return
         if why is None:
@@ -140,11 +149,30 @@ class Couriers:
         else:
             self._refuse(job, ReasonCode.ARTIFACT, why, answer)
 
+    def _wait_for_files(self, waiting: _Waiting) -> str | None:
+        """Fetch what a job needs, as soon as there is room for it. None, or why it cannot be had."""
+        job = waiting.job
+        while True:
+            if self.artifacts.has_room():
+                try:
+                    for name, size in job.files.items():
+                        self.artifacts.fetch(name, size)
+                except (ValueError, OSError) as error:
+                    if getattr(error, "errno", None) != errno.ENOSPC:
+                        return f"model {job.model_id}: {error}"
+                else:
+                    return None
+            if waiting.phase != NO_ROOM:
+                log.error("attempt %s: %s", job.attempt_id, NO_ROOM)
+                waiting.phase = NO_ROOM
+            if waiting.over.wait(self.beat_s):
+                return NO_ROOM
+
     def _beat(self, waiting: _Waiting, answer: Callable[[Wire], None]) -> None:
         """Signs of life while the model is fetched: a large one takes longer than silence is borne."""
         job = waiting.job
         for seq in count():
-            answer(Heartbeat(attempt_id=job.attempt_id, epoch=job.epoch, seq=seq, phase=FETCHING))
+            answer(Heartbeat(attempt_id=job.attempt_id, epoch=job.epoch, seq=seq, phase=waiting.phase))
             if waiting.over.wait(self.beat_s):
                 return
 

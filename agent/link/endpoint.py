@@ -9,7 +9,7 @@ import os
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +54,10 @@ class EndpointArtifacts:
         """Whether the model is here and was found intact."""
         return self.cache.knows(sha256, size)
 
+    def has_room(self) -> bool:
+        """Whether the disk has room for an attempt to work."""
+        return self.cache.has_room()
+
     def fetch(self, sha256: str, size: int) -> None:
         """Make sure that the model is here and intact. Raises `TransferError`, or `OSError` without room."""
         with self._alone(sha256):
@@ -62,15 +66,15 @@ class EndpointArtifacts:
             with self.cache.room_for(sha256, size):
                 self._fetch(sha256, size)
 
-    def hold(self, attempt_id: str, sha256: str) -> None:
-        """An attempt is to use this model: it is not evicted before `release`."""
-        self.cache.held[attempt_id] = sha256
+    def hold(self, attempt_id: str, files: Iterable[str]) -> None:
+        """An attempt is to use these files: they are not evicted before `release`."""
+        self.cache.held[attempt_id] = frozenset(files)
 
     def release(self, attempt_id: str, *, damaged: bool) -> None:
-        """The attempt ended; a model that the daemon found wanting is hashed before it is used again."""
-        sha256 = self.cache.held.pop(attempt_id, None)
-        if damaged and sha256 is not None:
-            self.cache.doubt(sha256)
+        """The attempt ended; what the daemon found wanting is hashed before it is used again."""
+        for sha256 in self.cache.held.pop(attempt_id, frozenset()):
+            if damaged:
+                self.cache.doubt(sha256)
 
     def upload(self, sha256: str) -> None:
         """Make sure that the farm has the samples; they are deleted here then. Raises `TransferError`."""
@@ -211,16 +215,18 @@ def connect(url: str, token: str, authority: str | None, state: Path) -> Endpoin
         follow_redirects=False,
         trust_env=False,
     )
-    cache = Cache(state / "store", budget_from(), lambda: models_of_live(state / "work"))
+    cache = Cache(state / "store", budget_from(), lambda: files_of_live(state / "work"))
     return EndpointArtifacts(client, cache)
 
 
-def models_of_live(work: Path) -> set[str]:
-    """The models that running attempts use, by the job files of their work folders."""
+def files_of_live(work: Path) -> set[str]:
+    """The models and labelled data that running attempts use, by the job files of their work folders."""
     found = set()
     for path in work.glob(f"*/{JOB_FILE}"):
         try:
-            found.add(str(json.loads(path.read_bytes())["job"]["model_sha256"]))
+            job = json.loads(path.read_bytes())["job"]
+            found.add(str(job["model_sha256"]))
+            found.add(str(job["plan"]["labelled"]["sha256"]))
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return found

@@ -8,11 +8,23 @@ from pathlib import Path
 from typing import Final
 
 from agent.credentials import FILE, Credentials, write_secret
-from agent.envelope import Freshness, PublicKey, SigningKey, Stamps, open_envelope, seal
+from agent.envelope import (
+    KEYS_KIND,
+    Freshness,
+    PublicKey,
+    SigningKey,
+    Stamps,
+    key_id_of,
+    open_envelope,
+    read_keys,
+    seal,
+)
 from agent.link.bridge import Seal
 from agent.link.broker import Broker
 from agent.link.couriers import Artifacts
 from agent.link.endpoint import artifacts_of
+from agent.link.farm_keys import FILE as KEYS
+from agent.link.farm_keys import FarmKeys
 
 MEMORY: Final = "seen"
 AUTHORITY: Final = "broker-ca.pem"
@@ -34,7 +46,7 @@ class SignedSeal:
 
     agent_id: str
     key: SigningKey = field(repr=False)
-    farm: PublicKey
+    farm: FarmKeys
     memory: Path
     fresh: Freshness = field(default_factory=Freshness)
     stamps: Stamps = field(default_factory=Stamps)
@@ -44,30 +56,38 @@ class SignedSeal:
 
     def seal(self, payload: bytes) -> str:
         """An envelope around one message."""
-        return seal(self.key, self.agent_id, payload, self.stamps.now())
+        return seal(self.key, self.agent_id, payload, self.stamps.now(), self.farm.ids)
 
-    def open(self, envelope: str) -> bytes:
-        """The message in an envelope. Raises `ValueError`."""
-        opened = open_envelope(envelope, self.farm)
+    def open(self, envelope: str) -> bytes | None:
+        """The message in an envelope; None: it was for this seal. Raises `ValueError`."""
+        opened = open_envelope(envelope, self.farm.named(key_id_of(envelope)))
         if opened.agent_id != self.agent_id:
             raise ValueError(f"it is for agent {opened.agent_id[:64]!r}")
         self.fresh.take(opened)
         self.stamps.reach(opened.issued)
         with self.memory.open("a") as out:
-            out.write(_line(self.farm.key_id, opened.nonce, opened.issued, opened.expires))
+            out.write(_line(self._farm_id, opened.nonce, opened.issued, opened.expires))
+        if opened.kind == KEYS_KIND:
+            self.farm.replace(read_keys(opened.payload))
+            return None
         return opened.payload
+
+    @property
+    def _farm_id(self) -> str:
+        """One farm, whatever keys it has had since the enrolment."""
+        return self.farm.enrolled.key_id
 
     def _recall(self) -> None:
         """Read what came before, and keep of it what has not expired."""
         lines = self.memory.read_text().splitlines() if self.memory.exists() else []
-        found = [entry for line in lines if (entry := _entry(line, self.farm.key_id)) is not None]
+        found = [entry for line in lines if (entry := _entry(line, self._farm_id)) is not None]
         newest = max((issued for _, issued, _ in found), default=0.0)
         self.fresh = Freshness(newest)
         self.stamps.reach(newest)
         kept = [entry for entry in found if entry[2] >= newest]
         for nonce, issued, expires in kept:
             self.fresh.remember(nonce, issued, expires)
-        text = "".join(_line(self.farm.key_id, *entry) for entry in kept)
+        text = "".join(_line(self._farm_id, *entry) for entry in kept)
         write_secret(self.memory, text)
 
 
@@ -85,7 +105,7 @@ def load(state: Path) -> Identity:
     sealing = SignedSeal(
         credentials.agent_id,
         SigningKey.read(credentials.signing_key),
-        PublicKey.read(credentials.farm_key),
+        FarmKeys(PublicKey.read(credentials.farm_key), folder / KEYS),
         folder / MEMORY,
     )
     return Identity(

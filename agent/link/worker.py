@@ -11,9 +11,17 @@ from celery.worker import WorkController
 from agent.link.broker import MESSAGE_TASK
 
 
+def register(app: Celery, take: Callable[[str], None]) -> None:
+    """Make `take` the one task of an application; Celery's own (map, chain, cleaning up) are forgotten."""
+    app.task(name=MESSAGE_TASK, ignore_result=True)(take)
+    app.finalize()
+    for name in [name for name in app.tasks if name != MESSAGE_TASK]:
+        app.tasks.unregister(name)
+
+
 def work(app: Celery, name: str, take: Callable[[str], None]) -> str:
     """Hand every message of the application's queue to `take` until the broker is lost; says why it ended."""
-    app.task(name=MESSAGE_TASK, ignore_result=True)(take)
+    register(app, take)
     worker = WorkController(
         app=app,
         hostname=f"link@{name}",

@@ -1,9 +1,10 @@
-"""The runner's four ways to be started, each a process of its own.
+"""The runner's five ways to be started, each a process of its own.
 
 python -m agent.runner --probe [--without-opencl]      this host's devices as JSON on stdout
 python -m agent.runner JOB.json FOLDER                 decide: run what follows, judge, write the result
 python -m agent.runner --reference JOB.json KIND FILE
 python -m agent.runner --measure JOB.json FOLDER INDEX
+python -m agent.runner --labelled JOB.json FOLDER
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ def main(arguments: list[str]) -> int:
             sys.stdout.write(report.model_dump_json() + "\n")
         case ["--measure", job, folder, index] if index.isdecimal():
             import_module("agent.runner.measure").measure_process(Path(job), Path(folder), int(index))
+        case ["--labelled", job, folder]:
+            import_module("agent.runner.labelled").labelled_process(Path(job), Path(folder))
         case ["--reference", job, kind, target]:
             import_module("agent.runner.measure").reference_process(Path(job), kind, Path(target))
         case [job, folder] if not job.startswith("-"):

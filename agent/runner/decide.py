@@ -13,12 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent import oom
 from agent.attempt import (
+    LABELLED_FILE,
     LEASE_VARIABLE,
     RESULT_FILE,
     SAMPLES_FILE,
     AttemptFile,
     Failure,
+    LabelledReport,
     ProcessReport,
     RunnerResult,
     log_tail,
@@ -28,11 +31,11 @@ from agent.attempt import (
 )
 from agent.devices import RUNNER_COMMAND
 from agent.exits import exit_reason
-from agent.messages import Reason, ReasonCode, Status
+from agent.messages import LabelledScore, Reason, ReasonCode, Status
 from agent.runner.environment import choose_cpus, core_siblings, measuring_environment
 from agent.runner.host import runtime_identity
 from agent.runner.measure import input_rules
-from agent.runner.verdict import concluded, not_measured
+from agent.runner.verdict import concluded, not_measured, scored
 from agent.supervisor import Launch, start
 from runtime.delegates.litert import litert_version
 from runtime.tools.loading import CPU
@@ -78,6 +81,8 @@ def _run(attempt: AttemptFile, job_file: Path, folder: Path) -> RunnerResult:
     ]
     write_progress(folder, "judging")
     result = concluded(attempt, reports, folder, reference)
+    if attempt.job.plan.labelled is not None:
+        result = scored(result, children.labelled(environment))
     return result.model_copy(update={"samples_sha256": _write_samples(folder, reports)})
 
 
@@ -100,6 +105,14 @@ def _take_cpus(attempt: AttemptFile) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """A process of the runner. `oom_killed`: the kernel killed for want of memory while it ran."""
+
+    returncode: int
+    oom_killed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Children:
     """Starts the runner's processes one after another; they die with it and write to the same log."""
 
@@ -109,36 +122,54 @@ class Children:
     def measure(self, index: int, count: int, environment: Mapping[str, str]) -> ProcessReport:
         """One measuring process. Raises `FailedError` for whatever kept it from measuring."""
         who = f"process {index + 1} of {count}"
-        returncode = self._run(["--measure", str(self.job_file), str(self.folder), str(index)], environment)
+        ended = self._run(["--measure", str(self.job_file), str(self.folder), str(index)], environment)
         path = report_path(self.folder, index)
-        if returncode != 0 or not path.exists():
-            reason = exit_reason(returncode, who, log_tail(self.folder))
+        if ended.returncode != 0 or not path.exists():
+            reason = self._why(ended, who)
             raise FailedError(Failure(status=Status.FAILED, reason=reason))
         report = ProcessReport.model_validate_json(path.read_bytes())
         if report.failure is not None:
             raise FailedError(report.failure)
         return report
 
+    def labelled(self, environment: Mapping[str, str]) -> LabelledScore:
+        """The process that runs on labelled data. Raises `FailedError`."""
+        ended = self._run(["--labelled", str(self.job_file), str(self.folder)], environment)
+        path = self.folder / LABELLED_FILE
+        if ended.returncode != 0 or not path.exists():
+            reason = self._why(ended, "the process on labelled data")
+            raise FailedError(Failure(status=Status.FAILED, reason=reason))
+        report = LabelledReport.model_validate_json(path.read_bytes())
+        if report.failure is not None or report.score is None:
+            nothing = Reason(code=ReasonCode.RUNNER_ERROR, text="the process on labelled data said nothing")
+            raise FailedError(report.failure or Failure(status=Status.FAILED, reason=nothing))
+        return report.score
+
     def reference(self, kind: ReferenceKind, target: Path, timeout_s: float) -> str | None:
         """One reference process; None where `target` is there, else why not."""
         who = f"the reference process ({kind})"
         try:
-            returncode = self._run(
+            ended = self._run(
                 ["--reference", str(self.job_file), kind.value, str(target)], os.environ, timeout_s
             )
         except subprocess.TimeoutExpired:
             return f"{who} took more than {timeout_s:.0f} s"
-        if returncode == 0 and target.exists():
+        if ended.returncode == 0 and target.exists():
             return None
-        return exit_reason(returncode, who, log_tail(self.folder)).text
+        return self._why(ended, who).text
+
+    def _why(self, ended: Ended, who: str) -> Reason:
+        return exit_reason(ended.returncode, who, log_tail(self.folder), oom_killed=ended.oom_killed)
 
     def _run(
         self, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float | None = None
-    ) -> int:
+    ) -> Ended:
         command = [*RUNNER_COMMAND, *arguments]
+        killed_before = oom.kills()
         process = start(Launch(command, environment, self.folder, inherited=_inherited()))
         try:
-            return process.wait(timeout_s)
+            returncode = process.wait(timeout_s)
+            return Ended(returncode, oom_killed=oom.kills() > killed_before)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

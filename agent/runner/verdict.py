@@ -8,7 +8,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent.attempt import AttemptFile, Failure, ProcessReport, RunnerResult, outputs_path
-from agent.messages import Accuracy, Device, Latency, Measurement, ProcessSamples, Reason, ReasonCode, Status
+from agent.messages import (
+    Accuracy,
+    Device,
+    LabelledScore,
+    Latency,
+    Measurement,
+    ProcessSamples,
+    Reason,
+    ReasonCode,
+    Status,
+)
 from agent.runner.measure import load_outputs
 from runtime.errors import FarmRuntimeError
 from runtime.model.reader import read_model
@@ -56,6 +66,20 @@ def concluded(
             reason = Reason(code=ReasonCode.IMPLAUSIBLE, text=why)
             return RunnerResult(status=Status.FAILED, reason=reason, measurement=struck)
     return RunnerResult(status=Status.DONE, reason=None, measurement=measurement)
+
+
+def scored(result: RunnerResult, score: LabelledScore) -> RunnerResult:
+    """The result with what the labelled data says. Too few right answers make a wrong output of it."""
+    if result.measurement is None:
+        return result
+    measurement = result.measurement.model_copy(update={"labelled": score})
+    result = result.model_copy(update={"measurement": measurement})
+    if score.verdict != "fail" or result.status is not Status.DONE:
+        return result
+    said = f"{score.right} of {score.samples} right ({score.share:.4g})"
+    text = f"labelled data, {score.metric}: {said}; at least {score.at_least:g} was asked for"
+    reason = Reason(code=ReasonCode.WRONG_OUTPUT, text=text)
+    return result.model_copy(update={"status": Status.FAILED, "reason": reason})
 
 
 def not_measured(failure: Failure) -> RunnerResult:

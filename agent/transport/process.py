@@ -26,6 +26,10 @@ from agent.transport.socket import SocketLink
 
 ALIVE: Final = b'{"type":"link-alive"}'
 """What the child says when a message to itself has made the round trip through the broker."""
+REFUSED_EXIT: Final = 77
+"""Exit code of a child that the broker does not let in."""
+TAKEN_EXIT: Final = 78
+"""Exit code of a child whose name another machine has."""
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +40,10 @@ _LONGEST_PAUSE_S = 30.0
 class LinkProcess:
     """Keeps one link alive. `command` gets `--fd N` appended."""
 
-    def __init__(self, command: Sequence[str], folder: Path, watchdog_s: float) -> None:
+    def __init__(self, command: Sequence[str], folder: Path, watchdog_s: float, agent_id: str) -> None:
         """Nothing is started before the first `tend`. `folder` takes the child's log."""
+        self._agent_id = agent_id
+        self._refused = False
         self._command = list(command)
         self._folder = folder
         self._watchdog_s = watchdog_s
@@ -84,8 +90,7 @@ class LinkProcess:
             self._drop("it ended")
             return []
         if ALIVE in lines:
-            self._alive_s = time.monotonic()
-            self._pause_s = _FIRST_PAUSE_S
+            self._came_alive()
         return [line for line in lines if line != ALIVE]
 
     def tend(self) -> bool:
@@ -129,17 +134,46 @@ class LinkProcess:
         self._socket = SocketLink(ours.detach())
         self._alive_s = time.monotonic()
 
+    def _came_alive(self) -> None:
+        self._alive_s = time.monotonic()
+        self._pause_s = _FIRST_PAUSE_S
+        if self._refused:
+            log.warning("the broker lets agent %s in again", self._agent_id)
+        self._refused = False
+
     def _drop(self, why: str) -> None:
         """The child is of no more use. The pause grows as long as no link comes to life."""
         code = self._kill()
         pause_s = self._pause_s * random.uniform(0.75, 1.25)  # noqa: S311  # so that agents do not come all at once
         self._start_at_s = time.monotonic() + pause_s
         self._pause_s = min(_LONGEST_PAUSE_S, self._pause_s * 2)
+        if code in (REFUSED_EXIT, TAKEN_EXIT):
+            self._say_refused(code)
+            return
         said = f" (exit code {code})" if code > 0 else ""
         log.warning(
             "the link to the broker is restarted in %.1f s: %s%s; its log: %s",
             pause_s, why, said, self._folder / LOG_FILE,
         )  # fmt: skip
+
+    def _say_refused(self, code: int) -> None:
+        """Once, however often it is tried again."""
+        if not self._refused and code == TAKEN_EXIT:
+            log.error(
+                "another machine serves as agent %s: what both measure would look like one machine's. Give "
+                "this one a name of its own; on the server: farm agents enrol NAME; then here: farm-agent "
+                "enrol --server URL --token TOKEN. It tries again by itself, should the other end; its log: %s",
+                self._agent_id, self._folder / LOG_FILE,
+            )  # fmt: skip
+        elif not self._refused:
+            log.error(
+                "the broker refuses agent %s: it was revoked, or its secrets ran out. Its results are kept "
+                "here. To let it in again, on the server: farm agents enrol %s; then here: farm-agent enrol "
+                "--server URL --token TOKEN. It tries again by itself, at most every %.0f s (a broker that "
+                "only forgot its users gets them back from `farm serve`); its log: %s",
+                self._agent_id, self._agent_id, _LONGEST_PAUSE_S, self._folder / LOG_FILE,
+            )  # fmt: skip
+        self._refused = True
 
     def _kill(self) -> int:
         assert self._child is not None

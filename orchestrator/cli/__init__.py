@@ -15,6 +15,7 @@ from orchestrator.cli.database import backup, check, prune
 from orchestrator.cli.devices import devices
 from orchestrator.cli.enrolment import acl, enrol, revoke, rotate
 from orchestrator.cli.jobs import cancel, status
+from orchestrator.cli.keys import list_keys, retire_key, rotate_key
 from orchestrator.cli.lab import doctor, version
 from orchestrator.cli.queue import logs, why
 from orchestrator.cli.results import results, show
@@ -76,6 +77,11 @@ AGENT_VERBS = (
     Verb("revoke", revoke, ("farm agents revoke rack-3",)),
     Verb("acl", acl, ("farm agents acl",)),
 )
+KEYS_VERBS = (
+    Verb("list", list_keys, ("farm keys list",)),
+    Verb("rotate", rotate_key, ("farm keys rotate", "farm keys rotate --overlap 2880")),
+    Verb("retire", retire_key, ("farm keys retire",)),
+)
 DB_VERBS = (
     Verb("prune", prune, ("farm db prune --keep 90d --dry-run", "farm db prune --keep-campaigns 20")),
     Verb("backup", backup, ("farm db backup farm-2026-01-31.db",)),
@@ -84,6 +90,7 @@ DB_VERBS = (
 GROUPS = (
     ("agents", "The machines of a lab.", AGENT_VERBS),
     ("db", "The database and the store: keep them small, safe and well.", DB_VERBS),
+    ("keys", "The key that signs for the farm.", KEYS_VERBS),
     ("site", "The results as a static site.", SITE_VERBS),
 )
 

@@ -39,14 +39,12 @@ def prune(
     from orchestrator import retention
     from orchestrator.cli import output
     from orchestrator.errors import UsageError
-    from orchestrator.store import Store
 
     if keep is None and keep_campaigns is None:
         raise UsageError("say what to keep: farm db prune --keep 90d, or --keep-campaigns 20")
     kept = retention.Keep(None if keep is None else _age(keep), keep_campaigns)
     with open_farm() as farm:
-        store = Store(farm.home.store)
-        gone = retention.prune(farm.database, store, kept, datetime.now(UTC), dry_run=dry_run)
+        gone = retention.prune(farm.database, farm.store(), kept, datetime.now(UTC), dry_run=dry_run)
     if as_json:
         output.emit_json(_json(gone, dry_run))
         return OK
@@ -96,10 +94,9 @@ def check(
     """
     from orchestrator import retention
     from orchestrator.cli import output
-    from orchestrator.store import Store
 
     with open_farm() as farm:
-        checks = retention.check(farm.database, Store(farm.home.store), deep=deep)
+        checks = retention.check(farm.database, farm.store(), deep=deep)
     well = all(found.ok for found in checks)
     if as_json:
         output.emit_json(

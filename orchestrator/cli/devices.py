@@ -28,6 +28,9 @@ def devices(
     action: Annotated[Action, typer.Argument(help="What to do.")] = Action.LIST,
     name: Annotated[str | None, typer.Argument(help="A device: its id, or a glob that fits one.")] = None,
     reason: Annotated[str, typer.Option("--reason", help="Why it goes to quarantine.")] = "by hand",
+    check: Annotated[
+        bool, typer.Option("--check", help="Let health checks run there; the first that passes frees it.")
+    ] = False,
     seconds: Annotated[
         float | None, typer.Option("--seconds", help="How long it rests after each attempt.")
     ] = None,
@@ -35,7 +38,8 @@ def devices(
 ) -> int:
     """List the devices, or take one out of work and back.
 
-    A device in quarantine gets health checks only; the first that passes frees it, as `release` does.
+    What is taken out by hand stays out until `release`; what the farm put in quarantine after faults gets
+    health checks, and the first that passes frees it.
     """
     from orchestrator.errors import UsageError
 
@@ -46,11 +50,15 @@ def devices(
             return _list(farm, as_json)
         if name is None:
             raise UsageError(f"which device? farm devices {action.value} NAME")
-        return _change(farm, action, name, reason, seconds, as_json)
+        if action is Action.QUARANTINE:
+            device_id = farm.operations.quarantine(name, reason, check=check)
+            freed = "a health check frees it, or" if check else "back with"
+            text = f"{device_id} is in quarantine; {freed}: farm devices release {device_id}"
+            return _changed(device_id, action, text, as_json)
+        return _change(farm, action, name, seconds, as_json)
 
 
-def _change(farm: Farm, action: Action, name: str, reason: str, seconds: float | None, as_json: bool) -> int:
-    from orchestrator.cli import output
+def _change(farm: Farm, action: Action, name: str, seconds: float | None, as_json: bool) -> int:
     from orchestrator.errors import UsageError
 
     operations = farm.operations
@@ -59,12 +67,15 @@ def _change(farm: Farm, action: Action, name: str, reason: str, seconds: float |
             raise UsageError("how long? farm devices cooldown NAME --seconds 5")
         device_id = operations.cool_down(name, seconds)
         text = f"{device_id} rests {seconds:g} s after each attempt"
-    elif action is Action.QUARANTINE:
-        device_id = operations.quarantine(name, reason)
-        text = f"{device_id} is in quarantine; back with: farm devices release {device_id}"
     else:
         device_id = operations.release(name)
         text = f"{device_id} gets cells again"
+    return _changed(device_id, action, text, as_json)
+
+
+def _changed(device_id: str, action: Action, text: str, as_json: bool) -> int:
+    from orchestrator.cli import output
+
     if as_json:
         output.emit_json({"device": device_id, "action": action.value})
     else:
@@ -125,4 +136,5 @@ def _state_json(device: DeviceState | None) -> dict[str, object]:
         "note": device.note,
         "cell": device.cell_id,
         "cooldown_s": device.cooldown_s,
+        "left_s": device.left_s,
     }

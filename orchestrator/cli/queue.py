@@ -22,6 +22,9 @@ Cell = Annotated[str, typer.Argument(help="A cell: its id, or the beginning of i
 
 _LOOK_EVERY_S = 0.5
 _OPEN = {"queued", "dispatched", "running"}
+_LIVE = {"dispatched", "running"}
+_REMEMBERED = 32 * 1024
+"""So many characters of an attempt: more than the end that comes with its result."""
 
 
 def why(cell: Cell, as_json: Json = False) -> int:
@@ -60,6 +63,8 @@ def logs(
                     time.sleep(_LOOK_EVERY_S)
         except StoppedError as stop:
             return stop.exit_code
+        finally:
+            log.end_lines()
     return OK
 
 
@@ -94,7 +99,9 @@ class _Log:
     prefix: str
     as_json: bool
     _newest: int = 0
-    _written: dict[str, int] = field(default_factory=dict)
+    _shown: dict[str, str] = field(default_factory=dict)
+    _ends: dict[str, int] = field(default_factory=dict)
+    _begun: dict[str, str] = field(default_factory=dict)
 
     def show(self) -> bool:
         """Show what is new; True while the cell has not ended."""
@@ -104,9 +111,23 @@ class _Log:
             self._newest = moment.no
             self._moment(cell_id, moment)
         for attempt in cell.attempts:
-            text = attempt.log_tail or self.farm.operations.live_log(attempt.attempt_id)
-            self._text(cell, attempt.attempt_id, text)
+            if attempt.log_tail:
+                shown = self._shown.get(attempt.attempt_id, "")
+                self._text(cell, attempt.attempt_id, unseen(shown, attempt.log_tail))
+            elif attempt.state in _LIVE:
+                self._live(cell, attempt.attempt_id)
         return cell.status in _OPEN
+
+    def _live(self, cell: CellRecord, attempt_id: str) -> None:
+        """What is new of a runner that runs."""
+        output = self.farm.operations.output(attempt_id)
+        known = self._ends.get(attempt_id, 0)
+        if output is None or output.end <= known:
+            return
+        if output.start > known:
+            self._text(cell, attempt_id, f"[{output.start - known} characters are left out here]\n")
+        self._text(cell, attempt_id, output.text[max(0, known - output.start) :])
+        self._ends[attempt_id] = output.end
 
     def _moment(self, cell_id: str, moment: Moment) -> None:
         from orchestrator.cli import output
@@ -120,16 +141,32 @@ class _Log:
             )
 
     def _text(self, cell: CellRecord, attempt_id: str, text: str) -> None:
-        """What a runner wrote; a tail that is not what was shown already replaces it."""
+        """Show what a runner wrote. In a text, a line that is not complete yet waits for its rest."""
         from orchestrator.cli import output
 
-        shown = self._written.get(attempt_id, 0)
-        if len(text) <= shown:
+        if not text:
             return
-        self._written[attempt_id] = len(text)
+        self._shown[attempt_id] = (self._shown.get(attempt_id, "") + text)[-_REMEMBERED:]
         if self.as_json:
-            said = {"cell": cell.cell_id, "attempt": attempt_id, "log": text[shown:]}
+            said = {"cell": cell.cell_id, "attempt": attempt_id, "log": text}
             output.raw(json.dumps(said) + "\n")
             return
-        for line in text[shown:].rstrip("\n").split("\n"):
+        *lines, rest = (self._begun.pop(attempt_id, "") + text).split("\n")
+        for line in lines:
             output.line(f"  | {line}")
+        if rest:
+            self._begun[attempt_id] = rest
+
+    def end_lines(self) -> None:
+        """Show the lines that wait for their rest: nothing more of them will be looked for."""
+        from orchestrator.cli import output
+
+        for line in self._begun.values():
+            output.line(f"  | {line}")
+        self._begun.clear()
+
+
+def unseen(shown: str, tail: str) -> str:
+    """The end of a text whose beginning was shown: `tail` without what `shown` ends with."""
+    known = next(count for count in range(len(tail), -1, -1) if shown.endswith(tail[:count]))
+    return tail[known:]

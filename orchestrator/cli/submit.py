@@ -57,6 +57,7 @@ def submit(
     from orchestrator.cli import output
     from orchestrator.cli.outcome import end_of_campaign
     from orchestrator.cli.stopping import StoppedError, same_command, stoppable
+    from orchestrator.delivery import deliver
     from orchestrator.store import Store
 
     campaign, folder = _asked(file, model, delegate or [], only)
@@ -65,10 +66,11 @@ def submit(
     with open_farm() as farm:
         store = Store(farm.home.store, farm.lab.limits.artifact_bytes, farm.lab.limits)
         with store.in_use():
-            models = _stored(campaign, folder, store, farm.lab)
+            campaign, models = _stored(campaign, folder, store, farm.lab)
             plan = farm.preview(campaign, models, force=force)
             if dry_run:
                 return _show_plan(plan, as_json)
+            deliver(farm.home, farm.lab, farm.database, _files(campaign, models), output.note)
             campaign_id = farm.submit(campaign, models, force=force)
         output.note(f"campaign {campaign_id}: {_summary(plan)}")
         try:
@@ -106,11 +108,14 @@ def _asked(
     return campaign, folder
 
 
-def _stored(campaign: Campaign, folder: Path, store: Store, lab: LabConfig) -> tuple[StoredModel, ...]:
-    """The campaign's models in the store. Raises `FarmError` where the store has used its budget."""
+def _stored(
+    campaign: Campaign, folder: Path, store: Store, lab: LabConfig
+) -> tuple[Campaign, tuple[StoredModel, ...]]:
+    """The campaign's models and labelled data in the store. Raises `FarmError` where its budget is used."""
     from orchestrator.cli import output
     from orchestrator.limits import require_budget
     from orchestrator.sources import Web, resolve_all
+    from orchestrator.sources.datasets import with_data
 
     require_budget(store.root, lab.limits)
     web = Web(lab.allow_private, lab.npm_registry)
@@ -118,7 +123,13 @@ def _stored(campaign: Campaign, folder: Path, store: Store, lab: LabConfig) -> t
     for model in models:
         if model.problem:
             output.note(f"warning: {model.id}: not a usable .tflite, its cells will fail: {model.problem}")
-    return models
+    return with_data(campaign, store, folder, output.note, web), models
+
+
+def _files(campaign: Campaign, models: Sequence[StoredModel]) -> list[str]:
+    """Every file of a submission, by its sha256."""
+    data = [model.plan.labelled.sha256 for model in campaign.models if model.plan.labelled is not None]
+    return [model.sha256 for model in models] + data
 
 
 def _run(farm: Farm, campaign_id: str) -> None:

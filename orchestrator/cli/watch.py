@@ -19,17 +19,20 @@ if TYPE_CHECKING:
     from orchestrator.events import FarmEvent
     from orchestrator.farm import Farm
     from orchestrator.feed import Feed
+    from orchestrator.why import Why
 
 _LOOK_EVERY_S = 0.5
 _ABANDONED_AFTER = 8
 _LAST_EVENTS = 10
+_NEXT_CELLS = 8
+_ASK_EVERY_S = 3.0
 
 
 def watch(
     campaign: Annotated[str | None, typer.Argument(help="A campaign; left out: the last one.")] = None,
     as_json: Json = False,
 ) -> int:
-    """Watch a campaign, device by device, until it ends.
+    """Watch a campaign, device by device and cell by cell, until it ends.
 
     Off a terminal, or with --json, one line per event. Ctrl-C ends the watching, not the campaign.
     Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled.
@@ -42,7 +45,7 @@ def watch(
         campaign_id, feed = farm.operations.feed(campaign)
         try:
             with stoppable():
-                _follow(farm, feed, as_json)
+                _follow(farm, campaign_id, feed, as_json)
         except StoppedError as stop:
             return stop.exit_code
         if as_json:
@@ -53,14 +56,14 @@ def watch(
         return end_of_campaign(farm.campaign(campaign_id), farm.cells(campaign_id), as_json=False)
 
 
-def _follow(farm: Farm, feed: Feed, as_json: bool) -> None:
+def _follow(farm: Farm, campaign_id: str, feed: Feed, as_json: bool) -> None:
     from orchestrator.cli.output import StatusLine, is_terminal
     from orchestrator.cli.progress import Progress
 
     if as_json:
         _until_ended(farm, feed, _emit)
     elif is_terminal(sys.stdout):
-        _draw(farm, feed)
+        _draw(farm, campaign_id, feed)
     else:
         with StatusLine() as status:
             _until_ended(farm, feed, Progress(status))
@@ -103,8 +106,9 @@ def _emit(event: FarmEvent) -> None:
 
 @dataclass
 class _Screen:
-    """What is drawn: the newest event says how far the campaign is."""
+    """What is drawn: the newest event says how far the campaign is, before the first one `begun` does."""
 
+    begun: tuple[int, int, float | None]
     newest: FarmEvent | None = None
     last: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_EVENTS))
 
@@ -117,8 +121,8 @@ class _Screen:
         if text is not None:
             self.last.append(text)
 
-    def draw(self, devices: Sequence[DeviceState]) -> Any:
-        """The devices, what ended last, and how far it is."""
+    def draw(self, devices: Sequence[DeviceState], waiting: Sequence[tuple[str, Why]]) -> Any:
+        """The devices, the cells that come next, what ended last, and how far it is."""
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
@@ -126,26 +130,57 @@ class _Screen:
         from orchestrator.cli.output import clean
         from orchestrator.cli.progress import clock
 
-        table = Table("device", "state", "cell", "now", box=None, pad_edge=False)
+        table = Table("device", "state", "cell", "now", "left", box=None, pad_edge=False)
         for device in devices:
-            words = (device.device_id, device.state, device.cell, device.note)
+            left = "" if device.left_s is None else clock(device.left_s)
+            words = (device.device_id, device.state, device.cell, device.note, left)
             table.add_row(*(Text(clean(word)) for word in words))
+        cells = Table("next cell", "", "line", "starts in", "because", box=None, pad_edge=False)
+        for what, why in waiting:
+            eta = "" if why.eta_s is None else clock(why.eta_s)
+            words = (why.cell_id, what, why.line, eta, why.blocks[0])
+            cells.add_row(*(Text(clean(word), no_wrap=True, overflow="ellipsis") for word in words))
         states = Counter(device.state for device in devices)
         far = f"{states['busy']} of {len(devices)} devices busy"
-        if self.newest is not None:
-            eta = "" if self.newest.eta_s is None else f", about {clock(self.newest.eta_s)} left"
-            far += f"; {self.newest.done} of {self.newest.total} cells{eta}"
-        return Group(table, *(Text(clean(text)) for text in self.last), Text(far))
+        done, total, eta_s = self.begun if self.newest is None else _far(self.newest)
+        eta = "" if eta_s is None else f", about {clock(eta_s)} left"
+        far += f"; {done} of {total} cells{eta}"
+        parts = [table, cells] if waiting else [table]
+        return Group(*parts, *(Text(clean(text)) for text in self.last), Text(far))
 
 
-def _draw(farm: Farm, feed: Feed) -> None:
+def _far(event: FarmEvent) -> tuple[int, int, float | None]:
+    return event.done, event.total, event.eta_s
+
+
+@dataclass
+class _Waiting:
+    """The cells that come next, asked for every few seconds: that costs more than the rest of the screen."""
+
+    farm: Farm
+    campaign_id: str
+    _known: Sequence[tuple[str, Why]] = ()
+    _due_s: float = 0.0
+
+    def look(self) -> Sequence[tuple[str, Why]]:
+        """As of the last few seconds."""
+        if time.monotonic() >= self._due_s:
+            self._known = self.farm.operations.waiting(self.campaign_id, _NEXT_CELLS)
+            self._due_s = time.monotonic() + _ASK_EVERY_S
+        return self._known
+
+
+def _draw(farm: Farm, campaign_id: str, feed: Feed) -> None:
     from rich.live import Live
 
-    screen = _Screen()
+    counts = farm.campaign(campaign_id).counts
+    open_cells = sum(counts.get(state, 0) for state in ("queued", "dispatched", "running"))
+    total = sum(counts.values())
+    screen, waiting = _Screen((total - open_cells, total, None)), _Waiting(farm, campaign_id)
     with Live(auto_refresh=False, transient=True) as live:
 
         def look() -> None:
-            live.update(screen.draw(farm.operations.devices()), refresh=True)
+            live.update(screen.draw(farm.operations.devices(), waiting.look()), refresh=True)
 
         look()
         _until_ended(farm, feed, screen, look)

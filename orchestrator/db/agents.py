@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 
-from sqlalchemy import func, update
+from sqlalchemy import bindparam, func, update
 from sqlmodel import Session, col, select
 
 from agent.messages import Reason, ReasonCode
-from orchestrator.db import attempts, campaigns, tables, workset
+from orchestrator.db import attempts, campaigns, tables
 from orchestrator.lifecycle import CellState
-
-_HEARD = "agents_heard"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +78,11 @@ def _count(session: Session, query: object) -> Mapping[str, int]:
     return {agent_id: count for agent_id, count in session.exec(query)}  # type: ignore[call-overload]  # noqa: C416  # two columns
 
 
-def note_heard(session: Session, agent_id: str, now: datetime) -> None:
-    """An agent gave a sign of life; written once per transaction, for all that did."""
-    heard: set[str] = session.info.setdefault(_HEARD, set())
-    heard.add(agent_id)
-    workset.defer(session, (_HEARD, None), partial(_write_heard, now=now))
-
-
-def _write_heard(session: Session, now: datetime) -> None:
-    heard = sorted(session.info.pop(_HEARD))
-    session.exec(update(tables.Agent).where(col(tables.Agent.agent_id).in_(heard)).values(heard_at=now))
+def note_heard(session: Session, heard: Mapping[str, datetime]) -> None:
+    """Agents gave signs of life; the last of each is kept. One that never said hello is none yet."""
+    change = update(tables.Agent).where(col(tables.Agent.agent_id) == bindparam("name"))
+    rows = [{"name": name, "heard": heard[name]} for name in sorted(heard)]
+    session.connection().execute(change.values(heard_at=bindparam("heard")), rows)
 
 
 def refuse(session: Session, agent_id: str, protocol: int, why: str, now: datetime) -> None:

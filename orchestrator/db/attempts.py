@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Final
 
-from sqlalchemy import exists, literal, update
+from sqlalchemy import Float, Update, bindparam, exists, func, literal, update
 from sqlmodel import Session, col, select
 
 from agent.messages import JobSpec, MeasurePlan, Reason, ReasonCode
-from orchestrator.db import device_faults, events, identity, tables, workset
+from orchestrator.db import device_faults, events, identity, lines, tables, workset
 from orchestrator.db.results import input_specs
 from orchestrator.events import EventKind
 from orchestrator.lifecycle import (
@@ -29,6 +29,39 @@ from orchestrator.scheduler import Assignment
 
 HARD_LIMIT_AFTER_S = 10.0
 DEADLINE_AFTER_S = 60.0
+
+
+def _charge_statement() -> Update:
+    c = lines.campaign.c
+    return (
+        update(lines.campaign)
+        .where(c.no == bindparam("number"))
+        .values(
+            served_s=c.served_s + bindparam("seconds", type_=Float),
+            served_at=func.coalesce(bindparam("at", type_=tables.UtcDateTime), c.served_at),
+        )
+    )
+
+
+def _close_statement() -> Update:
+    """Mostly some cell is queued still: the first in line is found by its index (the order makes the engine
+    take it), however many have ended.
+    """
+    cell, campaign = lines.cell, lines.campaign
+    of_campaign = cell.c.campaign_no == bindparam("number")
+    queued = select(cell.c.cell_id).where(of_campaign, tables.IS_QUEUED)
+    first = queued.order_by(cell.c.line, cell.c.rank, cell.c.position).limit(1).scalar_subquery()
+    is_open = exists(literal(1)).where(of_campaign, cell.c.state.in_(tables.OPEN_WORDS))
+    this = (campaign.c.no == bindparam("number"), campaign.c.ended_at.is_(None))
+    return (
+        update(campaign)
+        .where(*this, first.is_(None), ~is_open)
+        .values(ended_at=bindparam("at", type_=tables.UtcDateTime))
+    )
+
+
+_CHARGE: Final = _charge_statement()
+_CLOSE: Final = _close_statement()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +123,7 @@ def _charge(session: Session, campaign_no: int, seconds: float, served_at: datet
 
 def _write_charge(session: Session, campaign_no: int) -> None:
     seconds, served_at = session.info["charges"].pop(campaign_no)
-    values: dict[str, Any] = {"served_s": col(tables.Campaign.served_s) + seconds}
-    if served_at is not None:
-        values["served_at"] = served_at
-    session.exec(update(tables.Campaign).where(col(tables.Campaign.no) == campaign_no).values(**values))
+    workset.write_only(session, _CHARGE, number=campaign_no, seconds=seconds, at=served_at)
 
 
 def job(session: Session, cell: tables.Cell, attempt: tables.Attempt) -> JobSpec:
@@ -172,7 +202,7 @@ def end(session: Session, attempt: tables.Attempt, ended: AttemptEnd, now: datet
     else:
         finish(session, cell, settled.state, settled.reason, now)
         if campaign.purpose == tables.HEALTH:
-            device_faults.checked(session, attempt.device_id, settled.state is CellState.DONE, now)
+            device_faults.checked(session, attempt, settled.state is CellState.DONE, now)
     return settled
 
 
@@ -210,16 +240,7 @@ def finish_all(
 
 def _close_ended(session: Session, campaign_no: int, now: datetime) -> None:
     """Note that a campaign has ended, once none of its cells is open."""
-    cell = tables.Cell
-    is_open = exists(literal(1)).where(
-        col(cell.campaign_no) == campaign_no, col(cell.state).in_(tables.OPEN_WORDS)
-    )
-    campaign = tables.Campaign
-    session.exec(
-        update(campaign)
-        .where(col(campaign.no) == campaign_no, col(campaign.ended_at).is_(None), ~is_open)
-        .values(ended_at=now)
-    )
+    workset.write_only(session, _CLOSE, number=campaign_no, at=now)
 
 
 def _sentence(reason: Reason) -> str:

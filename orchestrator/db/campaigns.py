@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import func, text
+from sqlalchemy import func, insert, text
 from sqlmodel import Session, col, select
 
 from agent.messages import Reason, ReasonCode
-from orchestrator.db import attempts, identity, picking, tables
+from orchestrator.db import attempts, identity, lines, picking, tables
 from orchestrator.db.session import insert_missing
 from orchestrator.fingerprint import digest
 from orchestrator.lifecycle import AttemptState, CellState, cancelled_reason
@@ -89,10 +90,12 @@ def add(
     wanted = [cell for cell in planned if cell.action != "excluded"]
     _add_models(session, wanted, now)
     _add_pools(session, {cell.spec.line for cell in wanted if cell.spec.siblings is not None})
-    cells = [_cell(row, cell) for cell in wanted]
-    session.add_all(cells)
+    queued = [_fields(row, cell) for cell in wanted if cell.action == "run"]
+    if queued:
+        session.connection().execute(insert(lines.cell), queued)
+    pairs = [(tables.Cell(**_fields(row, cell)), cell) for cell in wanted if cell.action != "run"]
+    session.add_all([cell for cell, _planned in pairs])
     session.flush()
-    pairs = list(zip(cells, wanted, strict=True))
     stuck = [(c, CellState.UNSUPPORTED, p.spec.obstacle) for c, p in pairs if p.spec.obstacle is not None]
     attempts.finish_all(session, stuck, now)
     taken_over = [_take_over(session, c, p.reused.attempt_id) for c, p in pairs if p.reused is not None]
@@ -123,30 +126,32 @@ def _least_served(session: Session, campaign_no: int | None = None) -> float:
     return session.exec(others).one() or 0.0
 
 
-def _cell(campaign: tables.Campaign, planned: PlannedCell) -> tables.Cell:
+def _fields(campaign: tables.Campaign, planned: PlannedCell) -> dict[str, Any]:
+    """The columns of a cell that waits."""
     spec = planned.spec
-    return tables.Cell(
-        cell_id=identity.cell_id(campaign.campaign_id, spec.key),
-        campaign_no=_number(campaign),
-        key=spec.key,
-        series=spec.ingredients.series,
-        position=spec.position,
-        model=spec.model,
-        model_sha256=spec.model_sha256,
-        delegate=spec.delegate,
-        delegate_kind=spec.delegate_kind,
-        delegate_options=dict(spec.delegate_options),
-        target=spec.target,
-        line=spec.line,
-        siblings=spec.siblings,
-        rank=-campaign.priority,
-        level=spec.level,
-        plan=spec.plan.model_dump(mode="json"),
-        inputs={name: value.model_dump_json() for name, value in spec.inputs.items()},
-        soft_limit_s=spec.soft_limit_s,
-        expected_s=planned.eta_s,
-        state=CellState.QUEUED.value,
-    )
+    return {
+        "cell_id": identity.cell_id(campaign.campaign_id, spec.key),
+        "campaign_no": _number(campaign),
+        "key": spec.key,
+        "series": spec.ingredients.series,
+        "position": spec.position,
+        "model": spec.model,
+        "model_sha256": spec.model_sha256,
+        "delegate": spec.delegate,
+        "delegate_kind": spec.delegate_kind,
+        "delegate_options": dict(spec.delegate_options),
+        "target": spec.target,
+        "line": spec.line,
+        "siblings": spec.siblings,
+        "rank": -campaign.priority,
+        "level": spec.level,
+        "plan": spec.plan.model_dump(mode="json"),
+        "inputs": {name: value.model_dump_json() for name, value in spec.inputs.items()},
+        "soft_limit_s": spec.soft_limit_s,
+        "expected_s": planned.eta_s,
+        "state": CellState.QUEUED.value,
+        "retried_after": 0,
+    }
 
 
 def reuse_result(session: Session, cell: tables.Cell, attempt_id: str, now: datetime) -> None:

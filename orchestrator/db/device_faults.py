@@ -39,8 +39,13 @@ def note(
 
 def quarantine(session: Session, device: tables.Device, text: str, now: datetime) -> None:
     """Give a device nothing but health checks, until one passes or somebody releases it."""
-    device.quarantined_at, device.quarantine_text = now, text
+    take_out(device, text, now)
     ensure_check(session, device, now)
+
+
+def take_out(device: tables.Device, text: str, now: datetime) -> None:
+    """Give a device nothing until somebody releases it."""
+    device.quarantined_at, device.quarantine_text = now, text
 
 
 def release(device: tables.Device) -> None:
@@ -50,9 +55,13 @@ def release(device: tables.Device) -> None:
     device.health_failures = 0
 
 
-def checked(session: Session, device_id: str, passed: bool, now: datetime) -> None:
-    """A health check has ended: the device is well again, or the next check is due later."""
-    device = workset.get_one(session, tables.Device, device_id, lock=True)
+def checked(session: Session, check: tables.Attempt, passed: bool, now: datetime) -> None:
+    """A health check has ended: the device is well again, or the next check is due later. One that began
+    before the device was taken out says nothing.
+    """
+    device = workset.get_one(session, tables.Device, check.device_id, lock=True)
+    if device.quarantined_at is not None and check.dispatched_at < device.quarantined_at:
+        return
     if passed:
         release(device)
     elif device.quarantined_at is not None:

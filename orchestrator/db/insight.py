@@ -10,13 +10,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, func, or_
 from sqlmodel import Session, col, select
 
-from orchestrator.db import picking, tables
+from orchestrator.db import lines, tables
 from orchestrator.lifecycle import CellState
 from orchestrator.scheduler import Occupancy
 from orchestrator.selectors import is_class, parse_line
 from orchestrator.why import CellFacts, DeviceFacts, Occupant
-
-_QUEUED = picking.indexed("cell.state = 'queued'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +37,7 @@ class DeviceState:
     cooldown_s: float
     cell_id: str | None
     cell: str
+    left_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def counts(session: Session, suspect_before: datetime) -> dict[str, int]:
         select(func.count())
         .select_from(tables.Cell)
         .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
-        .where(_QUEUED, col(tables.Campaign.paused_at).is_not(None))
+        .where(tables.IS_QUEUED, col(tables.Campaign.paused_at).is_not(None))
     )
     return found | {"suspect": session.exec(silent).one(), "paused": session.exec(paused).one()}
 
@@ -112,6 +111,7 @@ def device_states(session: Session, now: datetime, silent_before: datetime | Non
                 cooldown_s=device.cooldown_s,
                 cell_id=None if holder is None else holder.cell_id,
                 cell="" if holder is None else holder.what,
+                left_s=None if holder is None else holder.left_s,
             )
         )
     return found
@@ -177,6 +177,17 @@ def cell_facts(
     )
 
 
+def first_queued(session: Session, campaign_no: int, limit: int) -> list[tuple[str, str]]:
+    """The cells of a campaign that wait, as they come: id, and model on delegate."""
+    rows = session.exec(
+        select(tables.Cell)
+        .where(tables.Cell.campaign_no == campaign_no, tables.Cell.state == CellState.QUEUED.value)
+        .order_by(col(tables.Cell.rank), col(tables.Cell.position))
+        .limit(limit)
+    )
+    return [(cell.cell_id, f"{cell.model} on {cell.delegate}") for cell in rows]
+
+
 def _attempts_of(session: Session, cell: tables.Cell) -> Sequence[tables.Attempt]:
     query = select(tables.Attempt).where(tables.Attempt.cell_id == cell.cell_id)
     return session.exec(query.order_by(col(tables.Attempt.attempt_no))).all()
@@ -211,6 +222,7 @@ def _device_facts(
     session: Session, line: str, occupants: Sequence[Occupant], silent_before: datetime | None
 ) -> list[DeviceFacts]:
     groups = dict(session.exec(select(tables.Device.device_id, tables.Device.exclusion_group)).all())
+    checked = _lines_with_checks(session)
     found = []
     for device, agent in session.exec(
         select(tables.Device, tables.Agent)
@@ -228,11 +240,22 @@ def _device_facts(
                 device.present,
                 _unwilling(agent, silent_before),
                 device.quarantine_text if device.quarantined_at else None,
+                device.device_id in checked,
                 device.rests_until,
                 holder,
             )
         )
     return found
+
+
+def _lines_with_checks(session: Session) -> set[str]:
+    """Devices for which a health check waits or runs."""
+    query = (
+        select(tables.Cell.line)
+        .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
+        .where(tables.Campaign.purpose == tables.HEALTH, col(tables.Cell.state).in_(tables.OPEN_WORDS))
+    )
+    return set(session.exec(query))
 
 
 def _serves(device: tables.Device, line: str) -> bool:
@@ -254,8 +277,8 @@ def _ahead(session: Session, cell: tables.Cell) -> tuple[int, float]:
     peers = (
         select(func.count(), func.avg(table.expected_s))
         .join(tables.Campaign, col(tables.Campaign.no) == table.campaign_no)
-        .where(_QUEUED, table.line == cell.line, rank == cell.rank, number != cell.campaign_no)
-        .where(*picking.startable())
+        .where(tables.IS_QUEUED, table.line == cell.line, rank == cell.rank, number != cell.campaign_no)
+        .where(*lines.startable())
         .group_by(number)
     )
     for count, mean_s in session.exec(peers):
@@ -270,7 +293,7 @@ def _sum(session: Session, cell: tables.Cell, *which: ColumnElement[bool]) -> tu
     query = (
         select(func.count(), func.coalesce(func.sum(table.expected_s), 0.0))
         .join(tables.Campaign, col(tables.Campaign.no) == table.campaign_no)
-        .where(_QUEUED, table.line == cell.line, *which)
+        .where(tables.IS_QUEUED, table.line == cell.line, *which)
     )
     count, seconds = session.exec(query).one()
     return int(count), float(seconds)

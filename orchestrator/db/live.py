@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from sqlalchemy import func, or_
+from sqlalchemy import Text, cast, func, or_
 from sqlmodel import Session, col, select
 
 from agent.messages import Heartbeat
@@ -56,6 +56,22 @@ def unwanted(session: Session, now: datetime) -> list[attempts.LiveAttempt]:
     )
     found = session.exec(query).all()
     return attempts.live(session, now, found) if found else []
+
+
+def uses(session: Session, agent_id: str, sha256: str) -> bool:
+    """Whether a live attempt of an agent is about this model, or runs on this labelled data."""
+    in_plan = cast(tables.Cell.plan, Text).contains(sha256, autoescape=True)
+    query = (
+        select(tables.Attempt.attempt_id)
+        .join(tables.Cell, col(tables.Cell.cell_id) == tables.Attempt.cell_id)
+        .join(tables.Device, col(tables.Device.device_id) == tables.Attempt.device_id)
+        .where(
+            tables.Device.agent_id == agent_id,
+            col(tables.Attempt.state).in_(tables.LIVE_WORDS),
+            or_(col(tables.Cell.model_sha256) == sha256, in_plan),
+        )
+    )
+    return session.exec(query.limit(1)).first() is not None
 
 
 def of_agent(session: Session, agent_id: str) -> list[str]:

@@ -15,18 +15,19 @@ from orchestrator.errors import UnreachableError
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD: Final = "0004"
+HEAD: Final = "0005"
 """The newest revision; a test compares it with the scripts. Alembic is imported only where it differs."""
 
 MIGRATION_LOCK: Final = 0x46524D4D
 """Key of the advisory lock (PostgreSQL) under which the tables change."""
 
 
-def migrate(database: Database) -> None:
+def migrate(database: Database, *, upgrade: bool = True) -> None:
     """Create or upgrade the tables; a database with data is copied to `farm.db.backup-*` before.
     Two processes that come at once migrate one after the other.
 
-    Raises `UnreachableError` where the database is newer than this program.
+    Without `upgrade` tables are made and never changed. Raises `UnreachableError` where the database is newer
+    than this program, and where it is older and not to be upgraded.
     """
     found = revision(database)
     if found == HEAD:
@@ -40,6 +41,11 @@ def migrate(database: Database) -> None:
         raise UnreachableError(
             f"the database {database.name} has revision {found}, which this version of the farm does not "
             f"know (newest: {HEAD}); upgrade the farm, or use another database"
+        )
+    if found is not None and not upgrade:
+        raise UnreachableError(
+            f"the database {database.name} has revision {found}, this version of the farm {HEAD}; the server "
+            "brings it up to date: install this version there, and start farm serve again"
         )
     if found is not None:
         database.backup(_backup_path(database.backups, found))

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import partial
+from typing import Final
 
-from sqlalchemy import delete
+from sqlalchemy import bindparam, delete
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from agent.messages import JobSpec
 from orchestrator.db import attempts, tables, workset
 from orchestrator.lifecycle import AttemptState
+
+_outbox = tables.metadata.tables["outbox"]
+_SENT: Final = delete(_outbox).where(_outbox.c.attempt_id.in_(bindparam("names", expanding=True)))
 
 
 def add(session: Session, jobs: Iterable[tuple[str, JobSpec]], now: datetime) -> None:
@@ -22,7 +27,8 @@ def add(session: Session, jobs: Iterable[tuple[str, JobSpec]], now: datetime) ->
 
 def sent(session: Session, attempt_ids: Sequence[str]) -> None:
     """The broker has them."""
-    session.exec(delete(tables.Outbox).where(col(tables.Outbox.attempt_id).in_(attempt_ids)))
+    gone = partial(workset.write_only, statement=_SENT, names=list(attempt_ids))
+    workset.defer(session, ("outbox", "sent"), gone)
 
 
 def owed(session: Session) -> list[tuple[str, JobSpec]]:

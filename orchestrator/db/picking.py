@@ -6,33 +6,20 @@ One seek per unfinished campaign and line: the time does not grow with the numbe
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, Select, exists, literal, not_, or_, select, text, union_all
+from sqlalchemy import Row, Select, literal, select, union_all
 from sqlmodel import Session
 
-from orchestrator.db import tables
+from orchestrator.db import lines, tables
+from orchestrator.db.session import together
 from orchestrator.lifecycle import AttemptState
 from orchestrator.scheduler import Assignment, DeviceSlot, Share, WaitingCell, assign
-from orchestrator.selectors import DeviceClass, DeviceLike, parse_line
+from orchestrator.selectors import DeviceClass, DeviceLike, is_class, parse_line
 
-OTHER_UNIT_S: Final = 60.0
-"""How long a cell of a class that failed on a device waits for another unit before it goes there again."""
-
-_attempt, _campaign, _cell, _device, _pool = (
-    tables.metadata.tables[name] for name in ("attempt", "campaign", "cell", "device", "pool")
-)
-_candidate = _cell.alias("candidate")
-_sibling = _cell.alias("sibling")
-_tried = _attempt.alias("tried")
-_COLUMNS = (
-    _cell.c.cell_id, _cell.c.line, _cell.c.rank, _cell.c.campaign_no, _cell.c.position, _cell.c.expected_s,
-    _campaign.c.served_s, _campaign.c.served_at, _campaign.c.submitted_at, _campaign.c.purpose,
-    _cell.c.siblings, _cell.c.not_before,
-)  # fmt: skip
 _FEW: Final = 4
 """So many devices ask the line of a class one by one; more share a page of it."""
 _SPARE: Final = 16
@@ -59,13 +46,14 @@ def choose(session: Session, device_ids: Sequence[str], now: datetime) -> tuple[
     """
     if not device_ids:
         return ()
-    session.flush()
+    with together(session):
+        session.flush()
     hosts = _hosts(session, device_ids, now)
     asking = [device.device_id for host in hosts for device in host.idle]
     if not asking:
         return ()
-    pick = _Pick(session, now, _waiting_pools(session), asking)
-    pick.take_own_lines(asking)
+    pick = _Pick(session, now, asking)
+    pick.look_at_lines()
     return tuple(assignment for host in hosts for assignment in pick.fill(host))
 
 
@@ -79,29 +67,29 @@ class _Host:
 
 @dataclass(slots=True)
 class _Pick:
-    """One choice: what was found, what was given away, and the shares as they grow by it."""
+    """One choice: what was found, what was given away, and the shares as they grow by it.
+
+    `pools`: the classes for which a cell waits.
+    """
 
     session: Session
     now: datetime
-    pools: Sequence[DeviceClass]
     asking: Sequence[str]
+    pools: list[DeviceClass] = field(default_factory=list)
     shares: dict[int, Share] = field(default_factory=dict)
     own: dict[str, list[Row[Any]]] = field(default_factory=lambda: defaultdict(list))
     given: set[str] = field(default_factory=set)
     pages: dict[str, _Page] = field(default_factory=dict)
 
-    def take_own_lines(self, device_ids: Sequence[str]) -> None:
-        """Look at the lines of these devices, all in one question."""
-        chosen = _line_up(_device.c.device_id, self.now).where(_candidate.c.campaign_no == _campaign.c.no)
-        first = chosen.limit(1).correlate(_campaign, _device).scalar_subquery()
-        query = (
-            select(*_COLUMNS)
-            .select_from(_device.join(_campaign, _device.c.device_id.in_(device_ids)))
-            .join(_cell, _cell.c.cell_id == first)
-            .where(*startable())
-        )
-        for row in _rows(self.session, query):
-            self.own[row.line].append(row)
+    def look_at_lines(self) -> None:
+        """See which cells are first in the lines of the asking devices, and for which classes some wait."""
+        waiting = set()
+        for row in _rows(self.session, lines.FIRST_IN_LINES, devices=self.asking, now=self.now):
+            if is_class(row.line):
+                waiting.add(row.line)
+            else:
+                self.own[row.line].append(row)
+        self.pools += map(parse_line, sorted(waiting))
 
     def fill(self, host: _Host) -> Iterator[Assignment]:
         """Give a host's devices cells until none is left that takes one."""
@@ -165,14 +153,10 @@ class _Pick:
         return list(first.values())
 
     def _ask_class(self, line: str, device_id: str) -> Sequence[Row[Any]]:
-        c = _candidate.c
-        line_up = _line_up(literal(line), self.now).where(c.campaign_no == _campaign.c.no)
-        line_up = line_up.where(*_of_class(device_id, self.now))
-        if self.given:
-            line_up = line_up.where(c.cell_id.not_in(sorted(self.given)))
-        first = line_up.limit(1).correlate(_campaign).scalar_subquery()
-        query = select(*_COLUMNS).select_from(_campaign).join(_cell, _cell.c.cell_id == first)
-        return _rows(self.session, query.where(*startable()))
+        return _rows(
+            self.session, lines.FIRST_OF_CLASS, line=line, device=device_id, given=sorted(self.given),
+            now=self.now, long_ago=self.now - lines.OTHER_UNIT,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,22 +198,20 @@ def _page(
     those that it may take and that are not `given`.
     """
     size = len(asking) + _SPARE
-    waits = exists().where(
-        _candidate.c.campaign_no == _campaign.c.no,
-        _candidate.c.line == line,
-        indexed("candidate.state = 'queued'"),
-    )
-    query = select(_campaign.c.no).where(*startable(), waits.correlate(_campaign))
+    query = select(lines.campaign.c.no).where(*lines.startable(), lines.waiting_in(line))
     numbers = [row.no for row in _rows(session, query)]
     if not numbers:
         return _Page((), frozenset(), frozenset(), frozenset())
-    line_up = _line_up(literal(line), now).limit(size)
+    in_order = lines.in_order(literal(line)).limit(size)
     if device_id is not None:
-        line_up = line_up.where(_candidate.c.cell_id.not_in(sorted(given)), *_of_class(device_id, now))
-    parts = [line_up.where(_candidate.c.campaign_no == number).subquery() for number in numbers]
-    chosen = select(*_COLUMNS).join_from(_cell, _campaign, _campaign.c.no == _cell.c.campaign_no)
-    chosen = chosen.where(_cell.c.cell_id.in_(union_all(*(select(part.c.cell_id) for part in parts))))
-    rows = _rows(session, chosen.order_by(_cell.c.campaign_no, _cell.c.rank, _cell.c.position))
+        in_order = in_order.where(lines.candidate.c.cell_id.not_in(sorted(given)), *lines.fits(device_id))
+    parts = [in_order.where(lines.candidate.c.campaign_no == number).subquery() for number in numbers]
+    cell, campaign = lines.cell, lines.campaign
+    chosen = select(*lines.COLUMNS).join_from(cell, campaign, campaign.c.no == cell.c.campaign_no)
+    chosen = chosen.where(cell.c.cell_id.in_(union_all(*(select(part.c.cell_id) for part in parts))))
+    ordered = chosen.order_by(cell.c.campaign_no, cell.c.rank, cell.c.position)
+    when = {"now": now} if device_id is None else {"now": now, "long_ago": now - lines.OTHER_UNIT}
+    rows = _rows(session, ordered, **when)
     counts = Counter(row.campaign_no for row in rows)
     return _Page(
         rows,
@@ -240,13 +222,13 @@ def _page(
 
 
 def _used(session: Session, siblings: set[str], asking: Sequence[str]) -> frozenset[tuple[str, str]]:
-    c = _cell.c
+    c = lines.cell.c
     query = select(c.siblings, c.device_id).where(c.siblings.in_(sorted(siblings)), c.device_id.in_(asking))
     return frozenset((row.siblings, row.device_id) for row in _rows(session, query))
 
 
 def _failed(session: Session, rows: Sequence[Row[Any]], asking: Sequence[str]) -> frozenset[tuple[str, str]]:
-    c = _attempt.c
+    c = lines.attempt.c
     query = select(c.cell_id, c.device_id).where(
         c.cell_id.in_([row.cell_id for row in rows]),
         c.device_id.in_(asking),
@@ -256,7 +238,7 @@ def _failed(session: Session, rows: Sequence[Row[Any]], asking: Sequence[str]) -
 
 
 def _long_ago(not_before: datetime | None, now: datetime) -> bool:
-    return not_before is not None and not_before <= now - timedelta(seconds=OTHER_UNIT_S)
+    return not_before is not None and not_before <= now - lines.OTHER_UNIT
 
 
 def lines_of(session: Session, device: DeviceLike) -> list[str]:
@@ -270,107 +252,39 @@ def share_of(campaign: Any) -> Share:
     return Share(campaign.served_s, waits_since.timestamp())
 
 
-def startable() -> tuple[ColumnElement[bool], ...]:
-    """Campaigns of which something may start: unfinished, and neither parked, paused nor cancelled."""
-    return (
-        indexed("campaign.ended_at IS NULL"),
-        not_(_campaign.c.parked),
-        _campaign.c.paused_at.is_(None),
-        _campaign.c.cancel_asked_at.is_(None),
-    )
-
-
-def indexed(condition: str) -> Any:
-    """As the partial indexes say it: a bound parameter would keep an engine from using them."""
-    return text(condition)
-
-
-def _rows(session: Session, query: Select[Any]) -> Sequence[Row[Any]]:
-    return session.connection().execute(query).all()
-
-
-def _devices(session: Session, device_ids: Sequence[str]) -> list[_Idle]:
-    c = _device.c
-    query = select(
-        c.device_id, c.agent_id, c.kind, c.name, c.vendor, c.labels, c.delegates, c.exclusion_group,
-        c.rests_until, c.quarantined_at,
-    ).where(c.device_id.in_(device_ids), c.present)  # fmt: skip
-    return [
-        _Idle(
-            row.device_id, row.agent_id, row.kind, row.name, row.vendor, row.labels, row.delegates,
-            DeviceSlot(
-                row.device_id,
-                row.exclusion_group,
-                row.rests_until.timestamp() if row.rests_until else 0.0,
-                quarantined=row.quarantined_at is not None,
-            ),
-        )
-        for row in _rows(session, query)
-    ]  # fmt: skip
+def _rows(session: Session, query: Select[Any], **values: object) -> Sequence[Row[Any]]:
+    return session.connection().execute(query, values).all()
 
 
 def _hosts(session: Session, device_ids: Sequence[str], now: datetime) -> list[_Host]:
-    hosts: dict[str, _Host] = {}
-    found = _devices(session, device_ids)
-    for row in _rows(session, _live({device.agent_id for device in found})):
-        hosts.setdefault(row.agent_id, _Host([], set())).taken.add(row.exclusion_group)
-    for device in found:
-        host = hosts.setdefault(device.agent_id, _Host([], set()))
-        if device.slot.exclusion_group not in host.taken and device.slot.rests_until_s <= now.timestamp():
-            host.idle.append(device)
+    """The hosts of these devices: which of them are idle, and what runs there on any device."""
+    wanted = set(device_ids)
+    hosts: dict[str, _Host] = defaultdict(lambda: _Host([], set()))
+    rows = _rows(session, lines.HOSTS, devices=device_ids)
+    for row in rows:
+        if row.runs is not None:
+            hosts[row.agent_id].taken.add(row.runs)
+    for row in rows:
+        host = hosts[row.agent_id]
+        rests = row.rests_until is not None and row.rests_until > now
+        if row.device_id in wanted and row.present and not rests and row.exclusion_group not in host.taken:
+            host.idle.append(_idle(row))
     return list(hosts.values())
 
 
-def _live(agent_ids: Iterable[str]) -> Select[Any]:
-    """Exclusion groups of the attempts under way on these agents' hosts."""
-    return (
-        select(_device.c.agent_id, _attempt.c.exclusion_group)
-        .join(_device, _device.c.device_id == _attempt.c.device_id)
-        .where(indexed("attempt.state IN ('dispatched', 'running')"))
-        .where(_device.c.agent_id.in_(sorted(agent_ids)))
+def _idle(row: Row[Any]) -> _Idle:
+    slot = DeviceSlot(
+        row.device_id,
+        row.exclusion_group,
+        row.rests_until.timestamp() if row.rests_until else 0.0,
+        quarantined=row.quarantined_at is not None,
     )
+    return _Idle(
+        row.device_id, row.agent_id, row.kind, row.name, row.vendor, row.labels, row.delegates, slot
+    )  # fmt: skip
 
 
 def _pools(session: Session) -> list[DeviceClass]:
-    return [parse_line(row.line) for row in _rows(session, select(_pool.c.line).order_by(_pool.c.line))]
-
-
-def _waiting_pools(session: Session) -> list[DeviceClass]:
-    """The classes for which a cell waits."""
-    waits = exists().where(
-        indexed("campaign.ended_at IS NULL"),
-        _candidate.c.campaign_no == _campaign.c.no,
-        _candidate.c.line == _pool.c.line,
-        indexed("candidate.state = 'queued'"),
-    )
-    query = select(_pool.c.line).where(waits.correlate(_pool)).order_by(_pool.c.line)
-    return [parse_line(row.line) for row in _rows(session, query)]
-
-
-def _line_up(line: Any, now: datetime) -> Select[Any]:
-    """Ids of the cells in a line that may start now, in the order of their campaigns."""
-    c = _candidate.c
-    return (
-        select(c.cell_id)
-        .where(
-            indexed("candidate.state = 'queued'"),
-            c.line == line,
-            or_(c.not_before.is_(None), c.not_before <= now),
-        )
-        .order_by(c.rank, c.position)
-    )
-
-
-def _of_class(device_id: str, now: datetime) -> tuple[ColumnElement[bool], ...]:
-    """No sibling has this device, and a cell that failed here prefers another unit for a while."""
-    c = _candidate.c
-    used = exists().where(
-        _sibling.c.siblings == c.siblings, _sibling.c.device_id == device_id, _sibling.c.cell_id != c.cell_id
-    )
-    failed = exists().where(
-        _tried.c.cell_id == c.cell_id,
-        _tried.c.device_id == device_id,
-        _tried.c.state == AttemptState.FAILED.value,
-    )
-    long_ago = c.not_before <= now - timedelta(seconds=OTHER_UNIT_S)
-    return ~used.correlate(_candidate), or_(~failed.correlate(_candidate), long_ago)
+    return [
+        parse_line(row.line) for row in _rows(session, select(lines.pool.c.line).order_by(lines.pool.c.line))
+    ]

@@ -74,6 +74,8 @@ def find_cell(session: Session, prefix: str, what: str = "cell") -> str:
     """The id of the one cell whose id begins so. Raises `UsageError` where none or several do."""
     ids = cell_ids_like(session, prefix) if prefix else []
     if not ids:
+        if prefix and campaign_rows(session, prefix):
+            raise UsageError(f"{prefix!r} is a campaign; its cells: farm status {prefix}")
         raise UsageError(f"no {what} {prefix!r}; see `farm status CAMPAIGN`")
     if len(ids) > 1:
         raise UsageError(f"{prefix!r} begins several cell ids: {', '.join(sorted(ids))}")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import and_, func
+from sqlalchemy import and_, bindparam, func
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import Select
 
-from agent.messages import InputSpec, JobResult, MeasurePlan, Reason, ReasonCode
+from agent.messages import InputSpec, JobResult, MeasurePlan, Reason, ReasonCode, environment_id
 from orchestrator.db import tables, workset
 from orchestrator.db.devices import record_environment
 from orchestrator.fingerprint import Ingredients, digest, fingerprint
@@ -39,7 +40,7 @@ def store(
     cell = workset.get_one(session, tables.Cell, attempt.cell_id, lock=True)
     device = workset.get_one(session, tables.Device, attempt.device_id, lock=True)
     environment = device.environment_id
-    if message.environment:
+    if message.environment and environment_id(message.environment) != environment:
         environment = record_environment(session, message.environment)
     measured = message.measurement
     series = ingredients(cell, attempt.device_id).series
@@ -90,21 +91,25 @@ def known_by_fingerprint(session: Session, wanted: Iterable[str]) -> Mapping[str
 
 
 def _newest_by(session: Session, column: Any, values: Sequence[str]) -> dict[str, KnownResult]:
-    found = {}
+    """Mostly nothing is known, so that is asked first."""
+    found: dict[str, KnownResult] = {}
     for start in range(0, len(values), _CHUNK):
-        newest = (
-            select(column.label("value"), func.max(tables.Result.received_at).label("at"))
-            .where(col(tables.Result.counted), column.in_(values[start : start + _CHUNK]))
-            .group_by(column)
-            .subquery()
-        )
-        query = _known().join(
-            newest, and_(column == newest.c.value, col(tables.Result.received_at) == newest.c.at)
-        )
+        chunk = values[start : start + _CHUNK]
+        if session.connection().execute(_any_counted(column), {"values": chunk}).first() is None:
+            continue
+        counted = (col(tables.Result.counted), column.in_(chunk))
+        newest = select(column.label("value"), func.max(tables.Result.received_at).label("at"))
+        last = newest.where(*counted).group_by(column).subquery()
+        query = _known().join(last, and_(column == last.c.value, col(tables.Result.received_at) == last.c.at))
         for result, cell, environment in session.exec(query.where(col(tables.Result.counted))):
-            known = _known_result(result, cell, environment)
-            found[getattr(result, column.key)] = known
+            found[getattr(result, column.key)] = _known_result(result, cell, environment)
     return found
+
+
+@cache
+def _any_counted(column: Any) -> Any:
+    wanted = column.in_(bindparam("values", expanding=True))
+    return select(column).where(col(tables.Result.counted), wanted).limit(1)
 
 
 def _newest_by_names(session: Session, models: Iterable[str]) -> dict[tuple[str, str, str], KnownResult]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import delete, func, literal, or_
+from sqlalchemy import ColumnElement, Text, cast, delete, func, literal, or_
 from sqlmodel import Session, col, select
 
+from agent.messages import MeasurePlan
 from orchestrator.db import tables
 from orchestrator.lifecycle import LIVE_ATTEMPT
 
@@ -95,6 +96,7 @@ def forget(session: Session, number: int) -> bool:
     for statement in (
         delete(tables.Event).where(col(tables.Event.cell_id).in_(cells)),
         delete(tables.Outbox).where(col(tables.Outbox.attempt_id).in_(attempts)),
+        delete(tables.Output).where(col(tables.Output.attempt_id).in_(attempts)),
         delete(tables.Result).where(col(tables.Result.cell_id).in_(cells)),
         delete(tables.Attempt).where(col(tables.Attempt.cell_id).in_(cells)),
         delete(tables.Cell).where(col(tables.Cell.cell_id).in_(cells)),
@@ -145,7 +147,17 @@ def references(session: Session, without: Collection[int] = ()) -> list[Referenc
         .where(kept, col(tables.Result.samples_sha256).is_not(None))
         .order_by(col(tables.Result.samples_sha256))
     )
-    return found + [Reference(sha256, None, "samples") for sha256 in samples if sha256 is not None]
+    found += [Reference(sha256, None, "samples") for sha256 in samples if sha256 is not None]
+    return found + _labelled(session, kept)
+
+
+def _labelled(session: Session, kept: ColumnElement[bool]) -> list[Reference]:
+    """Labelled data that plans of these cells name."""
+    plans = session.exec(
+        select(tables.Cell.plan).where(kept, cast(tables.Cell.plan, Text).contains('"labelled"'))
+    )
+    named = {data.sha256: data for plan in plans if (data := MeasurePlan.model_validate(plan).labelled)}
+    return [Reference(name, named[name].size_bytes, "labelled data") for name in sorted(named)]
 
 
 def unshown(session: Session) -> int:

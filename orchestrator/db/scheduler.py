@@ -10,11 +10,15 @@ from sqlmodel import Session
 from orchestrator.db import tables
 
 NO_BROKER, BROKER_UP, BROKER_DOWN = "none", "up", "down"
+STOPPED = "stopped"
+"""In place of the broker's state: the process ended in order, and nobody looks after the broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerState:
-    """The process that schedules, or did. `broker`: none | up | down; `broker_text`: why it is down."""
+    """The process that schedules, or did. `broker`: none | up | down | stopped; `broker_text`: why it
+    is down; `store`: which one has the farm's files.
+    """
 
     host: str
     pid: int
@@ -22,6 +26,7 @@ class SchedulerState:
     beat_at: datetime
     broker: str
     broker_text: str
+    store: str
 
 
 def write(session: Session, state: SchedulerState) -> None:
@@ -39,4 +44,5 @@ def read(session: Session) -> SchedulerState | None:
     row = session.get(tables.Scheduler, 1)
     if row is None:
         return None
-    return SchedulerState(row.host, row.pid, row.since_at, row.beat_at, row.broker, row.broker_text)
+    said = {name: getattr(row, name) for name in SchedulerState.__slots__}
+    return SchedulerState(**said)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ArgumentError, DatabaseError, InterfaceError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DisconnectionError,
+    InterfaceError,
+    OperationalError,
+)
 from sqlmodel import Session, SQLModel
 
 from orchestrator.db.workset import settle
@@ -26,7 +35,17 @@ CONNECT_TIMEOUT_S: Final = 5
 SCHEDULER_LOCK: Final = 0x4641524D
 """Key of the advisory lock (PostgreSQL) that the one scheduling process holds."""
 
+WRITE_LOCK: Final = 0x46575254
+"""Key of the advisory lock (PostgreSQL) that every write transaction takes first, as SQLite's do by nature:
+two that held each other's rows would be a deadlock, and what one has read the other might change.
+"""
+
+IDLE_TIMEOUT_MS: Final = 60_000
+"""A program that is stopped in the middle of a transaction loses it: others wait for its locks."""
+
 _WRITE_OPTION: Final = "farm_write"
+_USED_AT: Final = "farm_used_at"
+_IDLE_S: Final = 1.0
 _SQLITE_CHECKS: Final = (
     "PRAGMA integrity_check(20)",
     "SELECT 'row', rowid, 'of', \"table\", 'names a missing', parent FROM pragma_foreign_key_check LIMIT 20",
@@ -40,8 +59,8 @@ _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """One database. `read` sees a consistent snapshot; a `write` on SQLite holds the write lock from its
-    first moment. `name` is for people and holds no password; `path` is the file of SQLite, and
+    """One database. `read` sees a consistent snapshot; a `write` holds the write lock from its first
+    moment: writers take turns. `name` is for people and holds no password; `path` is the file of SQLite, and
     `backups` the folder that copies go to.
     """
 
@@ -75,10 +94,10 @@ class Database:
 
     @classmethod
     def _postgresql(cls, url: URL, backups: Path) -> Database:
-        options = f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c timezone=UTC"
+        patience = f"-c statement_timeout={STATEMENT_TIMEOUT_MS}"
+        options = f"{patience} -c idle_in_transaction_session_timeout={IDLE_TIMEOUT_MS} -c timezone=UTC"
         engine = create_engine(
             url.set(drivername="postgresql+psycopg"),
-            pool_pre_ping=True,
             connect_args={
                 "connect_timeout": CONNECT_TIMEOUT_S,
                 "options": options,
@@ -88,6 +107,10 @@ class Database:
                 "keepalives_count": 3,
             },
         )
+        event.listen(engine, "begin", _take_turn)
+        engine.dialect.supports_sane_rowcount = False  # what `together` sends is answered later
+        event.listen(engine, "checkin", _note_use)
+        event.listen(engine, "checkout", partial(_look_after_idling, engine.dialect))
         return cls(engine, f"{url.database} on {url.host or url.query.get('host', 'localhost')}", backups)
 
     @property
@@ -108,14 +131,15 @@ class Database:
     def write(self) -> Iterator[Session]:
         """A write transaction: committed at the end of the block, rolled back by an exception.
 
-        `BEGIN IMMEDIATE` on SQLite, because a read that turns into a write cannot wait for another
-        writer. Keep it short and without any other I/O. Raises `UnreachableError`.
+        It begins when no other write is under way. Keep it short and without any other I/O. Raises
+        `UnreachableError`.
         """
         engine = self.engine.execution_options(**{_WRITE_OPTION: True})
-        with self._mapped(), Session(engine) as session:
+        with self._mapped(), engine.connect() as connection, Session(connection) as session:
             yield session
-            settle(session)
-            session.commit()
+            with together(session):
+                settle(session)
+                session.commit()
 
     def backup(self, target: Path) -> None:
         """Copy the database, consistent, to a new file: SQLite's own form, or `pg_dump`'s custom one.
@@ -180,12 +204,28 @@ class Database:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@contextmanager
+def together(session: Session) -> Iterator[None]:
+    """Statements that only write: PostgreSQL gets them in one go, and answers all at the end of the block.
+
+    What fails among them is raised there, or by a later statement of the block; nothing in it may ask, not
+    even for the key of a new row. SQLite is no journey away.
+    """
+    raw: Any = session.connection().connection.driver_connection
+    with raw.pipeline() if _of_postgresql(session) else nullcontext():
+        yield
+
+
+def _of_postgresql(session: Session) -> bool:
+    return session.get_bind().dialect.name == "postgresql"
+
+
 def insert_missing(session: Session, table: type[SQLModel], rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert the rows whose key nobody has inserted, be it this moment in another transaction.
 
     Sort them by their key: two transactions that wait for each other's rows would be a deadlock.
     """
-    insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    insert = postgresql.insert if _of_postgresql(session) else sqlite.insert
     if rows:
         session.connection().execute(insert(table).on_conflict_do_nothing(), list(rows))
 
@@ -213,6 +253,20 @@ class AdvisoryLock:
         self.connection.close()
 
 
+def _note_use(_connection: object, record: Any) -> None:
+    record.info[_USED_AT] = time.monotonic()
+
+
+def _look_after_idling(dialect: Dialect, connection: Any, record: Any, _proxy: object) -> None:
+    """A connection that lay idle may be dead: the pool replaces it. One in steady use tells by itself."""
+    if time.monotonic() - record.info.get(_USED_AT, math.inf) < _IDLE_S:
+        return
+    try:
+        dialect.do_ping(connection)
+    except dialect.loaded_dbapi.Error as error:
+        raise DisconnectionError from error
+
+
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     """Transactions are ours (`_begin`), not the driver's; durable commits; foreign keys hold."""
     connection.isolation_level = None
@@ -226,8 +280,16 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
+    """A read that turns into a write could not wait for another writer: a write is one from the start."""
     write = connection.get_execution_options().get(_WRITE_OPTION, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _take_turn(connection: Connection) -> None:
+    if connection.get_execution_options().get(_WRITE_OPTION, False):
+        raw: Any = connection.connection.driver_connection
+        with raw.pipeline():
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITE_LOCK})")
 
 
 def _dump(url: URL, target: Path) -> None:

@@ -64,6 +64,7 @@ _SHARED = text("siblings IS NOT NULL")
 MEASURE, HEALTH = "measure", "health"
 
 IS_LIVE = text("attempt.state IN ('dispatched', 'running')")
+IS_QUEUED = text("cell.state = 'queued'")
 """As the partial indexes say it: a bound parameter would keep an engine from using them."""
 
 
@@ -305,6 +306,14 @@ class Event(SQLModel, table=True):
     text: str = Field(sa_type=Text)
 
 
+class Output(SQLModel, table=True):
+    """The last of what the runner of an attempt under way has written; `start` characters were before it."""
+
+    attempt_id: str = Field(primary_key=True, foreign_key="attempt.attempt_id")
+    start: int = Field(sa_type=BigInteger)
+    text: str = Field(sa_type=Text)
+
+
 class Outbox(SQLModel, table=True):
     """A job that the broker does not have yet: written with its attempt, deleted once it is sent."""
 
@@ -316,7 +325,8 @@ class Outbox(SQLModel, table=True):
 class Scheduler(SQLModel, table=True):
     """The process that schedules, one row: who it is, when it was last well, and how its broker is.
 
-    `broker`: none | up | down; `broker_text` says since when and why it is down.
+    `broker`: none | up | down | stopped; `broker_text` says why it is down. `store`: which store
+    has the farm's files.
     """
 
     no: int = Field(default=1, primary_key=True)
@@ -326,6 +336,7 @@ class Scheduler(SQLModel, table=True):
     beat_at: datetime = Field(sa_type=UtcDateTime)
     broker: str
     broker_text: str = Field(sa_type=Text)
+    store: str = ""
 
 
 class Invitation(SQLModel, table=True):

@@ -111,10 +111,16 @@ def find_device(session: Session, name: str) -> tables.Device:
     return session.get_one(tables.Device, fits[0], with_for_update=True)
 
 
-def quarantine(session: Session, name: str, why: str, now: datetime) -> str:
-    """Take a device out until a health check passes or somebody releases it. Returns its id."""
+def quarantine(session: Session, name: str, why: str, now: datetime, *, check: bool = False) -> str:
+    """Take a device out until somebody releases it, or with `check` until a health check passes. Returns
+    its id.
+    """
     device = find_device(session, name)
-    device_faults.quarantine(session, device, why, now)
+    if check:
+        device_faults.quarantine(session, device, why, now)
+    else:
+        device_faults.take_out(device, why, now)
+        _cancel_checks(session, device, now)
     return device.device_id
 
 
@@ -122,6 +128,11 @@ def release(session: Session, name: str, now: datetime) -> str:
     """Give a device cells again; health checks that wait for it are cancelled. Returns its id."""
     device = find_device(session, name)
     device_faults.release(device)
+    _cancel_checks(session, device, now)
+    return device.device_id
+
+
+def _cancel_checks(session: Session, device: tables.Device, now: datetime) -> None:
     checks = session.exec(
         select(tables.Cell)
         .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
@@ -132,7 +143,6 @@ def release(session: Session, name: str, now: datetime) -> str:
         )
     ).all()
     attempts.finish_all(session, [(c, CellState.CANCELLED, cancelled_reason()) for c in checks], now)
-    return device.device_id
 
 
 def cool_down(session: Session, name: str, seconds: float) -> str:

@@ -9,6 +9,7 @@ import socket
 import ssl
 import uuid
 from collections.abc import Callable
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,10 @@ MAX_ENVELOPE_BYTES: Final = 8 * 1024 * 1024
 VISIBILITY_TIMEOUT_S: Final = 300
 
 _PREFETCH = 500
+
+
+class MalformedError(Exception):
+    """Something lay in the queue that is no message at all; it is gone, and the connection is well."""
 
 
 class Broker:
@@ -56,11 +61,13 @@ class Broker:
         self._publish(INGEST_TASK, INGEST_QUEUE, word)
 
     def drain(self, timeout_s: float) -> bool:
-        """Take in at least one message; False where none came in time."""
+        """Take in at least one message; False where none came in time. Raises `MalformedError`."""
         try:
             self._connection.drain_events(timeout=timeout_s)
         except TimeoutError:
             return False
+        except (AttributeError, KeyError, TypeError, JSONDecodeError, UnicodeDecodeError) as error:
+            raise MalformedError(f"no message of Celery's form: {error!r}") from error
         return True
 
     def close(self) -> None:

@@ -23,12 +23,13 @@ from agent.messages import (
 )
 from orchestrator.config import LabTimes
 from orchestrator.dispatch.base import BrokerBack, BrokerDownError, DispatchEvent, Heard, OldHello
-from orchestrator.dispatch.broker import Broker, envelope_of
+from orchestrator.dispatch.broker import Broker, MalformedError, envelope_of
 
 BATCH: Final = 200
 """Messages that one transaction takes in at most."""
 
 _FIRST_PAUSE_S = 1.0
+_NOT_YET = "not connected yet"
 _PINGS_PER_WATCHDOG = 4
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,9 @@ class Seal(Protocol):
 
     def open(self, envelope: str) -> tuple[str, bytes]:
         """The agent that signed, and its message. Raises `ValueError`."""
+
+    def owed(self) -> Sequence[tuple[str, str]]:
+        """Envelopes of the seal's own that are to be sent, by agent."""
 
 
 class LabDispatcher:
@@ -73,11 +77,12 @@ class LabDispatcher:
         self._seal = seal
         self._times = times
         self._broker: Broker | None = None
-        self._fault = "not connected yet"
+        self._fault = _NOT_YET
         self._pause_s = _FIRST_PAUSE_S
         self._retry_at_s = 0.0
         self._came: list[DispatchEvent] = []
         self._unacknowledged: list[Message] = []
+        self._dropped = 0
         self._ping = ""
         self._pinged_s = 0.0
 
@@ -106,9 +111,11 @@ class LabDispatcher:
         try:
             self._acknowledge()
             self._watch(self._broker)
-            waiting = self._broker.drain(max(0.001, until - time.monotonic())) if not self._came else True
+            waiting = self._drain(max(0.001, until - time.monotonic())) if not self._came else True
             while waiting and len(self._unacknowledged) < BATCH:
-                waiting = self._broker.drain(0.0005)
+                waiting = self._drain(0.0005)
+            for agent_id, envelope in self._seal.owed():
+                self._broker.send(agent_id, envelope)
         except Exception as error:  # noqa: BLE001  # the client of the broker raises many kinds
             self._lose(error)
         return self._taken()
@@ -123,6 +130,20 @@ class LabDispatcher:
                 log.warning("the broker went away at the end: %s", _brief(error))
             self._broker = None
         return ()
+
+    def _drain(self, timeout_s: float) -> bool:
+        """Take in a message; False where none came in time, or none that is one."""
+        assert self._broker is not None
+        try:
+            return self._broker.drain(timeout_s)
+        except MalformedError as error:
+            self._drop(error)
+            return False
+
+    def _drop(self, error: Exception) -> None:
+        """Whatever was wrong with it: one message must not stop the others."""
+        self._dropped += 1
+        log.warning("a message from the broker is dropped (%d so far): %s", self._dropped, _brief(error))
 
     def _taken(self) -> Sequence[DispatchEvent]:
         came, self._came = self._came, []
@@ -152,7 +173,7 @@ class LabDispatcher:
 
     def _lose(self, error: Exception) -> None:
         """Leave a connection that failed, and say so once per outage."""
-        if not self._fault:
+        if not self._fault or self._fault == _NOT_YET:
             log.warning("the broker is down: %s", _brief(error))
         self._fault = _brief(error)
         self._unacknowledged.clear()
@@ -187,8 +208,8 @@ class LabDispatcher:
                 self._ping = "" if envelope == self._ping else self._ping
                 return
             self._came.append(_read(*self._seal.open(envelope)))
-        except Exception as error:  # noqa: BLE001  # whatever it is: one message must not stop the others
-            log.warning("a message from the broker is dropped: %s", _brief(error))
+        except Exception as error:  # noqa: BLE001  # anybody may have written it
+            self._drop(error)
 
 
 def _read(agent_id: str, payload: bytes) -> DispatchEvent:

@@ -16,8 +16,11 @@ from orchestrator.trust.office import Office
 @contextmanager
 def answering(office: Office, address: Address) -> Iterator[None]:
     """Answer over HTTP at this address within the block. Raises `FarmError`."""
-    records = Records(office.database, address, office.key.public.text, office.admit)
+    address.require_certificate()
+    records = Records(office.database, address, office.ring.keys, office.admit)
     store = Store(office.home.store)
-    app = application(office.database, store, office.lab.limits, records, address.read_token)
+    app = application(
+        office.database, store, office.lab.limits, records, address.read_token, address.submit_token
+    )
     with EndpointServer(app, address):
         yield

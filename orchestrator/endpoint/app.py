@@ -17,6 +17,7 @@ from agent.messages import PROTOCOL_VERSION
 from orchestrator.db.session import Database
 from orchestrator.endpoint.access import Gate, Trust
 from orchestrator.endpoint.artifacts import Artifacts
+from orchestrator.endpoint.deliveries import Deliveries
 from orchestrator.endpoint.reading import Reading
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.limits import StoreLimits
@@ -29,11 +30,17 @@ log = logging.getLogger(__name__)
 
 
 def application(
-    database: Database, store: Store, limits: StoreLimits, trust: Trust, read_token: str | None
+    database: Database,
+    store: Store,
+    limits: StoreLimits,
+    trust: Trust,
+    read_token: str | None,
+    submit_token: str | None = None,
 ) -> Starlette:
     """The farm over HTTP."""
-    gate = Gate(trust, read_token)
+    gate = Gate(trust, read_token, submit_token)
     artifacts, reading = Artifacts(store, limits, gate), Reading(database, gate)
+    deliveries = Deliveries(store, limits, gate)
 
     async def enrol(request: Request) -> Response:
         asked = _asked(await _small_body(request))
@@ -49,6 +56,8 @@ def application(
         Route("/artifacts/{sha256}", artifacts.send, methods=["GET"]),
         Route("/samples/{sha256}", artifacts.has, methods=["HEAD"]),
         Route("/samples/{sha256}", artifacts.receive, methods=["PUT"]),
+        Route("/models/{sha256}", deliveries.has, methods=["HEAD"]),
+        Route("/models/{sha256}", deliveries.receive, methods=["PUT"]),
         Route("/campaigns", reading.campaigns, methods=["GET"]),
         Route("/campaigns/{ref}", reading.campaign, methods=["GET"]),
         Route("/campaigns/{ref}/results", reading.results, methods=["GET"]),

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Final
 
 import anyio
-from anyio import from_thread, to_thread
+from anyio import to_thread
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from orchestrator.endpoint.access import Gate
+from orchestrator.endpoint.body import Body, announced
 from orchestrator.endpoint.ranges import OutOfRangeError, Part, asked_part
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.limits import StoreLimits, require_floor
 from orchestrator.store import Store, TooLargeError
-
-STALL_LIMIT_S: Final = 30.0
-"""A sender that says nothing for so long is cut off."""
 
 MOST_UPLOADS: Final = 16
 """At once; each takes a thread for as long as its sender takes. Further ones wait, other requests do not."""
@@ -45,9 +41,12 @@ class Artifacts:
     uploads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(MOST_UPLOADS))
 
     async def send(self, request: Request) -> Response:
-        """`GET`, `HEAD /artifacts/{sha256}`: the file, or the rest of it from a byte on."""
-        await self.gate.agent(request)
+        """`GET`, `HEAD /artifacts/{sha256}`: the file, or the rest of it from a byte on.
+
+        An agent gets the models of its own attempts and no others.
+        """
         sha256 = request.path_params["sha256"]
+        await self.gate.fetcher(request, sha256)
         try:
             file = await run_in_threadpool(self.store.open, sha256)
         except ValueError as error:
@@ -84,10 +83,10 @@ class Artifacts:
         """`PUT /samples/{sha256}`: the file is stored where its bytes are what the name says."""
         agent = await self.gate.agent(request)
         sha256 = request.path_params["sha256"]
-        announced = _announced(request, self.limits.samples_bytes)
-        body = _Body(request.stream())
+        size = announced(request, self.limits.samples_bytes, "FARM_SAMPLES_BYTES")
+        body = Body(request.stream())
         try:
-            stored = await to_thread.run_sync(self._store, body, sha256, announced, limiter=self.uploads)
+            stored = await to_thread.run_sync(self._store, body, sha256, size, limiter=self.uploads)
         except ClientDisconnect:
             return Response(status_code=400)
         except TooLargeError as error:
@@ -100,7 +99,7 @@ class Artifacts:
             raise HTTPException(507, str(error)) from error
         return JSONResponse({"sha256": sha256, "bytes": stored}, 201)
 
-    def _store(self, body: _Body, sha256: str, announced: int) -> int:
+    def _store(self, body: Body, sha256: str, announced: int) -> int:
         self.store.root.mkdir(parents=True, exist_ok=True)
         require_floor(self.store.root, self.limits, announced)
         capped = replace(self.store, max_bytes=self.limits.samples_bytes, limits=self.limits)
@@ -108,46 +107,6 @@ class Artifacts:
             return capped.put(body, f"samples {sha256[:12]}", sha256).size_bytes
         except ValueError as error:
             raise UsageError(str(error)) from error
-
-
-@dataclass(slots=True)
-class _Body:
-    """A request's body, read by a worker thread."""
-
-    stream: AsyncIterator[bytes]
-    _rest: bytes = b""
-
-    def read(self, size: int, /) -> bytes:
-        """At most `size` bytes; empty at the end. Raises `OSError` where the sender stalls."""
-        if not self._rest:
-            self._rest = from_thread.run(self._next)
-        block, self._rest = self._rest[:size], self._rest[size:]
-        return block
-
-    async def drop(self, most: int) -> None:
-        """Read on, up to a limit: a sender that is cut off in the middle may never see the answer."""
-        with suppress(OSError, ClientDisconnect):
-            while most > 0 and (block := await self._next()):
-                most -= len(block)
-
-    async def _next(self) -> bytes:
-        try:
-            with anyio.fail_after(STALL_LIMIT_S):
-                async for chunk in self.stream:
-                    if chunk:
-                        return chunk
-        except TimeoutError as error:
-            raise OSError(errno.ETIMEDOUT, "the sender said nothing more") from error
-        return b""
-
-
-def _announced(request: Request, limit: int) -> int:
-    said = request.headers.get("content-length", "0")
-    if not said.isdecimal():
-        raise HTTPException(400, f"content-length {said!r} is no number")
-    if int(said) > limit:
-        raise HTTPException(413, f"{said} bytes; the limit of the farm is {limit} (FARM_SAMPLES_BYTES)")
-    return int(said)
 
 
 def _blocks(file: BinaryIO, part: Part) -> Iterator[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from agent.messages import InputSpec, MeasurePlan
 
@@ -13,6 +13,16 @@ OptionValue: TypeAlias = str | int | float | bool
 DEFAULT_SOFT_LIMIT_S = 900.0
 HIGHEST_PRIORITY = 100
 """Priorities go from minus this to this."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataEntry:
+    """Labelled data of a model, a `.npz` from any source; as `agent.messages.LabelledData` otherwise."""
+
+    source: str
+    sha256: str | None = None
+    metric: Literal["top1", "top5"] = "top1"
+    at_least: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +43,7 @@ class ModelEntry:
     plan: MeasurePlan = field(default_factory=MeasurePlan)
     inputs: Mapping[str, InputSpec] = field(default_factory=dict)
     soft_limit_s: float = DEFAULT_SOFT_LIMIT_S
+    data: DataEntry | None = None
     place: tuple[int, int] | None = field(default=None, compare=False)
 
 

@@ -14,6 +14,7 @@ from agent.messages import InputSpec, MeasurePlan
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import (
     Campaign,
+    DataEntry,
     DelegateEntry,
     DeviceSelector,
     ExcludeRule,
@@ -121,6 +122,7 @@ class _Builder:
                 plan=counts,
                 inputs={key: _input(value) for key, value in model.get("inputs", {}).items()},
                 soft_limit_s=limits.get("job", soft_limit_s(counts)),
+                data=_data(model.get("accuracy")),
                 place=(start.line + 1, start.column + 1),
             )
 
@@ -200,6 +202,13 @@ def _is_pypi(text: str) -> bool:
     requirement, bang, member = text.partition("!")
     name, equals, version = requirement.partition("==")
     return bool(bang and equals and name and version and member)
+
+
+def _data(value: dict[str, Any] | None) -> DataEntry | None:
+    if value is None:
+        return None
+    rest = {name: value[name] for name in ("sha256", "metric", "at_least") if name in value}
+    return DataEntry(value["dataset"].value, **rest)
 
 
 def _input(value: dict[str, Any]) -> InputSpec:

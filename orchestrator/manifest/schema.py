@@ -65,6 +65,17 @@ INPUT = Keys(
     later=("data",),
 )
 
+ACCURACY = Keys(
+    {
+        "dataset": placed(text()),
+        "sha256": text(pattern=r"[0-9a-f]{64}", rule="expected 64 lower-case hex digits", numeric=True),
+        "metric": choice(("top1", "top5"), "metric"),
+        "at_least": number(minimum=0, maximum=1),
+    },
+    required=("dataset",),
+    later=("samples", "max_drop"),
+)
+
 MODEL = Keys(
     {
         "id": placed(text(limit=120, numeric=True)),
@@ -79,9 +90,10 @@ MODEL = Keys(
         "measure": placed(MEASURE),
         "inputs": table(INPUT),
         "limits": LIMITS,
+        "accuracy": ACCURACY,
     },
     required=("id", "source"),
-    later=("task", "signature", "accuracy", "reuse", "retry", "gate"),
+    later=("task", "signature", "reuse", "retry", "gate"),
 )
 
 

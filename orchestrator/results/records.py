@@ -61,7 +61,9 @@ class CellRecord:
     def struck_out(self) -> bool:
         """True where the output was wrong: the latency is kept as evidence, never shown as a result."""
         m = self.measurement
-        return m is not None and m.accuracy.verdict == "fail"
+        if m is None:
+            return False
+        return m.accuracy.verdict == "fail" or (m.labelled is not None and m.labelled.verdict == "fail")
 
     @property
     def memory_peak_bytes(self) -> int | None:
@@ -85,6 +87,7 @@ class CellRecord:
             "samples": 0 if m is None else m.samples,
             "memory_bytes": None if self.memory_peak_bytes is None else {"peak": self.memory_peak_bytes},
             "accuracy": None if m is None else m.accuracy.model_dump(mode="json"),
+            "labelled": None if m is None or m.labelled is None else m.labelled.model_dump(mode="json"),
             "environment_id": self.environment_id,
         }
 

@@ -64,6 +64,20 @@ def resolve_all(
         return tuple(resolver.resolve(entry) for entry in wanted)
 
 
+def fetch_all(
+    entries: Iterable[ModelEntry],
+    store: Store,
+    base_dir: Path,
+    note: Callable[[str], None] = lambda _: None,
+    web: Web = Web(),  # noqa: B008  # a constant
+) -> tuple[StoredFile, ...]:
+    """Bring files into the store that are no models. Raises as `resolve_all`."""
+    wanted = tuple(entries)
+    check_all(wanted, base_dir)
+    with _Resolver(store, base_dir, note, web) as resolver:
+        return tuple(resolver.bring(entry) for entry in wanted)
+
+
 def check_all(entries: Iterable[ModelEntry], base_dir: Path, file: str | None = None) -> None:
     """Raise `UsageError` for everything that is wrong before fetching.
 
@@ -81,8 +95,17 @@ def check_all(entries: Iterable[ModelEntry], base_dir: Path, file: str | None = 
         raise ManifestError(file, problems)
 
 
+def data_source(entry: ModelEntry) -> ModelEntry | None:
+    """A model's labelled data as something to fetch: a source is a source, whatever the file is for."""
+    if entry.data is None:
+        return None
+    return ModelEntry(f"data of {entry.id}", entry.data.source, entry.data.sha256, place=entry.place)
+
+
 def check(entry: ModelEntry, base_dir: Path) -> None:
     """Raise `UsageError` for what is wrong before fetching: the form, the file, a pinned file's hash."""
+    if (data := data_source(entry)) is not None:
+        check(data, base_dir)
     scheme, rest = _split(entry.source)
     if scheme == "pypi":
         parse_source(entry.source, entry.platform, entry.python)
@@ -126,9 +149,13 @@ class _Resolver:
     def __exit__(self, *_: object) -> None:
         self._folders.close()
 
-    def resolve(self, entry: ModelEntry) -> StoredModel:
+    def bring(self, entry: ModelEntry) -> StoredFile:
+        """What the store has by the hash, else what the source gives."""
         found = self._store.find(entry.sha256) if entry.sha256 else None
-        found = found or self._fetch(entry)
+        return found or self._fetch(entry)
+
+    def resolve(self, entry: ModelEntry) -> StoredModel:
+        found = self.bring(entry)
         model = StoredModel(entry.id, found.sha256, found.size_bytes, entry.source)
         path = self._store.path(found.sha256)
         try:

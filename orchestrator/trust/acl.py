@@ -1,7 +1,8 @@
 """What each agent may do at the broker: Redis' access lists, made from the names of its keys.
 
 An agent may read and write the keys under its own name, and add to the ingest list; it sees neither what
-others say nor what is said to them. Needs Redis 7: older ones cannot allow one command on one key.
+others say nor what is said to them. These are two users with one password: Redis 6 cannot allow one command
+on one key of a user, and Redis 7 needs no more than Redis 6 can say.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from typing import Final
 
 from redis.exceptions import NoPermissionError, RedisError
 
+from agent.credentials import INGEST_SUFFIX
 from orchestrator.dispatch.broker import INGEST_QUEUE, redis_client
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.trust.credentials import Known
 
-KEYS: Final = ("jobs", "unacked", "unacked_index", "unacked_mutex")
+KEYS: Final = ("jobs", "unacked", "unacked_index", "unacked_mutex", "holder")
 """An agent's own keys, after `agent.<name>.`."""
 COMMANDS: Final = (
     "brpop", "rpop", "rpush", "lpush", "llen", "del",
@@ -27,8 +29,10 @@ COMMANDS: Final = (
     "ping", "select", "client|setinfo", "client|setname", "info",
 )  # fmt: skip
 """What Kombu's transport uses of a list with acknowledgements, and its health checks."""
+INGEST_COMMANDS: Final = ("lpush", "ping", "select", "client|setinfo", "client|setname")
+"""Of the user that adds to the ingest list: it has no command that reads."""
 
-_LEAST_REDIS = (7, 0)
+_LEAST_REDIS = (6, 2)
 
 log = logging.getLogger(__name__)
 
@@ -43,15 +47,18 @@ def users(known: Iterable[Known], key_prefix: str) -> dict[str, list[str]]:
     hashes: dict[str, list[str]] = {}
     for entry in known:
         hashes.setdefault(entry.agent_id, []).append(f"#{entry.password_sha256}")
-    commands = [f"+{command}" for command in COMMANDS]
-    return {
-        user(agent_id, key_prefix): [
-            "reset", "on", *found, "-@all", *commands, "resetchannels",
-            *(f"~{literal(key_prefix)}agent.{agent_id}.{key}" for key in KEYS),
-            f"(%W~{literal(key_prefix)}{INGEST_QUEUE} +lpush)",
-        ]
-        for agent_id, found in hashes.items()
-    }  # fmt: skip
+    prefix = literal(key_prefix)
+    found: dict[str, list[str]] = {}
+    for agent_id, passwords in hashes.items():
+        name = user(agent_id, key_prefix)
+        found[name] = _words(passwords, COMMANDS, [f"{prefix}agent.{agent_id}.{key}" for key in KEYS])
+        found[name + INGEST_SUFFIX] = _words(passwords, INGEST_COMMANDS, [prefix + INGEST_QUEUE])
+    return found
+
+
+def _words(passwords: list[str], commands: Iterable[str], keys: Iterable[str]) -> list[str]:
+    rights = [*(f"+{command}" for command in commands), *(f"~{key}" for key in keys)]
+    return ["reset", "on", *passwords, "resetchannels", "-@all", *rights]
 
 
 def literal(text: str) -> str:
@@ -75,10 +82,10 @@ def apply(url: str, authority: Path | None, key_prefix: str, known: Mapping[str,
         with redis_client(url, authority) as client:
             version = tuple(int(part) for part in str(client.info("server")["redis_version"]).split(".")[:2])
             if version < _LEAST_REDIS:
-                raise UnreachableError("the broker is older than Redis 7, it cannot keep agents apart")
+                raise UnreachableError("the broker is older than Redis 6.2, it cannot keep agents apart")
             names = {n.decode() if isinstance(n, bytes) else n for n in client.acl_users()}
             for name, words in known.items():
-                if name not in names:
+                if name not in names and not name.endswith(INGEST_SUFFIX):
                     client.delete(f"{name}.{KEYS[0]}")
                 client.execute_command("ACL SETUSER", name, *_fitting(words, version))
             gone = [

@@ -21,12 +21,7 @@ def farm_key(folder: Path) -> SigningKey:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.exists():
             _make(path)
-        mode = stat.S_IMODE(path.stat().st_mode)
-        if mode & 0o077:
-            raise FarmError(
-                f"{path} can be read by others (mode {mode:o}); run: chmod 600 {path}, "
-                "and enrol the agents anew where somebody may have read it"
-            )
+        require_private(path)
         return SigningKey.read(path.read_text().strip())
     except OSError as error:
         raise FarmError(f"the farm's key {path} cannot be used: {error.strerror}") from error
@@ -34,6 +29,16 @@ def farm_key(folder: Path) -> SigningKey:
         raise FarmError(
             f"{path} is no key of the farm ({error}); restore it, or enrol every agent anew"
         ) from error
+
+
+def require_private(path: Path) -> None:
+    """Raises `FarmError` for a file that others can read, and `OSError`."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise FarmError(
+            f"{path} can be read by others (mode {mode:o}); run: chmod 600 {path}, "
+            "and enrol the agents anew where somebody may have read it"
+        )
 
 
 def _make(path: Path) -> None:

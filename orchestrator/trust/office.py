@@ -19,7 +19,7 @@ from orchestrator.db import agents, live, tables
 from orchestrator.db.session import Database
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.trust import acl, credentials, enrolment
-from orchestrator.trust.keys import farm_key
+from orchestrator.trust.ring import Ring
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class Office:
     home: FarmHome
     lab: LabConfig
     database: Database
-    key: SigningKey = field(repr=False)
+    ring: Ring = field(repr=False)
 
     @classmethod
     def open(cls, home: FarmHome, lab: LabConfig, database: Database) -> Office:
@@ -40,7 +40,12 @@ class Office:
             raise UsageError(
                 "only a lab has agents to enrol; set FARM_BROKER_URL=redis://..., or broker_url in farm.toml"
             )
-        return cls(home, lab, database, farm_key(home.keys))
+        return cls(home, lab, database, Ring(home.keys))
+
+    @property
+    def key(self) -> SigningKey:
+        """The farm's newest."""
+        return self.ring.keys().current
 
     def invite(self, agent_id: str, valid: timedelta, overlap: timedelta | None = None) -> str:
         """A one-time token; see `enrolment.invite`. Raises `UsageError`."""
@@ -101,16 +106,22 @@ class Office:
         return lost
 
     def apply_rights(self) -> None:
-        """Give the broker the users that the database knows. A broker that refuses is only warned of."""
-        try:
-            done = acl.apply(
-                self.lab.broker_url or "", self.lab.broker_ca, self.lab.key_prefix, self._users()
-            )
-        except UnreachableError as error:
-            log.warning("%s; its users are brought up to date when it answers", error)
-            return
-        if not done:
-            log.warning("the broker lets nobody manage its users; load the output of: farm agents acl")
+        """Give the broker the users that the database knows. A broker that refuses is only warned of.
+
+        Two processes may do so at once, and one of them with what was true before a revocation: each looks
+        again when it is done.
+        """
+        given: Mapping[str, list[str]] | None = None
+        while (users := self._users()) != given:
+            try:
+                done = acl.apply(self.lab.broker_url or "", self.lab.broker_ca, self.lab.key_prefix, users)
+            except UnreachableError as error:
+                log.warning("%s; its users are brought up to date when it answers", error)
+                return
+            if not done:
+                log.warning("the broker lets nobody manage its users; load the output of: farm agents acl")
+                return
+            given = users
 
     def rights(self) -> list[str]:
         """The same as Redis commands."""

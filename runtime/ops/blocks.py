@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from runtime.ops.spec import Array, Shape
+from runtime.ops.spec import Array, Kernel, OpContext, Shape
 
 BLOCK_ELEMENTS = 16 << 10
 
@@ -34,6 +36,19 @@ def _split(inputs: tuple[Array, ...], out: Array, elements: int) -> list[tuple[A
     if step > 1 or out.shape[axis] == out.size:
         return pieces
     return [q for p in pieces for q in _split(p[1:], p[0], elements)]
+
+
+def pairwise(
+    op: OpContext, apply: Callable[[Array, Array, Array], object], elements: int = BLOCK_ELEMENTS
+) -> Kernel:
+    """`apply(x, z, y)`, as ufuncs are called, on the pieces of both inputs, broadcast, and of the output."""
+    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1), elements=elements)
+
+    def run() -> None:
+        for y, x, z in pieces:
+            apply(x, z, y)
+
+    return run
 
 
 def channel_rows(shape: Shape) -> tuple[int, int]:

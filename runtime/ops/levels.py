@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
-from runtime.ops.blocks import broadcast_blocks, flat_blocks
+from runtime.ops.blocks import broadcast_blocks, flat_blocks, pairwise
 from runtime.ops.spec import Array, Kernel, OpContext
 from runtime.quantization import (
     RANGES,
@@ -97,14 +97,11 @@ def pair_levels(op: OpContext, rule: PairRule) -> Kernel:
 
 
 def _pairs_as_they_come(op: OpContext, rule: PairRule, zero: int, clamp: tuple[int, int]) -> Kernel:
-    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
+    def apply(left: Array, right: Array, out: Array) -> None:
+        raw = rule(op, left.astype(np.int64), right.astype(np.int64)) + zero
+        np.clip(raw, *clamp, out=out, casting="unsafe")
 
-    def run() -> None:
-        for out, left, right in pieces:
-            raw = rule(op, left.astype(np.int64), right.astype(np.int64)) + zero
-            np.clip(raw, *clamp, out=out, casting="unsafe")
-
-    return run
+    return pairwise(op, apply)
 
 
 def scaled(x: Array, real: float) -> Array:

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from agent.artifacts import ArtifactError, put_artifact, verified_model
+from agent.artifacts import ArtifactError, put_artifact, verified_file
 from agent.messages import artifact_path
 
 DATA = b"model" * 1000
@@ -22,24 +22,24 @@ def store(tmp_path):
 
 
 def test_intact_model_is_found(store):
-    assert verified_model(store, SHA, len(DATA)) == artifact_path(store, SHA)
+    assert verified_file(store, SHA, len(DATA)) == artifact_path(store, SHA)
 
 
 def test_missing_model_is_refused(store):
     with pytest.raises(ArtifactError, match="not in the store"):
-        verified_model(store, "1" * 64, len(DATA))
+        verified_file(store, "1" * 64, len(DATA))
 
 
 def test_truncated_model_is_refused(store):
     artifact_path(store, SHA).write_bytes(DATA[:-1])
     with pytest.raises(ArtifactError, match="has 4999 bytes in the store, expected 5000"):
-        verified_model(store, SHA, len(DATA))
+        verified_file(store, SHA, len(DATA))
 
 
 def test_model_with_a_flipped_bit_is_refused(store):
     artifact_path(store, SHA).write_bytes(b"M" + DATA[1:])
     with pytest.raises(ArtifactError, match="damaged"):
-        verified_model(store, SHA, len(DATA))
+        verified_file(store, SHA, len(DATA))
 
 
 def test_link_is_refused(store, tmp_path):
@@ -47,7 +47,7 @@ def test_link_is_refused(store, tmp_path):
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ArtifactError, match="not in the store"):
-        verified_model(store, SHA, len(DATA))
+        verified_file(store, SHA, len(DATA))
 
 
 def test_artifact_is_stored_under_its_hash(tmp_path):

@@ -171,12 +171,15 @@ def samples_are_what_was_measured(found: Evidence) -> Iterator[str]:
 
 
 def disturbed_measurements_say_so(found: Evidence) -> Iterator[str]:
-    """I7: what a process flagged is a warning of the result."""
+    """I7: what a process flagged is a warning of the result. Damaged samples are I6's."""
     for result in found.results.values():
         if result.measurement is None or result.samples_sha256 is None:
             continue
-        path = artifact_path(found.store, result.samples_sha256)
-        flags = [flag for p in json.loads(path.read_bytes()) for flag in p.get("flags", ())]
+        try:
+            processes = json.loads(artifact_path(found.store, result.samples_sha256).read_bytes())
+        except (OSError, ValueError):
+            continue
+        flags = [flag for process in processes for flag in process.get("flags", ())]
         if flags and not Measurement.model_validate_json(result.measurement).warnings:
             yield f"{result.attempt_id} was disturbed ({flags[0]}) and looks clean"
 

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent.credentials import FILE
 from orchestrator.address import Address
 from orchestrator.config import FarmHome, LabConfig
 from orchestrator.db.session import Database
@@ -171,6 +173,20 @@ class FaultLab:
         self.agents[name] = agent
         self._enrol(agent)
         return agent
+
+    def add_copy(self, name: str, node: str) -> AgentMachine:
+        """A copy of an agent's disk on another machine: its name and its secrets, silicon of its own."""
+        original, folder = self.agents[name], self.folder / f"copy-of-{name}"
+        own = {"FARM_AGENT_STATE": str(folder / "state"), "FARM_LEASES": str(folder / "leases")}
+        own[DEVICES_VARIABLE] = str(folder / "devices.json")
+        environment = {**original.environment, **own}
+        host = self.network.nodes[node]
+        copy = AgentMachine(host, folder, original.arguments, environment, name=name, silicon=node)
+        copy.plug_in(*fake_devices(name, 1))
+        copy.state.mkdir()
+        shutil.copy(original.state / FILE, copy.state)
+        self.agents[folder.name] = copy
+        return copy
 
     def call(self, *arguments: str, limit_s: float = BOUND_S) -> subprocess.CompletedProcess[str]:
         """A `farm` command on the server's machine."""

@@ -54,12 +54,15 @@ class Held:
 
 @dataclass
 class Machine:
-    """One program on one node. `environment` is what it gets besides a plain shell's."""
+    """One program on one node. `environment` is what it gets besides a plain shell's; `inside`: a command
+    that gets its command appended (`forms.inside`).
+    """
 
     node: Node
     folder: Path
     arguments: tuple[str, ...]
     environment: dict[str, str] = field(default_factory=dict)
+    inside: tuple[str, ...] = ()
     server: Server | None = None
     said_before: int = 0
 
@@ -84,7 +87,7 @@ class Machine:
         """Start it; `more` are environment variables of this start alone."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.said_before = len(self.log.read_text(errors="replace")) if self.log.exists() else 0
-        command = [sys.executable, str(ENTRY), *self.arguments]
+        command = [*self.inside, sys.executable, str(ENTRY), *self.arguments]
         environment = {**plain_environment(), **self.environment, **more}
         self.server = Server(self.node.command(command), self.log, environment)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests import needs
+from tests.faults import forms
 
 VARIABLE = "FAULT_REPORT"
 SCENARIOS = 34
@@ -33,6 +34,8 @@ themselves.
 |---:|---|---:|---|---:|
 {rows}
 
+{absent}
+
 ## Protections taken away
 
 Each is removed in the processes of a test; a scenario must then fail, or it would prove nothing.
@@ -40,6 +43,14 @@ Each is removed in the processes of a test; a scenario must then fail, or it wou
 | protection removed | scenario that notices | what it noticed | caught |
 |---|---|---|---|
 {mutations}
+
+## The checker
+
+Every invariant gets a sound history that is then broken in one way: the checker must say so.
+
+| invariant | broken by | noticed |
+|---|---|---|
+{checker}
 
 ## Beside the scenarios
 
@@ -101,11 +112,13 @@ class Record:
             minutes=minutes,
             machine=_machine(),
             rows="\n".join(line for number in sorted(by_number) for line in _lines(by_number[number])),
+            absent=_absent(),
             mutations="\n".join(_mutation(o) for o in others if "protection" in o.properties),
+            checker="\n".join(_checker(others)),
             beside="\n".join(
-                f"| {o.text} | {_held(o.passed)} | {o.seconds:.0f} |"
+                f"| {o.text}{_forms([o])} | {_held(o.passed)} | {o.seconds:.0f} |"
                 for o in others
-                if "protection" not in o.properties
+                if not {"protection", "invariant"} & o.properties.keys()
             ),
         )
 
@@ -145,9 +158,35 @@ def _forms(tests: list[Outcome]) -> str:
 
 def _mutation(outcome: Outcome) -> str:
     said = outcome.properties
-    noticed = said["noticed"].replace("|", "\\|")
+    noticed = said.get("noticed", "nothing").replace("|", "\\|")
     scenario = said["scenario"].removeprefix("test_scenario_").replace("_", " ")
     return f"| {said['protection']} | {scenario} | {noticed} | {_held(outcome.passed)} |"
+
+
+def _absent() -> str:
+    """The further forms that were not to be had; each scenario has a form that was run."""
+    found = forms.absent()
+    if not found:
+        return "Further forms (control groups, `netem`): all were run."
+    return "Further forms that this kernel has not got (the scenario was run in its others): " + "; ".join(
+        found
+    )
+
+
+def _checker(outcomes: list[Outcome]) -> list[str]:
+    """One line per invariant."""
+    by_number: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        if "invariant" in outcome.properties:
+            by_number[outcome.properties["invariant"]].append(outcome)
+    ways = {
+        number: ", ".join(
+            (o.form or o.text.removeprefix("the checker notices ")).replace("_", " ") for o in found
+        )
+        for number, found in by_number.items()
+    }
+    ordered = sorted(by_number, key=lambda number: int(number[1:]))
+    return [f"| {n} | {ways[n]} | {_held(all(o.passed for o in by_number[n]))} |" for n in ordered]
 
 
 def _held(passed: bool) -> str:

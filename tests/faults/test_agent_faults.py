@@ -7,21 +7,26 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults import truth
 from tests.faults.lab import until
 from tests.faults.machines import fake_devices
 
 WORK = {"seconds": 0.2}
 
 
-def die_at(lab, name: str, point: str) -> None:
-    """Restart an agent so that it dies at a failpoint, once; start it again when it has."""
+def die_at(lab, name: str, point: str) -> set[str]:
+    """Restart an agent so that it dies at a failpoint, once; start it again when it has. Gives the results
+    that it then owed.
+    """
     agent = lab.agents[name]
     agent.stop()
     agent.start(FARM_FAILPOINT=f"{point}@{agent.folder / 'died'}")
     lab.submit(4, gpu=WORK)
     until(lambda: not agent.running, f"{name} dies at {point}")
     assert (agent.folder / "died").exists()
+    owed = lab.kept(name)
     agent.start()
+    return owed
 
 
 def test_scenario_06_a_killed_agents_runner_dies_with_it_and_the_cell_runs_again(fault_lab):
@@ -57,10 +62,12 @@ def test_scenario_07_a_result_that_was_not_sent_yet_arrives_and_is_not_measured_
 @pytest.mark.parametrize("point", ["agent.after_send", "agent.before_receipt"])
 def test_scenario_08_a_result_without_a_receipt_is_sent_twice_and_stored_once(fault_lab, point):
     lab = fault_lab.start("agA", devices=1)
-    die_at(lab, "agA", point)
+    owed = die_at(lab, "agA", point)
+    assert len(owed) == 1, "it was sent, and is sent again"
     assert lab.finish() == {"done": 4}
     assert set(lab.view.starts().values()) == {1}
     assert len(lab.view.results()) == 4
+    assert owed <= {result.attempt_id for result in lab.view.results()}
 
 
 def test_scenario_09_a_job_that_died_before_the_journal_is_dispatched_again(fault_lab):
@@ -75,11 +82,12 @@ def test_scenario_10_a_stopped_agents_late_result_is_stored_and_never_counted(fa
     lab.submit(3, gpu={"seconds": 0.2, "first_seconds": 2})
     running = lab.until_running("agA")
     lab.agents["agA"].pause()
+    resume_at = time.monotonic() + 3 * float(lab.times["FARM_LOST_S"])
     first = until(
         lambda: [a for a in lab.view.attempts(running.cell_id) if a.reason_code == "agent_lost"],
         "the silent attempt is lost",
     )[0]
-    time.sleep(3 * 6 - 8)
+    time.sleep(max(0.0, resume_at - time.monotonic()))
     lab.agents["agA"].resume()
     assert lab.finish() == {"done": 6}
     late = next(result for result in lab.view.results() if result.attempt_id == first.attempt_id)
@@ -120,10 +128,18 @@ def test_scenario_32_the_same_agent_twice_is_refused_and_the_same_host_twice_sha
     assert agent.running
     assert agent.pid == before
 
+    copy = lab.add_copy("agA", node="agB")
+    copy.start()
+    until(lambda: copy.says("another machine serves as agent agA"), "the copy of agA's disk is refused")
+    lab.submit(2, gpu=WORK)
+    until(lambda: lab.view.counts()["done"] == 2, "agA goes on")
+    assert not truth.facts([copy.state]), "the copy measures nothing"
+    assert copy.stop() == 0
+
     beside = lab.add_agent("agB", node="agA", devices=1)
     shared = fake_devices("agA", 1)[0].model_copy(update={"device_id": "agB-0"})
     beside.plug_in(shared)
     beside.start()
     lab.until_heard("agB")
     lab.submit(6, gpu=WORK)
-    assert lab.finish() == {"done": 12}
+    assert lab.finish() == {"done": 14}

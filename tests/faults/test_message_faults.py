@@ -8,6 +8,9 @@ import pickle
 import signal
 import time
 
+from agent.daemon import UPGRADE_EXIT
+from agent.messages import PROTOCOL_VERSION
+from orchestrator.intake import UPGRADE_COMMAND
 from tests.faults import truth
 from tests.faults.lab import until
 
@@ -115,8 +118,20 @@ def forgeries(genuine: bytes, elsewhere: bytes) -> list[bytes]:
         forged(genuine, raw=pickle.dumps(("boom",)), content_type="application/x-python-serialize"),
         forged(genuine, raw=b"\xff\xfe not json"),
         b'{"body": "", "headers": {}, "properties": {}}',
+        b"no JSON",
         elsewhere,
     ]
+
+
+REFUSALS = ("is dropped (", "unregistered task", "invalid task message", "Can't decode message", "link ends")
+"""What server and link say of a message that they do not obey: the farm's words, Celery's, and those of a
+link that met what Celery itself cannot bear: it is replaced, and the message is gone.
+"""
+
+
+def refused(log) -> int:
+    """How many messages somebody refused, as its log counts them."""
+    return sum(any(words in line for words in REFUSALS) for line in log.read_text().splitlines())
 
 
 def test_scenario_27_forged_messages_are_refused_and_everybody_lives(fault_lab):
@@ -128,7 +143,8 @@ def test_scenario_27_forged_messages_are_refused_and_everybody_lives(fault_lab):
     lab.stop_links("agB", signal.SIGSTOP)
     lab.submit(4, gpu=WORK)
     until(lambda: own.copy() and other.copy(), "jobs wait for both agents")
-    own.put(forgeries(own.seen[0], other.seen[0]))
+    made = forgeries(own.seen[0], other.seen[0])
+    own.put(made)
     for name in ("agA", "agB"):
         lab.stop_links(name, signal.SIGCONT)
     lab.server.pause()
@@ -136,6 +152,10 @@ def test_scenario_27_forged_messages_are_refused_and_everybody_lives(fault_lab):
     words.put(forgeries(words.seen[0], own.seen[0]))
     lab.server.resume()
     assert lab.finish() == {"done": 8}
+    assert refused(lab.server.log) >= len(made)
+    until(lambda: not own.length, "the agent has read all")
+    assert refused(lab.agents["agA"].state / "link" / "log") >= len(made)
+    assert f"({len(made)} so far)" in lab.server.log.read_text(), "the server counts them"
     assert lab.server.running
     for agent in lab.agents.values():
         assert agent.running
@@ -154,12 +174,12 @@ def test_scenario_31_an_agent_of_another_protocol_keeps_its_results_until_it_is_
     agent.stop()
     agent.node.plug_cable()
     owed = lab.kept("agA")
-    for protocol in ("1", "999"):
-        agent.start(FAULT_PROTOCOL=protocol)
-        assert agent.server.end() != 0
+    for protocol in (PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1):
+        agent.start(FAULT_PROTOCOL=str(protocol))
+        assert agent.server.end() == UPGRADE_EXIT
         said = agent.log.read_text()
         assert f"protocol {protocol}" in said
-        assert "upgrade" in said
+        assert UPGRADE_COMMAND in said
         assert owed <= lab.kept("agA"), "nothing is dropped"
     agent.start()
     assert lab.finish() == {"done": 3}

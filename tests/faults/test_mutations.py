@@ -31,8 +31,8 @@ SHORT_S = 25.0
 def test_a_protection_that_is_taken_away_is_missed(fault_lab, protection, record_property):
     fault_lab.mutation, fault_lab.bound_s = protection, SHORT_S
     scenario, notices = CAUGHT_BY[protection]
-    with pytest.raises(AssertionError, match=notices) as caught:
-        scenario(fault_lab)
     record_property("protection", protection)
     record_property("scenario", scenario.__name__)
+    with pytest.raises(AssertionError, match=notices) as caught:
+        scenario(fault_lab)
     record_property("noticed", str(caught.value).splitlines()[0][:160])

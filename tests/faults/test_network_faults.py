@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import sys
 import time
 from contextlib import contextmanager
 
 import pytest
 
+from tests.faults import forms
 from tests.needs import REPOSITORY
 from tests.services.processes import Server
 from tests.services.redis import PORT as REDIS
@@ -54,15 +52,6 @@ def test_scenario_21a_a_way_that_works_in_one_direction_doubles_nothing(fault_la
     assert lab.finish() == {"done": 12}
 
 
-def has_netem() -> bool:
-    """Whether this kernel can spoil a connection by itself."""
-    if os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "ip", "tc"))):
-        return False
-    try_it = "ip link add t type dummy && tc qdisc add dev t root netem delay 1ms"
-    done = subprocess.run(["unshare", "--net", "sh", "-c", try_it], capture_output=True, check=False)
-    return done.returncode == 0
-
-
 @contextmanager
 def through_proxy(lab, node):
     """A proxy delays what goes between this machine and the broker; one packet in ten is lost."""
@@ -82,14 +71,14 @@ def through_proxy(lab, node):
 @contextmanager
 def through_netem(_lab, node):
     """The kernel delays and loses what this machine sends."""
-    node.run("tc", "qdisc", "add", "dev", "eth0", "root", "netem", "delay", "150ms", "100ms", "loss", "10%")
+    node.run("tc", "qdisc", "add", "dev", "eth0", "root", "netem", "delay", "300ms", "100ms", "loss", "10%")
     try:
         yield
     finally:
         node.run("tc", "qdisc", "del", "dev", "eth0", "root")
 
 
-WAYS = (through_proxy, through_netem) if has_netem() else (through_proxy,)
+WAYS = (through_proxy, through_netem) if forms.has_netem() else (through_proxy,)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)

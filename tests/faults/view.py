@@ -12,6 +12,7 @@ from sqlmodel import col, select
 
 from orchestrator.db import tables
 from orchestrator.db.session import Database
+from orchestrator.errors import UnreachableError
 from orchestrator.lifecycle import ENDED
 from tests.faults import truth
 
@@ -26,7 +27,15 @@ class View:
     states: Callable[[], Iterable[Path]]
 
     def rows(self, query: Any) -> list[Any]:
-        """Detached rows of a query."""
+        """Detached rows of a query. The first one after a restart of the database may find its connection
+        dead.
+        """
+        try:
+            return self._read(query)
+        except UnreachableError:
+            return self._read(query)
+
+    def _read(self, query: Any) -> list[Any]:
         with self.database.read() as session:
             found = list(session.exec(query))
             session.expunge_all()

@@ -63,10 +63,12 @@ def test_sizes_for_people() -> None:
 
 def test_where_the_farm_answers(tmp_path: Path) -> None:
     assert load(tmp_path).address is None
-    assert load(tmp_path, listen="lab:9000").address == Address("http://lab:9000", "lab", 9000)
+    listening = load(tmp_path, listen="lab:9000").address
+    assert listening == Address("http://lab:9000", "lab", 9000, behind_proxy=True)
     assert load(tmp_path, endpoint="http://lab").address == Address("http://lab:8460", "lab", 8460)
     behind = load(tmp_path, endpoint="https://lab.example:443", listen="[::1]:80").address
-    assert behind == Address("https://lab.example:443", "::1", 80)
+    assert behind == Address("https://lab.example:443", "::1", 80, behind_proxy=True)
+    behind.require_certificate()
     own = load(tmp_path, endpoint="https://lab:1", tls_cert="/c", tls_key="/k", tls_ca="/a").address
     assert own == Address("https://lab:1", "lab", 1, Path("/c"), Path("/k"), Path("/a"))
 
@@ -74,7 +76,6 @@ def test_where_the_farm_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ({"endpoint": "https://lab"}, "no certificate"),
         ({"endpoint": "https://lab", "tls_cert": "/c"}, "go together"),
         ({"endpoint": "http://lab", "tls_cert": "/c", "tls_key": "/k"}, "say https"),
         ({"endpoint": "ftp://lab"}, "no http or https URL"),
@@ -85,7 +86,8 @@ def test_where_the_farm_answers(tmp_path: Path) -> None:
         ({"listen": "0.0.0.0:1"}, "set FARM_ENDPOINT"),
         ({"listen": "[::]:1"}, "set FARM_ENDPOINT"),
         ({"listen": "lab:99999"}, "no HOST:PORT"),
-        ({"listen": "lab:1", "read_token": "short"}, "openssl rand"),
+        ({"listen": "lab:1", "read_token": "short"}, "FARM_READ_TOKEN.*openssl rand"),
+        ({"listen": "lab:1", "submit_token": "short"}, "FARM_SUBMIT_TOKEN.*openssl rand"),
     ],
 )
 def test_an_address_that_cannot_be_is_refused_in_one_line(
@@ -97,8 +99,16 @@ def test_an_address_that_cannot_be_is_refused_in_one_line(
     assert "u:p" not in str(caught.value)
 
 
+def test_who_answers_needs_a_certificate_and_who_only_asks_does_not(tmp_path: Path) -> None:
+    address = load(tmp_path, endpoint="https://lab").address
+    assert address is not None
+    with pytest.raises(UsageError, match="no certificate"):
+        address.require_certificate()
+
+
 def test_tokens_are_in_no_text_of_the_configuration(tmp_path: Path) -> None:
-    assert "r" * 40 not in repr(load(tmp_path, listen="lab:1", read_token="r" * 40))
+    for name in ("read_token", "submit_token"):
+        assert "r" * 40 not in repr(load(tmp_path, listen="lab:1", **{name: "r" * 40}))
 
 
 def test_the_authority_for_agents_is_a_certificate(tmp_path: Path) -> None:

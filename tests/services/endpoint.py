@@ -20,6 +20,7 @@ from tests.services.certificates import Pair
 
 TOKEN = "t" * 43
 READ_TOKEN = "r" * 40
+SUBMIT_TOKEN = "s" * 40
 
 
 @dataclass
@@ -41,6 +42,9 @@ class KnownAgents:
     def agent_of(self, bearer: str) -> str | None:
         return self.tokens.get(bearer) if self.records is None else self.records.agent_of(bearer)
 
+    def may_fetch(self, agent_id: str, sha256: str) -> bool:
+        return self.records is None or self.records.may_fetch(agent_id, sha256)
+
 
 class Endpoint:
     """Answers on a free port of the loopback until `close`."""
@@ -51,7 +55,9 @@ class Endpoint:
         self.database = Database.connect(folder / "endpoint.db")
         migrate(self.database)
         self.trust = KnownAgents()
-        app = application(self.database, self.store, limits or StoreLimits(), self.trust, READ_TOKEN)
+        app = application(
+            self.database, self.store, limits or StoreLimits(), self.trust, READ_TOKEN, SUBMIT_TOKEN
+        )
         scheme = "http" if tls is None else "https"
         address = Address(
             f"{scheme}://127.0.0.1",

@@ -3,6 +3,8 @@
 --delay-ms, --jitter-ms   every piece of data is kept for so long, in order
 --cut-after N             the first connection's answer ends after N bytes (once)
 --flip-at N               one bit of byte N of the first connection's answer is turned over (once)
+--swap-at N               from byte N on, the first connection's answer is other data (once)
+--hold-at N               the first connection's answer stops after N bytes, and the connection stays (once)
 --seed                    of the jitter
 """
 
@@ -18,12 +20,14 @@ from dataclasses import dataclass
 
 @dataclass
 class Faults:
-    """What is done to the data. The first connection that gets there uses `cut_after` and `flip_at` up."""
+    """What is done to the data. The first connection that gets there uses what happens once up."""
 
     delay_s: float
     jitter_s: float
     cut_after: int | None
     flip_at: int | None
+    swap_at: int | None
+    hold_at: int | None
     chance: random.Random
 
     def pause_s(self) -> float:
@@ -41,6 +45,22 @@ class Faults:
             return data[:kept], True
         return data, False
 
+    def swaps(self, passed: int) -> bool:
+        """Whether the rest of an answer is to be other data."""
+        if self.swap_at is None or passed < self.swap_at:
+            return False
+        self.swap_at = None
+        _tell(f"swapped after {passed} bytes")
+        return True
+
+    def holds(self, passed: int) -> bool:
+        """Whether nothing more is to come through of an answer."""
+        if self.hold_at is None or passed < self.hold_at:
+            return False
+        self.hold_at = None
+        _tell(f"held after {passed} bytes")
+        return True
+
 
 def _tell(what: str) -> None:
     sys.stdout.write(f"{what}\n")
@@ -50,7 +70,7 @@ def _tell(what: str) -> None:
 async def _pump(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, faults: Faults, answer: bool
 ) -> None:
-    passed = 0
+    passed, swapped = 0, False
     with contextlib.suppress(ConnectionError, asyncio.CancelledError):
         while data := await reader.read(1 << 14):
             if pause_s := faults.pause_s():
@@ -58,11 +78,16 @@ async def _pump(
             ended = False
             if answer:
                 start, passed = passed, passed + len(data)
-                data, ended = faults.spoil(data, start)
+                data, ended = faults.spoil(bytes(len(data)) if swapped else data, start)
+                swapped = swapped or faults.swaps(passed)
             writer.write(data)
             await writer.drain()
             if ended:
                 break
+            if answer and faults.holds(passed):
+                await reader.read(-1)
+    if answer:
+        _tell(f"passed {passed} bytes")
     writer.close()
 
 
@@ -89,13 +114,12 @@ def main() -> None:
         parser.add_argument(name, type=_address, required=True)
     for name in ("--delay-ms", "--jitter-ms"):
         parser.add_argument(name, type=float, default=0.0)
-    for name in ("--cut-after", "--flip-at"):
+    for name in ("--cut-after", "--flip-at", "--swap-at", "--hold-at"):
         parser.add_argument(name, type=int)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    faults = Faults(
-        given.delay_ms / 1e3, given.jitter_ms / 1e3, given.cut_after, given.flip_at, random.Random(given.seed)
-    )
+    once = (given.cut_after, given.flip_at, given.swap_at, given.hold_at)
+    faults = Faults(given.delay_ms / 1e3, given.jitter_ms / 1e3, *once, random.Random(given.seed))
     asyncio.run(_serve(given.listen, given.target, faults))
 
 

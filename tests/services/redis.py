@@ -12,6 +12,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests import needs
 from tests.services.processes import Server
 
 PORT = 6379
@@ -31,7 +32,7 @@ class RedisServer:
     """One server. `enter` wraps its command (a network namespace), `address` is where it listens.
 
     Without an address it listens on its socket alone. `settings` are further lines of its configuration
-    (`maxmemory 3mb`), `acl` the lines of an ACL file.
+    (`maxmemory 3mb`), `acl` the lines of an ACL file, `binary` another server than the machine's.
     """
 
     folder: Path
@@ -41,6 +42,7 @@ class RedisServer:
     settings: tuple[str, ...] = ()
     acl: tuple[str, ...] = ()
     tls: Certificates | None = None
+    binary: str = field(default_factory=needs.redis_server)
     server: Server | None = field(default=None, init=False)
     disk: Path | None = field(default=None, init=False)
 
@@ -79,7 +81,7 @@ class RedisServer:
     def start(self) -> RedisServer:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._configure()
-        command = self.enter(["redis-server", str(self.folder / "redis.conf")])
+        command = self.enter([self.binary, str(self.folder / "redis.conf")])
         self.server = Server(command, self.folder / "redis.log")
         self.server.until(self._answers, "redis-server")
         return self

@@ -12,7 +12,7 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops import levels
-from runtime.ops.blocks import broadcast_blocks, channel_rows, flat_blocks
+from runtime.ops.blocks import broadcast_blocks, channel_rows, flat_blocks, pairwise
 from runtime.ops.elementwise.level_functions import through_function
 from runtime.ops.elementwise.sigmoid_int16 import sigmoid_int16
 from runtime.ops.levels import level_table, pair_levels
@@ -223,7 +223,7 @@ def prelu(op: OpContext) -> Kernel:
     x, alpha, y = op.read(0), op.read(1), op.write()
     if op.input(1).constant is None or not np.isfinite(alpha).all():
         return _prelu_of_any_slopes(op)
-    if op.input(1).constant is not None and alpha.size == x.shape[-1] == alpha.shape[-1]:
+    if alpha.size == x.shape[-1] == alpha.shape[-1]:
         rows, width = channel_rows(x.shape)
         alpha = np.tile(alpha.reshape(-1), width)
         x, y = x.reshape(rows, -1), y.reshape(rows, -1)
@@ -243,12 +243,10 @@ def prelu(op: OpContext) -> Kernel:
 
 def _prelu_of_any_slopes(op: OpContext) -> Kernel:
     """A slope that is not finite does nothing where x is not negative."""
-    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
 
-    def run() -> None:
-        for y, x, slope in pieces:
-            sloped = x * slope
-            np.copyto(y, x)
-            np.copyto(y, sloped, where=x < 0)
+    def apply(x: Array, slope: Array, y: Array) -> None:
+        sloped = x * slope
+        np.copyto(y, x)
+        np.copyto(y, sloped, where=x < 0)
 
-    return run
+    return pairwise(op, apply)

@@ -11,7 +11,7 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops import levels
-from runtime.ops.blocks import broadcast_blocks
+from runtime.ops.blocks import pairwise
 from runtime.ops.fused_activation import fused_clamp
 from runtime.ops.levels import pair_levels
 from runtime.ops.shapes import broadcast_inputs
@@ -59,15 +59,13 @@ def _binary(op: OpContext, rule: Callable[[OpContext, Array, Array], Array]) -> 
 
 
 def _run_ufunc(op: OpContext, ufunc: np.ufunc) -> Kernel:
-    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1), elements=1 << 16)
     clamp = fused_clamp(op)
 
-    def run() -> None:
-        for y, x, z in pieces:
-            ufunc(x, z, out=y)
-            clamp(y)
+    def apply(x: Array, z: Array, y: Array) -> None:
+        ufunc(x, z, out=y)
+        clamp(y)
 
-    return run
+    return pairwise(op, apply, elements=1 << 16)
 
 
 @operator(
@@ -88,16 +86,14 @@ def maximum_minimum(op: OpContext) -> Kernel:
 
 def extremum_of_pairs(op: OpContext, *, largest: bool) -> Kernel:
     """x where it is the larger (or smaller), else z (`reference/maximum_minimum.h`)."""
-    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
     precedes = np.greater if largest else np.less
 
-    def run() -> None:
-        for y, x, z in pieces:
-            first = precedes(x, z)
-            np.copyto(y, z)
-            np.copyto(y, x, where=first)
+    def apply(x: Array, z: Array, y: Array) -> None:
+        first = precedes(x, z)
+        np.copyto(y, z)
+        np.copyto(y, x, where=first)
 
-    return run
+    return pairwise(op, apply)
 
 
 def require_equal_quantization(op: OpContext, first: object, *others: object) -> None:
@@ -159,11 +155,9 @@ def squared_difference(op: OpContext) -> Kernel:
     op.require_same_type(0, 1)
     if kind is TensorType.INT8:
         return pair_levels(op, levels.squared_difference)
-    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
+    return pairwise(op, _squared_difference)
 
-    def run() -> None:
-        for y, x, z in pieces:
-            np.subtract(x, z, out=y)
-            np.multiply(y, y, out=y)
 
-    return run
+def _squared_difference(x: Array, z: Array, y: Array) -> None:
+    np.subtract(x, z, out=y)
+    np.multiply(y, y, out=y)

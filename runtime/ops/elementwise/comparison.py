@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.blocks import broadcast_blocks
+from runtime.ops.blocks import pairwise
 from runtime.ops.levels import scaled
 from runtime.ops.shapes import broadcast_inputs
 from runtime.ops.spec import Array, Kernel, OpContext, operator
@@ -70,25 +70,17 @@ def _compare(op: OpContext, kind: TensorType, scaled_types: tuple[TensorType, ..
     ufunc = _UFUNCS[op.operator.opcode]
     if kind in scaled_types and op.input(0).quantization is not None:
         return _compare_levels(op, kind, ufunc)
-    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
-
-    def run() -> None:
-        for y, x, z in pieces:
-            ufunc(x, z, out=y)
-
-    return run
+    return pairwise(op, ufunc)
 
 
 def _compare_levels(op: OpContext, kind: TensorType, ufunc: np.ufunc) -> Kernel:
     tables = tuple(_common_scale(op, i, kind) for i in (0, 1))
     low = RANGES[kind][0]
-    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
 
-    def run() -> None:
-        for y, x, z in pieces:
-            ufunc(tables[0][x.astype(np.intp) - low], tables[1][z.astype(np.intp) - low], out=y)
+    def apply(x: Array, z: Array, y: Array) -> None:
+        ufunc(tables[0][x.astype(np.intp) - low], tables[1][z.astype(np.intp) - low], out=y)
 
-    return run
+    return pairwise(op, apply)
 
 
 def _common_scale(op: OpContext, i: int, kind: TensorType) -> Array:

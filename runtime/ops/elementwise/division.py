@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.blocks import broadcast_blocks
+from runtime.ops.blocks import broadcast_blocks, pairwise
 from runtime.ops.fused_activation import clamp_floats
 from runtime.ops.shapes import broadcast_inputs
 from runtime.ops.spec import Array, Kernel, OpContext, operator
@@ -32,16 +32,14 @@ def floor_division(op: OpContext) -> Kernel:
     kind = op.require(TensorType.FLOAT32, *_INTEGERS)
     op.require(kind, i=1)
     divisor = op.read(1)
-    pieces = broadcast_blocks(op.write(), op.read(0), divisor)
     is_float = kind is TensorType.FLOAT32
-    divide = _DIVISIONS[op.operator.opcode, is_float]
+    divide = pairwise(op, _DIVISIONS[op.operator.opcode, is_float])
     may_be_zero = is_float and op.operator.opcode is BuiltinOperator.FLOOR_MOD
 
     def run() -> None:
         if not may_be_zero and not divisor.all():
             raise op.error("division by zero")
-        for y, x, z in pieces:
-            divide(x, z, out=y)
+        divide()
 
     return run
 
@@ -126,10 +124,4 @@ def arc_tangent(op: OpContext) -> Kernel:
     """The angle of (z, x) in radians, -pi to pi."""
     kind = op.require(*_ANGLES)
     op.require(kind, i=1)
-    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
-
-    def run() -> None:
-        for y, x, z in pieces:
-            np.arctan2(x, z, out=y)
-
-    return run
+    return pairwise(op, np.arctan2)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.blocks import broadcast_blocks
+from runtime.ops.blocks import pairwise
 from runtime.ops.shapes import broadcast_inputs, same_shape
 from runtime.ops.spec import Kernel, OpContext, operator
 
@@ -30,7 +30,7 @@ def logical(op: OpContext) -> Kernel:
     """Of two bool tensors, broadcast."""
     op.require(TensorType.BOOL)
     op.require(TensorType.BOOL, i=1)
-    return _binary(op, _LOGIC[op.operator.opcode])
+    return pairwise(op, _LOGIC[op.operator.opcode])
 
 
 @operator(BuiltinOperator.LOGICAL_NOT, max_version=1, infer=same_shape, types=(TensorType.BOOL,))
@@ -48,7 +48,7 @@ def bitwise_xor(op: OpContext) -> Kernel:
     """Bits that differ."""
     kind = op.require(*_INTEGERS, TensorType.BOOL)
     op.require(kind, i=1)
-    return _binary(op, np.bitwise_xor)
+    return pairwise(op, np.bitwise_xor)
 
 
 @operator(BuiltinOperator.RIGHT_SHIFT, max_version=1, infer=broadcast_inputs, types=_INTEGERS)
@@ -56,21 +56,5 @@ def right_shift(op: OpContext) -> Kernel:
     """x >> z with the sign kept; z is held within the bits of the type."""
     kind = op.require(*_INTEGERS)
     op.require(kind, i=1)
-    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
     most = 8 * op.write().itemsize - 1
-
-    def run() -> None:
-        for y, x, z in pieces:
-            np.right_shift(x, np.clip(z, 0, most), out=y)
-
-    return run
-
-
-def _binary(op: OpContext, ufunc: np.ufunc) -> Kernel:
-    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
-
-    def run() -> None:
-        for y, x, z in pieces:
-            ufunc(x, z, out=y)
-
-    return run
+    return pairwise(op, lambda x, z, y: np.right_shift(x, np.clip(z, 0, most), out=y))

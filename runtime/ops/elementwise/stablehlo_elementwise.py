@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.blocks import broadcast_blocks
+from runtime.ops.blocks import pairwise
 from runtime.ops.shapes import broadcast_inputs
-from runtime.ops.spec import Kernel, OpContext, operator
+from runtime.ops.spec import Array, Kernel, OpContext, operator
 
 _NUMBERS = (
     TensorType.FLOAT32,
@@ -42,7 +42,7 @@ def arithmetic(op: OpContext) -> Kernel:
     """Integers wrap."""
     kind = op.require(*_NUMBERS)
     op.require(kind, i=1)
-    return _binary(op, _UFUNCS[op.operator.opcode])
+    return pairwise(op, _UFUNCS[op.operator.opcode])
 
 
 @operator(*_EXTREMA, max_version=1, infer=broadcast_inputs, types=_NUMBERS)
@@ -50,16 +50,14 @@ def extremum(op: OpContext) -> Kernel:
     """The larger or smaller of both, the first where either is NaN."""
     kind = op.require(*_NUMBERS)
     op.require(kind, i=1)
-    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
     follows = _EXTREMA[op.operator.opcode]
 
-    def run() -> None:
-        for y, x, z in pieces:
-            second = follows(x, z)
-            np.copyto(y, x)
-            np.copyto(y, z, where=second)
+    def apply(x: Array, z: Array, y: Array) -> None:
+        second = follows(x, z)
+        np.copyto(y, x)
+        np.copyto(y, z, where=second)
 
-    return run
+    return pairwise(op, apply)
 
 
 @operator(
@@ -69,7 +67,7 @@ def bitwise_and(op: OpContext) -> Kernel:
     """Bits that both have."""
     kind = op.require(*_WHOLE, TensorType.BOOL)
     op.require(kind, i=1)
-    return _binary(op, np.bitwise_and)
+    return pairwise(op, np.bitwise_and)
 
 
 @operator(BuiltinOperator.STABLEHLO_SHIFT_LEFT, max_version=1, infer=broadcast_inputs, types=_WHOLE)
@@ -77,14 +75,4 @@ def shift_left(op: OpContext) -> Kernel:
     """x << z."""
     kind = op.require(*_WHOLE)
     op.require(kind, i=1)
-    return _binary(op, np.left_shift)
-
-
-def _binary(op: OpContext, ufunc: np.ufunc) -> Kernel:
-    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1))
-
-    def run() -> None:
-        for y, x, z in pieces:
-            ufunc(x, z, out=y)
-
-    return run
+    return pairwise(op, np.left_shift)

@@ -148,7 +148,8 @@ def _sums(op: OpContext, x: Array, weights: Array, end: RowsEnd, zero: int = 0) 
     g = geometry(op, filter_h, filter_w)
     groups = x.shape[3] // depth
     if groups > 1:
-        return _grouped_sums(op, g, x, weights.astype(np.float32, copy=False) - np.float32(zero), end)
+        floats = weights if weights.dtype == np.float32 else weights.astype(np.float32) - np.float32(zero)
+        return _grouped_sums(op, g, x, floats, end)
     rows = weights.reshape(out_channels, -1)
     levels = None if weights.dtype == np.float32 else LevelMatrix(op, rows, zero, np.float32)
     lanes = lane_count(op, y.size * weights[0].size)

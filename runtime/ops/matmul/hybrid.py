@@ -53,15 +53,17 @@ class RowQuantizer:
         """Read `x`, fill `levels` and `scales`."""
         if self._x.size == 0:
             return
-        self._set_scales(self._x.min(axis=1), self._x.max(axis=1))
+        self._set_scales(np.minimum.reduce(self._x, axis=1), np.maximum.reduce(self._x, axis=1))
         for levels, x, inverse, zeros, whole in self._pieces:
             np.multiply(x, inverse, out=levels)
-            if self._is_asymmetric:
-                np.add(levels, zeros, out=levels)
+            if not self._is_asymmetric:
+                # The largest |x| times 127 / |x| rounds to 127: there is nothing to clamp.
+                _round_half_away(levels, whole)
+                continue
+            np.add(levels, zeros, out=levels)
             _round_half_away(levels, whole)
             np.clip(levels, self._lowest, _LARGEST, out=levels)
-            if self._is_asymmetric:
-                np.subtract(levels, zeros, out=levels)
+            np.subtract(levels, zeros, out=levels)
         self._settle()
 
     def _symmetric(self, low: Array, high: Array) -> None:

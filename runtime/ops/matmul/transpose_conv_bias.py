@@ -74,7 +74,7 @@ def transpose_conv_bias(op: OpContext) -> Kernel:
     """One GEMM to [pixels, taps, Co]; every tap is added where it belongs, over the bias."""
     for i in range(3):
         op.require(TensorType.FLOAT32, i=i)
-    x, weights, bias, y = op.read(0), op.read(1), op.read(2), op.write()
+    x, weights, bias, y = op.read(0), op.constant(1, "filter"), op.read(2), op.write()
     channels, filter_h, filter_w, depth = weights.shape
     rows, columns = axes(op)
     products = op.temporary((*x.shape[:3], filter_h, filter_w, channels))

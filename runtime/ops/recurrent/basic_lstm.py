@@ -9,7 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import ActivationFunctionType, TensorType
-from runtime.ops.recurrent.fixed_point import INT16_MAX, INT16_MIN, look_up, sigmoid_table, tanh_table, times
+from runtime.ops.recurrent.fixed_point import (
+    look_up,
+    narrow,
+    narrow_to_byte,
+    sigmoid_table,
+    tanh_table,
+    times,
+)
 from runtime.ops.recurrent.gates import sigmoid, weights
 from runtime.ops.spec import Array, Kernel, OpContext, Shape
 from runtime.quantization import (
@@ -73,18 +80,18 @@ def _integer(op: OpContext) -> Kernel:
     x, previous, state = op.read(_INPUT), op.read(_PREVIOUS), op.read(_STATE)
     y, after, joined, sums = (op.write(i) for i in range(4))
     _, zero = op.scale_and_zero_point(op.input(_WEIGHTS))
-    matrix = (op.constant(_WEIGHTS, "weights").astype(np.int64) - zero).T
+    matrix = (op.constant(_WEIGHTS, "weights").astype(np.float64) - zero).T
     bias = op.constant(_BIAS, "bias").astype(np.int64)
     bias_scale, _ = op.scale_and_zero_point(op.input(_BIAS))
     scale = quantize_multiplier(4096 * bias_scale)
 
     def run() -> None:
         np.concatenate([x, previous], axis=1, out=joined)
-        total = (joined.astype(np.int64) - 128) @ matrix + bias
-        sums[:] = np.clip(_scaled(total, *scale), INT16_MIN, INT16_MAX)
+        total = ((joined - np.float64(128)) @ matrix).astype(np.int64) + bias
+        sums[:] = narrow(_scaled(total, *scale))
         fresh, output = _integer_state(sums, state.astype(np.int64))
         after[:] = fresh
-        y[:] = np.clip(rounding_shift_right(output, 8), -128, 127) + 128
+        y[:] = narrow_to_byte(rounding_shift_right(output, 8)) + 128
         np.copyto(previous, y)
         np.copyto(state, after)
 
@@ -101,8 +108,8 @@ def _scaled(x: Array, multiplier: int, shift: int) -> Array:
 def _integer_state(sums: Array, state: Array) -> tuple[Array, Array]:
     """(new state with 4 integer bits, output with none)."""
     parts = np.split(sums, 4, axis=1)
-    given, forget, output = (look_up(sigmoid_table(), parts[i]).astype(np.int64) for i in (0, 2, 3))
-    candidate = look_up(tanh_table(3), parts[1]).astype(np.int64)
+    given, forget, output = (look_up(sigmoid_table(), parts[i]) for i in (0, 2, 3))
+    candidate = look_up(tanh_table(3), parts[1])
     fresh = rounding_shift_right(times(given, candidate), _STATE_BITS)
-    kept = np.clip(fresh + times(forget, state), INT16_MIN, INT16_MAX)
-    return kept, times(output, look_up(tanh_table(_STATE_BITS), kept).astype(np.int64))
+    kept = narrow(fresh + times(forget, state))
+    return kept, times(output, look_up(tanh_table(_STATE_BITS), kept))

@@ -49,8 +49,19 @@ def tanh_table(integer_bits: int) -> Array:
 
 
 def look_up(table: Array, levels: Array) -> Array:
-    """The table's results for int16 or wider levels."""
-    return np.asarray(table[levels.astype(np.int16).view(np.uint16)])
+    """The table's results for levels of 16 bits, however wide they are held; int64. (Negative ones count
+    from the table's end, where their bits put them.)"""
+    return table.take(levels).astype(np.int64)
+
+
+def narrow(x: Array) -> Array:
+    """x saturated to 16 bits."""
+    return np.asarray(np.minimum(np.maximum(x, INT16_MIN), INT16_MAX))
+
+
+def narrow_to_byte(x: Array) -> Array:
+    """x saturated to 8 bits."""
+    return np.asarray(np.minimum(np.maximum(x, -128), 127))
 
 
 def _every_level() -> Array:
@@ -74,7 +85,7 @@ def times(a: Array, b: Array | int) -> Array:
 
 def _raised(x: Array, exponent: int) -> Array:
     """x * 2^exponent, saturated."""
-    return np.asarray(np.clip(x << exponent, INT16_MIN, INT16_MAX))
+    return narrow(x << exponent)
 
 
 def _exp(x: Array, integer_bits: int) -> Array:
@@ -101,7 +112,7 @@ def _exp_of_last_quarter(x: Array) -> Array:
     t3, t4 = times(t2, t), times(t2, t2)
     rest = times(rounding_shift_right(t4, 2) + t3, _constant(_THIRD)) + t2
     rest = rounding_shift_right(rest, 1)
-    return np.asarray(np.clip(centre + times(t + rest, centre), INT16_MIN, INT16_MAX))
+    return narrow(centre + times(t + rest, centre))
 
 
 def _reciprocal_of_half(x: Array) -> Array:
@@ -135,7 +146,7 @@ def layer_norm(x: Array, weights: Array, bias: Array, scale: tuple[int, int], le
         weighted = normal * weights + bias
         rounded = _truncated(np.where(weighted > 0, weighted + 512, weighted - 512), 1024)
         levels = multiply_by_quantized_multiplier(rounded, scale[0], scale[1] + 12)
-        rows.append(np.clip(levels, INT16_MIN, INT16_MAX))
+        rows.append(narrow(levels))
     return np.stack(rows)
 
 

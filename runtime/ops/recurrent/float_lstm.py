@@ -6,15 +6,26 @@ shrinks the output; layer normalisation takes the gates' sums before their biase
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from runtime.ops.recurrent.gates import activate, products, real_vector, sigmoid, weights
+from runtime.ops.recurrent.gates import (
+    activate,
+    joined,
+    present,
+    products,
+    real_vector,
+    sequence_products,
+    sigmoid,
+    state,
+    weights,
+)
 from runtime.ops.spec import Array, OpContext
 
 _VARIANCE_FLOOR = np.float32(1e-8)
+_INPUT, _FORGET, _CANDIDATE, _OUTPUT = range(4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,107 +59,153 @@ def lstm_sizes(op: OpContext, slots: LstmSlots) -> LstmSizes:
     return LstmSizes(given[0], recurrent[-1])
 
 
-def present(op: OpContext, i: int) -> bool:
-    """Whether the operator has its optional input `i`; an empty tensor is none."""
-    value = op.optional(i)
-    return value is not None and value.elements > 0
+def gate_order(op: OpContext, slots: LstmSlots) -> list[int]:
+    """The cell's gates as they lie side by side: the candidate, then those that end in a sigmoid."""
+    first = [_INPUT] if present(op, slots.inputs[_INPUT]) else []
+    return [_CANDIDATE, *first, _FORGET, _OUTPUT]
+
+
+@dataclass(frozen=True, slots=True)
+class _Norm:
+    """Layer normalisation of gates [batch, gates, cells]: their weights and biases, side by side."""
+
+    weights: Callable[[], Array]
+    biases: Callable[[], Array]
+
+    def __call__(self, sums: Array) -> None:
+        shape = sums.shape[1:]
+        centred = sums - sums.mean(axis=2, keepdims=True, dtype=np.float32)
+        variance = np.square(centred).mean(axis=2, keepdims=True, dtype=np.float32)
+        np.divide(centred, np.sqrt(variance + _VARIANCE_FLOOR), out=centred)
+        np.multiply(centred, self.weights().reshape(shape), out=centred)
+        np.add(centred, self.biases().reshape(shape), out=sums)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """Gates whose sums [batch, gates, cells] are complete at the same time; the last of them are sigmoids.
+
+    `peepholes`: gates [batch, cells], each with the weights that let the cell in.
+    """
+
+    sums: Array
+    sigmoids: Array
+    peepholes: Sequence[tuple[Array, Array]]
+    norm: _Norm | None
+
+    def __call__(self, cell: Array) -> None:
+        for gate, vector in self.peepholes:
+            np.add(gate, cell * vector, out=gate)
+        if self.norm is not None:
+            self.norm(self.sums)
+        sigmoid(self.sigmoids)
 
 
 class FloatLstm:
-    """The cell bound to its weights and states. `x` and `aux` hold a step's inputs, `y` gets its output."""
+    """The cell bound to its weights, states and sequences [time, batch, n]: its input's and an auxiliary one.
+
+    Output gates with peepholes see the new cell, so that they are a stage of their own.
+    """
 
     def __init__(self, op: OpContext, slots: LstmSlots, x: Array, aux: Array | None = None) -> None:
-        sizes, batch = lstm_sizes(op, slots), x.shape[0]
-        self._cells = sizes.cells
-        self._has_input = present(op, slots.inputs[0])
-        kept = [g for g in range(4) if g or self._has_input]
-        self._asymmetric = bool(op.option("asymmetric_quantize_inputs"))
-        self.state = _state(op, slots.state, (batch, sizes.outputs))
-        self._cell = _state(op, slots.cell, (batch, sizes.cells))
-        self._sums = np.empty((batch, len(kept) * sizes.cells), np.float32)
-        self._gates = dict(zip(kept, np.split(self._sums, len(kept), axis=1), strict=True))
-        sources = [(x, slots.inputs), (self.state, slots.recurrent)]
+        sizes, batch = lstm_sizes(op, slots), x.shape[1]
+        order = gate_order(op, slots)
+        self._state = state(op, slots.state, (batch, sizes.outputs))
+        self._cell = state(op, slots.cell, (batch, sizes.cells))
+        asymmetric = bool(op.option("asymmetric_quantize_inputs"))
+        has_norm = _given_together(op, [slots.norms[g] for g in order])
+        biases = [slots.biases[g] for g in order]
+        for i in biases:
+            weights(op, i, (sizes.cells,))
+        sources = [(x, [slots.inputs[g] for g in order])]
         if aux is not None and slots.auxiliary is not None:
-            sources.insert(1, (aux, slots.auxiliary))
-        self._products = [
-            products(op, source, [where[g] for g in kept], sizes.cells, asymmetric=self._asymmetric)
-            for source, where in sources
-        ]
-        self._biases = {g: weights(op, slots.biases[g], (sizes.cells,)) for g in kept}
-        self._peepholes = _vectors(op, dict(zip((0, 1, 3), slots.peepholes, strict=True)), kept, sizes.cells)
-        self._norms = _vectors(op, dict(enumerate(slots.norms)), kept, sizes.cells)
+            sources.append((aux, [slots.auxiliary[g] for g in order]))
+        self.begin, self._given = sequence_products(
+            op, sources, sizes.cells, () if has_norm else biases, asymmetric=asymmetric
+        )
+        self._recur = products(
+            op, self._state, [slots.recurrent[g] for g in order], sizes.cells, asymmetric=asymmetric
+        )
+        self._sums = op.temporary((batch, len(order) * sizes.cells))
+        gates = self._sums.reshape(batch, len(order), sizes.cells)
+        self._candidate, self._forget, self._output = gates[:, 0], gates[:, -2], gates[:, -1]
+        self._input = gates[:, 1] if _INPUT in order else op.temporary(self._cell.shape)
+        self._has_input = _INPUT in order
+        self._stages = _stages(op, slots, order, gates, has_norm=has_norm)
         self._activate = activate(op)
         self._clip = float(op.option("cell_clip"))
-        self._hidden = np.empty((batch, sizes.cells), np.float32)
-        self._project = self._projection(op, slots, sizes)
+        self._hidden = op.temporary((batch, sizes.cells))
+        self._project = self._projection(op, slots, sizes, asymmetric=asymmetric)
 
-    def _projection(self, op: OpContext, slots: LstmSlots, sizes: LstmSizes) -> Callable[[Array], None]:
+    def _projection(
+        self, op: OpContext, slots: LstmSlots, sizes: LstmSizes, *, asymmetric: bool
+    ) -> Callable[[], None]:
         matrix, bias = slots.projection
         if not present(op, matrix):
             if sizes.outputs != sizes.cells:
                 raise op.error(f"{sizes.cells} cells become {sizes.outputs} outputs without a projection")
-            return lambda y: np.copyto(y, self._hidden)
-        project = products(op, self._hidden, [matrix], sizes.outputs, asymmetric=self._asymmetric)
+            return lambda: np.copyto(self._state, self._hidden)
+        product = products(op, self._hidden, [matrix], sizes.outputs, asymmetric=asymmetric)
         start = weights(op, bias, (sizes.outputs,)) if present(op, bias) else np.float32(0)
-        clip, total = float(op.option("proj_clip")), np.empty_like(self.state)
+        clip = float(op.option("proj_clip"))
 
-        def run(y: Array) -> None:
-            np.copyto(total, start)
-            project(total)
-            np.copyto(y, np.clip(total, -clip, clip) if clip > 0 else total)
+        def run() -> None:
+            np.add(start, product(), out=self._state)
+            if clip > 0:
+                np.clip(self._state, -clip, clip, out=self._state)
 
         return run
 
-    def step(self, y: Array) -> None:
-        """Read the bound inputs and states, write `y` [batch, outputs] and the states."""
-        self._add_products()
-        forget, candidate = self._gate(1), self._gate(2)
-        sigmoid(forget)
-        given = np.subtract(1, forget) if not self._has_input else self._gate(0)
-        if self._has_input:
-            sigmoid(given)
-        self._activate(candidate, candidate)
-        np.multiply(self._cell, forget, out=self._cell)
-        np.add(self._cell, given * candidate, out=self._cell)
+    def step(self, t: int, y: Array) -> None:
+        """See `Cell.step`."""
+        cell, hidden = self._cell, self._hidden
+        np.add(self._given[t], self._recur(), out=self._sums)
+        self._stages[0](cell)
+        self._activate(self._candidate, self._candidate)
+        if not self._has_input:
+            np.subtract(1, self._forget, out=self._input)
+        np.multiply(cell, self._forget, out=cell)
+        np.multiply(self._input, self._candidate, out=self._candidate)
+        np.add(cell, self._candidate, out=cell)
         if self._clip > 0:
-            np.clip(self._cell, -self._clip, self._clip, out=self._cell)
-        output = self._gate(3)
-        sigmoid(output)
-        self._activate(self._cell, self._hidden)
-        np.multiply(self._hidden, output, out=self._hidden)
-        self._project(y)
-        np.copyto(self.state, y)
-
-    def _add_products(self) -> None:
-        for gate, part in self._gates.items():
-            np.copyto(part, 0 if self._norms else self._biases[gate])
-        for product in self._products:
-            product(self._sums)
-
-    def _gate(self, gate: int) -> Array:
-        """The gate's sums, with peephole and normalisation, ready for its activation."""
-        part = self._gates[gate]
-        if gate in self._peepholes:
-            part += self._cell * self._peepholes[gate]
-        if self._norms:
-            mean = part.mean(axis=1, keepdims=True, dtype=np.float32)
-            centred = part - mean
-            variance = np.square(centred).mean(axis=1, keepdims=True, dtype=np.float32)
-            part[:] = centred / np.sqrt(variance + _VARIANCE_FLOOR) * self._norms[gate] + self._biases[gate]
-        return part
+            np.clip(cell, -self._clip, self._clip, out=cell)
+        for late in self._stages[1:]:
+            late(cell)
+        self._activate(cell, hidden)
+        np.multiply(hidden, self._output, out=hidden)
+        self._project()
+        np.copyto(y, self._state)
 
 
-def _state(op: OpContext, i: int, shape: tuple[int, int]) -> Array:
-    value = op.input(i)
-    if value.shape != shape:
-        raise op.error(f"state {i} has shape {list(value.shape)}, {list(shape)} is needed")
-    return op.read(i)
+def _stages(
+    op: OpContext, slots: LstmSlots, order: Sequence[int], gates: Array, *, has_norm: bool
+) -> list[_Stage]:
+    """What completes the gates' sums: all together, or the output gate after the others."""
+    size = gates.shape[2]
+
+    def norm(some: Sequence[int]) -> _Norm | None:
+        return _norm(op, slots, some, size) if has_norm else None
+
+    where = dict(zip((_INPUT, _FORGET, _OUTPUT), slots.peepholes, strict=True))
+    if not _given_together(op, [where[g] for g in order if g in where]):
+        return [_Stage(gates, gates[:, 1:], (), norm(order))]
+    pairs = [(gates[:, i], real_vector(op, where[g], size)) for i, g in enumerate(order) if g in where]
+    return [
+        _Stage(gates[:, :-1], gates[:, 1:-1], pairs[:-1], norm(order[:-1])),
+        _Stage(gates[:, -1:], gates[:, -1:], pairs[-1:], norm(order[-1:])),
+    ]
 
 
-def _vectors(op: OpContext, where: dict[int, int], kept: list[int], size: int) -> dict[int, Array]:
-    """One vector for each kept gate that `where` lists, or none at all. Raises `ShapeError` for some."""
-    wanted = {gate: i for gate, i in where.items() if gate in kept}
-    found = {gate: real_vector(op, i, size) for gate, i in wanted.items() if present(op, i)}
-    if found and len(found) != len(wanted):
-        raise op.error(f"inputs {sorted(wanted.values())} must be given together")
-    return found
+def _norm(op: OpContext, slots: LstmSlots, order: Sequence[int], size: int) -> _Norm:
+    inputs = [slots.norms[g] for g in order]
+    for i in inputs:
+        weights(op, i, (size,))
+    return _Norm(joined(op, inputs), joined(op, [slots.biases[g] for g in order]))
+
+
+def _given_together(op: OpContext, inputs: Sequence[int]) -> bool:
+    """Whether the operator has these optional inputs. Raises `ShapeError` for some of them alone."""
+    found = [present(op, i) for i in inputs]
+    if any(found) and not all(found):
+        raise op.error(f"inputs {sorted(inputs)} must be given together")
+    return all(found)

@@ -9,13 +9,19 @@ import numpy as np
 
 from runtime.model.schema import ActivationFunctionType, TensorType
 from runtime.ops.matmul.hybrid import RowQuantizer
-from runtime.ops.spec import Array, OpContext
+from runtime.ops.spec import Array, Kernel, OpContext
 
-Accumulate: TypeAlias = Callable[[Array], None]
-"""Adds the products of what the bound step input holds now to an accumulator [batch, units]."""
+Product: TypeAlias = Callable[[], Array]
+"""The product of what the bound rows hold now, in memory [rows, gates * units] that the next call reuses."""
 
 WEIGHT_TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.UINT8)
 _EXACT_FLOAT32_TERMS = 512
+
+
+def present(op: OpContext, i: int) -> bool:
+    """Whether the operator has its optional input `i`; an empty tensor is none."""
+    value = op.optional(i)
+    return value is not None and value.elements > 0
 
 
 def weights(op: OpContext, i: int, shape: tuple[int, ...]) -> Array:
@@ -23,6 +29,13 @@ def weights(op: OpContext, i: int, shape: tuple[int, ...]) -> Array:
     op.require(TensorType.FLOAT32, i=i)
     if op.input(i).shape != shape:
         raise op.error(f"input {i} has shape {list(op.input(i).shape)}, {list(shape)} is needed")
+    return op.read(i)
+
+
+def state(op: OpContext, i: int, shape: tuple[int, ...]) -> Array:
+    """Memory of the state in input `i`, which must have `shape`. Raises `ShapeError`."""
+    if op.input(i).shape != shape:
+        raise op.error(f"state {i} has shape {list(op.input(i).shape)}, {list(shape)} is needed")
     return op.read(i)
 
 
@@ -36,6 +49,15 @@ def real_vector(op: OpContext, i: int, size: int) -> Array:
     return _levels(op, i) * np.float32(scale)
 
 
+def joined(op: OpContext, inputs: Sequence[int]) -> Callable[[], Array]:
+    """Float inputs one after another; those that earlier operators compute are read anew at every call."""
+    parts = [op.read(i) for i in inputs]
+    whole = np.concatenate(parts)
+    if all(op.input(i).constant is not None for i in inputs):
+        return lambda: whole
+    return lambda: np.concatenate(parts, out=whole)
+
+
 def _levels(op: OpContext, i: int) -> Array:
     """Hybrid weights as int8 levels; old files declare them uint8."""
     return op.constant(i, "weights").view(np.int8).astype(np.float32)
@@ -43,57 +65,88 @@ def _levels(op: OpContext, i: int) -> Array:
 
 def products(
     op: OpContext, x: Array, gates: Sequence[int], units: int, *, asymmetric: bool = False
-) -> Accumulate:
-    """Products of `x` [batch, n] with the matrices [units, n] in the inputs `gates`, side by side.
+) -> Product:
+    """Products of `x` [rows, n] with the matrices [units, n] in the inputs `gates`, side by side.
 
     Vectors [units] instead of matrices are diagonals. Quantised weights make the product hybrid: `x` is
     quantised row by row. Raises `UnsupportedOperatorError`, `ShapeError`.
     """
     kinds = {op.require(*WEIGHT_TYPES, i=i) for i in gates}
     shapes = {op.input(i).shape for i in gates}
+    product = op.temporary((x.shape[0], len(gates) * units))
     if shapes == {(units,)} and x.shape[1] == units:
-        return _diagonal(op, x, gates)
+        return _diagonal(op, x, gates, product)
     if shapes != {(units, x.shape[1])} or len(kinds) > 1:
         raise op.error(f"weights of {sorted(shapes)} for {units} units and {x.shape[1]} inputs")
     if kinds == {TensorType.FLOAT32}:
-        return _real(op, x, gates)
-    return _hybrid(op, x, gates, units, asymmetric=asymmetric)
+        matrix = joined(op, gates)
+        return lambda: np.matmul(x, matrix().T, out=product)
+    return _hybrid(op, x, gates, product, asymmetric=asymmetric)
 
 
-def _real(op: OpContext, x: Array, gates: Sequence[int]) -> Accumulate:
-    matrix = np.concatenate([op.read(i) for i in gates]).T
-    product = np.empty((x.shape[0], matrix.shape[1]), np.float32)
-
-    def run(total: Array) -> None:
-        np.matmul(x, matrix, out=product)
-        np.add(total, product, out=total)
-
-    return run
-
-
-def _diagonal(op: OpContext, x: Array, gates: Sequence[int]) -> Accumulate:
+def _diagonal(op: OpContext, x: Array, gates: Sequence[int], product: Array) -> Product:
     rows = [real_vector(op, i, x.shape[1]) for i in gates]
+    pairs = list(zip(rows, np.split(product, len(rows), axis=1), strict=True))
 
-    def run(total: Array) -> None:
-        for part, row in zip(np.split(total, len(rows), axis=1), rows, strict=True):
-            np.add(part, x * row, out=part)
+    def run() -> Array:
+        for row, part in pairs:
+            np.multiply(x, row, out=part)
+        return product
 
     return run
 
 
-def _hybrid(op: OpContext, x: Array, gates: Sequence[int], units: int, *, asymmetric: bool) -> Accumulate:
+def _hybrid(op: OpContext, x: Array, gates: Sequence[int], product: Array, *, asymmetric: bool) -> Product:
     dtype = np.float32 if x.shape[1] <= _EXACT_FLOAT32_TERMS else np.float64
     matrix = np.concatenate([_levels(op, i) for i in gates]).T.astype(dtype)
     scales = [np.float32(op.scale_and_zero_point(op.input(i))[0]) for i in gates]
-    columns = np.repeat(np.array(scales, np.float32), units)
+    columns = np.repeat(np.array(scales, np.float32), product.shape[1] // len(gates))
     quantizer = RowQuantizer(op, x, asymmetric=asymmetric)
+    rows, scaled = quantizer.scales[:, None], op.temporary(product.shape)
 
-    def run(total: Array) -> None:
+    def run() -> Array:
         quantizer()
-        sums = np.matmul(quantizer.levels.astype(dtype, copy=False), matrix).astype(np.float32, copy=False)
-        np.add(total, sums * (quantizer.scales[:, None] * columns), out=total)
+        if dtype is np.float32:
+            np.matmul(quantizer.levels, matrix, out=product)
+        else:
+            np.copyto(product, np.matmul(quantizer.levels.astype(dtype), matrix), casting="same_kind")
+        np.multiply(rows, columns, out=scaled)
+        return np.multiply(product, scaled, out=product)
 
     return run
+
+
+def sequence_products(
+    op: OpContext,
+    sources: Sequence[tuple[Array, Sequence[int]]],
+    units: int,
+    biases: Sequence[int],
+    *,
+    asymmetric: bool,
+) -> tuple[Kernel, Array]:
+    """What fills, and the memory of, what sequences add to the gates: float32 [time, batch, gates * units].
+
+    `sources`: sequences [time, batch, n], each with the inputs that hold its weights; their products add to
+    the vectors [units] in the inputs `biases`, if there are any.
+    """
+    time, batch = sources[0][0].shape[:2]
+    bound = [(x, op.temporary(x.shape)) for x, _ in sources]
+    first, *others = [
+        products(op, rows.reshape(time * batch, x.shape[2]), gates, units, asymmetric=asymmetric)
+        for (x, rows), (_, gates) in zip(bound, sources, strict=True)
+    ]
+    start = joined(op, biases) if biases else lambda: np.float32(0)
+    width = len(sources[0][1]) * units
+    total = op.temporary((time * batch, width))
+
+    def fill() -> None:
+        for x, rows in bound:
+            np.copyto(rows, x)
+        np.add(start(), first(), out=total)
+        for product in others:
+            np.add(total, product(), out=total)
+
+    return fill, total.reshape(time, batch, width)
 
 
 def sigmoid(x: Array) -> None:

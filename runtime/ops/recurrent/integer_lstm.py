@@ -8,6 +8,7 @@ with 15; the cell's scale is a power of two. Intermediates of the operator hold 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,46 +18,56 @@ from runtime.model.graph import Quantization
 from runtime.model.schema import TensorType
 from runtime.ops.recurrent.fixed_point import (
     INT16_MAX,
-    INT16_MIN,
     layer_norm,
     look_up,
+    narrow,
+    narrow_to_byte,
     sigmoid_table,
     tanh_table,
 )
-from runtime.ops.recurrent.float_lstm import LstmSlots, lstm_sizes, present
+from runtime.ops.recurrent.float_lstm import LstmSlots, gate_order, lstm_sizes
+from runtime.ops.recurrent.gates import present, state
 from runtime.ops.spec import Array, OpContext
 from runtime.quantization import (
-    multiply_by_quantized_multiplier,
+    EXACT_FLOAT32_TERMS,
+    QuantizedMultiplier,
     quantize_multiplier,
+    quantize_multipliers,
     rounding_shift_right,
 )
 
 _Multiplier: TypeAlias = tuple[int, int]
+_INPUT, _FORGET, _CANDIDATE, _OUTPUT = range(4)
 _HIDDEN = 4
 _INTERMEDIATES = 5
 
 
-@dataclass(frozen=True, slots=True)
 class _Product:
-    """Transposed int64 weights, their bias with the zero point's share, and the way to the result's scale."""
+    """The product of int8 rows [rows, n] with weights side by side, on the results' scales; int64.
 
-    matrix: Array
-    bias: Array
-    multiplier: _Multiplier
+    Products of bytes are summed in floats, exactly: in float32 where there are few enough, else in float64.
+    """
+
+    def __init__(self, weights: Array, bias: Array, scales: Sequence[float]) -> None:
+        few = weights.shape[1] <= EXACT_FLOAT32_TERMS
+        self._matrix = np.ascontiguousarray(weights.T, np.float32 if few else np.float64)
+        self._bias = bias
+        self._scaled = QuantizedMultiplier(*quantize_multipliers([float(np.float32(s)) for s in scales]))
 
     def __call__(self, levels: Array) -> Array:
-        return multiply_by_quantized_multiplier(levels @ self.matrix + self.bias, *self.multiplier)
+        sums = np.matmul(levels.astype(self._matrix.dtype), self._matrix).astype(np.int64)
+        return self._scaled(sums + self._bias)
 
 
 @dataclass(frozen=True, slots=True)
-class _Diagonal:
-    """Peephole weights and the way to the gate's scale."""
+class _Peephole:
+    """What the cell adds to a gate: weights [batch, cells], and the way to the gate's scale."""
 
     weights: Array
-    multiplier: _Multiplier
+    scaled: QuantizedMultiplier
 
     def __call__(self, cell: Array) -> Array:
-        return multiply_by_quantized_multiplier(cell * self.weights, *self.multiplier)
+        return self.scaled(cell * self.weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,35 +79,56 @@ class _Norm:
     scale: _Multiplier
     least_variance: int
 
+    def __call__(self, sums: Array) -> Array:
+        return layer_norm(sums, self.weights, self.bias, self.scale, self.least_variance)
+
 
 @dataclass(frozen=True, slots=True)
-class _Gate:
-    """What adds up to a gate."""
+class _Completion:
+    """What makes the level of the gate at `place` complete before its sigmoid or tanh."""
 
-    given: _Product
-    recurrent: _Product
-    peephole: _Diagonal | None
+    place: slice
+    peephole: _Peephole | None
     norm: _Norm | None
+
+    def __call__(self, sums: Array, cell: Array) -> None:
+        gate = sums[:, self.place]
+        if self.peephole is not None:
+            gate[:] = narrow(gate + self.peephole(cell))
+        if self.norm is not None:
+            gate[:] = self.norm(gate)
 
 
 class IntegerLstm:
-    """The cell bound to its weights and states; `x` [batch, n] holds a step's input."""
+    """The cell bound to its weights, states and a sequence [time, batch, n]."""
 
     def __init__(self, op: OpContext, slots: LstmSlots, x: Array) -> None:
         self._op, self._slots, self._x = op, slots, x
-        sizes, batch = lstm_sizes(op, slots), x.shape[0]
+        sizes, batch = lstm_sizes(op, slots), x.shape[1]
         op.require(TensorType.INT16, i=slots.cell)
-        self.state, self._cell = op.read(slots.state), op.read(slots.cell)
-        if self.state.shape != (batch, sizes.outputs) or self._cell.shape != (batch, sizes.cells):
-            raise op.error(f"states of {list(self.state.shape)} and {list(self._cell.shape)}")
-        self._scales = self._gate_scales()
+        self._state = state(op, slots.state, (batch, sizes.outputs))
+        self._cell = state(op, slots.cell, (batch, sizes.cells))
+        order = gate_order(op, slots)
+        has_norm = present(op, slots.norms[_FORGET])
+        scales = self._gate_scales(order, has_norm=has_norm)
         hidden_scale, self._hidden_zero = self._parameters(_HIDDEN)
         self._cell_bits = self._log2_of_cell_scale()
-        self._input, self._forget, self._candidate, self._output = (
-            self._gate(g) if g or present(op, slots.inputs[0]) else None for g in range(4)
+        biases = [op.constant(slots.biases[g], "bias").astype(np.int64) for g in order]
+        start = np.zeros(len(order) * sizes.cells, np.int64) if has_norm else np.concatenate(biases)
+        self._give = self._product([slots.inputs[g] for g in order], 0, start, scales)
+        self._recur = self._product(
+            [slots.recurrent[g] for g in order], slots.state, np.zeros(1, np.int64), scales
         )
-        self._to_hidden = _multiplier(2.0**-15 / float(hidden_scale) * 2.0**-15)
+        self._given = op.temporary((*x.shape[:2], len(order) * sizes.cells), np.int64)
+        places = [slice(i * sizes.cells, (i + 1) * sizes.cells) for i in range(len(order))]
+        self._completions = [
+            _Completion(place, self._peephole(g, scale), self._norm(g, bias) if has_norm else None)
+            for g, place, scale, bias in zip(order, places, scales, biases, strict=True)
+        ]
+        self._has_input, self._cells = _INPUT in order, sizes.cells
+        self._to_hidden = QuantizedMultiplier(*_multiplier(2.0**-15 / float(hidden_scale) * 2.0**-15))
         self._projection = self._project(hidden_scale) if present(op, slots.projection[0]) else None
+        _, self._state_zero = op.scale_and_zero_point(op.input(slots.state))
         self._clips = self._quantized_clips()
 
     def _parameters(self, intermediate: int) -> tuple[np.float32, int]:
@@ -111,11 +143,10 @@ class IntegerLstm:
             raise self._op.unsupported(f"intermediate {intermediate} has no scale")
         return np.float32(found.scales[0]), found.zero_points[0]
 
-    def _gate_scales(self) -> list[np.float32]:
-        if not present(self._op, self._slots.norms[1]):
-            return [np.float32(2.0**-12)] * 4
-        first = 0 if present(self._op, self._slots.inputs[0]) else 1
-        return [self._parameters(max(i, first))[0] for i in range(4)]
+    def _gate_scales(self, order: Sequence[int], *, has_norm: bool) -> list[np.float32]:
+        if not has_norm:
+            return [np.float32(2.0**-12)] * len(order)
+        return [self._parameters(g)[0] for g in order]
 
     def _log2_of_cell_scale(self) -> int:
         scale, zero = self._op.scale_and_zero_point(self._op.input(self._slots.cell))
@@ -129,44 +160,42 @@ class IntegerLstm:
     def _scale(self, i: int) -> np.float32:
         return np.float32(self._op.scale_and_zero_point(self._op.input(i))[0])
 
-    def _product(self, i: int, source: int, bias: Array | int, result: np.float32) -> _Product:
+    def _product(
+        self, inputs: Sequence[int], source: int, bias: Array, results: Sequence[np.float32]
+    ) -> _Product:
+        """Levels of input `source` with the weights in `inputs`, less what the zero point adds."""
         op = self._op
-        op.require(TensorType.INT8, i=i)
+        for i in inputs:
+            op.require(TensorType.INT8, i=i)
         scale, zero = op.scale_and_zero_point(op.input(source))
-        matrix = op.constant(i, "weights").astype(np.int64)
-        return _Product(
-            matrix.T,
-            bias - zero * matrix.sum(axis=1),
-            _multiplier(float(self._scale(i) * np.float32(scale) / result)),
-        )
+        matrices = [op.constant(i, "weights") for i in inputs]
+        if any(m.shape != (matrices[-1].shape[0], op.input(source).shape[-1]) for m in matrices):
+            raise op.error(f"weights of {sorted({m.shape for m in matrices})} for input {source}")
+        matrix = np.concatenate(matrices)
+        reals = [float(self._scale(i) * np.float32(scale) / r) for i, r in zip(inputs, results, strict=True)]
+        spread = np.repeat(reals, len(matrices[0]))
+        return _Product(matrix, bias - zero * matrix.sum(axis=1, dtype=np.int64), [float(s) for s in spread])
 
-    def _gate(self, g: int) -> _Gate:
-        op, slots, scale = self._op, self._slots, self._scales[g]
-        bias = op.constant(slots.biases[g], "bias").astype(np.int64)
-        norm = None
-        if present(op, slots.norms[g]):
-            weight_scale = self._scale(slots.norms[g])
-            weights = op.constant(slots.norms[g], "layer norm weights").astype(np.int64)
-            least = max(1, int(np.float32(10000) * weight_scale))
-            norm = _Norm(weights, bias, _multiplier(float(weight_scale)), least)
-        given = self._product(slots.inputs[g], 0, 0 if norm else bias, scale)
-        recurrent = self._product(slots.recurrent[g], slots.state, 0, scale)
-        return _Gate(given, recurrent, self._peephole(g, scale), norm)
+    def _norm(self, g: int, bias: Array) -> _Norm:
+        where = self._slots.norms[g]
+        scale = self._scale(where)
+        weights = self._op.constant(where, "layer norm weights").astype(np.int64)
+        return _Norm(weights, bias, _multiplier(float(scale)), max(1, int(np.float32(10000) * scale)))
 
-    def _peephole(self, g: int, scale: np.float32) -> _Diagonal | None:
-        where = dict(zip((0, 1, 3), self._slots.peepholes, strict=True)).get(g)
+    def _peephole(self, g: int, scale: np.float32) -> _Peephole | None:
+        where = dict(zip((_INPUT, _FORGET, _OUTPUT), self._slots.peepholes, strict=True)).get(g)
         if where is None or not present(self._op, where):
             return None
         self._op.require(TensorType.INT16, i=where)
         weights = self._spread(self._op.constant(where, "peephole").astype(np.int64))
         real = 2.0**self._cell_bits * float(self._scale(where)) / float(scale)
-        return _Diagonal(weights, _multiplier(real))
+        return _Peephole(weights, QuantizedMultiplier(*_multiplier(real)))
 
     def _spread(self, weights: Array) -> Array:
         """Peephole weights [batch, cells]. Under a projection LiteRT steps through cells by outputs: it uses
         only so many weights, and where a step holds the whole batch, rows run into each other.
         """
-        outputs, spread = self.state.shape[1], np.zeros(self._cell.shape, np.int64)
+        outputs, spread = self._state.shape[1], np.zeros(self._cell.shape, np.int64)
         if self._op.operator.options.get("time_major", True):
             flat = spread.reshape(-1)
             flat[: len(spread) * outputs] = np.tile(weights[:outputs], len(spread))
@@ -177,10 +206,11 @@ class IntegerLstm:
     def _project(self, hidden_scale: np.float32) -> _Product:
         matrix, bias = self._slots.projection
         self._op.require(TensorType.INT8, i=matrix)
-        weights = self._op.constant(matrix, "projection").astype(np.int64)
+        weights = self._op.constant(matrix, "projection")
         start = self._op.constant(bias, "bias").astype(np.int64) if present(self._op, bias) else 0
         real = self._scale(matrix) * hidden_scale / self._scale(self._slots.state)
-        return _Product(weights.T, start - self._hidden_zero * weights.sum(axis=1), _multiplier(float(real)))
+        shift = self._hidden_zero * weights.sum(axis=1, dtype=np.int64)
+        return _Product(weights, start - shift, [float(real)])
 
     def _quantized_clips(self) -> tuple[int, int]:
         """(of the cell, of the projection), 0 for none."""
@@ -191,54 +221,41 @@ class IntegerLstm:
             min(int(projection / out_scale), 127) if projection > 0 else 0,
         )
 
-    def step(self, y: Array) -> None:
-        """Read the bound input and the states, write `y` [batch, outputs] and the states."""
-        x, state, cell = self._x.astype(np.int64), self.state.astype(np.int64), self._cell.astype(np.int64)
-        assert self._forget is not None
-        assert self._candidate is not None
-        assert self._output is not None
-        forget = look_up(sigmoid_table(), _summed(self._forget, x, state, cell)).astype(np.int64)
-        candidate = look_up(tanh_table(3), _summed(self._candidate, x, state, cell)).astype(np.int64)
-        if self._input is None:
-            given = INT16_MAX - forget
-        else:
-            given = look_up(sigmoid_table(), _summed(self._input, x, state, cell)).astype(np.int64)
+    def begin(self) -> None:
+        """See `Cell.begin`."""
+        time, batch, size = self._x.shape
+        rows = self._x.reshape(time * batch, size)
+        np.copyto(self._given, narrow(self._give(rows)).reshape(self._given.shape))
+
+    def step(self, t: int, y: Array) -> None:
+        """See `Cell.step`."""
+        size, cell = self._cells, self._cell.astype(np.int64)
+        sums = narrow(self._given[t] + self._recur(self._state))
+        for complete in self._completions[:-1]:
+            complete(sums, cell)
+        candidate = look_up(tanh_table(3), sums[:, :size])
+        shares = look_up(sigmoid_table(), sums[:, size:-size])
+        forget = shares[:, -size:]
+        given = shares[:, :size] if self._has_input else INT16_MAX - forget
         kept = rounding_shift_right(forget * cell, 15)
-        fresh = rounding_shift_right(given * candidate, 30 + self._cell_bits)
-        cell = _narrow(kept + fresh)
+        cell = narrow(kept + rounding_shift_right(given * candidate, 30 + self._cell_bits))
         if self._clips[0]:
             cell = np.clip(cell, -self._clips[0], self._clips[0])
-        output = look_up(sigmoid_table(), _summed(self._output, x, state, cell)).astype(np.int64)
-        shaped = look_up(tanh_table(15 + self._cell_bits), cell).astype(np.int64)
-        hidden = multiply_by_quantized_multiplier(output * shaped, *self._to_hidden) + self._hidden_zero
-        np.copyto(self._cell, cell.astype(np.int16))
-        np.copyto(y, self._projected(np.clip(hidden, -128, 127)).astype(np.int8))
-        np.copyto(self.state, y)
+        self._completions[-1](sums, cell)
+        output = look_up(sigmoid_table(), sums[:, -size:])
+        shaped = look_up(tanh_table(15 + self._cell_bits), cell)
+        hidden = narrow_to_byte(self._to_hidden(output * shaped) + self._hidden_zero)
+        np.copyto(self._cell, cell, casting="same_kind")
+        np.copyto(self._state, self._projected(hidden), casting="same_kind")
+        np.copyto(y, self._state)
 
     def _projected(self, hidden: Array) -> Array:
         if self._projection is None:
             return hidden
-        _, zero = self._op.scale_and_zero_point(self._op.input(self._slots.state))
-        found: Array = np.clip(self._projection(hidden) + zero, -128, 127)
+        found = narrow_to_byte(self._projection(hidden) + self._state_zero)
         return np.asarray(np.clip(found, -self._clips[1], self._clips[1])) if self._clips[1] else found
 
 
 def _multiplier(real: float) -> _Multiplier:
     """Effective scales are single precision where LiteRT keeps them."""
     return quantize_multiplier(float(np.float32(real)))
-
-
-def _narrow(x: Array) -> Array:
-    return np.asarray(np.clip(x, INT16_MIN, INT16_MAX))
-
-
-def _summed(gate: _Gate, x: Array, state: Array, cell: Array) -> Array:
-    """The gate's level before its activation; every addition saturates."""
-    total = _narrow(gate.given(x))
-    total = _narrow(total + gate.recurrent(state))
-    if gate.peephole is not None:
-        total = _narrow(total + gate.peephole(cell))
-    if gate.norm is None:
-        return total
-    n = gate.norm
-    return layer_norm(total, n.weights, n.bias, n.scale, n.least_variance)

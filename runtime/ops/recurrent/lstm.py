@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
-
 from runtime.model.schema import BuiltinOperator, LSTMKernelType, TensorType
 from runtime.ops.recurrent.basic_lstm import basic_lstm, basic_lstm_shape
-from runtime.ops.recurrent.float_lstm import FloatLstm, LstmSlots, lstm_sizes, present
+from runtime.ops.recurrent.float_lstm import FloatLstm, LstmSlots, lstm_sizes
+from runtime.ops.recurrent.gates import present
 from runtime.ops.recurrent.integer_lstm import IntegerLstm
+from runtime.ops.recurrent.steps import (
+    Cell,
+    over_time,
+    sequence_shape,
+    step_shape,
+    time_first,
+    two_way_outputs,
+    two_way_shapes,
+)
 from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
 
 _FORWARD = LstmSlots(state=35, cell=36, norms=(48, 49, 50, 51), auxiliary=(40, 41, 42, 43))
@@ -25,54 +31,24 @@ _BACKWARD = LstmSlots(
     auxiliary=(44, 45, 46, 47),
 )
 _AUXILIARY_INPUT = 39
+_FORWARD_AUXILIARY_WEIGHTS = 41
 _TYPES = (TensorType.FLOAT32,)
 _NOTE = "weights float32, or int8 and uint8: hybrid"
 _WITH_INTEGERS = (TensorType.FLOAT32, TensorType.INT8)
 _INTEGER_NOTE = f"{_NOTE}; int8 with an int16 cell"
 
 
-def _sequence(op: OpContext, i: int = 0) -> Shape:
-    shape = op.input(i).shape
-    if len(shape) != 3:
-        raise op.error(f"input {i} has shape {list(shape)}, rank 3 is needed")
-    return shape
-
-
-def _time_first(op: OpContext, array: Array) -> Array:
-    return array if op.option("time_major") else array.swapaxes(0, 1)
-
-
-def run_steps(
-    sources: list[tuple[Array, Array]], y: Array, step: Callable[[Array], None], *, backwards: bool = False
-) -> Kernel:
-    """A kernel over time: (sequence [time, batch, n], the step's bound input) pairs, y [time, batch, m]."""
-    held = np.empty(y.shape[1:], y.dtype)
-    order = range(len(y) - 1, -1, -1) if backwards else range(len(y))
-
-    def run() -> None:
-        for t in order:
-            for sequence, bound in sources:
-                np.copyto(bound, sequence[t])
-            step(held)
-            np.copyto(y[t], held)
-
-    return run
-
-
-def _step(op: OpContext, bound: Array) -> Callable[[Array], None]:
-    """The cell's step, of floats or integers as the input is."""
+def _cell(op: OpContext, x: Array) -> Cell:
+    """The cell on x [time, batch, n], of floats or integers as the input is."""
     kind = IntegerLstm if op.input().type is TensorType.INT8 else FloatLstm
-    return kind(op, LstmSlots(), bound).step
+    return kind(op, LstmSlots(), x)
 
 
 def lstm_shape(op: OpContext) -> tuple[Shape, ...]:
     """[batch, outputs] of one step; the basic kernel has three outputs more."""
     if op.option("kernel_type") is LSTMKernelType.BASIC:
         return basic_lstm_shape(op)
-    shape, sizes = op.input().shape, lstm_sizes(op, LstmSlots())
-    if len(shape) != 2:
-        raise op.error(f"an input of shape {list(shape)}, rank 2 is needed")
-    return ((shape[0], sizes.outputs),)
+    return ((step_shape(op)[0], lstm_sizes(op, LstmSlots()).outputs),)
 
 
 @operator(
@@ -87,14 +63,12 @@ def lstm(op: OpContext) -> Kernel:
     """One step for a batch."""
     if op.option("kernel_type") is LSTMKernelType.BASIC:
         return basic_lstm(op)
-    x = op.read(0)
-    bound = np.empty(x.shape, x.dtype)
-    return run_steps([(x[None], bound)], op.write()[None], _step(op, bound))
+    return over_time(_cell(op, op.read(0)[None]), op.write()[None])
 
 
 def sequence_lstm_shape(op: OpContext) -> tuple[Shape, ...]:
     """The input's time and batch, the cell's outputs."""
-    return ((*_sequence(op)[:2], lstm_sizes(op, LstmSlots()).outputs),)
+    return ((*sequence_shape(op)[:2], lstm_sizes(op, LstmSlots()).outputs),)
 
 
 @operator(
@@ -107,18 +81,12 @@ def sequence_lstm_shape(op: OpContext) -> tuple[Shape, ...]:
 )
 def sequence_lstm(op: OpContext) -> Kernel:
     """A step for every time, [time, batch, n] or [batch, time, n]; states stay for the next run."""
-    x, y = _time_first(op, op.read(0)), _time_first(op, op.write())
-    bound = np.empty(x.shape[1:], x.dtype)
-    return run_steps([(x, bound)], y, _step(op, bound))
+    return over_time(_cell(op, time_first(op, op.read(0))), time_first(op, op.write()))
 
 
 def bidirectional_lstm_shape(op: OpContext) -> tuple[Shape, ...]:
     """The outputs of both directions, side by side where the option merges them."""
-    steps = _sequence(op)[:2]
-    forward, backward = (lstm_sizes(op, s).outputs for s in (_FORWARD, _BACKWARD))
-    if op.option("merge_outputs"):
-        return ((*steps, forward + backward),)
-    return ((*steps, forward), (*steps, backward))
+    return two_way_shapes(op, *(lstm_sizes(op, s).outputs for s in (_FORWARD, _BACKWARD)))
 
 
 @operator(
@@ -131,36 +99,17 @@ def bidirectional_lstm_shape(op: OpContext) -> tuple[Shape, ...]:
 )
 def bidirectional_lstm(op: OpContext) -> Kernel:
     """Two cells, one backwards in time. An auxiliary input joins both, or feeds the second alone."""
-    x = _time_first(op, op.read(0))
-    aux = _time_first(op, op.read(_AUXILIARY_INPUT)) if present(op, _AUXILIARY_INPUT) else None
-    joins = aux is not None and present(op, _FORWARD.auxiliary[1] if _FORWARD.auxiliary else -1)
+    x = time_first(op, op.read(0))
+    aux = time_first(op, op.read(_AUXILIARY_INPUT)) if present(op, _AUXILIARY_INPUT) else None
+    joins = present(op, _FORWARD_AUXILIARY_WEIGHTS)
     second = aux if aux is not None and not joins else x
-    runs = [
-        _direction(op, _FORWARD, x, aux if joins else None, _part(op, 0), backwards=False),
-        _direction(op, _BACKWARD, second, aux if joins else None, _part(op, 1), backwards=True),
-    ]
+    joined = aux if joins else None
+    y, z = two_way_outputs(op, lstm_sizes(op, _FORWARD).outputs)
+    first = over_time(FloatLstm(op, _FORWARD, x, joined), y)
+    last = over_time(FloatLstm(op, _BACKWARD, second, joined), z, backwards=True)
 
     def run() -> None:
-        for direction in runs:
-            direction()
+        first()
+        last()
 
     return run
-
-
-def _part(op: OpContext, direction: int) -> Array:
-    if not op.option("merge_outputs"):
-        return _time_first(op, op.write(direction))
-    split = lstm_sizes(op, _FORWARD).outputs
-    y = _time_first(op, op.write())
-    return y[..., split:] if direction else y[..., :split]
-
-
-def _direction(
-    op: OpContext, slots: LstmSlots, x: Array, aux: Array | None, y: Array, *, backwards: bool
-) -> Kernel:
-    bound = np.empty(x.shape[1:], np.float32)
-    joined = None if aux is None else np.empty(aux.shape[1:], np.float32)
-    sources = [(x, bound)]
-    if aux is not None and joined is not None:
-        sources.append((aux, joined))
-    return run_steps(sources, y, FloatLstm(op, slots, bound, joined).step, backwards=backwards)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
-from runtime.ops.recurrent.float_lstm import present
-from runtime.ops.recurrent.gates import activate, products, weights
+from runtime.ops.recurrent.fixed_point import narrow, narrow_to_byte
+from runtime.ops.recurrent.gates import activate, present, products, weights
 from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
-from runtime.quantization import multiply_by_quantized_multiplier, quantize_multiplier
+from runtime.quantization import QuantizedMultiplier, quantize_multiplier
 
 _INPUT, _FEATURE, _TIME, _BIAS, _STATE = range(5)
 
@@ -50,11 +50,10 @@ def _real(op: OpContext) -> Kernel:
     feature = products(op, x, [_FEATURE], filters, asymmetric=asymmetric)
     time = _time_weights(op, (filters, memory))
     bias = weights(op, _BIAS, (units,)) if present(op, _BIAS) else np.float32(0)
-    finish, latest = activate(op), np.empty((len(x), filters), np.float32)
+    finish = activate(op)
 
     def run() -> None:
-        latest.fill(0)
-        feature(latest)
+        latest = feature()
         state[..., :-1] = state[..., 1:]
         state[..., -1] = latest
         seen = np.einsum("bfm,fm->bf", state, time)
@@ -73,7 +72,7 @@ def _time_weights(op: OpContext, shape: tuple[int, int]) -> Array:
 
 
 def _integer(op: OpContext) -> Kernel:
-    """int8 in and out, int16 history (`reference/svdf.h`, EvalIntegerSVDF)."""
+    """int8 in and out, int16 history (`reference/svdf.h`, EvalIntegerSVDF); float64 sums products exactly."""
     for i, wanted in ((_FEATURE, TensorType.INT8), (_TIME, TensorType.INT16), (_STATE, TensorType.INT16)):
         op.require(wanted, i=i)
     if op.option("fused_activation_function") is not ActivationFunctionType.RELU:
@@ -81,22 +80,24 @@ def _integer(op: OpContext) -> Kernel:
     filters, memory, units = _sizes(op)
     x, y = op.read(_INPUT), op.write()
     state = op.read(_STATE).reshape(len(x), filters, memory)
-    feature, time = op.read(_FEATURE).astype(np.int64), op.read(_TIME).astype(np.int64)
+    feature, time = (op.constant(i, "weights").astype(np.float64) for i in (_FEATURE, _TIME))
     in_scale, in_zero = op.scale_and_zero_point(op.input())
     out_scale, out_zero = op.scale_and_zero_point(op.output())
     scales = [np.float32(op.scale_and_zero_point(op.input(i))[0]) for i in (_FEATURE, _TIME, _STATE)]
-    into = quantize_multiplier(float(np.float32(in_scale) * scales[0] / scales[2]))
-    out_of = quantize_multiplier(float(scales[2] * scales[1] / np.float32(out_scale)))
-    bias = op.read(_BIAS).astype(np.int64) if present(op, _BIAS) else np.int64(0)
+    into = _multiplier(np.float32(in_scale) * scales[0] / scales[2])
+    out_of = _multiplier(scales[2] * scales[1] / np.float32(out_scale))
+    bias = op.constant(_BIAS, "bias").astype(np.int64) if present(op, _BIAS) else np.int64(0)
 
     def run() -> None:
-        sums = (x.astype(np.int64) - in_zero) @ feature.T
-        latest = np.clip(multiply_by_quantized_multiplier(sums, *into), -32768, 32767)
+        sums = np.subtract(x, in_zero, dtype=np.float64) @ feature.T
         state[..., :-1] = state[..., 1:]
-        state[..., -1] = latest
-        seen = np.einsum("bfm,fm->bf", state.astype(np.int64), time)
-        total = seen.reshape(len(x), units, -1).sum(axis=2) + bias
-        levels = multiply_by_quantized_multiplier(total, *out_of) + out_zero
-        y[:] = np.clip(levels, -128, 127)
+        state[..., -1] = narrow(into(sums.astype(np.int64)))
+        seen = (state * time).reshape(len(x), units, -1).sum(axis=2)
+        levels = out_of(seen.astype(np.int64) + bias) + out_zero
+        np.copyto(y, narrow_to_byte(levels), casting="same_kind")
 
     return run
+
+
+def _multiplier(scale: np.float32) -> QuantizedMultiplier:
+    return QuantizedMultiplier(*quantize_multiplier(float(scale)))

@@ -84,7 +84,7 @@ def test_a_model_that_a_job_or_a_runner_uses_stays_and_the_figures_are_told(tmp_
     cache = Cache(tmp_path / "store", 100, lambda: running, fresh_s=0)
     running.add(admitted(cache, b"a" * 40, 300))
     held = admitted(cache, b"b" * 40, 300)
-    cache.held["attempt"] = held
+    cache.held["attempt"] = frozenset([held])
     with (
         pytest.raises(OSError, match="holds 80 that are in use, and 40 more do not fit"),
         cache.room_for("c" * 64, 40),

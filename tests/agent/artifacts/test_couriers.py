@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pytest
 
-from agent.link.couriers import FETCHING, Couriers, SharedStore
+from agent.link.couriers import FETCHING, NO_ROOM, Couriers, SharedStore
 from agent.messages import CancelJob, Heartbeat, JobRefused, JobSpec, Reason, ReasonCode, Wire, encode
 
 JOB = JobSpec(
@@ -28,6 +30,10 @@ class SlowStore:
     fetched: int = 0
     held: dict[str, str] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
+    room: bool = True
+
+    def has_room(self) -> bool:
+        return self.room
 
     def has(self, sha256: str, size: int) -> bool:
         return self.here
@@ -41,8 +47,8 @@ class SlowStore:
     def upload(self, sha256: str) -> None:
         raise AssertionError("nothing to upload")
 
-    def hold(self, attempt_id: str, sha256: str) -> None:
-        self.held[attempt_id] = sha256
+    def hold(self, attempt_id: str, files: Iterable[str]) -> None:
+        (self.held[attempt_id],) = files
 
     def release(self, attempt_id: str, *, damaged: bool) -> None:
         self.held.pop(attempt_id, None)
@@ -97,7 +103,30 @@ def test_a_job_waits_for_its_model_and_gives_signs_of_life() -> None:
     assert store.held == {"a1": "5" * 64}
 
 
-@pytest.mark.parametrize("fault", [OSError(28, "disk full"), ValueError("no model")])
+@pytest.mark.parametrize("here", [True, False], ids=["here", "to-fetch"])
+def test_a_job_waits_for_room_on_the_disk_and_costs_no_attempt(here: bool) -> None:
+    store, ends = SlowStore(OSError(errno.ENOSPC, "full"), here=here, room=not here), Ends()
+    store.go.set()
+    ends.down(Couriers(store, beat_s=0.01), JOB)
+    until(lambda: NO_ROOM in {message.phase for message in ends.told if isinstance(message, Heartbeat)})
+    assert (ends.said, ends.refusals()) == ([], [])
+    store.fault, store.room = None, True
+    until(lambda: ends.said == [LINE])
+    assert ends.refusals() == []
+
+
+def test_a_job_that_waits_for_room_can_be_cancelled() -> None:
+    store, ends = SlowStore(room=False), Ends()
+    couriers = Couriers(store, beat_s=0.01)
+    ends.down(couriers, JOB)
+    until(ends.beats)
+    ends.down(couriers, CancelJob(attempt_id="a1"))
+    assert [refused.reason.code for refused in ends.refusals()] == [ReasonCode.CANCELLED]
+    time.sleep(0.1)
+    assert (ends.said, len(ends.refusals())) == ([], 1)
+
+
+@pytest.mark.parametrize("fault", [OSError("the farm answers 404"), ValueError("no model")])
 def test_a_model_that_cannot_be_had_is_a_refusal_for_the_infrastructure(fault: Exception) -> None:
     store, ends = SlowStore(fault), Ends()
     store.go.set()

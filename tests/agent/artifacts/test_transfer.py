@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.artifacts import verified_model
+from agent.artifacts import verified_file
 from agent.link.cache import budget_from
 from agent.link.couriers import SharedStore
 from agent.link.endpoint import (
@@ -22,7 +22,7 @@ from agent.link.endpoint import (
     TransferError,
     artifacts_of,
     connect,
-    models_of_live,
+    files_of_live,
 )
 from agent.messages import artifact_path
 from orchestrator.limits import StoreLimits
@@ -85,7 +85,7 @@ def test_a_model_comes_and_is_what_its_name_says(artifacts: EndpointArtifacts, s
     assert not artifacts.has(SHA, len(MODEL))
     artifacts.fetch(SHA, len(MODEL))
     assert artifacts.has(SHA, len(MODEL))
-    assert verified_model(state / "store", SHA, len(MODEL)).read_bytes() == MODEL
+    assert verified_file(state / "store", SHA, len(MODEL)).read_bytes() == MODEL
     assert list((state / "store" / "incoming").iterdir()) == []
 
 
@@ -95,7 +95,7 @@ def test_a_transfer_that_is_cut_in_the_middle_goes_on_from_there(
 ) -> None:
     caplog.set_level(logging.INFO, "httpx")
     through_proxy.fetch(SHA, len(MODEL))
-    assert verified_model(state / "store", SHA, len(MODEL)).read_bytes() == MODEL
+    assert verified_file(state / "store", SHA, len(MODEL)).read_bytes() == MODEL
     assert '"HTTP/1.1 206 Partial Content"' in caplog.text
     assert TOKEN not in caplog.text
 
@@ -105,7 +105,7 @@ def test_a_flipped_bit_is_noticed_and_the_model_fetched_anew(
     through_proxy: EndpointArtifacts, state: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     through_proxy.fetch(SHA, len(MODEL))
-    assert verified_model(state / "store", SHA, len(MODEL)).read_bytes() == MODEL
+    assert verified_file(state / "store", SHA, len(MODEL)).read_bytes() == MODEL
     assert "came damaged" in caplog.text
 
 
@@ -114,7 +114,7 @@ def test_a_damaged_beginning_is_not_trusted_by_what_goes_on_from_it(
     through_proxy: EndpointArtifacts, state: Path
 ) -> None:
     through_proxy.fetch(SHA, len(MODEL))
-    assert verified_model(state / "store", SHA, len(MODEL)).read_bytes() == MODEL
+    assert verified_file(state / "store", SHA, len(MODEL)).read_bytes() == MODEL
 
 
 def test_another_process_goes_on_where_a_killed_one_stopped(
@@ -124,7 +124,7 @@ def test_another_process_goes_on_where_a_killed_one_stopped(
     beginning.parent.mkdir(parents=True)
     beginning.write_bytes(MODEL[:600_000])
     artifacts.fetch(SHA, len(MODEL))
-    assert verified_model(state / "store", SHA, len(MODEL)).read_bytes() == MODEL
+    assert verified_file(state / "store", SHA, len(MODEL)).read_bytes() == MODEL
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_beginning_of_something_else_is_thrown_away(
     path.parent.mkdir(parents=True)
     path.write_bytes(beginning)
     artifacts.fetch(SHA, len(MODEL))
-    assert verified_model(state / "store", SHA, len(MODEL)).read_bytes() == MODEL
+    assert verified_file(state / "store", SHA, len(MODEL)).read_bytes() == MODEL
 
 
 def test_a_model_that_is_swapped_on_the_farm_never_arrives(
@@ -175,7 +175,7 @@ def test_what_the_daemon_found_damaged_is_hashed_before_the_next_attempt(
     artifacts: EndpointArtifacts, state: Path
 ) -> None:
     artifacts.fetch(SHA, len(MODEL))
-    artifacts.hold("attempt", SHA)
+    artifacts.hold("attempt", [SHA])
     path = artifact_path(state / "store", SHA)
     before = path.stat()
     path.chmod(0o644)
@@ -280,8 +280,10 @@ def test_the_budget_is_a_number_of_bytes() -> None:
             budget_from({"FARM_AGENT_CACHE_BYTES": wrong})
 
 
-def test_models_of_running_attempts_are_known_by_their_job_files(tmp_path: Path) -> None:
-    for name, text in (("a", '{"job": {"model_sha256": "x"}}'), ("b", "{"), ("c", "[]")):
+def test_files_of_running_attempts_are_known_by_their_job_files(tmp_path: Path) -> None:
+    with_data = '{"job": {"model_sha256": "y", "plan": {"labelled": {"sha256": "z"}}}}'
+    texts = {"a": '{"job": {"model_sha256": "x", "plan": {}}}', "b": "{", "c": "[]", "d": with_data}
+    for name, text in texts.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "job.json").write_text(text)
-    assert models_of_live(tmp_path) == {"x"}
+    assert files_of_live(tmp_path) == {"x", "y", "z"}

@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlmodel import select
 
-from agent.messages import ReasonCode, Status
+from agent.messages import ReasonCode, RunnerOutput, Status
 from orchestrator import ingest
-from orchestrator.db import tables, wishes
+from orchestrator.cli.queue import unseen
+from orchestrator.db import outputs, tables, wishes
 from orchestrator.db.migrate import migrate
 from orchestrator.db.session import Database
 from orchestrator.lock import SchedulerLock
@@ -167,14 +168,28 @@ def test_logs_tell_the_history_and_what_the_runner_wrote(shell, database):
     assert [line.get("kind", "log") for line in lines] == ["dispatched", "started", "finished", "log"]
 
 
-def test_logs_of_a_running_cell_show_its_work_folder(shell, database, scheduled):
+def test_logs_of_a_running_cell_show_what_its_agent_told_of_its_output(shell, database, scheduled):
     stock(database, asked(("m",)), FLEET)
     (cell,) = cells(database)
     job = dispatch(database, cell.cell_id)
-    folder = shell.home / "agent" / "work" / job.attempt_id
-    folder.mkdir(parents=True)
-    (folder / "log").write_text("half way\n")
-    assert "  | half way" in shell.farm("logs", cell.cell_id).out
+    with database.write() as session:
+        for start, text in ((0, "half "), (5, "way\nand"), (5, "way\nand on")):
+            told = RunnerOutput(attempt_id=job.attempt_id, epoch=job.epoch, start=start, text=text)
+            outputs.append(session, told)
+    assert shell.farm("logs", cell.cell_id).out.endswith("  | half way\n  | and on\n")
+
+
+@pytest.mark.parametrize(
+    ("shown", "tail", "new"),
+    [
+        ("", "a\nb\n", "a\nb\n"),
+        ("a\nb\n", "a\nb\n", ""),
+        ("a\nb\n", "b\nc\n", "c\n"),
+        ("a\nb\n", "c\n", "c\n"),
+    ],
+)
+def test_the_end_of_a_log_is_shown_without_what_was_shown(shown, tail, new):
+    assert unseen(shown, tail) == new
 
 
 def test_pause_and_resume(shell, database):

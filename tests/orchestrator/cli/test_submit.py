@@ -99,7 +99,7 @@ def test_results_come_as_documented_json(measured: Shell) -> None:
         assert cell["latency_ms"]["p99"] is None or cell["samples"] >= 662
         assert (cell["latency_ms"]["p99"] is None) == ("p99" in cell["latency_ms"]["missing"])
         cell["latency_ms"]["missing"] = documented[0]["latency_ms"]["missing"]
-        varying = ("delegation",)
+        varying = ("delegation", "labelled")
         assert shape(without(cell, *varying)) == shape(without(documented[0], *varying))
 
 

@@ -1,17 +1,19 @@
 from __future__ import annotations
 
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
+from sqlalchemy import inspect
 
 from orchestrator import ingest
 from orchestrator.db import migrate as migration
 from orchestrator.db.session import Database
 from orchestrator.errors import UnreachableError
-from tests.orchestrator.stocked import cells, dispatch, new_database, result, stock
+from tests.orchestrator.stocked import cells, dispatch, result, stock
 
 
 def test_the_scripts_make_exactly_the_tables_of_the_code(database):
@@ -29,61 +31,92 @@ def test_a_difference_would_be_found(database):
     assert migration.pending_changes(database)
 
 
-def test_a_newer_database_is_refused_in_one_line(database):
-    with database.engine.begin() as connection:
+def test_a_newer_database_is_refused_in_one_line(own):
+    stock(own)
+    with own.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(UnreachableError, match=r"revision 9999.*upgrade the farm"):
-        migration.migrate(database)
+        migration.migrate(own)
+    assert len(cells(own)) == 1
 
 
-def test_migrating_a_database_with_data_copies_it_first_and_keeps_the_data(tmp_path, monkeypatch):
-    database = new_database(tmp_path)
-    stock(database)
+def test_migrating_a_database_with_data_copies_it_first_and_keeps_the_data(own, tmp_path, monkeypatch):
+    stock(own)
     head = migration.HEAD
     add_revision(monkeypatch, tmp_path)
-    migration.migrate(database)
-    assert migration.revision(database) == "9998"
-    assert len(cells(database)) == 1
-    with database.read() as session:
-        columns = session.connection().exec_driver_sql("PRAGMA table_info(cell)").fetchall()
-        assert "mood" in {column[1] for column in columns}
-        assert session.connection().exec_driver_sql("PRAGMA foreign_key_check").fetchall() == []
-        assert session.connection().exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
-    database.close()
+    with pytest.raises(UnreachableError, match=rf"revision {head}.*start farm serve again"):
+        migration.migrate(own, upgrade=False)
+    assert list(tmp_path.glob("farm.db.backup-*")) == []
+    migration.migrate(own)
+    assert migration.revision(own) == "9998"
+    assert len(cells(own)) == 1
+    with own.read() as session:
+        connection = session.connection()
+        assert "mood" in {column["name"] for column in inspect(connection).get_columns("cell")}
+        if not own.is_postgresql:
+            assert connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall() == []
+            assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
     (backup,) = tmp_path.glob(f"farm.db.backup-{head}-*")
+    if own.is_postgresql:
+        restore(own, backup)
+        monkeypatch.undo()
+        assert (migration.revision(own), len(cells(own))) == (head, 1)
+        assert migration.pending_changes(own) == []
+        return
     copy = Database.connect(backup)
-    assert migration.revision(copy) == head
-    assert len(cells(copy)) == 1
+    assert (migration.revision(copy), len(cells(copy))) == (head, 1)
     copy.close()
 
 
-def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path, monkeypatch):
-    database = new_database(tmp_path)
-    stock(database)
+def test_a_migration_that_fails_leaves_the_database_as_it_was(own, tmp_path, monkeypatch):
+    stock(own)
     head = migration.HEAD
     add_revision(monkeypatch, tmp_path, "raise RuntimeError('half way')")
     with pytest.raises(RuntimeError, match="half way"):
-        migration.migrate(database)
-    assert migration.revision(database) == head
-    assert len(cells(database)) == 1
-    database.close()
+        migration.migrate(own)
+    assert migration.revision(own) == head
+    assert len(cells(own)) == 1
+    assert migration.pending_changes(own) == []
 
 
-def test_a_database_of_the_first_release_keeps_its_campaigns(tmp_path):
-    database = Database.connect(tmp_path / "farm.db")
-    upgrade(database, "0001")
-    with database.engine.execution_options(farm_write=True).begin() as connection:
+def test_a_database_of_the_first_release_keeps_its_campaigns(empty):
+    upgrade(empty, "0001")
+    with empty.engine.execution_options(farm_write=True).begin() as connection:
         for statement in FIRST_RELEASE:
             connection.exec_driver_sql(statement)
-    migration.migrate(database)
-    assert migration.revision(database) == migration.HEAD
-    assert migration.pending_changes(database) == []
-    (cell,) = cells(database)
+    migration.migrate(empty)
+    assert migration.revision(empty) == migration.HEAD
+    assert migration.pending_changes(empty) == []
+    (cell,) = cells(empty)
     assert (cell.model, cell.state) == ("m", "queued")
-    job = dispatch(database, cell.cell_id)
-    with database.write() as session:
+    job = dispatch(empty, cell.cell_id)
+    with empty.write() as session:
         assert ingest.apply(session, result(job), datetime.now(UTC)) == "counted"
-    database.close()
+
+
+def restore(database, backup):
+    """As docs/storage.md says."""
+    url = database.engine.url.set(drivername="postgresql").render_as_string()
+    command = ["pg_restore", "--clean", f"--dbname={url}", str(backup)]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty(request, tmp_path):
+    """A database without tables, on each engine."""
+    where = tmp_path / "farm.db"
+    if request.param == "postgresql":
+        where = request.getfixturevalue("postgres_url")
+    opened = Database.connect(where, tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def own(empty):
+    """A database of this release, on each engine."""
+    migration.migrate(empty)
+    return empty
 
 
 FIRST_RELEASE = Path(__file__).with_name("first_release.sql").read_text().split(";\n")[:-1]
@@ -98,14 +131,15 @@ def upgrade(database, revision):
 
 
 def add_revision(monkeypatch, folder, then="pass"):
-    """Pretend that the code has a newer revision, which rebuilds the table `cell`."""
+    """Pretend that the code has a newer revision, which on SQLite rebuilds the table `cell`."""
     scripts = folder / "more"
     scripts.mkdir()
     (scripts / "v9998_mood.py").write_text(
         "import sqlalchemy as sa\nfrom alembic import op\n"
         f"revision = '9998'\ndown_revision = '{migration.HEAD}'\n"
         "def upgrade():\n"
-        "    with op.batch_alter_table('cell', recreate='always') as batch:\n"
+        "    recreate = 'always' if op.get_bind().dialect.name == 'sqlite' else 'auto'\n"
+        "    with op.batch_alter_table('cell', recreate=recreate) as batch:\n"
         "        batch.add_column(sa.Column('mood', sa.String(), nullable=True))\n"
         f"    {then}\n"
     )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 import pytest
 from sqlalchemy import literal
 
 from agent.messages import Device, Reason, ReasonCode, Status
 from orchestrator import ingest
-from orchestrator.db import agents, attempts, campaigns, device_faults, picking, tables
+from orchestrator.db import agents, attempts, campaigns, device_faults, lines, picking, tables
 from orchestrator.db.migrate import migrate
 from orchestrator.db.session import Database
 from orchestrator.lifecycle import AttemptEnd, AttemptState
@@ -117,7 +119,7 @@ def test_a_class_cell_that_failed_prefers_another_unit_for_a_while(database):
     soon = now() + timedelta(seconds=5)
     assert choose(database, "gpu-0", at=soon) == ()
     assert choose(database, "gpu-0", "gpu-1", at=soon) == (Assignment(cell.cell_id, "gpu-1"),)
-    late = soon + timedelta(seconds=picking.OTHER_UNIT_S)
+    late = soon + lines.OTHER_UNIT
     assert choose(database, "gpu-0", at=late) == (Assignment(cell.cell_id, "gpu-0"),)
 
 
@@ -191,7 +193,9 @@ def test_a_device_that_cools_down_gets_nothing_until_it_has(database):
     assert choose(database, "host-cpu", at=later) == (Assignment(second.cell_id, "host-cpu"),)
 
 
-def test_campaigns_take_turns_by_device_seconds_and_a_newcomer_is_owed_nothing(database):
+def test_campaigns_take_turns_by_device_seconds_and_a_newcomer_is_owed_nothing(database, monkeypatch):
+    moments = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second) for second in count())
+    monkeypatch.setattr(sys.modules[__name__], "now", lambda: next(moments))
     stock(database, asked(tuple("abcdef"), name="first"), FLEET)
     take_in(database, result(begin(database, choose(database, "host-cpu")[0])))
     stock(database, asked(tuple("uvwxyz"), name="second"), FLEET)
@@ -296,8 +300,10 @@ def test_the_line_of_a_device_is_read_from_its_index_alone(database):
         connection = session.connection()
         if database.is_postgresql:
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
-        query = picking._line_up(literal("host-cpu"), now()).where(picking._candidate.c.campaign_no == 1)
-        text = str(query.limit(1).compile(connection, compile_kwargs={"literal_binds": True}))
+        query = lines.in_order(literal("host-cpu")).where(lines.candidate.c.campaign_no == 1)
+        text = str(
+            query.limit(1).params(now=now()).compile(connection, compile_kwargs={"literal_binds": True})
+        )
         plan = "\n".join(str(row) for row in connection.exec_driver_sql(explain + text.replace("%", "%%")))
     assert "ix_cell_pick" in plan
     assert "SCAN candidate" not in plan

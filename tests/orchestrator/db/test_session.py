@@ -19,6 +19,16 @@ from orchestrator.errors import UnreachableError
 from tests.orchestrator.stocked import cells, new_database, stock
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def any_database(request, tmp_path):
+    """An empty farm of either kind."""
+    where = request.getfixturevalue("postgres_url") if request.param == "postgresql" else tmp_path / "farm.db"
+    opened = Database.connect(where, tmp_path)
+    migrate(opened)
+    yield opened
+    opened.close()
+
+
 def test_every_connection_is_durable_checked_and_patient(database):
     with database.read() as session:
         pragma = {
@@ -84,6 +94,27 @@ def test_two_transactions_insert_the_same_rows_and_both_commit(postgres_url, tmp
     with farm.read() as session:
         assert set(session.exec(select(tables.Pool.line))) == {"a", "b", "c"}
     farm.close()
+
+
+def test_writers_take_turns_so_that_neither_waits_for_what_the_other_holds(any_database):
+    begun, lines = threading.Event(), []
+
+    def rival():
+        begun.set()
+        with any_database.write() as session:
+            lines.extend(session.exec(select(tables.Pool.line)).all())
+            insert_missing(session, tables.Pool, [{"line": "c"}])
+
+    thread = threading.Thread(target=rival)
+    with any_database.write() as session:
+        insert_missing(session, tables.Pool, [{"line": "a"}])
+        thread.start()
+        begun.wait()
+        thread.join(0.3)
+        assert thread.is_alive()
+        insert_missing(session, tables.Pool, [{"line": "b"}])
+    thread.join()
+    assert sorted(lines) == ["a", "b"], "it began where the first had ended"
 
 
 def test_an_exception_rolls_everything_back(database):

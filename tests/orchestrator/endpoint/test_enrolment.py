@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,9 +14,15 @@ import pytest
 from agent.credentials import Applicant, Credentials
 from agent.envelope import SigningKey
 from agent.link.endpoint import EndpointArtifacts, TransferError, artifacts_of
+from agent.messages import AgentHello, JobSpec
+from orchestrator import ingest
 from orchestrator.address import Address
+from orchestrator.db import devices
 from orchestrator.endpoint.trusted import Records
 from orchestrator.trust import credentials, enrolment
+from orchestrator.trust.ring import FarmKeys
+from tests.orchestrator.asked import CPU, asked
+from tests.orchestrator.stocked import cells, dispatch, result, stock
 from tests.services.certificates import Authority
 from tests.services.endpoint import Endpoint
 
@@ -36,7 +41,7 @@ class Enrolling:
         self.endpoint.trust.records = Records(
             self.endpoint.database,
             address,
-            FARM.public.text,
+            lambda: FarmKeys(FARM),
             lambda name: self.admitted.append(name) or BROKER,
         )
         trusting = ssl.create_default_context(cafile=self.authority.path)
@@ -52,6 +57,24 @@ class Enrolling:
         assert answer.status_code == 200, answer.text
         return applicant.accept(invitation, answer.json())
 
+    def give(self, device_id: str, model: bytes) -> JobSpec:
+        """A live attempt on this device about a model that the farm has."""
+        self.endpoint.store.put(io.BytesIO(model), "m")
+        agent_id = device_id.partition(".")[0]
+        device = CPU.model_copy(update={"device_id": device_id})
+        stock(self.endpoint.database, asked((model.decode(),), {"cpu": {}}), (device,))
+        hello = AgentHello(agent_id=agent_id, host="h", version="0", devices=(device,))
+        with self.endpoint.database.write() as session:
+            devices.record_hello(session, hello, datetime.now(UTC), sole=False)
+        return dispatch(self.endpoint.database, cells(self.endpoint.database)[0].cell_id)
+
+    def fetching(self, given: Credentials, state: Path) -> EndpointArtifacts:
+        """The link's own way to the endpoint, from credentials that were read back."""
+        given.write(state)
+        artifacts = artifacts_of(Credentials.read(state).values(), state)
+        assert isinstance(artifacts, EndpointArtifacts)
+        return artifacts
+
     def close(self) -> None:
         self.client.close()
         self.endpoint.close()
@@ -64,18 +87,25 @@ def farm(tmp_path: Path) -> Iterator[Enrolling]:
     made.close()
 
 
-def test_an_enrolled_agent_fetches_models_with_what_it_was_given_until_it_is_revoked(
-    farm: Enrolling, tmp_path: Path
-) -> None:
-    model = os.urandom(5000)
-    stored = farm.endpoint.store.put(io.BytesIO(model), "m")
-    given = farm.enrol(farm.invite())
+def test_an_agent_fetches_the_models_of_its_own_live_attempts_alone(farm: Enrolling, tmp_path: Path) -> None:
+    job = farm.give("rack-1.cpu", b"m")
+    mine = farm.fetching(farm.enrol(farm.invite()), tmp_path / "mine")
+    others = farm.fetching(farm.enrol(farm.invite("rack-2")), tmp_path / "others")
+    with mine.client, others.client:
+        mine.fetch(job.model_sha256, 1)
+        with pytest.raises(TransferError, match="403: no attempt of agent rack-2 that is under way uses"):
+            others.fetch(job.model_sha256, 1)
+        with farm.endpoint.database.write() as session:
+            ingest.apply(session, result(job), datetime.now(UTC))
+        assert mine.client.get(f"/artifacts/{job.model_sha256}").status_code == 403, "the attempt has ended"
+
+
+def test_an_enrolled_agent_is_let_in_until_it_is_revoked(farm: Enrolling, tmp_path: Path) -> None:
+    job = farm.give("rack-1.cpu", b"m")
+    artifacts = farm.fetching(farm.enrol(farm.invite()), tmp_path / "state")
     assert farm.admitted == ["rack-1"]
-    given.write(tmp_path / "state")
-    artifacts = artifacts_of(Credentials.read(tmp_path / "state").values(), tmp_path / "state")
-    assert isinstance(artifacts, EndpointArtifacts)
     with artifacts.client:
-        artifacts.fetch(stored.sha256, len(model))
+        artifacts.fetch(job.model_sha256, 1)
         with farm.endpoint.database.write() as session:
             assert credentials.revoke_all(session, "rack-1", datetime.now(UTC))
         with pytest.raises(TransferError, match="401"):

@@ -1,28 +1,22 @@
-"""A lab whose agent shares nothing with the farm but Redis and the endpoint: a campaign of real models."""
+"""A lab whose agent shares nothing with the farm but Redis and the endpoint: campaigns of real models."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
-import socket
 import ssl
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 
-from agent.credentials import Applicant
-from orchestrator.db.session import Database
-from orchestrator.trust import enrolment
-from orchestrator.trust.keys import farm_key
+from agent.messages import artifact_path
+from tests.models.collection import real_model
+from tests.models.pictures import labelled, picture
 from tests.orchestrator.cli.models import unary_model
-from tests.services.certificates import Authority
-from tests.services.processes import Server
+from tests.orchestrator.endpoint.http_lab import READ_TOKEN, SUBMIT_TOKEN, HttpLab
 from tests.services.redis import RedisServer
 
 CAMPAIGN = """\
@@ -38,93 +32,45 @@ delegates:
 devices:
   - {name: "*cpu*"}
 """
-READ_TOKEN = "r" * 40
+LONG_CAMPAIGN = """\
+version: 1
+campaign: talkative
+defaults:
+  measure:
+    warmup: {runs: 1, min_seconds: 0}
+    timed: {min_runs: 5, min_seconds: 15, max_seconds: 15}
+    processes: 1
+models:
+  - {id: small, source: small.tflite}
+delegates:
+  litert: {kind: litert, threads: 1}
+devices:
+  - {name: "*cpu*"}
+"""
 
 
-@dataclass
-class HttpLab:
-    """`farm serve` behind TLS, and one enrolled agent with a state folder of its own."""
-
-    folder: Path
-    redis: RedisServer
-    services: list[Server] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.home, self.state = self.folder / "home", self.folder / "agent"
-        self.authority = Authority(self.folder)
-        pair = self.authority.issue()
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.url = f"https://127.0.0.1:{free.getsockname()[1]}"
-        self.environment = os.environ | {
-            "FARM_HOME": str(self.home),
-            "FARM_BROKER_URL": self.redis.socket_url,
-            "FARM_ENDPOINT": self.url,
-            "FARM_TLS_CERT": str(pair.certificate),
-            "FARM_TLS_KEY": str(pair.key),
-            "FARM_TLS_CA": str(self.authority.path),
-            "FARM_READ_TOKEN": READ_TOKEN,
-            "FARM_HEARTBEAT_S": "1",
-            "FARM_RESEND_S": "3",
-            "FARM_SWEEP_S": "0.2",
-            "NO_COLOR": "1",
-        }
-        self.agent_environment = {
-            name: text
-            for name, text in self.environment.items()
-            if not name.startswith("FARM_") or name.endswith("_S")
-        } | {"FARM_LEASES": str(self.folder / "leases"), "SSL_CERT_FILE": str(self.authority.path)}
-
-    def start(self) -> HttpLab:
-        self.serve = self._service("serve", self.environment, "farm", "serve", "--log-format", "json")
-        self.serve.until(lambda: "scheduling on" in self.serve.tail(), "farm serve")
-        self._enrol()
-        self.agent = self._service(
-            "agent", self.agent_environment, "farm-agent", "start", "--state", str(self.state)
-        )
-        self.agent.until(lambda: "rack-1" in self.run("farm", "agents", "list").stdout, "the agent's hello")
-        return self
-
-    def _enrol(self) -> None:
-        """As the agent's machine does it; the broker of this test has one user for all."""
-        database = Database.connect(self.home / "farm.db")
-        with database.write() as session:
-            key_id = farm_key(self.home / "keys").public.key_id
-            invitation = enrolment.invite(session, "rack-1", key_id, datetime.now(UTC))
-        database.close()
-        applicant = Applicant.new()
-        trusting = ssl.create_default_context(cafile=self.authority.path)
-        ask = applicant.ask(invitation)
-        answer = httpx.post(f"{self.url}/enrol", json=ask, verify=trusting, trust_env=False)
-        given = applicant.accept(invitation, answer.json())
-        replace(given, broker_url=self.redis.socket_url).write(self.state)
-        self.secrets = [invitation, given.token, given.signing_key, applicant.password]
-
-    def run(self, *command: str | Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(Path(sys.executable).with_name(str(command[0]))), *map(str, command[1:])],
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-
-    def close(self) -> None:
-        for service in reversed(self.services):
-            service.kill()
-
-    def _service(self, name: str, environment: dict[str, str], program: str, *arguments: str) -> Server:
-        command = [str(Path(sys.executable).with_name(program)), *arguments]
-        made = Server(command, self.folder / f"{name}.log", environment)
-        self.services.append(made)
-        return made
+ACCURACY_CAMPAIGN = """\
+version: 1
+campaign: accuracy
+defaults:
+  measure: {warmup: {runs: 1, min_seconds: 0}, timed: {min_runs: 11, min_seconds: 0}, processes: 1}
+models:
+  - id: good
+    source: resnet8.tflite
+    accuracy: {dataset: cifar10.npz, metric: top1, at_least: 0.9}
+  - id: doubtful
+    source: resnet8.tflite
+    accuracy: {dataset: cifar10.npz, at_least: 1}
+delegates:
+  cpu: {kind: cpu}
+devices:
+  - {name: "*host-cpu"}
+"""
 
 
 @pytest.fixture
-def lab(tmp_path: Path, redis_server: RedisServer) -> Iterator[HttpLab]:
-    made = HttpLab(tmp_path, redis_server)
+def lab(tmp_path: Path, redis_server: RedisServer, postgres_url: str) -> Iterator[HttpLab]:
+    made = HttpLab(tmp_path, redis_server, postgres_url)
     try:
         yield made.start()
     finally:
@@ -175,3 +121,92 @@ def test_a_damaged_model_in_an_agents_cache_is_fetched_again_and_measured_right(
         assert path.read_bytes() in [
             (lab.folder / f"{name}.tflite").read_bytes() for name in ("small", "large")
         ]
+
+
+def test_a_user_elsewhere_brings_the_models_or_is_told_how(lab: HttpLab) -> None:
+    for name in ("small.tflite", "large.tflite"):
+        (lab.folder / name).write_bytes(unary_model(size=64 if name[0] == "s" else 1 << 20))
+    (lab.folder / "models.yaml").write_text(CAMPAIGN)
+    told = lab.run("farm", "submit", "models.yaml", environment=lab.elsewhere())
+    assert told.returncode == 2
+    assert "set FARM_ENDPOINT and FARM_SUBMIT_TOKEN" in told.stderr
+    looked = lab.run("farm", "doctor", "--json", environment=lab.elsewhere())
+    faults = [check["name"] for check in json.loads(looked.stdout)["checks"] if not check["ok"]]
+    assert "delivery" in faults
+    assert looked.returncode == 1
+    assert json.loads(lab.run("farm", "status", "--json").stdout)["campaigns"] == []
+
+    user = lab.elsewhere(
+        FARM_ENDPOINT=lab.url, FARM_SUBMIT_TOKEN=SUBMIT_TOKEN, FARM_TLS_CA=str(lab.authority.path)
+    )
+    looked = json.loads(lab.run("farm", "doctor", "--json", environment=user).stdout)
+    assert [check["ok"] for check in looked["checks"] if check["name"] == "delivery"] == [True]
+    ran = lab.run("farm", "submit", "models.yaml", environment=user)
+    assert ran.returncode == 0, ran.stderr + lab.serve.tail()
+    assert ran.stderr.count("sending model ") == 2
+    again = lab.run("farm", "submit", "models.yaml", "--force", environment=user)
+    assert again.returncode == 0
+    assert "sending model" not in again.stderr
+    assert lab.run("farm", "db", "check", "--deep").returncode == 0
+    for words in (("db", "check"), ("db", "prune", "--keep", "90d")):
+        there = lab.run("farm", *words, environment=user)
+        assert there.returncode != 0
+        assert "run this there" in there.stderr
+    assert SUBMIT_TOKEN not in ran.stdout + ran.stderr + lab.serve.tail()
+
+
+def test_what_a_runner_elsewhere_writes_is_shown_while_it_runs(lab: HttpLab) -> None:
+    device = "rack-1.host-cpu"
+    lab.run("farm", "devices", "quarantine", device)
+    (lab.folder / "small.tflite").write_bytes(unary_model(size=1 << 20))
+    (lab.folder / "models.yaml").write_text(LONG_CAMPAIGN)
+    lab.service("submit", lab.environment, "farm", "submit", str(lab.folder / "models.yaml"))
+
+    def submitted() -> bool:
+        return bool(json.loads(lab.run("farm", "status", "--json").stdout)["campaigns"])
+
+    lab.serve.until(submitted, "the submission")
+    (cell,) = json.loads(lab.run("farm", "status", "talkative", "--json").stdout)["cells"]
+    watching = lab.service("logs", lab.environment, "farm", "logs", cell["cell"], "-f", "--json")
+    lab.run("farm", "devices", "release", device)
+    assert watching.end() == 0
+    said = [json.loads(line) for line in watching.log.read_text().splitlines()]
+    kinds = [entry.get("kind", "log") for entry in said]
+    assert kinds.index("started") < kinds.index("log") < kinds.index("finished")
+    text = "".join(entry["log"] for entry in said if "log" in entry)
+    assert "XNNPACK" in text
+    ended = lab.run("farm", "logs", cell["cell"], "--json").stdout.splitlines()
+    assert "".join(json.loads(line).get("log", "") for line in ended) == text
+
+
+def test_an_accuracy_cell_gets_its_labelled_data_by_the_endpoint(lab: HttpLab) -> None:
+    """A real model on real pictures: most of CIFAR-10's are right, and a bound that is too high fails."""
+    name = "mlc_resnet8_i8"
+    (lab.folder / "resnet8.tflite").write_bytes(real_model(name))
+    files = list(labelled("foolbox", "cifar10_*.png"))
+    pictures = np.stack([picture(path, (32, 32)) for path, _ in files])
+    levels = (pictures.astype(np.int16) - 128).astype(np.int8)
+    np.savez(lab.folder / "cifar10.npz", labels=np.array([label for _, label in files]), inputs=levels)
+    (lab.folder / "models.yaml").write_text(ACCURACY_CAMPAIGN)
+    user = lab.elsewhere(
+        FARM_ENDPOINT=lab.url, FARM_SUBMIT_TOKEN=SUBMIT_TOKEN, FARM_TLS_CA=str(lab.authority.path)
+    )
+    ran = lab.run("farm", "submit", "models.yaml", environment=user)
+    assert ran.returncode == 1, ran.stderr + lab.serve.tail()
+    good, doubtful = json.loads(lab.run("farm", "results", "--format", "json").stdout)
+    assert good["status"] == "done", good["reason"]
+    assert good["labelled"]["verdict"] == "pass"
+    assert good["labelled"]["samples"] == len(files)
+    assert good["labelled"]["right"] >= 0.9 * len(files)
+    assert good["latency_ms"]["p50"] is not None
+    assert doubtful["labelled"]["right"] == good["labelled"]["right"]
+    assert (doubtful["status"], doubtful["reason"]["code"]) == ("failed", "wrong_output")
+    assert "at least 1 was asked for" in doubtful["reason"]["text"]
+    assert doubtful["latency_ms"]["p50"] is None
+
+    data = hashlib.sha256((lab.folder / "cifar10.npz").read_bytes()).hexdigest()
+    assert artifact_path(lab.state / "store", data).is_file(), "the agent keeps it for the next cell"
+    checked = lab.run("farm", "db", "check", "--deep")
+    assert checked.returncode == 0
+    artifact_path(lab.home / "store", data).unlink()
+    assert "labelled data" in lab.run("farm", "db", "check").stdout, "the database knows that it needs it"

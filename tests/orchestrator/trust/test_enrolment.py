@@ -7,6 +7,7 @@ import pytest
 
 from agent.credentials import Applicant, Credentials, crosses_in_the_clear, signed_in, without_secrets
 from agent.envelope import SigningKey, open_envelope, seal
+from agent.link.farm_keys import FarmKeys as TrustedKeys
 from agent.link.identity import SignedSeal as AgentsSeal
 from orchestrator.config import FarmHome, LabConfig
 from orchestrator.db.migrate import migrate
@@ -15,6 +16,7 @@ from orchestrator.errors import FarmError, UsageError
 from orchestrator.trust import credentials, enrolment, keyring
 from orchestrator.trust.keyring import Keyring
 from orchestrator.trust.keys import farm_key
+from orchestrator.trust.ring import FarmKeys
 from orchestrator.trust.sealing import SignedSeal
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -177,7 +179,7 @@ def test_the_farms_key_stays_the_same_and_is_for_its_user_alone(tmp_path):
 def test_the_server_opens_what_a_known_agent_signed_once(database):
     applicant, ring = enrolled(database), Keyring(database)
     envelope = seal(applicant.key, "rack-1", HELLO, 1000.0)
-    assert SignedSeal(FARM, ring).open(envelope) == ("rack-1", HELLO)
+    assert SignedSeal(lambda: FarmKeys(FARM), ring).open(envelope) == ("rack-1", HELLO)
     with pytest.raises(ValueError, match=r"agent rack-1: it was here before"):
         ring.open(envelope)
 
@@ -213,7 +215,8 @@ def test_old_messages_are_known_as_such_after_a_restart_of_the_server(database):
 
 def test_an_agent_opens_only_what_the_farm_signed_for_it_and_remembers_over_restarts(tmp_path):
     def agents_seal():
-        return AgentsSeal("rack-1", SigningKey.new(), FARM.public, tmp_path / "seen")
+        trusted = TrustedKeys(FARM.public, tmp_path / "farm-keys.json")
+        return AgentsSeal("rack-1", SigningKey.new(), trusted, tmp_path / "seen")
 
     message = b'{"attempt_id":"a","type":"cancel"}'
     envelope = seal(FARM, "rack-1", message, 1000.0)
@@ -228,7 +231,8 @@ def test_an_agent_opens_only_what_the_farm_signed_for_it_and_remembers_over_rest
 
 def test_an_agent_with_a_clock_behind_still_stamps_after_what_it_heard(tmp_path):
     key, ahead = SigningKey.new(), 9e9
-    sealing = AgentsSeal("rack-1", key, FARM.public, tmp_path / "seen")
+    trusted = TrustedKeys(FARM.public, tmp_path / "farm-keys.json")
+    sealing = AgentsSeal("rack-1", key, trusted, tmp_path / "seen")
     sealing.open(seal(FARM, "rack-1", HELLO, ahead))
     assert open_envelope(sealing.seal(HELLO), key.public).issued >= ahead
 

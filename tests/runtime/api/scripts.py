@@ -192,6 +192,33 @@ def settings(interpreter: ModuleType, model: bytes) -> dict[str, Any]:
     return found
 
 
+MODULES = (
+    "interpreter",
+    "compiled_model",
+    "tensor_buffer",
+    "environment",
+    "options",
+    "cpu_options",
+    "gpu_options",
+    "cpu_kernel_mode",
+    "hardware_accelerator",
+)
+
+
+def importable(interpreter: ModuleType) -> dict[str, list[str]]:
+    """Classes and functions of the package that a script finds in each module, but those of vendors' NPUs."""
+    package = interpreter.__name__.partition(".")[0]
+    found: dict[str, list[str]] = {}
+    for name in MODULES:
+        members = inspect.getmembers(_import(interpreter, name), lambda m: hasattr(m, "__module__"))
+        found[name] = [
+            n
+            for n, m in members
+            if str(m.__module__).startswith(package) and not n.startswith(("_", "Qualcomm", "Intel"))
+        ]
+    return found
+
+
 def parameters(interpreter: ModuleType) -> dict[str, list[str]]:
     """Names of the parameters of every public method."""
     found = {}

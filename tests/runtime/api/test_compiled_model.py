@@ -75,6 +75,13 @@ def test_row_47_options_and_environments():
     compare("settings", adding(signature=True))
 
 
+def test_row_52_names_are_found_where_litert_has_them():
+    """Ours may have more, and has no `Delegate`, which stands for a shared library."""
+    expected, found = call_in_litert("tests.runtime.api.scripts:importable"), scripts.importable(ours)
+    for module, names in expected.items():
+        assert set(names) - {"Delegate"} <= set(found[module]), module
+
+
 def test_row_52_methods_take_litert_s_parameters():
     """Ours may have more of both."""
     expected = call_in_litert("tests.runtime.api.scripts:parameters")

@@ -42,11 +42,11 @@ def direct(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candid
 
     span = depth * s.in_layout.channel_stride
     zeros = packed("zeros", span, lambda: np.zeros(span, np.float32))
-    window = f"{s.filter_h}x{s.filter_w}s{s.stride_h}"
     instance = Instance(
         "conv_direct.cl",
-        instance_name(f"conv_direct_{window}", tile.name),
+        instance_name(f"conv_direct_{s.window}", tile.name),
         defines(
+            **s.defines,
             M=s.pixels,
             K=depth,
             CHANNELS=round_up(s.out_channels),
@@ -55,22 +55,8 @@ def direct(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candid
             PANELS=count,
             PANEL_OUTER=4 * elements > _CACHED_WEIGHTS_BYTES,
             UNROLL=2,
-            IN_H=s.in_h,
-            IN_W=s.in_w,
             IN_CHANNELS=s.in_channels,
-            IN_STRIDE=s.in_layout.pixel_stride,
             IN_STEP=s.in_layout.channel_stride,
-            OUT_H=s.out_h,
-            OUT_W=s.out_w,
-            OUT_STRIDE=s.out_layout.pixel_stride,
-            FILTER_H=s.filter_h,
-            FILTER_W=s.filter_w,
-            STRIDE_H=s.stride_h,
-            STRIDE_W=s.stride_w,
-            DILATION_H=s.dilation_h,
-            DILATION_W=s.dilation_w,
-            PAD_TOP=s.pad_top,
-            PAD_LEFT=s.pad_left,
             GROUP_IN=s.group_in,
             GROUP_OUT=s.group_out,
         ),

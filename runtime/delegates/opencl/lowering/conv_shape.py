@@ -93,10 +93,34 @@ class ConvShape:
         return 4 * (inputs + weights + self.pixels * self.out_channels)
 
     @property
+    def defines(self) -> dict[str, int]:
+        """Images, window and steps, as the kernels call them."""
+        return {
+            "IN_H": self.in_h,
+            "IN_W": self.in_w,
+            "IN_STRIDE": self.in_layout.pixel_stride,
+            "OUT_H": self.out_h,
+            "OUT_W": self.out_w,
+            "OUT_STRIDE": self.out_layout.pixel_stride,
+            "FILTER_H": self.filter_h,
+            "FILTER_W": self.filter_w,
+            "STRIDE_H": self.stride_h,
+            "STRIDE_W": self.stride_w,
+            "DILATION_H": self.dilation_h,
+            "DILATION_W": self.dilation_w,
+            "PAD_TOP": self.pad_top,
+            "PAD_LEFT": self.pad_left,
+        }
+
+    @property
+    def window(self) -> str:
+        """Filter and stride, for names: `3x3s2`."""
+        return f"{self.filter_h}x{self.filter_w}s{self.stride_h}"
+
+    @property
     def label(self) -> str:
         """Window and sizes, for profiles."""
-        window = f"{self.filter_h}x{self.filter_w}s{self.stride_h}"
-        return f"{window} {self.out_h}x{self.out_w}x{self.in_channels}x{self.out_channels}"
+        return f"{self.window} {self.out_h}x{self.out_w}x{self.in_channels}x{self.out_channels}"
 
 
 def conv_shape(node: Node, context: Context, *, depthwise: bool = False) -> ConvShape:

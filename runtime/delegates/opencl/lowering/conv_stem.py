@@ -63,31 +63,17 @@ def stem(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candidat
     def pack() -> Array:
         return panels(stem_matrix(s.filter(), planar=is_planar(s)), s.bias(), tile.columns)
 
-    window = f"{s.filter_h}x{s.filter_w}s{s.stride_h}"
     instance = Instance(
         "conv_stem.cl",
-        instance_name(f"conv_stem_{window}", tile.name),
+        instance_name(f"conv_stem_{s.window}", tile.name),
         defines(
-            IN_H=s.in_h,
-            IN_W=s.in_w,
+            **s.defines,
             IN_CHANNELS=s.in_channels,
-            IN_STRIDE=s.in_layout.pixel_stride,
             IN_STEP=s.in_layout.channel_stride,
-            OUT_H=s.out_h,
-            OUT_W=s.out_w,
-            OUT_STRIDE=s.out_layout.pixel_stride,
             CHANNELS=round_up(s.out_channels),
             TILE_M=tile.rows,
             TILE_N=tile.columns,
             PANELS=count,
-            FILTER_H=s.filter_h,
-            FILTER_W=s.filter_w,
-            STRIDE_H=s.stride_h,
-            STRIDE_W=s.stride_w,
-            DILATION_H=s.dilation_h,
-            DILATION_W=s.dilation_w,
-            PAD_TOP=s.pad_top,
-            PAD_LEFT=s.pad_left,
         ),
     )
     launch = Launch(

@@ -87,35 +87,21 @@ def depthwise(node: Node, context: Context, shape: ConvShape, tile: tuple[int, i
     def pack() -> Floats:
         return depthwise_blocks(s.filter(), s.bias(), channels)
 
-    window = f"{s.filter_h}x{s.filter_w}s{s.stride_h}"
     launch = Launch(
         Instance(
             "depthwise_conv.cl",
-            instance_name(f"depthwise_conv_{window}", f"r{rows}c{columns}"),
+            instance_name(f"depthwise_conv_{s.window}", f"r{rows}c{columns}"),
             defines(
-                IN_H=s.in_h,
-                IN_W=s.in_w,
-                IN_STRIDE=s.in_layout.pixel_stride,
-                OUT_H=s.out_h,
-                OUT_W=s.out_w,
-                OUT_STRIDE=s.out_layout.pixel_stride,
+                **s.defines,
                 CHANNELS=channels,
                 PARTS=parts,
                 TILE_H=rows,
                 TILE_W=columns,
-                FILTER_H=s.filter_h,
-                FILTER_W=s.filter_w,
-                STRIDE_H=s.stride_h,
-                STRIDE_W=s.stride_w,
-                DILATION_H=s.dilation_h,
-                DILATION_W=s.dilation_w,
-                PAD_TOP=s.pad_top,
-                PAD_LEFT=s.pad_left,
             ),
         ),
         (s.source, packed(f"weights{s.target}", (1 + taps) * channels, pack), s.target),
         units=s.images * tiles * parts,
-        label=f"DEPTHWISE_CONV_2D {window} {s.out_h}x{s.out_w}x{s.out_channels}",
+        label=f"DEPTHWISE_CONV_2D {s.window} {s.out_h}x{s.out_w}x{s.out_channels}",
         sources=node.sources,
         flops=2 * s.pixels * s.out_channels * taps,
         bytes=4 * s.images * (s.in_h * s.in_w + s.out_h * s.out_w) * s.out_channels,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +10,9 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from runtime.model.graph import BlockQuantization, Quantization
 from runtime.model.schema import BuiltinOperator, TensorType
-from tests.runtime.models import Arg, Out, per_tensor
+from tests.runtime.models import Arg, Builder, Out, per_tensor
 from tests.runtime.ops.properties import filters as f
 from tests.runtime.ops.properties.examples import Example, linear
 from tests.runtime.ops.properties.rows import REFERENCE, Row
@@ -38,6 +39,34 @@ def dense(kind: f.Kind, *, late: bool = False) -> Callable[[DrawFn, Operands], E
         return linear(Op.FULLY_CONNECTED, args, d.out, options | kind.options, 14, REFERENCE)
 
     return build
+
+
+def blockwise(draw: DrawFn, _: Operands) -> Example:
+    """int4 weights with a float16 scale for every block. The reference kernel ends its process on them, so
+    the other side is XNNPACK: each quantises a row of activations by itself, to one level of the other's."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    block = draw(st.sampled_from([32, 64]))
+    blocks, channels, rows = draw(st.integers(1, 4)), draw(st.integers(1, 9)), draw(st.integers(1, 4))
+    levels = rng.integers(-7, 7, (channels, blocks * block), endpoint=True).astype(np.int8)
+    scales = rng.uniform(0.01, 0.1, (channels, blocks)).astype(np.float16)
+    b = Builder()
+    x = b.input(np.float32, (rows, levels.shape[1]))
+    form = Quantization((), (), blocks=BlockQuantization(b.constant(scales), -1, block))
+    weights = b.constant(levels, form, type=TensorType.INT4)
+    bias, y = b.constant(rng.uniform(-1, 1, channels).astype(np.float32)), b.tensor(np.float32)
+    options = {
+        "fused_activation_function": draw(st.sampled_from(f.ACTIVATIONS)),
+        "asymmetric_quantize_inputs": True,
+    }
+    b.operator(Op.FULLY_CONNECTED, [x, weights, bias], [y], options, 13)
+    value = rng.uniform(draw(st.sampled_from([-2.0, 0.5])), 3, (rows, levels.shape[1])).astype(np.float32)
+    level = (np.maximum(value.max(axis=1), 0) - np.minimum(value.min(axis=1), 0)) / 255
+    real = np.abs(levels * np.repeat(scales.astype(np.float64), block, axis=1))
+
+    def compare(ours: np.ndarray, theirs: np.ndarray, _inputs: Sequence[np.ndarray]) -> None:
+        assert (np.abs(ours - theirs) <= 1.01 * level[:, None] * real.sum(axis=1) + 1e-4).all()
+
+    return Example(b.write([y]), (value,), compare)
 
 
 def _factors(draw: DrawFn, most: int = 2) -> tuple[tuple[int, ...], tuple[int, ...], int, dict[str, Any]]:
@@ -112,6 +141,7 @@ LATE = (f.FLOAT, f.INT8, f.UINT8)
 ROWS = [
     *(Row(kind.name, Op.FULLY_CONNECTED, (kind.data,), dense(kind)) for kind in KINDS),
     *(Row(f"{k.name}_late", Op.FULLY_CONNECTED, (k.data,), dense(k, late=True)) for k in LATE),
+    Row("blockwise", Op.FULLY_CONNECTED, (f.F32,), blockwise, resolver="BUILTIN"),
     Row("float", Op.BATCH_MATMUL, (f.F32,), matmul_float),
     Row("levels", Op.BATCH_MATMUL, (f.I8, f.I16), matmul_levels),
     Row("hybrid", Op.BATCH_MATMUL, (f.F32,), matmul_hybrid),

@@ -6,7 +6,6 @@ States start at zero and live through the steps of one run; `test_recurrent.py` 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,11 @@ from hypothesis.strategies import DrawFn
 
 from runtime.model.schema import ActivationFunctionType as Activation
 from runtime.model.schema import BuiltinOperator, TensorType
-from tests.runtime.models import Builder, per_tensor
+from tests.runtime.models import per_tensor
 from tests.runtime.ops.properties.examples import Example
 from tests.runtime.ops.properties.rows import Row
 from tests.runtime.ops.properties.strategies import Operands
+from tests.runtime.ops.recurrent.cells import Cell
 
 Op = BuiltinOperator
 F32 = (TensorType.FLOAT32,)
@@ -27,40 +27,23 @@ LSTM_ACTIVATIONS = (Activation.TANH, Activation.RELU, Activation.RELU6)
 ACTIVATIONS = (*LSTM_ACTIVATIONS, Activation.NONE)
 
 
-@dataclass
-class Cell:
-    """Draws sizes, collects an operator's operands slot by slot: float weights, or int8 ones (hybrid)."""
+class DrawnCell(Cell):
+    """Draws its sizes, and feeds every input."""
 
-    draw: DrawFn
-    hybrid: bool
-    builder: Builder = field(default_factory=Builder)
-    slots: dict[int, int] = field(default_factory=dict)
-    feeds: list[np.ndarray] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.rng = np.random.default_rng(self.draw(st.integers(0, 2**32 - 1)))
+    def __init__(self, draw: DrawFn, hybrid: bool) -> None:
+        super().__init__(hybrid, np.random.default_rng(draw(st.integers(0, 2**32 - 1))))
+        self.draw = draw
+        self.feeds: list[np.ndarray] = []
         self.batch, self.time, self.size, self.cells, self.outputs = (
-            self.draw(st.integers(1, n)) for n in (3, 4, 9, 9, 5)
+            draw(st.integers(1, n)) for n in (3, 4, 9, 9, 5)
         )
 
-    def vector(self, slot: int, size: int) -> None:
-        self.slots[slot] = self.builder.constant(self.rng.normal(0, 0.5, size).astype(np.float32))
-
-    def matrix(self, slot: int, *shape: int) -> None:
-        values = self.rng.normal(0, 0.4, shape).astype(np.float32)
-        if not self.hybrid:
-            self.slots[slot] = self.builder.constant(values)
-            return
-        scale = float(np.abs(values).max() / 127)
-        levels = np.round(values / scale).clip(-127, 127).astype(np.int8)
-        self.slots[slot] = self.builder.constant(levels, per_tensor(scale))
-
-    def state(self, slot: int, *shape: int, dtype: Any = np.float32, quantization: Any = None) -> None:
-        self.slots[slot] = self.builder.tensor(dtype, shape, quantization, is_variable=True)
-
-    def input(self, slot: int, *shape: int) -> None:
-        self.slots[slot] = self.builder.input(np.float32, shape)
-        self.feeds.append(self.rng.normal(0, 1, shape).astype(np.float32))
+    def input(self, slot: int, *shape: int, dtype: Any = np.float32, quantization: Any = None) -> None:
+        super().input(slot, *shape, dtype=dtype, quantization=quantization)
+        if dtype is np.float32:
+            self.feeds.append(self.rng.normal(0, 1, shape).astype(np.float32))
+        else:
+            self.feeds.append(self.rng.integers(-128, 128, shape).astype(dtype))
 
     def steps(self, time_major: bool) -> tuple[int, int]:
         return (self.time, self.batch) if time_major else (self.batch, self.time)
@@ -71,10 +54,8 @@ class Cell:
         return {"fused_activation_function": activation, "asymmetric_quantize_inputs": asymmetric}
 
     def example(self, opcode: Op, count: int, options: dict[str, Any], outputs: int = 1) -> Example:
-        made = [self.builder.tensor(np.float32) for _ in range(outputs)]
-        inputs = [self.slots.get(i, -1) for i in range(count)]
-        self.builder.operator(opcode, inputs, made, options)
-        return Example(self.builder.write(made), tuple(self.feeds), near(self.hybrid), runs=1)
+        model = self.model(opcode, count, options, outputs)
+        return Example(model, tuple(self.feeds), near(self.hybrid), runs=1)
 
 
 def near(hybrid: bool) -> Callable[[np.ndarray, np.ndarray, Sequence[np.ndarray]], None]:
@@ -91,7 +72,7 @@ def near(hybrid: bool) -> Callable[[np.ndarray, np.ndarray, Sequence[np.ndarray]
 
 
 def gates(
-    cell: Cell, first: int, biases: int, outputs: int, cifg: bool, recurrent: int | None = None
+    cell: DrawnCell, first: int, biases: int, outputs: int, cifg: bool, recurrent: int | None = None
 ) -> None:
     for gate in range(int(cifg), 4):
         cell.matrix(first + gate, cell.cells, cell.size)
@@ -103,7 +84,7 @@ def lstm(opcode: Op, *, hybrid: bool) -> Callable[[DrawFn, Operands], Example]:
     """One step, or a sequence."""
 
     def build(draw: DrawFn, _: Operands) -> Example:
-        cell = Cell(draw, hybrid)
+        cell = DrawnCell(draw, hybrid)
         cifg, peephole, projection, norm = (draw(st.booleans()) for _ in range(4))
         outputs = cell.outputs if projection else cell.cells
         gates(cell, 1, 12, outputs, cifg)
@@ -135,7 +116,7 @@ def lstm(opcode: Op, *, hybrid: bool) -> Callable[[DrawFn, Operands], Example]:
 
 def two_way_lstm(*, hybrid: bool) -> Callable[[DrawFn, Operands], Example]:
     def build(draw: DrawFn, _: Operands) -> Example:
-        cell = Cell(draw, hybrid)
+        cell = DrawnCell(draw, hybrid)
         auxiliary = draw(st.sampled_from(["none", "joined", "apart"]))
         for first, state, aux in ((1, 35, 40), (18, 37, 44)):
             gates(cell, first, first + 11, cell.cells, False)
@@ -156,7 +137,7 @@ def two_way_lstm(*, hybrid: bool) -> Callable[[DrawFn, Operands], Example]:
 
 def rnn(opcode: Op, *, hybrid: bool) -> Callable[[DrawFn, Operands], Example]:
     def build(draw: DrawFn, _: Operands) -> Example:
-        cell = Cell(draw, hybrid)
+        cell = DrawnCell(draw, hybrid)
         cell.matrix(1, cell.cells, cell.size)
         cell.matrix(2, cell.cells, cell.cells)
         cell.vector(3, cell.cells)
@@ -176,7 +157,7 @@ def two_way_rnn(*, hybrid: bool) -> Callable[[DrawFn, Operands], Example]:
     """LiteRT's hybrid form ends with a fault where time comes first and outputs are merged."""
 
     def build(draw: DrawFn, _: Operands) -> Example:
-        cell = Cell(draw, hybrid)
+        cell = DrawnCell(draw, hybrid)
         auxiliary = draw(st.sampled_from(["none", "joined", "apart"]))
         for first, state, aux in ((1, 4, 10), (5, 8, 11)):
             cell.matrix(first, cell.cells, cell.size)
@@ -198,7 +179,7 @@ def two_way_rnn(*, hybrid: bool) -> Callable[[DrawFn, Operands], Example]:
 
 def svdf(*, hybrid: bool) -> Callable[[DrawFn, Operands], Example]:
     def build(draw: DrawFn, _: Operands) -> Example:
-        cell = Cell(draw, hybrid)
+        cell = DrawnCell(draw, hybrid)
         rank, memory = draw(st.integers(1, 3)), draw(st.integers(1, 8))
         filters = rank * cell.cells
         cell.input(0, cell.batch, cell.size)
@@ -215,45 +196,37 @@ def svdf(*, hybrid: bool) -> Callable[[DrawFn, Operands], Example]:
 
 
 def integer_svdf(draw: DrawFn, _: Operands) -> Example:
-    cell = Cell(draw, hybrid=False)
+    cell = DrawnCell(draw, hybrid=False)
     rank, memory = draw(st.integers(1, 3)), draw(st.integers(1, 8))
-    filters, rng, b = rank * cell.cells, cell.rng, cell.builder
+    filters = rank * cell.cells
     zeros = [draw(st.integers(-128, 127)) for _ in range(2)]
-    x = b.input(np.int8, (cell.batch, cell.size), per_tensor(0.02, zeros[0]))
-    feature = b.constant(rng.integers(-127, 128, (filters, cell.size)).astype(np.int8), per_tensor(0.01))
-    time = b.constant(rng.integers(-9000, 9001, (filters, memory)).astype(np.int16), per_tensor(1 / 32768))
-    bias = b.constant(rng.integers(-20000, 20000, cell.cells).astype(np.int32), per_tensor(2e-8))
-    state = b.tensor(np.int16, (cell.batch, filters * memory), per_tensor(1e-3), is_variable=True)
-    y = b.tensor(np.int8, (), per_tensor(float(2.0 ** draw(st.floats(-7, -3))), zeros[1]))
+    cell.input(0, cell.batch, cell.size, dtype=np.int8, quantization=per_tensor(0.02, zeros[0]))
+    cell.levels(1, np.int8, 0.01, filters, cell.size)
+    cell.levels(2, np.int16, 1 / 32768, filters, memory, most=9000)
+    cell.levels(3, np.int32, 2e-8, cell.cells, most=20000)
+    cell.state(4, cell.batch, filters * memory, dtype=np.int16, quantization=per_tensor(1e-3))
+    y = cell.builder.tensor(np.int8, (), per_tensor(float(2.0 ** draw(st.floats(-7, -3))), zeros[1]))
     options = {"rank": rank, "fused_activation_function": Activation.RELU}
-    b.operator(Op.SVDF, [x, feature, time, bias, state], [y], options, 3)
-    fed = rng.integers(-128, 128, (cell.batch, cell.size)).astype(np.int8)
-    return Example(b.write([y]), (fed,), runs=1)
-
-
-def _levels(cell: Cell, slot: int, dtype: Any, scale: float, *shape: int, most: int | None = None) -> None:
-    bound = most or np.iinfo(dtype).max
-    values = cell.rng.integers(-bound, bound + 1, shape).astype(dtype)
-    cell.slots[slot] = cell.builder.constant(values, per_tensor(scale))
+    return Example(cell.finish(Op.SVDF, 5, [y], options, 3), tuple(cell.feeds), runs=1)
 
 
 def integer_lstm(opcode: Op) -> Callable[[DrawFn, Operands], Example]:
     """int8 but for a cell of int16, whose scale is a power of two."""
 
     def build(draw: DrawFn, _: Operands) -> Example:
-        cell = Cell(draw, hybrid=False)
+        cell = DrawnCell(draw, hybrid=False)
         cifg, peephole, projection, norm = (draw(st.booleans()) for _ in range(4))
         outputs, scale = cell.outputs if projection else cell.cells, 2.0 ** draw(st.floats(-9, -5))
         for gate in range(int(cifg), 4):
-            _levels(cell, 1 + gate, np.int8, scale, cell.cells, cell.size)
-            _levels(cell, 5 + gate, np.int8, scale * 0.8, cell.cells, outputs)
-            _levels(cell, 12 + gate, np.int32, scale * 0.02, cell.cells, most=3000)
+            cell.levels(1 + gate, np.int8, scale, cell.cells, cell.size)
+            cell.levels(5 + gate, np.int8, scale * 0.8, cell.cells, outputs)
+            cell.levels(12 + gate, np.int32, scale * 0.02, cell.cells, most=3000)
         if peephole:
             for slot in range(9 + int(cifg), 12):
-                _levels(cell, slot, np.int16, 3e-5, cell.cells)
+                cell.levels(slot, np.int16, 3e-5, cell.cells)
         if projection:
-            _levels(cell, 16, np.int8, 0.01, outputs, cell.cells)
-            _levels(cell, 17, np.int32, 1e-4, outputs, most=2000)
+            cell.levels(16, np.int8, 0.01, outputs, cell.cells)
+            cell.levels(17, np.int32, 1e-4, outputs, most=2000)
         zero = draw(st.integers(-20, 20))
         out = per_tensor(0.02 if projection else 1 / 128, zero)
         cell.state(18, cell.batch, outputs, dtype=np.int8, quantization=out)
@@ -261,10 +234,10 @@ def integer_lstm(opcode: Op) -> Callable[[DrawFn, Operands], Example]:
         cell.state(19, cell.batch, cell.cells, dtype=np.int16, quantization=per_tensor(2.0**shift))
         if norm:
             for slot in range(20 + int(cifg), 24):
-                _levels(cell, slot, np.int16, 3e-5, cell.cells)
+                cell.levels(slot, np.int16, 3e-5, cell.cells)
         time_major = draw(st.booleans())
         steps = (cell.batch,) if opcode is Op.LSTM else cell.steps(time_major)
-        cell.slots[0] = cell.builder.input(np.int8, (*steps, cell.size), per_tensor(0.02, 9))
+        cell.input(0, *steps, cell.size, dtype=np.int8, quantization=per_tensor(0.02, 9))
         scales = [2.0 ** draw(st.floats(-10, -7)) for _ in range(4)]
         made = [cell.builder.tensor(np.int16, (), per_tensor(s)) for s in scales]
         made.append(cell.builder.tensor(np.int8, (), per_tensor(1 / 128, zero)))
@@ -276,10 +249,8 @@ def integer_lstm(opcode: Op) -> Callable[[DrawFn, Operands], Example]:
         if opcode is not Op.LSTM:
             options["time_major"] = time_major
         y = cell.builder.tensor(np.int8, (), out)
-        slots = [cell.slots.get(i, -1) for i in range(24)]
-        cell.builder.operator(opcode, slots, [y], options, 2, intermediates=made)
-        fed = cell.rng.integers(-128, 128, (*steps, cell.size)).astype(np.int8)
-        return Example(cell.builder.write([y]), (fed,), runs=1)
+        model = cell.finish(opcode, 24, [y], options, 2, made)
+        return Example(model, tuple(cell.feeds), runs=1)
 
     return build
 

@@ -127,7 +127,21 @@ def projection(draw: DrawFn, _: Operands) -> Built:
 COMPLEX = (T.COMPLEX64, T.COMPLEX128)
 SUMS = of_terms(lambda values: float(np.abs(values[3]).sum() * np.abs(values[4]).max()))
 
+
+def word_groups(draw: DrawFn, _: Operands) -> Example:
+    """Words of any bytes between runs of white space, which may also begin and end the sentence."""
+    pieces = draw(st.lists(st.sampled_from([b"a", b"be", b"see", b"\xc3\xa9", b" ", b"  ", b"\t", b"\n"])))
+    options = {
+        "ngram_size": draw(st.integers(1, 4)),
+        "max_skip_size": draw(st.integers(0, 3)),
+        "include_all_ngrams": draw(st.booleans()),
+    }
+    sentence = np.array([b"".join(pieces)], object)
+    return Example(one_operator(Op.SKIP_GRAM, [Arg(sentence)], [Out(object)], options), (sentence,))
+
+
 ROWS = [
+    Row("sentence", Op.SKIP_GRAM, (T.STRING,), word_groups),
     Row("seeded", Op.RANDOM_UNIFORM, (T.INT32,), numbers(Op.RANDOM_UNIFORM), within()),
     Row("seeded", Op.RANDOM_STANDARD_NORMAL, (T.INT32,), numbers(Op.RANDOM_STANDARD_NORMAL), within()),
     Row("seeded", Op.MULTINOMIAL, (T.FLOAT32,), multinomial),

@@ -1,4 +1,4 @@
-"""STABLEHLO_PAD, _GATHER, _SCATTER, _REDUCE_WINDOW and _RNG_BIT_GENERATOR; bodies are subgraphs."""
+"""STABLEHLO_PAD, _GATHER, _SCATTER, _REDUCE_WINDOW and _RNG_BIT_GENERATOR; REDUCE_WINDOW."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from runtime.model.graph import Model, Subgraph
-from runtime.model.schema import BuiltinOperator, RngAlgorithm, TensorType
+from runtime.model.schema import BuiltinOperator, ReduceWindowFunction, RngAlgorithm, TensorType
 from runtime.model.writer import write_model
-from tests.runtime.models import Arg, Builder, Out
+from tests.runtime.models import Arg, Builder, Out, const
 from tests.runtime.ops.properties import types as t
 from tests.runtime.ops.properties.examples import Example
 from tests.runtime.ops.properties.rows import Built, Row, of_terms
@@ -129,6 +129,17 @@ def bits(draw: DrawFn, _: Operands) -> Built:
     return [Arg(state)], outs, {"algorithm": algorithm}
 
 
+def plain_window(draw: DrawFn, o: Operands) -> Built:
+    """Windows that fit into the operand, without a body: the function is an option."""
+    x = draw(shapes(1, 3, 6))
+    strides, dilations = ([draw(st.integers(1, 3)) for _ in x] for _ in range(2))
+    window = [draw(st.integers(1, (n - 1) // d + 1)) for n, d in zip(x, dilations, strict=True)]
+    lists = [const(v, np.int64) for v in (window, strides, dilations)]
+    functions = [f for f in ReduceWindowFunction if f is not ReduceWindowFunction.UNSUPPORTED]
+    args = [_small(o, *x), _small(o), *lists]
+    return args, [o.out()], {"reduce_function": draw(st.sampled_from(functions))}
+
+
 EXACT = of_terms(lambda _: 0.0)
 
 ROWS = [
@@ -136,5 +147,6 @@ ROWS = [
     Row("any", Op.STABLEHLO_GATHER, (*NUMBERS, T.UINT8, T.INT16), gather),
     Row("any", Op.STABLEHLO_SCATTER, NUMBERS, scatter, EXACT),
     Row("any", Op.STABLEHLO_REDUCE_WINDOW, NUMBERS, reduce_window, EXACT),
+    Row("any", Op.REDUCE_WINDOW, NUMBERS, plain_window, EXACT),
     Row("any", Op.STABLEHLO_RNG_BIT_GENERATOR, (T.UINT64,), bits),
 ]

@@ -41,6 +41,41 @@ def conditional(draw: DrawFn, o: Operands) -> Example:
     return Example(several((b, [y]), _branch(o, shape), _branch(o, shape)), fed)
 
 
+def case(draw: DrawFn, o: Operands) -> Example:
+    """One of several branches; any index that there is none for means the last."""
+    shape, count = draw(shapes(1, 3, 4)), draw(st.integers(1, 4))
+    b = Builder()
+    index, x, y = b.input(np.int32, (1,)), b.input(o.dtype, shape), b.tensor(o.dtype, shape)
+    b.operator(Op.STABLEHLO_CASE, [index, x], [y], {"branch_subgraph_indices": tuple(range(1, count + 1))})
+    fed = (np.array([draw(st.integers(-2, 6))], np.int32), o.array(*shape, finite=True))
+    return Example(several((b, [y]), *(_branch(o, shape) for _ in range(count))), fed)
+
+
+def composite(draw: DrawFn, o: Operands) -> Example:
+    """Its decomposition, between two operators."""
+    shape = draw(shapes(1, 3, 4))
+    b = Builder()
+    x, before, inside, after = (b.input(o.dtype, shape), *(b.tensor(o.dtype, shape) for _ in range(3)))
+    options = {"name": "a.composite", "decomposition_subgraph_index": 1, "version": 1}
+    b.operator(Op.ADD, [x, b.constant(_whole(o, shape))], [before])
+    b.operator(Op.STABLEHLO_COMPOSITE, [before], [inside], options)
+    b.operator(Op.ADD, [inside, before], [after])
+    return Example(several((b, [after]), _branch(o, shape)), (_whole(o, shape),))
+
+
+def called_once(draw: DrawFn, o: Operands) -> Example:
+    """The first invocation fills a variable, to which each one adds its input."""
+    shape, (b, first) = draw(shapes(1, 3, 4)), (Builder(), Builder())
+    x, before, after = b.input(o.dtype, shape), b.tensor(o.dtype, shape), b.tensor(o.dtype, shape)
+    b.operator(Op.CALL_ONCE, [], [], {"init_subgraph_index": 1})
+    handle = _handle(b)
+    b.operator(Op.READ_VARIABLE, [handle], [before])
+    b.operator(Op.ADD, [before, x], [after])
+    b.operator(Op.ASSIGN_VARIABLE, [handle, after], [])
+    first.operator(Op.ASSIGN_VARIABLE, [_handle(first), first.constant(_whole(o, shape))], [])
+    return Example(several((b, [before, after]), (first, [])), (_whole(o, shape),), runs=1)
+
+
 def loop(draw: DrawFn, o: Operands) -> Example:
     """Counts, and adds a constant in every round."""
     shape, limit = draw(shapes(1, 3, 4)), draw(st.integers(0, 6))
@@ -203,6 +238,9 @@ EXACT = of_terms(lambda _: 0.0)
 
 ROWS = [
     Row("sums", Op.IF, SUMMED, conditional),
+    Row("sums", Op.STABLEHLO_CASE, SUMMED, case, resolver=PLAIN),
+    Row("sums", Op.STABLEHLO_COMPOSITE, SUMMED, composite),
+    Row("sums", Op.CALL_ONCE, SUMMED, called_once),
     Row("counts", Op.WHILE, SUMMED, loop),
     Row("twice", Op.ASSIGN_VARIABLE, t.FIXED_SIZE, variable, resolver=PLAIN),
     Row("both_ways", Op.HASHTABLE_FIND, (T.STRING, T.INT64), hash_table, resolver=PLAIN),

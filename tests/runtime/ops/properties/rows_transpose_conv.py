@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from runtime.model.schema import BuiltinOperator, Padding
-from tests.runtime.models import const
+from tests.runtime.models import Builder, const
 from tests.runtime.ops.properties import filters as f
 from tests.runtime.ops.properties.examples import Example, linear
 from tests.runtime.ops.properties.rows import REFERENCE, Row
@@ -84,10 +85,41 @@ def conv_3d_transpose(draw: DrawFn, o: Operands) -> Example:
     return linear(Op.CONV_3D_TRANSPOSE, args, d.out, options, 1, REFERENCE)
 
 
+def with_bias(draw: DrawFn, _: Operands) -> Example:
+    """The custom operator of MediaPipe's models, which LiteRT has through XNNPACK alone: whole numbers.
+
+    Under SAME it takes no filter shorter than its stride.
+    """
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    is_same = draw(st.booleans())
+    n, depth, channels = draw(st.integers(1, 2)), draw(st.sampled_from(DEPTHS)), draw(st.integers(1, 6))
+    sides, strides = ([draw(st.integers(1, m)) for _ in range(2)] for m in (6, 3))
+    filters = [draw(st.integers(stride if is_same else 1, 4)) for stride in strides]
+    reached = [
+        side * stride if is_same else (side - 1) * stride + taps
+        for side, stride, taps in zip(sides, strides, filters, strict=True)
+    ]
+    data, weights, bias = (
+        rng.integers(-9, 10, shape).astype(np.float32)
+        for shape in ((n, *sides, depth), (channels, *filters, depth), (channels,))
+    )
+    b = Builder()
+    y = b.tensor(np.float32, (n, *reached, channels))
+    b.operator(
+        Op.CUSTOM,
+        [b.input(np.float32, data.shape), b.constant(weights), b.constant(bias)],
+        [y],
+        custom_code="Convolution2DTransposeBias",
+        custom_options=struct.pack("<5i", 1 if is_same else 2, strides[1], strides[0], 0, 0),
+    )
+    return Example(b.write([y]), (data,))
+
+
 KINDS = (f.FLOAT, f.HYBRID, f.HYBRID_CHANNELS, f.INT8, f.INT8_CHANNELS, f.UINT8, f.INT16, f.INT16_BIAS32)
 
 ROWS = [
     *(Row(kind.name, Op.TRANSPOSE_CONV, (kind.data,), transpose_conv(kind)) for kind in KINDS),
     Row("volume", Op.CONV_3D, (f.F32,), conv_3d),
+    Row("Convolution2DTransposeBias", Op.CUSTOM, (f.F32,), with_bias, resolver="AUTO"),
     Row("volume", Op.CONV_3D_TRANSPOSE, (f.F32,), conv_3d_transpose),
 ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
+from runtime.errors import ShapeError, UnsupportedOperatorError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import ActivationFunctionType as Activation
 from runtime.model.schema import BuiltinOperator as Op
@@ -15,6 +16,7 @@ from runtime.model.schema import LSTMKernelType
 from tests.oracle import call_in_litert
 from tests.runtime.models import Builder, per_tensor
 from tests.runtime.ops.cases import compare
+from tests.runtime.ops.recurrent.cells import Cell
 
 RUNS = 3
 BATCH, TIME, INPUT, CELLS, OUTPUTS = 2, 4, 5, 6, 3
@@ -37,45 +39,6 @@ def run_in_litert(litert, model, sequences, resolver):
         model_content=model, experimental_op_resolver_type=litert.OpResolverType[resolver]
     )
     return run_several(interpreter, sequences)
-
-
-@dataclass
-class Cell:
-    """Collects an operator's inputs slot by slot: float weights, or int8 ones for the hybrid form."""
-
-    hybrid: bool = False
-    seed: int = 0
-    builder: Builder = field(default_factory=Builder)
-    slots: dict[int, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.rng = np.random.default_rng(self.seed)
-
-    def vector(self, slot: int, size: int) -> None:
-        self.slots[slot] = self.builder.constant(self.rng.normal(0, 0.5, size).astype(np.float32))
-
-    def matrix(self, slot: int, *shape: int) -> None:
-        values = self.rng.normal(0, 0.4, shape).astype(np.float32)
-        if not self.hybrid:
-            self.slots[slot] = self.builder.constant(values)
-            return
-        scale = float(np.abs(values).max() / 127)
-        levels = np.round(values / scale).clip(-127, 127).astype(np.int8)
-        self.slots[slot] = self.builder.constant(levels, per_tensor(scale))
-
-    def state(self, slot: int, *shape: int, dtype: Any = np.float32, quantization: Any = None) -> None:
-        self.slots[slot] = self.builder.tensor(dtype, shape, quantization, is_variable=True)
-
-    def input(self, slot: int, *shape: int) -> None:
-        self.slots[slot] = self.builder.input(np.float32, shape)
-
-    def model(
-        self, opcode: Op, count: int, options: dict[str, Any], outputs: int = 1, version: int = 1
-    ) -> bytes:
-        made = [self.builder.tensor(np.float32) for _ in range(outputs)]
-        inputs = [self.slots.get(i, -1) for i in range(count)]
-        self.builder.operator(opcode, inputs, made, options, version)
-        return self.builder.write(made)
 
 
 def sequences(*shapes: tuple[int, ...]) -> list[list[np.ndarray]]:
@@ -197,6 +160,15 @@ def test_row_15_bidirectional_lstm_matches_litert(auxiliary, merge, weights):
     check(model, sequences(*shapes), loose=weights != "float")
 
 
+def rnn_cell(hybrid: bool) -> Cell:
+    cell = Cell(hybrid)
+    cell.matrix(1, CELLS, INPUT)
+    cell.matrix(2, CELLS, CELLS)
+    cell.vector(3, CELLS)
+    cell.state(4, BATCH, CELLS)
+    return cell
+
+
 ACTIVATIONS = [Activation.TANH, Activation.RELU, Activation.NONE]
 
 
@@ -204,11 +176,7 @@ ACTIVATIONS = [Activation.TANH, Activation.RELU, Activation.NONE]
 @pytest.mark.parametrize("weights", ["float", "hybrid", "hybrid_asymmetric"])
 @pytest.mark.parametrize("form", ["step", "time_major", "batch_major"])
 def test_rnn_matches_litert(activation, weights, form):
-    cell = Cell(weights != "float")
-    cell.matrix(1, CELLS, INPUT)
-    cell.matrix(2, CELLS, CELLS)
-    cell.vector(3, CELLS)
-    cell.state(4, BATCH, CELLS)
+    cell = rnn_cell(weights != "float")
     steps = {"step": (BATCH,), "time_major": (TIME, BATCH), "batch_major": (BATCH, TIME)}[form]
     cell.input(0, *steps, INPUT)
     options = {
@@ -253,18 +221,23 @@ def test_bidirectional_rnn_matches_litert(auxiliary, merge, weights, time_major)
     check(model, sequences(*shapes), loose=weights != "float")
 
 
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no_bias"])
-@pytest.mark.parametrize("rank", [1, 2])
-@pytest.mark.parametrize("weights", ["float", "hybrid", "hybrid_asymmetric"])
-def test_svdf_matches_litert(bias, rank, weights):
+def svdf_cell(hybrid: bool, rank: int, *, bias: bool) -> Cell:
     filters, memory = 2 * CELLS, 7
-    cell = Cell(weights != "float")
-    cell.input(0, BATCH, INPUT)
+    cell = Cell(hybrid)
     cell.matrix(1, filters, INPUT)
     cell.matrix(2, filters, memory)
     if bias:
         cell.vector(3, filters // rank)
     cell.state(4, BATCH, filters * memory)
+    return cell
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no_bias"])
+@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.parametrize("weights", ["float", "hybrid", "hybrid_asymmetric"])
+def test_svdf_matches_litert(bias, rank, weights):
+    cell = svdf_cell(weights != "float", rank, bias=bias)
+    cell.input(0, BATCH, INPUT)
     options = {
         "rank": rank,
         "fused_activation_function": Activation.RELU,
@@ -304,35 +277,29 @@ INTEGER_VARIANTS = {
 }
 
 
-def levels(cell: Cell, slot: int, dtype: Any, scale: float, *shape: int, most: int | None = None) -> None:
-    bound = most or np.iinfo(dtype).max
-    values = cell.rng.integers(-bound, bound + 1, shape).astype(dtype)
-    cell.slots[slot] = cell.builder.constant(values, per_tensor(scale))
-
-
 def integer_cell(
     steps, cifg=False, peephole=False, projection=False, norm=False
 ) -> tuple[Cell, Any, list[int]]:
     """int8 but for an int16 cell of scale 2^-11: (cell, quantisation of the output, intermediates)."""
-    cell = Cell(seed=7)
+    cell = Cell(rng=np.random.default_rng(7))
     outputs = OUTPUTS if projection else CELLS
     for gate in range(int(cifg), 4):
-        levels(cell, 1 + gate, np.int8, 0.01, CELLS, INPUT)
-        levels(cell, 5 + gate, np.int8, 0.008, CELLS, outputs)
-        levels(cell, 12 + gate, np.int32, 2e-4, CELLS, most=3000)
+        cell.levels(1 + gate, np.int8, 0.01, CELLS, INPUT)
+        cell.levels(5 + gate, np.int8, 0.008, CELLS, outputs)
+        cell.levels(12 + gate, np.int32, 2e-4, CELLS, most=3000)
     if peephole:
         for slot in range(9 + int(cifg), 12):
-            levels(cell, slot, np.int16, 3e-5, CELLS)
+            cell.levels(slot, np.int16, 3e-5, CELLS)
     if projection:
-        levels(cell, 16, np.int8, 0.01, OUTPUTS, CELLS)
-        levels(cell, 17, np.int32, 1e-4, OUTPUTS, most=2000)
+        cell.levels(16, np.int8, 0.01, OUTPUTS, CELLS)
+        cell.levels(17, np.int32, 1e-4, OUTPUTS, most=2000)
     out = per_tensor(0.02 if projection else 1 / 128, 4 if projection else -3)
     cell.state(18, BATCH, outputs, dtype=np.int8, quantization=out)
     cell.state(19, BATCH, CELLS, dtype=np.int16, quantization=per_tensor(2.0**-11))
     if norm:
         for slot in range(20 + int(cifg), 24):
-            levels(cell, slot, np.int16, 3e-5, CELLS)
-    cell.slots[0] = cell.builder.input(np.int8, (*steps, INPUT), per_tensor(0.02, 9))
+            cell.levels(slot, np.int16, 3e-5, CELLS)
+    cell.input(0, *steps, INPUT, dtype=np.int8, quantization=per_tensor(0.02, 9))
     scales = [0.003, 0.004, 0.005, 0.006]
     made = [cell.builder.tensor(np.int16, (), per_tensor(s)) for s in scales]
     hidden = per_tensor(1 / 128, -3)
@@ -349,10 +316,9 @@ def test_row_15_integer_lstm_equals_litert(variant, form):
     cell, out, intermediates = integer_cell(steps, **shape)
     y = cell.builder.tensor(np.int8, (), out)
     opcode = Op.LSTM if form == "step" else Op.UNIDIRECTIONAL_SEQUENCE_LSTM
-    slots = [cell.slots.get(i, -1) for i in range(24)]
-    cell.builder.operator(opcode, slots, [y], options, 2, intermediates=intermediates)
+    model = cell.finish(opcode, 24, [y], options, 2, intermediates)
     fed = [[cell.rng.integers(-128, 128, (*steps, INPUT)).astype(np.int8)] for _ in range(RUNS)]
-    check(cell.builder.write([y]), fed)
+    check(model, fed)
 
 
 BASIC = {"fused_activation_function": Activation.TANH, "kernel_type": LSTMKernelType.BASIC}
@@ -369,11 +335,11 @@ def test_row_15_basic_lstm_matches_litert():
 
 
 def test_row_15_basic_uint8_lstm_equals_litert():
-    cell, q = Cell(seed=11), per_tensor(1 / 128, 128)
+    cell, q = Cell(rng=np.random.default_rng(11)), per_tensor(1 / 128, 128)
     state_scale, weight_scale = per_tensor(2.0**-11), 0.005
     weights = cell.rng.integers(0, 256, (4 * CELLS, INPUT + CELLS)).astype(np.uint8)
     bias = cell.rng.integers(-20000, 20000, 4 * CELLS).astype(np.int32)
-    cell.slots[0] = cell.builder.input(np.uint8, (BATCH, INPUT), q)
+    cell.input(0, BATCH, INPUT, dtype=np.uint8, quantization=q)
     cell.state(1, BATCH, CELLS, dtype=np.uint8, quantization=q)
     cell.slots[2] = cell.builder.constant(weights, per_tensor(weight_scale, 117))
     cell.slots[3] = cell.builder.constant(bias, per_tensor(weight_scale / 128))
@@ -384,9 +350,87 @@ def test_row_15_basic_uint8_lstm_equals_litert():
         cell.builder.tensor(np.uint8, (), q),
         cell.builder.tensor(np.int16, (), per_tensor(2.0**-12)),
     ]
-    cell.builder.operator(Op.LSTM, [cell.slots[i] for i in range(5)], outputs, BASIC, 2)
+    model = cell.finish(Op.LSTM, 5, outputs, BASIC, 2)
     fed = [[cell.rng.integers(0, 256, (BATCH, INPUT)).astype(np.uint8)] for _ in range(RUNS)]
-    check(cell.builder.write(outputs), fed)
+    check(model, fed)
+
+
+# Slots of float operands, each with its shape, that earlier operators may compute.
+GIVEN_AT_RUN_TIME = {
+    "lstm": (Op.LSTM, {2: (CELLS, INPUT), 6: (CELLS, CELLS), 10: (CELLS,), 13: (CELLS,)}),
+    "projected_lstm": (Op.LSTM, {7: (CELLS, OUTPUTS), 16: (OUTPUTS, CELLS), 17: (OUTPUTS,)}),
+    "normalised_lstm": (Op.LSTM, {12: (CELLS,), 22: (CELLS,)}),
+    "rnn": (Op.RNN, {1: (CELLS, INPUT), 2: (CELLS, CELLS), 3: (CELLS,)}),
+    "svdf": (Op.SVDF, {1: (2 * CELLS, INPUT), 2: (2 * CELLS, 7), 3: (CELLS,)}),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN_AT_RUN_TIME)
+def test_weights_that_change_between_runs_match_litert(name):
+    opcode, given = GIVEN_AT_RUN_TIME[name]
+    if opcode is Op.LSTM:
+        projects, norms = name == "projected_lstm", name == "normalised_lstm"
+        cell = lstm_cell(False, peephole=True, projection=projects, norm=norms)
+        options = lstm_options({})[1]
+    elif opcode is Op.RNN:
+        cell, options = rnn_cell(False), {"fused_activation_function": Activation.TANH}
+    else:
+        cell, options = svdf_cell(False, 2, bias=True), {"rank": 2}
+    cell.input(0, BATCH, INPUT)
+    for slot, shape in given.items():
+        cell.input(slot, *shape)
+    count = 24 if name == "normalised_lstm" else 20 if opcode is Op.LSTM else 5
+    check(cell.model(opcode, count, options), sequences((BATCH, INPUT), *given.values()))
+
+
+def _refused_lstm(slot: int, change: str) -> bytes:
+    """An LSTM with everything but projection, one of whose operands has another form."""
+    cell = lstm_cell(False, peephole=True, norm=True)
+    cell.input(0, BATCH, INPUT)
+    if change == "gone":
+        del cell.slots[slot]
+    elif change == "state":
+        cell.state(slot, BATCH, CELLS + 1)
+    else:
+        cell.matrix(slot, *(int(n) for n in change.split("x")))
+    return cell.model(Op.LSTM, 24, lstm_options({})[1])
+
+
+@pytest.mark.parametrize(
+    ("slot", "change", "text"),
+    [
+        (4, "6", "weights of [6] and [6, 6] for the output gate"),
+        (2, "6x4", "weights of [(6, 4), (6, 5)] for 6 units and 5 inputs"),
+        (8, "6x3", "state 18 has shape [2, 6], [2, 3] is needed"),
+        (9, "gone", "inputs [9, 10, 11] must be given together"),
+        (11, "5", "input 11 has shape [5], [6] is needed"),
+        (13, "7", "input 13 has shape [7], [6] is needed"),
+        (19, "state", "state 19 has shape [2, 7], [2, 6] is needed"),
+        (22, "gone", "inputs [20, 21, 22, 23] must be given together"),
+        (16, "3x5", "for 6 units and 6 inputs"),
+    ],
+)
+def test_cells_whose_operands_do_not_fit_are_refused(slot, change, text):
+    with pytest.raises(ShapeError, match=re.escape(f"operator 0 LSTM: {text}" if slot != 16 else text)):
+        Interpreter(model_content=_refused_lstm(slot, change)).allocate_tensors()
+
+
+@pytest.mark.parametrize(
+    ("count", "cell_scale", "text"),
+    [
+        (12, 2.0**-11, "12 intermediates; integer cells here have 5"),
+        (5, 0.001, "a cell of scale 0.001"),
+        (5, 2.0**-16, "a power of two from 2^-15 to 2^-9 is needed"),
+    ],
+)
+def test_integer_cells_of_other_forms_are_refused(count, cell_scale, text):
+    cell, out, intermediates = integer_cell((BATCH,))
+    cell.state(19, BATCH, CELLS, dtype=np.int16, quantization=per_tensor(cell_scale))
+    y = cell.builder.tensor(np.int8, (), out)
+    made = [*intermediates, *intermediates, *intermediates][:count]
+    model = cell.finish(Op.LSTM, 24, [y], lstm_options({})[1], 2, made)
+    with pytest.raises(UnsupportedOperatorError, match=re.escape(text)):
+        Interpreter(model_content=model).allocate_tensors()
 
 
 def test_reset_all_variables_starts_a_sequence_anew():

@@ -1,0 +1,68 @@
+"""Which keys of the farm an agent trusts: the one that it was enrolled with, then those it was told of."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from agent.credentials import write_secret
+from agent.envelope import PublicKey
+
+FILE: Final = "farm-keys.json"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class FarmKeys:
+    """`enrolled`: the key of the credentials; a new enrolment ends what was told before.
+
+    `path`: what was told, across restarts.
+    """
+
+    enrolled: PublicKey
+    path: Path
+    _keys: dict[str, PublicKey] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._keep(self._told() or [self.enrolled])
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Of the keys that are trusted."""
+        return tuple(self._keys)
+
+    def named(self, key_id: str) -> PublicKey:
+        """A trusted key. Raises `ValueError` for any other."""
+        if key_id not in self._keys:
+            raise ValueError(
+                f"signed with key {key_id}, not with {' or '.join(self._keys)}, which this agent trusts; "
+                "where the farm's key was replaced while this agent was away: farm agents rotate NAME"
+            )
+        return self._keys[key_id]
+
+    def replace(self, keys: Sequence[PublicKey]) -> None:
+        """Trust these from now on and no others. Raises `OSError`."""
+        said = {"enrolled": self.enrolled.text, "keys": [key.text for key in keys]}
+        write_secret(self.path, json.dumps(said))
+        self._keep(keys)
+        log.warning("the farm's keys are now, the newest first: %s", ", ".join(self._keys))
+
+    def _keep(self, keys: Sequence[PublicKey]) -> None:
+        self._keys = {key.key_id: key for key in keys}
+
+    def _told(self) -> list[PublicKey]:
+        """What was told since the enrolment; nothing where nothing was. Raises `OSError` or `ValueError`."""
+        if not self.path.exists():
+            return []
+        try:
+            said = json.loads(self.path.read_text())
+            if said["enrolled"] != self.enrolled.text:
+                return []
+            return [PublicKey.read(text) for text in said["keys"]]
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"{self.path} is of another form; enrol this host again") from error

@@ -1,0 +1,70 @@
+"""The process that runs a model on labelled data, after everything is timed."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from agent import runlog
+from agent.attempt import (
+    LABELLED_FILE,
+    AttemptFile,
+    LabelledReport,
+    write_atomically,
+    write_progress,
+)
+from agent.messages import LabelledScore
+from agent.runner.measure import delegate_options, failure_of, input_rules
+from runtime.errors import FarmRuntimeError
+from runtime.tools.labelled import count_right, load_labelled
+from runtime.tools.loading import Opener
+
+BEST: Final = {"top1": 1, "top5": 5}
+"""How many classes a metric looks at."""
+
+_TELL_EVERY = 20
+
+
+def labelled_process(job_file: Path, folder: Path) -> None:
+    """Count the right answers in this process and write `labelled.json`: the score or the failure."""
+    attempt = AttemptFile.model_validate_json(job_file.read_bytes())
+    group = attempt.device.exclusion_group
+    runs_log = Path(attempt.runs_log)
+    runlog.append(runs_log, "start", attempt.job.attempt_id, group, "labelled")
+    try:
+        report = LabelledReport(score=_score(attempt, folder))
+    except (FarmRuntimeError, MemoryError) as error:
+        report = LabelledReport(failure=failure_of(error, attempt))
+    write_atomically(folder / LABELLED_FILE, report.model_dump_json().encode())
+    runlog.append(runs_log, "end", attempt.job.attempt_id, group, "labelled")
+
+
+def _score(attempt: AttemptFile, folder: Path) -> LabelledScore:
+    job, asked = attempt.job, attempt.job.plan.labelled
+    assert asked is not None
+    assert attempt.data_path is not None
+    write_progress(folder, "labelled data")
+    if attempt.device.api == "opencl":
+        import_module("pyopencl")
+    samples = load_labelled(Path(attempt.data_path))
+    count = len(samples.labels)
+
+    def tell(done: int) -> None:
+        if done % max(1, count // _TELL_EVERY) == 0:
+            write_progress(folder, f"labelled data: {done} of {count}")
+
+    opener = Opener.prepare(job.delegate_kind, delegate_options(attempt, len(os.sched_getaffinity(0))))
+    rules = input_rules(job.inputs)
+    right = count_right(opener, attempt.model_path, samples, BEST[asked.metric], rules, tell)
+    share = right / count
+    verdict = None if asked.at_least is None else "pass" if share >= asked.at_least else "fail"
+    return LabelledScore(
+        metric=asked.metric,
+        samples=count,
+        right=right,
+        share=share,
+        at_least=asked.at_least,
+        verdict=verdict,
+    )

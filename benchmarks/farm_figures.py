@@ -1,0 +1,52 @@
+"""What the benchmarks of the farm share: order statistics, the PostgreSQL that is here, and the report."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Milliseconds."""
+
+    p50: float
+    p99: float
+    longest: float
+    count: int
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> Spread:
+        """Order statistics; zeros where nothing was seen."""
+        if not seconds:
+            return cls(0.0, 0.0, 0.0, 0)
+        ordered = sorted(seconds)
+        at = [ordered[min(len(ordered) - 1, int(q * len(ordered)))] * 1e3 for q in (0.5, 0.99)]
+        return cls(round(at[0], 3), round(at[1], 3), round(ordered[-1] * 1e3, 3), len(ordered))
+
+
+def postgres_binaries() -> Path:
+    """The folder of the PostgreSQL on the path, or of the newest that Debian installed here."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    newest = shutil.which("postgres") or (found[-1] if found else None)
+    if newest is None:
+        raise SystemExit("no PostgreSQL here; install it, or give --database sqlite or a URL")
+    return Path(newest).resolve().parent
+
+
+def report(measure: Callable[[Path], dict[str, Any]], out: Path | None) -> int:
+    """Measure in a folder of its own; print the figures as JSON and, where `out` says so, write them."""
+    folder = Path(tempfile.mkdtemp(prefix="farm-bench-"))
+    try:
+        text = json.dumps(measure(folder), indent=1)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if out is not None:
+        out.write_text(text + "\n", encoding="utf-8")
+    print(text)
+    return 0

@@ -1,0 +1,72 @@
+"""`farm keys list | rotate | retire`: the key that signs for the farm, and how another takes its place."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.verb import OK, Json
+
+if TYPE_CHECKING:
+    from orchestrator.trust.ring import FarmKeys
+
+_LONGEST_MINUTES = 30 * 24 * 60
+
+Overlap = Annotated[
+    int, typer.Option(help="Minutes that the present key stays good.", min=1, max=_LONGEST_MINUTES)
+]
+
+
+def list_keys(as_json: Json = False) -> int:
+    """List the farm's keys that are good now."""
+    from orchestrator.trust.ring import read
+
+    return _show(read(_folder(), datetime.now(UTC)), as_json)
+
+
+def rotate_key(overlap: Overlap = 1440, as_json: Json = False) -> int:
+    """Make a new key for the farm, on the server; no job is lost and nothing is started again.
+
+    Agents that run take it over within a heartbeat and trust both keys for `--overlap` minutes. One that is
+    away all that time needs new secrets afterwards: farm agents rotate NAME.
+    """
+    from orchestrator.trust.ring import rotate
+
+    now = datetime.now(UTC)
+    return _show(rotate(_folder(), now, now + timedelta(minutes=overlap)), as_json)
+
+
+def retire_key(as_json: Json = False) -> int:
+    """End the time of the key that was replaced now: it counts no more, here and at every agent."""
+    from orchestrator.trust.ring import retire
+
+    return _show(retire(_folder(), datetime.now(UTC)), as_json)
+
+
+def _folder() -> Path:
+    from orchestrator.config import FarmHome
+
+    return FarmHome.from_environment().keys
+
+
+def _show(keys: FarmKeys, as_json: bool) -> int:
+    from orchestrator.cli import output
+
+    rows = [
+        {
+            "key": key.key_id,
+            "state": "former" if number else "current",
+            "until": keys.until.isoformat() if number and keys.until else None,
+        }
+        for number, key in enumerate(keys.public)
+    ]
+    if as_json:
+        output.emit_json(rows)
+        return OK
+    output.line(f"{keys.current.public.key_id} signs for the farm")
+    if keys.former is not None:
+        output.line(f"{keys.former.public.key_id} is still good until {keys.until:%Y-%m-%d %H:%M} UTC")
+    return OK

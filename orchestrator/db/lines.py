@@ -1,0 +1,144 @@
+"""The questions behind picking: who idles, and which cells are first in line. Each statement is made once.
+
+A cell stands in one line: that of its device, or that of a class of devices. One seek per unfinished campaign
+and line finds the first that may start, by index alone, however many cells there are.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    exists,
+    literal,
+    not_,
+    or_,
+    select,
+    text,
+    union_all,
+)
+
+from orchestrator.db import tables
+from orchestrator.db.tables import UtcDateTime
+from orchestrator.lifecycle import AttemptState
+
+OTHER_UNIT: Final = timedelta(seconds=60)
+"""How long a cell of a class that failed on a device waits for another unit before it goes there again."""
+
+attempt, campaign, cell, device, pool = (
+    tables.metadata.tables[name] for name in ("attempt", "campaign", "cell", "device", "pool")
+)
+candidate = cell.alias("candidate")
+_asking = device.alias("asking")
+_sibling = cell.alias("sibling")
+_tried = attempt.alias("tried")
+
+NOW: Final = bindparam("now", type_=UtcDateTime)
+COLUMNS: Final = (
+    cell.c.cell_id, cell.c.line, cell.c.rank, cell.c.campaign_no, cell.c.position, cell.c.expected_s,
+    campaign.c.served_s, campaign.c.served_at, campaign.c.submitted_at, campaign.c.purpose,
+    cell.c.siblings, cell.c.not_before,
+)  # fmt: skip
+
+
+def indexed(condition: str) -> Any:
+    """As the partial indexes say it: a bound parameter would keep an engine from using them."""
+    return text(condition)
+
+
+def startable() -> tuple[ColumnElement[bool], ...]:
+    """Campaigns of which something may start: unfinished, and neither parked, paused nor cancelled."""
+    return (
+        indexed("campaign.ended_at IS NULL"),
+        not_(campaign.c.parked),
+        campaign.c.paused_at.is_(None),
+        campaign.c.cancel_asked_at.is_(None),
+    )
+
+
+def in_order(line: Any) -> Select[Any]:
+    """Ids of the cells in a line that may start at `:now`, in the order of their campaigns."""
+    c = candidate.c
+    return (
+        select(c.cell_id)
+        .where(indexed("candidate.state = 'queued'"), c.line == line)
+        .where(or_(c.not_before.is_(None), c.not_before <= NOW))
+        .order_by(c.rank, c.position)
+    )
+
+
+def fits(device_id: Any) -> tuple[ColumnElement[bool], ...]:
+    """No sibling has this device; a cell that failed here since `:long_ago` prefers another unit."""
+    c = candidate.c
+    used = exists().where(
+        _sibling.c.siblings == c.siblings, _sibling.c.device_id == device_id, _sibling.c.cell_id != c.cell_id
+    )
+    failed = exists().where(
+        _tried.c.cell_id == c.cell_id,
+        _tried.c.device_id == device_id,
+        _tried.c.state == AttemptState.FAILED.value,
+    )
+    long_ago = c.not_before <= bindparam("long_ago", type_=UtcDateTime)
+    return ~used.correlate(candidate), or_(~failed.correlate(candidate), long_ago)
+
+
+def waiting_in(line: Any) -> ColumnElement[bool]:
+    """Whether a campaign has a queued cell in a line."""
+    return (
+        exists()
+        .where(candidate.c.campaign_no == campaign.c.no, candidate.c.line == line)
+        .where(indexed("candidate.state = 'queued'"))
+        .correlate(campaign)
+    )
+
+
+def _first(line: Any, *of: Any, conditions: tuple[ColumnElement[bool], ...] = ()) -> Any:
+    cells = in_order(line).where(candidate.c.campaign_no == campaign.c.no, *conditions)
+    return cells.limit(1).correlate(campaign, *of).scalar_subquery()
+
+
+def _hosts() -> Select[Any]:
+    c = device.c
+    these = select(_asking.c.agent_id).where(_asking.c.device_id.in_(bindparam("devices", expanding=True)))
+    return (
+        select(
+            c.device_id, c.agent_id, c.kind, c.name, c.vendor, c.labels, c.delegates, c.exclusion_group,
+            c.rests_until, c.quarantined_at, c.present, attempt.c.exclusion_group.label("runs"),
+        )
+        .outerjoin(attempt, and_(attempt.c.device_id == c.device_id, tables.IS_LIVE))
+        .where(c.agent_id.in_(these))
+    )  # fmt: skip
+
+
+def _first_in_lines() -> Select[Any]:
+    own = select(device.c.device_id.label("name"))
+    own = own.where(device.c.device_id.in_(bindparam("devices", expanding=True)))
+    lines = union_all(own, select(pool.c.line)).subquery("asked")
+    return (
+        select(*COLUMNS)
+        .select_from(lines.join(campaign, literal(value=True)))
+        .join(cell, cell.c.cell_id == _first(lines.c.name, lines))
+        .where(*startable())
+    )
+
+
+def _first_of_class() -> Select[Any]:
+    not_given = candidate.c.cell_id.not_in(bindparam("given", expanding=True))
+    first = _first(bindparam("line"), conditions=(not_given, *fits(bindparam("device"))))
+    query = select(*COLUMNS).select_from(campaign).join(cell, cell.c.cell_id == first)
+    return query.where(*startable())
+
+
+HOSTS: Final = _hosts()
+"""The hosts of `:devices`: each of their devices, and the exclusion group that an attempt has taken there."""
+
+FIRST_IN_LINES: Final = _first_in_lines()
+"""The first cell of each campaign in the lines of `:devices`, and in that of each class, at `:now`."""
+
+FIRST_OF_CLASS: Final = _first_of_class()
+"""The first cell of each campaign in the `:line` of a class that `:device` may take and is not `:given`."""

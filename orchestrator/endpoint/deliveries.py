@@ -1,0 +1,125 @@
+"""Models that users bring from other machines, in one piece or several; stored where the hash is right."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import BinaryIO, Final
+
+import anyio
+from anyio import to_thread
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from orchestrator.endpoint.access import Gate
+from orchestrator.endpoint.body import Body
+from orchestrator.endpoint.ranges import Part
+from orchestrator.errors import FarmError, UsageError
+from orchestrator.limits import StoreLimits, require_budget, require_floor
+from orchestrator.store import Store
+
+MOST_DELIVERIES: Final = 8
+"""At once; each takes a thread for as long as its sender takes."""
+
+OFFSET_HEADER: Final = "upload-offset"
+"""How many bytes of a model are here already."""
+
+_BLOCK_BYTES = 1 << 20
+_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
+
+log = logging.getLogger(__name__)
+
+
+class _NotNowError(Exception):
+    """The sender has to look again at what is here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """The handlers of `/models/{sha256}`."""
+
+    store: Store
+    limits: StoreLimits
+    gate: Gate
+    senders: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(MOST_DELIVERIES))
+
+    async def has(self, request: Request) -> Response:
+        """`HEAD /models/{sha256}`: 200 where the farm has the model, else 404 and how much of it is here."""
+        await self.gate.submitter(request)
+        sha256 = request.path_params["sha256"]
+        try:
+            if await run_in_threadpool(self.store.touch, sha256):
+                return Response(status_code=200)
+            offset = self.store.size_of_incoming(sha256)
+        except ValueError as error:
+            raise HTTPException(400, str(error)) from error
+        return Response(status_code=404, headers={OFFSET_HEADER: str(offset)})
+
+    async def receive(self, request: Request) -> Response:
+        """`PUT /models/{sha256}`, `Content-Range: bytes N-M/SIZE`: the rest of the file, from byte N on."""
+        await self.gate.submitter(request)
+        sha256, part = request.path_params["sha256"], self._rest(request)
+        body = Body(request.stream())
+        try:
+            await to_thread.run_sync(self._grow, body, sha256, part, limiter=self.senders)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except ValueError as error:
+            raise HTTPException(400, str(error)) from error
+        except _NotNowError as error:
+            raise HTTPException(409, str(error)) from error
+        except UsageError as error:
+            raise HTTPException(422, str(error)) from error
+        except (FarmError, OSError) as error:
+            log.error("model %s is not stored: %s", sha256[:12], error)
+            raise HTTPException(507, str(error)) from error
+        return JSONResponse({"sha256": sha256, "bytes": part.end}, 201)
+
+    def _rest(self, request: Request) -> Part:
+        """The last bytes of a file, up to its end. Raises `HTTPException` 400, 413."""
+        said = _RANGE.fullmatch(request.headers.get("content-range", ""))
+        first, last, size = map(int, said.groups()) if said else (0, 0, 0)
+        if not first <= last == size - 1:
+            raise HTTPException(400, "say which bytes come, up to the last: Content-Range: bytes N-M/SIZE")
+        if size > self.limits.artifact_bytes:
+            limit = self.limits.artifact_bytes
+            raise HTTPException(413, f"{size} bytes; the limit of the farm is {limit} (FARM_ARTIFACT_BYTES)")
+        return Part(first, size)
+
+    def _grow(self, body: Body, sha256: str, part: Part) -> None:
+        """Append what comes; a sender that breaks off leaves what it sent for the next try."""
+        with self._opened(sha256) as out:
+            here = out.seek(0, os.SEEK_END)
+            if here != part.start:
+                raise _NotNowError(f"{here} bytes are here, not {part.start}; go on from there")
+            require_budget(self.store.root, self.limits, part.size)
+            left = part.size
+            while block := body.read(_BLOCK_BYTES):
+                left -= len(block)
+                if left < 0:
+                    break
+                require_floor(self.store.root, self.limits, len(block))
+                out.write(block)
+            out.flush()
+            if left:
+                raise _NotNowError(f"{abs(left)} bytes too {'few' if left > 0 else 'many'}; send again")
+            self.store.adopt(sha256, f"model {sha256[:12]}")
+
+    @contextmanager
+    def _opened(self, sha256: str) -> Iterator[BinaryIO]:
+        """The file that grows, held alone. Raises `ValueError` for what is no sha256."""
+        path = self.store.incoming(sha256)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(path, flags, 0o600), "ab") as out:
+            try:
+                fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise _NotNowError("somebody else sends this model now; look again in a while") from error
+            yield out

@@ -1,0 +1,126 @@
+"""A small sound history: what three runners wrote, and the database's rows that belong to it.
+
+`test_invariants.py` breaks it, one way at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agent import runlog
+from agent.artifacts import put_artifact
+from agent.journal import Journal
+from orchestrator.db import tables
+from orchestrator.db.migrate import HEAD
+from tests.faults.invariants import Evidence
+
+RUNNER = Path(__file__).with_name("runner.py")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+GROUP = "agA-0"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One attempt as its runner did it; `result` is its `result.json`, None where it left none."""
+
+    attempt: tables.Attempt
+    result: dict[str, Any] | None
+
+
+def sound(folder: Path) -> Evidence:
+    """Cell `a` is done at once, `b` after a crash, `c` is wrong: four attempts, three results."""
+    state, store = folder / "state", folder / "store"
+    state.mkdir(parents=True)
+    Journal(state / "journal.db").close()
+    runs = [
+        _run(state, store, "a", 1, 1, "done"),
+        _run(state, store, "b", 1, 2, "crash"),
+        _run(state, store, "b", 2, 3, "done"),
+        _run(state, store, "c", 1, 4, "wrong"),
+    ]
+    results = [_result(run.attempt, run.result) for run in runs if run.result is not None]
+    ends = {"a": ("done", "a-1"), "b": ("done", "b-2"), "c": ("failed", "c-1")}
+    log = folder / "log"
+    log.write_text("scheduling\n")
+    return Evidence(
+        cells={name: _cell(name, *end) for name, end in ends.items()},
+        attempts={run.attempt.attempt_id: run.attempt for run in runs},
+        results={result.attempt_id: result for result in results},
+        hosts=((state,),),
+        store=store,
+        logs=(log,),
+        revision=HEAD,
+        integrity="ok",
+    )
+
+
+def owe(journal: Path, attempt_id: str) -> None:
+    """The agent's journal has a result that nobody has acknowledged."""
+    with sqlite3.connect(journal) as database:
+        database.execute("INSERT INTO attempt VALUES (?, 'spooled', '{}', '{}')", (attempt_id,))
+    database.close()
+
+
+def _run(state: Path, store: Path, cell: str, number: int, epoch: int, behave: str) -> Run:
+    """Let the runner of the scenarios do one attempt."""
+    attempt_id = f"{cell}-{number}"
+    folder = state / "work" / attempt_id
+    folder.mkdir(parents=True)
+    job = {
+        "attempt_id": attempt_id,
+        "cell_id": cell,
+        "device_id": "agA.0",
+        "epoch": epoch,
+        "attempt_no": number,
+        "delegate_options": {"behave": behave, "seconds": 0.01},
+    }
+    spec = {"job": job, "device": {"exclusion_group": GROUP}, "runs_log": str(state / "runs.log")}
+    (folder / "job.json").write_text(json.dumps(spec))
+    subprocess.run([sys.executable, "-S", str(RUNNER), str(folder / "job.json"), str(folder)], check=False)
+    runlog.append(state / "runs.log", "gone", attempt_id, GROUP, "attempt")
+    path = folder / "result.json"
+    result = json.loads(path.read_text()) if path.exists() else None
+    if result is not None:
+        put_artifact(store, folder / "samples.json", result["samples_sha256"])
+    return Run(_attempt(attempt_id, cell, number, epoch, result), result)
+
+
+def _attempt(
+    attempt_id: str, cell: str, number: int, epoch: int, result: dict[str, Any] | None
+) -> tables.Attempt:
+    state, code = ("failed", "crash") if result is None else (result["status"], _code(result))
+    return tables.Attempt(
+        attempt_id=attempt_id, cell_id=cell, attempt_no=number, device_id="agA.0", exclusion_group=GROUP,
+        epoch=epoch, state=state, reason_code=code, dispatched_at=NOW, ended_at=NOW,
+    )  # fmt: skip
+
+
+def _code(result: dict[str, Any]) -> str:
+    return "completed" if result["reason"] is None else str(result["reason"]["code"])
+
+
+def _cell(name: str, state: str, shown: str) -> tables.Cell:
+    code = "completed" if state == "done" else "wrong_output"
+    return tables.Cell(
+        cell_id=name, campaign_no=1, key=name, series="s", position=0, model="m", model_sha256="0" * 64,
+        delegate="gpu", delegate_kind="gpu", delegate_options={}, target="agA.0", level="quick", plan={},
+        inputs={}, soft_limit_s=900, state=state, reason_code=code, ended_at=NOW,
+        line="agA.0", shown_attempt_id=shown,
+    )  # fmt: skip
+
+
+def _result(attempt: tables.Attempt, found: dict[str, Any]) -> tables.Result:
+    return tables.Result(
+        attempt_id=attempt.attempt_id, cell_id=attempt.cell_id, device_id="agA.0", epoch=attempt.epoch,
+        status=found["status"], reason_code=_code(found), reason_text="",
+        measurement=json.dumps(found["measurement"]), samples_sha256=found["samples_sha256"],
+        environment_id="e", facts={}, log_tail="", duration_ns=1, series="s", fingerprint="f", content="c",
+        counted=True, late=False, received_at=NOW,
+    )  # fmt: skip

@@ -1,0 +1,117 @@
+"""A lab whose agent shares nothing with the farm but Redis and the endpoint."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import subprocess
+import sys
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+
+from agent.credentials import Applicant
+from orchestrator.db.session import Database
+from orchestrator.trust import enrolment
+from orchestrator.trust.keys import farm_key
+from tests.services.certificates import Authority
+from tests.services.processes import Server
+from tests.services.redis import RedisServer
+
+READ_TOKEN = "r" * 40
+SUBMIT_TOKEN = "s" * 40
+
+
+@dataclass
+class HttpLab:
+    """`farm serve` behind TLS, and one enrolled agent with a state folder of its own."""
+
+    folder: Path
+    redis: RedisServer
+    database_url: str
+    services: list[Server] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.home, self.state = self.folder / "home", self.folder / "agent"
+        self.authority = Authority(self.folder)
+        pair = self.authority.issue()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.url = f"https://127.0.0.1:{free.getsockname()[1]}"
+        self.environment = os.environ | {
+            "FARM_HOME": str(self.home),
+            "FARM_BROKER_URL": self.redis.socket_url,
+            "FARM_ENDPOINT": self.url,
+            "FARM_TLS_CERT": str(pair.certificate),
+            "FARM_TLS_KEY": str(pair.key),
+            "FARM_TLS_CA": str(self.authority.path),
+            "FARM_READ_TOKEN": READ_TOKEN,
+            "FARM_SUBMIT_TOKEN": SUBMIT_TOKEN,
+            "FARM_DATABASE_URL": self.database_url,
+            "FARM_HEARTBEAT_S": "1",
+            "FARM_RESEND_S": "3",
+            "FARM_SWEEP_S": "0.2",
+            "NO_COLOR": "1",
+        }
+        self.agent_environment = {
+            name: text
+            for name, text in self.environment.items()
+            if not name.startswith("FARM_") or name.endswith("_S")
+        } | {"FARM_LEASES": str(self.folder / "leases"), "SSL_CERT_FILE": str(self.authority.path)}
+
+    def start(self) -> HttpLab:
+        self.serve = self.service("serve", self.environment, "farm", "serve", "--log-format", "json")
+        self.serve.until(lambda: "scheduling on" in self.serve.tail(), "farm serve")
+        self._enrol()
+        self.agent = self.service(
+            "agent", self.agent_environment, "farm-agent", "start", "--state", str(self.state)
+        )
+        self.agent.until(lambda: "rack-1" in self.run("farm", "agents", "list").stdout, "the agent's hello")
+        return self
+
+    def _enrol(self) -> None:
+        """As the agent's machine does it; the broker of this test has one user for all."""
+        database = Database.connect(self.database_url)
+        with database.write() as session:
+            key_id = farm_key(self.home / "keys").public.key_id
+            invitation = enrolment.invite(session, "rack-1", key_id, datetime.now(UTC))
+        database.close()
+        applicant = Applicant.new()
+        trusting = ssl.create_default_context(cafile=self.authority.path)
+        ask = applicant.ask(invitation)
+        answer = httpx.post(f"{self.url}/enrol", json=ask, verify=trusting, trust_env=False)
+        given = applicant.accept(invitation, answer.json())
+        replace(given, broker_url=self.redis.socket_url).write(self.state)
+        self.secrets = [invitation, given.token, given.signing_key, applicant.password]
+
+    def elsewhere(self, **settings: str) -> dict[str, str]:
+        """The environment of a user on a machine with a folder of its own and the settings of a client."""
+        server = ("FARM_ENDPOINT", "FARM_TLS", "FARM_READ_TOKEN", "FARM_SUBMIT_TOKEN")
+        kept = {name: text for name, text in self.environment.items() if not name.startswith(server)}
+        return kept | {"FARM_HOME": str(self.folder / "users-home")} | settings
+
+    def run(
+        self, *command: str | Path, environment: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(Path(sys.executable).with_name(str(command[0]))), *map(str, command[1:])],
+            cwd=self.folder,
+            env=environment or self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+
+    def close(self) -> None:
+        for service in reversed(self.services):
+            service.kill()
+
+    def service(self, name: str, environment: dict[str, str], program: str, *arguments: str) -> Server:
+        command = [str(Path(sys.executable).with_name(program)), *arguments]
+        made = Server(command, self.folder / f"{name}.log", environment)
+        self.services.append(made)
+        return made

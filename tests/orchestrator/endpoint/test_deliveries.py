@@ -1,0 +1,154 @@
+"""Models from other machines: whole or in pieces, within the farm's limits, and only what their name says."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from orchestrator.address import Address
+from orchestrator.delivery import Sender
+from orchestrator.errors import FarmError, UnreachableError, UsageError
+from orchestrator.limits import StoreLimits
+from orchestrator.store import Store
+from tests.services.endpoint import READ_TOKEN, SUBMIT_TOKEN, TOKEN, Endpoint
+
+CONTENT = bytes(range(251)) * 20_000
+SHA = hashlib.sha256(CONTENT).hexdigest()
+LIMITS = StoreLimits(artifact_bytes=6_000_000, store_bytes=8_000_000)
+
+
+@pytest.fixture
+def endpoint(tmp_path: Path) -> Iterator[Endpoint]:
+    opened = Endpoint(tmp_path / "farm", LIMITS)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def user(endpoint: Endpoint) -> Iterator[httpx.Client]:
+    headers = {"authorization": f"Bearer {SUBMIT_TOKEN}"}
+    with httpx.Client(base_url=endpoint.url, headers=headers, trust_env=False) as client:
+        yield client
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "own-store")
+    store.put(io.BytesIO(CONTENT), "m")
+    return store
+
+
+def sender(endpoint: Endpoint, token: str = SUBMIT_TOKEN) -> Sender:
+    parts = urlsplit(endpoint.url)
+    return Sender(Address(endpoint.url, str(parts.hostname), endpoint.port), token, pause_s=0.01)
+
+
+def content_range(start: int, size: int) -> dict[str, str]:
+    return {"content-range": f"bytes {start}-{size - 1}/{size}"}
+
+
+def incoming(endpoint: Endpoint) -> list[str]:
+    return [path.name for path in (endpoint.store.root / "incoming").glob("*")]
+
+
+def test_a_model_is_sent_once(endpoint: Endpoint, own: Store) -> None:
+    said: list[str] = []
+    for _ in range(2):
+        sender(endpoint).send(SHA, own, said.append)
+    assert said == [f"sending model {SHA[:12]} (4.8 MiB) to {endpoint.url}"]
+    assert endpoint.store.path(SHA).read_bytes() == CONTENT
+    assert incoming(endpoint) == []
+
+
+def test_what_broke_off_goes_on_where_it_broke(endpoint: Endpoint, user: httpx.Client, own: Store) -> None:
+    with socket.create_connection(("127.0.0.1", endpoint.port)) as line:
+        head = (
+            f"PUT /models/{SHA} HTTP/1.1\r\nHost: farm\r\nAuthorization: Bearer {SUBMIT_TOKEN}\r\n"
+            f"Content-Length: {len(CONTENT)}\r\n"
+            f"Content-Range: bytes 0-{len(CONTENT) - 1}/{len(CONTENT)}\r\n\r\n"
+        )
+        line.sendall(head.encode() + CONTENT[:2_000_000])
+    sender(endpoint).send(SHA, own, lambda _: None)
+    assert endpoint.store.path(SHA).read_bytes() == CONTENT
+    assert user.head(f"/models/{SHA}").status_code == 200
+
+
+def test_only_the_bytes_that_are_missing_are_sent(endpoint: Endpoint, user: httpx.Client) -> None:
+    path = endpoint.store.incoming(SHA)
+    path.write_bytes(CONTENT[:4_000_000])
+    asked = user.head(f"/models/{SHA}")
+    assert (asked.status_code, asked.headers["upload-offset"]) == (404, "4000000")
+    early = user.put(f"/models/{SHA}", content=CONTENT, headers=content_range(0, len(CONTENT)))
+    assert early.status_code == 409
+    assert "4000000 bytes are here" in early.json()["error"]
+    rest = user.put(
+        f"/models/{SHA}", content=CONTENT[4_000_000:], headers=content_range(4_000_000, len(CONTENT))
+    )
+    assert rest.status_code == 201
+    assert endpoint.store.path(SHA).read_bytes() == CONTENT
+
+
+def test_a_model_that_is_not_what_its_name_says_leaves_nothing(
+    endpoint: Endpoint, user: httpx.Client
+) -> None:
+    wrong = user.put(f"/models/{SHA}", content=b"other", headers=content_range(0, 5))
+    assert wrong.status_code == 422
+    assert "wrong sha256" in wrong.json()["error"]
+    assert endpoint.store.find(SHA) is None
+    assert incoming(endpoint) == []
+
+
+def test_a_beginning_that_was_wrong_does_not_stay_in_the_way(endpoint: Endpoint, own: Store) -> None:
+    endpoint.store.incoming(SHA).write_bytes(b"x" * 1000)
+    sender(endpoint).send(SHA, own, lambda _: None)
+    assert endpoint.store.path(SHA).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("header", ["", "bytes 0-4/*", "bytes 0-3/5", "bytes 5-4/5", "bytes */5"])
+def test_a_request_says_what_it_brings(user: httpx.Client, header: str) -> None:
+    headers = {"content-range": header} if header else {}
+    assert user.put(f"/models/{SHA}", content=b"12345", headers=headers).status_code == 400
+
+
+def test_the_farms_limits_hold_and_are_told(endpoint: Endpoint, tmp_path: Path, user: httpx.Client) -> None:
+    large = Store(tmp_path / "large")
+    found = large.put(io.BytesIO(bytes(6_000_001)), "m")
+    with pytest.raises(FarmError, match="6000001 bytes; the limit of the farm is 6000000"):
+        sender(endpoint).send(found.sha256, large, lambda _: None)
+    endpoint.store.put(io.BytesIO(b"1" * 4_000_000), "other")
+    full = user.put(f"/models/{SHA}", content=CONTENT, headers=content_range(0, len(CONTENT)))
+    assert full.status_code == 507
+    assert "its budget is 7.6 MiB" in full.json()["error"]
+    assert endpoint.store.find(SHA) is None
+
+
+@pytest.mark.parametrize("token", [TOKEN, READ_TOKEN, "x" * 40])
+def test_only_the_submit_token_opens_the_store(endpoint: Endpoint, own: Store, token: str) -> None:
+    with pytest.raises(UsageError, match="FARM_SUBMIT_TOKEN"):
+        sender(endpoint, token).send(SHA, own, lambda _: None)
+    headers = {"authorization": f"Bearer {token}"} | content_range(0, len(CONTENT))
+    with httpx.Client(base_url=endpoint.url, trust_env=False) as stranger:
+        assert stranger.put(f"/models/{SHA}", content=CONTENT, headers=headers).status_code == 401
+    assert endpoint.store.find(SHA) is None
+
+
+@pytest.mark.parametrize("name", ["0" * 63, "A" * 64, "..%2f..%2fx"])
+def test_only_a_sha256_names_a_model(user: httpx.Client, name: str) -> None:
+    assert user.head(f"/models/{name}").status_code in (400, 404)
+    assert user.put(f"/models/{name}", content=b"1", headers=content_range(0, 1)).status_code in (400, 404)
+
+
+def test_a_farm_that_does_not_answer_is_named(endpoint: Endpoint, own: Store) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+    gone = replace(sender(endpoint), address=Address(f"http://127.0.0.1:{port}", "127.0.0.1", port))
+    with pytest.raises(UnreachableError, match=f"cannot be sent to http://127.0.0.1:{port}"):
+        gone.send(SHA, own, lambda _: None)

@@ -1,0 +1,106 @@
+"""Labelled data from the campaign file to the plan of its cells, and how long the store keeps it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agent.messages import JobSpec, LabelledData, MeasurePlan
+from orchestrator.db import retention
+from orchestrator.errors import UsageError
+from orchestrator.manifest import ManifestError, load_manifest
+from orchestrator.sources import Web, check_all
+from orchestrator.sources.datasets import with_data
+from orchestrator.store import Store
+from tests.orchestrator.asked import asked
+from tests.orchestrator.stocked import cells, stock
+
+ACCURACY = "accuracy: {dataset: digits.npz, metric: top5, at_least: 0.85}"
+
+
+def write(folder: Path, accuracy: str) -> Path:
+    path = folder / "models.yaml"
+    path.write_text(
+        "version: 1\ncampaign: c\ndelegates: {cpu: {kind: cpu}}\n"
+        f"models:\n  - id: m\n    source: m.tflite\n    {accuracy}\n"
+    )
+    return path
+
+
+def save(folder: Path, **arrays: np.ndarray) -> None:
+    np.savez(folder / "digits.npz", **arrays)
+
+
+def planned(folder: Path, accuracy: str = ACCURACY) -> MeasurePlan:
+    campaign = load_manifest(write(folder, accuracy))
+    found = with_data(campaign, Store(folder / "store"), folder, lambda _: None, Web())
+    return found.models[0].plan
+
+
+def test_the_plan_names_the_data_in_the_store(tmp_path: Path) -> None:
+    save(tmp_path, labels=np.arange(3), inputs=np.zeros((3, 4), np.float32))
+    found = planned(tmp_path).labelled
+    assert found is not None
+    assert (found.metric, found.at_least) == ("top5", 0.85)
+    stored = Store(tmp_path / "store").path(found.sha256)
+    assert stored.read_bytes() == (tmp_path / "digits.npz").read_bytes()
+    assert found.size_bytes == stored.stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "said"),
+    [
+        ("accuracy: {metric: top1}", "dataset"),
+        ("accuracy: {dataset: d.npz, metric: top2}", "unknown metric 'top2'"),
+        ("accuracy: {dataset: d.npz, at_least: 85}", "at most 1"),
+        ("accuracy: {dataset: d.npz, max_drop: 1}", "not supported by this version"),
+        ("accuracy: {data: d.npz}", "did you mean 'dataset'"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_said_with_its_place(tmp_path: Path, accuracy: str, said: str) -> None:
+    with pytest.raises(ManifestError, match=said):
+        load_manifest(write(tmp_path, accuracy))
+
+
+def test_data_that_is_not_there_is_missed_before_anything_is_stored(tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(b"x")
+    campaign = load_manifest(write(tmp_path, ACCURACY))
+    with pytest.raises(ManifestError, match=r"models.yaml:6:13: .*digits.npz: no such file"):
+        check_all(campaign.models, tmp_path, str(tmp_path / "models.yaml"))
+
+
+def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "digits.npz").write_text("no archive")
+    with pytest.raises(UsageError, match="this is none"):
+        planned(tmp_path)
+    save(tmp_path, inputs=np.zeros(3))
+    with pytest.raises(UsageError, match=r"an array 'labels'.*this has inputs\.npy"):
+        planned(tmp_path)
+
+
+def test_a_plan_without_data_reads_as_before_there_was_any() -> None:
+    """Else every series would begin anew."""
+    assert "labelled" not in MeasurePlan().model_dump(mode="json")
+    assert "labelled" not in MeasurePlan().model_dump_json()
+    data = LabelledData(sha256="5" * 64, size_bytes=7)
+    plan = MeasurePlan(labelled=data)
+    assert MeasurePlan.model_validate_json(plan.model_dump_json()) == plan
+    job = JobSpec(
+        attempt_id="a", attempt_no=1, cell_id="c", epoch=1, device_id="d", model_id="m",
+        model_sha256="1" * 64, model_bytes=3, delegate="cpu", delegate_kind="cpu", plan=plan,
+    )  # fmt: skip
+    assert job.files == {"1" * 64: 3, "5" * 64: 7}
+
+
+def test_the_database_knows_which_data_its_cells_need(database) -> None:
+    plan = MeasurePlan(labelled=LabelledData(sha256="5" * 64, size_bytes=7))
+    stock(database, asked(("m",)))
+    (cell,) = cells(database)
+    with database.write() as session:
+        session.merge(cell).plan = plan.model_dump(mode="json")
+    with database.read() as session:
+        named = {found.sha256: (found.size_bytes, found.what) for found in retention.references(session)}
+        assert named["5" * 64] == (7, "labelled data")
+        assert "5" * 64 not in {r.sha256 for r in retention.references(session, [cell.campaign_no])}

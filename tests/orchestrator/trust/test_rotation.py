@@ -1,0 +1,237 @@
+"""Another key for the farm: both are good for a while, agents learn of it by themselves, no job is lost."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from agent.credentials import Applicant
+from agent.envelope import SigningKey, keys_message, open_envelope, read_keys, seal
+from agent.link.farm_keys import FarmKeys as TrustedKeys
+from agent.link.identity import SignedSeal as AgentsSeal
+from orchestrator.config import FarmHome
+from orchestrator.db.migrate import migrate
+from orchestrator.db.session import Database
+from orchestrator.errors import FarmError, UsageError
+from orchestrator.trust import enrolment, ring
+from orchestrator.trust.keyring import Keyring
+from orchestrator.trust.keys import farm_key
+from orchestrator.trust.ring import FarmKeys, Ring
+from orchestrator.trust.sealing import SignedSeal
+from tests import needs
+from tests.orchestrator.trust.lab import TrustedLab, trusted_lab
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = NOW + timedelta(hours=1)
+HELLO = b'{"type":"alive","waiting":0}'
+JOB = b'{"attempt_id":"a","type":"cancel"}'
+
+
+class Pair:
+    """A farm and one enrolled agent, each with its own seal; words go between them as envelopes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.keys_folder, self.folder = folder / "keys", folder
+        self.keys = FarmKeys(farm_key(self.keys_folder))
+        self.database = Database.connect(folder / "farm.db")
+        migrate(self.database)
+        now = datetime.now(UTC)
+        with self.database.write() as session:
+            token = enrolment.invite(session, "rack-1", self.keys.current.public.key_id, now)
+            self.applicant = Applicant.new()
+            enrolment.enrol(session, enrolment.Request.read(self.applicant.ask(token)), now)
+        self.enrolled = self.keys.current.public
+        self.farm = SignedSeal(lambda: self.keys, Keyring(self.database))
+        self.restart_agent()
+
+    def restart_agent(self) -> None:
+        trusted = TrustedKeys(self.enrolled, self.folder / "farm-keys.json")
+        self.agent = AgentsSeal("rack-1", self.applicant.key, trusted, self.folder / "seen")
+
+    def rotate(self) -> None:
+        self.keys = ring.rotate(self.keys_folder, NOW, LATER)
+
+    def tell(self) -> None:
+        """One sign of life, and what the farm has to say to it."""
+        self.farm.open(self.agent.seal(HELLO))
+        for name, envelope in self.farm.owed():
+            assert (name, self.agent.open(envelope)) == ("rack-1", None)
+
+    def send(self) -> str:
+        """Id of the key that a job is signed with; the agent takes it."""
+        envelope = self.farm.seal("rack-1", JOB)
+        assert self.agent.open(envelope) == JOB
+        return envelope.split(".")[1]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path)
+    yield made
+    made.database.close()
+
+
+def test_an_agent_is_spoken_to_with_the_key_that_it_knows_until_it_knows_the_new_one(pair: Pair) -> None:
+    old = pair.keys.current.public.key_id
+    pair.tell()
+    pair.rotate()
+    new = pair.keys.current.public.key_id
+    assert (pair.send(), new != old) == (old, True)
+    waits = pair.farm.seal("rack-1", JOB)
+    pair.tell()
+    assert pair.agent.farm.ids == (new, old)
+    pair.tell()
+    assert pair.send() == new
+    assert pair.agent.open(waits) == JOB, "signed with the former key, and under way since"
+
+    pair.keys = ring.retire(pair.keys_folder, NOW)
+    pair.tell()
+    assert pair.agent.farm.ids == (new,)
+    assert pair.send() == new
+    pair.restart_agent()
+    assert pair.send() == new, "it remembers"
+
+
+def test_a_retired_key_signs_nothing_any_more(pair: Pair) -> None:
+    former = pair.keys.current
+    pair.rotate()
+    pair.tell()
+    pair.tell()
+    pair.keys = ring.retire(pair.keys_folder, NOW)
+    pair.tell()
+    for said in (JOB, keys_message([SigningKey.new().public])):
+        with pytest.raises(ValueError, match="which this agent trusts"):
+            pair.agent.open(seal(former, "rack-1", said, 2e9))
+    assert pair.agent.farm.ids == (pair.keys.current.public.key_id,)
+
+
+def test_an_agent_that_was_away_all_the_time_is_named_with_the_way_back(pair: Pair) -> None:
+    pair.rotate()
+    pair.keys = ring.retire(pair.keys_folder, NOW)
+    with pytest.raises(
+        ValueError, match=r"rack-1 trusts key .* which was retired.*farm agents rotate rack-1"
+    ):
+        pair.farm.open(pair.agent.seal(HELLO))
+    assert pair.farm.owed() == ()
+    with pytest.raises(ValueError, match="replaced while this agent was away"):
+        pair.agent.open(pair.farm.seal("rack-1", JOB))
+
+
+def test_only_a_key_that_is_trusted_can_name_others(pair: Pair) -> None:
+    stranger = SigningKey.new()
+    with pytest.raises(ValueError, match="signed with key"):
+        pair.agent.open(seal(stranger, "rack-1", keys_message([stranger.public]), 2e9))
+    for bad in (
+        b'{"type":"farm-keys"}',
+        b'{"type":"farm-keys","keys":[]}',
+        b'{"type":"farm-keys","keys":[1]}',
+    ):
+        with pytest.raises(ValueError, match="key"):
+            pair.agent.open(seal(pair.keys.current, "rack-1", bad, 2e9))
+    assert pair.agent.farm.ids == (pair.keys.current.public.key_id,)
+
+
+def test_an_enrolment_with_another_key_ends_what_was_told_before(pair: Pair) -> None:
+    pair.rotate()
+    pair.tell()
+    pair.enrolled = SigningKey.new().public
+    pair.restart_agent()
+    assert pair.agent.farm.ids == (pair.enrolled.key_id,)
+
+
+def test_an_agent_is_not_told_again_with_every_word(pair: Pair) -> None:
+    pair.rotate()
+    told = 0
+    for _ in range(20):
+        pair.farm.open(pair.agent.seal(HELLO))
+        told += len(pair.farm.owed())
+    assert told == 1
+
+
+def test_what_an_agent_trusts_is_signed_with_the_rest(pair: Pair) -> None:
+    sealed = pair.agent.seal(HELLO)
+    assert open_envelope(sealed, pair.applicant.key.public).farm == pair.agent.farm.ids
+    forged = sealed.replace(pair.agent.farm.ids[0], "0" * 16)
+    with pytest.raises(ValueError, match="signature is wrong"):
+        open_envelope(forged, pair.applicant.key.public)
+    assert read_keys(keys_message([pair.enrolled])) == (pair.enrolled,)
+
+
+def test_the_former_key_ends_by_itself_and_both_files_are_for_their_user_alone(tmp_path: Path) -> None:
+    old = farm_key(tmp_path)
+    made = ring.rotate(tmp_path, NOW, LATER)
+    former = tmp_path / "farm.key.former"
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "farm.key", former)] == [0o600, 0o600]
+    assert ring.read(tmp_path, NOW).ids == made.ids == (made.current.public.key_id, old.public.key_id)
+    with pytest.raises(UsageError, match="still good until 2026-01-01 01:00 UTC"):
+        ring.rotate(tmp_path, NOW, LATER)
+    assert ring.read(tmp_path, LATER).ids == (made.current.public.key_id,)
+    assert not former.exists()
+    with pytest.raises(UsageError, match="has one key"):
+        ring.retire(tmp_path, LATER)
+
+
+def test_a_rotation_that_was_cut_off_halfway_leaves_the_key_of_before(tmp_path: Path) -> None:
+    old = farm_key(tmp_path)
+    ring.rotate(tmp_path, NOW, LATER)
+    (tmp_path / "farm.key").write_text(old.secret())
+    assert ring.read(tmp_path, NOW).ids == (old.public.key_id,)
+
+
+def test_a_former_key_that_others_can_read_or_that_is_none_is_named(tmp_path: Path) -> None:
+    ring.rotate(tmp_path, NOW, LATER)
+    path = tmp_path / "farm.key.former"
+    path.chmod(0o644)
+    with pytest.raises(FarmError, match="chmod 600"):
+        ring.read(tmp_path, NOW)
+    path.chmod(0o600)
+    path.write_text("[]")
+    with pytest.raises(FarmError, match="is no former key"):
+        ring.read(tmp_path, NOW)
+
+
+def test_a_running_farm_goes_on_with_the_keys_that_it_has_where_the_files_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(ring, "REFRESH_S", 0.0)
+    keys = Ring(tmp_path)
+    before = keys.keys().ids
+    (tmp_path / "farm.key").write_text("nonsense")
+    assert keys.keys().ids == before
+    assert "goes on with the keys that it has" in caplog.text
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[TrustedLab]:
+    with trusted_lab(tmp_path, needs.redis_server(), tls=True) as made:
+        yield made
+
+
+def test_a_lab_changes_its_key_while_it_measures_and_no_attempt_is_lost(lab: TrustedLab) -> None:
+    token = lab.farm("agents", "enrol", "rack-2")["token"]
+    submitting = lab.begin(seconds=8.0)
+    old = farm_key(FarmHome(lab.home).keys)
+    new, former = lab.farm("keys", "rotate", "--overlap", "60")
+    assert (former["key"], former["state"], new["state"]) == (old.public.key_id, "former", "current")
+    told = f"the farm's keys are now, the newest first: {new['key']}, {old.public.key_id}"
+    lab.until(lambda: told in lab.link_log(), "the agent learns of the new key")
+    lab.until(lambda: "agent rack-1 trusts the farm's keys" in lab.serve.tail(), "the farm knows that")
+    assert submitting.end() == 0, submitting.tail()
+    lab.measure()
+
+    second = lab.start_agent(
+        lab.folder / "second", FARM_ENROL_TOKEN=token, FARM_SERVER=lab.environment["FARM_ENDPOINT"]
+    )
+    second.until(lambda: lab.standing("rack-2") == "active", "a token of before enrols still")
+    lab.farm("agents", "remove", "rack-2")
+    assert second.end() == 0
+
+    assert [key["key"] for key in lab.farm("keys", "retire")] == [new["key"]]
+    lab.until(lambda: lab.link_log().strip().endswith(f"newest first: {new['key']}"), "one key is left")
+    lab.measure()
+    assert lab.attempts() == [(1, "done")] * 3, "each cell ran once, at its first attempt"
+    assert "is dropped" not in lab.link_log()
