@@ -31,6 +31,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         """Open or create. Raises `sqlite3.Error`."""
         self._db = sqlite3.connect(path, isolation_level=None)
+        self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
         self._db.execute(_SCHEMA)
         self._db.execute(_EPOCHS)

@@ -4,7 +4,7 @@
     .venv/bin/python -m benchmarks.farm_lab --devices 4 --agents 2 --cells 8 --seconds 0.2
 
 `farm serve`, `farm-agent start` with their links, Redis and PostgreSQL are the production programs; only the
-runner measures nothing (`farm_runner.py`), which waits `--seconds` and notes its beginning and its end. The
+runner measures nothing (`farm_runner.py`), which waits about `--seconds` and notes its beginning and its end. The
 gap is from the end of one runner to the moment the agent has the next one's job written, cool-down 0; the
 start of the runner's process comes on top and is told apart. The mark: 50 ms at the median, 250 ms at the
 99th percentile. `--out FILE` writes the figures as JSON.
@@ -139,7 +139,7 @@ def main() -> int:
     parser.add_argument("--devices", type=int, default=50)
     parser.add_argument("--agents", type=int, default=5)
     parser.add_argument("--cells", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long a cell takes")
+    parser.add_argument("--seconds", type=float, default=5.0, help="how long a cell takes on average")
     parser.add_argument("--limit", type=float, default=900.0, help="seconds after which the run has failed")
     parser.add_argument("--out", type=Path, help="where the figures go as JSON")
     given = parser.parse_args()

@@ -1,5 +1,7 @@
 """A runner that measures nothing, for `farm_lab.py`: starts fast, waits, notes when it began and ended.
 
+How long it waits is the cell's own: from half to one and a half of what the job says.
+
 `farm_runner.py --probe` lists the devices of `$FAULT_DEVICES`; `farm_runner.py JOB.json FOLDER`: an attempt.
 Its line in `gaps.jsonl`, beside the agent's journal, has CLOCK_REALTIME in nanoseconds: `asked`, when the
 agent had written the job; `began`, its own first statement; `ended`, its last.
@@ -26,7 +28,7 @@ def main(arguments: list[str]) -> int:
     asked_ns = job_file.stat().st_mtime_ns
     attempt = json.loads(job_file.read_text())
     job = attempt["job"]
-    time.sleep(float(job["delegate_options"]["seconds"]))
+    time.sleep(float(job["delegate_options"]["seconds"]) * (0.5 + int(job["cell_id"], 16) / 16**16))
     _write(folder, job["cell_id"])
     line = {"device": job["device_id"], "asked": asked_ns, "began": BEGAN_NS, "ended": time.time_ns()}
     log = Path(attempt["runs_log"]).with_name("gaps.jsonl")

@@ -1,4 +1,4 @@
-"""From a machine that has not the farm's store: the models of a submission go there over the endpoint."""
+"""On a machine that has not the farm's store: models go there over the endpoint, samples come from there."""
 
 from __future__ import annotations
 
@@ -60,6 +60,29 @@ def host_of_files(store: Store, database: Database) -> str | None:
     return None if state is None or state.store in ("", store.identity()) else state.host
 
 
+def fetch_samples(home: FarmHome, lab: LabConfig, host: str, sha256: str) -> None:
+    """Bring the samples of a result from the store on `host` into this machine's. Raises `FarmError`."""
+    if lab.address is None or lab.address.read_token is None:
+        raise FarmError(
+            f"the raw samples are in the store of {host}; set FARM_ENDPOINT and FARM_READ_TOKEN as there, or run "
+            "this there"
+        )
+    connection = _connection(lab.address)
+    try:
+        headers = {"Authorization": f"Bearer {lab.address.read_token}"}
+        connection.request("GET", f"/samples/{sha256}", headers=headers)
+        answer = connection.getresponse()
+        if answer.status != 200:
+            said = _said(answer.read(10_000))
+            raise FarmError(f"{lab.address.url} answers {answer.status} for samples {sha256[:12]}: {said}")
+        capped = Store(home.store, lab.limits.samples_bytes, lab.limits)
+        capped.put(answer, f"samples {sha256[:12]}", sha256)
+    except _BROKEN as error:
+        raise UnreachableError(f"{lab.address.url} does not answer: {error}") from error
+    finally:
+        connection.close()
+
+
 @dataclass(frozen=True, slots=True)
 class Sender:
     """Sends files of a store to the farm's endpoint."""
@@ -94,7 +117,7 @@ class Sender:
 
     def _offset(self, sha256: str) -> int | None:
         """How many bytes of a model the farm has; None: all of it."""
-        connection = self._connection()
+        connection = _connection(self.address)
         try:
             connection.request("HEAD", f"/models/{sha256}", headers=self._headers())
             answer = connection.getresponse()
@@ -110,7 +133,7 @@ class Sender:
         raise _AgainError(f"it answers {answer.status}")
 
     def _put(self, sha256: str, store: Store, offset: int, size: int) -> None:
-        connection = self._connection()
+        connection = _connection(self.address)
         headers = self._headers() | {
             "Content-Range": f"bytes {offset}-{size - 1}/{size}",
             "Content-Length": str(size - offset),
@@ -137,21 +160,20 @@ class Sender:
             raise FarmError(f"model {sha256[:12]} is not taken by {self.address.url}: {said}")
         raise _AgainError(said)
 
-    def _connection(self) -> http.client.HTTPConnection:
-        parts = urlsplit(self.address.url)
-        if parts.scheme == "http":
-            return http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=_TIMEOUT_S)
-        context = ssl.create_default_context(cadata=self.address.authority_text())
-        return http.client.HTTPSConnection(
-            str(parts.hostname), parts.port, timeout=_TIMEOUT_S, context=context
-        )
-
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"}
 
 
 class _AgainError(Exception):
     """One try came to nothing; another may not."""
+
+
+def _connection(address: Address) -> http.client.HTTPConnection:
+    parts = urlsplit(address.url)
+    if parts.scheme == "http":
+        return http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=_TIMEOUT_S)
+    context = ssl.create_default_context(cadata=address.authority_text())
+    return http.client.HTTPSConnection(str(parts.hostname), parts.port, timeout=_TIMEOUT_S, context=context)
 
 
 def _said(body: bytes) -> str:

@@ -20,7 +20,7 @@ from orchestrator.db.agents import AgentState
 from orchestrator.db.migrate import migrate
 from orchestrator.db.results import past_results
 from orchestrator.db.session import Database
-from orchestrator.delivery import host_of_files
+from orchestrator.delivery import fetch_samples, host_of_files
 from orchestrator.dispatch.base import Heard
 from orchestrator.dispatch.embedded import EmbeddedDispatcher, agent_command
 from orchestrator.doctor import examine
@@ -231,12 +231,16 @@ class Farm:
     def samples(self, cell: CellRecord) -> list[ProcessSamples]:
         """Raw samples of the result a cell shows, one entry per process; empty where it has none.
 
-        Raises `FarmError` where the stored file is gone or damaged.
+        In a lab they come from the server, where they are not here. Raises `FarmError` where the stored file is
+        gone or damaged.
         """
         measured = cell.measurement
         if measured is None or measured.samples_sha256 is None:
             return []
-        path = self.store().path(measured.samples_sha256)
+        store = Store(self.home.store)
+        if store.find(measured.samples_sha256) is None and (host := self._host_of_files()):
+            fetch_samples(self.home, self.lab, host, measured.samples_sha256)
+        path = store.path(measured.samples_sha256)
         try:
             return _SAMPLES.validate_json(path.read_bytes())
         except (OSError, ValidationError) as error:
@@ -247,12 +251,15 @@ class Farm:
     def store(self) -> Store:
         """The farm's files. Raises `FarmError` where they are on another machine."""
         store = Store(self.home.store)
-        host = host_of_files(store, self._database) if self.lab.is_lab else None
-        if host is not None:
+        if host := self._host_of_files():
             raise FarmError(
                 f"the farm's files are in the store of {host}, not in {store.root}; run this there"
             )
         return store
+
+    def _host_of_files(self) -> str | None:
+        """The machine that has the farm's files; None: this one."""
+        return host_of_files(Store(self.home.store), self._database) if self.lab.is_lab else None
 
     def cancel(self, ref: str) -> int:
         """Cancel a campaign (id, beginning of it, or name) or a cell (beginning of its id).

@@ -110,8 +110,9 @@ class QuantizedMultiplier:
         left = np.maximum(shifts, 0)
         self._left = left if left.any() else None
         self._multiplier = np.asarray(multiplier, np.int64)
-        self._right = np.maximum(-shifts, 0)
-        self._half = (np.int64(1) << self._right) >> 1
+        right = np.maximum(-shifts, 0)
+        self._right = right if right.any() else None
+        self._half = (np.int64(1) << right) >> 1
         self._negative = -(self._half > 0).astype(np.int64)
 
     def __call__(self, x: _Array) -> _Array:
@@ -120,6 +121,8 @@ class QuantizedMultiplier:
         if self._left is not None:
             wide = (wide << self._left).astype(np.int32).astype(np.int64)
         high = saturating_doubling_high_mul(wide, self._multiplier)
+        if self._right is None:
+            return high
         return np.asarray((high + (self._half + ((high >> 63) & self._negative))) >> self._right)
 
 

@@ -51,4 +51,6 @@ class Holder:
 
     def _client(self) -> Redis:
         url = self.broker.url.replace("redis+socket://", "unix://", 1)
-        return Redis.from_url(url, socket_connect_timeout=5, socket_timeout=30, **(self.broker.tls() or {}))
+        limits = {"socket_connect_timeout": 5, "socket_timeout": 30}
+        plain = {"protocol": 2, "driver_info": None}  # an agent has no right to say more of itself
+        return Redis.from_url(url, **plain, **limits, **(self.broker.tls() or {}))

@@ -162,7 +162,7 @@ class LinkProcess:
             log.error(
                 "another machine serves as agent %s: what both measure would look like one machine's. Give "
                 "this one a name of its own; on the server: farm agents enrol NAME; then here: farm-agent "
-                "enrol --server URL --token TOKEN. It tries again by itself, should the other end; its log: %s",
+                "enrol --server URL --token TOKEN. It tries again by itself, if the other ends; its log: %s",
                 self._agent_id, self._folder / LOG_FILE,
             )  # fmt: skip
         elif not self._refused:

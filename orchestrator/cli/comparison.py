@@ -56,6 +56,8 @@ def cell_lines(cell: CellRecord, against: CellRecord | None) -> list[str]:
     delegation = m.delegation
     facts = [] if delegation is None else [f"{delegation.delegated_ops}/{delegation.total_ops} ops"]
     facts.append("unjudged" if m.accuracy.verdict is None else m.accuracy.verdict)
+    if m.labelled is not None:
+        facts.append(f"{m.labelled.metric} {m.labelled.share:.4g}")
     lines.append(", ".join(facts))
     return lines
 

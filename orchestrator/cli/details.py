@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from agent.messages import LabelledScore, Measurement, ProcessSamples
+from agent.messages import Measurement, ProcessSamples
 from orchestrator.results.records import CellRecord
 from orchestrator.site import format as text
 
@@ -63,7 +63,7 @@ def _judgement(m: Measurement) -> Iterator[str]:
         )
         yield _line("against", f"{a.reference}: {figures}")
     if m.labelled is not None:
-        yield _line("labelled data", _labelled(m.labelled))
+        yield _line("labelled data", text.labelled(m.labelled))
     if m.delegation is not None:
         d = m.delegation
         counts = f"{d.delegated_ops} of {d.total_ops} operators in {d.partitions} partition(s)"
@@ -74,11 +74,6 @@ def _judgement(m: Measurement) -> Iterator[str]:
         yield _line(f"set {key}", value)
     for warning in m.warnings:
         yield _line("warning", warning)
-
-
-def _labelled(score: LabelledScore) -> str:
-    asked = "" if score.at_least is None else f", at least {score.at_least:g}: {score.verdict}"
-    return f"{score.metric} {score.share:.4g} ({score.right} of {score.samples} right){asked}"
 
 
 def _samples(processes: Sequence[ProcessSamples]) -> Iterator[str]:

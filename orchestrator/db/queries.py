@@ -132,6 +132,12 @@ def cells_of(session: Session, campaign_no: int | None) -> list[CellRecord]:
     return cells_by_id(session, session.exec(query).all())
 
 
+def has_samples(session: Session, sha256: str) -> bool:
+    """Whether a result names this file of samples."""
+    query = select(tables.Result.attempt_id).where(tables.Result.samples_sha256 == sha256)
+    return session.exec(query.limit(1)).first() is not None
+
+
 def cell_ids_like(session: Session, prefix: str, limit: int = 20) -> Sequence[str]:
     """Ids of cells that begin with `prefix`."""
     like = col(tables.Cell.cell_id).startswith(prefix, autoescape=True)

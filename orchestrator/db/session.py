@@ -186,6 +186,13 @@ class Database:
         """Close every connection."""
         self.engine.dispose()
 
+    @property
+    def _driver_error(self) -> type[Exception]:
+        """What the driver itself raises of a lost database, at the end of statements that go `together`."""
+        driver: Any = self.engine.dialect.loaded_dbapi
+        error: type[Exception] = driver.OperationalError
+        return error
+
     @contextmanager
     def _mapped(self) -> Iterator[None]:
         """Errors in the farm's words. Ctrl-C and its like wait for the end: what a driver makes of an
@@ -200,6 +207,8 @@ class Database:
             if type(error) is DatabaseError:
                 raise UnreachableError(_explain(self, str(error.orig))) from error
             raise
+        except self._driver_error as error:
+            raise UnreachableError(_explain(self, str(error))) from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

@@ -39,7 +39,8 @@ def application(
 ) -> Starlette:
     """The farm over HTTP."""
     gate = Gate(trust, read_token, submit_token)
-    artifacts, reading = Artifacts(store, limits, gate), Reading(database, gate)
+    reading = Reading(database, gate)
+    artifacts = Artifacts(store, limits, gate, reading.are_samples)
     deliveries = Deliveries(store, limits, gate)
 
     async def enrol(request: Request) -> Response:
@@ -56,6 +57,7 @@ def application(
         Route("/artifacts/{sha256}", artifacts.send, methods=["GET"]),
         Route("/samples/{sha256}", artifacts.has, methods=["HEAD"]),
         Route("/samples/{sha256}", artifacts.receive, methods=["PUT"]),
+        Route("/samples/{sha256}", artifacts.show, methods=["GET"]),
         Route("/models/{sha256}", deliveries.has, methods=["HEAD"]),
         Route("/models/{sha256}", deliveries.receive, methods=["PUT"]),
         Route("/campaigns", reading.campaigns, methods=["GET"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Final
 
@@ -33,11 +33,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Artifacts:
-    """The handlers of `/artifacts/{sha256}` and `/samples/{sha256}`."""
+    """The handlers of `/artifacts/{sha256}` and `/samples/{sha256}`. `are_samples`: whether a result names them."""
 
     store: Store
     limits: StoreLimits
     gate: Gate
+    are_samples: Callable[[str], bool]
     uploads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(MOST_UPLOADS))
 
     async def send(self, request: Request) -> Response:
@@ -47,6 +48,17 @@ class Artifacts:
         """
         sha256 = request.path_params["sha256"]
         await self.gate.fetcher(request, sha256)
+        return await self._answer(request, sha256)
+
+    async def show(self, request: Request) -> Response:
+        """`GET /samples/{sha256}`: the raw samples of a result, for readers."""
+        await self.gate.reader(request)
+        sha256 = request.path_params["sha256"]
+        if not await run_in_threadpool(self.are_samples, sha256):
+            raise HTTPException(404, f"no result has the samples {sha256}")
+        return await self._answer(request, sha256)
+
+    async def _answer(self, request: Request, sha256: str) -> Response:
         try:
             file = await run_in_threadpool(self.store.open, sha256)
         except ValueError as error:

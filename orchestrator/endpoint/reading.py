@@ -41,6 +41,11 @@ class Reading:
         text = await run_in_threadpool(self._results, record.campaign_id)
         return Response(text, media_type="application/json")
 
+    def are_samples(self, sha256: str) -> bool:
+        """Whether a result has these samples."""
+        with self.database.read() as session:
+            return queries.has_samples(session, sha256)
+
     async def _found(self, request: Request) -> CampaignRecord:
         try:
             return await run_in_threadpool(self._campaign, request.path_params["ref"])

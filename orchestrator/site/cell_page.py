@@ -55,7 +55,7 @@ def cell_page(
         latencies=_latencies(cell, notes),
         footnotes=notes.listed(),
         sample_count=text.NOTHING if m is None else text.count(m.samples),
-        accuracy=() if m is None else accuracy_facts(m.accuracy),
+        accuracy=() if m is None else accuracy_facts(m),
         warnings=() if m is None else m.warnings,
         scatter=scatter(processes, None if counted is None else counted.p50),
         histogram=histogram(processes),

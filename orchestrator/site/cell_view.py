@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.messages import Accuracy, Delegation, Measurement
+from agent.messages import Delegation, Measurement
 from orchestrator.results.records import CellRecord
 from orchestrator.site import format as text
 from orchestrator.site import links
@@ -72,8 +72,9 @@ def delegation_view(delegation: Delegation | None) -> DelegationView | None:
     )
 
 
-def accuracy_facts(accuracy: Accuracy) -> Facts:
-    """Every figure of a comparison with the reference."""
+def accuracy_facts(measurement: Measurement) -> Facts:
+    """Every figure of the comparison with the reference, and what the labelled data says."""
+    accuracy, score = measurement.accuracy, measurement.labelled
     facts = (
         ("verdict", accuracy.verdict or "not judged"),
         ("rule", accuracy.rule),
@@ -82,14 +83,17 @@ def accuracy_facts(accuracy: Accuracy) -> Facts:
         (f"max |y {text.MINUS} r|", text.error(accuracy.max_abs)),
         (f"‖y {text.MINUS} r‖ / ‖r‖", text.error(accuracy.rel_l2)),
         ("cosine(y, r)", text.cosine(accuracy.cosine)),
+        ("labelled data", "" if score is None else text.labelled(score)),
     )
     return tuple((name, value) for name, value in facts if value)
 
 
-def accuracy_badge(accuracy: Accuracy) -> Badge:
-    """Verdict as sign and word, the figures as details."""
-    sign, word, tone = _VERDICTS[accuracy.verdict]
-    return Badge(sign, word, tone, accuracy_facts(accuracy))
+def accuracy_badge(measurement: Measurement) -> Badge:
+    """Verdict as sign and word, the figures as details. Too few right answers are a wrong output, too."""
+    score = measurement.labelled
+    failed = score is not None and score.verdict == "fail"
+    sign, word, tone = _VERDICTS["fail" if failed else measurement.accuracy.verdict]
+    return Badge(sign, word, tone, accuracy_facts(measurement))
 
 
 def cell_view(cell: CellRecord, baseline: CellRecord | None, bar: IntervalBar | None = None) -> CellView:
@@ -112,7 +116,7 @@ def cell_view(cell: CellRecord, baseline: CellRecord | None, bar: IntervalBar | 
         speedup=speedup(cell, baseline),
         is_baseline=baseline is not None and baseline.cell_id == cell.cell_id,
         delegation=None if m is None else delegation_view(m.delegation),
-        accuracy=None if m is None else accuracy_badge(m.accuracy),
+        accuracy=None if m is None else accuracy_badge(m),
         memory=None if cell.memory_peak_bytes is None else text.byte_count(cell.memory_peak_bytes),
         flags=() if m is None else m.warnings,
         reused=cell.reused_from is not None,

@@ -18,7 +18,8 @@ CSV_COLUMNS = (
     "latency_ms.init", "latency_ms.init_warm", "latency_ms.first", "latency_ms.p50", "latency_ms.p90",
     "latency_ms.p99", "latency_ms.mean", "latency_ms.ci95.low", "latency_ms.ci95.high", "samples",
     "memory_bytes.peak", "accuracy.reference", "accuracy.max_abs", "accuracy.rel_l2", "accuracy.cosine",
-    "accuracy.verdict", "environment_id",
+    "accuracy.verdict", "environment_id", "labelled.metric", "labelled.samples", "labelled.right",
+    "labelled.share", "labelled.at_least", "labelled.verdict",
 )  # fmt: skip
 
 

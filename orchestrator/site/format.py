@@ -5,6 +5,8 @@ from __future__ import annotations
 import unicodedata
 from datetime import UTC, datetime
 
+from agent.messages import LabelledScore
+
 NOTHING = "—"
 TIMES = "\u00d7"
 EN_DASH = "\u2013"
@@ -122,3 +124,9 @@ def _visible_character(character: str) -> str:
 def csv_text(text: str) -> str:
     """Text for a CSV cell: what a spreadsheet would run as a formula gets an apostrophe in front."""
     return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
+
+
+def labelled(score: LabelledScore) -> str:
+    """`top1 0.72 (72 of 100 right), at least 0.7: pass`."""
+    asked = "" if score.at_least is None else f", at least {score.at_least:g}: {score.verdict}"
+    return f"{score.metric} {score.share:.4g} ({score.right} of {score.samples} right){asked}"

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError
 
 from agent.credentials import INGEST_SUFFIX
@@ -66,10 +67,17 @@ def literal(text: str) -> str:
     return "".join(f"\\{letter}" if letter in "*?[]\\" else letter for letter in text)
 
 
-def lines(known: Mapping[str, list[str]]) -> list[str]:
-    """The same as commands for `redis-cli`, for a broker whose access lists somebody else keeps."""
-    quoted = {name: [f'"{word}"' if " " in word else word for word in words] for name, words in known.items()}
-    return [" ".join(["ACL SETUSER", name, *words]) for name, words in quoted.items()]
+def lines(url: str, authority: Path | None, known: Mapping[str, list[str]]) -> list[str]:
+    """The same as commands for `redis-cli`, for a broker whose access lists somebody else keeps.
+
+    One that does not tell its version gets those that every version understands.
+    """
+    try:
+        with redis_client(url, authority) as client:
+            version = _version(client)
+    except (RedisError, OSError):
+        version = _LEAST_REDIS
+    return [" ".join(["ACL SETUSER", name, *_fitting(words, version)]) for name, words in known.items()]
 
 
 def apply(url: str, authority: Path | None, key_prefix: str, known: Mapping[str, list[str]]) -> bool:
@@ -80,26 +88,30 @@ def apply(url: str, authority: Path | None, key_prefix: str, known: Mapping[str,
     """
     try:
         with redis_client(url, authority) as client:
-            version = tuple(int(part) for part in str(client.info("server")["redis_version"]).split(".")[:2])
+            version = _version(client)
             if version < _LEAST_REDIS:
                 raise UnreachableError("the broker is older than Redis 6.2, it cannot keep agents apart")
             names = {n.decode() if isinstance(n, bytes) else n for n in client.acl_users()}
-            for name, words in known.items():
-                if name not in names and not name.endswith(INGEST_SUFFIX):
-                    client.delete(f"{name}.{KEYS[0]}")
-                client.execute_command("ACL SETUSER", name, *_fitting(words, version))
             gone = [
                 name for name in sorted(names) if name.startswith(user("", key_prefix)) and name not in known
             ]
             if gone:
                 client.acl_deluser(*gone)
                 log.info("the broker lets them in no more: %s", ", ".join(gone))
+            for name, words in known.items():
+                if name not in names and not name.endswith(INGEST_SUFFIX):
+                    client.delete(f"{name}.{KEYS[0]}")
+                client.execute_command("ACL SETUSER", name, *_fitting(words, version))
     except NoPermissionError:
         return False
     except (RedisError, OSError) as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UnreachableError(f"the broker's access lists are not up to date: {said}") from error
     return True
+
+
+def _version(client: Redis) -> tuple[int, ...]:
+    return tuple(int(part) for part in str(client.info("server")["redis_version"]).split(".")[:2])
 
 
 def _fitting(words: list[str], version: tuple[int, ...]) -> list[str]:

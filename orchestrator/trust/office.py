@@ -125,7 +125,7 @@ class Office:
 
     def rights(self) -> list[str]:
         """The same as Redis commands."""
-        return acl.lines(self._users())
+        return acl.lines(self.lab.broker_url or "", self.lab.broker_ca, self._users())
 
     def warn(self) -> None:
         """Say loudly what crosses a network unencrypted."""

@@ -67,7 +67,7 @@ def test_scenario_17_a_redis_that_hangs_holds_nobody_up(fault_lab):
     assert time.monotonic() - began < 10, "a submission needs no broker"
 
     def named() -> bool:
-        done = lab.call("doctor", limit_s=10)
+        done = lab.call("doctor", limit_s=30)
         return done.returncode != 0 and "BAD  broker: " in done.stdout
 
     until(named, "farm doctor names the broker")
@@ -124,7 +124,7 @@ def test_scenario_18_a_redis_that_takes_no_writes_keeps_jobs_in_the_outbox(redis
 
 def no_writes(lab) -> str:
     """What `farm doctor` says of a broker that takes no writes; empty: nothing yet."""
-    done = lab.call("doctor", limit_s=20)
+    done = lab.call("doctor", limit_s=30)
     return done.stdout if done.returncode != 0 and "takes no writes" in done.stdout else ""
 
 

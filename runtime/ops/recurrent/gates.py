@@ -10,12 +10,12 @@ import numpy as np
 from runtime.model.schema import ActivationFunctionType, TensorType
 from runtime.ops.matmul.hybrid import RowQuantizer
 from runtime.ops.spec import Array, Kernel, OpContext
+from runtime.quantization import EXACT_FLOAT32_TERMS
 
 Product: TypeAlias = Callable[[], Array]
 """The product of what the bound rows hold now, in memory [rows, gates * units] that the next call reuses."""
 
 WEIGHT_TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.UINT8)
-_EXACT_FLOAT32_TERMS = 512
 
 
 def present(op: OpContext, i: int) -> bool:
@@ -97,7 +97,9 @@ def _diagonal(op: OpContext, x: Array, gates: Sequence[int], product: Array) -> 
 
 
 def _hybrid(op: OpContext, x: Array, gates: Sequence[int], product: Array, *, asymmetric: bool) -> Product:
-    dtype = np.float32 if x.shape[1] <= _EXACT_FLOAT32_TERMS else np.float64
+    # Less a zero point, levels of activations take one bit more.
+    exact_terms = EXACT_FLOAT32_TERMS // 2 if asymmetric else EXACT_FLOAT32_TERMS
+    dtype = np.float32 if x.shape[1] <= exact_terms else np.float64
     matrix = np.concatenate([_levels(op, i) for i in gates]).T.astype(dtype)
     scales = [np.float32(op.scale_and_zero_point(op.input(i))[0]) for i in gates]
     columns = np.repeat(np.array(scales, np.float32), product.shape[1] // len(gates))

@@ -44,7 +44,7 @@ def _depthwise(_operator: Operator, inputs: Sequence[Tensor | None], outputs: Se
 
 
 def _transposed(_operator: Operator, inputs: Sequence[Tensor | None], _outputs: Sequence[Tensor]) -> int:
-    """Every input element meets one filter `[O, H, W, I]` of each output channel."""
+    """Every input element meets one filter of each output channel: `[O, H, W, I]`, or `[D, H, W, O, I]`."""
     weights, data = _shape(inputs, 1), _shape(inputs, 2)
     return math.prod(data) * math.prod(weights[:-1])
 
@@ -79,11 +79,14 @@ _COUNTS: Final[Mapping[BuiltinOperator, _Count]] = {
     BuiltinOperator.DEPTHWISE_CONV_2D: _depthwise,
     BuiltinOperator.TRANSPOSE_CONV: _transposed,
     BuiltinOperator.CONV_3D: _convolution_3d,
+    BuiltinOperator.CONV_3D_TRANSPOSE: _transposed,
     BuiltinOperator.FULLY_CONNECTED: _fully_connected,
     BuiltinOperator.BATCH_MATMUL: _batch_matmul,
     BuiltinOperator.RNN: _recurrent,
     BuiltinOperator.LSTM: _recurrent,
     BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM: _recurrent,
     BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_RNN: _recurrent,
+    BuiltinOperator.BIDIRECTIONAL_SEQUENCE_LSTM: _recurrent,
+    BuiltinOperator.BIDIRECTIONAL_SEQUENCE_RNN: _recurrent,
     BuiltinOperator.SVDF: _recurrent,
 }

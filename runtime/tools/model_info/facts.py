@@ -149,8 +149,14 @@ _WEIGHTS: Final = {
     BuiltinOperator.FULLY_CONNECTED: (0, 1),
     BuiltinOperator.TRANSPOSE_CONV: (2, 1),
     BuiltinOperator.CONV_3D: (0, 1),
+    BuiltinOperator.CONV_3D_TRANSPOSE: (2, 1),
     BuiltinOperator.BATCH_MATMUL: (0, 1),
+    BuiltinOperator.RNN: (0, 1),
+    BuiltinOperator.LSTM: (0, 2),
     BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM: (0, 2),
+    BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_RNN: (0, 1),
+    BuiltinOperator.BIDIRECTIONAL_SEQUENCE_LSTM: (0, 2),
+    BuiltinOperator.BIDIRECTIONAL_SEQUENCE_RNN: (0, 1),
     BuiltinOperator.SVDF: (0, 1),
 }
 

@@ -27,7 +27,10 @@ CAMPAIGN = """\
 version: 1
 campaign: trusted
 defaults:
-  measure: {warmup: {runs: 1, min_seconds: 0}, timed: {min_runs: 5, min_seconds: SECONDS, max_seconds: 60}, processes: 1}
+  measure:
+    warmup: {runs: 1, min_seconds: 0}
+    timed: {min_runs: 5, min_seconds: SECONDS, max_seconds: 60}
+    processes: 1
 models:
   - {id: small, source: small.tflite}
 delegates:
@@ -85,7 +88,7 @@ class TrustedLab:
 
     def write_campaign(self, seconds: float) -> None:
         """One model that is measured for so long."""
-        (self.folder / "small.tflite").write_bytes(unary_model())
+        (self.folder / "small.tflite").write_bytes(unary_model(size=1 << 18))
         (self.folder / "models.yaml").write_text(CAMPAIGN.replace("SECONDS", f"{seconds:g}"))
 
     def begin(self, seconds: float) -> Server:

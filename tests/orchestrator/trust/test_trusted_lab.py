@@ -121,6 +121,18 @@ def test_a_forged_message_is_dropped_and_the_agent_goes_on(lab: TrustedLab) -> N
     lab.measure()
 
 
+def test_where_somebody_else_keeps_the_access_lists_the_printed_commands_are_enough(lab: TrustedLab) -> None:
+    commands = lab.call("agents", "acl").stdout.splitlines()
+    assert [command.split()[2] for command in commands] == ["farm:agent.rack-1", "farm:agent.rack-1.ingest"]
+    with lab.as_admin() as admin:
+        before = [admin.acl_getuser(command.split()[2]) for command in commands]
+        for command in commands:
+            admin.acl_deluser(command.split()[2])
+            admin.execute_command(*command.split())
+        assert [admin.acl_getuser(command.split()[2]) for command in commands] == before
+    lab.measure()
+
+
 def test_a_redis_that_forgot_its_users_gets_them_again(lab: TrustedLab) -> None:
     lab.redis.lose_everything()
     with lab.as_admin() as admin:

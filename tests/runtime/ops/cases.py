@@ -26,6 +26,9 @@ class Backend:
     delegate: Any | None
 
 
+CPU = Backend("cpu", None)
+
+
 @dataclass(frozen=True)
 class Case:
     """One operator, its operands and its options. LiteRT lacks reference kernels for a few: `resolver`."""
@@ -104,3 +107,9 @@ def run_ours(case: Case, backend: Backend, runs: int = 2) -> list[np.ndarray]:
     for _ in range(runs):
         interpreter.invoke()
     return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
+
+
+def ours(model: bytes, *inputs: np.ndarray) -> np.ndarray:
+    """The sole output of a model on the CPU path."""
+    (found,) = run_ours(Case("", model, inputs), CPU)
+    return found

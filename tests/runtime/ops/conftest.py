@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.needs import absent
-from tests.runtime.ops.cases import Backend
+from tests.runtime.ops.cases import CPU, Backend
 
 
 @pytest.fixture(params=["cpu", "opencl:fp32"])
 def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     if request.param == "cpu":
-        yield Backend("cpu", None)
+        yield CPU
         return
     from runtime import load_delegate
     from runtime.errors import DeviceError

@@ -9,10 +9,9 @@ import pytest
 
 from runtime.model.schema import BuiltinOperator, Padding
 from tests.runtime.models import Out, const
-from tests.runtime.ops.cases import Backend, Case, case, check, random
+from tests.runtime.ops.cases import CPU, Case, case, check, random
 
 Op = BuiltinOperator
-CPU = Backend("cpu", None)
 INT32 = np.int32
 ONE_STEP = {"stride_w": 1, "stride_h": 1}
 

@@ -11,9 +11,7 @@ from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import CombinerType, LSHProjectionType, RngAlgorithm, TensorType
 from tests.oracle import run_litert
 from tests.runtime.models import Arg, Builder, Out, const, one_operator, per_channel, per_tensor
-from tests.runtime.ops.cases import Backend, Case, case, check, random, run_ours
-
-CPU = Backend("cpu", None)
+from tests.runtime.ops.cases import CPU, Case, case, check, random, run_ours
 
 
 def fed(values, dtype=np.int32) -> Arg:

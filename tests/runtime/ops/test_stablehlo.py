@@ -15,9 +15,7 @@ from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import ReduceWindowFunction
 from runtime.model.writer import write_model
 from tests.runtime.models import Arg, Builder, Out, const
-from tests.runtime.ops.cases import Backend, Case, case, check, run_ours
-
-CPU = Backend("cpu", None)
+from tests.runtime.ops.cases import CPU, Case, case, check, run_ours
 
 
 def with_body(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from runtime.model.reader import read_model
-from runtime.model.schema import BuiltinOperator
+from runtime.model.schema import BuiltinOperator as Op
 from runtime.tools.model_info import delegate_views, model_facts
 from tests.needs import REPOSITORY
 from tests.runtime.demo_models import demo_model
@@ -27,8 +27,8 @@ def small_network() -> bytes:
     w = b.constant(np.ones((4, 3, 3, 3), np.float32))
     conv, total = b.tensor(np.float32, (1, 6, 6, 4)), b.tensor(np.float32, (1, 6, 6, 4))
     options = {"padding": 1, "stride_w": 1, "stride_h": 1}
-    b.operator(BuiltinOperator.CONV_2D, [x, w, -1], [conv], options)
-    b.operator(BuiltinOperator.ADD, [conv, b.constant(np.ones(4, np.float32))], [total])
+    b.operator(Op.CONV_2D, [x, w, -1], [conv], options)
+    b.operator(Op.ADD, [conv, b.constant(np.ones(4, np.float32))], [total])
     return b.write([total])
 
 
@@ -45,6 +45,50 @@ def test_parameters_and_multiplications_are_counted():
     assert {(o.name, o.count) for o in facts.operators} == {("CONV_2D", 1), ("ADD", 1)}
     assert facts.kind == "float32"
     assert [port.shape for port in facts.inputs] == [(1, 8, 8, 3)]
+
+
+# Operator, shapes of its operands (those after the first are constants unless the input comes third), the
+# result's shape, options, and the products that are written out.
+MATRIX_OPERATORS = {
+    "depthwise": (Op.DEPTHWISE_CONV_2D, [(1, 5, 5, 4), (1, 3, 3, 4)], (1, 3, 3, 4), {}, 3 * 3 * 4 * 9),
+    "transposed": (Op.TRANSPOSE_CONV, [None, (2, 3, 3, 4), (1, 5, 5, 4)], (1, 10, 10, 2), {}, 100 * 2 * 9),
+    "volume": (Op.CONV_3D, [(1, 4, 5, 5, 2), (2, 3, 3, 2, 6)], (1, 3, 3, 3, 6), {}, 27 * 6 * 36),
+    "volume_transposed": (
+        Op.CONV_3D_TRANSPOSE,
+        [None, (2, 3, 3, 6, 2), (1, 4, 5, 5, 2)],
+        (1, 8, 10, 10, 6),
+        {},
+        100 * 2 * 6 * 18,
+    ),
+    "dense": (Op.FULLY_CONNECTED, [(2, 8), (4, 8)], (2, 4), {}, 2 * 4 * 8),
+    "product": (Op.BATCH_MATMUL, [(3, 2, 8), (3, 8, 4)], (3, 2, 4), {}, 3 * 2 * 4 * 8),
+    "adjoint": (Op.BATCH_MATMUL, [(3, 8, 2), (3, 8, 4)], (3, 2, 4), {"adj_x": True}, 3 * 2 * 4 * 8),
+    "rnn": (Op.UNIDIRECTIONAL_SEQUENCE_RNN, [(2, 7, 5), (6, 5), (6, 6), (6,)], (2, 7, 6), {}, 14 * 66),
+    "two_way": (
+        Op.BIDIRECTIONAL_SEQUENCE_RNN,
+        [(2, 7, 5), (6, 5), (6, 6), (6,), None, (6, 5), (6, 6), (6,)],
+        (2, 7, 6),
+        {},
+        14 * 132,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MATRIX_OPERATORS)
+def test_multiplications_of_every_matrix_operator(name):
+    opcode, shapes, result, options, products = MATRIX_OPERATORS[name]
+    b = Builder()
+    data = next(i for i in (0, 2) if shapes[i] is not None)
+    given = [
+        -1 if shape is None
+        else b.input(np.float32, shape) if i == data
+        else b.constant(np.ones(shape, np.float32))
+        for i, shape in enumerate(shapes)
+    ]  # fmt: skip
+    y = b.tensor(np.float32, result)
+    b.operator(opcode, given, [y], options)
+    facts = model_facts(read_model(b.write([y])), 0)
+    assert (facts.macs, facts.kind) == (products, "float32")
 
 
 def test_mobilenet_v2_has_the_multiplications_of_its_paper():

@@ -12,15 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.interpreter import Interpreter
 from runtime.model.graph import BlockQuantization, Quantization
 from runtime.model.schema import BuiltinOperator, TensorType
 from tests.oracle import run_litert
 from tests.runtime.models import Arg, Builder, per_tensor
-from tests.runtime.ops.cases import Backend, Case, case, check, constant, random
+from tests.runtime.ops.cases import CPU, Case, case, check, constant, ours, random
 from tests.runtime.ops.matmul.test_conv import NONE, RELU, SAME, VALID, options
-
-CPU = Backend("cpu", None)
 
 
 def weights(*shape: int, axis: int = 0, channels: bool = True, narrow: bool = False) -> Arg:
@@ -100,14 +97,6 @@ def blockwise(out_size: int, in_size: int, block: int) -> tuple[bytes, np.ndarra
     builder.operator(BuiltinOperator.FULLY_CONNECTED, [x, w, b], [y], given, 13)
     real = levels.astype(np.float64) * np.repeat(scales.astype(np.float64), block, axis=1)
     return builder.write([y]), real, bias
-
-
-def ours(model: bytes, x: np.ndarray) -> np.ndarray:
-    interpreter = Interpreter(model_content=model)
-    interpreter.allocate_tensors()
-    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
-    interpreter.invoke()
-    return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
 
 
 @pytest.mark.parametrize("block", [32, 64])

@@ -16,10 +16,8 @@ import pytest
 from runtime.model.graph import Quantization
 from runtime.model.schema import BuiltinOperator, TensorType
 from tests.runtime.models import Arg, Out, const, per_tensor
-from tests.runtime.ops.cases import Backend, Case, case, check
+from tests.runtime.ops.cases import CPU, Case, case, check
 from tests.runtime.ops.matmul.test_conv import N1, NONE, RELU, RELU6, SAME, VALID, options
-
-CPU = Backend("cpu", None)
 
 
 @dataclass(frozen=True)

@@ -5,56 +5,17 @@ Row 5 of the checklist: sparse tensors decoded, DENSIFY and sparse FULLY_CONNECT
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 
 from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
-from runtime.model.graph import Quantization, SparseDimension, Sparsity
+from runtime.model.graph import SparseDimension, Sparsity
 from runtime.model.schema import ActivationFunctionType, BuiltinOperator
 from tests.oracle import run_litert
 from tests.runtime.models import Builder, per_tensor
-from tests.runtime.ops.cases import compare
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A dense matrix, and how a file keeps it."""
-
-    dense: np.ndarray
-    sparsity: Sparsity
-    values: np.ndarray
-
-
-def block_sparse(
-    shape: Sequence[int], block: Sequence[int], dtype: type, density: float, seed: int
-) -> Stored:
-    """Rows of blocks kept where they hold anything; dense rows, compressed columns, dense blocks inside."""
-    rng = np.random.default_rng(seed)
-    rows, columns = shape[0] // block[0], shape[1] // block[1]
-    kept = rng.random((rows, columns)) < density
-    blocks = rng.integers(-127, 127, (rows, columns, *block)) * kept[..., None, None]
-    dense = blocks.transpose(0, 2, 1, 3).reshape(shape).astype(dtype)
-    segments = (0, *np.cumsum(kept.sum(axis=1)).tolist())
-    indices = tuple(np.nonzero(kept)[1].tolist())
-    levels = [SparseDimension(rows), SparseDimension(0, segments, indices)]
-    order, block_map = [0, 1], []
-    for axis, size in enumerate(block):
-        if size > 1:
-            order.append(len(order))
-            block_map.append(axis)
-            levels.append(SparseDimension(size))
-    values = blocks[kept].astype(dtype)
-    return Stored(dense, Sparsity(tuple(order), tuple(block_map), tuple(levels)), values)
-
-
-def sparse_constant(builder: Builder, stored: Stored, quantization: Quantization | None = None) -> int:
-    data = memoryview(stored.values.tobytes())
-    dense = stored.dense
-    return builder.tensor(dense.dtype, dense.shape, quantization, data=data, sparsity=stored.sparsity)
+from tests.runtime.ops.cases import compare, ours
+from tests.runtime.ops.movement.sparse_matrices import Stored, block_sparse, sparse_constant
 
 
 def densified(stored: Stored) -> bytes:
@@ -79,14 +40,6 @@ def sparse_dense_layer(stored: Stored) -> bytes:
     options = {"fused_activation_function": ActivationFunctionType.RELU}
     builder.operator(BuiltinOperator.FULLY_CONNECTED, [x, weights, bias], [y], options, 8)
     return builder.write([y])
-
-
-def ours(model: bytes, x: np.ndarray) -> np.ndarray:
-    interpreter = Interpreter(model_content=model)
-    interpreter.allocate_tensors()
-    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
-    interpreter.invoke()
-    return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
 
 
 @pytest.mark.parametrize("block", [(1, 1), (1, 4), (4, 1), (2, 3)], ids=str)

@@ -9,9 +9,8 @@ from runtime.errors import InvocationError, ShapeError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Arg, Out, const, one_operator, per_tensor
-from tests.runtime.ops.cases import Backend, Case, case, check, levels
+from tests.runtime.ops.cases import CPU, Case, case, check, levels
 
-CPU = Backend("cpu", None)
 PLAIN = "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
 
 

@@ -11,7 +11,7 @@ import pytest
 from runtime.errors import InvocationError, ModelError
 from tests.oracle import LiteRtError, OracleDiedError, run_litert
 from tests.runtime.models import one_operator
-from tests.runtime.ops.cases import Backend, Case, run_ours
+from tests.runtime.ops.cases import CPU, Case, run_ours
 from tests.runtime.ops.movement.movements import MOVEMENTS, Movement, Values
 
 
@@ -34,7 +34,7 @@ def test_moves_as_litert_does(movement, tensor_type):
     except (LiteRtError, OracleDiedError):
         runs_or_refuses(case)
         return
-    found = run_ours(case, Backend("cpu", None))
+    found = run_ours(case, CPU)
     assert len(found) == len(expected)
     for ours, theirs in zip(found, expected, strict=True):
         assert ours.shape == theirs.shape
@@ -45,4 +45,4 @@ def test_moves_as_litert_does(movement, tensor_type):
 def runs_or_refuses(case: Case) -> None:
     """Where LiteRT has no such kernel, ours may have one, or refuses it as an error of the model."""
     with contextlib.suppress(ModelError, InvocationError):
-        run_ours(case, Backend("cpu", None))
+        run_ours(case, CPU)

@@ -9,7 +9,7 @@ from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator, TensorType
 from tests.runtime.models import Arg, Out, const, one_operator
-from tests.runtime.ops.cases import Backend, case, check, random
+from tests.runtime.ops.cases import CPU, case, check, random
 
 RESHAPE = BuiltinOperator.RESHAPE
 INTEGERS = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
@@ -42,4 +42,4 @@ def test_a_shape_that_does_not_fit_is_refused(shape):
 
 def test_a_shape_may_be_computed_at_run_time():
     x, shape = random(2, 3), Arg(np.array([3, -1], np.int32))
-    check(case("computed", RESHAPE, [x, shape]), Backend("cpu", None))
+    check(case("computed", RESHAPE, [x, shape]), CPU)

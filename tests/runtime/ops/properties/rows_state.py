@@ -9,10 +9,10 @@ from flatbuffers import flexbuffers
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from runtime.model.graph import SparseDimension, Sparsity
 from runtime.model.schema import BuiltinOperator, TensorType
 from tests.runtime.graphs import several
 from tests.runtime.models import Builder
+from tests.runtime.ops.movement.sparse_matrices import Stored, block_sparse, sparse_constant
 from tests.runtime.ops.properties import types as t
 from tests.runtime.ops.properties.examples import Example
 from tests.runtime.ops.properties.rows import PLAIN, Row, of_terms, within
@@ -145,48 +145,31 @@ def hash_table(draw: DrawFn, o: Operands) -> Example:
     return Example(several((b, [found, size]), (first, [])), (asked,))
 
 
-def _block_sparse(draw: DrawFn, dtype: type) -> tuple[np.ndarray, np.ndarray, Sparsity]:
-    """A matrix, the blocks of it that a file keeps, and where they are: compressed columns of blocks."""
+def _stored(draw: DrawFn) -> Stored:
     block = [draw(st.integers(1, 4)) for _ in range(2)]
-    rows, columns = draw(st.integers(1, 5)), draw(st.integers(1, 5))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    kept = rng.random((rows, columns)) < draw(st.sampled_from([0.2, 0.6, 1.0]))
-    kept[0, 0] = True
-    blocks = rng.integers(-9, 10, (rows, columns, *block)) * kept[..., None, None]
-    dense = blocks.transpose(0, 2, 1, 3).reshape(rows * block[0], columns * block[1]).astype(dtype)
-    segments = (0, *np.cumsum(kept.sum(axis=1)).tolist())
-    levels = [SparseDimension(rows), SparseDimension(0, segments, tuple(np.nonzero(kept)[1].tolist()))]
-    order, block_map = [0, 1], []
-    for axis, size in enumerate(block):
-        if size > 1:
-            order.append(len(order))
-            block_map.append(axis)
-            levels.append(SparseDimension(size))
-    return dense, blocks[kept].astype(dtype), Sparsity(tuple(order), tuple(block_map), tuple(levels))
+    shape = [n * draw(st.integers(1, 5)) for n in block]
+    density = draw(st.sampled_from([0.2, 0.6, 1.0]))
+    return block_sparse(shape, block, np.float32, density, draw(st.integers(0, 2**32 - 1)), most=9)
 
 
 def densify(draw: DrawFn, _: Operands) -> Example:
-    dense, values, sparsity = _block_sparse(draw, np.float32)
-    b = Builder()
-    x, y, total = b.input(np.float32, dense.shape), b.tensor(np.float32, dense.shape), b.tensor(np.float32)
-    data = memoryview(values.tobytes())
-    weights = b.tensor(np.float32, dense.shape, data=data, sparsity=sparsity)
-    b.operator(Op.DENSIFY, [weights], [y])
+    stored, b = _stored(draw), Builder()
+    shape = stored.dense.shape
+    x, y, total = b.input(np.float32, shape), b.tensor(np.float32, shape), b.tensor(np.float32)
+    b.operator(Op.DENSIFY, [sparse_constant(b, stored)], [y])
     b.operator(Op.ADD, [x, y], [total])
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    return Example(b.write([total]), (rng.integers(-9, 9, dense.shape).astype(np.float32),))
+    return Example(b.write([total]), (rng.integers(-9, 9, shape).astype(np.float32),))
 
 
 def sparse_layer(draw: DrawFn, _: Operands) -> Example:
     """Whole numbers, so that the order of a sum does not matter."""
-    dense, values, sparsity = _block_sparse(draw, np.float32)
-    b = Builder()
-    x = b.input(np.float32, (draw(st.integers(1, 3)), dense.shape[1]))
-    weights = b.tensor(np.float32, dense.shape, data=memoryview(values.tobytes()), sparsity=sparsity)
-    bias, y = b.constant(np.arange(len(dense), dtype=np.float32)), b.tensor(np.float32)
+    stored, b = _stored(draw), Builder()
+    shape = (draw(st.integers(1, 3)), stored.dense.shape[1])
+    x, weights = b.input(np.float32, shape), sparse_constant(b, stored)
+    bias, y = b.constant(np.arange(len(stored.dense), dtype=np.float32)), b.tensor(np.float32)
     b.operator(Op.FULLY_CONNECTED, [x, weights, bias], [y], {}, 8)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    shape = (b.tensors[x].shape[0], dense.shape[1])
     return Example(b.write([y]), (rng.integers(-9, 9, shape).astype(np.float32),))
 
 

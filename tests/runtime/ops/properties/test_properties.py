@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from runtime.model.schema import TensorType
 from tests.oracle import LiteRtError, OracleDiedError, run_litert
-from tests.runtime.ops.cases import Backend, Case, run_ours
+from tests.runtime.ops.cases import CPU, Case, run_ours
 from tests.runtime.ops.properties.rows import Row, all_rows
 from tests.runtime.ops.properties.tally import Tally
 
 ROWS = all_rows()
-CPU = Backend("cpu", None)
 SEEDED_EXAMPLES = 4
 EXHAUSTIVE_EXAMPLES = 200
 

@@ -1,0 +1,56 @@
+"""What a page and a table say of labelled data."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from agent.messages import LabelledScore
+from orchestrator.site.cell_view import cell_view
+from orchestrator.site.export import results_csv
+from tests.orchestrator.site import records
+from tests.orchestrator.site.records import HOST
+
+FEW = LabelledScore(metric="top1", samples=100, right=61, share=0.61, at_least=0.7, verdict="fail")
+SOME = FEW.model_copy(update={"at_least": None, "verdict": None})
+MANY = FEW.model_copy(update={"right": 72, "share": 0.72, "verdict": "pass"})
+
+
+def cell(score, status="done"):
+    raw = records.processes("any", 1.0, count=3, samples=12)
+    made = records.measurement(raw, "cpu", 3).model_copy(update={"labelled": score})
+    return records.cell("c", "m", "cpu", HOST, status, measurement=made)
+
+
+@pytest.mark.parametrize(
+    ("score", "tone", "said"),
+    [
+        (MANY, "good", "top1 0.72 (72 of 100 right), at least 0.7: pass"),
+        (SOME, "good", "top1 0.61 (61 of 100 right)"),
+        (FEW, "bad", "top1 0.61 (61 of 100 right), at least 0.7: fail"),
+    ],
+)
+def test_the_badge_says_how_many_were_right_and_too_few_are_bad(score, tone, said):
+    badge = cell_view(cell(score), None).accuracy
+    assert badge is not None
+    assert (badge.tone, dict(badge.details)["labelled data"]) == (tone, said)
+
+
+def test_without_labelled_data_nothing_is_said_of_it():
+    badge = cell_view(cell(None), None).accuracy
+    assert badge is not None
+    assert "labelled data" not in dict(badge.details)
+
+
+def test_the_latency_of_too_few_right_answers_is_struck_out():
+    assert cell_view(cell(FEW, "failed"), None).struck_out
+    assert cell(FEW, "failed").to_json()["latency_ms"]["p50"] is None
+    assert not cell_view(cell(SOME), None).struck_out
+
+
+def test_csv_has_a_column_for_each_of_its_figures():
+    (row,) = csv.DictReader(io.StringIO(results_csv([cell(MANY)])))
+    assert row["labelled.metric"] == "top1"
+    assert (row["labelled.right"], row["labelled.share"], row["labelled.verdict"]) == ("72", "0.72", "pass")
