@@ -64,8 +64,8 @@ def fetch_samples(home: FarmHome, lab: LabConfig, host: str, sha256: str) -> Non
     """Bring the samples of a result from the store on `host` into this machine's. Raises `FarmError`."""
     if lab.address is None or lab.address.read_token is None:
         raise FarmError(
-            f"the raw samples are in the store of {host}; set FARM_ENDPOINT and FARM_READ_TOKEN as there, or run "
-            "this there"
+            f"the raw samples are in the store of {host}; set FARM_ENDPOINT and FARM_READ_TOKEN as there, "
+            "or run this there"
         )
     connection = _connection(lab.address)
     try:

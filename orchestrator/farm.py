@@ -231,8 +231,8 @@ class Farm:
     def samples(self, cell: CellRecord) -> list[ProcessSamples]:
         """Raw samples of the result a cell shows, one entry per process; empty where it has none.
 
-        In a lab they come from the server, where they are not here. Raises `FarmError` where the stored file is
-        gone or damaged.
+        In a lab what is not here comes from the server. Raises `FarmError` where the stored file is gone or
+        damaged.
         """
         measured = cell.measurement
         if measured is None or measured.samples_sha256 is None:

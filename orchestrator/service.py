@@ -80,11 +80,13 @@ class Service:
         if not usable or self._dispatcher.fault:
             return
         with self._database.read() as session:
-            waiting = picking.choose(session, usable, now)
+            free = picking.idle(session)
+            idle = [name for name in usable if name in free]
+            waiting = picking.choose(session, idle, now)
         if not waiting:
             return
         with self._database.write() as session:
-            jobs = self._fill(session, usable, now)
+            jobs = self._fill(session, idle, now)
         self._publish(jobs)
 
     def stop(self) -> None:

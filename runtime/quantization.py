@@ -67,13 +67,20 @@ def saturating_doubling_high_mul(a: _Array, b: _Array | int) -> _Array:
 
 def rounding_shift_right(x: _Array, exponent: _Array | int) -> _Array:
     """gemmlowp's RoundingDivideByPOT: x / 2^exponent, ties away from zero; int64."""
-    exponent = np.asarray(exponent, np.int64)
+    if isinstance(exponent, int):
+        one_half = 1 << exponent >> 1
+        return np.asarray((x + (one_half - (x < 0))) >> exponent if one_half else x)
     half = (np.int64(1) << exponent) >> 1
     return np.asarray((x + half - ((x < 0) & (half > 0))) >> exponent)
 
 
-# exp(-2^k) in Q0.31 for k = -2..4.
-_EXP_OF_POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+# Constants of gemmlowp's `fixedpoint.h`. In Q0.31: exp(-2^k) for k = -2..4, exp(-1/8), 1 / 3.
+EXP_OF_POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+EXP_OF_EIGHTH = 1895147668
+ONE_THIRD = 715827883
+# In Q2.29: where Newton's division starts.
+DIVISION_START = 1515870810
+DIVISION_SLOPE = 1010580540
 
 
 def fixed_point_exp(x: _Array) -> _Array:
@@ -82,7 +89,7 @@ def fixed_point_exp(x: _Array) -> _Array:
     fraction = (x & (quarter - 1)) - quarter
     result = _exp_of_last_quarter(fraction << 5)
     whole = fraction - x
-    for k, factor in enumerate(_EXP_OF_POWERS):
+    for k, factor in enumerate(EXP_OF_POWERS):
         result = np.where(whole & (quarter << k), saturating_doubling_high_mul(result, factor), result)
     return np.where(x == 0, 2**31 - 1, result)
 
@@ -90,11 +97,11 @@ def fixed_point_exp(x: _Array) -> _Array:
 def _exp_of_last_quarter(x: _Array) -> _Array:
     """exp(x) of x in [-1/4, 0), Q0.31: a Taylor polynomial of degree 4 about -1/8."""
     high_mul = saturating_doubling_high_mul
-    centre = 1895147668
+    centre = EXP_OF_EIGHTH
     t = x + (1 << 28)
     t2 = high_mul(t, t)
     cubic = rounding_shift_right(high_mul(t2, t2), 2) + high_mul(t2, t)
-    rest = rounding_shift_right(high_mul(cubic, 715827883) + t2, 1)
+    rest = rounding_shift_right(high_mul(cubic, ONE_THIRD) + t2, 1)
     return centre + high_mul(t + rest, centre)
 
 

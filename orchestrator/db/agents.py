@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import bindparam, func, update
+from sqlalchemy import and_, bindparam, func, update
 from sqlmodel import Session, col, select
 
 from agent.messages import Reason, ReasonCode
@@ -41,20 +41,13 @@ class Member:
 
 def members(session: Session) -> list[Member]:
     """Every device that its agent's last hello named."""
+    willing = and_(col(tables.Agent.state) == tables.AGENT_ACTIVE, col(tables.Agent.refused).is_(None))
     rows = session.exec(
-        select(tables.Device.device_id, tables.Agent)
+        select(tables.Device.device_id, tables.Device.agent_id, willing, tables.Agent.heard_at)
         .join(tables.Agent, col(tables.Agent.agent_id) == tables.Device.agent_id)
         .where(col(tables.Device.present))
     )
-    return [
-        Member(
-            device_id,
-            agent.agent_id,
-            willing=agent.state == tables.AGENT_ACTIVE and agent.refused is None,
-            heard_at=agent.heard_at,
-        )
-        for device_id, agent in rows
-    ]
+    return [Member(*row) for row in rows]
 
 
 def states(session: Session) -> list[AgentState]:

@@ -115,6 +115,11 @@ def _hosts() -> Select[Any]:
     )  # fmt: skip
 
 
+def _idle() -> Select[Any]:
+    taken = exists().where(attempt.c.device_id == device.c.device_id, tables.IS_LIVE)
+    return select(device.c.device_id).where(device.c.present, ~taken.correlate(device))
+
+
 def _first_in_lines() -> Select[Any]:
     own = select(device.c.device_id.label("name"))
     own = own.where(device.c.device_id.in_(bindparam("devices", expanding=True)))
@@ -136,6 +141,9 @@ def _first_of_class() -> Select[Any]:
 
 HOSTS: Final = _hosts()
 """The hosts of `:devices`: each of their devices, and the exclusion group that an attempt has taken there."""
+
+IDLE: Final = _idle()
+"""The present devices on which nothing runs."""
 
 FIRST_IN_LINES: Final = _first_in_lines()
 """The first cell of each campaign in the lines of `:devices`, and in that of each class, at `:now`."""

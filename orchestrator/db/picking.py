@@ -57,6 +57,11 @@ def choose(session: Session, device_ids: Sequence[str], now: datetime) -> tuple[
     return tuple(assignment for host in hosts for assignment in pick.fill(host))
 
 
+def idle(session: Session) -> set[str]:
+    """The present devices on which nothing runs: few, where there is work."""
+    return {row.device_id for row in _rows(session, lines.IDLE)}
+
+
 @dataclass(slots=True)
 class _Host:
     """The idle devices of one agent, and the exclusion groups that are taken there."""

@@ -5,7 +5,6 @@ Queues: `agent.<agent id>.jobs` down, `ingest` up; each is a Redis list, without
 
 from __future__ import annotations
 
-import gc
 import socket
 import ssl
 import uuid
@@ -72,15 +71,8 @@ class Broker:
         return True
 
     def close(self) -> None:
-        """Drop the connection; what was not acknowledged is given out again later.
-
-        Kombu's channels hold their sockets in circles of references: they close when those are collected.
-        """
-        try:
-            self._connection.release()
-        finally:
-            del self._producer, self._consumer, self._connection
-            gc.collect()
+        """Drop the connection; what was not acknowledged is given out again later."""
+        self._connection.release()
 
     def _publish(self, task: str, queue: str, envelope: str) -> None:
         name = str(uuid.uuid4())

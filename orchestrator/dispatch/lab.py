@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import random
@@ -157,6 +158,7 @@ class LabDispatcher:
         if pause_s > 0:
             time.sleep(min(pause_s, timeout_s))
             return
+        gc.collect()  # Kombu's old channels keep their sockets in circles of references until they are found
         try:
             self._broker = Broker(self._url, self._key_prefix, self._take, self._authority)
             if self._connected is not None:

@@ -33,7 +33,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Artifacts:
-    """The handlers of `/artifacts/{sha256}` and `/samples/{sha256}`. `are_samples`: whether a result names them."""
+    """The handlers of `/artifacts/{sha256}` and `/samples/{sha256}`.
+
+    `are_samples`: whether a result names a file of samples.
+    """
 
     store: Store
     limits: StoreLimits

@@ -16,6 +16,8 @@ from runtime.model.schema import ActivationFunctionType, BuiltinOperator, Tensor
 from runtime.ops.blocks import broadcast_blocks, flat_blocks, pairwise
 from runtime.ops.spec import Array, Kernel, OpContext
 from runtime.quantization import (
+    DIVISION_SLOPE,
+    DIVISION_START,
     RANGES,
     activation_range,
     inverse_square_root,
@@ -30,9 +32,6 @@ PairRule: TypeAlias = Callable[[OpContext, Array, Array], Array]
 
 _LEFT_SHIFT = 20
 _INT16_MAX = 32767
-# In Q2.29, as gemmlowp's `fixedpoint.h` starts its division.
-_48_OVER_17 = 1515870810
-_32_OVER_17 = 1010580540
 
 
 def every_level(kind: TensorType) -> Array:
@@ -202,7 +201,7 @@ def reciprocal(x: Array, integer_bits: int) -> tuple[Array, Array]:
     """
     headroom = 32 - np.frexp(x.astype(np.float64))[1].astype(np.int64)
     half = ((x << headroom) - (1 << 31) + (2**31 - 1) + 1) // 2
-    y = _48_OVER_17 - saturating_doubling_high_mul(half, _32_OVER_17)
+    y = DIVISION_START - saturating_doubling_high_mul(half, DIVISION_SLOPE)
     for _ in range(3):
         error = (1 << 29) - saturating_doubling_high_mul(half, y)
         y = y + (saturating_doubling_high_mul(y, error) << 2)

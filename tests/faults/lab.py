@@ -74,7 +74,6 @@ class FaultLab:
     postgres: PostgresCluster | None = None
     database_name: str = ""
     mutation: str = ""
-    bound_s: float = BOUND_S
     times: dict[str, str] = field(default_factory=TIMES.copy)
     agents: dict[str, AgentMachine] = field(default_factory=dict)
     campaign_count: int = 0
@@ -268,16 +267,15 @@ class FaultLab:
         """Until so many cells are done."""
         until(lambda: self.view.counts()["done"] >= count, f"{count} cells are done", limit_s)
 
-    def finish(self, limit_s: float | None = None) -> Counter[str]:
+    def finish(self, limit_s: float = BOUND_S) -> Counter[str]:
         """Wait until every cell has ended and hold the invariants against it; states -> cells."""
-        limit_s = limit_s or self.bound_s
         deadline = time.monotonic() + limit_s
         while (left := self.view.open_cells()) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert not left, (
             f"I1, I9 (seed {self.seed}): {len(left)} open after {limit_s:g} s, {self._last_words()}"
         )
-        until(lambda: not any(map(self.owed, self.agents)), "every result has its receipt", self.bound_s)
+        until(lambda: not any(map(self.owed, self.agents)), "every result has its receipt")
         self.check()
         return self.view.counts()
 

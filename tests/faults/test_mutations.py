@@ -24,12 +24,11 @@ CAUGHT_BY = {
     "epoch": (late_result, "the late result counted"),
 }
 """Protection -> who notices that it is gone, and what it says."""
-SHORT_S = 25.0
 
 
 @pytest.mark.parametrize("protection", CAUGHT_BY)
 def test_a_protection_that_is_taken_away_is_missed(fault_lab, protection, record_property):
-    fault_lab.mutation, fault_lab.bound_s = protection, SHORT_S
+    fault_lab.mutation = protection
     scenario, notices = CAUGHT_BY[protection]
     record_property("protection", protection)
     record_property("scenario", scenario.__name__)

@@ -13,6 +13,11 @@ import numpy as np
 
 from runtime.ops.spec import Array
 from runtime.quantization import (
+    DIVISION_SLOPE,
+    DIVISION_START,
+    EXP_OF_EIGHTH,
+    EXP_OF_POWERS,
+    ONE_THIRD,
     inverse_square_root,
     multiply_by_quantized_multiplier,
     rounding_shift_right,
@@ -20,12 +25,6 @@ from runtime.quantization import (
 
 INT16_MIN, INT16_MAX = -32768, 32767
 
-# exp(-2^k) in Q0.31 for k = -2..4, and what the polynomial and Newton's division need.
-_EXP_OF_POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
-_EXP_OF_EIGHTH = 1895147668
-_THIRD = 715827883
-_48_OVER_17 = 1515870810
-_MINUS_32_OVER_17 = -1010580540
 _ONE_IN_Q2 = 1 << 13
 
 _FLOOR_BITS = 1 << 20
@@ -95,7 +94,7 @@ def _exp(x: Array, integer_bits: int) -> Array:
     within = (x & (quarter - 1)) - quarter
     result = _exp_of_last_quarter(_raised(within, integer_bits))
     whole = within - x
-    for exponent, factor in enumerate(_EXP_OF_POWERS, -2):
+    for exponent, factor in enumerate(EXP_OF_POWERS, -2):
         if integer_bits > exponent:
             has_it = whole & (1 << (fraction_bits + exponent))
             result = np.where(has_it, times(result, _constant(factor)), result)
@@ -106,11 +105,11 @@ def _exp(x: Array, integer_bits: int) -> Array:
 
 def _exp_of_last_quarter(x: Array) -> Array:
     """exp of x in [-1/4, 0): a Taylor polynomial of degree 4 about -1/8."""
-    centre = _constant(_EXP_OF_EIGHTH)
+    centre = _constant(EXP_OF_EIGHTH)
     t = x + (1 << 12)
     t2 = times(t, t)
     t3, t4 = times(t2, t), times(t2, t2)
-    rest = times(rounding_shift_right(t4, 2) + t3, _constant(_THIRD)) + t2
+    rest = times(rounding_shift_right(t4, 2) + t3, _constant(ONE_THIRD)) + t2
     rest = rounding_shift_right(rest, 1)
     return narrow(centre + times(t + rest, centre))
 
@@ -118,7 +117,7 @@ def _exp_of_last_quarter(x: Array) -> Array:
 def _reciprocal_of_half(x: Array) -> Array:
     """2 / (1 + x) of x in [0, 1], with two integer bits: three steps of Newton's method."""
     half = (x + INT16_MAX + 1) >> 1
-    found = _constant(_48_OVER_17) + times(half, _constant(_MINUS_32_OVER_17))
+    found = _constant(DIVISION_START) + times(half, _constant(-DIVISION_SLOPE))
     for _ in range(3):
         left = _ONE_IN_Q2 - times(half, found)
         found = found + _raised(times(found, left), 2)

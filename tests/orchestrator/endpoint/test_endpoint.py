@@ -10,18 +10,20 @@ import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import pytest
 from starlette.applications import Starlette
 
+from orchestrator import ingest
 from orchestrator.address import Address
 from orchestrator.doctor_store import endpoint_check
 from orchestrator.endpoint.server import EndpointServer
 from orchestrator.errors import FarmError
 from orchestrator.limits import StoreLimits
-from tests.orchestrator.stocked import stock
+from tests.orchestrator.stocked import cells, dispatch, result, stock
 from tests.services.certificates import Authority
 from tests.services.endpoint import READ_TOKEN, TOKEN, Endpoint
 
@@ -288,3 +290,22 @@ def test_the_doctor_asks_the_endpoint_as_an_agent_would(endpoint: Endpoint, tmp_
     finally:
         safe.close()
     assert "does not answer" in endpoint_check(Address(safe.url, "127.0.0.1", 0)).found
+
+
+def test_readers_see_samples_that_a_result_names_and_nothing_else(
+    endpoint: Endpoint, agent: httpx.Client, reader: httpx.Client
+) -> None:
+    stock(endpoint.database)
+    (cell,) = cells(endpoint.database)
+    job = dispatch(endpoint.database, cell.cell_id)
+    found = result(job)
+    assert found.measurement is not None
+    measured = found.measurement.model_copy(update={"samples_sha256": SAMPLES_SHA})
+    with endpoint.database.write() as session:
+        ingest.apply(session, found.model_copy(update={"measurement": measured}), datetime.now(UTC))
+    endpoint.store.put(io.BytesIO(SAMPLES), "s")
+    answer = reader.get(f"/samples/{SAMPLES_SHA}")
+    assert (answer.status_code, answer.content) == (200, SAMPLES)
+    assert reader.get(f"/samples/{SHA}").status_code == 404, "a model is not for readers"
+    assert reader.get(f"/artifacts/{SHA}").status_code == 401
+    assert agent.get(f"/samples/{SAMPLES_SHA}").status_code == 401

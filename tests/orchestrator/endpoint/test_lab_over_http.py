@@ -148,6 +148,15 @@ def test_a_user_elsewhere_brings_the_models_or_is_told_how(lab: HttpLab) -> None
     assert again.returncode == 0
     assert "sending model" not in again.stderr
     assert lab.run("farm", "db", "check", "--deep").returncode == 0
+    (done, *_) = json.loads(lab.run("farm", "status", "over-http", "--json").stdout)["cells"]
+    blind = lab.run("farm", "show", done["cell"], "--json", environment=user)
+    assert blind.returncode == 1
+    assert "set FARM_ENDPOINT and FARM_READ_TOKEN" in blind.stderr
+    reader = user | {"FARM_READ_TOKEN": READ_TOKEN}
+    there = json.loads(lab.run("farm", "show", done["cell"], "--json", environment=reader).stdout)
+    assert there == json.loads(lab.run("farm", "show", done["cell"], "--json").stdout)
+    assert len(there["processes"][0]["invoke_ns"]) >= 5
+
     for words in (("db", "check"), ("db", "prune", "--keep", "90d")):
         there = lab.run("farm", *words, environment=user)
         assert there.returncode != 0

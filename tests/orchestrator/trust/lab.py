@@ -82,6 +82,8 @@ class TrustedLab:
         }
         command = [str(Path(sys.executable).with_name("farm-agent")), "start", "--state", str(state)]
         environment |= {"FARM_LEASES": str(self.folder / "leases"), **own}
+        if self.authority is not None:
+            environment["SSL_CERT_FILE"] = str(self.authority.path)
         made = Server(command, self.folder / f"{state.name}.log", environment)
         self.services.append(made)
         return made
@@ -189,7 +191,7 @@ def trusted_lab(folder: Path, binary: str, *, tls: bool) -> Iterator[TrustedLab]
         with socket.create_server(("127.0.0.1", 0)) as free:
             endpoint["FARM_ENDPOINT"] = f"https://127.0.0.1:{free.getsockname()[1]}"
         endpoint |= {"FARM_TLS_CERT": str(pair.certificate), "FARM_TLS_KEY": str(pair.key)}
-        endpoint |= {"FARM_TLS_CA": str(authority.path), "SSL_CERT_FILE": str(authority.path)}
+        endpoint |= {"FARM_TLS_CA": str(authority.path)}
     made = TrustedLab(folder, broker, authority, endpoint)
     try:
         yield made.start()
