@@ -170,6 +170,11 @@ class FakeAgent:
             reason = Reason(code=ReasonCode.ARTIFACT, text="the store lacks the model")
             self.send(JobRefused(attempt_id=job.attempt_id, epoch=job.epoch, reason=reason))
             return
+        if job.attempt_id in self.taken():
+            if self.job is None or self.job.attempt_id != job.attempt_id:
+                reason = Reason(code=ReasonCode.INTERRUPTED, text="it was under way when this agent died")
+                self.send(JobRefused(attempt_id=job.attempt_id, epoch=job.epoch, reason=reason))
+            return
         assert self.job is None, "two jobs at once on one host"
         self.lease = os.open(self.state / "host.lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self.lease, fcntl.LOCK_EX)
@@ -180,6 +185,12 @@ class FakeAgent:
         self.ends_at = time.monotonic() + float(seconds)
         self.truth("start", job)
         self.send(JobStarted(attempt_id=job.attempt_id, epoch=job.epoch))
+
+    def taken(self) -> set[str]:
+        """Attempts that this agent has ever begun: none of them is begun again."""
+        path = self.state / "truth.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return {json.loads(line)["attempt_id"] for line in lines}
 
     def advance(self) -> None:
         job = self.job
