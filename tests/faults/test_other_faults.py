@@ -287,10 +287,10 @@ def migrates(lab) -> bool:
 def test_scenario_33b_a_migration_killed_at_random_rolls_back_or_finishes(kept, request):
     lab = request.getfixturevalue(kept)
     killed_before_its_end = 0
-    for _ in range(6):
+    for later in range(6):
         starting = lab.start_farm("doctor")
         until(lambda s=starting: migrates(lab) or s.poll() is not None, "the tables are made")
-        time.sleep(lab.chance.uniform(0, 0.3))
+        time.sleep(lab.chance.uniform(0, 0.06 * later))
         starting.kill()
         starting.communicate()
         found = revision(lab.database)
