@@ -11,7 +11,7 @@ from sqlmodel import Session, col, select
 
 from agent.messages import Reason, ReasonCode
 from orchestrator.db import attempts, identity, lines, picking, tables
-from orchestrator.db.session import insert_missing
+from orchestrator.db.session import insert_missing, note_growth
 from orchestrator.fingerprint import digest
 from orchestrator.lifecycle import AttemptState, CellState, cancelled_reason
 from orchestrator.manifest.campaign import Campaign
@@ -20,6 +20,8 @@ from orchestrator.planning import PlannedCell
 from orchestrator.selectors import is_class
 
 _PACE_FROM = 3
+_MANY = 500
+"""So many new cells change what the planner should know of their table."""
 
 
 def content_of(campaign: Campaign, planned: Sequence[PlannedCell], reuse: str) -> str:
@@ -101,6 +103,7 @@ def add(
     taken_over = [_take_over(session, c, p.reused.attempt_id) for c, p in pairs if p.reused is not None]
     attempts.finish_all(session, taken_over, now, kind="reused")
     session.flush()
+    note_growth(session, "campaign", "device", "pool", *(["cell"] if len(wanted) >= _MANY else []))
     return row.campaign_id
 
 

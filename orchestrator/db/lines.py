@@ -25,7 +25,6 @@ from sqlalchemy import (
 
 from orchestrator.db import tables
 from orchestrator.db.tables import UtcDateTime
-from orchestrator.lifecycle import AttemptState
 
 OTHER_UNIT: Final = timedelta(seconds=60)
 """How long a cell of a class that failed on a device waits for another unit before it goes there again."""
@@ -75,16 +74,15 @@ def in_order(line: Any) -> Select[Any]:
 def fits(device_id: Any) -> tuple[ColumnElement[bool], ...]:
     """No sibling has this device; a cell that failed here since `:long_ago` prefers another unit."""
     c = candidate.c
-    used = exists().where(
-        _sibling.c.siblings == c.siblings, _sibling.c.device_id == device_id, _sibling.c.cell_id != c.cell_id
-    )
+    used = select(_sibling.c.siblings)
+    used = used.where(_sibling.c.device_id == device_id, indexed("sibling.siblings IS NOT NULL"))
     failed = exists().where(
         _tried.c.cell_id == c.cell_id,
         _tried.c.device_id == device_id,
-        _tried.c.state == AttemptState.FAILED.value,
+        indexed("tried.state = 'failed'"),
     )
     long_ago = c.not_before <= bindparam("long_ago", type_=UtcDateTime)
-    return ~used.correlate(candidate), or_(~failed.correlate(candidate), long_ago)
+    return c.siblings.not_in(used), or_(~failed.correlate(candidate), long_ago)
 
 
 def waiting_in(line: Any) -> ColumnElement[bool]:

@@ -44,6 +44,12 @@ IDLE_TIMEOUT_MS: Final = 60_000
 """A program that is stopped in the middle of a transaction loses it: others wait for its locks."""
 
 _WRITE_OPTION: Final = "farm_write"
+_BEGIN_WRITING: Final = f"""SELECT pg_advisory_xact_lock({WRITE_LOCK}),
+    set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)"""
+"""What a write transaction asks, it asks of a few rows by their keys: it is to seek them, even where the
+planner takes a table that was rewritten a thousand times for a large one, and a large one for small.
+"""
+
 _USED_AT: Final = "farm_used_at"
 _IDLE_S: Final = 1.0
 _SQLITE_CHECKS: Final = (
@@ -229,6 +235,14 @@ def _of_postgresql(session: Session) -> bool:
     return session.get_bind().dialect.name == "postgresql"
 
 
+def note_growth(session: Session, *names: str) -> None:
+    """Tell PostgreSQL's planner of tables that just grew: it looks at large ones within a minute, at
+    small ones never, and takes them for larger than they are.
+    """
+    if _of_postgresql(session):
+        session.connection().exec_driver_sql(f"ANALYZE {', '.join(names)}")
+
+
 def insert_missing(session: Session, table: type[SQLModel], rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert the rows whose key nobody has inserted, be it this moment in another transaction.
 
@@ -298,7 +312,7 @@ def _take_turn(connection: Connection) -> None:
     if connection.get_execution_options().get(_WRITE_OPTION, False):
         raw: Any = connection.connection.driver_connection
         with raw.pipeline():
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITE_LOCK})")
+            connection.exec_driver_sql(_BEGIN_WRITING)
 
 
 def _dump(url: URL, target: Path) -> None:

@@ -60,6 +60,7 @@ _LIVE = text(f"state IN ({', '.join(map(repr, LIVE_WORDS))})")
 _COUNTED = text("counted")
 _QUEUED = text("state = 'queued'")
 _UNENDED = text("ended_at IS NULL")
+_FAILED = text("state = 'failed'")
 _SHARED = text("siblings IS NOT NULL")
 MEASURE, HEALTH = "measure", "health"
 
@@ -188,7 +189,7 @@ class Cell(SQLModel, table=True):
         CheckConstraint(f"state IN ({_words(CellState)})", name="state"),
         Index("ix_cell_pick", "campaign_no", "line", "rank", "position",
               sqlite_where=_QUEUED, postgresql_where=_QUEUED),
-        Index("ix_cell_siblings", "siblings", "device_id", sqlite_where=_SHARED, postgresql_where=_SHARED),
+        Index("ix_cell_siblings", "device_id", "siblings", sqlite_where=_SHARED, postgresql_where=_SHARED),
         Index("ix_cell_names", "model", "delegate", "target"),
         Index("ix_cell_campaign_state", "campaign_no", "state"),
     )  # fmt: skip
@@ -234,6 +235,7 @@ class Attempt(SQLModel, table=True):
     __table_args__ = (
         UniqueConstraint("cell_id", "attempt_no"),
         CheckConstraint(f"state IN ({_words(AttemptState)})", name="state"),
+        Index("ix_attempt_failed", "device_id", "cell_id", sqlite_where=_FAILED, postgresql_where=_FAILED),
         Index("uq_attempt_live_cell", "cell_id", unique=True, sqlite_where=_LIVE, postgresql_where=_LIVE),
         Index("uq_attempt_live_device", "device_id", unique=True, sqlite_where=_LIVE, postgresql_where=_LIVE),
         Index(

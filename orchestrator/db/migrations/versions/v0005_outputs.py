@@ -1,4 +1,4 @@
-"""What runners write while they run. Which store has the farm's files."""
+"""What runners write while they run. Which store has the farm's files. Two indexes by device."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ revision = "0005"
 down_revision = "0004"
 branch_labels = None
 depends_on = None
+
+SHARED = sa.text("siblings IS NOT NULL")
+FAILED = sa.text("state = 'failed'")
 
 
 def upgrade() -> None:
@@ -25,3 +28,10 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("scheduler") as batch:
         batch.add_column(sa.Column("store", sa.String(), nullable=False, server_default=""))
+    op.drop_index("ix_cell_siblings", table_name="cell")
+    op.create_index(
+        "ix_cell_siblings", "cell", ["device_id", "siblings"], sqlite_where=SHARED, postgresql_where=SHARED
+    )
+    op.create_index(
+        "ix_attempt_failed", "attempt", ["device_id", "cell_id"], sqlite_where=FAILED, postgresql_where=FAILED
+    )
