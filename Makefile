@@ -39,7 +39,7 @@ test-exhaustive:
 
 test-conformance:
 	@bash .ci/setup test
-	$(BIN)/pytest -m "conformance or not conformance" tests/contract
+	$(BIN)/pytest -m "conformance or not conformance" tests/contract tests/orchestrator/trust
 
 test-faults:
 	@bash .ci/setup test

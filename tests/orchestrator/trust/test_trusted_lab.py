@@ -24,7 +24,7 @@ def lab(tmp_path: Path) -> Iterator[TrustedLab]:
         yield made
 
 
-@pytest.fixture(params=["installed", "6.2"])
+@pytest.fixture(params=["installed", pytest.param("6.2", marks=pytest.mark.conformance)])
 def each_lab(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[TrustedLab]:
     """Over the Redis of this machine, with TLS; over the oldest that the farm takes, without."""
     oldest = request.param == "6.2"
