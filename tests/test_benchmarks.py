@@ -21,9 +21,9 @@ def figures(tmp_path, module, *options):
 
 @pytest.mark.parametrize("classes", ["0", "1"])
 def test_the_scheduler_under_load_ends_every_cell(tmp_path, classes):
-    size = ("--devices", "20", "--cells", "100", "--paced", "40", "--rate", "200", "--classes", classes)
+    size = ("--devices", "20", "--cells", "160", "--paced", "100", "--rate", "200", "--classes", classes)
     found = figures(tmp_path, "farm_scale", "--database", "sqlite", *size)
-    assert found["cells"] == 100
+    assert found["cells"] == 160
     assert found["flood"]["cells_per_s"] > 0
     assert 0 < found["sql_share"] < 1
     assert found["statements_per_cell"] < 40

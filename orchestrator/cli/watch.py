@@ -32,7 +32,7 @@ def watch(
     campaign: Annotated[str | None, typer.Argument(help="A campaign; left out: the last one.")] = None,
     as_json: Json = False,
 ) -> int:
-    """Watch a campaign, device by device and cell by cell, until it ends.
+    """Watch a campaign until it ends, by device and by cell.
 
     Off a terminal, or with --json, one line per event. Ctrl-C ends the watching, not the campaign.
     Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import unicodedata
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from agent.messages import LabelledScore
+if TYPE_CHECKING:
+    from agent.messages import LabelledScore
 
 NOTHING = "—"
 TIMES = "\u00d7"

@@ -17,7 +17,7 @@ DELEGATES = ("cpu", "gpu", "litert")
 INT8 = "torchvision_mobilenet_v2__static_int8"
 KEYS = {
     "campaign", "model", "delegate", "device", "level", "status", "reason", "delegation", "latency_ms",
-    "samples", "memory_bytes", "accuracy", "environment_id",
+    "samples", "memory_bytes", "accuracy", "labelled", "environment_id",
 }  # fmt: skip
 
 

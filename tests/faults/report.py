@@ -198,8 +198,9 @@ def _machine() -> str:
     redis = _first_line(needs.redis_server(), "--version").split("v=")[-1].split()[0]
     postgres = _first_line(str(needs.postgres_binaries() / "postgres"), "--version").split()[2]
     celery = metadata.version("celery")
+    kernel = platform.release().partition("-")[0]
     return (
-        f"{os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}, "
+        f"{os.cpu_count()} cores, Linux {kernel}, Python {platform.python_version()}, "
         f"Redis {redis}, PostgreSQL {postgres}, Celery {celery}."
     )
 
