@@ -10,7 +10,7 @@ help:
 	@echo "make demo             measure nine models on three delegates, print the table, build the site"
 	@echo "make test             ruff, mypy, import-linter, pytest"
 	@echo "make test-exhaustive  the long sweeps that 'make test' leaves out"
-	@echo "make test-conformance every promise on embedded and Celery, SQLite and PostgreSQL"
+	@echo "make test-conformance every promise on embedded and Celery, SQLite and PostgreSQL; the longer labs"
 	@echo "make test-faults      34 fault scenarios and the mutations, as root (17 minutes); writes benchmarks/results/faults.md"
 	@echo "make soak             random faults for 10 minutes, as root"
 	@echo "make fuzz             200,000 hostile files for the reader, 20,000 for the interpreter, then atheris"
@@ -39,7 +39,7 @@ test-exhaustive:
 
 test-conformance:
 	@bash .ci/setup test
-	$(BIN)/pytest -m "conformance or not conformance" tests/contract tests/orchestrator/trust
+	$(BIN)/pytest -m "conformance or not conformance" tests/contract tests/orchestrator/trust tests/orchestrator/endpoint
 
 test-faults:
 	@bash .ci/setup test

@@ -58,7 +58,7 @@ class Bridge:
     replaced: Callable[[], bool]
     holder: Holder
     _pings: set[str] = field(default_factory=set)
-    _results: queue.SimpleQueue[bytes] = field(default_factory=queue.SimpleQueue)
+    _results: queue.Queue[bytes] = field(default_factory=queue.Queue)
     _down: threading.Lock = field(default_factory=threading.Lock)
     _up: threading.Lock = field(default_factory=threading.Lock)
     _producers: dict[str, Producer] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Bridge:
                         self.couriers.up(line)
                     self._send(line)
         until = time.monotonic() + _UPLOAD_PAUSE_S
-        while not self._results.empty() and time.monotonic() < until:
+        while self._results.unfinished_tasks and time.monotonic() < until:
             time.sleep(0.02)
         with self._up:
             os._exit(0)
@@ -114,9 +114,10 @@ class Bridge:
                 message = self.couriers.up(line)
             except (ValueError, OSError) as error:
                 log.warning("a result waits: its samples cannot be stored on the server: %s", error)
-                continue
-            assert isinstance(message, JobResult)
-            self._send(line)
+            else:
+                assert isinstance(message, JobResult)
+                self._send(line)
+            self._results.task_done()
 
     def ping(self) -> None:
         """Send oneself a word every while; the daemon is told of each that comes back. Ends this process

@@ -29,8 +29,8 @@ from orchestrator.db.tables import UtcDateTime
 OTHER_UNIT: Final = timedelta(seconds=60)
 """How long a cell of a class that failed on a device waits for another unit before it goes there again."""
 
-attempt, campaign, cell, device, pool = (
-    tables.metadata.tables[name] for name in ("attempt", "campaign", "cell", "device", "pool")
+agent, attempt, campaign, cell, device, pool = (
+    tables.metadata.tables[name] for name in ("agent", "attempt", "campaign", "cell", "device", "pool")
 )
 candidate = cell.alias("candidate")
 _asking = device.alias("asking")
@@ -108,8 +108,9 @@ def _hosts() -> Select[Any]:
             c.device_id, c.agent_id, c.kind, c.name, c.vendor, c.labels, c.delegates, c.exclusion_group,
             c.rests_until, c.quarantined_at, c.present, attempt.c.exclusion_group.label("runs"),
         )
+        .join(agent, agent.c.agent_id == c.agent_id)
         .outerjoin(attempt, and_(attempt.c.device_id == c.device_id, tables.IS_LIVE))
-        .where(c.agent_id.in_(these))
+        .where(c.agent_id.in_(these), agent.c.state == tables.AGENT_ACTIVE, agent.c.refused.is_(None))
     )  # fmt: skip
 
 
@@ -138,7 +139,9 @@ def _first_of_class() -> Select[Any]:
 
 
 HOSTS: Final = _hosts()
-"""The hosts of `:devices`: each of their devices, and the exclusion group that an attempt has taken there."""
+"""The hosts of `:devices` whose agents take work now: each of their devices, and the exclusion group that an
+attempt has taken there.
+"""
 
 IDLE: Final = _idle()
 """The present devices on which nothing runs."""

@@ -339,3 +339,14 @@ def test_a_class_outlives_an_agent_only_while_another_has_a_device_of_it(databas
         assert agents.strand(session, ["gpu-0", "gpu-1", "gpu-2"], "agent a drains", now()) == 2
     assert {cell.state for cell in cells(database)} == {"unsupported"}
     assert cells(database)[0].reason_text.endswith("is there any more: agent a drains")
+
+
+def test_a_device_of_an_agent_that_leaves_gets_nothing_from_that_moment_on(database):
+    stock(database, asked(("m",)), FLEET)
+    with database.write() as session:
+        (agent_id,) = {session.get_one(tables.Device, "host-cpu").agent_id}
+        assert agents.set_state(session, agent_id, tables.AGENT_REMOVED)
+    assert choose(database, "host-cpu") == ()
+    with database.write() as session:
+        assert agents.set_state(session, agent_id, tables.AGENT_ACTIVE)
+    assert len(choose(database, "host-cpu")) == 1

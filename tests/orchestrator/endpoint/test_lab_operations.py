@@ -33,6 +33,9 @@ devices:
 """
 
 
+pytestmark = pytest.mark.conformance
+
+
 @pytest.fixture
 def lab(tmp_path: Path, redis_server: RedisServer, postgres_url: str) -> Iterator[HttpLab]:
     made = HttpLab(tmp_path, redis_server, postgres_url)

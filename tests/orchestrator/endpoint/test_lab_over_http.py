@@ -164,6 +164,7 @@ def test_a_user_elsewhere_brings_the_models_or_is_told_how(lab: HttpLab) -> None
     assert SUBMIT_TOKEN not in ran.stdout + ran.stderr + lab.serve.tail()
 
 
+@pytest.mark.conformance
 def test_what_a_runner_elsewhere_writes_is_shown_while_it_runs(lab: HttpLab) -> None:
     device = "rack-1.host-cpu"
     lab.run("farm", "devices", "quarantine", device)

@@ -211,6 +211,7 @@ def lab(tmp_path: Path) -> Iterator[TrustedLab]:
         yield made
 
 
+@pytest.mark.conformance
 def test_a_lab_changes_its_key_while_it_measures_and_no_attempt_is_lost(lab: TrustedLab) -> None:
     token = lab.farm("agents", "enrol", "rack-2")["token"]
     submitting = lab.begin(seconds=8.0)
