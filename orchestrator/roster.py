@@ -48,10 +48,6 @@ class Roster:
         self._saved.update(found)
         return found
 
-    def heard_at(self, agent_id: str) -> datetime | None:
-        """When an agent said something last; None: never."""
-        return self._heard.get(agent_id)
-
     def lost(self) -> None:
         """The one agent is gone; its devices come back with its hello."""
         self._heard.clear()

@@ -49,18 +49,16 @@ _CELLS: Final = (
 )
 
 
-def load(session: Session, model: type[Row], keys: Iterable[Any], *, lock: bool = True) -> None:
-    """Load rows and, with `lock`, hold them for this transaction, in the order of their keys; what is not
-    there is known, too.
+def load(session: Session, model: type[Row], keys: Iterable[Any]) -> None:
+    """Load rows and hold them for this transaction, in the order of their keys; what is not there is known,
+    too.
     """
     kept = _kept(session)
     wanted = sorted({key for key in keys if (model, key) not in kept})
     (primary,) = inspect(model).primary_key
     for start in range(0, len(wanted), _CHUNK):
         chunk = wanted[start : start + _CHUNK]
-        query = select(model).where(primary.in_(chunk)).order_by(primary)
-        if lock:
-            query = query.with_for_update()
+        query = select(model).where(primary.in_(chunk)).order_by(primary).with_for_update()
         found = session.exec(query.execution_options(populate_existing=True)).all()
         by_key = {getattr(row, primary.key): row for row in found}
         kept.update({(model, key): by_key.get(key) for key in chunk})
