@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.orchestrator.cli.models import unary_model
 from tests.orchestrator.endpoint.http_lab import HttpLab
-from tests.services.redis import RedisServer
 
 CPU = "rack-1.host-cpu"
 CAMPAIGN = """\
@@ -34,15 +31,6 @@ devices:
 
 
 pytestmark = pytest.mark.conformance
-
-
-@pytest.fixture
-def lab(tmp_path: Path, redis_server: RedisServer, postgres_url: str) -> Iterator[HttpLab]:
-    made = HttpLab(tmp_path, redis_server, postgres_url)
-    try:
-        yield made.start()
-    finally:
-        made.close()
 
 
 def farm(lab: HttpLab, *arguments: str) -> Any:

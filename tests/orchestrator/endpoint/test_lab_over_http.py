@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import ssl
-from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import numpy as np
@@ -17,7 +15,6 @@ from tests.models.collection import real_model
 from tests.models.pictures import labelled, picture
 from tests.orchestrator.cli.models import unary_model
 from tests.orchestrator.endpoint.http_lab import READ_TOKEN, SUBMIT_TOKEN, HttpLab
-from tests.services.redis import RedisServer
 
 CAMPAIGN = """\
 version: 1
@@ -66,15 +63,6 @@ delegates:
 devices:
   - {name: "*host-cpu"}
 """
-
-
-@pytest.fixture
-def lab(tmp_path: Path, redis_server: RedisServer, postgres_url: str) -> Iterator[HttpLab]:
-    made = HttpLab(tmp_path, redis_server, postgres_url)
-    try:
-        yield made.start()
-    finally:
-        made.close()
 
 
 def test_models_travel_there_and_samples_back_by_the_endpoint_alone(lab: HttpLab) -> None:
