@@ -6,10 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from agent.attempt.lease import lease_folder
 from agent.config import AgentConfig, memory_limit
 from agent.daemon import serve
-from agent.lease import lease_folder
-from agent.logs import log_to_stderr
+from agent.wire.logs import log_to_stderr
 
 
 def main(arguments: list[str] | None = None) -> int:

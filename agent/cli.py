@@ -10,8 +10,8 @@ import typer
 
 from agent.config import STATE_VARIABLE, state_folder
 from agent.devices import ProbeError, probe
-from agent.logs import LogFormat, log_to_stderr
-from agent.messages import PROTOCOL_VERSION
+from agent.wire.logs import LogFormat, log_to_stderr
+from agent.wire.messages import PROTOCOL_VERSION
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The agent of one lab machine.")
 
@@ -67,7 +67,7 @@ def start(
     Example: farm-agent start --log-format json
     """
     from agent.enrolment import EnrolmentError, enrol_once  # noqa: PLC0415  # as above
-    from agent.lab import serve_lab  # noqa: PLC0415  # the other verbs need no link
+    from agent.serve_lab import serve_lab  # noqa: PLC0415  # the other verbs need no link
 
     log_to_stderr(log_format)
     folder = state or state_folder()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.devices import RUNNER_COMMAND
-from agent.messages import Device
+from agent.wire.messages import Device
 
 STATE_VARIABLE: Final = "FARM_AGENT_STATE"
 MEMORY_VARIABLE: Final = "FARM_RUNNER_MEMORY_BYTES"
@@ -79,7 +79,7 @@ class AgentConfig:
 
     agent.lock    held (flock) by the one agent that uses this state folder
     journal.db    attempts taken on, and results without a receipt
-    runs.log      the ground truth of what ran when (`agent.runlog`)
+    runs.log      the ground truth of what ran when (`agent.attempt.runlog`)
     references/   reference outputs by hash
     work/         one folder per live attempt
     """

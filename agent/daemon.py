@@ -19,14 +19,20 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
-from agent import cgroup, failpoint, lifecycle, results
-from agent.artifacts import ArtifactError, verified_file
+from agent.attempt import lifecycle
+from agent.attempt.artifacts import ArtifactError, verified_file
+from agent.attempt.journal import Journal
+from agent.attempt.result import Outcome, from_result_file, has_result, reported
+from agent.attempt.running import LiveAttempt, log_gone
 from agent.config import AgentConfig
-from agent.descendants import strays
 from agent.devices import ProbeError, ProbeReport, probe
-from agent.journal import Journal
-from agent.live import LiveAttempt, log_gone
-from agent.messages import (
+from agent.processes import cgroup
+from agent.processes.descendants import strays
+from agent.processes.supervisor import become_subreaper, bury, end_strays
+from agent.transport.base import Transport, TransportError
+from agent.transport.socket import SocketLink
+from agent.wire import failpoint
+from agent.wire.messages import (
     PROTOCOL_VERSION,
     AgentAlive,
     AgentHello,
@@ -43,9 +49,6 @@ from agent.messages import (
     Upgrade,
     decode_for_agent,
 )
-from agent.supervisor import become_subreaper, bury, end_strays
-from agent.transport.base import Transport, TransportError
-from agent.transport.socket import SocketLink
 
 _ATTEMPT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 UPGRADE_EXIT = 3
@@ -305,14 +308,14 @@ class Agent:
         for job in self._journal.open_jobs():
             folder, device = self._config.folder(job.attempt_id), self._devices.get(job.device_id)
             log_gone(self._config, job.attempt_id, device, bury(job.attempt_id))
-            outcome = results.Outcome(job, device, folder)
-            if results.has_result(folder):
-                result = results.from_result_file(outcome, self._config.store)
+            outcome = Outcome(job, device, folder)
+            if has_result(folder):
+                result = from_result_file(outcome, self._config.store)
             else:
                 reason = Reason(
                     code=ReasonCode.INTERRUPTED, text="the agent was killed while this attempt ran"
                 )
-                result = results.reported(outcome, Status.FAILED, reason)
+                result = reported(outcome, Status.FAILED, reason)
             self._journal.spool(result)
             shutil.rmtree(folder, ignore_errors=True)
         cgroup.sweep()

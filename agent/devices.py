@@ -6,8 +6,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from agent.exits import describe_exit, last_line
-from agent.messages import Device, MissingDelegate, Wire
+from agent.processes.exit_reason import describe_exit, last_line
+from agent.wire.messages import Device, MissingDelegate, Wire
 
 RUNNER_COMMAND = (sys.executable, "-P", "-m", "agent.runner")
 """`-P`: a file called `numpy.py` in the user's folder must not become part of a measurement."""

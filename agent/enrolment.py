@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import httpx
 
-from agent.credentials import FILE, Applicant, Credentials, crosses_in_the_clear, farm_of
+from agent.wire.credentials import FILE, Applicant, Credentials, crosses_in_the_clear, farm_of
 
 TOKEN_VARIABLE: Final = "FARM_ENROL_TOKEN"  # noqa: S105  # a name
 SERVER_VARIABLE: Final = "FARM_SERVER"

@@ -36,18 +36,26 @@ import psycopg
 from sqlalchemy import event
 from sqlmodel import Session
 
-from agent.messages import AgentHello, Device, ForAgent, JobResult, JobSpec, decode_for_orchestrator, encode
+from agent.wire.messages import (
+    AgentHello,
+    Device,
+    ForAgent,
+    JobResult,
+    JobSpec,
+    decode_for_orchestrator,
+    encode,
+)
 from benchmarks.farm_figures import Spread, postgres_binaries, report
 from benchmarks.farm_simulator import fleet
-from orchestrator.config import LabTimes
-from orchestrator.db import campaigns, devices
+from orchestrator.config.settings import LabTimes
+from orchestrator.db.engine.session import Database
 from orchestrator.db.migrate import migrate
-from orchestrator.db.session import Database
+from orchestrator.db.write import campaigns, devices
 from orchestrator.dispatch.base import DispatchEvent, Heard
 from orchestrator.manifest.campaign import Campaign, DelegateEntry, DeviceSelector, ModelEntry
-from orchestrator.matrix import MAX_CELLS, expand
-from orchestrator.planning import PastResults, plan_cells
-from orchestrator.service import Service
+from orchestrator.policy.matrix import MAX_CELLS, expand
+from orchestrator.policy.preview import PastResults, plan_cells
+from orchestrator.scheduling.loop import Service
 from tests.services.postgres import PostgresCluster
 
 REPOSITORY = Path(__file__).resolve().parents[1]

@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.messages import AgentHello, Device, encode
+from agent.wire.messages import AgentHello, Device, encode
 
 SHA256 = "5" * 64
 

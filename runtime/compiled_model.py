@@ -25,7 +25,7 @@ from runtime.hardware_accelerator import HardwareAccelerator
 from runtime.model.graph import Model, Signature, Tensor
 from runtime.model.reader import load_model, read_model
 from runtime.model.schema import TensorType
-from runtime.ops.value import Array
+from runtime.ops.support.value import Array
 from runtime.options import CpuOptions, GpuOptions, Options
 from runtime.plan.calls import check_operators
 from runtime.plan.program import Program

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from runtime.model.graph import BlockQuantization, Operator, Quantization, Subgraph, Tensor
 from runtime.model.schema import TensorType
-from runtime.ops.value import Array, Shape, constant_array, dtype_of
+from runtime.ops.support.value import Array, Shape, constant_array, dtype_of
 
 _PACKED = frozenset({TensorType.INT4, TensorType.UINT4, TensorType.INT2})
 

@@ -199,7 +199,7 @@ def activation_range(
 def float_activation_range(activation: ActivationFunctionType) -> tuple[float, float] | None:
     """Clamp of a float output, None without one. Raises KeyError for TANH and SIGN_BIT.
 
-    `runtime/ops/fused_activation.py` says what LiteRT does without one.
+    `runtime/ops/support/fused_activation.py` says what LiteRT does without one.
     """
     return {
         ActivationFunctionType.NONE: None,

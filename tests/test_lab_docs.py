@@ -6,13 +6,13 @@ from dataclasses import fields
 
 import pytest
 
+from agent.attempt.lease import LEASES_VARIABLE
 from agent.config import MEMORY_VARIABLE, STATE_VARIABLE
-from agent.lease import LEASES_VARIABLE
 from agent.link.cache import BUDGET_VARIABLE
 from agent.runner.probe import SIDE_BY_SIDE_VARIABLE
-from orchestrator.address import KEYS
-from orchestrator.config import LabTimes
-from orchestrator.db.device_faults import CHECK_DELAYS_S
+from orchestrator.config.address import KEYS
+from orchestrator.config.settings import LabTimes
+from orchestrator.db.write.quarantine import CHECK_DELAYS_S
 from tests.needs import REPOSITORY
 
 TEXT = (REPOSITORY / "docs/lab.md").read_text()

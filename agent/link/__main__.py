@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent.config import LinkTimes
-from agent.link.bridge import Bridge, brief, leave
-from agent.link.couriers import Couriers
-from agent.link.holder import Holder
+from agent.link.artifact_sync import Couriers
 from agent.link.identity import load
+from agent.link.name_claim import Holder
+from agent.link.relay import Bridge, brief, leave
 from agent.link.worker import work
 
 

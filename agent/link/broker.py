@@ -12,7 +12,7 @@ from typing import Any, Final
 from celery import Celery
 from kombu import Connection, Exchange, Producer, Queue
 
-from agent.credentials import for_ingest
+from agent.wire.credentials import for_ingest
 
 MESSAGE_TASK: Final = "farm.message"
 INGEST_TASK: Final = "farm.ingest"

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from agent.messages import artifact_path
+from agent.wire.messages import artifact_path
 
 BUDGET_VARIABLE: Final = "FARM_AGENT_CACHE_BYTES"
 DEFAULT_BUDGET_BYTES: Final = 20 << 30

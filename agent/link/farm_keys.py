@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from agent.credentials import write_secret
-from agent.envelope import PublicKey
+from agent.wire.credentials import write_secret
+from agent.wire.envelope import PublicKey
 
 FILE: Final = "farm-keys.json"
 

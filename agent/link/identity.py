@@ -7,8 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from agent.credentials import FILE, Credentials, write_secret
-from agent.envelope import (
+from agent.link.artifact_client import artifacts_of
+from agent.link.artifact_sync import Artifacts
+from agent.link.broker import Broker
+from agent.link.farm_keys import FILE as KEYS
+from agent.link.farm_keys import FarmKeys
+from agent.link.relay import Seal
+from agent.wire.credentials import FILE, Credentials, write_secret
+from agent.wire.envelope import (
     KEYS_KIND,
     Freshness,
     PublicKey,
@@ -19,12 +25,6 @@ from agent.envelope import (
     read_keys,
     seal,
 )
-from agent.link.bridge import Seal
-from agent.link.broker import Broker
-from agent.link.couriers import Artifacts
-from agent.link.endpoint import artifacts_of
-from agent.link.farm_keys import FILE as KEYS
-from agent.link.farm_keys import FarmKeys
 
 MEMORY: Final = "seen"
 AUTHORITY: Final = "broker-ca.pem"

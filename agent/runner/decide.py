@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent import oom
-from agent.attempt import (
+from agent.attempt.files import (
     LABELLED_FILE,
     LEASE_VARIABLE,
     RESULT_FILE,
@@ -30,13 +29,14 @@ from agent.attempt import (
     write_progress,
 )
 from agent.devices import RUNNER_COMMAND
-from agent.exits import exit_reason
-from agent.messages import LabelledScore, Reason, ReasonCode, Status
+from agent.processes import oom
+from agent.processes.exit_reason import exit_reason
+from agent.processes.supervisor import Launch, start
 from agent.runner.environment import choose_cpus, core_siblings, measuring_environment
 from agent.runner.host import runtime_identity
 from agent.runner.measure import input_rules
 from agent.runner.verdict import concluded, not_measured, scored
-from agent.supervisor import Launch, start
+from agent.wire.messages import LabelledScore, Reason, ReasonCode, Status
 from runtime.delegates.litert import litert_version
 from runtime.tools.loading import CPU
 from runtime.tools.reference import (

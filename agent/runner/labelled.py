@@ -7,16 +7,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from agent import runlog
-from agent.attempt import (
-    LABELLED_FILE,
-    AttemptFile,
-    LabelledReport,
-    write_atomically,
-    write_progress,
-)
-from agent.messages import LabelledScore
+from agent.attempt import runlog
+from agent.attempt.files import LABELLED_FILE, AttemptFile, LabelledReport, write_atomically, write_progress
 from agent.runner.measure import delegate_options, failure_of, input_rules
+from agent.wire.messages import LabelledScore
 from runtime.errors import FarmRuntimeError
 from runtime.tools.labelled import count_right, load_labelled
 from runtime.tools.loading import Opener

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from agent import runlog
-from agent.attempt import (
+from agent.attempt import runlog
+from agent.attempt.files import (
     AttemptFile,
     Failure,
     OutputFact,
@@ -22,7 +22,7 @@ from agent.attempt import (
     write_atomically,
     write_progress,
 )
-from agent.messages import (
+from agent.wire.messages import (
     Delegation,
     Fallback,
     InputSpec,

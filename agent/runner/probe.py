@@ -8,8 +8,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from agent.devices import ProbeReport
-from agent.messages import Device, MissingDelegate
 from agent.runner.host import cpu_model, host_environment, host_facts, package_version
+from agent.wire.messages import Device, MissingDelegate
 from runtime.delegates.litert import INSTALL_LINE, litert_version
 from runtime.errors import FarmRuntimeError
 

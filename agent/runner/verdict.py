@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agent.attempt import AttemptFile, Failure, ProcessReport, RunnerResult, outputs_path
-from agent.messages import (
+from agent.attempt.files import AttemptFile, Failure, ProcessReport, RunnerResult, outputs_path
+from agent.runner.measure import load_outputs
+from agent.wire.messages import (
     Accuracy,
     Device,
     LabelledScore,
@@ -19,7 +20,6 @@ from agent.messages import (
     ReasonCode,
     Status,
 )
-from agent.runner.measure import load_outputs
 from runtime.errors import FarmRuntimeError
 from runtime.model.reader import read_model
 from runtime.tools import plausibility

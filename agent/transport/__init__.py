@@ -1,1 +1,1 @@
-"""Links to the orchestrator: one protocol (`agent.messages`), one module per carrier."""
+"""Links to the orchestrator: one protocol (`agent.wire.messages`), one module per carrier."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from agent.messages import Wire
+from agent.wire.messages import Wire
 
 
 class TransportError(Exception):

@@ -18,11 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from agent.attempt import LOG_FILE
-from agent.messages import Wire
-from agent.supervisor import Launch, start
+from agent.processes.supervisor import LOG_FILE, Launch, start
 from agent.transport.base import TransportError
 from agent.transport.socket import SocketLink
+from agent.wire.messages import Wire
 
 ALIVE: Final = b'{"type":"link-alive"}'
 """What the child says when a message to itself has made the round trip through the broker."""

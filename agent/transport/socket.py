@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import socket
 
-from agent.messages import MAX_MESSAGE_BYTES, AgentAlive, Heartbeat, Wire, encode
 from agent.transport.base import TransportError
+from agent.wire.messages import MAX_MESSAGE_BYTES, AgentAlive, Heartbeat, Wire, encode
 
 _READ_BYTES = 1 << 16
 _HEARTBEAT_BACKLOG_BYTES = 1 << 16

@@ -10,7 +10,7 @@ import typer
 from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.db.agents import AgentState
+    from orchestrator.db.write.agents import AgentState
 
 Name = Annotated[str, typer.Argument(help="An agent's name; see `farm agents list`.")]
 

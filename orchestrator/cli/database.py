@@ -13,7 +13,7 @@ from orchestrator.cli.verb import OK, SOME_FAILED, Json, open_farm
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from orchestrator.retention import Pruned
+    from orchestrator.maintenance.retention import Pruned
 
 _AGE = re.compile(r"([1-9]\d{0,5})(h|d|w)")
 _HOURS = {"h": 1, "d": 24, "w": 168}
@@ -36,9 +36,9 @@ def prune(
     """
     from datetime import UTC, datetime
 
-    from orchestrator import retention
     from orchestrator.cli import output
     from orchestrator.errors import UsageError
+    from orchestrator.maintenance import retention
 
     if keep is None and keep_campaigns is None:
         raise UsageError("say what to keep: farm db prune --keep 90d, or --keep-campaigns 20")
@@ -48,7 +48,7 @@ def prune(
     if as_json:
         output.emit_json(_json(gone, dry_run))
         return OK
-    from orchestrator.limits import size_text
+    from orchestrator.config.limits import size_text
 
     for campaign in gone.shown:
         output.line(f"{campaign.campaign_id} {campaign.name} stays: a later campaign shows its results")
@@ -71,9 +71,9 @@ def backup(
 
     A copy of SQLite goes in the place of farm.db, one of PostgreSQL to pg_restore. The store is not in it.
     """
-    from orchestrator import retention
     from orchestrator.cli import output
-    from orchestrator.limits import size_text
+    from orchestrator.config.limits import size_text
+    from orchestrator.maintenance import retention
 
     with open_farm() as farm:
         size_bytes = retention.backup(farm.database, file)
@@ -92,8 +92,8 @@ def check(
 
     Exit code: 0 all well, 1 something is wrong.
     """
-    from orchestrator import retention
     from orchestrator.cli import output
+    from orchestrator.maintenance import retention
 
     with open_farm() as farm:
         checks = retention.check(farm.database, farm.store(), deep=deep)

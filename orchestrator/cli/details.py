@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from agent.messages import Measurement, ProcessSamples
+from agent.wire.messages import Measurement, ProcessSamples
+from orchestrator.results import format as text
 from orchestrator.results.records import CellRecord
-from orchestrator.site import format as text
 
 _SHOWN_SAMPLES = 8
 

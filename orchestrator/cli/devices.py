@@ -10,9 +10,9 @@ import typer
 from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
-    from agent.messages import AgentHello
-    from orchestrator.db.insight import DeviceState
-    from orchestrator.farm import Farm
+    from agent.wire.messages import AgentHello
+    from orchestrator.db.read.insight import DeviceState
+    from orchestrator.farm.facade import Farm
 
 
 class Action(StrEnum):

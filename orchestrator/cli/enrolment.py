@@ -14,7 +14,7 @@ from orchestrator.cli.agents import Name
 from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.trust.office import Office
+    from orchestrator.trust.credentials_service import Office
 
 _LONGEST_MINUTES = 7 * 24 * 60
 
@@ -95,7 +95,7 @@ def acl(as_json: Json = False) -> int:
 
 @contextmanager
 def _office() -> Iterator[Office]:
-    from orchestrator.trust.office import Office
+    from orchestrator.trust.credentials_service import Office
 
     with open_farm() as farm:
         yield Office.open(farm.home, farm.lab, farm.database)

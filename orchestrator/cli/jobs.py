@@ -10,8 +10,8 @@ import typer
 from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.farm import Farm
-    from orchestrator.operations import Overview
+    from orchestrator.farm.facade import Farm
+    from orchestrator.farm.operations import Overview
     from orchestrator.results.records import CampaignRecord
 
 
@@ -98,8 +98,8 @@ def _overview_json(overview: Overview) -> dict[str, object]:
 
 def _cells(farm: Farm, ref: str, as_json: bool) -> int:
     from orchestrator.cli import output
-    from orchestrator.cli.comparison import summary
     from orchestrator.cli.progress import outcome
+    from orchestrator.results.comparison import summary
 
     record = farm.campaign(ref)
     cells = farm.cells(record.campaign_id)

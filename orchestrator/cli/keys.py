@@ -11,7 +11,7 @@ import typer
 from orchestrator.cli.verb import OK, Json
 
 if TYPE_CHECKING:
-    from orchestrator.trust.ring import FarmKeys
+    from orchestrator.trust.farm_key_rotation import FarmKeys
 
 _LONGEST_MINUTES = 30 * 24 * 60
 
@@ -22,7 +22,7 @@ Overlap = Annotated[
 
 def list_keys(as_json: Json = False) -> int:
     """List the farm's keys that are good now."""
-    from orchestrator.trust.ring import read
+    from orchestrator.trust.farm_key_rotation import read
 
     return _show(read(_folder(), datetime.now(UTC)), as_json)
 
@@ -33,7 +33,7 @@ def rotate_key(overlap: Overlap = 1440, as_json: Json = False) -> int:
     Agents that run take it over within a heartbeat and trust both keys for `--overlap` minutes. One that is
     away all that time needs new secrets afterwards: farm agents rotate NAME.
     """
-    from orchestrator.trust.ring import rotate
+    from orchestrator.trust.farm_key_rotation import rotate
 
     now = datetime.now(UTC)
     return _show(rotate(_folder(), now, now + timedelta(minutes=overlap)), as_json)
@@ -41,13 +41,13 @@ def rotate_key(overlap: Overlap = 1440, as_json: Json = False) -> int:
 
 def retire_key(as_json: Json = False) -> int:
     """End the time of the key that was replaced now: it counts no more, here and at every agent."""
-    from orchestrator.trust.ring import retire
+    from orchestrator.trust.farm_key_rotation import retire
 
     return _show(retire(_folder(), datetime.now(UTC)), as_json)
 
 
 def _folder() -> Path:
-    from orchestrator.config import FarmHome
+    from orchestrator.config.settings import FarmHome
 
     return FarmHome.from_environment().keys
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from orchestrator.cli.verb import OK, SOME_FAILED, Json, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.checks import Check
+    from orchestrator.doctor.check import Check
 
 
 def doctor(as_json: Json = False) -> int:
@@ -36,8 +36,8 @@ def doctor(as_json: Json = False) -> int:
 
 
 def _checks() -> list[Check]:
-    from orchestrator.config import FarmHome, LabConfig
-    from orchestrator.doctor import examine_without_database
+    from orchestrator.config.settings import FarmHome, LabConfig
+    from orchestrator.doctor.examine import examine_without_database
     from orchestrator.errors import UnreachableError
 
     try:

@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Sequence
 
 from orchestrator.cli import output
-from orchestrator.cli.comparison import all_well, compare, summary
 from orchestrator.cli.verb import OK, SOME_FAILED
+from orchestrator.results.comparison import all_well, compare, summary
 from orchestrator.results.records import CampaignRecord, CellRecord
 
 _WIDEST_CELL = 40

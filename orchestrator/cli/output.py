@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
-from orchestrator.site.format import visible
+from orchestrator.results.format import visible
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from orchestrator.cli.comparison import STRUCK_OUT, latency
 from orchestrator.cli.output import StatusLine
-from orchestrator.events import FarmEvent
+from orchestrator.results.comparison import STRUCK_OUT, latency
+from orchestrator.results.events import FarmEvent
 from orchestrator.results.records import CellRecord
 
 _SCROLLED = {"retry", "interrupted", "late", "quarantined"}

@@ -13,10 +13,10 @@ import typer
 from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.db.insight import Moment
-    from orchestrator.farm import Farm
+    from orchestrator.db.read.insight import Moment
+    from orchestrator.farm.facade import Farm
+    from orchestrator.policy.why import Why
     from orchestrator.results.records import CellRecord
-    from orchestrator.why import Why
 
 Cell = Annotated[str, typer.Argument(help="A cell: its id, or the beginning of it.")]
 

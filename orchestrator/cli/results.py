@@ -11,7 +11,7 @@ import typer
 from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.farm import Farm
+    from orchestrator.farm.facade import Farm
     from orchestrator.results.records import CellRecord
 
 
@@ -37,10 +37,10 @@ def results(
     The JSON form is stable: docs/results-format.md describes it.
     """
     from orchestrator.cli import output
-    from orchestrator.cli.comparison import compare
     from orchestrator.cli.markdown import markdown_table
     from orchestrator.cli.outcome import comparison_table
-    from orchestrator.site.export import results_csv, results_json
+    from orchestrator.results.comparison import compare
+    from orchestrator.results.export import results_csv, results_json
 
     with open_farm() as farm:
         cells, baseline = _chosen(farm, campaign)
@@ -66,7 +66,7 @@ def show(
     """
     from orchestrator.cli import output
     from orchestrator.cli.details import cell_text
-    from orchestrator.site.export import cell_json
+    from orchestrator.results.export import cell_json
 
     with open_farm() as farm:
         record = farm.cell(cell)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.verb import OK
-from orchestrator.logs import LogFormat
+from orchestrator.config.logs import LogFormat
 
 
 def serve(
@@ -20,10 +20,10 @@ def serve(
     foreground until SIGTERM or Ctrl-C; agents go on with what they have meanwhile.
     Exit code: 0 stopped, 1 another process schedules already, 4 the database cannot be reached.
     """
-    from orchestrator.config import FarmHome, LabConfig
+    from orchestrator.config.logs import log_to_stderr
+    from orchestrator.config.settings import FarmHome, LabConfig
     from orchestrator.errors import UsageError
-    from orchestrator.logs import log_to_stderr
-    from orchestrator.serving import serve_lab
+    from orchestrator.farm.serving import serve_lab
 
     home = FarmHome.from_environment()
     lab = LabConfig.load(home)

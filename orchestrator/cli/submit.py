@@ -15,12 +15,12 @@ import typer
 from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.config import LabConfig
-    from orchestrator.farm import Farm
+    from orchestrator.config.settings import LabConfig
+    from orchestrator.farm.facade import Farm
     from orchestrator.manifest import Campaign
-    from orchestrator.planning import Action, PlannedCell
+    from orchestrator.policy.preview import Action, PlannedCell
     from orchestrator.sources import StoredModel
-    from orchestrator.store import Store
+    from orchestrator.sources.store import Store
 
 
 _MODEL_SUFFIXES = {".tflite", ".skel"}
@@ -57,8 +57,8 @@ def submit(
     from orchestrator.cli import output
     from orchestrator.cli.outcome import end_of_campaign
     from orchestrator.cli.stopping import StoppedError, same_command, stoppable
-    from orchestrator.delivery import deliver
-    from orchestrator.store import Store
+    from orchestrator.endpoint.client import deliver
+    from orchestrator.sources.store import Store
 
     campaign, folder = _asked(file, model, delegate or [], only)
     if priority is not None:
@@ -113,7 +113,7 @@ def _stored(
 ) -> tuple[Campaign, tuple[StoredModel, ...]]:
     """The campaign's models and labelled data in the store. Raises `FarmError` where its budget is used."""
     from orchestrator.cli import output
-    from orchestrator.limits import require_budget
+    from orchestrator.config.limits import require_budget
     from orchestrator.sources import Web, resolve_all
     from orchestrator.sources.datasets import with_data
 

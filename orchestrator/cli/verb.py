@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from orchestrator.farm import Farm
+    from orchestrator.farm.facade import Farm
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -34,8 +34,8 @@ class Verb:
 
 def open_farm() -> Farm:
     """The farm under `$FARM_HOME`, with the broker and the database that the configuration names."""
-    from orchestrator.config import FarmHome, LabConfig
-    from orchestrator.farm import Farm
+    from orchestrator.config.settings import FarmHome, LabConfig
+    from orchestrator.farm.facade import Farm
 
     home = FarmHome.from_environment()
     return Farm.open(home, lab=LabConfig.load(home))

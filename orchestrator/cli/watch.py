@@ -15,11 +15,11 @@ import typer
 from orchestrator.cli.verb import Json, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.db.insight import DeviceState
-    from orchestrator.events import FarmEvent
-    from orchestrator.farm import Farm
-    from orchestrator.feed import Feed
-    from orchestrator.why import Why
+    from orchestrator.db.read.insight import DeviceState
+    from orchestrator.farm.campaign_events import Feed
+    from orchestrator.farm.facade import Farm
+    from orchestrator.policy.why import Why
+    from orchestrator.results.events import FarmEvent
 
 _LOOK_EVERY_S = 0.5
 _ABANDONED_AFTER = 8
@@ -49,7 +49,7 @@ def watch(
         except StoppedError as stop:
             return stop.exit_code
         if as_json:
-            from orchestrator.cli.comparison import all_well
+            from orchestrator.results.comparison import all_well
 
             return 0 if all_well(farm.cells(campaign_id)) else 1
         output.note("")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection, inspect
 
-from orchestrator.db.session import Database
+from orchestrator.db.engine.session import Database
 from orchestrator.errors import UnreachableError
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeDecorator
 from sqlmodel import Field, SQLModel
 
-from orchestrator.lifecycle import ENDED, LIVE_ATTEMPT, AttemptState, CellState
+from orchestrator.policy.lifecycle import ENDED, LIVE_ATTEMPT, AttemptState, CellState
 
 SQLModel.metadata.naming_convention = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",

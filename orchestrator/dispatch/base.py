@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from agent.messages import ForAgent, ForOrchestrator
+from agent.wire.messages import ForAgent, ForOrchestrator
 from orchestrator.errors import UnreachableError
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from agent.messages import (
+from agent.wire.messages import (
     MAX_MESSAGE_BYTES,
     PROTOCOL_VERSION,
     AgentHello,
@@ -28,7 +28,7 @@ from agent.messages import (
     decode_for_orchestrator,
     encode,
 )
-from orchestrator.config import FarmHome
+from orchestrator.config.settings import FarmHome
 from orchestrator.dispatch.base import AgentLost, DispatchEvent, Heard
 from orchestrator.errors import UnreachableError
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from kombu.message import Message
 
-from agent.messages import (
+from agent.wire.messages import (
     MAX_MESSAGE_BYTES,
     PROTOCOL_VERSION,
     AgentHello,
@@ -22,7 +22,7 @@ from agent.messages import (
     decode_for_orchestrator,
     encode,
 )
-from orchestrator.config import LabTimes
+from orchestrator.config.settings import LabTimes
 from orchestrator.dispatch.base import BrokerBack, BrokerDownError, DispatchEvent, Heard, OldHello
 from orchestrator.dispatch.broker import Broker, MalformedError, envelope_of
 

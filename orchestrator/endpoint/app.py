@@ -13,15 +13,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from agent.messages import PROTOCOL_VERSION
-from orchestrator.db.session import Database
+from agent.wire.messages import PROTOCOL_VERSION
+from orchestrator.config.limits import StoreLimits
+from orchestrator.db.engine.session import Database
 from orchestrator.endpoint.access import Gate, Trust
 from orchestrator.endpoint.artifacts import Artifacts
 from orchestrator.endpoint.deliveries import Deliveries
-from orchestrator.endpoint.reading import Reading
+from orchestrator.endpoint.results_routes import Reading
 from orchestrator.errors import UnreachableError, UsageError
-from orchestrator.limits import StoreLimits
-from orchestrator.store import Store
+from orchestrator.sources.store import Store
 
 LARGEST_REQUEST_BYTES: Final = 16 * 1024
 """Of an enrolment; samples have their own limit."""

@@ -15,12 +15,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from orchestrator.config.limits import StoreLimits, require_floor
 from orchestrator.endpoint.access import Gate
 from orchestrator.endpoint.body import Body, announced
 from orchestrator.endpoint.ranges import OutOfRangeError, Part, asked_part
 from orchestrator.errors import FarmError, UsageError
-from orchestrator.limits import StoreLimits, require_floor
-from orchestrator.store import Store, TooLargeError
+from orchestrator.sources.store import Store, TooLargeError
 
 MOST_UPLOADS: Final = 16
 """At once; each takes a thread for as long as its sender takes. Further ones wait, other requests do not."""

@@ -18,12 +18,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
+from orchestrator.config.limits import StoreLimits, require_budget, require_floor
 from orchestrator.endpoint.access import Gate
 from orchestrator.endpoint.body import Body
 from orchestrator.endpoint.ranges import Part
 from orchestrator.errors import FarmError, UsageError
-from orchestrator.limits import StoreLimits, require_budget, require_floor
-from orchestrator.store import Store
+from orchestrator.sources.store import Store
 
 MOST_DELIVERIES: Final = 8
 """At once; each takes a thread for as long as its sender takes."""

@@ -13,7 +13,7 @@ from typing import Final
 import uvicorn
 from starlette.types import ASGIApp
 
-from orchestrator.address import Address
+from orchestrator.config.address import Address
 from orchestrator.errors import FarmError
 
 START_LIMIT_S: Final = 30.0

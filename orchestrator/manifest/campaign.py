@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from agent.messages import InputSpec, MeasurePlan
+from agent.wire.messages import InputSpec, MeasurePlan
 
 OptionValue: TypeAlias = str | int | float | bool
 
@@ -17,7 +17,7 @@ HIGHEST_PRIORITY = 100
 
 @dataclass(frozen=True, slots=True)
 class DataEntry:
-    """Labelled data of a model, a `.npz` from any source; as `agent.messages.LabelledData` otherwise."""
+    """Labelled data of a model, a `.npz` from any source; as `agent.wire.messages.LabelledData` otherwise."""
 
     source: str
     sha256: str | None = None

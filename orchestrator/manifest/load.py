@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from agent.messages import InputSpec, MeasurePlan
+from agent.wire.messages import InputSpec, MeasurePlan
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import (
     Campaign,

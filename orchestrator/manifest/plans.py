@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agent.messages import MeasurePlan
+from agent.wire.messages import MeasurePlan
 
 LEVELS: dict[str, MeasurePlan] = {
     "quick": MeasurePlan(level="quick"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from agent.messages import Measurement, Reason
+from agent.wire.messages import Measurement, Reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,14 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from agent.messages import ProcessSamples
+from agent.wire.messages import ProcessSamples
 from orchestrator.errors import FarmError
+from orchestrator.results import export
+from orchestrator.results import format as text
 from orchestrator.results.records import CampaignRecord, CellRecord
-from orchestrator.site import export, links
-from orchestrator.site import format as text
+from orchestrator.results.speedups import Baselines
+from orchestrator.site import links
 from orchestrator.site.archive import Archive
-from orchestrator.site.baseline import Baselines
 from orchestrator.site.cell_page import cell_page
 from orchestrator.site.home import campaign_page, index_page
 from orchestrator.site.matrix import BAR_WIDTH

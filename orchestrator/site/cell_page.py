@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from statistics import median_low
 
-from agent.messages import ProcessSamples
+from agent.wire.messages import ProcessSamples
+from orchestrator.results import format as text
 from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord
-from orchestrator.site import format as text
+from orchestrator.results.speedups import counted_latency
 from orchestrator.site import links
-from orchestrator.site.baseline import counted_latency
 from orchestrator.site.cell_view import Footnotes, accuracy_facts, cell_view, latency_figure, status_view
 from orchestrator.site.pages import AttemptRow, CellPage, Facts, Figure, Link, ProcessRow, RawBlock
 from orchestrator.site.plots import histogram, process_name, scatter

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from agent.messages import Delegation, Measurement
+from agent.wire.messages import Delegation, Measurement
+from orchestrator.results import format as text
 from orchestrator.results.records import CellRecord
-from orchestrator.site import format as text
+from orchestrator.results.speedups import counted_latency, speedup
 from orchestrator.site import links
-from orchestrator.site.baseline import counted_latency, speedup
 from orchestrator.site.pages import (
     Badge,
     CellView,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from orchestrator.results import format as text
 from orchestrator.results.records import CampaignRecord, CellRecord
-from orchestrator.site import format as text
 from orchestrator.site import links
 from orchestrator.site.archive import Archive
 from orchestrator.site.matrix import build_matrix

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from orchestrator.results import format as text
 from orchestrator.results.records import CampaignRecord, CellRecord
-from orchestrator.site import format as text
+from orchestrator.results.speedups import Baselines, counted_latency, geometric_mean, speedup_ratio
 from orchestrator.site import links
 from orchestrator.site.axes import Scale, log_scale, px
-from orchestrator.site.baseline import Baselines, counted_latency, geometric_mean, speedup_ratio
 from orchestrator.site.cell_view import cell_view, delegate_name, device_id
 from orchestrator.site.pages import CellView, Column, IntervalBar, Link, Matrix, Row
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent.messages import Latency
+from agent.wire.messages import Latency
+from orchestrator.results import format as text
 from orchestrator.results.records import CampaignRecord, CellRecord
-from orchestrator.site import format as text
+from orchestrator.results.speedups import Baselines, counted_latency
 from orchestrator.site import links
 from orchestrator.site.archive import Archive
-from orchestrator.site.baseline import Baselines, counted_latency
 from orchestrator.site.cell_view import Footnotes, cell_view, column_name, latency_figure
 from orchestrator.site.pages import Link, ModelPage, ModelRow
 from orchestrator.site.plots import range_plot

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orchestrator.results.speedups import SpeedUp
 from orchestrator.site.axes import Tick
 
 Facts = tuple[tuple[str, str], ...]
@@ -49,17 +50,6 @@ class DelegationView:
     tone: str
     partitions: int
     fallbacks: tuple[FallbackRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SpeedUp:
-    """Baseline p50 / own p50. `word` says what the colour says; `against` names the baseline column."""
-
-    text: str
-    word: str
-    sign: str
-    tone: str
-    against: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median_low
 
-from agent.messages import Latency, ProcessSamples
-from orchestrator.site import format as text
+from agent.wire.messages import Latency, ProcessSamples
+from orchestrator.results import format as text
 from orchestrator.site.axes import Scale, log_scale, px
 from orchestrator.site.pages import Histogram, HistogramRow, RangePlot, RangeRow, Scatter, ScatterPanel
 

@@ -1,11 +1,11 @@
-"""What the site needs to know of a farm; `orchestrator.farm` offers it."""
+"""What the site needs to know of a farm; `orchestrator.farm.facade` offers it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from agent.messages import ProcessSamples
+from agent.wire.messages import ProcessSamples
 from orchestrator.results.records import CampaignRecord, CellRecord
 
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from agent.messages import LabelledData
+from agent.wire.messages import LabelledData
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import Campaign, DataEntry, ModelEntry
 from orchestrator.sources.resolve import data_source, fetch_all
+from orchestrator.sources.store import Store, StoredFile
 from orchestrator.sources.web import Web
-from orchestrator.store import Store, StoredFile
 
 LABELS_MEMBER: Final = "labels.npy"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.errors import UsageError
 from orchestrator.sources.index import recall, remember
-from orchestrator.store import Store, StoredFile
+from orchestrator.sources.store import Store, StoredFile
 from runtime.model.skeleton import restore_skeleton
 
 SKELETON_SUFFIX = ".skel"

@@ -11,7 +11,7 @@ import re
 import secrets
 from pathlib import Path
 
-from orchestrator.store import Store, StoredFile
+from orchestrator.sources.store import Store, StoredFile
 
 
 def recall(store: Store, key: str) -> StoredFile | None:

@@ -22,8 +22,8 @@ from urllib.parse import quote
 
 from orchestrator.errors import UsageError
 from orchestrator.manifest.problems import suggestion
+from orchestrator.sources.store import Store, StoredFile
 from orchestrator.sources.web import Web
-from orchestrator.store import Store, StoredFile
 
 LARGEST_LISTING_BYTES: Final = 4 << 20
 MOST_UNPACKED_TIMES: Final = 8

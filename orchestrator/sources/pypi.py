@@ -17,7 +17,7 @@ from pathlib import Path
 
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.manifest.problems import suggestion
-from orchestrator.store import Store, StoredFile
+from orchestrator.sources.store import Store, StoredFile
 
 DOWNLOAD_LIMIT_S = 1800
 _SOURCE = re.compile(

@@ -17,9 +17,9 @@ from orchestrator.sources.files import SKELETON_SUFFIX, check_file, sha256_of, s
 from orchestrator.sources.index import recall, remember
 from orchestrator.sources.npm import Package, download_package, parse_npm, store_packed
 from orchestrator.sources.pypi import Wheel, download, parse_source, store_member
+from orchestrator.sources.store import Store, StoredFile, wrong_hash
 from orchestrator.sources.web import Web, parse_url
 from orchestrator.sources.zoo import zoo_model
-from orchestrator.store import Store, StoredFile, wrong_hash
 from runtime.model.reader import load_model
 
 _SCHEMES: Final = ("pypi", "npm", "https", "zoo")

@@ -15,10 +15,10 @@ from typing import Final
 from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError
 
-from agent.credentials import INGEST_SUFFIX
+from agent.wire.credentials import INGEST_SUFFIX
+from orchestrator.db.write.credentials import Known
 from orchestrator.dispatch.broker import INGEST_QUEUE, redis_client
 from orchestrator.errors import UnreachableError, UsageError
-from orchestrator.trust.credentials import Known
 
 KEYS: Final = ("jobs", "unacked", "unacked_index", "unacked_mutex", "holder")
 """An agent's own keys, after `agent.<name>.`."""

@@ -11,11 +11,11 @@ from typing import Final
 
 from sqlmodel import Session
 
-from agent.credentials import digest
-from agent.envelope import PublicKey, check_proof
-from orchestrator.db import agents, tables
+from agent.wire.credentials import digest
+from agent.wire.envelope import PublicKey, check_proof
+from orchestrator.db import tables
+from orchestrator.db.write import agents, credentials
 from orchestrator.errors import UsageError
-from orchestrator.trust import credentials
 
 VALID: Final = timedelta(hours=1)
 """How long a one-time token can be used."""

@@ -15,7 +15,7 @@ from runtime.delegates.base import CompiledPartition, Partition, PartitionDelega
 from runtime.errors import FarmRuntimeError, ModelError
 from runtime.model.graph import Operator, Subgraph
 from runtime.model.schema import TensorType
-from runtime.ops.spec import (
+from runtime.ops.support.spec import (
     Array,
     Kernel,
     PostponeError,

@@ -17,7 +17,7 @@ from runtime.delegates.base import GraphFacts
 from runtime.errors import ModelError, UnsupportedOperatorError
 from runtime.model.checks import MAX_RANK
 from runtime.model.graph import Operator, Subgraph
-from runtime.ops.spec import (
+from runtime.ops.support.spec import (
     MAX_TENSOR_BYTES,
     Array,
     GraphServices,
@@ -34,7 +34,7 @@ from runtime.ops.spec import (
     infer_shapes,
     unsupported,
 )
-from runtime.ops.value import HANDLES, RAW_BITS
+from runtime.ops.support.value import HANDLES, RAW_BITS
 from runtime.plan.budget import machine_bytes
 
 MAX_FOLDED_BYTES = 512 << 20

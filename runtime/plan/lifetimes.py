@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from runtime.model.graph import Subgraph
-from runtime.ops.value import Shape, dtype_of
+from runtime.ops.support.value import Shape, dtype_of
 from runtime.plan.arena import Arena, Lifetime, assign
 
 Touched: TypeAlias = "tuple[Sequence[int], Sequence[int]]"

@@ -13,7 +13,7 @@ from agent.devices import probe
 from runtime.model.graph import Model, Operator, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.model.writer import write_model
-from tests.agent.link import EmbeddedAgent, put_model
+from tests.agent.embedded_agent import EmbeddedAgent, put_model
 
 SHAPE = (1, 8, 8, 16)
 

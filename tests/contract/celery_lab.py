@@ -11,11 +11,11 @@ from typing import ClassVar
 
 from sqlmodel import select
 
-from agent.messages import Device
+from agent.wire.messages import Device
 from orchestrator.db import tables
-from orchestrator.db.session import Database
-from orchestrator.farm import Farm
-from orchestrator.trust.office import Office
+from orchestrator.db.engine.session import Database
+from orchestrator.farm.facade import Farm
+from orchestrator.trust.credentials_service import Office
 from tests.contract import checker
 from tests.contract.lab import PATIENCE_S, Lab
 from tests.services.processes import Server

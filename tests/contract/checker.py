@@ -12,10 +12,10 @@ from typing import Any
 
 from sqlmodel import select
 
-from orchestrator.config import FarmHome
+from orchestrator.config.settings import FarmHome
 from orchestrator.db import tables
-from orchestrator.db.session import Database
-from orchestrator.lifecycle import ENDED, LIVE_ATTEMPT, MAX_ATTEMPTS
+from orchestrator.db.engine.session import Database
+from orchestrator.policy.lifecycle import ENDED, LIVE_ATTEMPT, MAX_ATTEMPTS
 
 _ENDED = {state.value for state in ENDED}
 _LIVE = {state.value for state in LIVE_ATTEMPT}

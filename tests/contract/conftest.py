@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator import farm, lifecycle, service
-from orchestrator.config import FarmHome, LabConfig
+from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.farm import facade
+from orchestrator.policy import lifecycle
+from orchestrator.scheduling import loop
 from tests import needs
 from tests.contract.celery_lab import CeleryLab
 from tests.contract.lab import Lab
@@ -33,9 +35,9 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture
 def lab(request, tmp_path, monkeypatch):
     """A farm with fake runners; the parameter names dispatcher and database. Its waits are shorter."""
-    monkeypatch.setattr(service, "RETURN_PATIENCE_S", 0.3)
+    monkeypatch.setattr(loop, "RETURN_PATIENCE_S", 0.3)
     monkeypatch.setattr(lifecycle, "RETRY_DELAYS_S", (0.0, 0.1, 0.2))
-    monkeypatch.setattr(farm, "STEP_S", 0.2)
+    monkeypatch.setattr(facade, "STEP_S", 0.2)
     dispatcher, database = request.param.split("-")
     database_url = request.getfixturevalue("postgres_url") if database == "postgresql" else None
     home = FarmHome(tmp_path / "farm")

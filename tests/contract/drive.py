@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from orchestrator.config import FarmHome, LabConfig
-from orchestrator.events import FarmEvent
-from orchestrator.farm import Farm
+from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.farm.facade import Farm
+from orchestrator.results.events import FarmEvent
 from tests.contract.lab import agent_command
 from tests.orchestrator.asked import asked, model_files
 

@@ -21,7 +21,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.messages import (
+from agent.transport.process import ALIVE
+from agent.wire.messages import (
     Accuracy,
     AgentHello,
     CancelJob,
@@ -44,7 +45,6 @@ from agent.messages import (
     decode_for_agent,
     encode,
 )
-from agent.transport.process import ALIVE
 
 CPU = Device(
     device_id="host-cpu",

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agent.messages import Device
-from orchestrator.config import FarmHome, LabConfig
-from orchestrator.events import FarmEvent
-from orchestrator.farm import Farm
+from agent.wire.messages import Device
+from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.farm.facade import Farm
+from orchestrator.results.events import FarmEvent
 from orchestrator.results.records import CellRecord
 from tests.contract import checker
 from tests.needs import REPOSITORY

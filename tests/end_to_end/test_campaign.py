@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agent import runlog
+from agent.attempt import runlog
 
 DEMO_MODELS = (
     "face_detection_short_range", "face_landmark", "hand_landmark_lite", "torchvision_mobilenet_v2",

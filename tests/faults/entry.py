@@ -35,7 +35,7 @@ def main() -> None:
         devices = import_module("agent.devices")
         vars(devices)["RUNNER_COMMAND"] = FAKE_RUNNER
     if PROTOCOL_VARIABLE in os.environ:
-        vars(import_module("agent.messages"))["PROTOCOL_VERSION"] = int(os.environ[PROTOCOL_VARIABLE])
+        vars(import_module("agent.wire.messages"))["PROTOCOL_VERSION"] = int(os.environ[PROTOCOL_VARIABLE])
     mutations.apply(os.environ.get(mutations.VARIABLE, ""))
     door = DOORS[program]
     import_module(door).main()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from agent import cgroup
+from agent.processes import cgroup
 
 _PROBE = "farm-fault-probe"
 

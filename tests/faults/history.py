@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agent import runlog
-from agent.artifacts import put_artifact
-from agent.journal import Journal
+from agent.attempt import runlog
+from agent.attempt.artifacts import put_artifact
+from agent.attempt.journal import Journal
 from orchestrator.db import tables
 from orchestrator.db.migrate import HEAD
 from tests.faults.invariants import Evidence

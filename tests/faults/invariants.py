@@ -15,12 +15,12 @@ from pathlib import Path
 
 from sqlmodel import select
 
-from agent import runlog
-from agent.messages import Latency, Measurement, artifact_path
+from agent.attempt import runlog
+from agent.wire.messages import Latency, Measurement, artifact_path
 from orchestrator.db import tables
+from orchestrator.db.engine.session import Database
 from orchestrator.db.migrate import HEAD, revision
-from orchestrator.db.session import Database
-from orchestrator.lifecycle import ENDED, LIVE_ATTEMPT, MAX_ATTEMPTS
+from orchestrator.policy.lifecycle import ENDED, LIVE_ATTEMPT, MAX_ATTEMPTS
 from runtime.tools.samples import ProcessTimes, summarise
 from tests.faults import truth
 

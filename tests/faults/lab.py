@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent.credentials import FILE
-from orchestrator.address import Address
-from orchestrator.config import FarmHome, LabConfig
-from orchestrator.db.session import Database
-from orchestrator.trust.office import Office
+from agent.wire.credentials import FILE
+from orchestrator.config.address import Address
+from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.db.engine.session import Database
+from orchestrator.trust.credentials_service import Office
 from tests.faults import invariants, mutations, truth
 from tests.faults.machines import ENTRY, AgentMachine, Held, Machine, fake_devices, plain_environment
 from tests.faults.runner import DEVICES_VARIABLE

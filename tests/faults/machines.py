@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.messages import Device
+from agent.wire.messages import Device
 from tests.faults import truth
 from tests.needs import REPOSITORY
 from tests.services.network import Node

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from orchestrator.db.session import Database
+    from orchestrator.db.engine.session import Database
 
 VARIABLE: Final = "FAULT_MUTATION"
 ENTRY: Final = Path(__file__).with_name("entry.py")
@@ -29,9 +29,9 @@ def apply(name: str) -> None:
 def without_claim() -> None:
     """The agent's journal forgets an attempt that has ended, and its epoch, and its link what it opened: a
     repeated job runs again."""
-    from agent import lab
-    from agent.envelope import Freshness
-    from agent.journal import Journal
+    from agent import serve_lab
+    from agent.attempt.journal import Journal
+    from agent.wire.envelope import Freshness
 
     def state_of(self: Any, attempt_id: str) -> str | None:
         known = "SELECT state FROM attempt WHERE attempt_id = ? AND state = 'open'"
@@ -47,28 +47,28 @@ def without_claim() -> None:
         _python, _isolated, _module, name, *options = command
         return link_process([sys.executable, str(ENTRY), name, *options], *rest)
 
-    link_process = lab.LinkProcess
-    vars(lab)["LinkProcess"] = link
+    link_process = serve_lab.LinkProcess
+    vars(serve_lab)["LinkProcess"] = link
     vars_of(Freshness, take=lambda _self, _envelope: None)
     vars_of(Journal, state_of=state_of, accept=accept)
 
 
 def without_flock() -> None:
     """A device's lock is granted to everybody who asks."""
-    from agent import lease, live
+    from agent.attempt import lease, running
 
     def granted(_folder: Any, exclusion_group: str) -> Any:
         return lease.Lease(exclusion_group, (os.open(os.devnull, os.O_RDONLY),))
 
-    for module in (lease, live):
+    for module in (lease, running):
         module.try_lease = granted  # type: ignore[attr-defined]  # the one place that takes leases
 
 
 def without_epoch() -> None:
     """Whatever epoch a result carries, it is taken for the newest of its device."""
-    from orchestrator import ingest
     from orchestrator.db import tables
-    from orchestrator.lifecycle import ATTEMPT_MOVES, LIVE_ATTEMPT, AttemptState, CellState
+    from orchestrator.db.write import ingest
+    from orchestrator.policy.lifecycle import ATTEMPT_MOVES, LIVE_ATTEMPT, AttemptState, CellState
 
     def decides(session: Any, attempt: Any, _message: Any, ended: Any) -> bool:
         state = AttemptState(attempt.state)

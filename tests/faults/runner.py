@@ -4,8 +4,9 @@
 `runner.py JOB.json FOLDER`: an attempt. The job's delegate options say what it does: `behave` (see `_ACTS`),
 `seconds`, `first_only` (misbehave in the first attempt alone), `first_seconds`.
 
-What it did is written beside the agent's journal, by itself, under the lease: `runs.log` (`agent.runlog`) and
-`truth.jsonl`, one line per completed measurement with its figures and hashes. The checker believes these.
+What it did is written beside the agent's journal, by itself, under the lease: `runs.log`
+(`agent.attempt.runlog`) and `truth.jsonl`, one line per completed measurement with its figures and hashes.
+The checker believes these.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from agent import runlog
+from agent.attempt import runlog
 from runtime.tools.samples import ProcessTimes, summarise
 
 DEVICES_VARIABLE = "FAULT_DEVICES"

@@ -13,10 +13,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from orchestrator.config import FarmHome, LabConfig
+from orchestrator.config.settings import FarmHome, LabConfig
 from orchestrator.errors import FarmError
-from orchestrator.farm import Farm
-from orchestrator.store import Store
+from orchestrator.farm.facade import Farm
+from orchestrator.sources.store import Store
 from tests.orchestrator.asked import ModelOnDisk, asked
 
 

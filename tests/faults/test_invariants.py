@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from agent import runlog
-from agent.attempt import ATTEMPT_VARIABLE
-from agent.messages import artifact_path
+from agent.attempt import runlog
+from agent.processes.descendants import ATTEMPT_VARIABLE
+from agent.wire.messages import artifact_path
 from tests.faults import history, invariants
 from tests.faults.machines import Held
 

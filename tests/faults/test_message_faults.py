@@ -9,8 +9,8 @@ import signal
 import time
 
 from agent.daemon import UPGRADE_EXIT
-from agent.messages import PROTOCOL_VERSION
-from orchestrator.intake import UPGRADE_COMMAND
+from agent.wire.messages import PROTOCOL_VERSION
+from orchestrator.scheduling.inbox import UPGRADE_COMMAND
 from tests.faults import truth
 from tests.faults.lab import until
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.lease import try_lease
+from agent.attempt.lease import try_lease
 from orchestrator.db.migrate import HEAD, MIGRATION_LOCK, revision
 from tests import needs
 from tests.faults.lab import LISTEN_PORT, until

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent import runlog
+from agent.attempt import runlog
 from runtime.model.graph import Model, Operator, Quantization, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.model.writer import write_model

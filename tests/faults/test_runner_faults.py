@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agent import runlog
-from agent.lease import try_lease
+from agent.attempt import runlog
+from agent.attempt.lease import try_lease
 from tests.faults import forms
 from tests.faults.lab import until
 

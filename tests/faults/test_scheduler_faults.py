@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from orchestrator.db import attempts
-from orchestrator.db.session import Database
-from orchestrator.scheduler import Assignment
+from orchestrator.db.engine.session import Database
+from orchestrator.db.write import attempts
+from orchestrator.policy.assign import Assignment
 from tests.faults.lab import until
 from tests.faults.machines import Machine
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent import runlog
-from agent.attempt import ATTEMPT_VARIABLE
+from agent.attempt import runlog
+from agent.processes.descendants import ATTEMPT_VARIABLE
 
 
 @dataclass(frozen=True, slots=True)

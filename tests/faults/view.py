@@ -11,9 +11,9 @@ from typing import Any
 from sqlmodel import col, select
 
 from orchestrator.db import tables
-from orchestrator.db.session import Database
+from orchestrator.db.engine.session import Database
 from orchestrator.errors import UnreachableError
-from orchestrator.lifecycle import ENDED
+from orchestrator.policy.lifecycle import ENDED
 from tests.faults import truth
 
 _ENDED = {state.value for state in ENDED}

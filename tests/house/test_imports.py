@@ -11,8 +11,8 @@ CASES = {
     "runtime": {"numpy", "pyopencl", "celery", "sqlmodel", "pydantic", "ai_edge_litert"},
     "runtime.model.reader": {"numpy", "pyopencl"},
     "runtime.interpreter": {"pyopencl", "celery", "sqlmodel", "pydantic", "ai_edge_litert"},
-    "agent.messages": {"runtime", "pyopencl", "numpy", "celery", "redis"},
-    "orchestrator.farm": {"celery", "kombu", "redis", "starlette", "uvicorn", "httpx", "cryptography"},
+    "agent.wire.messages": {"runtime", "pyopencl", "numpy", "celery", "redis"},
+    "orchestrator.farm.facade": {"celery", "kombu", "redis", "starlette", "uvicorn", "httpx", "cryptography"},
     "orchestrator.sources": {"starlette", "uvicorn", "httpx", "cryptography"},
     "orchestrator.cli": {"sqlmodel", "sqlalchemy", "numpy", "pyopencl", "jinja2", "pydantic"},
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sqlmodel import select
 
-from agent.messages import (
+from agent.wire.messages import (
     Accuracy,
     AgentHello,
     Device,
@@ -21,14 +21,15 @@ from agent.messages import (
     ReasonCode,
     Status,
 )
-from orchestrator.db import attempts, campaigns, devices, tables
+from orchestrator.db import tables
+from orchestrator.db.engine.session import Database
 from orchestrator.db.migrate import migrate
-from orchestrator.db.results import past_results
-from orchestrator.db.session import Database
+from orchestrator.db.write import attempts, campaigns, devices
+from orchestrator.db.write.results import past_results
 from orchestrator.manifest.campaign import Campaign
-from orchestrator.matrix import expand
-from orchestrator.planning import PlannedCell, plan_cells
-from orchestrator.scheduler import Assignment
+from orchestrator.policy.assign import Assignment
+from orchestrator.policy.matrix import expand
+from orchestrator.policy.preview import PlannedCell, plan_cells
 from tests.orchestrator.asked import CPU, POCL, asked, model_files
 
 

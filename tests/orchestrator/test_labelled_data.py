@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agent.messages import JobSpec, LabelledData, MeasurePlan
-from orchestrator.db import retention
+from agent.wire.messages import JobSpec, LabelledData, MeasurePlan
+from orchestrator.db.write import retention
 from orchestrator.errors import UsageError
 from orchestrator.manifest import ManifestError, load_manifest
 from orchestrator.sources import Web, check_all
 from orchestrator.sources.datasets import with_data
-from orchestrator.store import Store
+from orchestrator.sources.store import Store
 from tests.orchestrator.asked import asked
 from tests.orchestrator.stocked import cells, stock
 

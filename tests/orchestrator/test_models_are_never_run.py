@@ -14,7 +14,7 @@ from pathlib import Path
 import orchestrator
 from orchestrator.manifest import ModelEntry
 from orchestrator.sources import resolve
-from orchestrator.store import Store
+from orchestrator.sources.store import Store
 
 modules = [module.name for module in pkgutil.walk_packages(orchestrator.__path__, "orchestrator.")]
 for name in modules:

@@ -12,8 +12,8 @@ import pytest
 from runtime.errors import UnsupportedOperatorError
 from runtime.interpreter import Interpreter, InterpreterWithCustomOps
 from runtime.model.schema import BuiltinOperator
-from runtime.ops import spec
-from runtime.ops.spec import CustomRegistrar, Kernel, OpContext, custom_operator
+from runtime.ops.support import spec
+from runtime.ops.support.spec import CustomRegistrar, Kernel, OpContext, custom_operator
 from tests.needs import REPOSITORY
 from tests.runtime.models import Builder
 

@@ -9,7 +9,7 @@ import pytest
 
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator, Padding
-from runtime.ops import parallel
+from runtime.ops.support import parallel
 from runtime.tools.loading import CPU, Opener
 from tests.runtime.models import Arg, Out, const, one_operator, per_channel, per_tensor
 

@@ -7,15 +7,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.address import Address
+from orchestrator.config.address import Address
+from orchestrator.config.limits import StoreLimits
+from orchestrator.db.engine.session import Database
 from orchestrator.db.migrate import migrate
-from orchestrator.db.session import Database
 from orchestrator.endpoint.access import Trust
 from orchestrator.endpoint.app import application
 from orchestrator.endpoint.server import EndpointServer
 from orchestrator.errors import UsageError
-from orchestrator.limits import StoreLimits
-from orchestrator.store import Store
+from orchestrator.sources.store import Store
 from tests.services.certificates import Pair
 
 TOKEN = "t" * 43

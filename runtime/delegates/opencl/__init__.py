@@ -8,10 +8,10 @@ from typing import Any
 
 from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Unsupported
 from runtime.delegates.opencl.builder import refusal
+from runtime.delegates.opencl.compiled import CompiledGraph, cache_folder
 from runtime.delegates.opencl.device import OpenedDevice, open_device
 from runtime.delegates.opencl.lowering import families
 from runtime.delegates.opencl.options import Options, parse_options
-from runtime.delegates.opencl.plan import CompiledGraph, cache_folder
 from runtime.model.graph import Operator
 from runtime.model.schema import BuiltinOperator, TensorType
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from runtime.delegates.base import Array
+from runtime.delegates.opencl.compiled import CompiledGraph
 from runtime.delegates.opencl.device import mapped_errors
-from runtime.delegates.opencl.plan import CompiledGraph
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.fused_activation import clamp_floats
-from runtime.ops.shapes import same_shape
-from runtime.ops.spec import Kernel, OpContext, operator
+from runtime.ops.support.fused_activation import clamp_floats
+from runtime.ops.support.shapes import same_shape
+from runtime.ops.support.spec import Kernel, OpContext, operator
 
 _TYPES = (TensorType.FLOAT32, TensorType.INT32)
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops import levels
-from runtime.ops.blocks import pairwise
-from runtime.ops.fused_activation import fused_clamp
-from runtime.ops.levels import pair_levels
-from runtime.ops.shapes import broadcast_inputs
-from runtime.ops.spec import Array, Kernel, OpContext, operator
-from runtime.ops.type_sets import QUANTIZED
+from runtime.ops.support import levels
+from runtime.ops.support.blocks import pairwise
+from runtime.ops.support.fused_activation import fused_clamp
+from runtime.ops.support.levels import pair_levels
+from runtime.ops.support.shapes import broadcast_inputs
+from runtime.ops.support.spec import Array, Kernel, OpContext, operator
+from runtime.ops.support.type_sets import QUANTIZED
 
 _FLOATS_AND_INTEGERS = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)
 _ARITHMETIC = (*_FLOATS_AND_INTEGERS, *QUANTIZED)

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.blocks import pairwise
-from runtime.ops.levels import scaled
-from runtime.ops.shapes import broadcast_inputs
-from runtime.ops.spec import Array, Kernel, OpContext, operator
-from runtime.ops.type_sets import QUANTIZED
+from runtime.ops.support.blocks import pairwise
+from runtime.ops.support.levels import scaled
+from runtime.ops.support.shapes import broadcast_inputs
+from runtime.ops.support.spec import Array, Kernel, OpContext, operator
+from runtime.ops.support.type_sets import QUANTIZED
 from runtime.quantization import RANGES
 
 _ORDERED = (

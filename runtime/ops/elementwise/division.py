@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.blocks import broadcast_blocks, pairwise
-from runtime.ops.fused_activation import clamp_floats
-from runtime.ops.shapes import broadcast_inputs
-from runtime.ops.spec import Array, Kernel, OpContext, operator
+from runtime.ops.support.blocks import broadcast_blocks, pairwise
+from runtime.ops.support.fused_activation import clamp_floats
+from runtime.ops.support.shapes import broadcast_inputs
+from runtime.ops.support.spec import Array, Kernel, OpContext, operator
 
 _INT32_RANGE = 2.0**31
 _NEAR_INTEGER = 1e-5

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 from runtime.model.schema import TensorType
-from runtime.ops.blocks import flat_blocks
-from runtime.ops.levels import every_level, level_table
-from runtime.ops.lookup import interpolated, lookup_table
-from runtime.ops.spec import Array, Kernel, OpContext
+from runtime.ops.support.blocks import flat_blocks
+from runtime.ops.support.levels import every_level, level_table
+from runtime.ops.support.lookup import interpolated, lookup_table
+from runtime.ops.support.spec import Array, Kernel, OpContext
 from runtime.quantization import RANGES, round_all
 
 

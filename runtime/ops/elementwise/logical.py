@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.blocks import pairwise
-from runtime.ops.shapes import broadcast_inputs, same_shape
-from runtime.ops.spec import Kernel, OpContext, operator
+from runtime.ops.support.blocks import pairwise
+from runtime.ops.support.shapes import broadcast_inputs, same_shape
+from runtime.ops.support.spec import Kernel, OpContext, operator
 
 _INTEGERS = (
     TensorType.INT8,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.blocks import flat_blocks
-from runtime.ops.shapes import same_shape
-from runtime.ops.spec import Array, Kernel, OpContext, Value, operator
+from runtime.ops.support.blocks import flat_blocks
+from runtime.ops.support.shapes import same_shape
+from runtime.ops.support.spec import Array, Kernel, OpContext, Value, operator
 from runtime.quantization import (
     RANGES,
     multiply_by_quantized_multiplier,

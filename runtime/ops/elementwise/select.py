@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.shapes import broadcast
-from runtime.ops.spec import Kernel, OpContext, Shape, operator
-from runtime.ops.type_sets import MOVABLE
+from runtime.ops.support.shapes import broadcast
+from runtime.ops.support.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.support.type_sets import MOVABLE
 
 
 def select_shape(op: OpContext) -> tuple[Shape, ...]:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops import levels
-from runtime.ops.blocks import flat_blocks
 from runtime.ops.elementwise.level_functions import through_function
-from runtime.ops.levels import level_table
-from runtime.ops.shapes import same_shape
-from runtime.ops.spec import Array, Kernel, OpContext, operator
+from runtime.ops.support import levels
+from runtime.ops.support.blocks import flat_blocks
+from runtime.ops.support.levels import level_table
+from runtime.ops.support.shapes import same_shape
+from runtime.ops.support.spec import Array, Kernel, OpContext, operator
 from runtime.quantization import RANGES
 
 _LEVELS = (TensorType.INT8, TensorType.INT16)

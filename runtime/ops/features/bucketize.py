@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.shapes import same_shape
-from runtime.ops.spec import Kernel, OpContext, operator
+from runtime.ops.support.shapes import same_shape
+from runtime.ops.support.spec import Kernel, OpContext, operator
 
 _TYPES = (TensorType.FLOAT32, TensorType.FLOAT64, TensorType.INT32, TensorType.INT64)
 

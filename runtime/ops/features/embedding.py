@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, CombinerType, TensorType
-from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
-from runtime.ops.type_sets import MOVABLE
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.type_sets import MOVABLE
 
 _WEIGHTS = (TensorType.INT8, TensorType.UINT8, TensorType.INT4, TensorType.INT2)
 _FLOATS = (TensorType.FLOAT32, TensorType.FLOAT16)

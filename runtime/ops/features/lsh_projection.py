@@ -6,8 +6,8 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, LSHProjectionType, TensorType
 from runtime.ops.features.fingerprint import fingerprint64
-from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
-from runtime.ops.type_sets import PLAIN
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.type_sets import PLAIN
 
 
 def projection_shape(op: OpContext) -> tuple[Shape, ...]:

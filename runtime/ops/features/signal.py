@@ -6,8 +6,8 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.movement.copies import copy
-from runtime.ops.shapes import same_shape
-from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.shapes import same_shape
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
 
 _COMPLEX = (TensorType.COMPLEX64, TensorType.COMPLEX128)
 _PARTS = {TensorType.COMPLEX64: TensorType.FLOAT32, TensorType.COMPLEX128: TensorType.FLOAT64}

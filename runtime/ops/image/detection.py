@@ -15,7 +15,7 @@ import numpy as np
 
 from runtime.model.flexbuffer import read_map
 from runtime.model.schema import TensorType
-from runtime.ops.spec import Array, Kernel, OpContext, Shape, custom_operator
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, custom_operator
 
 MAX_DETECTIONS = 1 << 20
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.image.max_heap import MaxHeap
-from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.elementwise.arithmetic import require_equal_quantization
-from runtime.ops.fused_activation import LARGEST, clamp_floats
-from runtime.ops.shapes import Window, image_shape, window
-from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
-from runtime.ops.type_sets import QUANTIZED
+from runtime.ops.support.fused_activation import LARGEST, clamp_floats
+from runtime.ops.support.shapes import Window, image_shape, window
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.type_sets import QUANTIZED
 from runtime.quantization import RANGES, activation_range, float_activation_range
 
 _TYPES = (TensorType.FLOAT32, *QUANTIZED)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.blocks import BLOCK_ELEMENTS
 from runtime.ops.elementwise.arithmetic import require_equal_quantization
-from runtime.ops.shapes import image_shape
-from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
-from runtime.ops.type_sets import QUANTIZED
+from runtime.ops.support.blocks import BLOCK_ELEMENTS
+from runtime.ops.support.shapes import image_shape
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.type_sets import QUANTIZED
 
 _TYPES = (TensorType.FLOAT32, *QUANTIZED)
 _COPIED = (

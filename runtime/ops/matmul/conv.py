@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.fused_activation import clamp_floats
 from runtime.ops.matmul.hybrid import (
     RowQuantizer,
     channel_scales,
@@ -32,9 +31,10 @@ from runtime.ops.matmul.integer_gemm import (
 )
 from runtime.ops.matmul.level_matrix import LevelMatrix, Product, plain_product
 from runtime.ops.matmul.windows import Geometry, Tile, geometry, tiles
-from runtime.ops.parallel import lane_count, together
-from runtime.ops.shapes import image_shape, require_rank
-from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.fused_activation import clamp_floats
+from runtime.ops.support.parallel import lane_count, together
+from runtime.ops.support.shapes import image_shape, require_rank
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
 from runtime.quantization import float_activation_range
 
 RowsEnd: TypeAlias = Callable[[Array, int], None]

@@ -12,7 +12,6 @@ import math
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, FullyConnectedOptionsWeightsFormat, TensorType
-from runtime.ops.fused_activation import clamp_floats
 from runtime.ops.matmul.conv import check_bias
 from runtime.ops.matmul.hybrid import RowQuantizer, channel_scales, filter_levels, hybrid_filter, is_hybrid
 from runtime.ops.matmul.integer_gemm import (
@@ -25,9 +24,10 @@ from runtime.ops.matmul.integer_gemm import (
     stored_filter,
 )
 from runtime.ops.matmul.level_matrix import LevelMatrix
-from runtime.ops.parallel import lane_count, row_blocks, shares, together
-from runtime.ops.shapes import require_rank
-from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.fused_activation import clamp_floats
+from runtime.ops.support.parallel import lane_count, row_blocks, shares, together
+from runtime.ops.support.shapes import require_rank
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
 from runtime.quantization import (
     WideRequantizer,
     activation_range,

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import TensorType
-from runtime.ops.blocks import broadcast_blocks
-from runtime.ops.spec import Array, OpContext
+from runtime.ops.support.blocks import broadcast_blocks
+from runtime.ops.support.spec import Array, OpContext
 from runtime.quantization import round_half_away
 
 _LARGEST = np.float32(127)

@@ -14,7 +14,7 @@ import numpy as np
 
 from runtime.model.schema import TensorType
 from runtime.ops.matmul.level_matrix import LevelMatrix
-from runtime.ops.spec import Array, OpContext
+from runtime.ops.support.spec import Array, OpContext
 from runtime.quantization import (
     RANGES,
     Requantizer,

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from runtime.ops.spec import Array, OpContext
+from runtime.ops.support.spec import Array, OpContext
 
 _KEPT_ELEMENTS = 1 << 16
 _PIECE_BYTES = 1 << 19

@@ -19,8 +19,8 @@ from runtime.ops.matmul.integer_gemm import (
     output_stage,
     require_filter,
 )
-from runtime.ops.shapes import image_shape, require_rank
-from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.shapes import image_shape, require_rank
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
 
 
 def transpose_conv_shape(op: OpContext) -> tuple[Shape, ...]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from runtime.model.schema import TensorType
-from runtime.ops.shapes import image_shape, require_rank
-from runtime.ops.spec import Array, Kernel, OpContext, Shape, custom_operator
+from runtime.ops.support.shapes import image_shape, require_rank
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, custom_operator
 
 _OPTIONS = struct.Struct("<3i")
 _SAME, _VALID = 1, 2

@@ -6,9 +6,9 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copy
-from runtime.ops.shapes import broadcast
-from runtime.ops.spec import Kernel, OpContext, Shape, operator
-from runtime.ops.type_sets import INDICES, MOVABLE
+from runtime.ops.support.shapes import broadcast
+from runtime.ops.support.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.support.type_sets import INDICES, MOVABLE
 
 
 def tile_shape(op: OpContext) -> tuple[Shape, ...]:

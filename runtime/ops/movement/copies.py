@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from runtime.ops.spec import Array, Kernel, OpContext, Value
+from runtime.ops.support.spec import Array, Kernel, OpContext, Value
 
 
 def copy(target: Array, source: Array) -> Kernel:

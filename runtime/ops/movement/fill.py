@@ -8,9 +8,9 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.movement.copies import copies, copy
-from runtime.ops.shapes import same_shape
-from runtime.ops.spec import Kernel, OpContext, Shape, operator
-from runtime.ops.type_sets import INDICES, MOVABLE, PLAIN
+from runtime.ops.support.shapes import same_shape
+from runtime.ops.support.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.support.type_sets import INDICES, MOVABLE, PLAIN
 
 _RANGED = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)
 

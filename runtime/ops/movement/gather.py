@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator
-from runtime.ops.shapes import axis_index
-from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
-from runtime.ops.type_sets import MOVABLE, NARROW_INDICES
+from runtime.ops.support.shapes import axis_index
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.type_sets import MOVABLE, NARROW_INDICES
 
 
 def _axes(op: OpContext) -> tuple[int, int]:

@@ -6,8 +6,8 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, MirrorPadMode
 from runtime.ops.movement.copies import copies, copy, require_equal_quantization, zero_level
-from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
-from runtime.ops.type_sets import MOVABLE, PLAIN, QUANTIZED
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.type_sets import MOVABLE, PLAIN, QUANTIZED
 
 
 def _paddings(op: OpContext) -> list[tuple[int, int]]:

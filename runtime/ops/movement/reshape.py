@@ -6,9 +6,9 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.movement.copies import copy
-from runtime.ops.shapes import axis_index, reshaped
-from runtime.ops.spec import Kernel, OpContext, Shape, operator
-from runtime.ops.type_sets import MOVABLE, REAL_NUMBERS
+from runtime.ops.support.shapes import axis_index, reshaped
+from runtime.ops.support.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.support.type_sets import MOVABLE, REAL_NUMBERS
 
 
 def reshape_shape(op: OpContext) -> tuple[Shape, ...]:

@@ -6,8 +6,8 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.movement.gather import flat_positions
-from runtime.ops.spec import Kernel, OpContext, Shape, operator
-from runtime.ops.type_sets import INDICES, MOVABLE, REAL_NUMBERS
+from runtime.ops.support.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.support.type_sets import INDICES, MOVABLE, REAL_NUMBERS
 
 
 def _target(op: OpContext, i: int) -> Shape:

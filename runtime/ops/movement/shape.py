@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from runtime.model.schema import BuiltinOperator
-from runtime.ops.shapes import broadcast
-from runtime.ops.spec import Kernel, OpContext, Shape, operator
-from runtime.ops.type_sets import INDICES, MOVABLE
+from runtime.ops.support.shapes import broadcast
+from runtime.ops.support.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.support.type_sets import INDICES, MOVABLE
 
 
 def shape_shape(op: OpContext) -> tuple[Shape, ...]:

@@ -8,9 +8,9 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copies
-from runtime.ops.shapes import axis_index
-from runtime.ops.spec import Kernel, OpContext, Shape, operator
-from runtime.ops.type_sets import MOVABLE
+from runtime.ops.support.shapes import axis_index
+from runtime.ops.support.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.support.type_sets import MOVABLE
 
 
 def _axis(op: OpContext, i: int, data: int) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator
-from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
-from runtime.ops.type_sets import INDICES, MOVABLE
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.type_sets import INDICES, MOVABLE
 
 
 def index_vectors(op: OpContext, i: int) -> tuple[Shape, int]:

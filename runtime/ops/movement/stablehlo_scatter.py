@@ -6,8 +6,8 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.movement.stablehlo_gather import check_map, index_vectors, vectors_last
-from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
-from runtime.ops.type_sets import REAL_NUMBERS
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.type_sets import REAL_NUMBERS
 
 _JOINS = {
     BuiltinOperator.STABLEHLO_ADD: np.add,

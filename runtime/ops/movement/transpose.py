@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copy
-from runtime.ops.spec import Kernel, OpContext, Shape, operator
-from runtime.ops.type_sets import MOVABLE
+from runtime.ops.support.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.support.type_sets import MOVABLE
 
 
 def _permutation(op: OpContext) -> Shape:

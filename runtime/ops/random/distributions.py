@@ -11,8 +11,8 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, RngAlgorithm, TensorType
 from runtime.ops.random.counter_random import PhiloxStream, philox, threefry
-from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
-from runtime.ops.type_sets import INDICES
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.type_sets import INDICES
 
 _SMALLEST = np.float32(1e-7)
 _WORDS = (TensorType.INT32, TensorType.INT64, TensorType.UINT32, TensorType.UINT64)

@@ -18,7 +18,7 @@ from runtime.ops.recurrent.fixed_point import (
     times,
 )
 from runtime.ops.recurrent.gates import sigmoid, weights
-from runtime.ops.spec import Array, Kernel, OpContext, Shape
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape
 from runtime.quantization import (
     quantize_multiplier,
     rounding_shift_right,

@@ -22,7 +22,7 @@ from runtime.ops.recurrent.gates import (
     state,
     weights,
 )
-from runtime.ops.spec import Array, OpContext
+from runtime.ops.support.spec import Array, OpContext
 
 _VARIANCE_FLOOR = np.float32(1e-8)
 _INPUT, _FORGET, _CANDIDATE, _OUTPUT = range(4)

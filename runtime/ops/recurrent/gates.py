@@ -9,7 +9,7 @@ import numpy as np
 
 from runtime.model.schema import ActivationFunctionType, TensorType
 from runtime.ops.matmul.hybrid import RowQuantizer
-from runtime.ops.spec import Array, Kernel, OpContext
+from runtime.ops.support.spec import Array, Kernel, OpContext
 from runtime.quantization import EXACT_FLOAT32_TERMS
 
 Product: TypeAlias = Callable[[], Array]

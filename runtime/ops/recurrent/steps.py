@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from runtime.ops.spec import Array, Kernel, OpContext, Shape
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape
 
 
 class Cell(Protocol):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.shapes import axis_index
-from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.shapes import axis_index
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
 
 _TYPES = (
     TensorType.FLOAT32,

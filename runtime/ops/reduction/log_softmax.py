@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.levels import reciprocal
-from runtime.ops.shapes import same_shape
-from runtime.ops.spec import Array, Kernel, OpContext, operator
+from runtime.ops.support.levels import reciprocal
+from runtime.ops.support.shapes import same_shape
+from runtime.ops.support.spec import Array, Kernel, OpContext, operator
 from runtime.quantization import (
     RANGES,
     fixed_point_exp,

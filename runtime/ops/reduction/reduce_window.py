@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, ReduceWindowFunction, TensorType
-from runtime.ops.spec import Kernel, OpContext, Shape, operator
-from runtime.ops.type_sets import REAL_NUMBERS
+from runtime.ops.support.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.support.type_sets import REAL_NUMBERS
 
 _JOINS = {
     BuiltinOperator.ADD: np.add,

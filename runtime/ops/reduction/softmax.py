@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.blocks import BLOCK_ELEMENTS
-from runtime.ops.levels import reciprocal
 from runtime.ops.reduction.softmax_int16 import softmax_int16
-from runtime.ops.shapes import same_shape
-from runtime.ops.spec import Array, Kernel, OpContext, operator
-from runtime.ops.type_sets import QUANTIZED
+from runtime.ops.support.blocks import BLOCK_ELEMENTS
+from runtime.ops.support.levels import reciprocal
+from runtime.ops.support.shapes import same_shape
+from runtime.ops.support.spec import Array, Kernel, OpContext, operator
+from runtime.ops.support.type_sets import QUANTIZED
 from runtime.quantization import (
     fixed_point_exp,
     quantize_multiplier,

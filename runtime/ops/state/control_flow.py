@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from runtime.model.schema import BuiltinOperator
-from runtime.ops.spec import Array, Infer, Kernel, OpContext, Shape, Value, operator
+from runtime.ops.support.spec import Array, Infer, Kernel, OpContext, Shape, Value, operator
 
 MAX_LOOP_ITERATIONS = 1_000_000
 MAX_LOOP_SECONDS = 600.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.spec import Kernel, OpContext, Shape, operator
 from runtime.ops.state.variable import handle_of, handle_shape
+from runtime.ops.support.spec import Kernel, OpContext, Shape, operator
 
 _PAIRS = {(TensorType.INT64, TensorType.STRING), (TensorType.STRING, TensorType.INT64)}
 _TYPES = "INT64 to STRING or STRING to INT64; the handle RESOURCE or INT32"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
 
 _TYPES = "values of any type; the handle RESOURCE or INT32"
 

@@ -19,7 +19,7 @@ from runtime.model.graph import Operator, Subgraph, Tensor
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator
 from runtime.model.skeleton_weights import generate
-from runtime.ops.spec import OpContext, Value, constant_array, evaluate, find_spec
+from runtime.ops.support.spec import OpContext, Value, constant_array, evaluate, find_spec
 from runtime.tools.skeleton.strip import Hole, Stripped
 
 Array = NDArray[Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.messages import Accuracy, Delegation, Fallback, Latency, Measurement, Reason, ReasonCode
+from agent.wire.messages import Accuracy, Delegation, Fallback, Latency, Measurement, Reason, ReasonCode
 from orchestrator.results.records import CellRecord
 
 

@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlmodel import select
 
-from agent.messages import ReasonCode, RunnerOutput, Status
-from orchestrator import ingest
+from agent.wire.messages import ReasonCode, RunnerOutput, Status
 from orchestrator.cli.queue import unseen
-from orchestrator.db import outputs, tables, wishes
+from orchestrator.db import tables
+from orchestrator.db.engine.session import Database
 from orchestrator.db.migrate import migrate
-from orchestrator.db.session import Database
-from orchestrator.lock import SchedulerLock
+from orchestrator.db.write import ingest, outputs, steering_requests
 from orchestrator.manifest.campaign import DeviceSelector
+from orchestrator.scheduling.lock import SchedulerLock
 from tests.orchestrator.asked import CPU, GPU, POCL, asked
 from tests.orchestrator.cli.conftest import Shell
 from tests.orchestrator.stocked import cells, dispatch, result, stock
@@ -104,9 +104,12 @@ def test_why_gives_the_place_in_line_and_an_eta(shell, database, scheduled):
 @pytest.mark.parametrize(
     ("prepare", "said"),
     {
-        "paused": (lambda s, c: wishes.pause(s, "test", now()), "is paused; go on with: farm resume test"),
+        "paused": (
+            lambda s, c: steering_requests.pause(s, "test", now()),
+            "is paused; go on with: farm resume test",
+        ),
         "quarantine": (
-            lambda s, c: wishes.quarantine(s, "host-cpu", "loud fan", now()),
+            lambda s, c: steering_requests.quarantine(s, "host-cpu", "loud fan", now()),
             "host-cpu is in quarantine (loud fan)",
         ),
         "cooling": (

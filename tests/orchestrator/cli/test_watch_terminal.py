@@ -16,9 +16,9 @@ from contextlib import suppress
 
 import pytest
 
+from orchestrator.db.engine.session import Database
 from orchestrator.db.migrate import migrate
-from orchestrator.db.session import Database
-from orchestrator.lock import SchedulerLock
+from orchestrator.scheduling.lock import SchedulerLock
 from tests.orchestrator.asked import CPU, POCL, asked
 from tests.orchestrator.cli.conftest import FARM, Shell
 from tests.orchestrator.stocked import cells, dispatch, stock

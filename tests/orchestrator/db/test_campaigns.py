@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlmodel import select
 
-from orchestrator import ingest
-from orchestrator.db import campaigns, picking, tables
+from orchestrator.db import tables
+from orchestrator.db.queue import picking
+from orchestrator.db.write import campaigns, ingest
 from tests.orchestrator.asked import CPU, POCL, asked
 from tests.orchestrator.stocked import cells, dispatch, planned, result, stock
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pytest
 from sqlmodel import select
 
-from agent.messages import RunnerOutput
-from orchestrator import ingest
-from orchestrator.db import outputs, tables
+from agent.wire.messages import RunnerOutput
+from orchestrator.db import tables
+from orchestrator.db.write import ingest, outputs
 from tests.orchestrator.asked import asked
 from tests.orchestrator.stocked import cells, dispatch, result, stock
 

@@ -9,14 +9,15 @@ from itertools import count
 import pytest
 from sqlalchemy import literal
 
-from agent.messages import Device, Reason, ReasonCode, Status
-from orchestrator import ingest
-from orchestrator.db import agents, attempts, campaigns, device_faults, lines, picking, tables
+from agent.wire.messages import Device, Reason, ReasonCode, Status
+from orchestrator.db import tables
+from orchestrator.db.engine.session import Database
 from orchestrator.db.migrate import migrate
-from orchestrator.db.session import Database
-from orchestrator.lifecycle import AttemptEnd, AttemptState
+from orchestrator.db.queue import candidate_queries, picking
+from orchestrator.db.write import agents, attempts, campaigns, ingest, quarantine
 from orchestrator.manifest.campaign import DeviceSelector
-from orchestrator.scheduler import Assignment
+from orchestrator.policy.assign import Assignment
+from orchestrator.policy.lifecycle import AttemptEnd, AttemptState
 from tests.orchestrator.asked import CPU, asked
 from tests.orchestrator.stocked import cells, dispatch, result, stock
 
@@ -119,7 +120,7 @@ def test_a_class_cell_that_failed_prefers_another_unit_for_a_while(database):
     soon = now() + timedelta(seconds=5)
     assert choose(database, "gpu-0", at=soon) == ()
     assert choose(database, "gpu-0", "gpu-1", at=soon) == (Assignment(cell.cell_id, "gpu-1"),)
-    late = soon + lines.OTHER_UNIT
+    late = soon + candidate_queries.OTHER_UNIT
     assert choose(database, "gpu-0", at=late) == (Assignment(cell.cell_id, "gpu-0"),)
 
 
@@ -252,7 +253,7 @@ def test_a_failed_health_check_is_followed_by_a_later_one(database):
     stock(database, asked(("m",)), FLEET)
     with database.write() as session:
         row = session.get_one(tables.Device, "host-cpu")
-        device_faults.quarantine(session, row, "by hand", now())
+        quarantine.quarantine(session, row, "by hand", now())
     (check,) = choose(database, "host-cpu", at=now() + timedelta(seconds=11))
     take_in(database, result(begin(database, check), Status.FAILED, ReasonCode.WRONG_OUTPUT))
     assert read(database, tables.Device, "host-cpu").quarantined_at is not None
@@ -300,7 +301,9 @@ def test_the_line_of_a_device_is_read_from_its_index_alone(database):
         connection = session.connection()
         if database.is_postgresql:
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
-        query = lines.in_order(literal("host-cpu")).where(lines.candidate.c.campaign_no == 1)
+        query = candidate_queries.in_order(literal("host-cpu")).where(
+            candidate_queries.candidate.c.campaign_no == 1
+        )
         text = str(
             query.limit(1).params(now=now()).compile(connection, compile_kwargs={"literal_binds": True})
         )

@@ -13,8 +13,8 @@ from sqlalchemy.exc import StatementError
 from sqlmodel import select
 
 from orchestrator.db import tables
+from orchestrator.db.engine.session import Database, insert_missing
 from orchestrator.db.migrate import migrate
-from orchestrator.db.session import Database, insert_missing
 from orchestrator.errors import UnreachableError
 from tests.orchestrator.stocked import cells, new_database, stock
 
@@ -158,8 +158,8 @@ def test_a_file_that_is_no_database_is_named_in_one_line(tmp_path, content):
 def test_many_processes_may_open_a_new_farm_at_once(tmp_path):
     code = (
         "import sys; from pathlib import Path\n"
-        "from orchestrator.config import FarmHome\n"
-        "from orchestrator.farm import Farm\n"
+        "from orchestrator.config.settings import FarmHome\n"
+        "from orchestrator.farm.facade import Farm\n"
         "with Farm.open(FarmHome(Path(sys.argv[1]))) as farm: print(len(farm.campaigns()))"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "home")]

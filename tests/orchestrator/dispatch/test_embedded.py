@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from agent.messages import AgentHello, Heartbeat, JobSpec, encode
+from agent.wire.messages import AgentHello, Heartbeat, JobSpec, encode
 from orchestrator.dispatch.base import AgentLost, Heard
 from orchestrator.dispatch.embedded import MAX_STARTS, EmbeddedDispatcher
 from orchestrator.errors import UnreachableError

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import httpx
 
-from agent.credentials import Applicant
-from orchestrator.db.session import Database
+from agent.wire.credentials import Applicant
+from orchestrator.db.engine.session import Database
 from orchestrator.trust import enrolment
-from orchestrator.trust.keys import farm_key
+from orchestrator.trust.farm_key_file import farm_key
 from tests.services.certificates import Authority
 from tests.services.processes import Server
 from tests.services.redis import RedisServer

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from orchestrator.address import Address
-from orchestrator.delivery import Sender
+from orchestrator.config.address import Address
+from orchestrator.config.limits import StoreLimits
+from orchestrator.endpoint.client import Sender
 from orchestrator.errors import FarmError, UnreachableError, UsageError
-from orchestrator.limits import StoreLimits
-from orchestrator.store import Store
+from orchestrator.sources.store import Store
 from tests.services.endpoint import READ_TOKEN, SUBMIT_TOKEN, TOKEN, Endpoint
 
 CONTENT = bytes(range(251)) * 20_000

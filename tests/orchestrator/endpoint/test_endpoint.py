@@ -17,12 +17,12 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from orchestrator import ingest
-from orchestrator.address import Address
-from orchestrator.doctor_store import endpoint_check
+from orchestrator.config.address import Address
+from orchestrator.config.limits import StoreLimits
+from orchestrator.db.write import ingest
+from orchestrator.doctor.store import endpoint_check
 from orchestrator.endpoint.server import EndpointServer
 from orchestrator.errors import FarmError
-from orchestrator.limits import StoreLimits
 from tests.orchestrator.stocked import cells, dispatch, result, stock
 from tests.services.certificates import Authority
 from tests.services.endpoint import READ_TOKEN, TOKEN, Endpoint

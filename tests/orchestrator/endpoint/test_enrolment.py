@@ -11,16 +11,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agent.credentials import Applicant, Credentials
-from agent.envelope import SigningKey
-from agent.link.endpoint import EndpointArtifacts, TransferError, artifacts_of
-from agent.messages import AgentHello, JobSpec
-from orchestrator import ingest
-from orchestrator.address import Address
-from orchestrator.db import devices
-from orchestrator.endpoint.trusted import Records
-from orchestrator.trust import credentials, enrolment
-from orchestrator.trust.ring import FarmKeys
+from agent.link.artifact_client import EndpointArtifacts, TransferError, artifacts_of
+from agent.wire.credentials import Applicant, Credentials
+from agent.wire.envelope import SigningKey
+from agent.wire.messages import AgentHello, JobSpec
+from orchestrator.config.address import Address
+from orchestrator.db.write import credentials, devices, ingest
+from orchestrator.endpoint.agent_registry import Records
+from orchestrator.trust import enrolment
+from orchestrator.trust.farm_key_rotation import FarmKeys
 from tests.orchestrator.asked import CPU, asked
 from tests.orchestrator.stocked import cells, dispatch, result, stock
 from tests.services.certificates import Authority

@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from agent.messages import artifact_path
+from agent.wire.messages import artifact_path
 from tests.models.collection import real_model
 from tests.models.pictures import labelled, picture
 from tests.orchestrator.cli.models import unary_model

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from agent.messages import (
+from agent.wire.messages import (
     Accuracy,
     Delegation,
     Fallback,

@@ -7,9 +7,9 @@ import io
 
 import pytest
 
-from agent.messages import LabelledScore
+from agent.wire.messages import LabelledScore
+from orchestrator.results.export import results_csv
 from orchestrator.site.cell_view import cell_view
-from orchestrator.site.export import results_csv
 from tests.orchestrator.site import records
 from tests.orchestrator.site.records import HOST
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.messages import Latency, ProcessSamples
+from agent.wire.messages import Latency, ProcessSamples
 from orchestrator.site.axes import Scale, log_scale
 from orchestrator.site.plots import bounds, histogram, range_plot, scatter
 from tests.orchestrator.site.records import processes

@@ -5,19 +5,20 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agent.credentials import Applicant, Credentials, crosses_in_the_clear, signed_in, without_secrets
-from agent.envelope import SigningKey, open_envelope, seal
 from agent.link.farm_keys import FarmKeys as TrustedKeys
 from agent.link.identity import SignedSeal as AgentsSeal
-from orchestrator.config import FarmHome, LabConfig
+from agent.wire.credentials import Applicant, Credentials, crosses_in_the_clear, signed_in, without_secrets
+from agent.wire.envelope import SigningKey, open_envelope, seal
+from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.db.engine.session import Database
 from orchestrator.db.migrate import migrate
-from orchestrator.db.session import Database
+from orchestrator.db.write import credentials
 from orchestrator.errors import FarmError, UsageError
-from orchestrator.trust import credentials, enrolment, keyring
-from orchestrator.trust.keyring import Keyring
-from orchestrator.trust.keys import farm_key
-from orchestrator.trust.ring import FarmKeys
-from orchestrator.trust.sealing import SignedSeal
+from orchestrator.trust import agent_keys, enrolment
+from orchestrator.trust.agent_keys import Keyring
+from orchestrator.trust.farm_key_file import farm_key
+from orchestrator.trust.farm_key_rotation import FarmKeys
+from orchestrator.trust.signing import SignedSeal
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FARM = SigningKey.new()
@@ -196,7 +197,7 @@ def test_the_server_refuses_strangers_and_who_speaks_for_others(database):
 
 
 def test_a_revoked_key_is_refused_by_a_server_that_knew_it(database, monkeypatch):
-    monkeypatch.setattr(keyring, "REFRESH_S", 0.0)
+    monkeypatch.setattr(agent_keys, "REFRESH_S", 0.0)
     applicant, ring = enrolled(database), Keyring(database)
     ring.open(seal(applicant.key, "rack-1", HELLO, 1000.0))
     with database.write() as session:
@@ -261,7 +262,7 @@ def test_users_are_put_into_and_taken_out_of_urls():
 
 
 def test_one_machine_has_no_agents_to_enrol(database, tmp_path):
-    from orchestrator.trust.office import Office
+    from orchestrator.trust.credentials_service import Office
 
     with pytest.raises(UsageError, match="only a lab"):
         Office.open(FarmHome(tmp_path), LabConfig(), database)

@@ -11,10 +11,10 @@ import httpx
 import pytest
 from kombu import Producer
 
-from agent.credentials import Credentials
-from agent.envelope import SigningKey, seal
 from agent.link.broker import INGEST_QUEUE, INGEST_TASK, Broker, publish
-from agent.messages import (
+from agent.wire.credentials import Credentials
+from agent.wire.envelope import SigningKey, seal
+from agent.wire.messages import (
     AgentHello,
     Device,
     Heartbeat,

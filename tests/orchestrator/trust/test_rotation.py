@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from agent.credentials import Applicant
-from agent.envelope import SigningKey, keys_message, open_envelope, read_keys, seal
 from agent.link.farm_keys import FarmKeys as TrustedKeys
 from agent.link.identity import SignedSeal as AgentsSeal
-from orchestrator.config import FarmHome
+from agent.wire.credentials import Applicant
+from agent.wire.envelope import SigningKey, keys_message, open_envelope, read_keys, seal
+from orchestrator.config.settings import FarmHome
+from orchestrator.db.engine.session import Database
 from orchestrator.db.migrate import migrate
-from orchestrator.db.session import Database
 from orchestrator.errors import FarmError, UsageError
-from orchestrator.trust import enrolment, ring
-from orchestrator.trust.keyring import Keyring
-from orchestrator.trust.keys import farm_key
-from orchestrator.trust.ring import FarmKeys, Ring
-from orchestrator.trust.sealing import SignedSeal
+from orchestrator.trust import enrolment, farm_key_rotation
+from orchestrator.trust.agent_keys import Keyring
+from orchestrator.trust.farm_key_file import farm_key
+from orchestrator.trust.farm_key_rotation import FarmKeys, Ring
+from orchestrator.trust.signing import SignedSeal
 from tests import needs
 from tests.orchestrator.trust.lab import TrustedLab, trusted_lab
 
@@ -53,7 +53,7 @@ class Pair:
         self.agent = AgentsSeal("rack-1", self.applicant.key, trusted, self.folder / "seen")
 
     def rotate(self) -> None:
-        self.keys = ring.rotate(self.keys_folder, NOW, LATER)
+        self.keys = farm_key_rotation.rotate(self.keys_folder, NOW, LATER)
 
     def tell(self) -> None:
         """One sign of life, and what the farm has to say to it."""
@@ -88,7 +88,7 @@ def test_an_agent_is_spoken_to_with_the_key_that_it_knows_until_it_knows_the_new
     assert pair.send() == new
     assert pair.agent.open(waits) == JOB, "signed with the former key, and under way since"
 
-    pair.keys = ring.retire(pair.keys_folder, NOW)
+    pair.keys = farm_key_rotation.retire(pair.keys_folder, NOW)
     pair.tell()
     assert pair.agent.farm.ids == (new,)
     assert pair.send() == new
@@ -101,7 +101,7 @@ def test_a_retired_key_signs_nothing_any_more(pair: Pair) -> None:
     pair.rotate()
     pair.tell()
     pair.tell()
-    pair.keys = ring.retire(pair.keys_folder, NOW)
+    pair.keys = farm_key_rotation.retire(pair.keys_folder, NOW)
     pair.tell()
     for said in (JOB, keys_message([SigningKey.new().public])):
         with pytest.raises(ValueError, match="which this agent trusts"):
@@ -111,7 +111,7 @@ def test_a_retired_key_signs_nothing_any_more(pair: Pair) -> None:
 
 def test_an_agent_that_was_away_all_the_time_is_named_with_the_way_back(pair: Pair) -> None:
     pair.rotate()
-    pair.keys = ring.retire(pair.keys_folder, NOW)
+    pair.keys = farm_key_rotation.retire(pair.keys_folder, NOW)
     with pytest.raises(
         ValueError, match=r"rack-1 trusts key .* which was retired.*farm agents rotate rack-1"
     ):
@@ -163,41 +163,45 @@ def test_what_an_agent_trusts_is_signed_with_the_rest(pair: Pair) -> None:
 
 def test_the_former_key_ends_by_itself_and_both_files_are_for_their_user_alone(tmp_path: Path) -> None:
     old = farm_key(tmp_path)
-    made = ring.rotate(tmp_path, NOW, LATER)
+    made = farm_key_rotation.rotate(tmp_path, NOW, LATER)
     former = tmp_path / "farm.key.former"
     assert [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "farm.key", former)] == [0o600, 0o600]
-    assert ring.read(tmp_path, NOW).ids == made.ids == (made.current.public.key_id, old.public.key_id)
+    assert (
+        farm_key_rotation.read(tmp_path, NOW).ids
+        == made.ids
+        == (made.current.public.key_id, old.public.key_id)
+    )
     with pytest.raises(UsageError, match="still good until 2026-01-01 01:00 UTC"):
-        ring.rotate(tmp_path, NOW, LATER)
-    assert ring.read(tmp_path, LATER).ids == (made.current.public.key_id,)
+        farm_key_rotation.rotate(tmp_path, NOW, LATER)
+    assert farm_key_rotation.read(tmp_path, LATER).ids == (made.current.public.key_id,)
     assert not former.exists()
     with pytest.raises(UsageError, match="has one key"):
-        ring.retire(tmp_path, LATER)
+        farm_key_rotation.retire(tmp_path, LATER)
 
 
 def test_a_rotation_that_was_cut_off_halfway_leaves_the_key_of_before(tmp_path: Path) -> None:
     old = farm_key(tmp_path)
-    ring.rotate(tmp_path, NOW, LATER)
+    farm_key_rotation.rotate(tmp_path, NOW, LATER)
     (tmp_path / "farm.key").write_text(old.secret())
-    assert ring.read(tmp_path, NOW).ids == (old.public.key_id,)
+    assert farm_key_rotation.read(tmp_path, NOW).ids == (old.public.key_id,)
 
 
 def test_a_former_key_that_others_can_read_or_that_is_none_is_named(tmp_path: Path) -> None:
-    ring.rotate(tmp_path, NOW, LATER)
+    farm_key_rotation.rotate(tmp_path, NOW, LATER)
     path = tmp_path / "farm.key.former"
     path.chmod(0o644)
     with pytest.raises(FarmError, match="chmod 600"):
-        ring.read(tmp_path, NOW)
+        farm_key_rotation.read(tmp_path, NOW)
     path.chmod(0o600)
     path.write_text("[]")
     with pytest.raises(FarmError, match="is no former key"):
-        ring.read(tmp_path, NOW)
+        farm_key_rotation.read(tmp_path, NOW)
 
 
 def test_a_running_farm_goes_on_with_the_keys_that_it_has_where_the_files_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(ring, "REFRESH_S", 0.0)
+    monkeypatch.setattr(farm_key_rotation, "REFRESH_S", 0.0)
     keys = Ring(tmp_path)
     before = keys.keys().ids
     (tmp_path / "farm.key").write_text("nonsense")

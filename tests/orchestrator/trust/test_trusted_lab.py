@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from agent.credentials import for_ingest
+from agent.wire.credentials import for_ingest
 from tests import needs
 from tests.orchestrator.trust.lab import PASSWORD, TrustedLab, trusted_lab
 from tests.services.certificates import Authority

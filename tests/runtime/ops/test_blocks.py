@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import broadcastable_shapes
 
-from runtime.ops.blocks import broadcast_blocks, channel_rows, flat_blocks
+from runtime.ops.support.blocks import broadcast_blocks, channel_rows, flat_blocks
 
 
 @given(st.integers(0, 300), st.integers(1, 50))

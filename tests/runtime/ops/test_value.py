@@ -8,7 +8,7 @@ import pytest
 from runtime import interpreter as ours
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.value import unpacked
+from runtime.ops.support.value import unpacked
 from tests.oracle import call_in_litert
 from tests.runtime import scripts
 from tests.runtime.models import Builder

@@ -1,10 +1,10 @@
-"""Discovers the kernel families of this folder: every module with a `FAMILY`."""
+"""Discovers the kernel families of this folder and its subfolders: every module with a `FAMILY`."""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 from runtime.delegates.opencl.lowering.spec import Family
 from runtime.model.schema import BuiltinOperator
@@ -14,8 +14,8 @@ from runtime.model.schema import BuiltinOperator
 def families() -> dict[BuiltinOperator, Family]:
     """Operator → its family. Raises RuntimeError where two modules claim one operator."""
     found: dict[BuiltinOperator, Family] = {}
-    for module in sorted(iter_modules(__path__), key=lambda item: item.name):
-        family = getattr(import_module(f"{__name__}.{module.name}"), "FAMILY", None)
+    for module in sorted(walk_packages(__path__, f"{__name__}."), key=lambda item: item.name):
+        family = getattr(import_module(module.name), "FAMILY", None)
         if family is None:
             continue
         for operator in family.operators:

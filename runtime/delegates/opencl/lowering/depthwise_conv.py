@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runtime.delegates.opencl.graph import LANES, Node, ceil_div, round_up
-from runtime.delegates.opencl.lowering.conv import constants_refusal
-from runtime.delegates.opencl.lowering.conv_direct import direct_candidates
-from runtime.delegates.opencl.lowering.conv_packing import Floats, depthwise_blocks
-from runtime.delegates.opencl.lowering.conv_shape import ConvShape, conv_shape
+from runtime.delegates.opencl.lowering.conv.direct import direct_candidates
+from runtime.delegates.opencl.lowering.conv.family import constants_refusal
+from runtime.delegates.opencl.lowering.conv.packing import Floats, depthwise_blocks
+from runtime.delegates.opencl.lowering.conv.shape import ConvShape, conv_shape
 from runtime.delegates.opencl.lowering.spec import (
     Candidate,
     Context,

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.opencl.graph import Graph, Node
-from runtime.delegates.opencl.lowering.conv import constants_refusal
-from runtime.delegates.opencl.lowering.conv_gemm import Product, product_candidates
-from runtime.delegates.opencl.lowering.conv_packing import filter_matrix
-from runtime.delegates.opencl.lowering.conv_shape import bias_of
+from runtime.delegates.opencl.lowering.conv.family import constants_refusal
+from runtime.delegates.opencl.lowering.conv.gemm import Product, product_candidates
+from runtime.delegates.opencl.lowering.conv.packing import filter_matrix
+from runtime.delegates.opencl.lowering.conv.shape import bias_of
 from runtime.delegates.opencl.lowering.spec import (
     Candidate,
     Context,

@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 
 from runtime.delegates.opencl.builder import build_graph
-from runtime.delegates.opencl.lowering import conv_packing, conv_tiles, depthwise_conv, families
-from runtime.delegates.opencl.lowering.conv import product_of
-from runtime.delegates.opencl.lowering.conv_direct import direct
-from runtime.delegates.opencl.lowering.conv_gemm import gemm, row
-from runtime.delegates.opencl.lowering.conv_shape import conv_shape
-from runtime.delegates.opencl.lowering.conv_stem import stem, stem_fits
-from runtime.delegates.opencl.lowering.conv_tiles import Tile
-from runtime.delegates.opencl.lowering.conv_winograd import winograd
+from runtime.delegates.opencl.compiled import layout_rules
+from runtime.delegates.opencl.lowering import depthwise_conv, families
+from runtime.delegates.opencl.lowering.conv import packing, tiles
+from runtime.delegates.opencl.lowering.conv.direct import direct
+from runtime.delegates.opencl.lowering.conv.family import product_of
+from runtime.delegates.opencl.lowering.conv.gemm import gemm, row
+from runtime.delegates.opencl.lowering.conv.shape import conv_shape
+from runtime.delegates.opencl.lowering.conv.stem import stem, stem_fits
+from runtime.delegates.opencl.lowering.conv.tiles import Tile
+from runtime.delegates.opencl.lowering.conv.winograd import winograd
 from runtime.delegates.opencl.lowering.spec import Context
 from runtime.delegates.opencl.passes import optimise
-from runtime.delegates.opencl.plan import layout_rules
 from runtime.delegates.opencl.program import ProgramCache, assemble, build_program
 from runtime.delegates.opencl.recording import Recording, Stage
 from runtime.model.schema import ActivationFunctionType as Act
@@ -391,7 +392,7 @@ def test_fully_connected(opened, shape, depth, outputs):
 @pytest.mark.parametrize(("vector_floats", "most_sums"), [(16, 24), (8, 6), (1, 6)])
 def test_tiles_are_ranked_by_cost_and_fit(vector_floats, most_sums):
     for pixels, channels in [(1, 16), (49, 160), (196, 96), (3136, 24), (12544, 1)]:
-        ranked = conv_tiles.rank_tiles(pixels, channels, 64, 2, vector_floats)
+        ranked = tiles.rank_tiles(pixels, channels, 64, 2, vector_floats)
         assert all(
             tile.rows <= pixels and tile.columns <= max(16, -(-channels // 16) * 16) for tile in ranked
         )
@@ -400,9 +401,9 @@ def test_tiles_are_ranked_by_cost_and_fit(vector_floats, most_sums):
 
 
 def test_a_close_second_tile_has_another_width(opened):
-    tiles = conv_tiles.best_tiles(196, 384, 64, opened.capabilities)
-    assert len({tile.columns for tile in tiles}) == len(tiles)
-    costs = [conv_tiles.rank_tiles(196, 384, 64, 2, 16).index(tile) for tile in tiles]
+    best = tiles.best_tiles(196, 384, 64, opened.capabilities)
+    assert len({tile.columns for tile in best}) == len(best)
+    costs = [tiles.rank_tiles(196, 384, 64, 2, 16).index(tile) for tile in best]
     assert costs == sorted(costs)
 
 
@@ -421,9 +422,9 @@ def test_a_narrow_device_gets_small_tiles(opened, variant):
 def test_a_panel_reads_every_channel_of_its_groups(outputs, group_in, channels):
     group_out = outputs * group_in // channels
     for width in (16, 32, 48):
-        depth = conv_packing.grouped_depth(width, outputs, group_in, group_out, channels)
+        depth = packing.grouped_depth(width, outputs, group_in, group_out, channels)
         for output in range(outputs):
-            first = conv_packing.first_channel(output // width, width, group_in, group_out, channels, depth)
+            first = packing.first_channel(output // width, width, group_in, group_out, channels, depth)
             start = output // group_out * group_in
             assert first <= start
             assert start + group_in <= first + depth

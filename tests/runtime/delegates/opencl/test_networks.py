@@ -7,10 +7,10 @@ import pytest
 from runtime import Interpreter
 from runtime.delegates.opencl import OpenClDelegate
 from runtime.delegates.opencl.builder import build_graph
+from runtime.delegates.opencl.compiled import candidates_of, layout_rules
 from runtime.delegates.opencl.device import open_device
 from runtime.delegates.opencl.lowering.spec import Context
 from runtime.delegates.opencl.passes import optimise
-from runtime.delegates.opencl.plan import candidates_of, layout_rules
 from runtime.delegates.opencl.program import ProgramCache, assemble, build_program
 from runtime.delegates.opencl.recording import Recording, Stage
 from runtime.model.schema import ActivationFunctionType as Act

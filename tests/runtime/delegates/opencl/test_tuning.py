@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from runtime.delegates.opencl.builder import build_graph
+from runtime.delegates.opencl.compiled import layout_rules
 from runtime.delegates.opencl.device import open_device
 from runtime.delegates.opencl.lowering.elementwise import lower
 from runtime.delegates.opencl.lowering.spec import Candidate, Context
 from runtime.delegates.opencl.options import Options
 from runtime.delegates.opencl.passes import optimise
-from runtime.delegates.opencl.plan import layout_rules
 from runtime.delegates.opencl.program import ProgramCache, assemble, build_program
 from runtime.delegates.opencl.recording import Recording
 from runtime.delegates.opencl.tuning import Tuner

@@ -21,8 +21,8 @@ from runtime.model.graph import Model
 from runtime.model.reader import read_model
 from runtime.model.schema import TensorType
 from runtime.model.writer import write_model
-from runtime.ops.spec import SPECS
-from runtime.ops.value import constant_array
+from runtime.ops.support.spec import SPECS
+from runtime.ops.support.value import constant_array
 from tests.runtime.ops.properties.rows import Row, all_rows
 
 NUMERIC = {TensorType[n] for n in ("FLOAT32", "FLOAT16", "INT8", "UINT8", "INT16", "INT32", "INT64")}

@@ -1,0 +1,54 @@
+"""Content-addressed files: a model is verified before it is used, samples are stored by their hash."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from agent.wire.messages import artifact_path
+
+_BLOCK_BYTES = 1 << 20
+
+
+class ArtifactError(Exception):
+    """A file is missing from the store or is not what its name says; the text tells which and why."""
+
+
+def verified_file(store: Path, sha256: str, size: int, what: str = "model") -> Path:
+    """Path of a file whose bytes hash to its name; `what` it is, for messages. Raises `ArtifactError`."""
+    path = artifact_path(store, sha256)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise ArtifactError(f"{what} {sha256[:12]} is not in the store ({path}): {error.strerror}") from error
+    with os.fdopen(descriptor, "rb") as file:
+        found_size = os.fstat(file.fileno()).st_size
+        if found_size != size:
+            raise ArtifactError(f"{what} {sha256[:12]} has {found_size} bytes in the store, expected {size}")
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != sha256:
+        raise ArtifactError(f"{what} {sha256[:12]} is damaged in the store: its bytes hash to {digest[:12]}")
+    return path
+
+
+def put_artifact(store: Path, source: Path, sha256: str) -> None:
+    """Copy `source` into the store under its hash. Raises `ArtifactError` where the bytes differ."""
+    target = artifact_path(store, sha256)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{sha256}.{os.getpid()}.tmp")
+    digest = hashlib.sha256()
+    try:
+        with source.open("rb") as reader, temporary.open("xb") as writer:
+            while block := reader.read(_BLOCK_BYTES):
+                digest.update(block)
+                writer.write(block)
+            writer.flush()
+            os.fsync(writer.fileno())
+        if digest.hexdigest() != sha256:
+            raise ArtifactError(
+                f"{source.name}: expected {sha256[:12]}, its bytes hash to {digest.hexdigest()[:12]}"
+            )
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,83 @@
+"""From what a runner left in its work folder to the message that the orchestrator gets."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.attempt.artifacts import ArtifactError, put_artifact
+from agent.attempt.files import RESULT_FILE, SAMPLES_FILE, RunnerResult, log_tail
+from agent.wire.messages import Device, JobResult, JobSpec, Reason, ReasonCode, Status
+
+_MAX_RESULT_BYTES = 2 * 1024 * 1024
+
+
+class NoRoomError(OSError):
+    """The disk is full: a result has to wait in its work folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """An attempt that has ended, and where its files lie."""
+
+    job: JobSpec
+    device: Device | None
+    folder: Path
+    duration_ns: int = 0
+
+
+def reported(outcome: Outcome, status: Status, reason: Reason) -> JobResult:
+    """The result of an attempt whose runner left none."""
+    device = outcome.device
+    return JobResult(
+        attempt_id=outcome.job.attempt_id,
+        epoch=outcome.job.epoch,
+        cell_id=outcome.job.cell_id,
+        device_id=outcome.job.device_id,
+        status=status,
+        reason=reason,
+        environment={} if device is None else device.environment,
+        facts={} if device is None else device.facts,
+        log_tail=log_tail(outcome.folder),
+        duration_ns=outcome.duration_ns,
+    )
+
+
+def has_result(folder: Path) -> bool:
+    """True where the runner finished: the file appears by an atomic rename."""
+    return (folder / RESULT_FILE).is_file()
+
+
+def from_result_file(outcome: Outcome, store: Path) -> JobResult:
+    """The runner's result, its samples put into the store. What is not understood becomes `runner_error`.
+
+    Raises `NoRoomError` while the samples do not fit on the disk: the work folder keeps everything.
+    """
+    try:
+        found = _read(outcome.folder / RESULT_FILE)
+        if found.samples_sha256 is not None:
+            put_artifact(store, outcome.folder / SAMPLES_FILE, found.samples_sha256)
+    except (OSError, ValueError, ArtifactError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise NoRoomError(error.errno, f"no space left for the samples in {store}") from error
+        reason = Reason(code=ReasonCode.RUNNER_ERROR, text=f"the runner's result cannot be used: {error}")
+        return reported(outcome, Status.FAILED, reason)
+    measurement = found.measurement
+    if measurement is not None:
+        measurement = measurement.model_copy(update={"samples_sha256": found.samples_sha256})
+    base = reported(outcome, found.status, Reason(code=ReasonCode.COMPLETED, text=""))
+    return base.model_copy(
+        update={
+            "reason": found.reason,
+            "measurement": measurement,
+            "facts": {**base.facts, **found.facts},
+        }
+    )
+
+
+def _read(path: Path) -> RunnerResult:
+    size = path.stat().st_size
+    if size > _MAX_RESULT_BYTES:
+        raise ValueError(f"{path.name} has {size} bytes; the limit is {_MAX_RESULT_BYTES}")
+    return RunnerResult.model_validate_json(path.read_bytes())

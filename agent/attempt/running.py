@@ -1,0 +1,242 @@
+"""One attempt that this agent has taken on: performs what `agent.attempt.lifecycle` decides."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.attempt import lifecycle, runlog
+from agent.attempt.files import (
+    JOB_FILE,
+    LEASE_VARIABLE,
+    AttemptFile,
+    log_tail,
+    read_progress,
+    write_atomically,
+)
+from agent.attempt.lease import Lease, try_lease
+from agent.attempt.result import NoRoomError, Outcome, from_result_file, has_result, reported
+from agent.config import AgentConfig
+from agent.processes import oom
+from agent.processes.log_tailer import OutputReader
+from agent.processes.supervisor import LOG_FILE, Launch, Runner
+from agent.wire.messages import (
+    Device,
+    Heartbeat,
+    JobResult,
+    JobSpec,
+    JobStarted,
+    Reason,
+    ReasonCode,
+    RunnerOutput,
+    Status,
+    Wire,
+)
+
+NO_ROOM_TEXT = "measured; waiting: no space left on the agent's disk for its samples"
+WAITING_TEXT = "waiting: another attempt on this host uses the device"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LiveAttempt:
+    """Call `advance` when time has passed or a child has ended. `outbox` collects messages for the link.
+
+    `result` is there once the attempt has ended: everything of it is dead then, and the device still leased.
+    """
+
+    config: AgentConfig
+    job: JobSpec
+    device: Device
+    model: Path
+    data: Path | None = None
+    outbox: list[Wire] = field(default_factory=list)
+    result: JobResult | None = None
+    _state: lifecycle.Attempt = field(init=False)
+    _lease: Lease | None = None
+    _runner: Runner | None = None
+    _oom_kills: int = 0
+    _beats: int = 0
+    _beat_due_s: float = 0.0
+    _phase: str = ""
+    _output: OutputReader = field(init=False)
+    _uncollected: Outcome | None = None
+
+    def __post_init__(self) -> None:
+        self._state = lifecycle.Attempt(
+            self.job.soft_limit_s, self.job.hard_limit_s, accepted_s=time.monotonic()
+        )
+        self._output = OutputReader(self.folder / LOG_FILE)
+
+    @property
+    def waits_for_its_device(self) -> bool:
+        """True until the lease is granted."""
+        return self._state.phase is lifecycle.Phase.WAITING
+
+    @property
+    def waits_for_room(self) -> bool:
+        """True where all is measured and only the disk is full: the next agent can take it over."""
+        return self._uncollected is not None and self.result is None
+
+    @property
+    def runner_pid(self) -> int | None:
+        """Process id of the runner, None before its start."""
+        return None if self._runner is None else self._runner.process.pid
+
+    @property
+    def folder(self) -> Path:
+        """The attempt's work folder."""
+        return self.config.folder(self.job.attempt_id)
+
+    def advance(self) -> None:
+        """Try for the device, notice the runner's end or the passing of time, tell the phase."""
+        if self._uncollected is not None:
+            self._collect(self._uncollected)
+            return
+        if self.waits_for_its_device:
+            self._lease = try_lease(self.config.leases, self.device.exclusion_group)
+            if self._lease is not None:
+                self.happens(lifecycle.LeaseGranted(time.monotonic()))
+        returncode = None if self._runner is None else self._runner.poll()
+        if returncode is not None:
+            left_result, said = has_result(self.folder), log_tail(self.folder)
+            oom_killed = oom.kills() > self._oom_kills
+            self.happens(lifecycle.RunnerExited(returncode, left_result, said, oom_killed))
+        else:
+            self.happens(lifecycle.Tick(time.monotonic()))
+        if self.result is None:
+            self._beat()
+            self._tell_output()
+
+    def happens(self, event: lifecycle.Event) -> None:
+        """Feed an event to the state machine and do what it says."""
+        self._state, actions = lifecycle.step(self._state, event)
+        for action in actions:
+            self._perform(action)
+
+    def speak_again(self) -> None:
+        """Whoever listens may know nothing of this attempt: say that it runs."""
+        if self._runner is not None:
+            self.outbox.append(JobStarted(attempt_id=self.job.attempt_id, epoch=self.job.epoch))
+        self._beat_due_s = 0.0
+
+    def release(self) -> None:
+        """Free the device and the work folder; call it once the result is journaled."""
+        if self._lease is not None:
+            self._lease.release()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _perform(self, action: lifecycle.Action) -> None:
+        match action:
+            case lifecycle.StartRunner() if self._lease is not None:
+                self._start(self._lease)
+            case lifecycle.Terminate() if self._runner is not None:
+                self._runner.terminate()
+            case lifecycle.Kill() if self._runner is not None:
+                self._runner.kill()
+            case lifecycle.ReportResultFile():
+                self._bury()
+                self._collect(self._outcome())
+            case lifecycle.Report(status, reason):
+                unkillable = self._bury()
+                self.result = reported(self._outcome(), status, _with(reason, unkillable))
+
+    def _start(self, lease: Lease) -> None:
+        """Write the job file and exec the runner; a runner that cannot be started is a result too."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        job_file = self.folder / JOB_FILE
+        attempt = AttemptFile(
+            job=self.job,
+            device=self.device,
+            model_path=str(self.model),
+            data_path=None if self.data is None else str(self.data),
+            references=str(self.config.references),
+            runs_log=str(self.config.runs_log),
+        )
+        write_atomically(job_file, attempt.model_dump_json().encode())
+        launch = Launch(
+            command=[*self.config.runner_command, str(job_file), str(self.folder)],
+            environment={**os.environ, LEASE_VARIABLE: ",".join(map(str, lease.descriptors))},
+            folder=self.folder,
+            inherited=lease.descriptors,
+            memory_limit_bytes=self.config.memory_limit_bytes,
+        )
+        self.outbox.append(JobStarted(attempt_id=self.job.attempt_id, epoch=self.job.epoch))
+        self._oom_kills = oom.kills()
+        try:
+            self._runner = Runner.start(self.job.attempt_id, launch)
+        except OSError as error:
+            reason = Reason(code=ReasonCode.RUNNER_ERROR, text=f"the runner cannot be started: {error}")
+            self.result = reported(self._outcome(), Status.FAILED, reason)
+
+    def _bury(self) -> set[int]:
+        """Make sure that nothing of the attempt lives, and write so into the ground truth."""
+        if self._runner is None:
+            return set()
+        left = self._runner.bury()
+        log_gone(self.config, self.job.attempt_id, self.device, left)
+        return left
+
+    def _collect(self, outcome: Outcome) -> None:
+        """Take over what the runner left. What was measured is not thrown away for want of room: it waits
+        in its folder, and the device, still leased, with it.
+        """
+        try:
+            self.result = from_result_file(outcome, self.config.store)
+        except NoRoomError as error:
+            if self._uncollected is None:
+                log.error("attempt %s waits: %s; free some", self.job.attempt_id, error.strerror)
+            self._uncollected = outcome
+            self._beat()
+
+    def _outcome(self) -> Outcome:
+        started = self._state.started_s
+        duration = int((time.monotonic() - started) * 1e9) if started else 0
+        return Outcome(self.job, self.device, self.folder, duration)
+
+    def _beat(self) -> None:
+        """Give a sign of life when one is due, or when there is something new to tell."""
+        phase = self._phase_now()
+        now_s = time.monotonic()
+        if phase == self._phase and now_s < self._beat_due_s:
+            return
+        self._beats += 1
+        self._phase, self._beat_due_s = phase, now_s + 0.9 * self.config.heartbeat_s
+        self.outbox.append(
+            Heartbeat(attempt_id=self.job.attempt_id, epoch=self.job.epoch, seq=self._beats, phase=phase)
+        )
+
+    def _tell_output(self) -> None:
+        """Tell what the runner wrote since; the end of it all comes with the result."""
+        piece = None if self._runner is None else self._output.piece(time.monotonic())
+        if piece is not None:
+            self.outbox.append(
+                RunnerOutput(
+                    attempt_id=self.job.attempt_id, epoch=self.job.epoch, start=piece.start, text=piece.text
+                )
+            )
+
+    def _phase_now(self) -> str:
+        if self._uncollected is not None:
+            return NO_ROOM_TEXT
+        return WAITING_TEXT if self.waits_for_its_device else read_progress(self.folder) or "starting"
+
+
+def log_gone(config: AgentConfig, attempt_id: str, device: Device | None, left: set[int]) -> None:
+    """Write into the ground truth that nothing of an attempt lives, if that is so."""
+    if not left:
+        group = "" if device is None else device.exclusion_group
+        runlog.append(config.runs_log, "gone", attempt_id, group, "attempt")
+
+
+def _with(reason: Reason, unkillable: set[int]) -> Reason:
+    if not unkillable:
+        return reason
+    text = f"{reason.text}; processes {sorted(unkillable)} could not be killed and still hold the device"
+    return Reason(code=ReasonCode.DEVICE_LOST, text=text)

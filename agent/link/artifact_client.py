@@ -1,0 +1,261 @@
+"""Artifacts over HTTP: models come from the farm's endpoint, samples go there. All by sha256."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import ssl
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import httpx
+
+from agent.attempt.files import JOB_FILE
+from agent.link.artifact_sync import Artifacts, SharedStore
+from agent.link.cache import Cache, budget_from
+from agent.wire.messages import artifact_path
+
+TRIES: Final = 5
+"""So often a transfer may break without a byte of progress, or end with other bytes than it should."""
+
+PAUSE_S: Final = 1.0
+_TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+_BLOCK_BYTES = 1 << 20
+
+log = logging.getLogger(__name__)
+
+
+class TransferError(OSError):
+    """A file could not be carried; the text says why."""
+
+
+class _BrokenError(Exception):
+    """One try ended early; the next one goes on from there."""
+
+
+@dataclass(slots=True)
+class EndpointArtifacts:
+    """The farm's files. A model that is not what its name says is fetched anew, and never handed on."""
+
+    client: httpx.Client
+    cache: Cache
+    pause_s: float = PAUSE_S
+    _busy: dict[str, threading.Lock] = field(default_factory=dict)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def has(self, sha256: str, size: int) -> bool:
+        """Whether the model is here and was found intact."""
+        return self.cache.knows(sha256, size)
+
+    def has_room(self) -> bool:
+        """Whether the disk has room for an attempt to work."""
+        return self.cache.has_room()
+
+    def fetch(self, sha256: str, size: int) -> None:
+        """Make sure that the model is here and intact. Raises `TransferError`, or `OSError` without room."""
+        with self._alone(sha256):
+            if self.cache.knows(sha256, size) or self.cache.verify(sha256, size):
+                return
+            with self.cache.room_for(sha256, size):
+                self._fetch(sha256, size)
+
+    def hold(self, attempt_id: str, files: Iterable[str]) -> None:
+        """An attempt is to use these files: they are not evicted before `release`."""
+        self.cache.held[attempt_id] = frozenset(files)
+
+    def release(self, attempt_id: str, *, damaged: bool) -> None:
+        """The attempt ended; what the daemon found wanting is hashed before it is used again."""
+        for sha256 in self.cache.held.pop(attempt_id, frozenset()):
+            if damaged:
+                self.cache.doubt(sha256)
+
+    def upload(self, sha256: str) -> None:
+        """Make sure that the farm has the samples; they are deleted here then. Raises `TransferError`."""
+        path = artifact_path(self.cache.root, sha256)
+        known = self._request("HEAD", f"/samples/{sha256}")
+        if known.status_code == 404:
+            try:
+                with path.open("rb") as file:
+                    size = os.fstat(file.fileno()).st_size
+                    headers = {"content-length": str(size)}
+                    answer = self._request(
+                        "PUT", f"/samples/{sha256}", content=_blocks(file), headers=headers
+                    )
+            except FileNotFoundError as error:
+                raise TransferError(f"samples {sha256[:12]} are neither here nor on the farm") from error
+            _expect(answer, 201)
+        else:
+            _expect(known, 200)
+        path.unlink(missing_ok=True)
+
+    def _fetch(self, sha256: str, size: int) -> None:
+        part = self.cache.incoming(sha256)
+        faults, best, why = 0, _size(part), ""
+        while faults < TRIES:
+            try:
+                self._go_on(sha256, size, part)
+            except _BrokenError as error:
+                why = str(error)
+            else:
+                if self._is_right(part, sha256, size):
+                    self.cache.admit(sha256, part)
+                    return
+                why = "its bytes are not what its name says"
+                part.unlink(missing_ok=True)
+                best = 0
+                faults += 1
+                log.warning("model %s came damaged and is fetched anew", sha256[:12])
+                continue
+            now = _size(part)
+            faults = 0 if now > best else faults + 1
+            best = max(best, now)
+            if faults < TRIES:
+                time.sleep(self.pause_s * faults)
+        raise TransferError(f"it cannot be fetched from {self.client.base_url}: {why}")
+
+    def _go_on(self, sha256: str, size: int, part: Path) -> None:
+        """Fetch what is missing of the file. Raises `_BrokenError`; `TransferError` where no try can help."""
+        start = _size(part)
+        if start == size:
+            return
+        if start > size:
+            part.unlink()
+            start = 0
+        headers = {"range": f"bytes={start}-"} if start else {}
+        try:
+            with self.client.stream("GET", f"/artifacts/{sha256}", headers=headers) as answer:
+                self._take(answer, start, size, part)
+        except httpx.TransportError as error:
+            raise _BrokenError(_words(error)) from error
+
+    def _take(self, answer: httpx.Response, start: int, size: int, part: Path) -> None:
+        if answer.status_code in (401, 403, 404):
+            answer.read()
+            raise TransferError(f"the farm answers {answer.status_code}: {_said(answer)}")
+        if answer.status_code not in (200, 206):
+            answer.read()
+            raise _BrokenError(f"the farm answers {answer.status_code}: {_said(answer)}")
+        expected = f"bytes {start}-{size - 1}/{size}"
+        goes_on = answer.status_code == 206
+        if goes_on and answer.headers.get("content-range") != expected:
+            part.unlink(missing_ok=True)
+            raise _BrokenError(f"the farm sends {answer.headers.get('content-range')!r}, not {expected!r}")
+        left = size - start if goes_on else size
+        with part.open("ab" if goes_on else "wb") as out:
+            for block in answer.iter_raw():
+                left -= len(block)
+                if left < 0:
+                    out.truncate(0)
+                    raise _BrokenError(f"the farm sends more than the {size} bytes of the model")
+                out.write(block)
+        if left:
+            raise _BrokenError(f"{left} of {size} bytes are missing")
+
+    def _is_right(self, part: Path, sha256: str, size: int) -> bool:
+        with part.open("rb") as file:
+            return _size(part) == size and hashlib.file_digest(file, "sha256").hexdigest() == sha256
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        content: Iterator[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        try:
+            return self.client.request(method, path, content=content, headers=headers)
+        except httpx.TransportError as error:
+            raise TransferError(f"{self.client.base_url} cannot be reached: {_words(error)}") from error
+
+    @contextmanager
+    def _alone(self, sha256: str) -> Iterator[None]:
+        """Two jobs of one model fetch it once."""
+        with self._guard:
+            lock = self._busy.setdefault(sha256, threading.Lock())
+        with lock:
+            yield
+
+
+def artifacts_of(credentials: Mapping[str, Any], state: Path) -> Artifacts:
+    """Where an agent's files come from: the endpoint that its credentials name, else the farm's own store.
+
+    A `store` that is a link to the farm's own needs no endpoint. Raises `ValueError`.
+    """
+    url = credentials.get("endpoint")
+    if not url or (state / "store").is_symlink():
+        return SharedStore()
+    token = credentials.get("token")
+    if not isinstance(url, str) or not isinstance(token, str):
+        raise ValueError("the credentials name an endpoint and no token; enrol again")
+    return connect(url, token, credentials.get("endpoint_ca"), state)
+
+
+def connect(url: str, token: str, authority: str | None, state: Path) -> EndpointArtifacts:
+    """The artifacts of an enrolled agent; nothing is opened yet.
+
+    `authority`: PEM of the CA that signed the endpoint's certificate, None: the system's. Raises
+    `ValueError` for a certificate or a budget that is none.
+    """
+    try:
+        context = ssl.create_default_context(cadata=authority)
+    except ssl.SSLError as error:
+        raise ValueError(f"the CA of the credentials is no certificate: {error}") from error
+    client = httpx.Client(
+        base_url=url,
+        headers={"authorization": f"Bearer {token}", "accept-encoding": "identity"},
+        timeout=_TIMEOUT,
+        verify=context,
+        follow_redirects=False,
+        trust_env=False,
+    )
+    cache = Cache(state / "store", budget_from(), lambda: files_of_live(state / "work"))
+    return EndpointArtifacts(client, cache)
+
+
+def files_of_live(work: Path) -> set[str]:
+    """The models and labelled data that running attempts use, by the job files of their work folders."""
+    found = set()
+    for path in work.glob(f"*/{JOB_FILE}"):
+        try:
+            job = json.loads(path.read_bytes())["job"]
+            found.add(str(job["model_sha256"]))
+            found.add(str(job["plan"]["labelled"]["sha256"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return found
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    while block := file.read(_BLOCK_BYTES):
+        yield block
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _expect(answer: httpx.Response, status: int) -> None:
+    if answer.status_code != status:
+        raise TransferError(f"the farm answers {answer.status_code}: {_said(answer)}")
+
+
+def _said(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["error"])[:300]
+    except (ValueError, KeyError, TypeError):
+        return answer.reason_phrase
+
+
+def _words(error: Exception) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text.splitlines()[0] if text else 'no reason given'}"[:300]

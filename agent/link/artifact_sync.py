@@ -1,0 +1,195 @@
+"""What has to be here before a job goes down to the daemon, and there before its result goes up."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final, Protocol
+
+from agent.wire.messages import (
+    CancelJob,
+    ForOrchestrator,
+    Heartbeat,
+    JobRefused,
+    JobResult,
+    JobSpec,
+    Reason,
+    ReasonCode,
+    Wire,
+    decode_for_agent,
+    decode_for_orchestrator,
+    encode,
+)
+
+FETCHING: Final = "fetching the model"
+NO_ROOM: Final = "waiting: no space left on the agent's disk; free some"
+
+log = logging.getLogger(__name__)
+
+
+class Artifacts(Protocol):
+    """Content-addressed files, here and on the server. `fetch` and `upload` block; any thread may call."""
+
+    def fetch(self, sha256: str, size: int) -> None:
+        """Make sure that a model is in the local store. Raises `ValueError` or `OSError` with the reason."""
+
+    def upload(self, sha256: str) -> None:
+        """Make sure that the server has a file of the local store. Raises `ValueError` or `OSError`."""
+
+    def has(self, sha256: str, size: int) -> bool:
+        """Whether a model of this size is in the local store, intact as far as is known."""
+
+    def has_room(self) -> bool:
+        """Whether the disk has room for an attempt to work."""
+
+    def hold(self, attempt_id: str, files: Iterable[str]) -> None:
+        """An attempt is to use these files."""
+
+    def release(self, attempt_id: str, *, damaged: bool) -> None:
+        """The attempt ended; `damaged`: the daemon found the model's file wanting."""
+
+
+class SharedStore:
+    """Agent and server use one folder: nothing is to be carried."""
+
+    def fetch(self, sha256: str, size: int) -> None:
+        """Nothing to do; the daemon verifies the file before it is used."""
+
+    def upload(self, sha256: str) -> None:
+        """Nothing to do."""
+
+    def has(self, sha256: str, size: int) -> bool:  # noqa: ARG002  # the store's form
+        """True."""
+        return True
+
+    def has_room(self) -> bool:
+        """True: the server looks after its own disk."""
+        return True
+
+    def hold(self, attempt_id: str, files: Iterable[str]) -> None:
+        """Nothing to do."""
+
+    def release(self, attempt_id: str, *, damaged: bool) -> None:
+        """Nothing to do; a damaged file is the farm's own."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A job that waits for its model, or for room on the disk: `phase` tells."""
+
+    job: JobSpec
+    over: threading.Event = field(default_factory=threading.Event)
+    phase: str = FETCHING
+
+
+@dataclass(slots=True)
+class Couriers:
+    """Carries files beside the messages, so that the daemon needs no network. One fetch per job at a time;
+    a job whose model cannot be had, or that is cancelled meanwhile, is refused in the agent's name. A full
+    disk is no fault of the job's: it waits until there is room.
+
+    `beat_s`: how often a job that waits for its model gives a sign of life.
+    """
+
+    artifacts: Artifacts
+    beat_s: float = 10.0
+    _waiting: dict[str, _Waiting] = field(default_factory=dict)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def down(self, line: bytes, say: Callable[[bytes], None], answer: Callable[[Wire], None]) -> None:
+        """Hand a message down, a job once its model is here. Raises `ValueError` for what is no message."""
+        message = decode_for_agent(line)
+        if isinstance(message, CancelJob) and (waiting := self._end(message.attempt_id)):
+            self._refuse(waiting.job, ReasonCode.CANCELLED, "cancelled while its model was fetched", answer)
+            return
+        if isinstance(message, JobSpec):
+            self.artifacts.hold(message.attempt_id, message.files)
+            here = all(self.artifacts.has(name, size) for name, size in message.files.items())
+            if not here or not self.artifacts.has_room():
+                self._begin(message, line, say, answer)
+                return
+        say(line)
+
+    def up(self, line: bytes) -> ForOrchestrator:
+        """The message of a line, once what it names is on the server. Raises `ValueError` or `OSError`."""
+        message = decode_for_orchestrator(line)
+        if isinstance(message, JobResult) and message.measurement is not None:
+            samples = message.measurement.samples_sha256
+            if samples is not None:
+                self.artifacts.upload(samples)
+        if isinstance(message, JobResult | JobRefused):
+            damaged = message.reason is not None and message.reason.code is ReasonCode.ARTIFACT
+            self.artifacts.release(message.attempt_id, damaged=damaged)
+        return message
+
+    def _begin(
+        self, job: JobSpec, line: bytes, say: Callable[[bytes], None], answer: Callable[[Wire], None]
+    ) -> None:
+        waiting = _Waiting(job)
+        with self._guard:
+            if job.attempt_id in self._waiting:
+                return
+            self._waiting[job.attempt_id] = waiting
+        for work, arguments in ((self._fetch, (waiting, line, say, answer)), (self._beat, (waiting, answer))):
+            threading.Thread(target=work, args=arguments, daemon=True).start()
+
+    def _fetch(
+        self, waiting: _Waiting, line: bytes, say: Callable[[bytes], None], answer: Callable[[Wire], None]
+    ) -> None:
+        job = waiting.job
+        why = self._wait_for_files(waiting)
+        if self._end(job.attempt_id) is None:
+            return
+        if why is None:
+            say(line)
+        else:
+            self._refuse(job, ReasonCode.ARTIFACT, why, answer)
+
+    def _wait_for_files(self, waiting: _Waiting) -> str | None:
+        """Fetch what a job needs, as soon as there is room for it. None, or why it cannot be had."""
+        job = waiting.job
+        while True:
+            if self.artifacts.has_room():
+                try:
+                    for name, size in job.files.items():
+                        self.artifacts.fetch(name, size)
+                except (ValueError, OSError) as error:
+                    if getattr(error, "errno", None) != errno.ENOSPC:
+                        return f"model {job.model_id}: {error}"
+                else:
+                    return None
+            if waiting.phase != NO_ROOM:
+                log.error("attempt %s: %s", job.attempt_id, NO_ROOM)
+                waiting.phase = NO_ROOM
+            if waiting.over.wait(self.beat_s):
+                return NO_ROOM
+
+    def _beat(self, waiting: _Waiting, answer: Callable[[Wire], None]) -> None:
+        """Signs of life while the model is fetched: a large one takes longer than silence is borne."""
+        job = waiting.job
+        for seq in count():
+            answer(Heartbeat(attempt_id=job.attempt_id, epoch=job.epoch, seq=seq, phase=waiting.phase))
+            if waiting.over.wait(self.beat_s):
+                return
+
+    def _end(self, attempt_id: str) -> _Waiting | None:
+        """Let a job wait no longer; None: it did not wait."""
+        with self._guard:
+            waiting = self._waiting.pop(attempt_id, None)
+        if waiting is not None:
+            waiting.over.set()
+        return waiting
+
+    def _refuse(self, job: JobSpec, code: ReasonCode, why: str, answer: Callable[[Wire], None]) -> None:
+        self.artifacts.release(job.attempt_id, damaged=False)
+        reason = Reason(code=code, text=why)
+        answer(JobRefused(attempt_id=job.attempt_id, epoch=job.epoch, reason=reason))
+
+
+def to_line(message: Wire) -> bytes:
+    """A message without its newline."""
+    return encode(message).rstrip(b"\n")

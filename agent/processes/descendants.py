@@ -1,0 +1,118 @@
+"""Find every process of an attempt: in its control group, in its session, below its runner, or marked with
+its id (Linux /proc).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from agent.processes import cgroup
+
+ATTEMPT_VARIABLE: Final = "FARM_ATTEMPT"
+"""In the environment of every process of an attempt: its id. Finds processes that left the session."""
+
+_PROC = "/proc"
+_READ_BYTES = 1 << 16
+_ZOMBIE = "Z"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStat:
+    """The part of /proc/<pid>/stat that tells who belongs to whom."""
+
+    pid: int
+    parent: int
+    session: int
+    state: str
+
+
+def processes() -> Iterator[ProcessStat]:
+    """Every process of this host, zombies included."""
+    for name in os.listdir(_PROC):  # noqa: PTH208  # a path each would cost as much as the look itself
+        if name.isdigit():
+            stat = _read_stat(int(name))
+            if stat is not None:
+                yield stat
+
+
+def processes_of(attempt_id: str, runner_pid: int | None = None) -> set[int]:
+    """Ids of an attempt's live processes: session members and descendants of the runner, those in its
+    control group, and marked ones.
+
+    Whatever a runner of ours starts stays below this process, which is a subreaper: marks are looked for
+    there. Those of an earlier agent's runner may be anywhere.
+    """
+    scan = list(processes())
+    everyone = [stat for stat in scan if stat.state != _ZOMBIE]
+    alive = {stat.pid for stat in everyone}
+    found = cgroup.members(attempt_id) & alive
+    marked = alive
+    if runner_pid is not None:
+        marked &= _below(scan, {os.getpid()})
+        found |= {stat.pid for stat in everyone if runner_pid in (stat.pid, stat.session)}
+    found |= {pid for pid in marked if marker_of(pid) == attempt_id}
+    if runner_pid is not None:
+        found |= _below(scan, found | {runner_pid}) & alive
+    found.discard(os.getpid())
+    return found
+
+
+def strays(live_attempts: Iterable[str], known_children: Iterable[int]) -> set[int]:
+    """Orphans that this agent inherited (it is a subreaper) and that belong to no live attempt.
+
+    Zombies are among them: they only have to be reaped.
+    """
+    live, known = set(live_attempts), set(known_children)
+    adopted = (stat.pid for stat in processes() if stat.parent == os.getpid() and stat.pid not in known)
+    return {pid for pid in adopted if marker_of(pid) not in live}
+
+
+def marker_of(pid: int) -> str | None:
+    """The attempt id in a process's environment; None where there is none or it may not be read."""
+    prefix = f"{ATTEMPT_VARIABLE}=".encode()
+    environment = _read(pid, "environ")
+    if environment is None:
+        return None
+    for entry in environment.split(b"\0"):
+        if entry.startswith(prefix):
+            return entry.removeprefix(prefix).decode(errors="replace")
+    return None
+
+
+def _below(everyone: list[ProcessStat], roots: set[int]) -> set[int]:
+    """All descendants of `roots`."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for stat in everyone:
+        children[stat.parent].append(stat.pid)
+    found: set[int] = set()
+    frontier = set(roots)
+    while frontier:
+        frontier = {pid for parent in frontier for pid in children[parent]} - found
+        found |= frontier
+    return found
+
+
+def _read_stat(pid: int) -> ProcessStat | None:
+    text = _read(pid, "stat")
+    if text is None:
+        return None
+    fields = text.rpartition(b")")[2].split()
+    return ProcessStat(pid, parent=int(fields[1]), session=int(fields[3]), state=fields[0].decode())
+
+
+def _read(pid: int, name: str) -> bytes | None:
+    """A file of a process, whole; None for one that is gone or may not be looked at."""
+    try:
+        descriptor = os.open(f"{_PROC}/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return b"".join(iter(lambda: os.read(descriptor, _READ_BYTES), b""))
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,54 @@
+"""What a process's exit means (pure)."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+from agent.wire.messages import Reason, ReasonCode
+
+_OUT_OF_MEMORY = re.compile(r"bad_alloc|MemoryError|[Cc]annot allocate memory|[Oo]ut of (host )?memory")
+_SMALLER = "measure a smaller model or input"
+_KILLED_HINT = f"if not a person, most likely the kernel, out of memory; {_SMALLER}"
+
+
+def describe_exit(returncode: int) -> str:
+    """`exit code 3`, or the signal's name."""
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    try:
+        return signal.Signals(-returncode).name
+    except ValueError:
+        return f"signal {-returncode}"
+
+
+def exit_reason(returncode: int, who: str, log: str, *, oom_killed: bool = False) -> Reason:
+    """Why `who` ended without a result and without being asked to. `log`: the end of its output.
+
+    `oom_killed`: the kernel killed for want of memory meanwhile.
+    """
+    ended = describe_exit(returncode)
+    if returncode == -signal.SIGKILL and oom_killed:
+        text = f"{who} was killed by the kernel, out of memory: {_SMALLER}"
+        return Reason(code=ReasonCode.OUT_OF_MEMORY, text=text)
+    if returncode == -signal.SIGKILL:
+        text = f"{who} was killed by SIGKILL, which the farm did not send: {_KILLED_HINT}"
+        return Reason(code=ReasonCode.RUNNER_KILLED, text=text)
+    if returncode != 0 and _OUT_OF_MEMORY.search(log):
+        return Reason(code=ReasonCode.OUT_OF_MEMORY, text=f"{who} ran out of memory ({ended})")
+    if returncode < 0:
+        return Reason(
+            code=ReasonCode.CRASH, text=f"{who} crashed with {ended}; the log's end is in `farm show`"
+        )
+    if returncode == 0:
+        return Reason(code=ReasonCode.RUNNER_ERROR, text=f"{who} ended without a result")
+    last = last_line(log)
+    return Reason(
+        code=ReasonCode.RUNNER_ERROR, text=f"{who} ended with {ended}" + (f": {last}" if last else "")
+    )
+
+
+def last_line(log: str) -> str:
+    """The last line that says something, at most 300 characters."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""

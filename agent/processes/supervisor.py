@@ -1,0 +1,163 @@
+"""Start, stop and bury processes: each runner leads a session of its own and leaves nobody behind."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from agent.processes import cgroup, oom
+from agent.processes.descendants import ATTEMPT_VARIABLE, processes_of
+
+LOG_FILE: Final = "log"
+"""In the folder of a launch: stdout and stderr of the process and of everything it starts."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_BURY_SECONDS = 10.0
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How to start a process. `memory_limit_bytes` bounds its address space (RLIMIT_AS); `group` is the
+    control group that it begins in. `expendable`: out of memory, the kernel is to take it before its parent.
+    """
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    folder: Path
+    inherited: Sequence[int] = ()
+    new_session: bool = False
+    memory_limit_bytes: int | None = None
+    group: Path | None = None
+    expendable: bool = False
+
+
+def start(launch: Launch) -> subprocess.Popen[bytes]:
+    """Exec a process that dies with this one, dumps no core and writes to `<folder>/log`.
+
+    Call it from the main thread: the kernel ties the child's life to the thread that made it.
+    Raises `OSError` where the command cannot be run.
+    """
+    parent = os.getpid()
+
+    def in_child() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+        if launch.group is not None:
+            cgroup.enter(launch.group)
+        if launch.expendable:
+            oom.offer()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if launch.memory_limit_bytes is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (launch.memory_limit_bytes, launch.memory_limit_bytes))
+
+    with (launch.folder / LOG_FILE).open("ab") as log:
+        return subprocess.Popen(
+            list(launch.command),
+            env=dict(launch.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=tuple(launch.inherited),
+            start_new_session=launch.new_session,
+            preexec_fn=in_child,  # noqa: PLW1509  # this process has one thread
+        )
+
+
+def become_subreaper() -> None:
+    """Orphans of runners become children of this process, so that they can be found and reaped."""
+    if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+@dataclass(slots=True)
+class Runner:
+    """The live runner of one attempt."""
+
+    attempt_id: str
+    process: subprocess.Popen[bytes]
+
+    @classmethod
+    def start(cls, attempt_id: str, launch: Launch) -> Runner:
+        """Exec the runner as leader of a new session, in a control group where there may be one, marked
+        with its attempt. Raises `OSError`.
+        """
+        environment = {**launch.environment, ATTEMPT_VARIABLE: attempt_id}
+        group = cgroup.create(attempt_id)
+        process = start(
+            replace(launch, environment=environment, new_session=True, group=group, expendable=True)
+        )
+        return cls(attempt_id, process)
+
+    def poll(self) -> int | None:
+        """The runner's exit code (negative: signal), None while it lives.
+
+        The dead runner is not reaped before `bury`: until then its id, which is also its session's,
+        cannot come to belong to anybody else.
+        """
+        if self.process.returncode is not None:
+            return self.process.returncode
+        found = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if found is None:
+            return None
+        return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+    def terminate(self) -> None:
+        """Ask the whole session to end (SIGTERM)."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL the runner, its session, its descendants and whoever left them."""
+        cgroup.kill(self.attempt_id)
+        _kill_all(processes_of(self.attempt_id, self.process.pid))
+
+    def bury(self) -> set[int]:
+        """End the runner and all it left behind, and reap it. Returns who could not be killed."""
+        left = bury(self.attempt_id, self.process.pid)
+        if self.process.pid not in left:
+            self.process.wait()
+        return left
+
+
+def bury(attempt_id: str, runner_pid: int | None = None) -> set[int]:
+    """Kill every process of an attempt until none is left. Returns the ids that outlive 10 s of trying."""
+    deadline = time.monotonic() + _BURY_SECONDS
+    cgroup.kill(attempt_id)
+    while remaining := processes_of(attempt_id, runner_pid):
+        if time.monotonic() > deadline:
+            return remaining
+        _kill_all(remaining)
+        time.sleep(0.01)
+        _reap(remaining - {runner_pid or 0})
+    cgroup.remove(attempt_id)
+    return set()
+
+
+def end_strays(pids: set[int]) -> None:
+    """Kill and reap adopted orphans that belong to no attempt."""
+    _kill_all(pids)
+    _reap(pids)
+
+
+def _kill_all(pids: set[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _reap(pids: set[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)

@@ -1,0 +1,195 @@
+"""What an agent needs to be known: made on its own machine; the farm gets hashes and the public key alone.
+
+Both floors import this module; it imports the envelope and nothing else of theirs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from agent.wire.envelope import PublicKey, SigningKey
+
+FILE: Final = "credentials.json"
+PLAIN_SCHEMES: Final = ("redis", "http")
+INGEST_SUFFIX: Final = ".ingest"
+"""After an agent's user at the broker: the user that may add to the ingest list, and nothing else."""
+
+_SECRET_BYTES = 32
+_LONGEST_FILE = 256 * 1024
+_TEXTS = ("agent_id", "broker_url", "key_prefix", "signing_key", "farm_key", "token")
+_OPTIONAL = ("endpoint", "endpoint_ca", "broker_ca")
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """An enrolled agent's own. `broker_url` holds its password, `token` opens the endpoint.
+
+    `farm_key`: the public key of the farm. `endpoint`: its URL, None: agent and farm share a store.
+    `endpoint_ca`, `broker_ca`: CA certificates as PEM, None: the system's.
+    """
+
+    agent_id: str
+    broker_url: str = field(repr=False)
+    key_prefix: str
+    signing_key: str = field(repr=False)
+    farm_key: str
+    token: str = field(repr=False)
+    endpoint: str | None = None
+    endpoint_ca: str | None = field(default=None, repr=False)
+    broker_ca: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def read(cls, state: Path) -> Credentials:
+        """From an agent's state folder. Raises `OSError` or `ValueError`."""
+        path = state / FILE
+        try:
+            said = json.loads(path.read_bytes()[:_LONGEST_FILE])
+        except ValueError as error:
+            raise ValueError(f"{path} is no JSON: {error}") from error
+        if not isinstance(said, dict):
+            raise ValueError(f"{path} is no JSON object")
+        return cls.of(said)
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> Credentials:
+        """From the values of such a file. Raises `ValueError` naming what is wrong."""
+        for name in (*_TEXTS, *_OPTIONAL):
+            value = said.get(name)
+            if (value is None and name not in _OPTIONAL) or not isinstance(value, str | None):
+                raise ValueError(f"credentials: {name} is no text; enrol this host (again)")
+        SigningKey.read(said["signing_key"])
+        PublicKey.read(said["farm_key"])
+        return cls(**{name: said.get(name) for name in (*_TEXTS, *_OPTIONAL)})  # type: ignore[arg-type]  # checked above
+
+    def values(self) -> dict[str, str | None]:
+        """Every value by its name, secrets too."""
+        return {name: getattr(self, name) for name in (*_TEXTS, *_OPTIONAL)}
+
+    def write(self, state: Path) -> None:
+        """Put them into a state folder, for this user's eyes alone, all or nothing. Raises `OSError`."""
+        state.mkdir(parents=True, exist_ok=True)
+        write_secret(state / FILE, json.dumps(self.values(), indent=1))
+
+
+@dataclass(frozen=True, slots=True)
+class Applicant:
+    """New secrets of an agent that asks to be enrolled."""
+
+    key: SigningKey
+    token: str = field(repr=False)
+    password: str = field(repr=False)
+
+    @classmethod
+    def new(cls) -> Applicant:
+        """256 random bits each."""
+        return cls(
+            SigningKey.new(), secrets.token_urlsafe(_SECRET_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
+        )
+
+    def ask(self, invitation: str) -> dict[str, str]:
+        """What to send to the farm with a one-time token: no secret but that one."""
+        return {
+            "token": invitation,
+            "public_key": self.key.public.text,
+            "token_sha256": digest(self.token),
+            "password_sha256": digest(self.password),
+            "proof": self.key.prove(invitation),
+        }
+
+    def accept(self, invitation: str, granted: Mapping[str, Any]) -> Credentials:
+        """The credentials, from the farm's answer. Raises `ValueError`, also where not the farm that made
+        the one-time token answered.
+        """
+        for name in ("agent_id", "broker_url", "broker_user", "key_prefix", "farm_key"):
+            if not isinstance(granted.get(name), str):
+                raise ValueError(f"the farm's answer lacks {name}")
+        if PublicKey.read(granted["farm_key"]).key_id != farm_of(invitation):
+            raise ValueError("another farm answered than the one that made this token; it is not trusted")
+        return Credentials.of(
+            {
+                **{name: granted.get(name) for name in ("agent_id", "key_prefix", "farm_key", *_OPTIONAL)},
+                "broker_url": signed_in(granted["broker_url"], granted["broker_user"], self.password),
+                "signing_key": self.key.secret(),
+                "token": self.token,
+            }
+        )
+
+
+def farm_of(invitation: str) -> str:
+    """Key id of the farm that made a one-time token: SECRET.KEYID. Raises `ValueError`."""
+    secret, dot, key_id = invitation.rpartition(".")
+    if not dot or not secret or len(key_id) != 16:
+        raise ValueError("this is no token of `farm agents enrol`")
+    return key_id
+
+
+def digest(secret: str) -> str:
+    """The sha256 (hex) that is kept in a secret's place; the secrets are random and need no salt."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def signed_in(url: str, user: str, password: str) -> str:
+    """A broker's URL with user and password in place of those it may have. Raises `ValueError`."""
+    scheme, host, rest = _parts(url)
+    return f"{scheme}://{quote(user, safe='')}:{quote(password, safe='')}@{host}{rest}"
+
+
+def for_ingest(url: str) -> str:
+    """A broker's URL with the user that may add to the ingest list; unchanged where it names no user.
+
+    Raises `ValueError`.
+    """
+    parts = urlsplit(url)
+    login, at, host = parts.netloc.rpartition("@")
+    user, colon, password = login.partition(":")
+    if not user:
+        return url
+    return parts._replace(netloc=f"{user}{INGEST_SUFFIX}{colon}{password}{at}{host}").geturl()
+
+
+def without_secrets(url: str) -> str:
+    """The same URL without user and password. Raises `ValueError`."""
+    scheme, host, rest = _parts(url)
+    return f"{scheme}://{host}{rest}"
+
+
+def _parts(url: str) -> tuple[str, str, str]:
+    """Scheme, host with port, and all that follows."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return parts.scheme, host, parts._replace(scheme="", netloc="").geturl()
+
+
+def crosses_in_the_clear(url: str) -> bool:
+    """Whether a URL leads off this machine without TLS. Raises `ValueError`."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return parts.scheme in PLAIN_SCHEMES and not (
+        host in ("", "localhost", "::1") or (host.startswith("127.") and host.replace(".", "").isdigit())
+    )
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Write a file of mode 0600, all or nothing, in an existing folder. Raises `OSError`."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with os.fdopen(
+            os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w"
+        ) as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        part.replace(path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            part.unlink()
+        raise

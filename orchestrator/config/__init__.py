@@ -1,0 +1,1 @@
+"""Settings of a home folder and of a lab: addresses, limits, logs, file systems."""

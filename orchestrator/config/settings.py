@@ -1,0 +1,242 @@
+"""Where the farm keeps its data, and how it is reached. Read once, at the edge; passed on as a value."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Final
+
+from orchestrator.config.address import KEYS as ADDRESS_KEYS
+from orchestrator.config.address import Address
+from orchestrator.config.limits import StoreLimits
+from orchestrator.errors import UsageError
+
+DEFAULT_KEY_PREFIX: Final = "farm:"
+DEFAULT_REGISTRY: Final = "https://registry.npmjs.org"
+
+_TEXTS = (
+    "broker_url", "agent_broker_url", "broker_ca", "database_url", "key_prefix", "npm_registry",
+    *ADDRESS_KEYS,
+)  # fmt: skip
+_SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "broker_url": ("redis", "rediss", "redis+socket"),
+    "agent_broker_url": ("redis", "rediss", "redis+socket"),
+    "database_url": ("postgresql", "postgres", "sqlite"),
+    "npm_registry": ("https",),
+}
+_LONGEST_S = 7 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class FarmHome:
+    """The folders under `$FARM_HOME`.
+
+    farm.db            the database (SQLite, WAL)
+    store/             content-addressed models and sample artifacts, shared with the embedded agent
+    agent/             the embedded agent's own state: journal, spool, leases, references, work folders
+    site/              the last built site
+    keys/              the key that signs for this farm
+    scheduler.lock     held (flock) by the one process that schedules
+    """
+
+    root: Path
+
+    @classmethod
+    def from_environment(cls) -> FarmHome:
+        """`$FARM_HOME`, else `$XDG_DATA_HOME/farm`, else `~/.local/share/farm`."""
+        explicit = os.environ.get("FARM_HOME")
+        if explicit:
+            return cls(Path(explicit).expanduser().absolute())
+        data = os.environ.get("XDG_DATA_HOME")
+        return cls((Path(data) if data else Path.home() / ".local" / "share") / "farm")
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file."""
+        return self.root / "farm.db"
+
+    @property
+    def store(self) -> Path:
+        """Root of the content-addressed store."""
+        return self.root / "store"
+
+    @property
+    def agent(self) -> Path:
+        """State folder of the embedded agent."""
+        return self.root / "agent"
+
+    @property
+    def site(self) -> Path:
+        """Default output of `farm site build`."""
+        return self.root / "site"
+
+    @property
+    def keys(self) -> Path:
+        """Folder of the farm's own key."""
+        return self.root / "keys"
+
+    @property
+    def scheduler_lock(self) -> Path:
+        """Lock file of the scheduling process."""
+        return self.root / "scheduler.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class LabTimes:
+    """Every time a lab lives by, in seconds. Set with `FARM_<NAME>`, or under `[times]` in `farm.toml`.
+
+    heartbeat_s    an agent's sign of life, per running attempt and per idle agent
+    suspect_s      silence after which an agent or attempt is shown as suspect
+    lost_s         silence after which an attempt is lost and its device's epoch grows
+    patience_s     how long an agent that said hello has to speak of the attempts it had
+    sweep_s        how often wishes of other terminals (cancel, pause, drain) are looked for
+    reaper_s       how often the reaper looks for silence and deadlines
+    backoff_s      the longest pause between two tries to reach the broker
+    watchdog_s     a link whose own message does not come back through the broker for so long is restarted
+    resend_s       a result without a receipt for so long is sent again
+    """
+
+    heartbeat_s: float = 10.0
+    suspect_s: float = 60.0
+    lost_s: float = 300.0
+    patience_s: float = 10.0
+    sweep_s: float = 1.0
+    reaper_s: float = 5.0
+    backoff_s: float = 30.0
+    watchdog_s: float = 60.0
+    resend_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class LabConfig:
+    """What makes a farm a lab. Nothing set: one machine, no broker, SQLite under `FARM_HOME`.
+
+    `broker_url`: Redis, with its password; jobs go to agents elsewhere and `farm serve` schedules.
+    `agent_broker_url`: how agents reach it, None: the same way; `broker_ca`: PEM file of the CA that signed
+    its certificate, None: the system's.
+    `database_url`: `postgresql://...`; None: SQLite. `address`: where `farm serve` answers over HTTP; None:
+    nowhere, agents share the farm's store. `limits`: how much is stored. `allow_private`: https: sources may
+    lie on private addresses. `npm_registry`: of npm: sources.
+    """
+
+    broker_url: str | None = field(default=None, repr=False)
+    database_url: str | None = field(default=None, repr=False)
+    agent_broker_url: str | None = field(default=None, repr=False)
+    broker_ca: Path | None = None
+    key_prefix: str = DEFAULT_KEY_PREFIX
+    times: LabTimes = LabTimes()
+    address: Address | None = None
+    limits: StoreLimits = field(default_factory=StoreLimits)
+    allow_private: bool = False
+    npm_registry: str = DEFAULT_REGISTRY
+
+    @property
+    def is_lab(self) -> bool:
+        """Jobs travel through a broker."""
+        return self.broker_url is not None
+
+    @classmethod
+    def load(cls, home: FarmHome, environment: Mapping[str, str] = os.environ) -> LabConfig:
+        """Environment first, then `farm.toml`, then the defaults. Raises `UsageError`."""
+        path = _file(home, environment)
+        given = {} if path is None else _read(path)
+        times = _table("times", given.pop("times", {}), path)
+        store = _table("store", given.pop("store", {}), path)
+        allow_private = _flag("allow_private", given, environment, path)
+        texts: dict[str, str] = {}
+        for name in _TEXTS:
+            value = environment.get(f"FARM_{name.upper()}") or given.pop(name, "")
+            if not isinstance(value, str):
+                raise UsageError(f"{path}: {name} must be a text, not {value!r}")
+            if value:
+                texts[name] = value
+            given.pop(name, None)
+        if given:
+            known = ", ".join((*_TEXTS, "allow_private", "times", "store"))
+            raise UsageError(f"{path}: unknown key {min(given)!r}; known: {known}")
+        _check_urls(texts)
+        return cls(
+            broker_url=texts.get("broker_url"),
+            database_url=texts.get("database_url"),
+            agent_broker_url=texts.get("agent_broker_url"),
+            broker_ca=Path(texts["broker_ca"]).expanduser() if "broker_ca" in texts else None,
+            key_prefix=texts.get("key_prefix", DEFAULT_KEY_PREFIX),
+            times=_times(times, environment, path),
+            address=Address.read(texts),
+            limits=StoreLimits.read(store, environment, str(path)),
+            allow_private=allow_private,
+            npm_registry=texts.get("npm_registry", DEFAULT_REGISTRY).rstrip("/"),
+        )
+
+
+def _file(home: FarmHome, environment: Mapping[str, str]) -> Path | None:
+    """`$FARM_CONFIG`, else `farm.toml` in the farm's home, else in the user's configuration folder."""
+    explicit = environment.get("FARM_CONFIG")
+    if explicit:
+        return Path(explicit).expanduser()
+    settings = environment.get("XDG_CONFIG_HOME") or "~/.config"
+    candidates = (home.root / "farm.toml", Path(settings).expanduser() / "farm" / "farm.toml")
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}; see FARM_CONFIG") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is no TOML: {error}") from error
+
+
+def _table(name: str, value: object, path: Path | None) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: {name} must be a table: [{name}]")
+    return value
+
+
+def _flag(name: str, given: dict[str, object], environment: Mapping[str, str], path: Path | None) -> bool:
+    variable = f"FARM_{name.upper()}"
+    own = given.pop(name, False)
+    said = environment.get(variable)
+    if said:
+        if said not in ("0", "1"):
+            raise UsageError(f"{variable}: {said!r} is neither 0 nor 1")
+        return said == "1"
+    if not isinstance(own, bool):
+        raise UsageError(f"{path}: {name} must be true or false, not {own!r}")
+    return own
+
+
+def _times(given: Mapping[str, object], environment: Mapping[str, str], path: Path | None) -> LabTimes:
+    names = [entry.name for entry in fields(LabTimes)]
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        raise UsageError(f"{path}: [times]: unknown key {unknown[0]!r}; known: {', '.join(names)}")
+    chosen = {}
+    for name in names:
+        variable = f"FARM_{name.upper()}"
+        value = environment.get(variable) or given.get(name)
+        if value is not None:
+            chosen[name] = _seconds(variable if variable in environment else f"{path}: {name}", value)
+    return LabTimes(**chosen)
+
+
+def _seconds(where: str, value: object) -> float:
+    try:
+        seconds = float(value)  # type: ignore[arg-type]  # anything that is no number is refused here
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if not 0 < seconds < _LONGEST_S:
+        raise UsageError(f"{where}: {value!r} is no number of seconds above 0")
+    return seconds
+
+
+def _check_urls(texts: Mapping[str, str]) -> None:
+    """Refuse what no part of the farm understands; a URL may hold a password, so it is not repeated."""
+    for name, schemes in _SCHEMES.items():
+        scheme = texts[name].partition(":")[0] if name in texts else schemes[0]
+        if scheme not in schemes:
+            raise UsageError(f"FARM_{name.upper()}: unknown scheme {scheme!r}; known: {', '.join(schemes)}")

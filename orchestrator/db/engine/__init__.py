@@ -1,0 +1,1 @@
+"""Sessions, transactions, locks and what differs between SQLite and PostgreSQL."""

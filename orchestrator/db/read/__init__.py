@@ -1,0 +1,1 @@
+"""Queries that answer a reader and change nothing."""

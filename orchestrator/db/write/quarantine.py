@@ -1,0 +1,154 @@
+"""Devices that fail: what an attempt's end says of its device, quarantine, and the check that ends it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from sqlalchemy import func
+from sqlmodel import Session, col, select
+
+from orchestrator.db import tables
+from orchestrator.db.engine import turn
+from orchestrator.db.write import events, identity
+from orchestrator.policy.fingerprint import Ingredients, digest
+from orchestrator.policy.lifecycle import MAX_DEVICE_FAULTS, AttemptEnd, CellState, device_verdict
+from orchestrator.sources import health_model
+
+CHECK_DELAYS_S: Final = (10.0, 60.0, 600.0, 3600.0)
+"""How long a device in quarantine waits for its first, second, ... health check; the last one repeats."""
+
+
+def note(
+    session: Session, attempt: tables.Attempt, cell: tables.Cell, ended: AttemptEnd, now: datetime
+) -> None:
+    """Let the device cool down; after faults on several cells in a row, put it in quarantine."""
+    device = turn.get_one(session, tables.Device, attempt.device_id, lock=True)
+    if device.cooldown_s:
+        device.rests_until = now + timedelta(seconds=device.cooldown_s)
+    worked = device_verdict(ended)
+    if worked and device.faulty_cells:
+        device.faulty_cells = []
+    if worked is not False or device.quarantined_at is not None or cell.cell_id in device.faulty_cells:
+        return
+    device.faulty_cells = [*device.faulty_cells, cell.cell_id]
+    if len(device.faulty_cells) >= MAX_DEVICE_FAULTS:
+        count = len(device.faulty_cells)
+        quarantine(session, device, f"{count} cells in a row failed: {ended.reason.text}", now)
+        text = f"{device.device_id}: {device.quarantine_text}; it is checked soon"
+        events.add(session, cell, "quarantined", f"{text}, or: farm devices release {device.device_id}", now)
+
+
+def quarantine(session: Session, device: tables.Device, text: str, now: datetime) -> None:
+    """Give a device nothing but health checks, until one passes or somebody releases it."""
+    take_out(device, text, now)
+    ensure_check(session, device, now)
+
+
+def take_out(device: tables.Device, text: str, now: datetime) -> None:
+    """Give a device nothing until somebody releases it."""
+    device.quarantined_at, device.quarantine_text = now, text
+
+
+def release(device: tables.Device) -> None:
+    """Give a device cells again."""
+    device.quarantined_at = device.quarantine_text = None
+    device.faulty_cells = []
+    device.health_failures = 0
+
+
+def checked(session: Session, check: tables.Attempt, passed: bool, now: datetime) -> None:
+    """A health check has ended: the device is well again, or the next check is due later. One that began
+    before the device was taken out says nothing.
+    """
+    device = turn.get_one(session, tables.Device, check.device_id, lock=True)
+    if device.quarantined_at is not None and check.dispatched_at < device.quarantined_at:
+        return
+    if passed:
+        release(device)
+    elif device.quarantined_at is not None:
+        device.health_failures += 1
+        ensure_check(session, device, now)
+
+
+def ensure_check(session: Session, device: tables.Device, now: datetime) -> None:
+    """See that a health check waits for a device in quarantine."""
+    if device.quarantined_at is None:
+        return
+    campaign = _campaign(session, now)
+    session.flush()
+    waits = session.exec(
+        select(tables.Cell.cell_id).where(
+            tables.Cell.campaign_no == campaign.no,
+            tables.Cell.line == device.device_id,
+            col(tables.Cell.state).in_(tables.OPEN_WORDS),
+        )
+    ).first()
+    if waits is None:
+        delay_s = CHECK_DELAYS_S[min(device.health_failures, len(CHECK_DELAYS_S) - 1)]
+        _add_check(session, campaign, device, now + timedelta(seconds=delay_s))
+        campaign.ended_at = None
+        session.flush()
+
+
+def _campaign(session: Session, now: datetime) -> tables.Campaign:
+    """The farm's own campaign, made at the first need."""
+    found = session.exec(select(tables.Campaign).where(tables.Campaign.purpose == tables.HEALTH)).first()
+    if found is not None:
+        return found
+    made = tables.Campaign(
+        campaign_id=identity.campaign_id(),
+        name=health_model.MODEL_ID,
+        created_at=now,
+        submitted_at=now,
+        level=health_model.PLAN.level,
+        reuse="never",
+        manifest_sha256=health_model.model_sha256(),
+        content=health_model.MODEL_ID,
+        model_names=[health_model.MODEL_ID],
+        delegate_names=[],
+        labels={},
+        purpose=tables.HEALTH,
+        ended_at=now,
+    )
+    session.add(made)
+    session.flush()
+    return made
+
+
+def _add_check(
+    session: Session, campaign: tables.Campaign, device: tables.Device, not_before: datetime
+) -> None:
+    sha256, size_bytes = health_model.model_sha256(), len(health_model.model())
+    if session.get(tables.Model, sha256) is None:
+        session.add(tables.Model(sha256=sha256, size_bytes=size_bytes, added_at=not_before))
+        session.flush()
+    number = campaign.no or 0
+    position = session.exec(
+        select(func.count()).select_from(tables.Cell).where(tables.Cell.campaign_no == number)
+    ).one()
+    kind = device.delegates[0]
+    key = digest({"device": device.device_id, "position": position})
+    session.add(
+        tables.Cell(
+            cell_id=identity.cell_id(campaign.campaign_id, key),
+            campaign_no=number,
+            key=key,
+            series=Ingredients(sha256, kind, {}, device.device_id, health_model.PLAN, {}).series,
+            position=position,
+            model=health_model.MODEL_ID,
+            model_sha256=sha256,
+            delegate=kind,
+            delegate_kind=kind,
+            delegate_options={},
+            target=device.device_id,
+            line=device.device_id,
+            level=health_model.PLAN.level,
+            plan=health_model.PLAN.model_dump(mode="json"),
+            inputs={},
+            soft_limit_s=health_model.SOFT_LIMIT_S,
+            expected_s=health_model.EXPECTED_S,
+            state=CellState.QUEUED.value,
+            not_before=not_before,
+        )
+    )

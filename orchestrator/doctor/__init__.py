@@ -1,0 +1,1 @@
+"""What is wrong with this installation, and the fix for each fault."""

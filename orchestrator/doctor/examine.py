@@ -1,0 +1,124 @@
+"""What is wrong with this machine, one line each, with the fix."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+
+from agent.wire.messages import AgentHello
+from orchestrator.config.filesystem import NETWORK_FILESYSTEMS, filesystem_of
+from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.db.engine.session import Database
+from orchestrator.db.migrate import revision
+from orchestrator.doctor.check import Check
+from orchestrator.doctor.lab import broker_check, lab_checks
+from orchestrator.doctor.store import delivery_check, endpoint_check, store_check
+from orchestrator.errors import FarmError
+from orchestrator.scheduling.lock import lock_holder
+
+MIN_FREE_BYTES = 1024**3
+
+
+def examine(
+    home: FarmHome, database: Database, hello: Callable[[], AgentHello], lab: LabConfig | None = None
+) -> list[Check]:
+    """Look at every part. Raises nothing: what fails is a check that is not ok."""
+    lab = lab or LabConfig()
+    local = [_home(home), _filesystem(home), _disk(home), _database(database)]
+    local.append(store_check(home.store, lab.limits))
+    if lab.is_lab and lab.address is not None:
+        local.append(endpoint_check(lab.address))
+    if lab.is_lab:
+        return [*local, *_delivery(home, database, lab), *lab_checks(lab, database)]
+    return [*local, _scheduler(home), *_agent(hello), _peer()]
+
+
+def _delivery(home: FarmHome, database: Database, lab: LabConfig) -> list[Check]:
+    try:
+        check = delivery_check(home.store, lab, database)
+    except FarmError as error:
+        return [Check("delivery", False, str(error), "see the checks before")]
+    return [] if check is None else [check]
+
+
+def examine_without_database(home: FarmHome, lab: LabConfig, error: FarmError) -> list[Check]:
+    """What can be looked at where the database cannot: `error` says why."""
+    why, _, fix = str(error).partition("; ")
+    usable = home.root.is_dir()
+    checks = [_home(home), _disk(home)] if usable else []
+    checks.append(Check("database" if usable else "home", False, why, fix or "see FARM_DATABASE_URL"))
+    return [*checks, broker_check(lab)] if lab.is_lab else checks
+
+
+def _home(home: FarmHome) -> Check:
+    if os.access(home.root, os.W_OK | os.X_OK):
+        return Check("home", True, str(home.root))
+    fix = f"make {home.root} writable for this user, or set FARM_HOME to another folder"
+    return Check("home", False, f"{home.root} is not writable", fix)
+
+
+def _filesystem(home: FarmHome) -> Check:
+    kind = filesystem_of(home.root)
+    if kind in NETWORK_FILESYSTEMS:
+        return Check(
+            "filesystem", False, f"{kind}: SQLite needs a local disk", "set FARM_HOME to a local folder"
+        )
+    return Check("filesystem", True, kind)
+
+
+def _disk(home: FarmHome) -> Check:
+    free = shutil.disk_usage(home.root).free
+    found = f"{free / 1024**3:.1f} GiB free"
+    if free < MIN_FREE_BYTES:
+        return Check(
+            "disk", False, found, f"free at least {MIN_FREE_BYTES / 1024**3:.0f} GiB, or set FARM_HOME"
+        )
+    return Check("disk", True, found)
+
+
+def _database(database: Database) -> Check:
+    try:
+        state = database.integrity()
+        found = f"{database.name} revision {revision(database)}, integrity {state}"
+    except FarmError as error:
+        return Check("database", False, str(error), "restore a backup (farm.db.backup-*), or set FARM_HOME")
+    if state != "ok":
+        return Check("database", False, found, "restore a backup (farm.db.backup-*), or set FARM_HOME")
+    return Check("database", True, found)
+
+
+def _scheduler(home: FarmHome) -> Check:
+    holder = lock_holder(home.scheduler_lock)
+    if holder is None:
+        return Check("scheduler", True, "not running; `farm submit` starts one")
+    return Check("scheduler", True, f"running, process {holder.pid}")
+
+
+def _agent(hello: Callable[[], AgentHello]) -> list[Check]:
+    try:
+        said = hello()
+    except FarmError as error:
+        return [Check("agent", False, str(error), "see the end of agent/agent.log in the farm's folder")]
+    names = ", ".join(device.device_id for device in said.devices) or "none"
+    checks = [
+        Check("agent", bool(said.devices), f"devices: {names}", "" if said.devices else "see agent.log")
+    ]
+    opencl = [device for device in said.devices if device.api == "opencl"]
+    if opencl:
+        found = "; ".join(f"{device.device_id}: {device.name}" for device in opencl)
+        checks.append(Check("opencl", True, found))
+    else:
+        why = next((entry.reason for entry in said.missing if entry.kind == "gpu"), "no OpenCL device")
+        fix = "install your GPU's OpenCL driver, or PoCL: apt-get install pocl-opencl-icd"
+        checks.append(Check("opencl", False, why, fix))
+    return checks
+
+
+def _peer() -> Check:
+    try:
+        return Check("ai-edge-litert", True, version("ai-edge-litert"))
+    except PackageNotFoundError:
+        found = "not installed: no `litert` delegate, and outputs are judged against `cpu`"
+        return Check("ai-edge-litert", False, found, "pip install 'delegate-farm[peers]'")

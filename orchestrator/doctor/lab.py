@@ -1,0 +1,116 @@
+"""What is wrong with a lab, one line each, with the fix: broker, scheduler, agents."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from orchestrator.config.settings import LabConfig
+from orchestrator.db.engine.session import Database
+from orchestrator.db.write import agents
+from orchestrator.db.write import scheduler_state as scheduler_row
+from orchestrator.doctor.check import Check
+from orchestrator.errors import FarmError
+
+SCHEDULER_SILENT_S = 30.0
+"""`farm serve` tells every few seconds that it is well."""
+
+_REDIS_SETTINGS = (
+    ("maxmemory-policy", "noeviction", "it may drop jobs when memory is short"),
+    ("appendonly", "yes", "a restart forgets what it held (the farm sends it again, later)"),
+)
+
+
+def lab_checks(lab: LabConfig, database: Database) -> list[Check]:
+    """Broker, scheduler and every agent. Raises nothing."""
+    from orchestrator.doctor.broker_access import access_checks  # noqa: PLC0415  # it needs cryptography, as only labs do
+
+    broker = [broker_check(lab), *access_checks(lab)]
+    return [*broker, scheduler_check(database), *agent_checks(lab, database)]
+
+
+def broker_check(lab: LabConfig) -> Check:
+    """Whether Redis answers, takes writes, and is set up so that it loses nothing."""
+    from redis.exceptions import RedisError, ResponseError  # noqa: PLC0415  # only a lab has a broker
+
+    from orchestrator.dispatch.broker import redis_client  # noqa: PLC0415  # see above
+
+    try:
+        with redis_client(lab.broker_url or "", lab.broker_ca) as client:
+            client.ping()
+            wrong = _wrong_settings(client)
+            client.set(f"{lab.key_prefix}doctor", "well", ex=1)
+    except ResponseError as error:
+        fix = "give Redis memory, disk space or its replicas back; jobs wait in the database meanwhile"
+        return Check("broker", False, f"takes no writes: {str(error).splitlines()[0]}", fix)
+    except (RedisError, OSError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        fix = "start redis-server on the broker's machine, or correct FARM_BROKER_URL"
+        return Check("broker", False, f"cannot be reached: {first}", fix)
+    if wrong:
+        said = "; ".join(f"{name} is not {wanted}: {why}" for name, wanted, why in wrong)
+        fix = "; ".join(f"redis-cli CONFIG SET {name} {wanted}" for name, wanted, _ in wrong)
+        return Check("broker", False, said, fix)
+    return Check("broker", True, "answers")
+
+
+def _wrong_settings(client: object) -> list[tuple[str, str, str]]:
+    """Settings that do not suit; none where this user may not look."""
+    from redis.exceptions import NoPermissionError, ResponseError  # noqa: PLC0415  # see broker_check
+
+    try:
+        found = {name: client.config_get(name).get(name) for name, _, _ in _REDIS_SETTINGS}  # type: ignore[attr-defined]  # a Redis client
+    except (NoPermissionError, ResponseError):
+        return []
+    return [entry for entry in _REDIS_SETTINGS if found[entry[0]] not in (entry[1], None)]
+
+
+def scheduler_check(database: Database) -> Check:
+    """Whether `farm serve` runs somewhere and is well."""
+    fix = "start it: farm serve"
+    try:
+        with database.read() as session:
+            found = scheduler_row.read(session)
+    except FarmError as error:
+        return Check("scheduler", False, str(error), fix)
+    if found is None:
+        return Check("scheduler", False, "`farm serve` never ran on this database", fix)
+    if found.broker == scheduler_row.STOPPED:
+        return Check("scheduler", False, f"it was stopped on {found.host}", fix)
+    silent = datetime.now(UTC) - found.beat_at
+    where = f"process {found.pid} on {found.host}"
+    if silent > timedelta(seconds=SCHEDULER_SILENT_S):
+        return Check("scheduler", False, f"{where} was last well {silent.total_seconds():.0f} s ago", fix)
+    if found.broker == scheduler_row.BROKER_DOWN:
+        said = f"{where}: broker down: {found.broker_text}"
+        return Check("scheduler", False, said, "see the check of the broker; it goes on by itself")
+    return Check("scheduler", True, f"running, {where}")
+
+
+def agent_checks(lab: LabConfig, database: Database) -> list[Check]:
+    """One line per agent that is not as it should be, and one for all others."""
+    try:
+        with database.read() as session:
+            found = agents.states(session)
+    except FarmError as error:
+        return [Check("agents", False, str(error), "see the check of the database")]
+    if not found:
+        return [Check("agents", False, "none has said hello", "on a lab machine: farm-agent start")]
+    limit = datetime.now(UTC) - timedelta(seconds=lab.times.suspect_s)
+    bad = [check for agent in found if (check := _agent(agent, limit)) is not None]
+    well = [agent.agent_id for agent in found if _agent(agent, limit) is None]
+    return [*bad, Check("agents", True, "well: " + ", ".join(well))] if well else bad
+
+
+def _agent(agent: agents.AgentState, limit: datetime) -> Check | None:
+    name = f"agent {agent.agent_id}"
+    if agent.state == "removed":
+        return None
+    if agent.refused:
+        return Check(name, False, f"refused: {agent.refused}", "upgrade it with that command")
+    if agent.heard_at is None or agent.heard_at < limit:
+        last = "never" if agent.heard_at is None else f"{agent.heard_at:%Y-%m-%d %H:%M:%S} UTC"
+        fix = f"see that its host is up and reaches the broker, then there: farm-agent start ({agent.host})"
+        return Check(name, False, f"last heard {last}", fix)
+    if agent.devices == 0:
+        return Check(name, False, "it has no device", f"on {agent.host}: farm-agent probe")
+    return None

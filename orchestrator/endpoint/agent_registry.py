@@ -1,0 +1,68 @@
+"""What the endpoint asks the farm's records about agents."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from agent.wire.credentials import farm_of
+from agent.wire.envelope import PublicKey
+from orchestrator.config.address import Address
+from orchestrator.db.engine.session import Database
+from orchestrator.db.write import credentials, running_attempts
+from orchestrator.errors import UsageError
+from orchestrator.trust import enrolment
+from orchestrator.trust.farm_key_rotation import FarmKeys
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Enrols agents and knows their tokens; any thread may ask.
+
+    `farm_keys`: the farm's own that are good now. `admit`: lets an agent's new credentials in at the broker,
+    and gives the broker's part of the answer (`broker_url`, `broker_user`, `key_prefix`, `broker_ca`).
+    """
+
+    database: Database
+    address: Address
+    farm_keys: Callable[[], FarmKeys]
+    admit: Callable[[str], Mapping[str, str | None]]
+
+    def enrol(self, asked: Mapping[str, object]) -> Mapping[str, object]:
+        """Use a one-time token. Raises `UsageError`."""
+        request = enrolment.Request.read(asked)
+        with self.database.write() as session:
+            agent_id = enrolment.enrol(session, request, datetime.now(UTC))
+            key = self._named_by(request.token)
+        log.info("agent %s is enrolled with key %s", agent_id, request.public_key.key_id)
+        return {
+            "agent_id": agent_id,
+            "farm_key": key.text,
+            "endpoint": self.address.url,
+            "endpoint_ca": self.address.authority_text(),
+            **self.admit(agent_id),
+        }
+
+    def _named_by(self, token: str) -> PublicKey:
+        """The key of the farm that a one-time token names: the agent accepts no other."""
+        key = self.farm_keys().named(farm_of(token))
+        if key is None:
+            raise UsageError(
+                "this one-time token names a key that the farm has replaced; make a new one on the server: "
+                "farm agents enrol NAME"
+            )
+        return key
+
+    def agent_of(self, bearer: str) -> str | None:
+        """The agent whose valid token this is."""
+        with self.database.read() as session:
+            return credentials.agent_of_bearer(session, bearer, datetime.now(UTC))
+
+    def may_fetch(self, agent_id: str, sha256: str) -> bool:
+        """Whether an attempt of this agent that is under way uses this artifact."""
+        with self.database.read() as session:
+            return running_attempts.uses(session, agent_id, sha256)

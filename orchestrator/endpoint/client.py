@@ -1,0 +1,183 @@
+"""On a machine that has not the farm's store: models go there over the endpoint, samples come from there."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from orchestrator.config.address import Address
+from orchestrator.config.limits import size_text
+from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.db.engine.session import Database
+from orchestrator.db.write import scheduler_state
+from orchestrator.errors import FarmError, UnreachableError, UsageError
+from orchestrator.sources.store import Store
+
+TRIES: Final = 5
+"""So often in a row a transfer may break without a byte of progress."""
+
+PAUSE_S: Final = 1.0
+_TIMEOUT_S = 60.0
+_BROKEN = (OSError, http.client.HTTPException)
+
+
+def deliver(
+    home: FarmHome,
+    lab: LabConfig,
+    database: Database,
+    files: Iterable[str],
+    note: Callable[[str], None],
+) -> None:
+    """See that the farm's store has these files (sha256), which this machine's store has.
+
+    Nothing is to do where the two are one. Raises `UsageError` where they are not and nothing says how to
+    reach the other; `FarmError` for what the farm does not take; `UnreachableError`.
+    """
+    store = Store(home.store)
+    host = host_of_files(store, database)
+    if host is None:
+        return
+    if lab.address is None or lab.address.submit_token is None:
+        raise UsageError(
+            f"the farm's models are kept on {host}, not in {store.root} of this machine; "
+            "set FARM_ENDPOINT and FARM_SUBMIT_TOKEN as the server has them, or submit there"
+        )
+    sender = Sender(lab.address, lab.address.submit_token)
+    for sha256 in dict.fromkeys(files):
+        sender.send(sha256, store, note)
+
+
+def host_of_files(store: Store, database: Database) -> str | None:
+    """The machine whose store has the farm's files; None where this store has them."""
+    with database.read() as session:
+        state = scheduler_state.read(session)
+    return None if state is None or state.store in ("", store.identity()) else state.host
+
+
+def fetch_samples(home: FarmHome, lab: LabConfig, host: str, sha256: str) -> None:
+    """Bring the samples of a result from the store on `host` into this machine's. Raises `FarmError`."""
+    if lab.address is None or lab.address.read_token is None:
+        raise FarmError(
+            f"the raw samples are in the store of {host}; set FARM_ENDPOINT and FARM_READ_TOKEN as there, "
+            "or run this there"
+        )
+    connection = _connection(lab.address)
+    try:
+        headers = {"Authorization": f"Bearer {lab.address.read_token}"}
+        connection.request("GET", f"/samples/{sha256}", headers=headers)
+        answer = connection.getresponse()
+        if answer.status != 200:
+            said = _said(answer.read(10_000))
+            raise FarmError(f"{lab.address.url} answers {answer.status} for samples {sha256[:12]}: {said}")
+        capped = Store(home.store, lab.limits.samples_bytes, lab.limits)
+        capped.put(answer, f"samples {sha256[:12]}", sha256)
+    except _BROKEN as error:
+        raise UnreachableError(f"{lab.address.url} does not answer: {error}") from error
+    finally:
+        connection.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Sends files of a store to the farm's endpoint."""
+
+    address: Address
+    token: str
+    pause_s: float = PAUSE_S
+
+    def send(self, sha256: str, store: Store, note: Callable[[str], None]) -> None:
+        """See that the farm has a model; what broke goes on where it broke. Raises `FarmError`."""
+        size = store.path(sha256).stat().st_size
+        faults, best, why = 0, -1, ""
+        while faults < TRIES:
+            try:
+                offset = self._offset(sha256)
+                if offset is None:
+                    return
+                if offset > best:
+                    faults, best = 0, offset
+                if not why:
+                    note(f"sending model {sha256[:12]} ({size_text(size)}) to {self.address.url}")
+                self._put(sha256, store, offset, size)
+            except _BROKEN as error:
+                why = f"{type(error).__name__}: {error}"
+            except _AgainError as error:
+                why = str(error)
+            else:
+                return
+            faults += 1
+            time.sleep(self.pause_s * faults)
+        raise UnreachableError(f"model {sha256[:12]} cannot be sent to {self.address.url}: {why}")
+
+    def _offset(self, sha256: str) -> int | None:
+        """How many bytes of a model the farm has; None: all of it."""
+        connection = _connection(self.address)
+        try:
+            connection.request("HEAD", f"/models/{sha256}", headers=self._headers())
+            answer = connection.getresponse()
+            answer.read()
+        finally:
+            connection.close()
+        if answer.status == 200:
+            return None
+        if answer.status == 404 and (offset := answer.getheader("upload-offset", "")).isdecimal():
+            return int(offset)
+        if answer.status in (401, 403):
+            raise UsageError(f"{self.address.url} does not know FARM_SUBMIT_TOKEN; set it as on the server")
+        raise _AgainError(f"it answers {answer.status}")
+
+    def _put(self, sha256: str, store: Store, offset: int, size: int) -> None:
+        connection = _connection(self.address)
+        headers = self._headers() | {
+            "Content-Range": f"bytes {offset}-{size - 1}/{size}",
+            "Content-Length": str(size - offset),
+        }
+        broken: OSError | None = None
+        try:
+            with store.open(sha256) as file:
+                file.seek(offset)
+                try:
+                    connection.request("PUT", f"/models/{sha256}", body=file, headers=headers)
+                except OSError as error:
+                    broken = error
+            try:
+                answer = connection.getresponse()
+                body = answer.read(10_000)
+            except _BROKEN as error:
+                raise broken or error from error
+        finally:
+            connection.close()
+        if answer.status == 201:
+            return
+        said = f"it answers {answer.status}: {_said(body)}"
+        if answer.status in (413, 507):
+            raise FarmError(f"model {sha256[:12]} is not taken by {self.address.url}: {said}")
+        raise _AgainError(said)
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+
+class _AgainError(Exception):
+    """One try came to nothing; another may not."""
+
+
+def _connection(address: Address) -> http.client.HTTPConnection:
+    parts = urlsplit(address.url)
+    if parts.scheme == "http":
+        return http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=_TIMEOUT_S)
+    context = ssl.create_default_context(cadata=address.authority_text())
+    return http.client.HTTPSConnection(str(parts.hostname), parts.port, timeout=_TIMEOUT_S, context=context)
+
+
+def _said(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["error"])[:300]
+    except (ValueError, KeyError, TypeError):
+        return "no reason given"

@@ -1,0 +1,82 @@
+"""Campaigns and results as JSON, for whoever has the read token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from orchestrator.db.engine.session import Database
+from orchestrator.db.read import records
+from orchestrator.endpoint.access import Gate
+from orchestrator.errors import UsageError
+from orchestrator.results.export import results_json
+from orchestrator.results.records import CampaignRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The handlers of `/campaigns`."""
+
+    database: Database
+    gate: Gate
+
+    async def campaigns(self, request: Request) -> Response:
+        """`GET /campaigns`: every campaign, the one submitted last first."""
+        await self.gate.reader(request)
+        return JSONResponse(await run_in_threadpool(self._campaigns))
+
+    async def campaign(self, request: Request) -> Response:
+        """`GET /campaigns/{ref}`: one, by its id, the beginning of its id, or its name."""
+        await self.gate.reader(request)
+        return JSONResponse(_json(await self._found(request)))
+
+    async def results(self, request: Request) -> Response:
+        """`GET /campaigns/{ref}/results`: what `farm results --format json` prints."""
+        await self.gate.reader(request)
+        record = await self._found(request)
+        text = await run_in_threadpool(self._results, record.campaign_id)
+        return Response(text, media_type="application/json")
+
+    def are_samples(self, sha256: str) -> bool:
+        """Whether a result has these samples."""
+        with self.database.read() as session:
+            return records.has_samples(session, sha256)
+
+    async def _found(self, request: Request) -> CampaignRecord:
+        try:
+            return await run_in_threadpool(self._campaign, request.path_params["ref"])
+        except UsageError as error:
+            raise HTTPException(404, str(error)) from error
+
+    def _campaigns(self) -> list[dict[str, object]]:
+        with self.database.read() as session:
+            return [_json(record) for record in records.campaigns(session)]
+
+    def _campaign(self, ref: str) -> CampaignRecord:
+        with self.database.read() as session:
+            return records.campaign_record(session, records.find_campaign(session, ref))
+
+    def _results(self, campaign_id: str) -> str:
+        with self.database.read() as session:
+            number = records.find_campaign(session, campaign_id).no
+            return results_json(records.cells_of(session, number))
+
+
+def _json(record: CampaignRecord) -> dict[str, object]:
+    return {
+        "campaign_id": record.campaign_id,
+        "name": record.name,
+        "created_at": record.created_at.isoformat(),
+        "level": record.level,
+        "baseline_delegate": record.baseline_delegate,
+        "models": list(record.models),
+        "delegates": list(record.delegates),
+        "labels": record.labels,
+        "counts": record.counts,
+        "priority": record.priority,
+        "paused": record.paused,
+    }

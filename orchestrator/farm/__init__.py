@@ -1,0 +1,1 @@
+"""The one face of the farm that the command line, the site and the tests call."""

@@ -1,0 +1,150 @@
+"""`farm serve`: the scheduler of a lab in one foreground process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final
+
+from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.db.engine.session import Database
+from orchestrator.db.write.scheduler_state import BROKER_DOWN, BROKER_UP, STOPPED, SchedulerState, write
+from orchestrator.dispatch.base import Dispatcher
+from orchestrator.dispatch.lab import LabDispatcher
+from orchestrator.errors import FarmError, UnreachableError, UsageError
+from orchestrator.farm.facade import Farm
+from orchestrator.scheduling.lock import SchedulerLock, lock_holder
+from orchestrator.scheduling.loop import Service
+from orchestrator.sources import health_model
+from orchestrator.sources.store import Store
+from orchestrator.trust.agent_keys import Keyring
+from orchestrator.trust.credentials_service import Office
+from orchestrator.trust.signing import SignedSeal
+
+STEP_S: Final = 1.0
+
+_ROW_EVERY_S = 5.0
+_RIGHTS_EVERY_S = 60.0
+_FIRST_PAUSE_S = 1.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Server:
+    """Schedules until `stopping` says so. Whatever it knows is in the database: it may die at any moment."""
+
+    home: FarmHome
+    lab: LabConfig
+    database: Database
+    dispatcher: Dispatcher
+    stopping: Callable[[], bool]
+    office: Office
+    endpoint: Callable[[], AbstractContextManager[None]] = nullcontext
+    _state: SchedulerState = field(init=False)
+    _row_at_s: float = 0.0
+    _rights_at_s: float = 0.0
+    _pause_s: float = _FIRST_PAUSE_S
+    _outage: str = ""
+
+    def __post_init__(self) -> None:
+        now, store = datetime.now(UTC), Store(self.home.store).identity()
+        self._state = SchedulerState(socket.gethostname(), os.getpid(), now, now, BROKER_DOWN, "", store)
+
+    def run(self) -> None:
+        """Raises `FarmError` where another process schedules already."""
+        with self._lock() as lock, self.endpoint():
+            health_model.provide(Store(self.home.store))
+            log.info("scheduling on %s; agents come through the broker", self.database.name)
+            service = Service(self.database, self.dispatcher, self.lab.times)
+            while not self.stopping():
+                try:
+                    self._beat(lock)
+                    service.listen(STEP_S)
+                except UnreachableError as error:
+                    self._wait(str(error))
+                else:
+                    self._recovered()
+            try:
+                service.stop()
+                self._tell(replace(self._state, beat_at=datetime.now(UTC), broker=STOPPED, broker_text=""))
+            except UnreachableError as error:
+                log.warning("stopped without the database: %s", error)
+        log.info("stopped; agents go on with what they have")
+
+    def _lock(self) -> SchedulerLock:
+        lock = SchedulerLock.acquire(self.home.scheduler_lock, None, self.database)
+        if lock is None:
+            holder = lock_holder(self.home.scheduler_lock)
+            who = f"process {holder.pid}" if holder else "a process on another machine"
+            raise FarmError(f"{who} schedules for {self.database.name} already; stop it, or use it")
+        return lock
+
+    def _beat(self, lock: SchedulerLock) -> None:
+        """Tell the others that this process is well, and see that nobody else schedules."""
+        fault = self.dispatcher.fault
+        broker = BROKER_DOWN if fault else BROKER_UP
+        if time.monotonic() < self._row_at_s and broker == self._state.broker:
+            return
+        if not lock.renew(self.database):
+            raise FarmError(f"another process took over the scheduling for {self.database.name}")
+        self._row_at_s = time.monotonic() + _ROW_EVERY_S
+        if broker == BROKER_UP and time.monotonic() > self._rights_at_s:
+            self._rights_at_s = time.monotonic() + _RIGHTS_EVERY_S
+            self.office.apply_rights()
+        state = replace(self._state, beat_at=datetime.now(UTC), broker=broker, broker_text=fault)
+        self._tell(state)
+
+    def _tell(self, state: SchedulerState) -> None:
+        with self.database.write() as session:
+            write(session, state)
+        self._state = state
+
+    def _wait(self, why: str) -> None:
+        if not self._outage:
+            log.error("%s; trying again until it is back", why)
+        self._outage = why
+        until = time.monotonic() + self._pause_s
+        self._pause_s = min(self.lab.times.backoff_s, 2 * self._pause_s)
+        while not self.stopping() and time.monotonic() < until:
+            time.sleep(0.1)
+
+    def _recovered(self) -> None:
+        if self._outage:
+            log.warning("well again after: %s", self._outage)
+        self._outage = ""
+        self._pause_s = _FIRST_PAUSE_S
+
+
+def serve_lab(home: FarmHome, lab: LabConfig, stopping: Callable[[], bool]) -> None:
+    """Be the lab's scheduler until `stopping`. Raises `FarmError`."""
+    if lab.broker_url is None:
+        raise UsageError("a lab needs a broker: set FARM_BROKER_URL")
+    with Farm.open(home, lab=lab, serving=True) as farm:
+        office = Office.open(home, lab, farm.database)
+        office.warn()
+        keyring = Keyring(farm.database)
+        seal = SignedSeal(office.ring.keys, keyring)
+        dispatcher = LabDispatcher(
+            lab.broker_url, lab.key_prefix, seal, lab.times, lab.broker_ca, office.apply_rights
+        )
+        endpoint = partial(_endpoint, lab, office)
+        Server(home, lab, farm.database, dispatcher, stopping, office, endpoint).run()
+        with suppress(UnreachableError):
+            keyring.save()
+
+
+def _endpoint(lab: LabConfig, office: Office) -> AbstractContextManager[None]:
+    """The HTTP endpoint, where the configuration names an address."""
+    if lab.address is None:
+        return nullcontext()
+    from orchestrator.endpoint.serve import answering  # noqa: PLC0415  # many labs need no web server
+
+    return answering(office, lab.address)

@@ -1,0 +1,1 @@
+"""Pruning, checking and backing up the database and the store."""

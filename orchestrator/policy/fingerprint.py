@@ -1,0 +1,100 @@
+"""When is a result of yesterday the result of today? Digests of what a measurement depends on. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent.wire.messages import InputSpec, MeasurePlan
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedField:
+    """One difference between two measurements: `driver 550.90 → 560.28`."""
+
+    name: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.before} → {self.after}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ingredients:
+    """Everything a measurement depends on besides the environment."""
+
+    model_sha256: str
+    delegate_kind: str
+    delegate_options: Mapping[str, Any]
+    device_id: str
+    plan: MeasurePlan
+    inputs: Mapping[str, InputSpec]
+
+    @property
+    def series(self) -> str:
+        """Digest: results of one series differ in environment and time only."""
+        return digest(
+            {
+                "model": self.model_sha256,
+                "kind": self.delegate_kind,
+                "options": dict(self.delegate_options),
+                "device": self.device_id,
+                "plan": self.plan.model_dump(mode="json"),
+                "inputs": {name: spec.model_dump(mode="json") for name, spec in self.inputs.items()},
+            }
+        )
+
+
+def fingerprint(series: str, environment_id: str) -> str:
+    """Equal fingerprints mean that measuring again would repeat the experiment exactly.
+
+    The digest of a series in one environment.
+    """
+    return digest({"series": series, "environment": environment_id})
+
+
+def digest(value: Mapping[str, Any]) -> str:
+    """sha256 of canonical JSON (sorted keys, no blanks), 64 hex digits."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def changed_fields(
+    before: Ingredients,
+    before_environment: Mapping[str, str],
+    after: Ingredients,
+    after_environment: Mapping[str, str],
+) -> tuple[ChangedField, ...]:
+    """What differs, named as the user knows it: model, delegate options, plan, inputs, environment."""
+    return (
+        *_differences({"model": before.model_sha256[:12]}, {"model": after.model_sha256[:12]}),
+        *_differences({"delegate": before.delegate_kind}, {"delegate": after.delegate_kind}),
+        *_differences(before.delegate_options, after.delegate_options),
+        *_differences(before.plan.model_dump(mode="json"), after.plan.model_dump(mode="json")),
+        *_differences(_inputs(before), _inputs(after)),
+        *_differences(before_environment, after_environment),
+    )
+
+
+def _inputs(ingredients: Ingredients) -> dict[str, str]:
+    return {
+        f"input {name}": json.dumps(spec.model_dump(mode="json", exclude_defaults=True))
+        for name, spec in ingredients.inputs.items()
+    }
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[ChangedField]:
+    names = sorted(set(before) | set(after))
+    return [
+        ChangedField(name, _word(before.get(name)), _word(after.get(name)))
+        for name in names
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _word(value: object) -> str:
+    return "(none)" if value is None else str(value)

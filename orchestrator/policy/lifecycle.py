@@ -1,0 +1,200 @@
+"""The lives of a cell and of an attempt: one table of legal moves each, and what an ended attempt means.
+
+    cell      queued -> dispatched -> running -> done | failed | unsupported | cancelled
+    attempt             dispatched -> running -> done | failed | unsupported | cancelled
+
+A cell goes back to `queued` while another attempt may help; its terminal state is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from agent.wire.messages import Reason, ReasonCode, Status
+
+
+class CellState(StrEnum):
+    """Where a cell stands."""
+
+    QUEUED = "queued"
+    DISPATCHED = "dispatched"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    UNSUPPORTED = "unsupported"
+    CANCELLED = "cancelled"
+
+
+class AttemptState(StrEnum):
+    """Where one try at a cell stands."""
+
+    DISPATCHED = "dispatched"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    UNSUPPORTED = "unsupported"
+    CANCELLED = "cancelled"
+
+
+ENDED: Final = frozenset(
+    {CellState.DONE, CellState.FAILED, CellState.UNSUPPORTED, CellState.CANCELLED},
+)
+LIVE_ATTEMPT: Final = frozenset({AttemptState.DISPATCHED, AttemptState.RUNNING})
+
+CELL_MOVES: Final[Mapping[CellState, frozenset[CellState]]] = {
+    CellState.QUEUED: frozenset({CellState.DISPATCHED}) | ENDED,
+    CellState.DISPATCHED: frozenset({CellState.RUNNING, CellState.QUEUED}) | ENDED,
+    CellState.RUNNING: frozenset({CellState.QUEUED}) | ENDED,
+    CellState.DONE: frozenset(),
+    CellState.FAILED: frozenset(),
+    CellState.UNSUPPORTED: frozenset(),
+    CellState.CANCELLED: frozenset(),
+}
+
+_ATTEMPT_ENDS = frozenset(
+    {AttemptState.DONE, AttemptState.FAILED, AttemptState.UNSUPPORTED, AttemptState.CANCELLED}
+)
+ATTEMPT_MOVES: Final[Mapping[AttemptState, frozenset[AttemptState]]] = {
+    AttemptState.DISPATCHED: frozenset({AttemptState.RUNNING}) | _ATTEMPT_ENDS,
+    AttemptState.RUNNING: _ATTEMPT_ENDS,
+    AttemptState.FAILED: _ATTEMPT_ENDS - {AttemptState.FAILED},  # given up as lost, then its result came
+    AttemptState.DONE: frozenset(),
+    AttemptState.UNSUPPORTED: frozenset(),
+    AttemptState.CANCELLED: frozenset(),
+}
+
+LOST: Final = frozenset({ReasonCode.INTERRUPTED, ReasonCode.AGENT_LOST})
+"""The orchestrator gave the attempt up without a word from its runner: a result may still come."""
+
+RETRIED: Final = LOST | {ReasonCode.DEVICE_LOST, ReasonCode.TIMEOUT, ReasonCode.ARTIFACT}
+"""Faults of the farm rather than of the model: another attempt may help."""
+
+DEVICE_FAULTS: Final = frozenset({ReasonCode.AGENT_LOST, ReasonCode.DEVICE_LOST})
+"""Faults of the device or its host. A model may end with any other failure on a device that is well."""
+
+MAX_DEVICE_FAULTS: Final = 3
+"""Different cells in a row that a device fails before it goes to quarantine."""
+
+CRASHED: Final = frozenset({ReasonCode.CRASH, ReasonCode.RUNNER_KILLED})
+"""The runner died of a signal: chance once, the model twice."""
+
+MAX_ATTEMPTS: Final = 3
+MAX_CRASHES: Final = 2
+RETRY_DELAYS_S: Final = (0.0, 1.0, 5.0)
+"""How long a cell waits after its first, second, ... failed attempt."""
+
+
+class IllegalMoveError(Exception):
+    """A state was to change in a way the table does not know: a bug, or a message out of order."""
+
+
+def move_cell(now: CellState, to: CellState) -> CellState:
+    """`to`, where the table allows it. Raises `IllegalMoveError`."""
+    if to not in CELL_MOVES[now]:
+        raise IllegalMoveError(f"a cell cannot go from {now} to {to}")
+    return to
+
+
+def reopen_cell(now: CellState) -> CellState:
+    """`queued`, for a cell whose end a user does not accept: the one way out of a terminal state.
+
+    Raises `IllegalMoveError` for a cell that was measured, or that has not ended.
+    """
+    if now not in ENDED - {CellState.DONE}:
+        raise IllegalMoveError(f"a cell that is {now} cannot be tried again")
+    return CellState.QUEUED
+
+
+def move_attempt(now: AttemptState, to: AttemptState) -> AttemptState:
+    """`to`, where the table allows it. Raises `IllegalMoveError`."""
+    if to not in ATTEMPT_MOVES[now]:
+        raise IllegalMoveError(f"an attempt cannot go from {now} to {to}")
+    return to
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnd:
+    """How an attempt ended."""
+
+    state: AttemptState
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What becomes of a cell: a terminal state, or `queued` again after `delay_s` seconds."""
+
+    state: CellState
+    reason: Reason
+    delay_s: float = 0.0
+
+
+def attempt_end(status: Status, reason: Reason | None, *, stop_asked: bool) -> AttemptEnd:
+    """The end of an attempt as its result tells it.
+
+    `stop_asked`: the orchestrator stopped it to end itself or to let go of a campaign. Such an end is the
+    fault of nobody: `cancelled: interrupted`, which costs the cell none of its attempts.
+    """
+    state = AttemptState(status.value)
+    told = reason or Reason(code=_DEFAULT_CODES[state], text=_DEFAULT_TEXTS[state])
+    interrupted = state is AttemptState.FAILED and told.code is ReasonCode.INTERRUPTED
+    if stop_asked and (interrupted or state is AttemptState.CANCELLED):
+        return AttemptEnd(AttemptState.CANCELLED, Reason(code=ReasonCode.INTERRUPTED, text=told.text))
+    return AttemptEnd(state, told)
+
+
+_DEFAULT_CODES = {
+    AttemptState.DONE: ReasonCode.COMPLETED,
+    AttemptState.FAILED: ReasonCode.RUNNER_ERROR,
+    AttemptState.UNSUPPORTED: ReasonCode.UNSUPPORTED_OPERATOR,
+    AttemptState.CANCELLED: ReasonCode.CANCELLED,
+}
+_DEFAULT_TEXTS = {
+    AttemptState.DONE: "measured",
+    AttemptState.FAILED: "the agent gave no reason",
+    AttemptState.UNSUPPORTED: "the agent gave no reason",
+    AttemptState.CANCELLED: "by the user",
+}
+
+
+def settle(ends: Sequence[AttemptEnd], *, cancel_asked: bool) -> Settled:
+    """What the attempts so far, oldest first, mean for their cell. At least one must have ended."""
+    last = ends[-1]
+    match last.state:
+        case AttemptState.DONE:
+            return Settled(CellState.DONE, last.reason)
+        case AttemptState.UNSUPPORTED:
+            return Settled(CellState.UNSUPPORTED, last.reason)
+        case AttemptState.CANCELLED | AttemptState.FAILED if cancel_asked:
+            return Settled(CellState.CANCELLED, cancelled_reason())
+        case AttemptState.CANCELLED:
+            return Settled(CellState.QUEUED, last.reason)
+    return _settle_failure(last.reason, [end for end in ends if end.state is AttemptState.FAILED])
+
+
+def _settle_failure(reason: Reason, failures: Sequence[AttemptEnd]) -> Settled:
+    crashes = sum(end.reason.code in CRASHED for end in failures)
+    again = reason.code in RETRIED or (reason.code in CRASHED and crashes < MAX_CRASHES)
+    if again and len(failures) < MAX_ATTEMPTS:
+        return Settled(CellState.QUEUED, reason, RETRY_DELAYS_S[len(failures) - 1])
+    if len(failures) > 1:
+        return Settled(
+            CellState.FAILED, Reason(code=reason.code, text=f"{reason.text} ({len(failures)} attempts)")
+        )
+    return Settled(CellState.FAILED, reason)
+
+
+def device_verdict(end: AttemptEnd) -> bool | None:
+    """What an attempt's end says of its device: True, it worked; False, it failed; None, nothing."""
+    if end.reason.code in DEVICE_FAULTS:
+        return False
+    worked = end.state in (AttemptState.DONE, AttemptState.UNSUPPORTED)
+    return True if worked or end.reason.code is ReasonCode.WRONG_OUTPUT else None
+
+
+def cancelled_reason() -> Reason:
+    """The reason of a cell that a user cancelled."""
+    return Reason(code=ReasonCode.CANCELLED, text="by the user")

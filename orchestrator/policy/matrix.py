@@ -1,0 +1,247 @@
+"""A campaign spread out: models x delegates x devices -> cells. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any, Protocol
+
+from agent.wire.messages import Device, InputSpec, MeasurePlan, MissingDelegate, Reason, ReasonCode
+from orchestrator.errors import UsageError
+from orchestrator.manifest.campaign import Campaign, DelegateEntry, DeviceSelector, ExcludeRule, ModelEntry
+from orchestrator.policy.fingerprint import Ingredients, digest
+from orchestrator.policy.selectors import DeviceClass, class_target, is_class, matches, named
+
+MAX_CELLS = 10_000
+NO_DEVICE = "-"
+
+
+class ModelFile(Protocol):
+    """A model that lies in the store."""
+
+    @property
+    def id(self) -> str:
+        """The id it has in the campaign."""
+
+    @property
+    def sha256(self) -> str:
+        """64 hex digits."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellSpec:
+    """One model x delegate x target x level, before it is known whether it must run.
+
+    `target`: a device id, `any:SELECTOR#N` for any device of a class, or "-" where no device can take it.
+    `devices`: those it may run on, as far as they are known now; `line`: where it waits for one; `obstacle`:
+    why it cannot run (`no_device`) or is not wanted (`excluded`), else None. `position`: its place in the
+    matrix, model by model.
+    """
+
+    position: int
+    model: str
+    model_sha256: str
+    model_bytes: int
+    delegate: str
+    delegate_kind: str
+    delegate_options: Mapping[str, Any]
+    target: str
+    level: str
+    plan: MeasurePlan
+    inputs: Mapping[str, InputSpec] = field(default_factory=dict)
+    soft_limit_s: float = 900.0
+    obstacle: Reason | None = None
+    devices: tuple[str, ...] = ()
+    line: str = NO_DEVICE
+
+    @property
+    def ingredients(self) -> Ingredients:
+        """What a measurement of this cell depends on, whichever device it gets."""
+        return self.on(self.target)
+
+    def on(self, device_id: str) -> Ingredients:
+        """What a measurement of this cell on this device depends on."""
+        return Ingredients(
+            self.model_sha256, self.delegate_kind, self.delegate_options, device_id, self.plan, self.inputs
+        )
+
+    @property
+    def siblings(self) -> str | None:
+        """What the cells that want different devices of one class have in common; None: it wants no class."""
+        if not is_class(self.target):
+            return None
+        return digest({"model": self.model, "delegate": self.delegate, "series": self.on(self.line).series})
+
+    @property
+    def key(self) -> str:
+        """Digest that names the cell within its campaign: the names and everything they stand for."""
+        return digest({"model": self.model, "delegate": self.delegate, "series": self.ingredients.series})
+
+
+def expand(
+    campaign: Campaign,
+    models: Iterable[ModelFile],
+    devices: Sequence[Device],
+    missing: Sequence[MissingDelegate] = (),
+) -> tuple[CellSpec, ...]:
+    """Every model on every delegate on every device that hosts the delegate and matches the selectors, or
+    on as many devices of a class as a selector counts.
+
+    A delegate that no device can host gives one cell per model with target "-". Raises `UsageError` for
+    a device name that nobody has, and for more than `MAX_CELLS` cells.
+    """
+    files = {model.id: model for model in models}
+    _check_names(campaign.devices, devices)
+    targets = {d.name: list(_targets(d, campaign, devices, missing)) for d in campaign.delegates}
+    count = len(campaign.models) * sum(map(len, targets.values()))
+    if count > MAX_CELLS:
+        raise UsageError(f"{count} cells; a campaign has at most {MAX_CELLS}: split it into several files")
+    cells: list[CellSpec] = []
+    for model in campaign.models:
+        for delegate in campaign.delegates:
+            for target in targets[delegate.name]:
+                rule = next(
+                    (r for r in campaign.exclude if _excludes(r, model.id, delegate.name, target)), None
+                )
+                why = target.obstacle if rule is None else _excluded(rule)
+                cells.append(_cell(len(cells), model, files[model.id], delegate, target, why))
+    return tuple(cells)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where the cells of a delegate go: one device, any of a class, or nowhere."""
+
+    name: str
+    line: str
+    devices: tuple[str, ...] = ()
+    obstacle: Reason | None = None
+
+
+def _targets(
+    delegate: DelegateEntry,
+    campaign: Campaign,
+    devices: Sequence[Device],
+    missing: Sequence[MissingDelegate],
+) -> Iterator[_Target]:
+    """The devices that selectors name one by one, then the classes; nowhere, where there are neither."""
+    each = [selector for selector in campaign.devices if selector.count is None]
+    classes = [selector for selector in campaign.devices if selector.count is not None]
+    chosen = [d for d in devices if not campaign.devices or any(matches(d, selector) for selector in each)]
+    hosts = [device.device_id for device in chosen if delegate.kind in device.delegates]
+    yield from (_Target(name, name, (name,)) for name in hosts)
+    found = bool(hosts)
+    for selector in classes:
+        members = [d.device_id for d in devices if DeviceClass(selector, delegate.kind).takes(d)]
+        if members:
+            found = True
+            yield from _class_targets(selector, delegate.kind, tuple(members))
+    if not found:
+        selected = [d for d in devices if any(matches(d, selector) for selector in campaign.devices)]
+        why = _no_host(delegate.kind, campaign.devices, selected if campaign.devices else devices, devices,
+                       missing)  # fmt: skip
+        yield _Target(NO_DEVICE, NO_DEVICE, obstacle=why)
+
+
+def _class_targets(selector: DeviceSelector, kind: str, members: tuple[str, ...]) -> Iterator[_Target]:
+    line = DeviceClass(selector, kind).line
+    for number in range(selector.count or 0):
+        obstacle = None
+        if number >= len(members):
+            text = (
+                f"`{_as_yaml(_fields(selector))}` counts {selector.count} devices that host {kind!r}; "
+                f"there are {len(members)}: {', '.join(members)}"
+            )
+            obstacle = Reason(code=ReasonCode.NO_DEVICE, text=text)
+        yield _Target(class_target(selector, number), line, members, obstacle)
+
+
+def _cell(
+    position: int,
+    model: ModelEntry,
+    file: ModelFile,
+    delegate: DelegateEntry,
+    target: _Target,
+    obstacle: Reason | None,
+) -> CellSpec:
+    return CellSpec(
+        position=position,
+        model=model.id,
+        model_sha256=file.sha256,
+        model_bytes=file.size_bytes,
+        delegate=delegate.name,
+        delegate_kind=delegate.kind,
+        delegate_options=dict(delegate.options),
+        target=target.name,
+        level=model.plan.level,
+        plan=model.plan,
+        inputs=dict(model.inputs),
+        soft_limit_s=model.soft_limit_s,
+        obstacle=obstacle,
+        devices=target.devices,
+        line=target.line,
+    )
+
+
+def _check_names(selectors: Sequence[DeviceSelector], devices: Sequence[Device]) -> None:
+    ids = sorted(device.device_id for device in devices)
+    for selector in selectors:
+        if selector.name is not None and not any(named(device, selector.name) for device in devices):
+            close = get_close_matches(selector.name, ids, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"devices: {', '.join(ids) or 'none'}"
+            raise UsageError(f"no device is called {selector.name!r}; {hint}")
+
+
+def _excludes(rule: ExcludeRule, model: str, delegate: str, target: _Target) -> bool:
+    return (
+        fnmatchcase(model, rule.model)
+        and fnmatchcase(delegate, rule.delegate)
+        and fnmatchcase(target.name, rule.device)
+    )
+
+
+def _excluded(rule: ExcludeRule) -> Reason:
+    parts = {"model": rule.model, "delegate": rule.delegate, "device": rule.device}
+    narrow = {name: pattern for name, pattern in parts.items() if pattern != "*"}
+    return Reason(code=ReasonCode.EXCLUDED, text=f"by the rule {_as_yaml(narrow or {'model': '*'})}")
+
+
+def _no_host(
+    kind: str,
+    selectors: Sequence[DeviceSelector],
+    chosen: Sequence[Device],
+    devices: Sequence[Device],
+    missing: Sequence[MissingDelegate],
+) -> Reason:
+    hosting = sorted(device.device_id for device in devices if kind in device.delegates)
+    wanted = ", ".join(_as_yaml(_fields(selector)) for selector in selectors)
+    if hosting and not chosen:
+        known = ", ".join(sorted(device.device_id for device in devices))
+        text = f"no device matches the campaign's `devices: [{wanted}]`; there are: {known}"
+    elif hosting:
+        others = ", ".join(hosting)
+        text = (
+            f"no device of the campaign's `devices: [{wanted}]` hosts delegate kind {kind!r}; "
+            f"these do: {others}"
+        )
+    else:
+        told = next((entry.reason for entry in missing if entry.kind == kind), None)
+        text = told or f"no device of this farm hosts delegate kind {kind!r}"
+    return Reason(code=ReasonCode.NO_DEVICE, text=text)
+
+
+def _fields(selector: DeviceSelector) -> dict[str, Any]:
+    given = {"kind": selector.kind, "vendor": selector.vendor, "name": selector.name}
+    labels = {"labels": _as_yaml(selector.labels)} if selector.labels else {}
+    count = {} if selector.count is None else {"count": selector.count}
+    return {name: value for name, value in given.items() if value is not None} | labels | count
+
+
+def _as_yaml(values: Mapping[str, Any]) -> str:
+    return "{" + ", ".join(f"{name}: {value}" for name, value in values.items()) + "}"

@@ -1,0 +1,134 @@
+"""Values to text: one function per kind of value, so that a table and a page cannot disagree."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent.wire.messages import LabelledScore
+
+NOTHING = "—"
+TIMES = "\u00d7"
+EN_DASH = "\u2013"
+MINUS = "\u2212"
+_NARROW_SPACE = "\u202f"
+_HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What a spreadsheet takes for a formula; the last four are full-width forms."""
+
+
+def milliseconds(value: float | None) -> str:
+    """A duration in ms, three significant digits, without its unit: `2.31`, `0.123`, `1 234`."""
+    if value is None:
+        return NOTHING
+    if value >= 1000:
+        return f"{value:,.0f}".replace(",", _NARROW_SPACE)
+    for bound, digits in ((100.0, 0), (10.0, 1), (1.0, 2), (0.1, 3), (0.01, 4)):
+        if value >= bound:
+            return f"{value:.{digits}f}"
+    return f"{value:.2g}"
+
+
+def nanoseconds(value: int | None) -> str:
+    """A duration in ns as ms text."""
+    return milliseconds(None if value is None else value / 1e6)
+
+
+def sample(value_ns: int) -> str:
+    """One raw sample in ms, to the last 100 ns."""
+    return f"{value_ns / 1e6:.4f}"
+
+
+def duration(value_ns: int | None) -> str:
+    """A longer time in seconds, with its unit."""
+    return NOTHING if value_ns is None else f"{value_ns / 1e9:.1f} s"
+
+
+def interval(value: tuple[float, float] | None) -> str:
+    """An interval in ms, `2.28 - 2.35` with an en dash."""
+    if value is None:
+        return NOTHING
+    return f"{milliseconds(value[0])} {EN_DASH} {milliseconds(value[1])}"
+
+
+def ratio(value: float) -> str:
+    """A speed-up with a multiplication sign: `1.42x`, `0.052x`, `19.8x`."""
+    for bound, digits in ((100.0, 0), (10.0, 1), (0.1, 2)):
+        if value >= bound:
+            return f"{value:.{digits}f}{TIMES}"
+    return f"{value:.2g}{TIMES}"
+
+
+def byte_count(value: int | None) -> str:
+    """Bytes with a binary unit: `24.1 MiB`."""
+    if value is None:
+        return NOTHING
+    if value < 1024:
+        return f"{value} B"
+    size = value / 1024
+    for unit in ("KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.1f} {unit}" if size < 100 else f"{size:.0f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def count(value: int) -> str:
+    """A count with narrow spaces between thousands."""
+    return f"{value:,}".replace(",", _NARROW_SPACE)
+
+
+def error(value: float | None) -> str:
+    """An error figure: two significant digits, `1.2e-06`; zero is `0`."""
+    if value is None:
+        return NOTHING
+    return "0" if value == 0 else f"{value:.2g}"
+
+
+def cosine(value: float | None) -> str:
+    """A cosine, to six digits after the point."""
+    return NOTHING if value is None else f"{value:.6f}"
+
+
+def moment(value: datetime | None) -> str:
+    """A UTC time to the minute; a naive value is taken as UTC."""
+    if value is None:
+        return NOTHING
+    aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+    return aware.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def short_name(text: str, limit: int = 72) -> str:
+    """A name for a heading or table: the middle of a very long one is left out."""
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit - 13]}…{text[-12:]}"
+
+
+def visible(text: str) -> str:
+    """Text in which nothing hides: control, direction and zero-width characters become `⟨U+202E⟩`.
+
+    Line feeds and tabs stay.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_visible_character(c) for c in text)
+
+
+def _visible_character(character: str) -> str:
+    if character in "\n\t" or unicodedata.category(character) not in _HIDDEN:
+        return character
+    return f"⟨U+{ord(character):04X}⟩"
+
+
+def csv_text(text: str) -> str:
+    """Text for a CSV cell: what a spreadsheet would run as a formula gets an apostrophe in front."""
+    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
+
+
+def labelled(score: LabelledScore) -> str:
+    """`top1 0.72 (72 of 100 right), at least 0.7: pass`."""
+    asked = "" if score.at_least is None else f", at least {score.at_least:g}: {score.verdict}"
+    return f"{score.metric} {score.share:.4g} ({score.right} of {score.samples} right){asked}"

@@ -1,0 +1,74 @@
+"""Which devices may get work now: those present, of an agent that is willing and was heard lately."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from orchestrator.db.write.agents import Member
+
+
+@dataclass(slots=True)
+class Roster:
+    """A copy in memory of what the database says of devices, and of who was heard since.
+
+    `silence_s` None: there is one agent, a child whose death is noticed at once; its silence means nothing.
+    """
+
+    silence_s: float | None
+    _members: dict[str, Member] = field(default_factory=dict)
+    _of_agent: dict[str, list[str]] = field(default_factory=dict)
+    _heard: dict[str, datetime] = field(default_factory=dict)
+    _saved: dict[str, datetime] = field(default_factory=dict)
+
+    def refresh(self, members: Iterable[Member]) -> None:
+        """Take over what the database says."""
+        self._members = {member.device_id: member for member in members}
+        grouped: dict[str, list[str]] = defaultdict(list)
+        for member in self._members.values():
+            grouped[member.agent_id].append(member.device_id)
+            if member.heard_at is not None and self.silence_s is not None:
+                known = self._heard.get(member.agent_id, member.heard_at)
+                self._heard[member.agent_id] = max(known, member.heard_at)
+        self._of_agent = dict(grouped)
+
+    def heard(self, agent_id: str, now: datetime) -> None:
+        """An agent said something."""
+        self._heard[agent_id] = now
+
+    def unsaved(self, older_than: timedelta) -> dict[str, datetime]:
+        """Agents that were heard since the database was told last, that long ago; it is about to be told."""
+        found = {
+            name: at
+            for name, at in self._heard.items()
+            if name not in self._saved or at - self._saved[name] >= older_than
+        }
+        self._saved.update(found)
+        return found
+
+    def lost(self) -> None:
+        """The one agent is gone; its devices come back with its hello."""
+        self._heard.clear()
+
+    def agent_of(self, device_id: str) -> str:
+        """The agent of a device. Raises `KeyError`."""
+        return self._members[device_id].agent_id
+
+    def usable(self, now: datetime) -> list[str]:
+        """Every device that may get work."""
+        return [name for agent_id in self._of_agent for name in self._usable_of(agent_id, now)]
+
+    def beside(self, device_ids: Iterable[str], now: datetime) -> list[str]:
+        """The usable devices on the hosts of these: what one of them does may have kept another waiting."""
+        agents = {self._members[name].agent_id for name in device_ids if name in self._members}
+        return [name for agent_id in sorted(agents) for name in self._usable_of(agent_id, now)]
+
+    def _usable_of(self, agent_id: str, now: datetime) -> Sequence[str]:
+        heard = self._heard.get(agent_id)
+        if heard is None:
+            return ()
+        if self.silence_s is not None and now - heard > timedelta(seconds=self.silence_s):
+            return ()
+        return [name for name in self._of_agent[agent_id] if self._members[name].willing]

@@ -1,0 +1,114 @@
+"""One scheduler per farm: locks that the kernel and the database free, however their holder dies."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.db.engine.session import AdvisoryLock, Database
+from orchestrator.errors import UnreachableError
+
+
+@dataclass(frozen=True, slots=True)
+class LockHolder:
+    """Who schedules. `since_at`: UTC seconds; `campaign_no`: the campaign it waits for itself."""
+
+    pid: int
+    since_at: float
+    campaign_no: int | None = None
+
+
+@dataclass(slots=True)
+class SchedulerLock:
+    """A held lock. Leaving the `with` block frees it."""
+
+    descriptor: int
+    advisory: AdvisoryLock | None = None
+
+    @classmethod
+    def acquire(
+        cls, path: Path, campaign_no: int | None = None, database: Database | None = None
+    ) -> SchedulerLock | None:
+        """Take the lock now; None while another process has it.
+
+        `database`: on PostgreSQL, which several machines may share, its lock is taken too. Raises
+        `OSError`, and `UnreachableError` where the database does not answer.
+        """
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except OSError:
+            os.close(descriptor)
+            raise
+        advisory = None
+        if database is not None and database.is_postgresql:
+            try:
+                advisory = database.hold_scheduler_lock()
+            except UnreachableError:
+                os.close(descriptor)
+                raise
+            if advisory is None:
+                os.close(descriptor)
+                return None
+        said = {"pid": os.getpid(), "since_at": time.time(), "campaign_no": campaign_no}
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(said).encode(), 0)
+        return cls(descriptor, advisory)
+
+    def renew(self, database: Database) -> bool:
+        """See that the database's lock is still ours; take it anew where the connection was lost.
+
+        False: another process has it now. Raises `UnreachableError` while the database does not answer.
+        """
+        if self.advisory is None or self.advisory.is_held():
+            return True
+        self.advisory.release()
+        fresh = database.hold_scheduler_lock()
+        if fresh is not None:
+            self.advisory = fresh
+        return fresh is not None
+
+    def release(self) -> None:
+        """Let another process schedule."""
+        if self.advisory is not None:
+            self.advisory.release()
+            self.advisory = None
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def __enter__(self) -> SchedulerLock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def lock_holder(path: Path) -> LockHolder | None:
+    """Who holds the lock now; None where nobody does."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _read_holder(descriptor)
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _read_holder(descriptor: int) -> LockHolder:
+    try:
+        said = json.loads(os.pread(descriptor, 200, 0))
+        return LockHolder(int(said["pid"]), float(said["since_at"]), said["campaign_no"])
+    except (ValueError, KeyError, TypeError):
+        return LockHolder(0, 0.0)

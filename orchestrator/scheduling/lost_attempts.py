@@ -1,0 +1,58 @@
+"""What becomes of attempts that nothing is heard of, by the server's clock alone."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from agent.wire.messages import JobSpec, Reason, ReasonCode
+from orchestrator.config.settings import LabTimes
+from orchestrator.db.engine.session import Database
+from orchestrator.db.write import ingest, outbox, running_attempts
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Reaper:
+    """Silence counts from the moment somebody listened: from this process's start, and from the end of the
+    last outage of the broker. Nothing is lost because the farm itself was away.
+    """
+
+    database: Database
+    times: LabTimes
+    _listening_since: datetime = field(default_factory=lambda: datetime.now(UTC))
+    _due_s: float = 0.0
+
+    def in_grace(self, now: datetime) -> bool:
+        """Too early to tell late from unheard: agents may still be handing over what they kept."""
+        return now - self._listening_since < timedelta(seconds=self.times.patience_s)
+
+    def reap(self, now: datetime, *, broker_down: bool) -> list[tuple[str, JobSpec]]:
+        """Give up what was silent for too long. Returns jobs that are to be sent again: nothing came back."""
+        if broker_down:
+            self._listening_since = now
+            return []
+        if time.monotonic() < self._due_s:
+            return []
+        self._due_s = time.monotonic() + self.times.reaper_s
+        self._lose_silent(now)
+        if now - self._listening_since < timedelta(seconds=self.times.resend_s):
+            return []
+        with self.database.read() as session:
+            return outbox.unstarted(session, before=now - timedelta(seconds=self.times.resend_s))
+
+    def _lose_silent(self, now: datetime) -> None:
+        before = now - timedelta(seconds=self.times.lost_s)
+        if self._listening_since > before:
+            return
+        with self.database.read() as session:
+            found = running_attempts.silent(session, before)
+        for attempt in found:
+            text = f"nothing heard of it from agent {attempt.agent_id} for {self.times.lost_s:.0f} s"
+            log.warning("attempt %s is lost: %s", attempt.attempt_id, text)
+            with self.database.write() as session:
+                reason = Reason(code=ReasonCode.AGENT_LOST, text=text)
+                ingest.lose(session, attempt.attempt_id, reason, now)

@@ -1,0 +1,221 @@
+"""The content-addressed store of models and sample files, shared with the embedded agent.
+
+An artifact lives at `sha256/ab/<64 hex digits>` and nowhere else; a name from outside is never a path.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from agent.wire.messages import artifact_path
+from orchestrator.config.limits import StoreLimits, require_floor
+from orchestrator.errors import FarmError, UsageError
+
+DEFAULT_MAX_BYTES = 2 * 1024**3
+_CHUNK_BYTES = 1024 * 1024
+
+
+class TooLargeError(UsageError):
+    """A file is larger than the store takes."""
+
+
+class Readable(Protocol):
+    """Anything bytes are read from in pieces."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes; empty at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """One artifact of the store."""
+
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A folder of artifacts. A file larger than `max_bytes` is refused while it is read, and so is one that
+    would take the free space that `limits` keeps.
+    """
+
+    root: Path
+    max_bytes: int = DEFAULT_MAX_BYTES
+    limits: StoreLimits | None = None
+
+    def find(self, sha256: str) -> StoredFile | None:
+        """The artifact, where the store has it. Raises `ValueError` for anything but a sha256."""
+        path = artifact_path(self.root, sha256)
+        if path.is_symlink() or not path.is_file():
+            return None
+        return StoredFile(sha256, path.stat().st_size)
+
+    def path(self, sha256: str) -> Path:
+        """Where the artifact lies. Raises `FarmError` where the store lacks it."""
+        if self.find(sha256) is None:
+            raise FarmError(f"the store {self.root} has no artifact {sha256}; submit the campaign again")
+        return artifact_path(self.root, sha256)
+
+    def open(self, sha256: str) -> BinaryIO:
+        """The artifact's bytes. Raises `FileNotFoundError`; `ValueError` for anything but a sha256."""
+        path = artifact_path(self.root, sha256)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            raise FileNotFoundError(errno.ENOENT, "not in the store", sha256) from error
+        return os.fdopen(descriptor, "rb")
+
+    def touch(self, sha256: str) -> bool:
+        """Note that somebody counts on the artifact, so that it is not collected; False: it is not here."""
+        if self.find(sha256) is None:
+            return False
+        try:
+            os.utime(artifact_path(self.root, sha256), follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """What is in the store now stays there until the block ends; several may say so at once."""
+        with self._lock(fcntl.LOCK_SH):
+            yield
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Nobody counts on an unreferenced artifact within the block; waits for those who do."""
+        with self._lock(fcntl.LOCK_EX):
+            yield
+
+    @contextmanager
+    def _lock(self, kind: int) -> Iterator[None]:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _mapped(error, "its lock", self.root) from error
+        try:
+            fcntl.flock(descriptor, kind)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def put(self, stream: Readable, what: str, expected_sha256: str | None = None) -> StoredFile:
+        """Copy a stream in, hashing it on the way; the file appears whole or not at all.
+
+        Raises `TooLargeError` above `max_bytes` and `UsageError` where it is not what `expected_sha256`
+        says; `what` names it in the message. Raises `FarmError` where the disk has no room.
+        """
+        digest = hashlib.sha256()
+        size = 0
+        with self._incoming(what) as (temporary, out):
+            while chunk := stream.read(_CHUNK_BYTES):
+                size += len(chunk)
+                if size > self.max_bytes:
+                    raise TooLargeError(f"{what}: larger than {self.max_bytes} bytes, the limit of the store")
+                if self.limits is not None:
+                    require_floor(self.root, self.limits, len(chunk))
+                digest.update(chunk)
+                out.write(chunk)
+            sha256 = digest.hexdigest()
+            if expected_sha256 is not None and sha256 != expected_sha256:
+                raise wrong_hash(what, expected_sha256, sha256)
+            out.flush()
+            os.fsync(out.fileno())
+            self._move_in(temporary, sha256)
+        return StoredFile(sha256, size)
+
+    def identity(self) -> str:
+        """What tells this store from every other; made where there is none. Raises `FarmError`."""
+        path = self.root / "identity"
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                made = path.with_name(f".identity.{secrets.token_hex(8)}")
+                made.write_text(secrets.token_hex(16))
+                with suppress(FileExistsError):
+                    path.hardlink_to(made)
+                made.unlink()
+            return path.read_text()
+        except OSError as error:
+            raise _mapped(error, "its identity", self.root) from error
+
+    def incoming(self, sha256: str) -> Path:
+        """Where a file grows that comes in several pieces. Raises `ValueError` for what is no sha256."""
+        artifact_path(self.root, sha256)
+        folder = self.root / "incoming"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / sha256
+
+    def size_of_incoming(self, sha256: str) -> int:
+        """How many bytes of a file that grows are here. Raises `ValueError` for what is no sha256."""
+        try:
+            return self.incoming(sha256).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def adopt(self, sha256: str, what: str) -> StoredFile:
+        """Take in a file that has grown to its end; one that is not what its name says is deleted.
+
+        Raises `UsageError`, naming it `what`.
+        """
+        path = self.incoming(sha256)
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+            size = os.fstat(file.fileno()).st_size
+            os.fsync(file.fileno())
+        if found != sha256:
+            path.unlink()
+            raise wrong_hash(what, sha256, found)
+        path.chmod(0o444)
+        self._move_in(path, sha256)
+        return StoredFile(sha256, size)
+
+    @contextmanager
+    def _incoming(self, what: str) -> Iterator[tuple[Path, BinaryIO]]:
+        folder = self.root / "incoming"
+        temporary = folder / secrets.token_hex(16)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            with os.fdopen(os.open(temporary, flags, 0o444), "wb") as out:
+                yield temporary, out
+        except OSError as error:
+            raise _mapped(error, what, self.root) from error
+        finally:
+            with suppress(OSError):
+                temporary.unlink()
+
+    def _move_in(self, temporary: Path, sha256: str) -> None:
+        target = artifact_path(self.root, sha256)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.replace(target)
+        folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def wrong_hash(what: str, expected: str, found: str) -> UsageError:
+    """The error for content that is not what its sha256 says."""
+    return UsageError(
+        f"{what}: wrong sha256\n  expected {expected}\n  found    {found}\n"
+        "the content differs from what was pinned; check the source, or pin the new hash"
+    )
+
+
+def _mapped(error: OSError, what: str, root: Path) -> FarmError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return FarmError(f"{what}: no space left for the store in {root}; free some or set FARM_HOME")
+    return FarmError(f"{what}: cannot be copied to the store in {root}: {error.strerror}")

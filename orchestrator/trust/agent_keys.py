@@ -1,0 +1,95 @@
+"""The keys of the agents, in memory: every message is checked, and the database is asked once a second."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from agent.wire.envelope import Envelope, Freshness, PublicKey, key_id_of, open_envelope
+from orchestrator.db.engine.session import Database
+from orchestrator.db.write import credentials
+from orchestrator.errors import UnreachableError
+
+REFRESH_S: Final = 1.0
+"""How long a key that was revoked can still be taken for a valid one."""
+STRANGER_S: Final = 0.02
+"""An unknown key may be that of an agent that has just been enrolled: its first word must not be lost."""
+SAVE_S: Final = 10.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Key:
+    agent_id: str
+    public: PublicKey
+    fresh: Freshness
+
+
+@dataclass(slots=True)
+class Keyring:
+    """For one thread."""
+
+    database: Database
+    _keys: dict[str, _Key] = field(default_factory=dict)
+    _saved: dict[str, float] = field(default_factory=dict)
+    _read_at_s: float = float("-inf")
+    _saved_at_s: float = field(default_factory=time.monotonic)
+
+    def open(self, envelope: str) -> Envelope:
+        """Check who signed, and that it is neither old nor a repetition. Raises `ValueError`."""
+        key_id = key_id_of(envelope)
+        self._refresh(REFRESH_S if key_id in self._keys else STRANGER_S)
+        key = self._keys.get(key_id)
+        if key is None:
+            raise ValueError(f"signed with key {key_id[:16]!r}, which is no enrolled agent's, or was revoked")
+        opened = open_envelope(envelope, key.public)
+        if opened.agent_id != key.agent_id:
+            raise ValueError(f"agent {key.agent_id} signs for another: {opened.agent_id[:64]!r}")
+        try:
+            key.fresh.take(opened)
+        except ValueError as error:
+            raise ValueError(f"{opened.kind[:32]} of agent {key.agent_id}: {error}") from error
+        return opened
+
+    def save(self) -> None:
+        """Remember in the database how new each agent's newest envelope was."""
+        self._saved_at_s = time.monotonic()
+        newest = {name: key.fresh.newest for name, key in self._keys.items()}
+        changed = {name: issued for name, issued in newest.items() if issued > self._saved.get(name, 0.0)}
+        if not changed:
+            return
+        with self.database.write() as session:
+            credentials.note_newest(session, changed)
+        self._saved |= changed
+
+    def _refresh(self, every_s: float) -> None:
+        """Read anew when it is time. A database that does not answer changes nothing."""
+        if time.monotonic() - self._read_at_s < every_s:
+            return
+        try:
+            with self.database.read() as session:
+                found = credentials.valid(session, datetime.now(UTC))
+            if time.monotonic() - self._saved_at_s > SAVE_S:
+                self.save()
+        except UnreachableError as error:
+            log.debug("the keys of agents are not read anew: %s", error)
+        else:
+            self._keep({entry.key_id: entry for entry in found})
+        self._read_at_s = time.monotonic()
+
+    def _keep(self, found: dict[str, credentials.Known]) -> None:
+        for gone in self._keys.keys() - found.keys():
+            log.warning("key %s of agent %s is valid no more", gone, self._keys.pop(gone).agent_id)
+        for name in found.keys() - self._keys.keys():
+            entry = found[name]
+            try:
+                public = PublicKey.read(entry.public_key)
+            except ValueError as error:
+                log.error("the database holds no key for agent %s: %s", entry.agent_id, error)
+                continue
+            self._keys[name] = _Key(entry.agent_id, public, Freshness(entry.newest_issued))
+            self._saved[name] = entry.newest_issued

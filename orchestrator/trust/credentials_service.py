@@ -1,0 +1,155 @@
+"""What verbs and server do about agents' credentials: database, broker and the farm's key together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from sqlmodel import Session
+
+from agent.wire.credentials import Applicant, crosses_in_the_clear, without_secrets
+from agent.wire.envelope import SigningKey
+from agent.wire.messages import Reason, ReasonCode
+from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.db import tables
+from orchestrator.db.engine.session import Database
+from orchestrator.db.write import agents, credentials, ingest, running_attempts
+from orchestrator.errors import FarmError, UnreachableError, UsageError
+from orchestrator.trust import acl, enrolment
+from orchestrator.trust.farm_key_rotation import Ring
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """Of one lab. Any thread may use it."""
+
+    home: FarmHome
+    lab: LabConfig
+    database: Database
+    ring: Ring = field(repr=False)
+
+    @classmethod
+    def open(cls, home: FarmHome, lab: LabConfig, database: Database) -> Office:
+        """With the farm's key, which is made where there is none. Raises `FarmError`."""
+        if not lab.is_lab:
+            raise UsageError(
+                "only a lab has agents to enrol; set FARM_BROKER_URL=redis://..., or broker_url in farm.toml"
+            )
+        return cls(home, lab, database, Ring(home.keys))
+
+    @property
+    def key(self) -> SigningKey:
+        """The farm's newest."""
+        return self.ring.keys().current
+
+    def invite(self, agent_id: str, valid: timedelta, overlap: timedelta | None = None) -> str:
+        """A one-time token; see `enrolment.invite`. Raises `UsageError`."""
+        with self.database.write() as session:
+            return enrolment.invite(
+                session, agent_id, self.key.public.key_id, _now(), valid=valid, overlap=overlap
+            )
+
+    def write(self, agent_id: str, state: Path, overlap: timedelta | None = None) -> None:
+        """Enrol an agent of this machine: its credentials go straight into its state folder, and without an
+        endpoint it uses the farm's store. Raises `UsageError` or `FarmError`.
+        """
+        token = self.invite(agent_id, enrolment.VALID, overlap)
+        applicant = Applicant.new()
+        request = enrolment.Request.read(applicant.ask(token))
+        with self.database.write() as session:
+            enrolment.enrol(session, request, _now())
+        address = self.lab.address
+        granted = {
+            "agent_id": agent_id,
+            "farm_key": self.key.public.text,
+            "endpoint": None if address is None else address.url,
+            "endpoint_ca": None if address is None else address.authority_text(),
+            **self.admit(agent_id),
+        }
+        try:
+            applicant.accept(token, granted).write(state)
+            store = state / "store"
+            if address is None and not store.is_symlink():
+                store.symlink_to(self.home.store)
+        except OSError as error:
+            raise FarmError(f"{state} cannot take the credentials: {error.strerror}") from error
+
+    def admit(self, agent_id: str) -> Mapping[str, str | None]:
+        """Let an agent's credentials in at the broker. Returns the broker's part of the answer."""
+        self.apply_rights()
+        url = self.lab.agent_broker_url or self.lab.broker_url or ""
+        return {
+            "broker_url": without_secrets(url),
+            "broker_user": acl.user(agent_id, self.lab.key_prefix),
+            "key_prefix": self.lab.key_prefix,
+            "broker_ca": acl.authority_text(self.lab.broker_ca),
+        }
+
+    def revoke(self, agent_id: str) -> int:
+        """Shut an agent out, now: its keys, its user at the broker, its attempts, its place in the lab.
+
+        Returns how many attempts were under way. Raises `UsageError`.
+        """
+        now = _now()
+        why = f"agent {agent_id} was revoked"
+        with self.database.write() as session:
+            if not credentials.revoke_all(session, agent_id, now):
+                known = ", ".join(credentials.enrolled(session)) or "none"
+                raise UsageError(f"agent {agent_id} was never enrolled; known: {known}")
+            lost = self._lose(session, agent_id, why, now)
+        self.apply_rights()
+        return lost
+
+    def apply_rights(self) -> None:
+        """Give the broker the users that the database knows. A broker that refuses is only warned of.
+
+        Two processes may do so at once, and one of them with what was true before a revocation: each looks
+        again when it is done.
+        """
+        given: Mapping[str, list[str]] | None = None
+        while (users := self._users()) != given:
+            try:
+                done = acl.apply(self.lab.broker_url or "", self.lab.broker_ca, self.lab.key_prefix, users)
+            except UnreachableError as error:
+                log.warning("%s; its users are brought up to date when it answers", error)
+                return
+            if not done:
+                log.warning("the broker lets nobody manage its users; load the output of: farm agents acl")
+                return
+            given = users
+
+    def rights(self) -> list[str]:
+        """The same as Redis commands."""
+        return acl.lines(self.lab.broker_url or "", self.lab.broker_ca, self._users())
+
+    def warn(self) -> None:
+        """Say loudly what crosses a network unencrypted."""
+        for name, url in (
+            ("FARM_BROKER_URL", self.lab.broker_url),
+            ("FARM_AGENT_BROKER_URL", self.lab.agent_broker_url),
+        ):
+            if url and crosses_in_the_clear(url):
+                log.warning(
+                    "PASSWORDS AND RESULTS CROSS THE NETWORK IN THE CLEAR: %s has no TLS; use rediss://", name
+                )
+
+    def _users(self) -> dict[str, list[str]]:
+        with self.database.read() as session:
+            return acl.users(credentials.valid(session, _now()), self.lab.key_prefix)
+
+    def _lose(self, session: Session, agent_id: str, why: str, now: datetime) -> int:
+        under_way = running_attempts.of_agent(session, agent_id)
+        for attempt_id in under_way:
+            ingest.lose(session, attempt_id, Reason(code=ReasonCode.AGENT_LOST, text=why), now)
+        if agents.set_state(session, agent_id, tables.AGENT_REMOVED):
+            agents.strand(session, agents.devices_of(session, [agent_id]), why, now)
+        return len(under_way)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,1 @@
+"""What operator families share: contexts, the registry, evaluation, and numeric building blocks."""

@@ -1,0 +1,311 @@
+"""Quantised element-wise operators as tables: the rule is evaluated for every level, or pair of levels.
+
+A rule maps int64 levels to int64 levels exactly as LiteRT's reference kernel does; the levels of a type, and
+the pairs of 8-bit levels, are few, so the rule runs once while planning and `invoke` only looks up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
+from runtime.ops.support.blocks import broadcast_blocks, flat_blocks, pairwise
+from runtime.ops.support.spec import Array, Kernel, OpContext
+from runtime.quantization import (
+    DIVISION_SLOPE,
+    DIVISION_START,
+    RANGES,
+    activation_range,
+    inverse_square_root,
+    multiply_by_quantized_multiplier,
+    quantize_multiplier,
+    round_half_away,
+    rounding_shift_right,
+    saturating_doubling_high_mul,
+)
+
+PairRule: TypeAlias = Callable[[OpContext, Array, Array], Array]
+
+_LEFT_SHIFT = 20
+_INT16_MAX = 32767
+
+
+def every_level(kind: TensorType) -> Array:
+    """Every level of a type, int64, at the index that its bits have as an unsigned integer."""
+    dtype = np.dtype(kind.name.lower())
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    return np.arange(1 << (8 * dtype.itemsize)).astype(unsigned).view(dtype).astype(np.int64)
+
+
+def level_table(op: OpContext, rule: Callable[[Array], Array]) -> Kernel:
+    """Apply `rule` to each element of input 0 through a table of all levels."""
+    kind, target = op.input().type, op.output().type
+    dtype = np.dtype(target.name.lower())
+    table = np.clip(rule(every_level(kind)), *RANGES[target]).astype(dtype)
+    x = op.read(0)
+    if table.size == 256 and dtype.itemsize == 1:
+        return _translated(op, table.tobytes())
+    pieces = flat_blocks(op.write(), x.view(f"u{x.itemsize}"))
+
+    def run() -> None:
+        for y, index in pieces:
+            np.take(table, index, out=y, mode="clip")
+
+    return run
+
+
+def _translated(op: OpContext, table: bytes) -> Kernel:
+    pieces = flat_blocks(op.write().view(np.uint8), op.read(0).view(np.uint8))
+
+    def run() -> None:
+        for y, x in pieces:
+            y[:] = np.frombuffer(x.tobytes().translate(table), np.uint8)
+
+    return run
+
+
+def pair_levels(op: OpContext, rule: PairRule) -> Kernel:
+    """Apply `rule` to the elements of inputs 0 and 1, broadcast; the fused activation clamps the result.
+
+    Of 8-bit levels there are few enough pairs for a table; 16-bit ones are computed as they come.
+    """
+    kind = op.output().type
+    scale, zero = op.scale_and_zero_point(op.output())
+    activation = op.operator.options.get("fused_activation_function", ActivationFunctionType.NONE)
+    clamp = activation_range(activation, scale, zero, kind)
+    if kind is TensorType.INT16:
+        return _pairs_as_they_come(op, rule, zero, clamp)
+    every = every_level(kind)
+    raw = rule(op, every[:, None], every[None, :]) + zero
+    flat = np.clip(raw, *clamp).astype(kind.name.lower()).reshape(-1)
+    pieces = broadcast_blocks(op.write(), op.read(0).view(np.uint8), op.read(1).view(np.uint8))
+    index = op.temporary((max((p[0].size for p in pieces), default=0),), np.intp)
+    steps = [(*p, index[: p[0].size].reshape(p[0].shape)) for p in pieces]
+
+    def run() -> None:
+        for out, left, right, where in steps:
+            np.multiply(left, np.intp(256), out=where)
+            np.add(where, right, out=where)
+            np.take(flat, where, out=out, mode="clip")
+
+    return run
+
+
+def _pairs_as_they_come(op: OpContext, rule: PairRule, zero: int, clamp: tuple[int, int]) -> Kernel:
+    def apply(left: Array, right: Array, out: Array) -> None:
+        raw = rule(op, left.astype(np.int64), right.astype(np.int64)) + zero
+        np.clip(raw, *clamp, out=out, casting="unsafe")
+
+    return pairwise(op, apply)
+
+
+def scaled(x: Array, real: float) -> Array:
+    """x * real with the reference's roundings."""
+    return multiply_by_quantized_multiplier(x, *quantize_multiplier(float(real)))
+
+
+def total(op: OpContext, x: Array, z: Array) -> Array:
+    """`reference/integer_ops/add.h`, `reference/sub.h`: both on one scale with 20 spare bits, 15 of int16."""
+    powers = _power_of_two_shifts(op)
+    subtracts = op.operator.opcode is BuiltinOperator.SUB
+    if powers is not None:
+        left, right = (rounding_shift_right(v, shift) for v, shift in zip((x, z), powers, strict=True))
+        return _saturate16(left - right if subtracts else left + right)
+    spare = 15 if op.output().type is TensorType.INT16 else _LEFT_SHIFT
+    scale_x, zero_x = op.scale_and_zero_point(op.input(0))
+    scale_z, zero_z = op.scale_and_zero_point(op.input(1))
+    out_scale, _ = op.scale_and_zero_point(op.output())
+    twice = 2 * max(scale_x, scale_z)
+    wide_x = scaled((x - zero_x) << spare, scale_x / twice)
+    wide_z = scaled((z - zero_z) << spare, scale_z / twice)
+    result = wide_x - wide_z if subtracts else wide_x + wide_z
+    return scaled(result, twice / ((1 << spare) * out_scale))
+
+
+def _power_of_two_shifts(op: OpContext) -> tuple[int, int] | None:
+    """How far int16 operands are shifted right: where all scales are powers of two and the option allows."""
+    if op.output().type is not TensorType.INT16 or not op.operator.options.get("pot_scale_int16", True):
+        return None
+    logs = [math.log2(op.scale_and_zero_point(v)[0]) for v in (op.input(0), op.input(1), op.output())]
+    if not all(log == round(log) for log in logs):
+        return None
+    shifts = (int(logs[2] - logs[0]), int(logs[2] - logs[1]))
+    if min(shifts) < 0 or 0 not in shifts:
+        raise op.unsupported(
+            "int16 scales that are powers of two, of which none of the inputs' is the output's"
+        )
+    return shifts
+
+
+def product(op: OpContext, x: Array, z: Array) -> Array:
+    """`reference/integer_ops/mul.h`; the multiplier is a product in single precision, as in `mul.cc`."""
+    scale_x, zero_x = op.scale_and_zero_point(op.input(0))
+    scale_z, zero_z = op.scale_and_zero_point(op.input(1))
+    out_scale, _ = op.scale_and_zero_point(op.output())
+    real = np.float32(scale_x) * np.float32(scale_z) / np.float32(out_scale)
+    return scaled((x - zero_x) * (z - zero_z), float(real))
+
+
+def squared_difference(op: OpContext, x: Array, z: Array) -> Array:
+    """`squared_difference.cc`: the difference on one scale with 7 spare bits, squared."""
+    scale_x, zero_x = op.scale_and_zero_point(op.input(0))
+    scale_z, zero_z = op.scale_and_zero_point(op.input(1))
+    out_scale, _ = op.scale_and_zero_point(op.output())
+    twice = 2 * max(scale_x, scale_z)
+    wide_x = scaled((x - zero_x) << 7, scale_x / twice)
+    wide_z = scaled((z - zero_z) << 7, scale_z / twice)
+    return scaled((wide_x - wide_z) ** 2, twice * twice / ((1 << 14) * out_scale))
+
+
+def prelu(op: OpContext, x: Array, alpha: Array) -> Array:
+    """`reference/prelu.h`: one multiplier where x is positive, another for x * alpha."""
+    in_scale, in_zero = op.scale_and_zero_point(op.input(0))
+    alpha_scale, alpha_zero = op.scale_and_zero_point(op.input(1))
+    out_scale = np.float32(op.scale_and_zero_point(op.output())[0])
+    centred = x - in_zero
+    positive = scaled(centred, float(np.float32(in_scale) / out_scale))
+    slope = float(np.float32(in_scale) * np.float32(alpha_scale) / out_scale)
+    return np.where(centred >= 0, positive, scaled(centred * (alpha - alpha_zero), slope))
+
+
+def quotient(op: OpContext, x: Array, z: Array) -> Array:
+    """`reference/div.h`: by the divisor's reciprocal, with as many bits as the dividend leaves room for.
+
+    Of a divisor of zero the result means nothing.
+    """
+    scale_x, zero_x = op.scale_and_zero_point(op.input(0))
+    scale_z, zero_z = op.scale_and_zero_point(op.input(1))
+    out_scale, _ = op.scale_and_zero_point(op.output())
+    real = np.float32(scale_x) / (np.float32(scale_z) * np.float32(out_scale))
+    multiplier, shift = quantize_multiplier(float(real))
+    dividend, divisor = np.broadcast_arrays(x - zero_x, z - zero_z)
+    dividend = np.where(divisor < 0, -dividend, dividend)
+    inverse, bits = reciprocal(np.maximum(np.abs(divisor), 1), 31)
+    headroom = 31 - np.frexp(np.where(dividend < 0, ~dividend, dividend).astype(np.float64))[1]
+    wide = saturating_doubling_high_mul(dividend << headroom.astype(np.int64), inverse)
+    right = -(shift - bits - headroom)
+    high = saturating_doubling_high_mul(wide, multiplier)
+    # Outside 0 to 31 bits the reference shifts by what its processor makes of it: by the lowest five bits.
+    beyond = (high >> (right & 31)) + (high > np.where(high < 0, 0, -1))
+    return np.where((right < 0) | (right > 31), beyond, rounding_shift_right(high, np.clip(right, 0, 31)))
+
+
+def reciprocal(x: Array, integer_bits: int) -> tuple[Array, Array]:
+    """(2 / (1 + fraction) in Q0.31, bits above the point) of positive int32 values with `integer_bits`.
+
+    Three of Newton's steps, as gemmlowp's `one_over_one_plus_x_for_x_in_0_1` makes them.
+    """
+    headroom = 32 - np.frexp(x.astype(np.float64))[1].astype(np.int64)
+    half = ((x << headroom) - (1 << 31) + (2**31 - 1) + 1) // 2
+    y = DIVISION_START - saturating_doubling_high_mul(half, DIVISION_SLOPE)
+    for _ in range(3):
+        error = (1 << 29) - saturating_doubling_high_mul(half, y)
+        y = y + (saturating_doubling_high_mul(y, error) << 2)
+    return np.minimum(y << 1, 2**31 - 1), integer_bits - headroom
+
+
+def absolute(op: OpContext, q: Array) -> Array:
+    """`elementwise.cc`: rescaled where the scales differ."""
+    in_scale, in_zero = op.scale_and_zero_point(op.input())
+    scale, zero = op.scale_and_zero_point(op.output())
+    size = np.abs(q - in_zero)
+    if in_scale != scale:
+        size = scaled(size, float(np.float32(in_scale) / np.float32(scale)))
+    return np.asarray(size + zero)
+
+
+def root(op: OpContext, q: Array) -> Array:
+    """`elementwise.cc`: in single precision, cut off."""
+    in_scale, in_zero = op.scale_and_zero_point(op.input())
+    scale, zero = op.scale_and_zero_point(op.output())
+    real = np.sqrt(np.float32(in_scale) * np.maximum(q - in_zero, 0).astype(np.float32))
+    return np.asarray((real / np.float32(scale)).astype(np.int64) + zero)
+
+
+def reciprocal_root(op: OpContext, q: Array) -> Array:
+    """`elementwise.cc`: with 20 spare bits; zero becomes the highest level, as does what is below it."""
+    in_scale, in_zero = op.scale_and_zero_point(op.input())
+    scale, zero = op.scale_and_zero_point(op.output())
+    real = 1.0 / (math.sqrt(np.float32(in_scale)) * float(np.float32(scale)))
+    multiplier, shift = quantize_multiplier(real)
+    found = np.full(q.shape, RANGES[op.output().type][1], np.int64)
+    for i, value in enumerate((q - in_zero).tolist()):
+        if value > 0:
+            root, left = inverse_square_root(value)
+            one = multiply_by_quantized_multiplier(np.asarray(1), root, left + 20)
+            found[i] = multiply_by_quantized_multiplier(one, multiplier, shift - 20) + zero
+    return found
+
+
+def relu(op: OpContext, q: Array, low: float, high: float) -> Array:
+    """Rescaled to the output's quantisation, then clamped to real `low` and `high` (`activations.cc`)."""
+    in_scale, in_zero = op.scale_and_zero_point(op.input())
+    scale, zero = op.scale_and_zero_point(op.output())
+    below, above = RANGES[op.output().type]
+    below = max(below, zero + _level(low, scale))
+    if math.isfinite(high):
+        above = min(above, zero + _level(high, scale))
+    rescaled = scaled(q - in_zero, float(np.float32(in_scale) / np.float32(scale)))
+    return np.asarray(np.clip(zero + rescaled, below, above))
+
+
+def _level(real: float, scale: float) -> int:
+    return int(round_half_away(np.float64(np.float32(real) / np.float32(scale))))
+
+
+def leaky_relu(op: OpContext, q: Array, alpha: np.float32) -> Array:
+    """`reference/leaky_relu.h`: one multiplier for each sign, neither of them negative."""
+    in_scale, in_zero = op.scale_and_zero_point(op.input())
+    scale, zero = op.scale_and_zero_point(op.output())
+    centred = q - in_zero
+    identity = scaled(centred, float(np.float32(in_scale) / np.float32(scale)))
+    slope = float(np.float32(in_scale) * alpha / np.float32(scale))
+    sloped = -scaled(centred, -slope) if slope < 0 else scaled(centred, slope)
+    return np.where(centred >= 0, identity, sloped) + zero
+
+
+def through_float(op: OpContext, q: Array, function: Callable[[Array, Array, Array], object]) -> Array:
+    """Dequantised, the float function, quantised with ties away from zero (`LUTPopulate` of `common.h`)."""
+    in_scale, in_zero = op.scale_and_zero_point(op.input())
+    scale, zero = op.scale_and_zero_point(op.output())
+    x = np.float32(in_scale) * (q - in_zero).astype(np.float32)
+    y = np.empty_like(x)
+    function(x, y, np.empty_like(x))
+    inverse = np.float32(1) / np.float32(scale)
+    return np.asarray(np.clip(round_half_away(y * inverse), -70000, 70000).astype(np.int64) + zero)
+
+
+def hard_swish(op: OpContext, q: Array) -> Array:
+    """`reference/hard_swish.h`: 16-bit fixed point with 7 spare bits; 3.0 is 32768 on the relu's scale."""
+    in_scale, in_zero = op.scale_and_zero_point(op.input())
+    scale, zero = op.scale_and_zero_point(op.output())
+    fine_scale = np.float32(1 / 128) * np.float32(in_scale)
+    fine = (q - in_zero) << 7
+    out_multiplier, out_exponent = _multiplier16(float(fine_scale / np.float32(scale)))
+    gate_multiplier, gate_exponent = _multiplier16(float(fine_scale / np.float32(3 / 32768)))
+    gate = _saturate16(fine << max(gate_exponent - 1, 0))
+    gate = _rounding_high_mul16(gate, gate_multiplier)
+    if gate_exponent > 0:
+        gate = _saturate16(gate << 1)
+    gate = rounding_shift_right(gate, max(-gate_exponent, 0))
+    gate = (gate + (1 << 15)) >> 1
+    raw = gate * _rounding_high_mul16(fine, out_multiplier)
+    truncated = np.sign(raw) * np.minimum(np.abs(raw) >> 15, _INT16_MAX)
+    return rounding_shift_right(truncated, -out_exponent) + zero
+
+
+def _multiplier16(real: float) -> tuple[int, int]:
+    multiplier, exponent = quantize_multiplier(real)
+    return min((multiplier + (1 << 15)) >> 16, _INT16_MAX), exponent
+
+
+def _saturate16(x: Array) -> Array:
+    return np.asarray(np.clip(x, -_INT16_MAX - 1, _INT16_MAX))
+
+
+def _rounding_high_mul16(x: Array, multiplier: int) -> Array:
+    return np.asarray(np.minimum((x * multiplier + (1 << 14)) >> 15, _INT16_MAX))

@@ -1,0 +1,97 @@
+"""The shape arithmetic that several families share: broadcasting, window sizes, axes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from runtime.model.schema import Padding
+from runtime.ops.support.spec import OpContext, Shape
+
+
+def same_shape(op: OpContext) -> tuple[Shape, ...]:
+    """Output 0 has the shape of input 0."""
+    return (op.input().shape,)
+
+
+def broadcast(op: OpContext, *shapes: Shape) -> Shape:
+    """Numpy's rule, right-aligned; a zero-size dimension stays zero. Raises `ShapeError`."""
+    result: list[int] = []
+    for axis in range(1, max(len(s) for s in shapes) + 1):
+        sizes = {s[-axis] for s in shapes if len(s) >= axis} - {1}
+        if len(sizes) > 1:
+            raise op.error(f"shapes {', '.join(str(list(s)) for s in shapes)} do not broadcast")
+        result.append(sizes.pop() if sizes else 1)
+    return tuple(reversed(result))
+
+
+def broadcast_inputs(op: OpContext) -> tuple[Shape, ...]:
+    """Output 0 is the broadcast of inputs 0 and 1."""
+    return (broadcast(op, op.input(0).shape, op.input(1).shape),)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One spatial axis of a window operator: how many outputs, and the zeros before and after the input."""
+
+    size: int
+    before: int
+    after: int
+
+
+def window(op: OpContext, padding: Padding, size: int, extent: int, stride: int, dilation: int = 1) -> Window:
+    """Output size and padding of one axis, as LiteRT's `padding.h` computes them. Raises `ShapeError`.
+
+    SAME: ceil(in / stride) outputs, the odd zero goes behind. VALID: windows that lie inside the input.
+    """
+    if stride < 1 or dilation < 1 or extent < 1:
+        raise op.error(f"filter {extent}, stride {stride} and dilation {dilation} must be positive")
+    effective = (extent - 1) * dilation + 1
+    if padding is Padding.SAME:
+        out = -(-size // stride)
+        total = max(0, (out - 1) * stride + effective - size)
+        return Window(out, total // 2, total - total // 2)
+    out = (size + stride - effective) // stride
+    if out < 0 or (out == 0 and size > 0):
+        raise op.error(f"a filter of {effective} (dilated) does not fit an input of {size}")
+    return Window(out, 0, 0)
+
+
+def axis_index(op: OpContext, axis: int, rank: int) -> int:
+    """`axis` counted from the front. Raises `ShapeError` outside [-rank, rank)."""
+    if not -rank <= axis < rank:
+        raise op.error(f"axis {axis} is outside rank {rank}")
+    return axis % rank
+
+
+def reshaped(op: OpContext, elements: int, target: Shape) -> Shape:
+    """`target` with its one -1 resolved. Raises `ShapeError` where the number of elements differs."""
+    unknown = [i for i, d in enumerate(target) if d == -1]
+    known = math.prod(d for d in target if d != -1)
+    if len(unknown) > 1 or any(d < -1 for d in target):
+        raise op.error(f"shape {list(target)} has more than one unknown dimension")
+    result = list(target)
+    if unknown:
+        if known == 0 or elements % known:
+            raise op.error(f"{elements} elements do not fill shape {list(target)}")
+        result[unknown[0]] = elements // known
+    elif known != elements:
+        raise op.error(f"{elements} elements do not fill shape {list(target)}")
+    return tuple(result)
+
+
+def require_rank(op: OpContext, i: int, *ranks: int) -> Shape:
+    """Shape of input `i`. Raises `ShapeError` where its rank is not one of `ranks`."""
+    shape = op.input(i).shape
+    if len(shape) not in ranks:
+        wanted = " or ".join(str(r) for r in ranks)
+        raise op.error(f"input {i} has shape {list(shape)}, rank {wanted} is needed")
+    return shape
+
+
+def image_shape(op: OpContext, i: int = 0) -> tuple[int, int, int, int]:
+    """[N, H, W, C] of input `i`. Raises `ShapeError` for another rank, and for an image without pixels."""
+    n, height, width, channels = require_rank(op, i, 4)
+    if min(height, width, channels) < 1:
+        raise op.error(f"input {i} of shape {[n, height, width, channels]} has no pixels")
+    return n, height, width, channels

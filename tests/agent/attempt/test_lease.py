@@ -1,0 +1,74 @@
+"""A device belongs to one attempt of the host, until its last process is dead."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+from agent.attempt.lease import LEASES_VARIABLE, lease_folder, try_lease
+from tests.agent.embedded_agent import eventually
+
+
+def test_second_lease_of_a_group_is_refused_until_the_first_is_released(tmp_path):
+    first = try_lease(tmp_path, "host-cpu")
+    assert first is not None
+    assert try_lease(tmp_path, "host-cpu") is None
+    other = try_lease(tmp_path, "opencl-nvidia-gpu-0")
+    assert other is not None
+    first.release()
+    second = try_lease(tmp_path, "host-cpu")
+    assert second is not None
+    second.release()
+    other.release()
+
+
+def test_lease_lives_as_long_as_a_process_that_inherited_it(tmp_path):
+    lease = try_lease(tmp_path, "host-cpu")
+    assert lease is not None
+    holder = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"], pass_fds=lease.descriptors
+    )
+    lease.release()
+    assert try_lease(tmp_path, "host-cpu") is None
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+
+    def free() -> bool:
+        again = try_lease(tmp_path, "host-cpu")
+        if again is not None:
+            again.release()
+        return again is not None
+
+    eventually(free, "the lock was not freed by the death of its holder")
+
+
+def test_group_name_cannot_leave_the_folder(tmp_path):
+    lease = try_lease(tmp_path / "leases", "../../evil group")
+    assert lease is not None
+    lease.release()
+    names = {path.name for path in (tmp_path / "leases").iterdir()}
+    assert names == {"farm-...lock", "farm-.._...lock", "farm-.._.._evil_group.lock"}
+
+
+def test_a_group_excludes_itself_and_those_above_and_below_it_but_not_its_neighbours(tmp_path):
+    gpu = try_lease(tmp_path, "host-cpu/gpu-0")
+    assert gpu is not None
+    assert try_lease(tmp_path, "host-cpu/gpu-0") is None
+    assert try_lease(tmp_path, "host-cpu") is None
+    beside = try_lease(tmp_path, "host-cpu/gpu-1")
+    assert beside is not None
+    gpu.release()
+    assert try_lease(tmp_path, "host-cpu") is None
+    beside.release()
+    cpu = try_lease(tmp_path, "host-cpu")
+    assert cpu is not None
+    assert try_lease(tmp_path, "host-cpu/gpu-1") is None
+    cpu.release()
+
+
+def test_leases_are_host_wide_unless_told_otherwise(tmp_path, monkeypatch):
+    monkeypatch.delenv(LEASES_VARIABLE, raising=False)
+    assert str(lease_folder()) in ("/run/lock", "/tmp")
+    monkeypatch.setenv(LEASES_VARIABLE, str(tmp_path))
+    assert lease_folder() == tmp_path

@@ -1,0 +1,67 @@
+"""The ground truth: written by several processes, read into intervals, checked for overlaps."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from agent.attempt.runlog import Interval, RunLine, append, intervals, overlaps, read
+
+
+def line(time_ns, event, attempt="a", group="host-cpu", pid=1, what="measure"):
+    return RunLine(time_ns, event, attempt, group, pid, what)
+
+
+def life(attempt, start, end, group="host-cpu"):
+    return Interval(attempt, group, 1, "measure", start, end)
+
+
+def test_lines_of_several_processes_never_mix(tmp_path):
+    path = tmp_path / "runs.log"
+    script = (
+        "import sys; from pathlib import Path; from agent.attempt.runlog import append\n"
+        "for _ in range(200): append(Path(sys.argv[1]), 'start', sys.argv[2] * 50, 'g', 'measure')"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", script, str(path), letter]) for letter in "abcd"]
+    assert [writer.wait() for writer in writers] == [0] * 4
+    lines = read(path)
+    assert len(lines) == 800
+    assert {line.attempt_id for line in lines} == {letter * 50 for letter in "abcd"}
+
+
+def test_append_uses_a_clock_that_only_grows(tmp_path):
+    path = tmp_path / "runs.log"
+    append(path, "start", "a", "g", "measure")
+    append(path, "end", "a", "g", "measure")
+    first, second = read(path)
+    assert 0 < first.time_ns <= second.time_ns
+
+
+def test_log_that_does_not_exist_is_empty(tmp_path):
+    assert read(tmp_path / "none") == []
+
+
+def test_gone_closes_what_killed_processes_left_open():
+    lines = [
+        line(1, "start", pid=10),
+        line(2, "end", pid=10),
+        line(3, "start", pid=11),
+        line(4, "start", "b", pid=12),
+        line(9, "gone", pid=1, what="attempt"),
+    ]
+    assert [(i.pid, i.start_ns, i.end_ns) for i in intervals(lines)] == [
+        (10, 1, 2),
+        (11, 3, 9),
+        (12, 4, None),
+    ]
+
+
+def test_overlaps_are_found_within_a_group_only():
+    apart = [life("a", 0, 10), life("b", 10, 20), life("c", 5, 15, group="gpu")]
+    assert overlaps(apart) == []
+    assert overlaps([life("a", 0, 11), life("b", 10, 20)]) == [(life("a", 0, 11), life("b", 10, 20))]
+    assert len(overlaps([life("a", 0, None), life("b", 10, 20)])) == 1
+
+
+def test_processes_of_one_attempt_may_overlap():
+    assert overlaps([life("a", 0, 10), life("a", 5, 15)]) == []

@@ -1,0 +1,186 @@
+"""The orchestrator's end of an embedded agent, for tests: a real child process over a real socket pair."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agent.wire.messages import (
+    AgentHello,
+    Heartbeat,
+    JobRefused,
+    JobResult,
+    JobSpec,
+    JobStarted,
+    MeasurePlan,
+    Receipt,
+    Wire,
+    artifact_path,
+    decode_for_orchestrator,
+    encode,
+)
+
+PATIENCE_S = 60.0
+BRIEF = MeasurePlan(
+    processes=1, warmup_runs=1, warmup_seconds=0.0, min_runs=12, max_runs=20, min_seconds=0.0, max_seconds=1.0
+)
+M = TypeVar("M", bound=Wire)
+_EPOCHS = itertools.count(1)
+
+_SERVE = """
+import json, sys
+from pathlib import Path
+from agent.config import AgentConfig
+from agent.daemon import serve
+given = json.loads(sys.argv[1])
+paths = {name: Path(given.pop(name)) for name in ("state", "store", "leases")}
+sys.exit(serve(AgentConfig(agent_id="test", **paths, **given), int(sys.argv[2])))
+"""
+
+
+class EmbeddedAgent:
+    """Starts an agent on `folder`. `runner` replaces the runner's command line, `limits` its memory."""
+
+    def __init__(
+        self,
+        folder: Path,
+        runner: Sequence[str] | None = None,
+        memory_limit_bytes: int | None = None,
+        state: str = "agent",
+        probe_command: Sequence[str] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.state = folder / state
+        self.store = folder / "store"
+        config: dict[str, Any] = {
+            "state": str(self.state),
+            "store": str(self.store),
+            "leases": str(folder / "leases"),
+            "heartbeat_s": 0.1,
+        }
+        if runner is not None:
+            config["runner_command"] = list(runner)
+        if memory_limit_bytes is not None:
+            config["memory_limit_bytes"] = memory_limit_bytes
+        if probe_command is not None:
+            config["probe_command"] = list(probe_command)
+        ours, theirs = socket.socketpair()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _SERVE, json.dumps(config), str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+        theirs.close()
+        ours.settimeout(PATIENCE_S)
+        self._socket = ours
+        self._lines = ours.makefile("rb")
+        self.seen: list[Wire] = []
+        self.hello = self.expect(AgentHello)
+
+    def send(self, message: Wire) -> None:
+        self._socket.sendall(encode(message))
+
+    def send_bytes(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def expect(self, kind: type[M], where: Callable[[M], bool] = lambda _m: True) -> M:
+        """The next message of a kind; whatever comes before it is kept in `seen`."""
+        while line := self._lines.readline():
+            message = decode_for_orchestrator(line)
+            self.seen.append(message)
+            if isinstance(message, kind) and where(message):
+                return message
+        raise AssertionError(f"the agent hung up before {kind.__name__}; seen: {self.seen}")
+
+    def run(self, job: JobSpec) -> JobResult:
+        """Send a job, wait for its result, give the receipt."""
+        self.send(job)
+        self.expect(JobStarted)
+        result = self.expect(JobResult)
+        self.send(Receipt(attempt_id=result.attempt_id))
+        return result
+
+    def refusal(self, job: JobSpec) -> JobRefused:
+        self.send(job)
+        return self.expect(JobRefused)
+
+    def phases(self) -> list[str]:
+        return [m.phase for m in self.seen if isinstance(m, Heartbeat)]
+
+    def hang_up(self) -> None:
+        self._lines.close()
+        self._socket.close()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.hang_up()
+
+    def close(self) -> None:
+        """End the agent by hanging up; it must go by itself. Nothing happens to one that is gone."""
+        self.hang_up()
+        try:
+            self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            raise
+
+
+def put_model(store: Path, model: Path) -> tuple[str, int]:
+    """Copy a model into a store: its sha256 and size."""
+    data = model.read_bytes()
+    sha256 = hashlib.sha256(data).hexdigest()
+    target = artifact_path(store, sha256)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(model, target)
+    return sha256, len(data)
+
+
+def job(model: tuple[str, int], delegate: str = "litert", device: str = "host-cpu", **fields: Any) -> JobSpec:
+    """A job with a fresh id and a brief plan."""
+    values: dict[str, Any] = {
+        "attempt_id": uuid.uuid4().hex,
+        "attempt_no": 1,
+        "cell_id": "cell",
+        "epoch": next(_EPOCHS),
+        "device_id": device,
+        "model_id": "tiny",
+        "model_sha256": model[0],
+        "model_bytes": model[1],
+        "delegate": delegate,
+        "delegate_kind": delegate,
+        "plan": BRIEF,
+    }
+    return JobSpec(**{**values, **fields})
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    """Wait until a condition holds; fail with `what` after a long time."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process lives (a zombie does not)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"

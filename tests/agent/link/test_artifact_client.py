@@ -1,0 +1,283 @@
+"""Models over a real endpoint and bad networks: whole and intact, or not at all (fault scenario 28)."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agent.attempt.artifacts import verified_file
+from agent.link.artifact_client import EndpointArtifacts, TransferError, artifacts_of, connect, files_of_live
+from agent.link.artifact_sync import SharedStore
+from agent.link.cache import budget_from
+from agent.wire.messages import artifact_path
+from orchestrator.config.limits import StoreLimits
+from tests.needs import REPOSITORY
+from tests.services.certificates import Authority
+from tests.services.endpoint import TOKEN, Endpoint
+from tests.services.processes import Server
+
+MODEL = os.urandom(700_000)
+SHA = hashlib.sha256(MODEL).hexdigest()
+
+
+@pytest.fixture
+def endpoint(tmp_path: Path) -> Iterator[Endpoint]:
+    opened = Endpoint(tmp_path)
+    opened.store.put(io.BytesIO(MODEL), "m")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def artifacts(endpoint: Endpoint, state: Path) -> Iterator[EndpointArtifacts]:
+    with open_artifacts(endpoint.url, state) as made:
+        yield made
+
+
+@contextmanager
+def open_artifacts(url: str, state: Path, authority: str | None = None) -> Iterator[EndpointArtifacts]:
+    made = connect(url, TOKEN, authority, state)
+    made.pause_s = 0.01
+    with made.client:
+        yield made
+
+
+@pytest.fixture
+def through_proxy(endpoint: Endpoint, state: Path, tmp_path: Path, request: pytest.FixtureRequest):
+    """The artifacts, and the proxy between that has the faults of the parameter."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, str(REPOSITORY / "tests/services/proxy.py"), *request.param]
+    command += ["--listen", f"127.0.0.1:{port}", "--target", f"127.0.0.1:{endpoint.port}"]
+    proxy = Server(command, tmp_path / "proxy.log")
+
+    def answers() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    proxy.until(answers, "the proxy")
+    with open_artifacts(f"http://127.0.0.1:{port}", state) as made:
+        yield made
+    proxy.kill()
+
+
+def test_a_model_comes_and_is_what_its_name_says(artifacts: EndpointArtifacts, state: Path) -> None:
+    assert not artifacts.has(SHA, len(MODEL))
+    artifacts.fetch(SHA, len(MODEL))
+    assert artifacts.has(SHA, len(MODEL))
+    assert verified_file(state / "store", SHA, len(MODEL)).read_bytes() == MODEL
+    assert list((state / "store" / "incoming").iterdir()) == []
+
+
+@pytest.mark.parametrize("through_proxy", [["--cut-after", "350000"]], indirect=True)
+def test_a_transfer_that_is_cut_in_the_middle_goes_on_from_there(
+    through_proxy: EndpointArtifacts, state: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "httpx")
+    through_proxy.fetch(SHA, len(MODEL))
+    assert verified_file(state / "store", SHA, len(MODEL)).read_bytes() == MODEL
+    assert '"HTTP/1.1 206 Partial Content"' in caplog.text
+    assert TOKEN not in caplog.text
+
+
+@pytest.mark.parametrize("through_proxy", [["--flip-at", "350000"]], indirect=True)
+def test_a_flipped_bit_is_noticed_and_the_model_fetched_anew(
+    through_proxy: EndpointArtifacts, state: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    through_proxy.fetch(SHA, len(MODEL))
+    assert verified_file(state / "store", SHA, len(MODEL)).read_bytes() == MODEL
+    assert "came damaged" in caplog.text
+
+
+@pytest.mark.parametrize("through_proxy", [["--cut-after", "350000", "--flip-at", "200000"]], indirect=True)
+def test_a_damaged_beginning_is_not_trusted_by_what_goes_on_from_it(
+    through_proxy: EndpointArtifacts, state: Path
+) -> None:
+    through_proxy.fetch(SHA, len(MODEL))
+    assert verified_file(state / "store", SHA, len(MODEL)).read_bytes() == MODEL
+
+
+def test_another_process_goes_on_where_a_killed_one_stopped(
+    artifacts: EndpointArtifacts, state: Path
+) -> None:
+    beginning = state / "store" / "incoming" / SHA
+    beginning.parent.mkdir(parents=True)
+    beginning.write_bytes(MODEL[:600_000])
+    artifacts.fetch(SHA, len(MODEL))
+    assert verified_file(state / "store", SHA, len(MODEL)).read_bytes() == MODEL
+
+
+@pytest.mark.parametrize(
+    "beginning", [b"x" * 600_000, MODEL + b"x", b"x" * len(MODEL)], ids=["wrong", "long", "whole"]
+)
+def test_a_beginning_of_something_else_is_thrown_away(
+    artifacts: EndpointArtifacts, state: Path, beginning: bytes
+) -> None:
+    path = state / "store" / "incoming" / SHA
+    path.parent.mkdir(parents=True)
+    path.write_bytes(beginning)
+    artifacts.fetch(SHA, len(MODEL))
+    assert verified_file(state / "store", SHA, len(MODEL)).read_bytes() == MODEL
+
+
+def test_a_model_that_is_swapped_on_the_farm_never_arrives(
+    artifacts: EndpointArtifacts, endpoint: Endpoint, state: Path
+) -> None:
+    path = endpoint.store.path(SHA)
+    path.chmod(0o644)
+    path.write_bytes(b"x" * len(MODEL))
+    with pytest.raises(TransferError, match="not what its name says"):
+        artifacts.fetch(SHA, len(MODEL))
+    assert not artifact_path(state / "store", SHA).exists()
+    assert list((state / "store" / "incoming").iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [len(MODEL) - 1, len(MODEL) + 1])
+def test_a_model_of_another_size_than_announced_never_arrives(
+    artifacts: EndpointArtifacts, state: Path, size: int
+) -> None:
+    with pytest.raises(TransferError, match=r"more than the|bytes are missing|answers 416"):
+        artifacts.fetch(SHA, size)
+    assert not artifact_path(state / "store", SHA).exists()
+
+
+def test_a_damaged_model_in_the_cache_is_fetched_again(artifacts: EndpointArtifacts, state: Path) -> None:
+    artifacts.fetch(SHA, len(MODEL))
+    path = artifact_path(state / "store", SHA)
+    path.chmod(0o644)
+    path.write_bytes(MODEL[:-1])
+    assert not artifacts.has(SHA, len(MODEL))
+    artifacts.fetch(SHA, len(MODEL))
+    assert path.read_bytes() == MODEL
+
+
+def test_what_the_daemon_found_damaged_is_hashed_before_the_next_attempt(
+    artifacts: EndpointArtifacts, state: Path
+) -> None:
+    artifacts.fetch(SHA, len(MODEL))
+    artifacts.hold("attempt", [SHA])
+    path = artifact_path(state / "store", SHA)
+    before = path.stat()
+    path.chmod(0o644)
+    with path.open("r+b") as file:
+        file.write(b"\0\1\2\3\4\5\6\7\x08\x09")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    artifacts.release("attempt", damaged=True)
+    assert not artifacts.has(SHA, len(MODEL))
+    artifacts.fetch(SHA, len(MODEL))
+    assert path.read_bytes() == MODEL
+
+
+def test_what_the_farm_lacks_or_refuses_is_said_at_once(
+    endpoint: Endpoint, artifacts: EndpointArtifacts
+) -> None:
+    with pytest.raises(TransferError, match="404: the farm has no artifact"):
+        artifacts.fetch("0" * 64, 10)
+    endpoint.trust.tokens.clear()
+    with pytest.raises(TransferError, match="401: this token is no agent's"):
+        artifacts.fetch(SHA, len(MODEL))
+
+
+def test_a_farm_that_is_down_is_an_error_with_its_address(state: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with open_artifacts(f"http://127.0.0.1:{port}", state) as made:
+        with pytest.raises(TransferError, match=rf"127\.0\.0\.1:{port}.*ConnectError"):
+            made.fetch(SHA, 10)
+        with pytest.raises(TransferError, match="cannot be reached"):
+            made.upload(SHA)
+
+
+def test_samples_go_to_the_farm_and_are_not_kept_twice(
+    artifacts: EndpointArtifacts, endpoint: Endpoint, state: Path
+) -> None:
+    path = artifact_path(state / "store", SHA)
+    samples = b"[[1, 2]]"
+    name = hashlib.sha256(samples).hexdigest()
+    path = artifact_path(state / "store", name)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(samples)
+    artifacts.upload(name)
+    assert endpoint.store.path(name).read_bytes() == samples
+    assert not path.exists()
+    artifacts.upload(name)
+    with pytest.raises(TransferError, match="neither here nor on the farm"):
+        artifacts.upload("0" * 64)
+
+
+def test_samples_that_the_farm_cannot_take_stay_here(tmp_path: Path, state: Path) -> None:
+    full = Endpoint(tmp_path / "full", StoreLimits(free_bytes=1 << 50))
+    path = artifact_path(state / "store", SHA)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(MODEL)
+    try:
+        with (
+            open_artifacts(full.url, state) as made,
+            pytest.raises(TransferError, match=r"507: only .* are kept free"),
+        ):
+            made.upload(SHA)
+        assert path.read_bytes() == MODEL
+    finally:
+        full.close()
+
+
+def test_only_the_farms_own_certificate_is_trusted(tmp_path: Path, state: Path) -> None:
+    authority, stranger = Authority(tmp_path), Authority(tmp_path, "a stranger")
+    endpoint = Endpoint(tmp_path, tls=authority.issue())
+    endpoint.store.put(io.BytesIO(MODEL), "m")
+    try:
+        for pem in (None, stranger.path.read_text()):
+            with (
+                open_artifacts(endpoint.url, state, pem) as made,
+                pytest.raises(TransferError, match="CERTIFICATE_VERIFY_FAILED"),
+            ):
+                made.fetch(SHA, len(MODEL))
+        with open_artifacts(endpoint.url, state, authority.path.read_text()) as made:
+            made.fetch(SHA, len(MODEL))
+    finally:
+        endpoint.close()
+
+
+def test_credentials_say_where_files_come_from(state: Path, tmp_path: Path) -> None:
+    state.mkdir()
+    said = {"endpoint": "http://127.0.0.1:1", "token": TOKEN}
+    assert isinstance(artifacts_of({}, state), SharedStore)
+    chosen = artifacts_of(said, state)
+    assert isinstance(chosen, EndpointArtifacts)
+    chosen.client.close()
+    with pytest.raises(ValueError, match="no token; enrol again"):
+        artifacts_of({"endpoint": "http://127.0.0.1:1"}, state)
+    with pytest.raises(ValueError, match="no certificate"):
+        artifacts_of(said | {"endpoint_ca": "nonsense"}, state)
+    (state / "store").symlink_to(tmp_path)
+    assert isinstance(artifacts_of(said, state), SharedStore)
+
+
+def test_the_budget_is_a_number_of_bytes() -> None:
+    assert budget_from({"FARM_AGENT_CACHE_BYTES": "5"}) == 5
+    for wrong in ("0", "-1", "1e9", "x"):
+        with pytest.raises(ValueError, match="FARM_AGENT_CACHE_BYTES"):
+            budget_from({"FARM_AGENT_CACHE_BYTES": wrong})
+
+
+def test_files_of_running_attempts_are_known_by_their_job_files(tmp_path: Path) -> None:
+    with_data = '{"job": {"model_sha256": "y", "plan": {"labelled": {"sha256": "z"}}}}'
+    texts = {"a": '{"job": {"model_sha256": "x", "plan": {}}}', "b": "{", "c": "[]", "d": with_data}
+    for name, text in texts.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "job.json").write_text(text)
+    assert files_of_live(tmp_path) == {"x", "y", "z"}

@@ -1,0 +1,167 @@
+"""A job goes down once its model is here, and gives signs of life until then."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pytest
+
+from agent.link.artifact_sync import FETCHING, NO_ROOM, Couriers, SharedStore
+from agent.wire.messages import CancelJob, Heartbeat, JobRefused, JobSpec, Reason, ReasonCode, Wire, encode
+
+JOB = JobSpec(
+    attempt_id="a1", attempt_no=1, cell_id="c", epoch=7, device_id="d", model_id="m", model_sha256="5" * 64,
+    model_bytes=10, delegate="cpu", delegate_kind="cpu",
+)  # fmt: skip
+LINE = encode(JOB).rstrip()
+
+
+@dataclass
+class SlowStore:
+    """Fetches when it is told to; `fault`: what comes of it."""
+
+    fault: Exception | None = None
+    here: bool = False
+    go: threading.Event = field(default_factory=threading.Event)
+    fetched: int = 0
+    held: dict[str, str] = field(default_factory=dict)
+    damaged: list[str] = field(default_factory=list)
+    room: bool = True
+
+    def has_room(self) -> bool:
+        return self.room
+
+    def has(self, sha256: str, size: int) -> bool:
+        return self.here
+
+    def fetch(self, sha256: str, size: int) -> None:
+        self.fetched += 1
+        assert self.go.wait(30)
+        if self.fault:
+            raise self.fault
+
+    def upload(self, sha256: str) -> None:
+        raise AssertionError("nothing to upload")
+
+    def hold(self, attempt_id: str, files: Iterable[str]) -> None:
+        (self.held[attempt_id],) = files
+
+    def release(self, attempt_id: str, *, damaged: bool) -> None:
+        self.held.pop(attempt_id, None)
+        if damaged:
+            self.damaged.append(attempt_id)
+
+
+@dataclass
+class Ends:
+    """What went down to the daemon and up to the farm."""
+
+    said: list[bytes] = field(default_factory=list)
+    told: list[Wire] = field(default_factory=list)
+
+    def down(self, couriers: Couriers, message: Wire) -> None:
+        couriers.down(encode(message).rstrip(), self.said.append, self.told.append)
+
+    def refusals(self) -> list[JobRefused]:
+        return [message for message in self.told if isinstance(message, JobRefused)]
+
+    def beats(self) -> list[int]:
+        return [message.seq for message in self.told if isinstance(message, Heartbeat)]
+
+
+def until(ready, limit_s: float = 30.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_with_the_model_here_a_job_goes_straight_down() -> None:
+    ends = Ends()
+    ends.down(Couriers(SharedStore()), JOB)
+    assert (ends.said, ends.told) == ([LINE], [])
+
+
+def test_a_job_waits_for_its_model_and_gives_signs_of_life() -> None:
+    store, ends = SlowStore(), Ends()
+    couriers = Couriers(store, beat_s=0.01)
+    ends.down(couriers, JOB)
+    ends.down(couriers, JOB)
+    until(lambda: len(ends.beats()) >= 3)
+    assert ends.said == []
+    assert store.held == {"a1": "5" * 64}
+    store.go.set()
+    until(lambda: ends.said == [LINE])
+    assert store.fetched == 1
+    beats = ends.beats()
+    assert beats == list(range(len(beats)))
+    assert {message.phase for message in ends.told if isinstance(message, Heartbeat)} == {FETCHING}
+    assert store.held == {"a1": "5" * 64}
+
+
+@pytest.mark.parametrize("here", [True, False], ids=["here", "to-fetch"])
+def test_a_job_waits_for_room_on_the_disk_and_costs_no_attempt(here: bool) -> None:
+    store, ends = SlowStore(OSError(errno.ENOSPC, "full"), here=here, room=not here), Ends()
+    store.go.set()
+    ends.down(Couriers(store, beat_s=0.01), JOB)
+    until(lambda: NO_ROOM in {message.phase for message in ends.told if isinstance(message, Heartbeat)})
+    assert (ends.said, ends.refusals()) == ([], [])
+    store.fault, store.room = None, True
+    until(lambda: ends.said == [LINE])
+    assert ends.refusals() == []
+
+
+def test_a_job_that_waits_for_room_can_be_cancelled() -> None:
+    store, ends = SlowStore(room=False), Ends()
+    couriers = Couriers(store, beat_s=0.01)
+    ends.down(couriers, JOB)
+    until(ends.beats)
+    ends.down(couriers, CancelJob(attempt_id="a1"))
+    assert [refused.reason.code for refused in ends.refusals()] == [ReasonCode.CANCELLED]
+    time.sleep(0.1)
+    assert (ends.said, len(ends.refusals())) == ([], 1)
+
+
+@pytest.mark.parametrize("fault", [OSError("the farm answers 404"), ValueError("no model")])
+def test_a_model_that_cannot_be_had_is_a_refusal_for_the_infrastructure(fault: Exception) -> None:
+    store, ends = SlowStore(fault), Ends()
+    store.go.set()
+    ends.down(Couriers(store), JOB)
+    until(ends.refusals)
+    (refused,) = ends.refusals()
+    assert (refused.epoch, refused.reason.code) == (7, ReasonCode.ARTIFACT)
+    assert refused.reason.text.startswith("model m: ")
+    assert (ends.said, store.held) == ([], {})
+
+
+def test_a_job_that_is_cancelled_while_it_waits_is_refused_at_once_and_never_runs() -> None:
+    store, ends = SlowStore(), Ends()
+    couriers = Couriers(store, beat_s=0.01)
+    before = set(threading.enumerate())
+    ends.down(couriers, JOB)
+    ends.down(couriers, CancelJob(attempt_id="a1"))
+    assert [refused.reason.code for refused in ends.refusals()] == [ReasonCode.CANCELLED]
+    store.go.set()
+    until(lambda: set(threading.enumerate()) <= before)
+    assert ends.said == []
+    assert len(ends.refusals()) == 1
+
+
+def test_a_cancellation_of_anything_else_goes_down() -> None:
+    ends = Ends()
+    ends.down(Couriers(SlowStore()), CancelJob(attempt_id="other"))
+    assert ends.said == [encode(CancelJob(attempt_id="other")).rstrip()]
+
+
+def test_what_the_daemon_refuses_as_damaged_is_told_to_the_store() -> None:
+    store = SlowStore(here=True)
+    couriers, ends = Couriers(store), Ends()
+    for code in (ReasonCode.ARTIFACT, ReasonCode.INTERRUPTED):
+        ends.down(couriers, JOB)
+        refused = JobRefused(attempt_id="a1", epoch=7, reason=Reason(code=code, text="x"))
+        couriers.up(encode(refused).rstrip())
+    assert (store.held, store.damaged) == ({}, ["a1"])

@@ -1,0 +1,130 @@
+"""Which models an agent keeps, and which go."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.link.cache import Cache, Kept, to_evict
+from agent.wire.messages import artifact_path
+
+files = st.lists(
+    st.builds(
+        Kept,
+        sha256=st.text("abc", min_size=3, max_size=3),
+        size_bytes=st.integers(0, 50),
+        used_at=st.floats(0, 100),
+    ),
+    max_size=12,
+    unique_by=lambda file: file.sha256,
+)
+
+
+@given(
+    files,
+    st.sets(st.text("abc", min_size=3, max_size=3), max_size=5),
+    st.integers(0, 80),
+    st.integers(0, 200),
+)
+def test_eviction_spares_what_is_in_use_and_goes_no_further_than_needed(kept, in_use, more, budget):
+    gone = to_evict(kept, in_use, more, budget, fresh_after=90)
+    by_name = {file.sha256: file for file in kept}
+    left = sum(file.size_bytes for file in kept if file.sha256 not in gone)
+    assert not set(gone) & in_use
+    assert all(by_name[name].used_at < 90 for name in gone)
+    free_to_go = [f for f in kept if f.sha256 not in in_use and f.used_at < 90]
+    assert left + more <= budget or set(gone) == {f.sha256 for f in free_to_go}
+    if gone:
+        assert left + by_name[gone[-1]].size_bytes + more > budget
+        oldest_kept = min((f.used_at for f in free_to_go if f.sha256 not in gone), default=1e9)
+        assert max(by_name[name].used_at for name in gone) <= oldest_kept
+
+
+def admitted(cache: Cache, content: bytes, age_s: float = 0.0) -> str:
+    sha256 = hashlib.sha256(content).hexdigest()
+    with cache.room_for(sha256, len(content)):
+        grown = cache.incoming(sha256)
+        grown.write_bytes(content)
+        cache.admit(sha256, grown)
+    mark = cache.root / "fetched" / sha256
+    then = time.time() - age_s
+    os.utime(mark, (then, then))
+    return sha256
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(tmp_path / "store", 100, frozenset, fresh_s=10)
+
+
+def test_the_model_used_longest_ago_goes_first(cache: Cache) -> None:
+    a, b = admitted(cache, b"a" * 40, 300), admitted(cache, b"b" * 40, 200)
+    assert cache.knows(a, 40)
+    c = admitted(cache, b"c" * 40)
+    assert [cache.verify(name, 40) for name in (a, b, c)] == [True, False, True]
+
+
+def test_samples_that_wait_for_their_upload_are_never_evicted(cache: Cache) -> None:
+    own = artifact_path(cache.root, "5" * 64)
+    own.parent.mkdir(parents=True)
+    own.write_bytes(b"s" * 90)
+    admitted(cache, b"a" * 60, 300)
+    admitted(cache, b"b" * 60)
+    assert own.exists()
+
+
+def test_a_model_that_a_job_or_a_runner_uses_stays_and_the_figures_are_told(tmp_path: Path) -> None:
+    running: set[str] = set()
+    cache = Cache(tmp_path / "store", 100, lambda: running, fresh_s=0)
+    running.add(admitted(cache, b"a" * 40, 300))
+    held = admitted(cache, b"b" * 40, 300)
+    cache.held["attempt"] = frozenset([held])
+    with (
+        pytest.raises(OSError, match="holds 80 that are in use, and 40 more do not fit"),
+        cache.room_for("c" * 64, 40),
+    ):
+        pass
+    del cache.held["attempt"]
+    with cache.room_for("c" * 64, 40):
+        assert not cache.verify(held, 40)
+        with pytest.raises(OSError, match="do not fit"), cache.room_for("d" * 64, 40):
+            pass
+
+
+def test_a_changed_file_is_no_longer_known_and_is_deleted(cache: Cache) -> None:
+    a = admitted(cache, b"a" * 40)
+    path = artifact_path(cache.root, a)
+    path.chmod(0o644)
+    path.write_bytes(b"x" * 40)
+    assert not cache.knows(a, 40)
+    assert not cache.verify(a, 40)
+    assert not path.exists()
+
+
+def test_a_doubted_file_is_hashed_again(cache: Cache) -> None:
+    a = admitted(cache, b"a" * 40)
+    assert cache.knows(a, 40)
+    cache.doubt(a)
+    assert not cache.knows(a, 40)
+    assert cache.verify(a, 40)
+    assert cache.knows(a, 40)
+
+
+def test_a_link_in_the_cache_is_no_model(cache: Cache, tmp_path: Path) -> None:
+    a = admitted(cache, b"a" * 40)
+    path = artifact_path(cache.root, a)
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert not cache.knows(a, 40)
+    assert not cache.verify(a, 40)
+
+
+def test_only_a_sha256_names_a_file(cache: Cache) -> None:
+    with pytest.raises(ValueError, match="not a sha256"):
+        cache.incoming("../../x")

@@ -1,0 +1,253 @@
+"""Runners that crash, hang, hide and hoard: each ends with its reason, and nobody is left alive."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agent.attempt import runlog
+from agent.processes.descendants import processes_of
+from agent.wire.messages import (
+    CancelJob,
+    Heartbeat,
+    JobResult,
+    JobStarted,
+    ReasonCode,
+    Receipt,
+    Shutdown,
+    Status,
+    encode,
+)
+from tests.agent.embedded_agent import alive, eventually, job
+
+SCRIPT = str(Path(__file__).with_name("bad_runners.py"))
+
+
+def bad(kind: str) -> list[str]:
+    return [sys.executable, SCRIPT, kind]
+
+
+def noted(agent) -> list[int]:
+    return [int(line) for line in (agent.state / "pids").read_text().split()]
+
+
+def started_stubborn(agent, spec) -> list[int]:
+    """Send the job and wait until the runner and both its descendants live; their ids."""
+    agent.send(spec)
+    agent.expect(Heartbeat, lambda beat: beat.phase == "stubborn")
+    eventually(lambda: len(noted(agent)) == 3, "the runner did not start its descendants")
+    assert all(alive(pid) for pid in noted(agent))
+    return noted(agent)
+
+
+def test_runner_that_ignores_sigterm_is_gone_with_all_its_descendants_after_the_hard_limit(
+    start_agent, stored
+):
+    agent = start_agent(runner=bad("stubborn"))
+    spec = job(stored, soft_limit_s=1.0, hard_limit_s=1.5)
+    pids = started_stubborn(agent, spec)
+    result = agent.expect(JobResult)
+    assert not any(alive(pid) for pid in pids)
+    assert (result.status, result.reason.code) == (Status.FAILED, ReasonCode.TIMEOUT)
+    assert "1 s" in result.reason.text
+    assert result.duration_ns >= 1_500_000_000
+    assert processes_of(spec.attempt_id) == set()
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "said"),
+    [
+        ("segfault", ReasonCode.CRASH, "SIGSEGV"),
+        ("killed", ReasonCode.RUNNER_KILLED, "SIGKILL"),
+        ("raising", ReasonCode.RUNNER_ERROR, "boom"),
+        ("silent", ReasonCode.RUNNER_ERROR, "without a result"),
+        ("garbage", ReasonCode.RUNNER_ERROR, "cannot be used"),
+    ],
+)
+def test_misbehaving_runner_fails_its_attempt_and_the_agent_serves_on(start_agent, stored, kind, code, said):
+    agent = start_agent(runner=bad(kind))
+    for _ in range(2):
+        result = agent.run(job(stored))
+        assert (result.status, result.reason.code) == (Status.FAILED, code)
+        assert said in result.reason.text
+        assert result.environment["cpu"]
+
+
+def test_runner_that_runs_out_of_memory_says_so(start_agent, stored):
+    agent = start_agent(runner=bad("hungry"), memory_limit_bytes=512 << 20)
+    result = agent.run(job(stored))
+    assert result.reason.code is ReasonCode.OUT_OF_MEMORY
+    assert "MemoryError" in result.log_tail
+
+
+def test_runner_that_cannot_be_started_is_a_result(start_agent, stored):
+    agent = start_agent(runner=["/nonexistent/python"])
+    result = agent.run(job(stored))
+    assert result.reason.code is ReasonCode.RUNNER_ERROR
+    assert "cannot be started" in result.reason.text
+
+
+def test_daemon_left_behind_by_a_finished_runner_is_killed(start_agent, stored):
+    agent = start_agent(runner=bad("daemon"))
+    result = agent.run(job(stored))
+    assert result.status is Status.DONE
+    (pid,) = noted(agent)
+    eventually(lambda: not alive(pid), "the daemon outlived its attempt")
+
+
+def test_cancel_ends_the_attempt_as_cancelled(start_agent, stored):
+    agent = start_agent(runner=bad("stubborn"))
+    spec = job(stored)
+    pids = started_stubborn(agent, spec)
+    agent.send(CancelJob(attempt_id=spec.attempt_id))
+    result = agent.expect(JobResult)
+    assert (result.status, result.reason.code) == (Status.CANCELLED, ReasonCode.CANCELLED)
+    assert not any(alive(pid) for pid in pids)
+
+
+def test_cancel_of_an_unknown_attempt_is_ignored(start_agent, stored):
+    agent = start_agent(runner=bad("silent"))
+    agent.send(CancelJob(attempt_id="unknown"))
+    assert agent.run(job(stored)).status is Status.FAILED
+
+
+def test_shutdown_reports_what_ran_as_interrupted_and_exits_0(start_agent, stored):
+    agent = start_agent(runner=bad("stubborn"))
+    pids = started_stubborn(agent, job(stored))
+    agent.send(Shutdown())
+    result = agent.expect(JobResult)
+    assert (result.status, result.reason.code) == (Status.FAILED, ReasonCode.INTERRUPTED)
+    assert agent.process.wait(30) == 0
+    assert not any(alive(pid) for pid in pids)
+
+
+def test_sigterm_ends_the_agent_as_a_shutdown_does(start_agent, stored):
+    agent = start_agent(runner=bad("stubborn"))
+    pids = started_stubborn(agent, job(stored))
+    agent.process.terminate()
+    assert agent.expect(JobResult).reason.code is ReasonCode.INTERRUPTED
+    assert agent.process.wait(30) == 0
+    assert not any(alive(pid) for pid in pids)
+
+
+def test_sigint_of_the_terminal_does_not_reach_the_attempt(start_agent, stored):
+    agent = start_agent(runner=bad("stubborn"))
+    pids = started_stubborn(agent, job(stored))
+    os.killpg(agent.process.pid, signal.SIGINT)
+    agent.expect(Heartbeat)
+    agent.expect(Heartbeat)
+    assert all(alive(pid) for pid in pids)
+    assert agent.process.poll() is None
+
+
+def test_orchestrator_that_hangs_up_stops_the_runner_and_gets_the_result_later(start_agent, stored):
+    agent = start_agent(runner=bad("stubborn"))
+    spec = job(stored)
+    pids = started_stubborn(agent, spec)
+    agent.close()
+    assert agent.process.returncode == 0
+    assert not any(alive(pid) for pid in pids)
+    again = start_agent(runner=bad("silent"))
+    owed = again.expect(JobResult)
+    assert (owed.attempt_id, owed.reason.code) == (spec.attempt_id, ReasonCode.INTERRUPTED)
+
+
+def test_killed_agent_takes_its_runner_along_and_the_next_one_reports_it(start_agent, stored):
+    agent = start_agent(runner=bad("stubborn"))
+    spec = job(stored)
+    runner, _child, _daemon = started_stubborn(agent, spec)
+    agent.kill()
+    eventually(lambda: not alive(runner), "the runner outlived its killed agent")
+    again = start_agent(runner=bad("silent"))
+    assert not any(alive(pid) for pid in noted(agent)), "the next agent buries what was left"
+    owed = again.expect(JobResult)
+    assert (owed.attempt_id, owed.epoch) == (spec.attempt_id, spec.epoch)
+    assert (owed.status, owed.reason.code) == (Status.FAILED, ReasonCode.INTERRUPTED)
+    again.send(Receipt(attempt_id=spec.attempt_id))
+    assert again.run(job(stored)).reason.code is ReasonCode.RUNNER_ERROR
+
+
+def test_result_that_was_finished_when_the_agent_was_killed_is_not_lost(start_agent, stored):
+    agent = start_agent(runner=bad("late"))
+    spec = job(stored)
+    agent.send(spec)
+    agent.expect(JobStarted)
+    eventually((agent.state / "work" / spec.attempt_id / "result.json").exists, "no result")
+    agent.kill()
+    again = start_agent(runner=bad("silent"))
+    owed = again.expect(JobResult)
+    assert (owed.attempt_id, owed.status) == (spec.attempt_id, Status.DONE)
+
+
+def test_result_is_sent_again_until_its_receipt(start_agent, stored):
+    agent = start_agent(runner=bad("segfault"))
+    spec = job(stored)
+    agent.send(spec)
+    first = agent.expect(JobResult)
+    agent.send(spec)
+    assert agent.expect(JobResult) == first
+    agent.close()
+    again = start_agent(runner=bad("segfault"))
+    assert again.expect(JobResult) == first
+    again.send(Receipt(attempt_id=spec.attempt_id))
+    refused = again.refusal(spec)
+    assert "already ended" in refused.reason.text
+
+
+def test_job_for_an_unknown_device_or_a_missing_model_is_refused(start_agent, stored):
+    agent = start_agent(runner=bad("silent"))
+    unknown = agent.refusal(job(stored, device="gpu-of-my-dreams"))
+    assert unknown.reason.code is ReasonCode.NO_DEVICE
+    assert "host-cpu" in unknown.reason.text
+    missing = agent.refusal(job(("1" * 64, 1)))
+    assert missing.reason.code is ReasonCode.ARTIFACT
+    escaping = agent.refusal(job(stored, attempt_id="../../evil"))
+    assert "no file name" in escaping.reason.text
+
+
+def test_message_that_is_not_understood_ends_the_agent(start_agent, stored):
+    agent = start_agent(runner=bad("stubborn"))
+    pids = started_stubborn(agent, job(stored))
+    agent.send_bytes(b'{"type": "job", "attempt_id": 7}\n')
+    assert agent.process.wait(30) == 1
+    assert not any(alive(pid) for pid in pids)
+
+
+def test_two_farms_of_one_host_take_turns(start_agent, stored, tmp_path):
+    """The second agent waits for the first one's attempt; the runners' own log shows no overlap."""
+    first = start_agent(runner=bad("stubborn"))
+    started_stubborn(first, job(stored, soft_limit_s=2.0, hard_limit_s=2.0))
+    second = start_agent(runner=bad("silent"), state="agent2")
+    waiting = job(stored)
+    second.send(waiting)
+    second.expect(Heartbeat, lambda beat: beat.phase.startswith("waiting"))
+    ended = first.expect(JobResult)
+    second.expect(JobStarted)
+    assert ended.reason.code is ReasonCode.TIMEOUT
+    assert second.expect(JobResult).attempt_id == waiting.attempt_id
+
+
+def test_messages_sent_in_pieces_and_together_are_understood(start_agent, stored):
+    agent = start_agent(runner=bad("silent"))
+    specs = [job(stored), job(stored)]
+    data = b"".join(encode(spec) for spec in specs)
+    for start in range(0, len(data), 97):
+        agent.send_bytes(data[start : start + 97])
+        time.sleep(0.001)
+    ended = {agent.expect(JobResult).attempt_id for _ in specs}
+    assert ended == {spec.attempt_id for spec in specs}
+
+
+def test_gone_is_logged_when_all_processes_are_dead(start_agent, stored):
+    agent = start_agent(runner=bad("segfault"))
+    spec = job(stored)
+    agent.run(spec)
+    lines = runlog.read(agent.state / "runs.log")
+    assert [(line.event, line.attempt_id, line.exclusion_group) for line in lines] == [
+        ("gone", spec.attempt_id, "host-cpu")
+    ]

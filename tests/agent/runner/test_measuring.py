@@ -1,0 +1,172 @@
+"""Real models through a real agent, over the socket pair: what comes back, and what it rests on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+
+import pytest
+
+from agent.attempt import runlog
+from agent.wire.messages import InputSpec, JobResult, ProcessSamples, ReasonCode, Status, artifact_path
+from tests.agent.embedded_agent import BRIEF, EmbeddedAgent, eventually, job, put_model
+from tests.needs import absent
+
+THREE = BRIEF.model_copy(update={"processes": 3, "min_runs": 4})
+
+
+def measured(agent, spec) -> JobResult:
+    result = agent.run(spec)
+    assert result.status is Status.DONE, (result.reason, result.log_tail)
+    return result
+
+
+def opencl_device(agent) -> str:
+    found = [device.device_id for device in agent.hello.devices if device.api == "opencl"]
+    return found[0] if found else absent("no OpenCL device on this machine")
+
+
+def samples_of(agent, result) -> list[ProcessSamples]:
+    data = artifact_path(agent.store, result.measurement.samples_sha256).read_bytes()
+    assert hashlib.sha256(data).hexdigest() == result.measurement.samples_sha256
+    return [ProcessSamples.model_validate(entry) for entry in json.loads(data)]
+
+
+@pytest.mark.parametrize("delegate", ["litert", "cpu", "gpu"])
+def test_tiny_model_is_measured_and_judged(start_agent, stored, delegate):
+    agent = start_agent()
+    device = opencl_device(agent) if delegate == "gpu" else "host-cpu"
+    result = measured(agent, job(stored, delegate, device, plan=THREE))
+    found = result.measurement
+    assert found.accuracy.verdict == "pass", found.accuracy
+    assert found.accuracy.reference.startswith("LiteRT")
+    assert found.samples == 3 * THREE.min_runs
+    assert found.latency_ms.p50 > 0
+    low, high = found.latency_ms.ci95
+    assert low <= found.latency_ms.p50 <= high
+    assert found.latency_ms.p99 is None
+    assert "662" in found.latency_ms.missing["p99"]
+    assert found.settings["threads"] == ("1" if delegate == "cpu" else str(len(os.sched_getaffinity(0))))
+    assert (found.delegation is None) == (delegate != "gpu")
+    processes = samples_of(agent, result)
+    assert [p.cache for p in processes] == ["cold", "warm", "warm"]
+    assert found.samples == sum(len(p.invoke_ns) for p in processes)
+    assert found.memory_peak_bytes == max(p.memory_peak_bytes for p in processes) > 0
+    assert all(p.init_ns > 0 and p.first_ns > 0 and min(p.invoke_ns) > 0 for p in processes)
+    phases = agent.phases()
+    assert any(phase.startswith("process 2 of 3") for phase in phases), phases
+
+
+def test_gpu_cell_is_fully_delegated_and_its_caches_are_its_own(start_agent, stored, tmp_path, monkeypatch):
+    elsewhere = {name: tmp_path / name for name in ("XDG_CACHE_HOME", "POCL_CACHE_DIR", "FARM_CACHE_DIR")}
+    for name, folder in elsewhere.items():
+        monkeypatch.setenv(name, str(folder))
+    agent = start_agent()
+    result = measured(agent, job(stored, "gpu", opencl_device(agent)))
+    delegation = result.measurement.delegation
+    assert (delegation.status, delegation.delegated_ops, delegation.total_ops) == ("full", 2, 2)
+    assert result.environment["opencl_driver"]
+    written = [
+        path for folder in elsewhere.values() for path in folder.rglob("*") if path.suffix in (".so", ".bin")
+    ]
+    assert written == []
+
+
+def test_no_two_attempts_overlap_even_if_all_are_sent_at_once(start_agent, stored):
+    agent = start_agent()
+    specs = [job(stored) for _ in range(3)]
+    for spec in specs:
+        agent.send(spec)
+    results = [agent.expect(JobResult) for _ in specs]
+    assert {r.status for r in results} == {Status.DONE}
+    lives = runlog.intervals(runlog.read(agent.state / "runs.log"))
+    assert [life.what for life in lives].count("measure") == 3
+    assert [life.what for life in lives].count("reference") == 1, "the reference is made once and cached"
+    assert all(life.end_ns is not None for life in lives)
+    assert runlog.overlaps(lives) == []
+
+
+WITHOUT_LITERT = """
+import sys
+import runtime.delegates.litert
+runtime.delegates.litert.litert_version = lambda: None
+from agent.runner.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_without_litert_our_cpu_is_the_reference_and_its_own_row_is_not_judged(start_agent, stored):
+    agent = start_agent(runner=[sys.executable, "-c", WITHOUT_LITERT])
+    cpu = measured(agent, job(stored, "cpu")).measurement.accuracy
+    assert cpu.verdict is None
+    assert cpu.reference == "this runtime's cpu"
+    assert "its own reference" in cpu.note
+    gpu = measured(agent, job(stored, "gpu", opencl_device(agent))).measurement.accuracy
+    assert (gpu.verdict, gpu.reference) == ("pass", "this runtime's cpu")
+
+
+def test_threads_are_enforced_and_recorded(start_agent, stored):
+    agent = start_agent()
+    result = measured(agent, job(stored, delegate_options={"threads": 1}))
+    assert result.measurement.settings["threads"] == "1"
+    assert result.measurement.settings["cpus"].isdecimal()
+    too_many = agent.run(job(stored, delegate_options={"threads": 4096}))
+    assert (too_many.status, too_many.reason.code) == (Status.UNSUPPORTED, ReasonCode.NO_DEVICE)
+    assert "4096" in too_many.reason.text
+
+
+@pytest.mark.parametrize("content", [b"\0" * 100, b"random bytes that are no model", None], ids=str)
+def test_damaged_model_fails_with_its_format(start_agent, tiny, tmp_path, content):
+    agent = start_agent()
+    broken = tmp_path / "broken.tflite"
+    broken.write_bytes(tiny.read_bytes()[:200] if content is None else content)
+    result = agent.run(job(put_model(agent.store, broken)))
+    assert (result.status, result.reason.code) == (Status.FAILED, ReasonCode.MODEL_FORMAT), result
+
+
+def test_damaged_model_is_named_by_its_id_not_by_a_path_in_the_store(start_agent, tmp_path):
+    agent = start_agent()
+    broken = tmp_path / "broken.tflite"
+    broken.write_bytes(b"random bytes that are no model")
+    result = agent.run(job(put_model(agent.store, broken), "cpu", model_id="my-model"))
+    assert result.reason.text.startswith("my-model: ")
+
+
+def test_unknown_delegate_fails_naming_the_known_ones(start_agent, stored):
+    result = start_agent().run(job(stored, "litret"))
+    assert result.status is Status.FAILED
+    assert "did you mean 'litert'" in result.reason.text
+
+
+def test_input_rules_reshape_and_are_checked(start_agent, stored):
+    agent = start_agent()
+    resized = measured(
+        agent, job(stored, inputs={"image": InputSpec(shape=(2, 8, 8, 16), low=0.0, high=1.0)})
+    )
+    assert resized.measurement.accuracy.verdict == "pass"
+    unknown = agent.run(job(stored, inputs={"imgae": InputSpec(seed=1)}))
+    assert (unknown.status, unknown.reason.code) == (Status.UNSUPPORTED, ReasonCode.NEEDS_INPUT_SPEC)
+    assert "it has ['image']" in unknown.reason.text
+
+
+def test_work_folders_are_gone_when_results_are_handed_over(start_agent, stored):
+    agent = start_agent()
+    measured(agent, job(stored))
+    eventually(lambda: list((agent.state / "work").iterdir()) == [], "a work folder was left")
+    assert len(list((agent.state / "references").iterdir())) == 1
+
+
+def test_agent_introduces_its_devices(tmp_path):
+    agent = EmbeddedAgent(tmp_path)
+    hello = agent.hello
+    agent.close()
+    cpu = next(device for device in hello.devices if device.device_id == "host-cpu")
+    assert "cpu" in cpu.delegates
+    assert cpu.exclusion_group == "host-cpu"
+    assert all(d.exclusion_group == "host-cpu" for d in hello.devices if d.kind == "cpu")
+    assert len({device.device_id for device in hello.devices}) == len(hello.devices)
+    for device in hello.devices:
+        assert len(device.environment_id) == 12
+        assert {"cpu", "kernel", "runtime", "measuring"} <= set(device.environment)

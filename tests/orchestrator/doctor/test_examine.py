@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from agent.wire.messages import AgentHello, MissingDelegate
+from orchestrator.config.settings import FarmHome
+from orchestrator.doctor import examine as examination
+from orchestrator.doctor.examine import examine
+from orchestrator.errors import UnreachableError
+from tests.orchestrator.asked import CPU, POCL
+
+
+def hello(*present, missing=()):
+    return AgentHello(agent_id="a", host="h", version="0", devices=present, missing=missing)
+
+
+@pytest.fixture
+def look(database):
+    """Checks by name, for what the agent says."""
+
+    def examined(said):
+        home = FarmHome(database.path.parent)
+        return {check.name: check for check in examine(home, database, said)}
+
+    return examined
+
+
+def test_a_well_farm_has_only_good_checks(look):
+    checks = look(lambda: hello(CPU, POCL))
+    assert [check.name for check in checks.values() if not check.ok] == []
+    assert not any(check.fix for check in checks.values())
+    assert checks["scheduler"].found.startswith("not running")
+
+
+def test_a_missing_opencl_platform_comes_with_the_way_to_get_one(look):
+    said = hello(CPU, missing=(MissingDelegate(kind="gpu", reason="no OpenCL platform found"),))
+    check = look(lambda: said)["opencl"]
+    assert (check.ok, check.found) == (False, "no OpenCL platform found")
+    assert "pocl-opencl-icd" in check.fix
+
+
+def test_an_agent_that_cannot_be_had_is_a_bad_check_and_not_a_traceback(look):
+    def broken():
+        raise UnreachableError("the embedded agent ended 5 times")
+
+    assert look(broken)["agent"].found == "the embedded agent ended 5 times"
+
+
+def test_a_full_disk_is_named(look, monkeypatch):
+    monkeypatch.setattr(examination, "MIN_FREE_BYTES", 2**70)
+    check = look(lambda: hello(CPU))["disk"]
+    assert not check.ok
+    assert "free at least" in check.fix
+
+
+def test_a_damaged_database_is_named(look, database):
+    database.close()
+    size = database.path.stat().st_size
+    with database.path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (size - 4096))
+    check = look(lambda: hello(CPU))["database"]
+    assert not check.ok
+    assert "backup" in check.fix

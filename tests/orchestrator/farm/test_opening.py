@@ -1,0 +1,43 @@
+"""Who may open a lab's database, and who brings it up to date."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from alembic import command
+
+from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.db import migrate
+from orchestrator.db.engine.session import Database
+from orchestrator.db.write import scheduler_state
+from orchestrator.db.write.scheduler_state import BROKER_UP, SchedulerState
+from orchestrator.errors import UnreachableError, UsageError
+from orchestrator.farm.facade import Farm
+
+LAB = LabConfig(broker_url="redis://nowhere.invalid:1")
+
+
+def test_only_the_server_brings_a_labs_database_up_to_date(tmp_path: Path) -> None:
+    home = FarmHome(tmp_path)
+    database = Database.connect(home.database)
+    config = migrate.alembic_config()
+    with database.engine.execution_options(farm_write=True).begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0004")
+    with pytest.raises(UnreachableError, match=r"revision 0004.*install this version there"):
+        Farm.open(home, lab=LAB)
+    assert migrate.revision(database) == "0004"
+    Farm.open(home, lab=LAB, serving=True).close()
+    assert migrate.revision(database) == migrate.HEAD
+    Farm.open(home, lab=LAB).close()
+    database.close()
+
+
+def test_a_farm_of_one_machine_does_not_schedule_on_a_labs_database(tmp_path: Path) -> None:
+    home, now = FarmHome(tmp_path), datetime.now(UTC)
+    with Farm.open(home, lab=LAB) as farm, farm.database.write() as session:
+        scheduler_state.write(session, SchedulerState("server-1", 1, now, now, BROKER_UP, "", "store"))
+    with pytest.raises(UsageError, match=r"a lab, scheduled on server-1: set FARM_BROKER_URL"):
+        Farm.open(home)

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.wire.messages import Reason, ReasonCode, Status
+from orchestrator.policy.lifecycle import (
+    ATTEMPT_MOVES,
+    CELL_MOVES,
+    CRASHED,
+    ENDED,
+    MAX_ATTEMPTS,
+    MAX_CRASHES,
+    RETRIED,
+    AttemptEnd,
+    AttemptState,
+    CellState,
+    IllegalMoveError,
+    attempt_end,
+    move_attempt,
+    move_cell,
+    settle,
+)
+
+
+def failed(code: ReasonCode) -> AttemptEnd:
+    return AttemptEnd(AttemptState.FAILED, Reason(code=code, text=code.value))
+
+
+INTERRUPTED_BY_US = AttemptEnd(AttemptState.CANCELLED, Reason(code=ReasonCode.INTERRUPTED, text="stopped"))
+
+
+@given(st.sampled_from(CellState), st.sampled_from(CellState))
+def test_a_cell_moves_only_as_the_table_says(now, to):
+    if to in CELL_MOVES[now]:
+        assert move_cell(now, to) is to
+    else:
+        with pytest.raises(IllegalMoveError, match=f"from {now} to {to}"):
+            move_cell(now, to)
+
+
+def test_a_terminal_cell_never_moves_again():
+    assert all(not CELL_MOVES[state] for state in ENDED)
+
+
+def test_every_state_has_its_row_and_every_open_cell_can_end():
+    assert set(CELL_MOVES) == set(CellState)
+    assert set(ATTEMPT_MOVES) == set(AttemptState)
+    assert all(CELL_MOVES[state] >= ENDED for state in set(CellState) - ENDED)
+
+
+@given(st.sampled_from(AttemptState), st.sampled_from(AttemptState))
+def test_an_attempt_moves_only_as_the_table_says(now, to):
+    if to in ATTEMPT_MOVES[now]:
+        assert move_attempt(now, to) is to
+    else:
+        with pytest.raises(IllegalMoveError):
+            move_attempt(now, to)
+
+
+@given(st.lists(st.sampled_from(sorted(RETRIED)), min_size=1, max_size=MAX_ATTEMPTS))
+def test_faults_of_the_farm_get_three_attempts(codes):
+    settled = settle([failed(code) for code in codes], cancel_asked=False)
+    expected = CellState.FAILED if len(codes) == MAX_ATTEMPTS else CellState.QUEUED
+    assert settled.state is expected
+    assert settled.reason.code is codes[-1]
+
+
+@pytest.mark.parametrize("code", sorted(CRASHED))
+def test_a_model_that_kills_its_runner_twice_is_not_tried_again(code):
+    crash = failed(code)
+    assert settle([crash], cancel_asked=False).state is CellState.QUEUED
+    settled = settle([crash] * MAX_CRASHES, cancel_asked=False)
+    assert (settled.state, settled.reason.code) == (CellState.FAILED, code)
+    assert "2 attempts" in settled.reason.text
+
+
+@pytest.mark.parametrize("code", sorted(set(ReasonCode) - RETRIED - CRASHED - {ReasonCode.CANCELLED}))
+def test_errors_of_the_model_are_never_retried(code):
+    assert settle([failed(code)], cancel_asked=False).state is CellState.FAILED
+
+
+@given(st.integers(min_value=1, max_value=20))
+def test_stopping_the_farm_costs_a_cell_no_attempt(times):
+    assert settle([INTERRUPTED_BY_US] * times, cancel_asked=False).state is CellState.QUEUED
+    history = [failed(ReasonCode.TIMEOUT)] * 2 + [INTERRUPTED_BY_US] * times
+    assert settle(history, cancel_asked=False).state is CellState.QUEUED
+
+
+@given(st.sampled_from(sorted(ReasonCode)))
+def test_a_failed_attempt_of_a_cancelled_cell_ends_it(code):
+    assert settle([failed(code)], cancel_asked=True).state is CellState.CANCELLED
+
+
+@pytest.mark.parametrize("state", [AttemptState.DONE, AttemptState.UNSUPPORTED])
+def test_a_result_counts_although_cancel_was_asked(state):
+    end = AttemptEnd(state, Reason(code=ReasonCode.COMPLETED, text=""))
+    assert settle([end], cancel_asked=True).state.value == state.value
+
+
+_ENDS = st.builds(
+    AttemptEnd,
+    st.sampled_from([AttemptState.FAILED, AttemptState.CANCELLED]),
+    st.builds(Reason, code=st.sampled_from(ReasonCode), text=st.text(max_size=5)),
+)
+
+
+@given(st.lists(_ENDS, min_size=1, max_size=30), st.booleans())
+def test_a_cell_never_has_more_than_three_failed_attempts(ends, cancel_asked):
+    for count in range(1, len(ends) + 1):
+        settled = settle(ends[:count], cancel_asked=cancel_asked)
+        if settled.state is not CellState.QUEUED:
+            assert settled.state in ENDED
+            assert settled.reason.code
+            break
+        failures = sum(end.state is AttemptState.FAILED for end in ends[:count])
+        assert failures < MAX_ATTEMPTS
+
+
+def test_an_interruption_is_nobodys_fault_only_where_the_farm_asked_for_it():
+    reason = Reason(code=ReasonCode.INTERRUPTED, text="the farm was stopped")
+    assert attempt_end(Status.FAILED, reason, stop_asked=True).state is AttemptState.CANCELLED
+    assert attempt_end(Status.FAILED, reason, stop_asked=False).state is AttemptState.FAILED
+    crash = Reason(code=ReasonCode.CRASH, text="SIGSEGV")
+    assert attempt_end(Status.FAILED, crash, stop_asked=True).state is AttemptState.FAILED
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_an_end_always_has_a_reason(status):
+    assert attempt_end(status, None, stop_asked=False).reason.text

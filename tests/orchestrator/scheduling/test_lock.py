@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from orchestrator.scheduling.lock import SchedulerLock, lock_holder
+
+
+def test_one_process_holds_the_lock_and_names_itself(tmp_path):
+    path = tmp_path / "scheduler.lock"
+    assert lock_holder(path) is None
+    with SchedulerLock.acquire(path, campaign_no=7):
+        assert SchedulerLock.acquire(path) is None
+        holder = lock_holder(path)
+        assert (holder.pid, holder.campaign_no) == (os.getpid(), 7)
+    assert lock_holder(path) is None
+    with SchedulerLock.acquire(path):
+        assert lock_holder(path).campaign_no is None
+
+
+def test_a_killed_holder_leaves_the_lock_free(tmp_path):
+    path = tmp_path / "scheduler.lock"
+    code = (
+        "import os, signal, sys; from pathlib import Path\n"
+        "from orchestrator.scheduling.lock import SchedulerLock\n"
+        "SchedulerLock.acquire(Path(sys.argv[1])); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    assert ran.returncode == -9
+    assert lock_holder(path) is None
+    assert SchedulerLock.acquire(path) is not None
+
+
+def test_a_damaged_lock_file_is_no_obstacle(tmp_path):
+    path = tmp_path / "scheduler.lock"
+    path.write_text("not json")
+    lock = SchedulerLock.acquire(path)
+    assert lock is not None
+    path.write_text("not json")
+    holder = lock_holder(path)
+    assert holder is not None
+    assert holder.pid == 0
+    lock.release()
