@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from runtime.interpreter import Interpreter as Interpreter
     from runtime.model.graph import Model as Model
     from runtime.model.reader import read_model as read_model
-    from runtime.ops.support.spec import custom_operator as custom_operator
+    from runtime.ops.support.registry import custom_operator as custom_operator
     from runtime.options import Options as Options
     from runtime.tensor_buffer import TensorBuffer as TensorBuffer
 
@@ -25,7 +25,7 @@ _HOME = {
     "Model": "runtime.model.graph",
     "Options": "runtime.options",
     "TensorBuffer": "runtime.tensor_buffer",
-    "custom_operator": "runtime.ops.support.spec",
+    "custom_operator": "runtime.ops.support.registry",
     "load_delegate": "runtime.delegates.registry",
     "read_model": "runtime.model.reader",
 }

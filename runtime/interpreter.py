@@ -22,7 +22,8 @@ from runtime.details import accepted, check_resize, operator_details, tensor_det
 from runtime.errors import InvocationError, ModelError, ModelFormatError, OutOfMemoryError
 from runtime.model.graph import Model, Signature, Tensor
 from runtime.model.reader import load_model, read_model
-from runtime.ops.support.spec import Array, CustomRegistrar, Shape, constant_array, custom_operator
+from runtime.ops.support.registry import CustomRegistrar, custom_operator
+from runtime.ops.support.value import Array, Shape, constant_array
 from runtime.plan.calls import check_operators
 from runtime.plan.program import Program
 from runtime.plan.subgraph import PlannedSubgraph

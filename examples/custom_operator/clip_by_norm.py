@@ -29,7 +29,8 @@ from runtime.model.flexbuffer import read_map
 from runtime.model.graph import Model, Operator, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.model.writer import write_model
-from runtime.ops.support.spec import Kernel, OpContext, Shape
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.value import Shape
 
 
 def same_shape(op: OpContext) -> tuple[Shape, ...]:

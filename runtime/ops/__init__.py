@@ -5,7 +5,7 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 
-from runtime.ops.support.spec import SPECS
+from runtime.ops.support.registry import SPECS
 
 __all__ = ["SPECS"]
 

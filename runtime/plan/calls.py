@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runtime.errors import ModelError, UnsupportedOperatorError
 from runtime.model.graph import Model, Operator, Subgraph
-from runtime.ops.support.spec import find_spec
+from runtime.ops.support.registry import find_spec
 
 MAX_DEPTH = 32
 

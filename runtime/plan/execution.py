@@ -15,17 +15,10 @@ from runtime.delegates.base import CompiledPartition, Partition, PartitionDelega
 from runtime.errors import FarmRuntimeError, ModelError
 from runtime.model.graph import Operator, Subgraph
 from runtime.model.schema import TensorType
-from runtime.ops.support.spec import (
-    Array,
-    Kernel,
-    PostponeError,
-    Scratch,
-    Shape,
-    dtype_of,
-    prepare_kernel,
-    unforeseen,
-    unsupported,
-)
+from runtime.ops.support.context import Kernel, PostponeError, unsupported
+from runtime.ops.support.evaluation import prepare_kernel, unforeseen
+from runtime.ops.support.scratch import Scratch
+from runtime.ops.support.value import Array, Shape, dtype_of
 from runtime.plan.arena import ALIGNMENT, Arena, Lifetime
 from runtime.plan.blas import one_blas_thread
 from runtime.plan.budget import MemoryBudget

@@ -17,24 +17,11 @@ from runtime.delegates.base import GraphFacts
 from runtime.errors import ModelError, UnsupportedOperatorError
 from runtime.model.checks import MAX_RANK
 from runtime.model.graph import Operator, Subgraph
-from runtime.ops.support.spec import (
-    MAX_TENSOR_BYTES,
-    Array,
-    GraphServices,
-    OpContext,
-    OpSpec,
-    PostponeError,
-    Scratch,
-    Shape,
-    Value,
-    constant_array,
-    dtype_of,
-    evaluate,
-    find_spec,
-    infer_shapes,
-    unsupported,
-)
-from runtime.ops.support.value import HANDLES, RAW_BITS
+from runtime.ops.support.context import MAX_TENSOR_BYTES, GraphServices, OpContext, PostponeError, unsupported
+from runtime.ops.support.evaluation import evaluate, infer_shapes
+from runtime.ops.support.registry import OpSpec, find_spec
+from runtime.ops.support.scratch import Scratch
+from runtime.ops.support.value import HANDLES, RAW_BITS, Array, Shape, Value, constant_array, dtype_of
 from runtime.plan.budget import machine_bytes
 
 MAX_FOLDED_BYTES = 512 << 20

@@ -15,7 +15,7 @@ from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.partition import Grouping
 from runtime.errors import ModelError
 from runtime.model.graph import Model, Operator, Quantization, Subgraph
-from runtime.ops.support.spec import Array, Shape, Value, constant_array
+from runtime.ops.support.value import Array, Shape, Value, constant_array
 from runtime.plan.budget import MemoryBudget
 from runtime.plan.calls import check_calls
 from runtime.plan.inference import infer

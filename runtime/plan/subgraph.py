@@ -9,7 +9,8 @@ from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.partition import Assignment, DelegationReport, Grouping, delegate_graph
 from runtime.errors import DelegateError, UnsupportedOperatorError
 from runtime.model.graph import Model
-from runtime.ops.support.spec import Array, GraphServices, PostponeError, Shape
+from runtime.ops.support.context import GraphServices, PostponeError
+from runtime.ops.support.value import Array, Shape
 from runtime.plan.budget import MemoryBudget, out_of_memory
 from runtime.plan.execution import Execution, Step, cpu_step, hold, reset_variables
 from runtime.plan.inference import GraphValues, infer

@@ -12,7 +12,7 @@ from typing import Any
 
 from runtime.delegates.registry import delegate_factory
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.spec import CUSTOM_SPECS, SPECS, OpSpec
+from runtime.ops.support.registry import CUSTOM_SPECS, SPECS, OpSpec
 
 _COLUMNS = (
     TensorType.FLOAT32,
@@ -44,7 +44,7 @@ may have further types: the notes name those that matter.
 _CUSTOM_HEAD = """
 ## Custom operators
 
-Registered with `custom_operator` (`runtime/ops/support/spec.py`); any other ends `unsupported`, with its
+Registered with `custom_operator` (`runtime/ops/support/registry.py`); any other ends `unsupported`, with its
 name.
 """
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from runtime.ops.support.spec import CUSTOM_SPECS, SPECS
+from runtime.ops.support.registry import CUSTOM_SPECS, SPECS
 from tests.fuzz import interpreter, reader
 from tests.fuzz.command import CORPUS
 from tests.fuzz.limited import run_cases

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from runtime.ops.support.spec import SPECS
+from runtime.ops.support.registry import SPECS
 from tests.needs import REPOSITORY
 
 PACKAGES = ("orchestrator", "agent", "runtime")

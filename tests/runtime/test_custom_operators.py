@@ -12,8 +12,9 @@ import pytest
 from runtime.errors import UnsupportedOperatorError
 from runtime.interpreter import Interpreter, InterpreterWithCustomOps
 from runtime.model.schema import BuiltinOperator
-from runtime.ops.support import spec
-from runtime.ops.support.spec import CustomRegistrar, Kernel, OpContext, custom_operator
+from runtime.ops.support import registry
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import CustomRegistrar, custom_operator
 from tests.needs import REPOSITORY
 from tests.runtime.models import Builder
 
@@ -87,7 +88,7 @@ def test_an_installed_package_registers_by_entry_point(monkeypatch):
         known = (group, name) == ("delegate_farm.operators", "TestInstalled")
         return [EntryPoint(name, f"{__name__}:Installed", group)] if known else []
 
-    monkeypatch.setattr(spec, "entry_points", found)
+    monkeypatch.setattr(registry, "entry_points", found)
     assert run(Interpreter(model_content=model("TestInstalled"))) == [2, 4, 6]
 
 

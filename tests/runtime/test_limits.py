@@ -12,7 +12,8 @@ import pytest
 from runtime.errors import InvocationError, ModelError, UnsupportedOperatorError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.spec import Kernel, OpContext, custom_operator
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import custom_operator
 from runtime.plan import budget, program
 from runtime.plan.budget import MemoryBudget, machine_bytes
 from tests.needs import REPOSITORY

@@ -11,10 +11,12 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.support.blocks import pairwise
+from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.levels import scaled
+from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import broadcast_inputs
-from runtime.ops.support.spec import Array, Kernel, OpContext, operator
 from runtime.ops.support.type_sets import QUANTIZED
+from runtime.ops.support.value import Array
 from runtime.quantization import RANGES
 
 _ORDERED = (

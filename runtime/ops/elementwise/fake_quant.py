@@ -6,8 +6,9 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.support.blocks import flat_blocks
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import same_shape
-from runtime.ops.support.spec import Kernel, OpContext, operator
 from runtime.quantization import round_half_away
 
 

@@ -8,9 +8,10 @@ import numpy as np
 
 from runtime.model.schema import TensorType
 from runtime.ops.support.blocks import flat_blocks
+from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.levels import every_level, level_table
 from runtime.ops.support.lookup import interpolated, lookup_table
-from runtime.ops.support.spec import Array, Kernel, OpContext
+from runtime.ops.support.value import Array
 from runtime.quantization import RANGES, round_all
 
 

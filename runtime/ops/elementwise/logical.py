@@ -8,8 +8,9 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.support.blocks import pairwise
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import broadcast_inputs, same_shape
-from runtime.ops.support.spec import Kernel, OpContext, operator
 
 _INTEGERS = (
     TensorType.INT8,

@@ -10,8 +10,9 @@ import math
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator
+from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.levels import level_table
-from runtime.ops.support.spec import Array, Kernel, OpContext
+from runtime.ops.support.value import Array
 
 _STEP = (1 + 3.97e-5) / 24
 # Points that LiteRT's table has on the other side of a half.

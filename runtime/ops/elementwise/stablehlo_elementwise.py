@@ -8,8 +8,10 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.support.blocks import pairwise
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import broadcast_inputs
-from runtime.ops.support.spec import Array, Kernel, OpContext, operator
+from runtime.ops.support.value import Array
 
 _NUMBERS = (
     TensorType.FLOAT32,

@@ -13,9 +13,11 @@ from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.elementwise.level_functions import through_function
 from runtime.ops.support import levels
 from runtime.ops.support.blocks import flat_blocks
+from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.levels import level_table
+from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import same_shape
-from runtime.ops.support.spec import Array, Kernel, OpContext, operator
+from runtime.ops.support.value import Array
 from runtime.quantization import RANGES
 
 _LEVELS = (TensorType.INT8, TensorType.INT16)

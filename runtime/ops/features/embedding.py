@@ -7,8 +7,10 @@ from itertools import pairwise
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, CombinerType, TensorType
-from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
 from runtime.ops.support.type_sets import MOVABLE
+from runtime.ops.support.value import Array, Shape
 
 _WEIGHTS = (TensorType.INT8, TensorType.UINT8, TensorType.INT4, TensorType.INT2)
 _FLOATS = (TensorType.FLOAT32, TensorType.FLOAT16)

@@ -6,8 +6,10 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, LSHProjectionType, TensorType
 from runtime.ops.features.fingerprint import fingerprint64
-from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
 from runtime.ops.support.type_sets import PLAIN
+from runtime.ops.support.value import Array, Shape
 
 
 def projection_shape(op: OpContext) -> tuple[Shape, ...]:

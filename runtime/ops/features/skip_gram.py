@@ -9,7 +9,8 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.movement.where import late_shape
-from runtime.ops.support.spec import Kernel, OpContext, operator
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
 
 MAX_GROUPS = 1 << 20
 _SPACE = re.compile(rb"[ \t\n\v\f\r]")

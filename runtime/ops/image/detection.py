@@ -15,7 +15,9 @@ import numpy as np
 
 from runtime.model.flexbuffer import read_map
 from runtime.model.schema import TensorType
-from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, custom_operator
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import custom_operator
+from runtime.ops.support.value import Array, Shape
 
 MAX_DETECTIONS = 1 << 20
 

@@ -8,7 +8,9 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.image.max_heap import MaxHeap
-from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
+from runtime.ops.support.value import Array, Shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,11 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copies, copy, zero_level
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import require_rank
-from runtime.ops.support.spec import Kernel, OpContext, Shape, operator
 from runtime.ops.support.type_sets import INDICES, MOVABLE, PLAIN
+from runtime.ops.support.value import Shape
 
 
 def _block(op: OpContext) -> int:

@@ -15,9 +15,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from runtime.model.schema import BuiltinOperator, Padding, TensorType
+from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.fused_activation import clamp_floats
+from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import Window, require_rank, window
-from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.value import Array, Shape
 from runtime.quantization import float_activation_range
 
 _AXES = ("d", "h", "w")

@@ -24,10 +24,12 @@ from runtime.ops.matmul.integer_gemm import (
     stored_filter,
 )
 from runtime.ops.matmul.level_matrix import LevelMatrix
+from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.fused_activation import clamp_floats
 from runtime.ops.support.parallel import lane_count, row_blocks, shares, together
+from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import require_rank
-from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.value import Array, Shape
 from runtime.quantization import (
     WideRequantizer,
     activation_range,

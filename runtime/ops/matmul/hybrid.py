@@ -11,7 +11,8 @@ import numpy as np
 
 from runtime.model.schema import TensorType
 from runtime.ops.support.blocks import broadcast_blocks
-from runtime.ops.support.spec import Array, OpContext
+from runtime.ops.support.context import OpContext
+from runtime.ops.support.value import Array
 from runtime.quantization import round_half_away
 
 _LARGEST = np.float32(127)

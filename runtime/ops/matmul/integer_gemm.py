@@ -14,7 +14,8 @@ import numpy as np
 
 from runtime.model.schema import TensorType
 from runtime.ops.matmul.level_matrix import LevelMatrix
-from runtime.ops.support.spec import Array, OpContext
+from runtime.ops.support.context import OpContext
+from runtime.ops.support.value import Array
 from runtime.quantization import (
     RANGES,
     Requantizer,

@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from runtime.ops.support.spec import Array, OpContext
+from runtime.ops.support.context import OpContext
+from runtime.ops.support.value import Array
 
 _KEPT_ELEMENTS = 1 << 16
 _PIECE_BYTES = 1 << 19

@@ -19,8 +19,10 @@ from runtime.ops.matmul.integer_gemm import (
     output_stage,
     require_filter,
 )
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import image_shape, require_rank
-from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.value import Array, Shape
 
 
 def transpose_conv_shape(op: OpContext) -> tuple[Shape, ...]:

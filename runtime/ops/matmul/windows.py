@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from runtime.ops.support.context import OpContext
 from runtime.ops.support.parallel import shares
 from runtime.ops.support.shapes import Window, image_shape, window
-from runtime.ops.support.spec import Array, OpContext, Shape
+from runtime.ops.support.value import Array, Shape
 
 TILE_BYTES = 1 << 20
 LARGEST_TILE_BYTES = 8 << 20

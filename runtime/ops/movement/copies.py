@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from runtime.ops.support.spec import Array, Kernel, OpContext, Value
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.value import Array, Value
 
 
 def copy(target: Array, source: Array) -> Kernel:

@@ -6,8 +6,10 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, MirrorPadMode
 from runtime.ops.movement.copies import copies, copy, require_equal_quantization, zero_level
-from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
 from runtime.ops.support.type_sets import MOVABLE, PLAIN, QUANTIZED
+from runtime.ops.support.value import Array, Shape
 
 
 def _paddings(op: OpContext) -> list[tuple[int, int]]:

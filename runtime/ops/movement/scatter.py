@@ -6,8 +6,10 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.movement.gather import flat_positions
-from runtime.ops.support.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
 from runtime.ops.support.type_sets import INDICES, MOVABLE, REAL_NUMBERS
+from runtime.ops.support.value import Shape
 
 
 def _target(op: OpContext, i: int) -> Shape:

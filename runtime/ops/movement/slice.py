@@ -8,8 +8,10 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copy
-from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
 from runtime.ops.support.type_sets import INDICES, MOVABLE, NARROW_INDICES
+from runtime.ops.support.value import Array, Shape
 
 
 def _box(op: OpContext, begin: tuple[int, ...], size: tuple[int, ...]) -> tuple[slice, ...]:

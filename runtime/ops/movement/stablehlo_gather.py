@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator
-from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
 from runtime.ops.support.type_sets import INDICES, MOVABLE
+from runtime.ops.support.value import Array, Shape
 
 
 def index_vectors(op: OpContext, i: int) -> tuple[Shape, int]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copy
-from runtime.ops.support.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
 from runtime.ops.support.type_sets import MOVABLE
+from runtime.ops.support.value import Shape
 
 
 def _permutation(op: OpContext) -> Shape:

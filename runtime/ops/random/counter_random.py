@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from runtime.ops.support.spec import Array
+from runtime.ops.support.value import Array
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)

@@ -11,8 +11,10 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, RngAlgorithm, TensorType
 from runtime.ops.random.counter_random import PhiloxStream, philox, threefry
-from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
 from runtime.ops.support.type_sets import INDICES
+from runtime.ops.support.value import Array, Shape
 
 _SMALLEST = np.float32(1e-7)
 _WORDS = (TensorType.INT32, TensorType.INT64, TensorType.UINT32, TensorType.UINT64)

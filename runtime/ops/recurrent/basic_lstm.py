@@ -18,7 +18,8 @@ from runtime.ops.recurrent.fixed_point import (
     times,
 )
 from runtime.ops.recurrent.gates import sigmoid, weights
-from runtime.ops.support.spec import Array, Kernel, OpContext, Shape
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.value import Array, Shape
 from runtime.quantization import (
     quantize_multiplier,
     rounding_shift_right,

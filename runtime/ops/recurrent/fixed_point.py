@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from runtime.ops.support.spec import Array
+from runtime.ops.support.value import Array
 from runtime.quantization import (
     DIVISION_SLOPE,
     DIVISION_START,

@@ -22,7 +22,8 @@ from runtime.ops.recurrent.gates import (
     state,
     weights,
 )
-from runtime.ops.support.spec import Array, OpContext
+from runtime.ops.support.context import OpContext
+from runtime.ops.support.value import Array
 
 _VARIANCE_FLOOR = np.float32(1e-8)
 _INPUT, _FORGET, _CANDIDATE, _OUTPUT = range(4)

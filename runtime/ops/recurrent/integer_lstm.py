@@ -27,7 +27,8 @@ from runtime.ops.recurrent.fixed_point import (
 )
 from runtime.ops.recurrent.float_lstm import LstmSlots, gate_order, lstm_sizes
 from runtime.ops.recurrent.gates import present, state
-from runtime.ops.support.spec import Array, OpContext
+from runtime.ops.support.context import OpContext
+from runtime.ops.support.value import Array
 from runtime.quantization import (
     EXACT_FLOAT32_TERMS,
     QuantizedMultiplier,

@@ -16,7 +16,9 @@ from runtime.ops.recurrent.steps import (
     two_way_outputs,
     two_way_shapes,
 )
-from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
+from runtime.ops.support.value import Array, Shape
 
 _TYPES = (TensorType.FLOAT32,)
 _NOTE = "weights float32, or int8 and uint8: hybrid"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from runtime.ops.support.spec import Array, Kernel, OpContext, Shape
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.value import Array, Shape
 
 
 class Cell(Protocol):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.levels import reciprocal
+from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import same_shape
-from runtime.ops.support.spec import Array, Kernel, OpContext, operator
+from runtime.ops.support.value import Array
 from runtime.quantization import (
     RANGES,
     fixed_point_exp,

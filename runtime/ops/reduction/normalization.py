@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import same_shape
-from runtime.ops.support.spec import Kernel, OpContext, operator
 from runtime.quantization import RANGES, inverse_square_root, multiply_by_quantized_multiplier
 
 _SMALLEST_NORM = np.float32(1e-6)

@@ -9,9 +9,11 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.elementwise.arithmetic import require_equal_quantization
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import axis_index
-from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
 from runtime.ops.support.type_sets import QUANTIZED
+from runtime.ops.support.value import Array, Shape
 from runtime.quantization import (
     RANGES,
     multiply_by_quantized_multiplier,

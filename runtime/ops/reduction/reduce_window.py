@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, ReduceWindowFunction, TensorType
-from runtime.ops.support.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
 from runtime.ops.support.type_sets import REAL_NUMBERS
+from runtime.ops.support.value import Shape
 
 _JOINS = {
     BuiltinOperator.ADD: np.add,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.spec import Kernel, OpContext, Shape, operator
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
 from runtime.ops.support.type_sets import INDICES, REAL_NUMBERS
+from runtime.ops.support.value import Shape
 
 
 def segment_sum_shape(op: OpContext) -> tuple[Shape, ...]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.lookup import interpolated, lookup_table
-from runtime.ops.support.spec import Array, Kernel, OpContext
+from runtime.ops.support.value import Array
 from runtime.quantization import multiply_by_quantized_multiplier, quantize_multiplier
 
 _LOW, _HIGH = -32768, 32767

@@ -6,7 +6,9 @@ import time
 from collections.abc import Sequence
 
 from runtime.model.schema import BuiltinOperator
-from runtime.ops.support.spec import Array, Infer, Kernel, OpContext, Shape, Value, operator
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import Infer, operator
+from runtime.ops.support.value import Array, Shape, Value
 
 MAX_LOOP_ITERATIONS = 1_000_000
 MAX_LOOP_SECONDS = 600.0

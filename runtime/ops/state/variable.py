@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.spec import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.registry import operator
+from runtime.ops.support.value import Array, Shape
 
 _TYPES = "values of any type; the handle RESOURCE or INT32"
 

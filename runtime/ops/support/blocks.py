@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from runtime.ops.support.spec import Array, Kernel, OpContext, Shape
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.value import Array, Shape
 
 BLOCK_ELEMENTS = 16 << 10
 

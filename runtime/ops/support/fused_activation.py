@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from runtime.model.schema import ActivationFunctionType
-from runtime.ops.support.spec import Array, OpContext
+from runtime.ops.support.context import OpContext
+from runtime.ops.support.value import Array
 from runtime.quantization import float_activation_range
 
 LARGEST = float(np.finfo(np.float32).max)

@@ -14,7 +14,8 @@ import numpy as np
 
 from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
 from runtime.ops.support.blocks import broadcast_blocks, flat_blocks, pairwise
-from runtime.ops.support.spec import Array, Kernel, OpContext
+from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.value import Array
 from runtime.quantization import (
     DIVISION_SLOPE,
     DIVISION_START,

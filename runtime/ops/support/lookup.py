@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from runtime.ops.support.spec import Array
+from runtime.ops.support.value import Array
 from runtime.quantization import round_all
 
 _STEPS = 512

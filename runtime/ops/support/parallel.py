@@ -15,7 +15,7 @@ from typing import ParamSpec
 
 import numpy as np
 
-from runtime.ops.support.spec import OpContext
+from runtime.ops.support.context import OpContext
 
 _Arguments = ParamSpec("_Arguments")
 

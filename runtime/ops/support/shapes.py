@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 
 from runtime.model.schema import Padding
-from runtime.ops.support.spec import OpContext, Shape
+from runtime.ops.support.context import OpContext
+from runtime.ops.support.value import Shape
 
 
 def same_shape(op: OpContext) -> tuple[Shape, ...]:

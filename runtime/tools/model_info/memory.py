@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from runtime.errors import UnsupportedOperatorError
 from runtime.model.graph import Operator, Subgraph
-from runtime.ops.support.spec import find_spec
+from runtime.ops.support.registry import find_spec
 from runtime.plan.arena import ALIGNMENT, Lifetime
 from runtime.plan.lifetimes import lifetimes, plan_arena
 

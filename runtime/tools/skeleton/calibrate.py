@@ -19,7 +19,10 @@ from runtime.model.graph import Operator, Subgraph, Tensor
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator
 from runtime.model.skeleton_weights import generate
-from runtime.ops.support.spec import OpContext, Value, constant_array, evaluate, find_spec
+from runtime.ops.support.context import OpContext
+from runtime.ops.support.evaluation import evaluate
+from runtime.ops.support.registry import find_spec
+from runtime.ops.support.value import Value, constant_array
 from runtime.tools.skeleton.strip import Hole, Stripped
 
 Array = NDArray[Any]

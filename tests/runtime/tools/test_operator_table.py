@@ -10,7 +10,7 @@ import pytest
 
 from runtime.errors import DelegateError
 from runtime.model.schema import BuiltinOperator
-from runtime.ops.support.spec import SPECS
+from runtime.ops.support.registry import SPECS
 from runtime.tools.operator_table import gpu_types
 from tests.needs import REPOSITORY, absent
 from tests.oracle import call_in_litert

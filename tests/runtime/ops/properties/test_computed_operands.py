@@ -21,7 +21,7 @@ from runtime.model.graph import Model
 from runtime.model.reader import read_model
 from runtime.model.schema import TensorType
 from runtime.model.writer import write_model
-from runtime.ops.support.spec import SPECS
+from runtime.ops.support.registry import SPECS
 from runtime.ops.support.value import constant_array
 from tests.runtime.ops.properties.rows import Row, all_rows
 

@@ -1,4 +1,4 @@
-"""What an operator is: how its output shapes follow from its inputs, and how a kernel is prepared.
+"""What an operator receives: its inputs, outputs, options and memory, and the services of its plan.
 
 A kernel has two phases, as in tflite-micro: `prepare` does everything that depends on shapes, types and
 scales and returns a closure; the closure works on the arrays bound at that time and allocates nothing.
@@ -7,55 +7,24 @@ scales and returns a closure; the closure works on the arrays bound at that time
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cache
-from importlib.metadata import entry_points
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from runtime.errors import FarmRuntimeError, ShapeError, UnsupportedOperatorError
+from runtime.errors import ShapeError, UnsupportedOperatorError
 from runtime.model.graph import Operator, Quantization
-from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
-from runtime.ops.support.value import Array, Shape, Value, constant_array, dtype_of
-
-__all__ = [
-    "CUSTOM_SPECS",
-    "SPECS",
-    "Array",
-    "CustomRegistrar",
-    "GraphServices",
-    "Kernel",
-    "OpContext",
-    "OpSpec",
-    "PostponeError",
-    "Scratch",
-    "Shape",
-    "Value",
-    "constant_array",
-    "custom_operator",
-    "dtype_of",
-    "evaluate",
-    "find_spec",
-    "infer_shapes",
-    "named_failures",
-    "operator",
-    "prepare_kernel",
-    "unforeseen",
-    "unsupported",
-]
+from runtime.model.schema import ActivationFunctionType, TensorType
+from runtime.ops.support.scratch import Scratch
+from runtime.ops.support.value import Array, Shape, Value
 
 _Resource = TypeVar("_Resource")
-CUSTOM_GROUP = "delegate_farm.operators"
 
 Kernel: TypeAlias = Callable[[], None]
 
-SCRATCH_BYTES = 64 << 20
 MAX_TENSOR_BYTES = 2 << 30
 MAX_INTEGERS = 1 << 16
-_ALIGNMENT = 64
 
 
 class PostponeError(Exception):
@@ -98,33 +67,6 @@ class GraphServices(Protocol):
 
     def resource_of(self, kind: type[_Resource], handle: int) -> _Resource:
         """The state behind a handle. Raises KeyError for a handle that nobody gave out."""
-
-
-class Scratch:
-    """Memory that operators use one after another. Pages are touched only where a kernel writes."""
-
-    def __init__(self, size: int = SCRATCH_BYTES) -> None:
-        self._size = size
-        self._memory: Array | None = None
-        self._used = 0
-
-    def begin(self) -> None:
-        """The next operator starts: it may reuse what the one before it had."""
-        self._used = 0
-
-    def take(self, shape: Shape, dtype: Any) -> Array:
-        """An uninitialised array that is valid during one run of the current operator."""
-        size = math.prod(shape) * np.dtype(dtype).itemsize
-        if self._used + size > self._size:
-            return np.empty(shape, dtype)
-        if self._memory is None:
-            self._memory = np.empty(self._size, np.uint8)
-        start = self._used + -(self._memory.ctypes.data + self._used) % _ALIGNMENT
-        self._used = start + size
-        if self._used > self._size:
-            return np.empty(shape, dtype)
-        taken: Array = self._memory[start : start + size].view(dtype).reshape(shape)
-        return taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,175 +245,3 @@ def unsupported(operator: Operator, reason: str) -> UnsupportedOperatorError:
         version=operator.version,
         index=operator.index,
     )
-
-
-Infer: TypeAlias = Callable[[OpContext], tuple[Shape, ...]]
-Prepare: TypeAlias = Callable[[OpContext], Kernel]
-
-
-@dataclass(frozen=True, slots=True)
-class OpSpec:
-    """One operator of the CPU path.
-
-    `shape_only`: outputs depend on shapes of inputs, not on values. `types` are the types that input `data`
-    may have, empty where the kernel alone decides; `note` says what they leave out (weights, second
-    operands). `docs/operators.md` is written from the three. `stateful`: running it twice is not the same as
-    once (variables, random numbers, other subgraphs), so it is never folded and keeps its place among its
-    like. `subgraphs` names the options that hold indices of subgraphs that it runs.
-    """
-
-    max_version: int
-    infer: Infer
-    prepare: Prepare
-    shape_only: bool = False
-    types: tuple[TensorType, ...] = ()
-    data: int = 0
-    note: str = ""
-    stateful: bool = False
-    subgraphs: tuple[str, ...] = ()
-
-
-_REGISTRY: dict[BuiltinOperator, OpSpec] = {}
-_CUSTOM: dict[str, OpSpec] = {}
-SPECS: Mapping[BuiltinOperator, OpSpec] = _REGISTRY
-CUSTOM_SPECS: Mapping[str, OpSpec] = _CUSTOM
-
-
-def operator(
-    *opcodes: BuiltinOperator,
-    max_version: int,
-    infer: Infer,
-    shape_only: bool = False,
-    types: tuple[TensorType, ...] = (),
-    data: int = 0,
-    note: str = "",
-    stateful: bool = False,
-    subgraphs: tuple[str, ...] = (),
-) -> Callable[[Prepare], Prepare]:
-    """Register a kernel's `prepare` for one or more operators. Raises ValueError on a second registration."""
-
-    def register(prepare: Prepare) -> Prepare:
-        spec = OpSpec(max_version, infer, prepare, shape_only, types, data, note, stateful, subgraphs)
-        for opcode in opcodes:
-            if opcode in _REGISTRY:
-                first = _REGISTRY[opcode].prepare.__module__
-                raise ValueError(f"{opcode.name} is registered by {first} and {prepare.__module__}")
-            _REGISTRY[opcode] = spec
-        return prepare
-
-    return register
-
-
-class CustomRegistrar(Protocol):
-    """The form of `custom_operator`, for functions that are handed it."""
-
-    def __call__(
-        self, name: str, *, infer: Infer, max_version: int = 1, stateful: bool = False
-    ) -> Callable[[Prepare], Prepare]:
-        """Register the kernel that the result decorates."""
-
-
-def custom_operator(
-    name: str, *, infer: Infer, max_version: int = 1, stateful: bool = False
-) -> Callable[[Prepare], Prepare]:
-    """Register a kernel's `prepare` for the custom operator `name`; `examples/custom_operator` shows it.
-
-    A package does so for every process, runners of a farm included, with an entry point of this name in the
-    group `delegate_farm.operators`. Raises ValueError on a second registration.
-    """
-
-    def register(prepare: Prepare) -> Prepare:
-        if name in _CUSTOM:
-            first = _CUSTOM[name].prepare.__module__
-            raise ValueError(f"custom operator {name} is registered by {first} and {prepare.__module__}")
-        _CUSTOM[name] = OpSpec(max_version, infer, prepare, stateful=stateful)
-        return prepare
-
-    return register
-
-
-def prepare_kernel(op: OpContext) -> Kernel:
-    """The closure that runs an operator; one without anything to compute does nothing."""
-    spec = find_spec(op.operator)
-    if spec.types and op.optional(spec.data) is not None:
-        op.require(*spec.types, i=spec.data)
-    empty = all(value.elements == 0 and value.array is not None for value in op.outputs)
-    if op.outputs and not spec.stateful and empty:
-        return lambda: None
-    with named_failures(op.operator):
-        return spec.prepare(op)
-
-
-def infer_shapes(spec: OpSpec, op: OpContext) -> tuple[Shape, ...]:
-    """Shapes of the outputs; `UnsupportedOperatorError` for what the operator's `infer` did not foresee."""
-    with named_failures(op.operator):
-        return spec.infer(op)
-
-
-@contextmanager
-def named_failures(operator: Operator) -> Iterator[None]:
-    """What a kernel did not foresee of a file becomes an `UnsupportedOperatorError` that names the operator.
-
-    Kernels of other packages raise what they like, and a file may pair any operator with any tensors.
-    """
-    try:
-        yield
-    except (FarmRuntimeError, PostponeError, MemoryError):
-        raise
-    except Exception as error:
-        raise unsupported(operator, unforeseen(error)) from error
-
-
-def unforeseen(error: Exception) -> str:
-    """The reason in words, for an operator whose kernel raised something of its own."""
-    return f"it cannot take these tensors: {type(error).__name__}: {error}"
-
-
-def evaluate(
-    operator: Operator,
-    inputs: Sequence[Value | None],
-    outputs: Sequence[Value],
-    graph: GraphServices | None = None,
-) -> list[Array]:
-    """Run an operator once on constant inputs (`Value.constant`), as constant folding does.
-
-    `outputs` state shapes and types. Raises `UnsupportedOperatorError` where the CPU path cannot.
-    """
-    bound = []
-    for value in outputs:
-        if value.dtype is None:
-            raise unsupported(operator, f"output {value.name!r} of type {value.type.name} has no numpy form")
-        bound.append(replace(value, array=np.empty(value.shape, value.dtype)))
-    context = OpContext(operator, tuple(inputs), tuple(bound), graph=graph)
-    with np.errstate(all="ignore"), named_failures(operator):
-        prepare_kernel(context)()
-    return [context.write(i) for i in range(len(bound))]
-
-
-def find_spec(op: Operator) -> OpSpec:
-    """The CPU kernel for an operator. Raises `UnsupportedOperatorError`."""
-    if op.custom_code is not None:
-        spec = _CUSTOM.get(op.custom_code) or _installed(op.custom_code)
-        if spec is None:
-            raise unsupported(op, _unknown_custom(op.custom_code))
-    else:
-        spec = SPECS.get(op.opcode)
-        if spec is None:
-            raise unsupported(op, "the CPU path has no kernel for this operator")
-    if op.version > spec.max_version:
-        raise unsupported(op, f"the CPU kernel knows versions up to {spec.max_version}")
-    return spec
-
-
-@cache
-def _installed(name: str) -> OpSpec | None:
-    """What an installed package registers for a custom operator, found by entry point."""
-    for point in entry_points(group=CUSTOM_GROUP, name=name):
-        point.load()
-    return _CUSTOM.get(name)
-
-
-def _unknown_custom(name: str) -> str:
-    if name.startswith("Flex"):
-        return f"custom operator {name} needs TensorFlow's own kernels, which a .tflite runtime lacks"
-    return f"custom operator {name}; runtime.custom_operator registers a kernel for it"

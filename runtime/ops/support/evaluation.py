@@ -1,0 +1,73 @@
+"""Run the `infer` and `prepare` of one operator; whatever they raise names that operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+
+from runtime.errors import FarmRuntimeError
+from runtime.model.graph import Operator
+from runtime.ops.support.context import GraphServices, Kernel, OpContext, PostponeError, unsupported
+from runtime.ops.support.registry import OpSpec, find_spec
+from runtime.ops.support.value import Array, Shape, Value
+
+
+def prepare_kernel(op: OpContext) -> Kernel:
+    """The closure that runs an operator; one without anything to compute does nothing."""
+    spec = find_spec(op.operator)
+    if spec.types and op.optional(spec.data) is not None:
+        op.require(*spec.types, i=spec.data)
+    empty = all(value.elements == 0 and value.array is not None for value in op.outputs)
+    if op.outputs and not spec.stateful and empty:
+        return lambda: None
+    with named_failures(op.operator):
+        return spec.prepare(op)
+
+
+def infer_shapes(spec: OpSpec, op: OpContext) -> tuple[Shape, ...]:
+    """Shapes of the outputs; `UnsupportedOperatorError` for what the operator's `infer` did not foresee."""
+    with named_failures(op.operator):
+        return spec.infer(op)
+
+
+@contextmanager
+def named_failures(operator: Operator) -> Iterator[None]:
+    """What a kernel did not foresee of a file becomes an `UnsupportedOperatorError` that names the operator.
+
+    Kernels of other packages raise what they like, and a file may pair any operator with any tensors.
+    """
+    try:
+        yield
+    except (FarmRuntimeError, PostponeError, MemoryError):
+        raise
+    except Exception as error:
+        raise unsupported(operator, unforeseen(error)) from error
+
+
+def unforeseen(error: Exception) -> str:
+    """The reason in words, for an operator whose kernel raised something of its own."""
+    return f"it cannot take these tensors: {type(error).__name__}: {error}"
+
+
+def evaluate(
+    operator: Operator,
+    inputs: Sequence[Value | None],
+    outputs: Sequence[Value],
+    graph: GraphServices | None = None,
+) -> list[Array]:
+    """Run an operator once on constant inputs (`Value.constant`), as constant folding does.
+
+    `outputs` state shapes and types. Raises `UnsupportedOperatorError` where the CPU path cannot.
+    """
+    bound = []
+    for value in outputs:
+        if value.dtype is None:
+            raise unsupported(operator, f"output {value.name!r} of type {value.type.name} has no numpy form")
+        bound.append(replace(value, array=np.empty(value.shape, value.dtype)))
+    context = OpContext(operator, tuple(inputs), tuple(bound), graph=graph)
+    with np.errstate(all="ignore"), named_failures(operator):
+        prepare_kernel(context)()
+    return [context.write(i) for i in range(len(bound))]
