@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pytest
 
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator
 from tests.oracle import run_litert
 from tests.runtime.models import Arg, Out, one_operator
+from tests.runtime.ops.gpu_expectations import expectation
 
 # Of the result itself and of the typical size of its terms; single-precision sums in another order need it.
 RELATIVE = 1e-5
@@ -20,7 +20,7 @@ RELATIVE = 1e-5
 
 @dataclass(frozen=True)
 class Backend:
-    """`cpu`, or a delegate that must take the whole model."""
+    """`cpu`, or a delegate that must do with each case what the case says."""
 
     name: str
     delegate: Any | None
@@ -31,12 +31,16 @@ CPU = Backend("cpu", None)
 
 @dataclass(frozen=True)
 class Case:
-    """One operator, its operands and its options. LiteRT lacks reference kernels for a few: `resolver`."""
+    """A model, mostly of one operator, and its inputs. LiteRT lacks reference kernels for a few: `resolver`.
+
+    `refused`: each operator that the GPU delegate must leave to the CPU path, and the reason it must give.
+    """
 
     name: str
     model: bytes
     inputs: tuple[np.ndarray, ...]
     resolver: str = "BUILTIN_REF"
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.name
@@ -53,7 +57,7 @@ def case(
 ) -> Case:
     model = one_operator(opcode, args, outs, options, version)
     inputs = tuple(a.value for a in args if a is not None and not a.constant)
-    return Case(name, model, inputs, resolver)
+    return Case(name, model, inputs, resolver, expectation(name, opcode, args, outs))
 
 
 def random(*shape: int, seed: int = 0, low: float = -3.0, high: float = 3.0) -> Arg:
@@ -72,7 +76,10 @@ def constant(arg: Arg) -> Arg:
 
 
 def check(case: Case, backend: Backend) -> None:
-    """Same shape, type and values as LiteRT's BUILTIN_REF; integers bit for bit."""
+    """Same shape, type and values as LiteRT's BUILTIN_REF; integers bit for bit.
+
+    What the delegate refuses is computed by the CPU path and compared all the same.
+    """
     expected = run_litert(case.model, case.inputs, case.resolver)
     found = run_ours(case, backend)
     assert len(found) == len(expected)
@@ -98,9 +105,9 @@ def compare(ours: np.ndarray, theirs: np.ndarray) -> None:
 def run_ours(case: Case, backend: Backend, runs: int = 2) -> list[np.ndarray]:
     delegates = None if backend.delegate is None else [backend.delegate]
     interpreter = Interpreter(model_content=case.model, experimental_delegates=delegates)
-    report = interpreter.delegation
-    if report is not None and report.status != "full":
-        pytest.skip(f"{backend.name}: " + "; ".join(f"{f.op}: {f.reason}" for f in report.fallbacks))
+    if interpreter.delegation is not None:
+        refused = {f.op: f.reason for f in interpreter.delegation.fallbacks}
+        assert refused == case.refused, f"{backend.name} refuses {refused}; expected {dict(case.refused)}"
     interpreter.allocate_tensors()
     for details, value in zip(interpreter.get_input_details(), case.inputs, strict=True):
         interpreter.set_tensor(details["index"], value)

@@ -1,0 +1,60 @@
+"""What the GPU delegate does with each operator case, as data: it takes the operator, or refuses it and why.
+
+A case expects the refusal that `FORMS` holds for it. Every other case of an operator of `TAKEN` between
+float32 tensors is taken; the rest are refused for the operator or for the first tensor of another type. A
+kernel that is gained or lost changes this file, or the cases of its operator fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator as B
+from tests.runtime.models import Arg, Out
+
+TAKES: Mapping[str, str] = {}
+"""The delegate runs the whole model. Otherwise: each operator that it leaves to the CPU, and its reason."""
+
+TAKEN = frozenset({
+    B.ABS, B.ADD, B.AVERAGE_POOL_2D, B.CEIL, B.CONCATENATION, B.CONV_2D, B.COS, B.DEPTHWISE_CONV_2D, B.DIV,
+    B.ELU, B.EXP, B.EXPAND_DIMS, B.FLOOR, B.FULLY_CONNECTED, B.GELU, B.HARD_SWISH, B.LEAKY_RELU, B.LOG,
+    B.LOGISTIC, B.MAXIMUM, B.MAX_POOL_2D, B.MEAN, B.MINIMUM, B.MUL, B.NEG, B.PAD, B.PADV2, B.PRELU,
+    B.REDUCE_MAX, B.REDUCE_MIN, B.REDUCE_PROD, B.RELU, B.RELU6, B.RELU_0_TO_1, B.RELU_N1_TO_1, B.RESHAPE,
+    B.RESIZE_BILINEAR, B.RESIZE_NEAREST_NEIGHBOR, B.ROUND, B.RSQRT, B.SIGN, B.SIN, B.SLICE, B.SOFTMAX,
+    B.SQRT, B.SQUARE, B.SQUARED_DIFFERENCE, B.SQUEEZE, B.STRIDED_SLICE, B.SUB, B.SUM, B.TANH, B.TRANSPOSE,
+})  # fmt: skip
+"""Operators that have an OpenCL kernel; it runs between float32 tensors."""
+
+_FOLDED = "constant, but no operator that uses it is delegated"
+
+FORMS: Mapping[tuple[B, str], str] = {
+    (B.CONCATENATION, "with_constant"): "a constant part has no kernel",
+    (B.DEQUANTIZE, "dequantize_half"): _FOLDED,
+    (B.REDUCE_PROD, "REDUCE_PROD"): "axes [0, 2] of shape [2, 3, 4] are not next to each other",
+    (B.SHAPE, "shape"): _FOLDED,
+    (B.STRIDED_SLICE, "ellipsis"): "ellipsis_mask has no kernel",
+    (B.STRIDED_SLICE, "new_axis"): "new_axis_mask has no kernel",
+    (B.STRIDED_SLICE, "shrink_all"): "rank 1 to rank 0 has no kernel",
+}
+"""Cases that are refused for their form, by operator and name, although the operator or its types are not."""
+
+
+def expectation(name: str, opcode: B, args: Sequence[Arg | None], outs: Sequence[Out]) -> Mapping[str, str]:
+    """`TAKES`, or the operator with the reason that the delegate must give, word for word."""
+    reason = FORMS.get((opcode, name))
+    if reason is None:
+        reason = _by_types(args, outs) if opcode in TAKEN else "no OpenCL kernel for this operator"
+    return TAKES if reason is None else {opcode.name: reason}
+
+
+def _by_types(args: Sequence[Arg | None], outs: Sequence[Out]) -> str | None:
+    """The reason for the first fed or computed tensor that is not float32; `one_operator` numbers them."""
+    present = [arg for arg in args if arg is not None]
+    types = [None if arg.constant else arg.value.dtype for arg in present] + [np.dtype(o.dtype) for o in outs]
+    for index, dtype in enumerate(types):
+        if dtype is not None and dtype != np.float32:
+            tensors = f"{dtype.name} tensors are not supported by the OpenCL delegate yet"
+            return f"{tensors}: tensor {index} 't{index}'"
+    return None
