@@ -10,22 +10,28 @@ from importlib.metadata import entry_points
 import typer
 from typer.exceptions import TyperException
 
-from orchestrator.cli.agents import drain, list_agents, remove
-from orchestrator.cli.database import backup, check, prune
+from orchestrator.cli.agents import acl, drain, enrol, list_agents, remove, revoke, rotate
+from orchestrator.cli.cancel import cancel
+from orchestrator.cli.db import backup, check, prune
 from orchestrator.cli.devices import devices
-from orchestrator.cli.enrolment import acl, enrol, revoke, rotate
-from orchestrator.cli.jobs import cancel, status
+from orchestrator.cli.doctor import doctor
 from orchestrator.cli.keys import list_keys, retire_key, rotate_key
-from orchestrator.cli.lab import doctor, version
-from orchestrator.cli.queue import logs, why
-from orchestrator.cli.results import results, show
+from orchestrator.cli.logs import logs
+from orchestrator.cli.pause import pause
+from orchestrator.cli.priority import priority
+from orchestrator.cli.results import results
+from orchestrator.cli.resume import resume
+from orchestrator.cli.retry import retry
 from orchestrator.cli.serve import serve
+from orchestrator.cli.show import show
 from orchestrator.cli.site import build
-from orchestrator.cli.steering import pause, priority, resume, retry
+from orchestrator.cli.status import status
 from orchestrator.cli.submit import submit
 from orchestrator.cli.validate import validate
 from orchestrator.cli.verb import INTERRUPTED, Verb
+from orchestrator.cli.version import version
 from orchestrator.cli.watch import watch
+from orchestrator.cli.why import why
 from orchestrator.errors import FarmError
 
 VERBS = (

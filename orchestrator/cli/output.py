@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
+from orchestrator.cli.verb import OK
 from orchestrator.results.format import visible
 
 
@@ -49,6 +50,20 @@ def raw(text: str) -> None:
 def emit_json(value: Any) -> None:
     """JSON on standard output; non-ASCII characters are escaped, so nothing hides in it."""
     raw(json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def answer(value: Any, text: str, as_json: bool) -> int:
+    """Print what a verb did, as JSON or as one line; returns the exit code 0."""
+    if as_json:
+        emit_json(value)
+    else:
+        line(text)
+    return OK
+
+
+def cells(count: int) -> str:
+    """`1 cell`, `2 cells`."""
+    return "1 cell" if count == 1 else f"{count} cells"
 
 
 def note(text: str) -> None:

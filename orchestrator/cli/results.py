@@ -1,4 +1,4 @@
-"""`farm results` and `farm show`: what was measured."""
+"""`farm results`: what was measured."""
 
 from __future__ import annotations
 
@@ -53,28 +53,6 @@ def results(
         output.raw(markdown_table(shown.headings, shown.rows))
     else:
         comparison_table(newest(cells), baseline)
-    return OK
-
-
-def show(
-    cell: Annotated[str, typer.Argument(help="A cell: its id, or the beginning of it.")],
-    as_json: Json = False,
-) -> int:
-    """Show one cell in full.
-
-    Result, delegation with every fallback, accuracy, attempts, environment and raw samples.
-    """
-    from orchestrator.cli import output
-    from orchestrator.cli.details import cell_text
-    from orchestrator.results.export import cell_json
-
-    with open_farm() as farm:
-        record = farm.cell(cell)
-        processes = farm.samples(record)
-    if as_json:
-        output.raw(cell_json(record, processes))
-    else:
-        output.line(cell_text(record, processes))
     return OK
 
 

@@ -1,4 +1,4 @@
-"""What a verb of `farm` is: its function and its examples; and the options that every verb has."""
+"""What a verb of `farm` is: its function and its examples; and the arguments that several verbs share."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from orchestrator.farm.facade import Farm
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+CellId = Annotated[str, typer.Argument(help="A cell: its id, or the beginning of it.")]
+CampaignRef = Annotated[str, typer.Argument(help="A campaign: its id, the beginning of it, or its name.")]
+Ref = Annotated[str, typer.Argument(help="A campaign or cell: its id, or the beginning of it.")]
 
 OK = 0
 SOME_FAILED = 1

@@ -9,7 +9,7 @@ import pytest
 from sqlmodel import select
 
 from agent.wire.messages import ReasonCode, RunnerOutput, Status
-from orchestrator.cli.queue import unseen
+from orchestrator.cli.logs import unseen
 from orchestrator.db import tables
 from orchestrator.db.engine.session import Database
 from orchestrator.db.migrate import migrate

@@ -1,7 +1,8 @@
-"""`farm doctor`, `farm version`: what is here, and is it well?"""
+"""`farm doctor`: is the farm well, and if not, what mends it?"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.cli.verb import OK, SOME_FAILED, Json, open_farm
@@ -16,9 +17,13 @@ def doctor(as_json: Json = False) -> int:
     Database, store, devices and delegates; each fault comes with the way to mend it.
     Exit code: 0 all well, 1 something is wrong.
     """
+    return report(_checks(), as_json)
+
+
+def report(checks: Sequence[Check], as_json: bool) -> int:
+    """Print what was found and how to mend it; the exit code is 1 where something is wrong."""
     from orchestrator.cli import output
 
-    checks = _checks()
     well = all(check.ok for check in checks)
     if as_json:
         output.emit_json(
@@ -46,25 +51,3 @@ def _checks() -> list[Check]:
     except UnreachableError as error:
         home = FarmHome.from_environment()
         return examine_without_database(home, LabConfig.load(home), error)
-
-
-def version(as_json: Json = False) -> int:
-    """Print versions: the farm's, and those of what it measures with."""
-    import platform
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    from orchestrator.cli import output
-
-    found = {"delegate-farm": installed("delegate-farm"), "python": platform.python_version()}
-    for package in ("numpy", "pyopencl", "ai-edge-litert"):
-        try:
-            found[package] = installed(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    if as_json:
-        output.emit_json(found)
-    else:
-        for name, value in found.items():
-            output.line(f"{name} {value}")
-    return OK

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.verb import OK, SOME_FAILED, Json, open_farm
+from orchestrator.cli.doctor import report
+from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -92,25 +93,11 @@ def check(
 
     Exit code: 0 all well, 1 something is wrong.
     """
-    from orchestrator.cli import output
     from orchestrator.maintenance import retention
 
     with open_farm() as farm:
         checks = retention.check(farm.database, farm.store(), deep=deep)
-    well = all(found.ok for found in checks)
-    if as_json:
-        output.emit_json(
-            {
-                "ok": well,
-                "checks": [{"name": c.name, "ok": c.ok, "found": c.found, "fix": c.fix} for c in checks],
-            }
-        )
-        return OK if well else SOME_FAILED
-    for found in checks:
-        output.line(f"{'ok  ' if found.ok else 'BAD '} {found.name}: {found.found}")
-        if found.fix:
-            output.line(f"     fix: {found.fix}")
-    return OK if well else SOME_FAILED
+    return report(checks, as_json)
 
 
 def _age(text: str) -> timedelta:

@@ -1,24 +1,20 @@
-"""`farm why` and `farm logs`: where is my cell, and what happened to it?"""
+"""`farm logs`: what happened to a cell, and what its runners wrote."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.verb import OK, Json, open_farm
+from orchestrator.cli.verb import OK, CellId, Json, open_farm
 
 if TYPE_CHECKING:
     from orchestrator.db.read.insight import Moment
     from orchestrator.farm.facade import Farm
-    from orchestrator.policy.why import Why
     from orchestrator.results.records import CellRecord
-
-Cell = Annotated[str, typer.Argument(help="A cell: its id, or the beginning of it.")]
 
 _LOOK_EVERY_S = 0.5
 _OPEN = {"queued", "dispatched", "running"}
@@ -27,25 +23,8 @@ _REMEMBERED = 32 * 1024
 """So many characters of an attempt: more than the end that comes with its result."""
 
 
-def why(cell: Cell, as_json: Json = False) -> int:
-    """Say why a cell waits, what blocks it, and for how long.
-
-    The queue's clock and the job's clock are two: waiting never counts as a timeout.
-    """
-    from orchestrator.cli import output
-
-    with open_farm() as farm:
-        answer = farm.operations.why(cell)
-    if as_json:
-        output.emit_json(asdict(answer))
-        return OK
-    for text in _sentences(answer):
-        output.line(text)
-    return OK
-
-
 def logs(
-    cell: Cell,
+    cell: CellId,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the cell has ended.")] = False,
     as_json: Json = False,
 ) -> int:
@@ -66,29 +45,6 @@ def logs(
         finally:
             log.end_lines()
     return OK
-
-
-def _sentences(answer: Why) -> Iterator[str]:
-    yield f"cell {answer.cell_id} is {answer.state}, in the line of {answer.line}"
-    for text in answer.blocks:
-        yield f"  {text}"
-    if answer.queue_s is not None:
-        yield f"queue clock: {_clock(answer.queue_s)} (no limit counts it)"
-    if answer.job_s is not None:
-        yield f"job clock: {_clock(answer.job_s)}"
-    if answer.lease is not None:
-        yield f"lease: attempt {answer.lease}"
-    if answer.eta_s is not None:
-        what = "starts" if answer.state == "queued" else "ends"
-        yield f"{what} in about {_clock(answer.eta_s)}"
-    elif answer.state == "queued":
-        yield "starts when what blocks it is gone"
-
-
-def _clock(seconds: float) -> str:
-    whole = int(seconds)
-    hours, minutes = whole // 3600, whole % 3600 // 60
-    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""`farm status` and `farm cancel`: what is going on, and an end to it."""
+"""`farm status`: how the farm is, and how far its campaigns are."""
 
 from __future__ import annotations
 
@@ -25,23 +25,6 @@ def status(
     """
     with open_farm() as farm:
         return _campaigns(farm, as_json) if campaign is None else _cells(farm, campaign, as_json)
-
-
-def cancel(
-    ref: Annotated[str, typer.Argument(help="A campaign or cell: its id, or the beginning of it.")],
-    as_json: Json = False,
-) -> int:
-    """Cancel a campaign or one cell, running or not. Finished cells stay."""
-    from orchestrator.cli import output
-
-    with open_farm() as farm:
-        count = farm.cancel(ref)
-    if as_json:
-        output.emit_json({"ref": ref, "cancelled": count})
-    else:
-        ended = "" if count else "; all have ended already"
-        output.line(f"{ref}: {count} cell{'' if count == 1 else 's'} cancelled{ended}")
-    return OK
 
 
 def _campaigns(farm: Farm, as_json: bool) -> int:

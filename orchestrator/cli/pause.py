@@ -1,0 +1,18 @@
+"""`farm pause`: let nothing more of a campaign start."""
+
+from __future__ import annotations
+
+from orchestrator.cli.verb import CampaignRef, Json, open_farm
+
+
+def pause(ref: CampaignRef, as_json: Json = False) -> int:
+    """Let nothing more of a campaign start; what runs goes on."""
+    from orchestrator.cli import output
+
+    with open_farm() as farm:
+        count = farm.operations.pause(ref)
+    return output.answer(
+        {"ref": ref, "paused": True, "waiting": count},
+        f"{ref} is paused; {output.cells(count)} wait",
+        as_json,
+    )

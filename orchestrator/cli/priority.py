@@ -1,0 +1,23 @@
+"""`farm priority`: let a campaign or one cell go before others, or after them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.verb import Json, Ref, open_farm
+
+
+def priority(
+    ref: Ref,
+    number: Annotated[int, typer.Argument(help="-100 to 100; higher goes first, 0 is usual.")],
+    as_json: Json = False,
+) -> int:
+    """Let a campaign or one cell go before others, or after them."""
+    from orchestrator.cli import output
+
+    with open_farm() as farm:
+        count = farm.operations.prioritise(ref, number)
+    text = f"{ref}: priority {number} for {output.cells(count)}"
+    return output.answer({"ref": ref, "priority": number, "cells": count}, text, as_json)

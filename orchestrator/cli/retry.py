@@ -1,0 +1,29 @@
+"""`farm retry`: put ended cells back in the queue."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.verb import Json, Ref, open_farm
+
+
+def retry(
+    ref: Ref,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Failed cells only, not those cancelled or without a device.")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Put failed, cancelled and deviceless cells back in line.
+
+    Measured cells stay; to measure them again: farm submit --force. Without a lab, submit the campaign again
+    to run them.
+    """
+    from orchestrator.cli import output
+
+    with open_farm() as farm:
+        count = farm.operations.retry(ref, failed_only=failed)
+    text = f"{ref}: {output.cells(count)} back in line" if count else f"{ref}: no cell to try again"
+    return output.answer({"ref": ref, "retried": count}, text, as_json)

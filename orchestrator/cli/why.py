@@ -1,0 +1,52 @@
+"""`farm why`: why does my cell wait, or how does it go?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from orchestrator.cli.verb import OK, CellId, Json, open_farm
+
+if TYPE_CHECKING:
+    from orchestrator.policy.why import Why
+
+
+def why(cell: CellId, as_json: Json = False) -> int:
+    """Say why a cell waits, what blocks it, and for how long.
+
+    The queue's clock and the job's clock are two: waiting never counts as a timeout.
+    """
+    from orchestrator.cli import output
+
+    with open_farm() as farm:
+        answer = farm.operations.why(cell)
+    if as_json:
+        output.emit_json(asdict(answer))
+        return OK
+    for text in _sentences(answer):
+        output.line(text)
+    return OK
+
+
+def _sentences(answer: Why) -> Iterator[str]:
+    yield f"cell {answer.cell_id} is {answer.state}, in the line of {answer.line}"
+    for text in answer.blocks:
+        yield f"  {text}"
+    if answer.queue_s is not None:
+        yield f"queue clock: {_clock(answer.queue_s)} (no limit counts it)"
+    if answer.job_s is not None:
+        yield f"job clock: {_clock(answer.job_s)}"
+    if answer.lease is not None:
+        yield f"lease: attempt {answer.lease}"
+    if answer.eta_s is not None:
+        what = "starts" if answer.state == "queued" else "ends"
+        yield f"{what} in about {_clock(answer.eta_s)}"
+    elif answer.state == "queued":
+        yield "starts when what blocks it is gone"
+
+
+def _clock(seconds: float) -> str:
+    whole = int(seconds)
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
