@@ -115,7 +115,12 @@ def _json(gone: Pruned, dry_run: bool) -> dict[str, object]:
     return {
         "dry_run": dry_run,
         "campaigns": [
-            {"campaign": c.campaign_id, "name": c.name, "ended_at": c.ended_at.isoformat(), "cells": c.cells}
+            {
+                "campaign_id": c.campaign_id,
+                "name": c.name,
+                "ended_at": c.ended_at.isoformat(),
+                "cells": c.cells,
+            }
             for c in gone.campaigns
         ],
         "shown_by_later_ones": [campaign.campaign_id for campaign in gone.shown],

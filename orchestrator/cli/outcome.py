@@ -18,7 +18,7 @@ def end_of_campaign(campaign: CampaignRecord, cells: Sequence[CellRecord], as_js
     if as_json:
         output.emit_json([cell.to_json() for cell in cells])
     else:
-        comparison_table(cells, campaign.baseline_delegate)
+        comparison_table(cells, campaign.baseline)
         output.line(summary(cells))
     return OK if all_well(cells) else SOME_FAILED
 

@@ -64,9 +64,9 @@ def _chosen(farm: Farm, ref: str) -> tuple[Sequence[CellRecord], str | None]:
     if not campaigns:
         raise UsageError("no campaigns yet; submit one: farm submit models.yaml")
     if ref == "all":
-        return farm.cells("all"), campaigns[0].baseline_delegate
+        return farm.cells("all"), campaigns[0].baseline
     record = farm.campaign(ref or None)
-    return farm.cells(record.campaign_id), record.baseline_delegate
+    return farm.cells(record.campaign_id), record.baseline
 
 
 def newest(cells: Sequence[CellRecord]) -> list[CellRecord]:

@@ -29,6 +29,7 @@ def status(
 
 def _campaigns(farm: Farm, as_json: bool) -> int:
     from orchestrator.cli import output
+    from orchestrator.results.export import campaign_json
 
     records = farm.campaigns()
     overview = farm.operations.overview()
@@ -45,7 +46,7 @@ def _campaigns(farm: Farm, as_json: bool) -> int:
     columns = [output.Column(name) for name in ("campaign", "name", "submitted (UTC)", "level", "cells")]
     output.table(
         columns,
-        [(r.campaign_id, r.name, f"{r.created_at:%Y-%m-%d %H:%M}", r.level, _counts(r)) for r in records],
+        [(r.campaign_id, r.name, f"{r.submitted_at:%Y-%m-%d %H:%M}", r.level, _counts(r)) for r in records],
     )
     return OK
 
@@ -83,6 +84,7 @@ def _cells(farm: Farm, ref: str, as_json: bool) -> int:
     from orchestrator.cli import output
     from orchestrator.cli.progress import outcome
     from orchestrator.results.comparison import summary
+    from orchestrator.results.export import campaign_json
 
     record = farm.campaign(ref)
     cells = farm.cells(record.campaign_id)
@@ -106,21 +108,6 @@ def _cells(farm: Farm, ref: str, as_json: bool) -> int:
 
 
 _OPEN = {"queued", "dispatched", "running"}
-
-
-def campaign_json(record: CampaignRecord) -> dict[str, object]:
-    """A campaign as `farm status --json` shows it."""
-    return {
-        "campaign": record.campaign_id,
-        "name": record.name,
-        "submitted_at": record.created_at.isoformat(),
-        "level": record.level,
-        "baseline": record.baseline_delegate,
-        "labels": dict(record.labels),
-        "priority": record.priority,
-        "paused": record.paused,
-        "counts": dict(record.counts),
-    }
 
 
 def _counts(record: CampaignRecord) -> str:

@@ -45,11 +45,12 @@ def validate(
 
 
 def _json(campaign: Campaign) -> dict[str, object]:
+    """What the file says, under the names that a stored campaign has (docs/results-format.md)."""
     return {
         "name": campaign.name,
         "level": campaign.level,
         "models": [entry.id for entry in campaign.models],
         "delegates": [entry.name for entry in campaign.delegates],
         "baseline": campaign.baseline_delegate,
-        "sha256": campaign.manifest_sha256,
+        "manifest_sha256": campaign.manifest_sha256,
     }

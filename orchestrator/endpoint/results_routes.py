@@ -13,7 +13,7 @@ from orchestrator.db.engine.session import Database
 from orchestrator.db.read import records
 from orchestrator.endpoint.access import Gate
 from orchestrator.errors import UsageError
-from orchestrator.results.export import results_json
+from orchestrator.results.export import campaign_json, results_json
 from orchestrator.results.records import CampaignRecord
 
 
@@ -32,7 +32,7 @@ class Reading:
     async def campaign(self, request: Request) -> Response:
         """`GET /campaigns/{ref}`: one, by its id, the beginning of its id, or its name."""
         await self.gate.reader(request)
-        return JSONResponse(_json(await self._found(request)))
+        return JSONResponse(campaign_json(await self._found(request)))
 
     async def results(self, request: Request) -> Response:
         """`GET /campaigns/{ref}/results`: what `farm results --format json` prints."""
@@ -54,7 +54,7 @@ class Reading:
 
     def _campaigns(self) -> list[dict[str, object]]:
         with self.database.read() as session:
-            return [_json(record) for record in records.campaigns(session)]
+            return [campaign_json(record) for record in records.campaigns(session)]
 
     def _campaign(self, ref: str) -> CampaignRecord:
         with self.database.read() as session:
@@ -64,19 +64,3 @@ class Reading:
         with self.database.read() as session:
             number = records.find_campaign(session, campaign_id).no
             return results_json(records.cells_of(session, number))
-
-
-def _json(record: CampaignRecord) -> dict[str, object]:
-    return {
-        "campaign_id": record.campaign_id,
-        "name": record.name,
-        "created_at": record.created_at.isoformat(),
-        "level": record.level,
-        "baseline_delegate": record.baseline_delegate,
-        "models": list(record.models),
-        "delegates": list(record.delegates),
-        "labels": record.labels,
-        "counts": record.counts,
-        "priority": record.priority,
-        "paused": record.paused,
-    }

@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.wire.messages import ProcessSamples
 from orchestrator.results import format as text
-from orchestrator.results.records import AttemptRecord, CellRecord
+from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord
 
 CSV_COLUMNS = (
     "campaign", "model", "delegate", "device", "level", "status", "reason.code", "reason.text",
@@ -43,6 +43,24 @@ def results_csv(cells: Iterable[CellRecord]) -> str:
         flat = _flatten(cell.to_json())
         writer.writerow([_csv_value(flat.get(column)) for column in CSV_COLUMNS])
     return buffer.getvalue()
+
+
+def campaign_json(campaign: CampaignRecord) -> dict[str, Any]:
+    """The one JSON object of a campaign (docs/results-format.md): `farm status`, the endpoint, the site."""
+    return {
+        "campaign_id": campaign.campaign_id,
+        "name": campaign.name,
+        "submitted_at": campaign.submitted_at.isoformat(),
+        "level": campaign.level,
+        "baseline": campaign.baseline,
+        "manifest_sha256": campaign.manifest_sha256,
+        "models": list(campaign.models),
+        "delegates": list(campaign.delegates),
+        "labels": dict(campaign.labels),
+        "priority": campaign.priority,
+        "paused": campaign.paused,
+        "counts": dict(campaign.counts),
+    }
 
 
 def cell_json(cell: CellRecord, processes: Sequence[ProcessSamples]) -> str:

@@ -101,13 +101,17 @@ class CellRecord:
 
 @dataclass(frozen=True, slots=True)
 class CampaignRecord:
-    """One submission. `counts` maps a cell status to its number of cells."""
+    """One submission.
+
+    `submitted_at`: the last submission; to submit an unfinished campaign again renews it. `baseline`: name of
+    the delegate over which speed-ups are taken. `counts`: number of cells by status.
+    """
 
     campaign_id: str
     name: str
-    created_at: datetime
+    submitted_at: datetime
     level: str
-    baseline_delegate: str | None
+    baseline: str | None
     manifest_sha256: str
     models: tuple[str, ...]
     delegates: tuple[str, ...]

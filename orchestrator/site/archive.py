@@ -51,5 +51,5 @@ class Archive:
 
 def _age(campaign: CampaignRecord) -> tuple[datetime, str]:
     """Sorts by time of submission; a naive time is UTC."""
-    moment = campaign.created_at
+    moment = campaign.submitted_at
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC), campaign.campaign_id

@@ -76,7 +76,7 @@ class _Writer:
         for model in dict.fromkeys(cell.model for cell in cells):
             path = links.model_page(campaign.campaign_id, model)
             self._page(path, "model", page=model_page(self._archive, campaign, model))
-        baselines = Baselines.among(campaign.baseline_delegate, cells)
+        baselines = Baselines.among(campaign.baseline, cells)
         for cell in cells:
             self._cell(campaign, cell, baselines.of(cell))
 
@@ -102,9 +102,8 @@ class _Writer:
             "format": SITE_FORMAT,
             "built_at": self._built_at.isoformat(),
             "campaigns": [
-                {
-                    "campaign_id": campaign.campaign_id,
-                    "name": campaign.name,
+                export.campaign_json(campaign)
+                | {
                     "html": links.campaign_page(campaign.campaign_id),
                     "json": links.campaign_data(campaign.campaign_id, "json"),
                     "csv": links.campaign_data(campaign.campaign_id, "csv"),

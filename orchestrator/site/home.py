@@ -52,7 +52,7 @@ def campaign_view(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> Camp
     return CampaignView(
         link=Link(text.short_name(campaign.name), links.campaign_page(campaign.campaign_id)),
         campaign_id=campaign.campaign_id,
-        created=text.moment(campaign.created_at),
+        created=text.moment(campaign.submitted_at),
         level=campaign.level,
         counts=" · ".join(words) or "no cells",
         model_count=len(campaign.models),

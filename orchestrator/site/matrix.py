@@ -21,7 +21,7 @@ _RowKey = tuple[str, str]
 
 def build_matrix(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> Matrix:
     """The matrix of a campaign; rows and columns in the order of its cells, the baseline's columns first."""
-    baselines = Baselines.among(campaign.baseline_delegate, cells)
+    baselines = Baselines.among(campaign.baseline, cells)
     column_keys = _column_keys(campaign, cells)
     by_row: dict[_RowKey, dict[_ColumnKey, CellRecord]] = {}
     for cell in cells:
@@ -31,7 +31,7 @@ def build_matrix(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> Matri
     return Matrix(
         columns=tuple(_column(key, cells, baselines, len(rows)) for key in column_keys),
         rows=rows,
-        baseline=campaign.baseline_delegate or "",
+        baseline=campaign.baseline or "",
         without_number=tuple(view for view in views if view.p50 is None or view.struck_out),
     )
 
@@ -43,7 +43,7 @@ def _column_keys(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> list[
 
     def rank(key: _ColumnKey) -> tuple[bool, bool, int]:
         delegate, device = key
-        return device == "-", delegate != campaign.baseline_delegate, order.get(delegate, len(order))
+        return device == "-", delegate != campaign.baseline, order.get(delegate, len(order))
 
     return sorted(keys, key=rank)
 

@@ -21,7 +21,7 @@ def model_page(archive: Archive, campaign: CampaignRecord, model: str) -> ModelP
     """The cells of one model of a campaign, in the campaign's order."""
     cells = archive.cells[campaign.campaign_id]
     own = [cell for cell in cells if cell.model == model]
-    baselines = Baselines.among(campaign.baseline_delegate, cells)
+    baselines = Baselines.among(campaign.baseline, cells)
     notes = Footnotes()
     first = own[0]
     return ModelPage(
@@ -56,7 +56,7 @@ def _elsewhere(archive: Archive, campaign: CampaignRecord, sha256: str) -> tuple
     """The same bytes in other campaigns."""
     return tuple(
         Link(
-            f"{text.short_name(other.name, 40)}, {text.moment(other.created_at)}",
+            f"{text.short_name(other.name, 40)}, {text.moment(other.submitted_at)}",
             links.model_page(other.campaign_id, name),
         )
         for other, name in archive.campaigns_with_model(sha256)

@@ -104,9 +104,9 @@ def _campaign_records(session: Session, rows: Sequence[tables.Campaign]) -> list
         CampaignRecord(
             campaign_id=row.campaign_id,
             name=row.name,
-            created_at=row.created_at,
+            submitted_at=row.submitted_at,
             level=row.level,
-            baseline_delegate=row.baseline_delegate,
+            baseline=row.baseline_delegate,
             manifest_sha256=row.manifest_sha256,
             models=tuple(row.model_names),
             delegates=tuple(row.delegate_names),

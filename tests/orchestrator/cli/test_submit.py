@@ -133,7 +133,9 @@ def test_status_lists_campaigns_and_cells(measured: Shell) -> None:
         measured.farm("status", "--json").json()["campaigns"], key=lambda c: c["submitted_at"]
     )
     assert newest["counts"]["done"] == 4
-    assert "4 cells: 4 done" in measured.farm("status", newest["campaign"]).out
+    assert "4 cells: 4 done" in measured.farm("status", newest["campaign_id"]).out
+    alone = measured.farm("status", newest["campaign_id"], "--json").json()
+    assert {name: value for name, value in alone.items() if name != "cells"} == newest
     assert measured.farm("status", "nothing").code == 2
     assert measured.farm("results", "--campaign", "nothing").code == 2
     assert len(measured.farm("results", "--campaign", "all", "--json").json()) >= 4

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from orchestrator.results.export import campaign_json
 from tests.needs import REPOSITORY
 from tests.orchestrator.cli.conftest import Shell
+from tests.orchestrator.site.records import demo_farm
 
 GOOD = """\
 version: 1
@@ -25,6 +27,7 @@ def test_the_demo_is_valid(shell: Shell) -> None:
     found = shell.farm("validate", path, "--json").json()
     assert found["valid"] is True
     assert len(found["campaign"]["models"]) == 9
+    assert set(found["campaign"]) < set(campaign_json(demo_farm().campaign_list[0])), "a field has one name"
     assert not shell.home.exists()
 
 

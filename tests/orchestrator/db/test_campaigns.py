@@ -7,6 +7,7 @@ from sqlmodel import select
 
 from orchestrator.db import tables
 from orchestrator.db.queue import picking
+from orchestrator.db.read import records
 from orchestrator.db.write import campaigns, ingest
 from tests.orchestrator.asked import CPU, POCL, asked
 from tests.orchestrator.stocked import cells, dispatch, planned, result, stock
@@ -64,6 +65,18 @@ def test_an_unfinished_campaign_is_found_by_what_was_asked(database):
     ):
         assert find(database, other) is None
     assert find(database, asked(FOUR), force=True) is None
+
+
+def test_a_campaign_that_is_submitted_again_shows_its_last_submission_and_is_listed_first(database):
+    first, second = stock(database, asked(("a",))), stock(database, asked(("b",)))
+    later = datetime.now(UTC) + timedelta(hours=1)
+    with database.write() as session:
+        again = session.exec(select(tables.Campaign).where(tables.Campaign.campaign_id == first)).one()
+        campaigns.resume(session, again, later)
+    with database.read() as session:
+        listed = records.campaigns(session)
+    assert [campaign.campaign_id for campaign in listed] == [first, second]
+    assert listed[0].submitted_at == later
 
 
 def test_it_is_found_while_a_cell_is_open_and_not_after(database):

@@ -19,10 +19,12 @@ from starlette.applications import Starlette
 
 from orchestrator.config.address import Address
 from orchestrator.config.limits import StoreLimits
+from orchestrator.db.read.records import campaigns
 from orchestrator.db.write import ingest
 from orchestrator.doctor.store import endpoint_check
 from orchestrator.endpoint.server import EndpointServer
 from orchestrator.errors import FarmError
+from orchestrator.results.export import campaign_json
 from tests.orchestrator.stocked import cells, dispatch, result, stock
 from tests.services.certificates import Authority
 from tests.services.endpoint import READ_TOKEN, TOKEN, Endpoint
@@ -233,6 +235,8 @@ def test_campaigns_and_results_are_read_as_json(reader: httpx.Client, endpoint: 
     campaign_id = stock(endpoint.database)
     (listed,) = reader.get("/campaigns").json()
     assert listed["campaign_id"] == campaign_id
+    with endpoint.database.read() as session:
+        assert [listed] == [campaign_json(record) for record in campaigns(session)]
     assert reader.get(f"/campaigns/{campaign_id}").json() == listed
     cells = json.loads(reader.get(f"/campaigns/{listed['name']}/results").content)
     assert {cell["status"] for cell in cells} == {"queued"}

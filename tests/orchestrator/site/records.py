@@ -249,9 +249,9 @@ def campaign(
     return CampaignRecord(
         campaign_id=sha(name)[:10],
         name=name,
-        created_at=at,
+        submitted_at=at,
         level="quick",
-        baseline_delegate=baseline,
+        baseline=baseline,
         manifest_sha256=sha(f"manifest of {name}"),
         models=tuple(models),
         delegates=tuple(delegates),

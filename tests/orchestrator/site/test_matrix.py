@@ -61,6 +61,6 @@ def test_bars_of_a_row_share_a_scale():
 def test_models_of_another_level_get_their_own_row():
     mine = cell("c", "m", "cpu", HOST)
     other = replace(mine, cell_id="f" * 12, level="publish")
-    matrix = build_matrix(replace(NEWEST, baseline_delegate=None), [mine, other])
+    matrix = build_matrix(replace(NEWEST, baseline=None), [mine, other])
     assert [row.detail.endswith("level publish") for row in matrix.rows] == [False, True]
     assert matrix.baseline == ""
