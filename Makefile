@@ -2,6 +2,7 @@
 
 VENV := .venv
 BIN  := $(VENV)/bin
+WORKERS := 2
 DEMO_HOME := $(CURDIR)/.farm
 
 .PHONY: help demo test test-exhaustive test-conformance test-faults soak fuzz bench bench-farm bench-cpu lock clean
@@ -31,7 +32,7 @@ test:
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 25
 
 test-exhaustive:
 	@bash .ci/setup test

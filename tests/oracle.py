@@ -29,6 +29,8 @@ import numpy as np
 from tests.needs import REPOSITORY
 
 TIMEOUT_S = 300
+NOT_RUN = "examples that LiteRT did not run"
+"""The property of a test's report that the end of the run prints, whichever process ran the test."""
 _HEADER = struct.Struct("<Q")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from orchestrator.config.settings import LabConfig
 from orchestrator.doctor.broker_access import access_checks
+from tests.services.ports import free_port
 from tests.services.redis import RedisServer
 
 PASSWORD = "p" * 30
@@ -20,8 +20,7 @@ def broker(short_folder: Path, tmp_path: Path) -> Iterator[Callable[..., RedisSe
     started: list[RedisServer] = []
 
     def start(*settings: str, address: str | None = "127.0.0.1") -> RedisServer:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         folder = short_folder / f"access-{tmp_path.name[-12:]}"
         server = RedisServer(folder, address=address, port=port, settings=settings).start()
         started.append(server)
@@ -76,9 +75,7 @@ def test_an_agents_url_that_leaves_this_machine_without_tls_is_named(broker) -> 
 
 
 def test_nothing_is_said_of_a_broker_that_does_not_answer() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    assert look(f"redis://127.0.0.1:{port}/0") == {}
+    assert look(f"redis://127.0.0.1:{free_port()}/0") == {}
 
 
 def test_a_user_that_may_not_ask_for_settings_still_learns_who_gets_in(broker) -> None:

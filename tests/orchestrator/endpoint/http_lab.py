@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import ssl
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from orchestrator.db.engine.session import Database
 from orchestrator.trust import enrolment
 from orchestrator.trust.farm_key_file import farm_key
 from tests.services.certificates import Authority
+from tests.services.ports import free_port
 from tests.services.processes import Server
 from tests.services.redis import RedisServer
 
@@ -38,8 +38,7 @@ class HttpLab:
         self.home, self.state = self.folder / "home", self.folder / "agent"
         self.authority = Authority(self.folder)
         pair = self.authority.issue()
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.url = f"https://127.0.0.1:{free.getsockname()[1]}"
+        self.url = f"https://127.0.0.1:{free_port()}"
         self.environment = os.environ | {
             "FARM_HOME": str(self.home),
             "FARM_BROKER_URL": self.redis.socket_url,

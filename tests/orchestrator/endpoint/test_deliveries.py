@@ -19,6 +19,7 @@ from orchestrator.endpoint.client import Sender
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.sources.store import Store
 from tests.services.endpoint import READ_TOKEN, SUBMIT_TOKEN, TOKEN, Endpoint
+from tests.services.ports import free_port
 
 CONTENT = bytes(range(251)) * 20_000
 SHA = hashlib.sha256(CONTENT).hexdigest()
@@ -147,8 +148,7 @@ def test_only_a_sha256_names_a_model(user: httpx.Client, name: str) -> None:
 
 
 def test_a_farm_that_does_not_answer_is_named(endpoint: Endpoint, own: Store) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        port = silent.getsockname()[1]
+    port = free_port()
     gone = replace(sender(endpoint), address=Address(f"http://127.0.0.1:{port}", "127.0.0.1", port))
     with pytest.raises(UnreachableError, match=f"cannot be sent to http://127.0.0.1:{port}"):
         gone.send(SHA, own, lambda _: None)

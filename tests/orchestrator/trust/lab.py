@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import redis
 
 from tests.orchestrator.cli.models import unary_model
 from tests.services.certificates import Authority
+from tests.services.ports import free_port
 from tests.services.processes import Server
 from tests.services.redis import Certificates, RedisServer
 
@@ -176,20 +176,17 @@ def trusted_lab(folder: Path, binary: str, *, tls: bool) -> Iterator[TrustedLab]
     """A lab of its own, over a Redis of this program with a password; with TLS an endpoint, too."""
     authority = Authority(folder) if tls else None
     pair = None if authority is None else authority.issue()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     broker = RedisServer(
         folder / "redis",
         address="127.0.0.1",
-        port=port,
+        port=free_port(),
         settings=(f"requirepass {PASSWORD}",),
         tls=Certificates(authority.path, pair.certificate, pair.key) if authority and pair else None,
         binary=binary,
     ).start()
     endpoint = {}
     if authority and pair:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            endpoint["FARM_ENDPOINT"] = f"https://127.0.0.1:{free.getsockname()[1]}"
+        endpoint["FARM_ENDPOINT"] = f"https://127.0.0.1:{free_port()}"
         endpoint |= {"FARM_TLS_CERT": str(pair.certificate), "FARM_TLS_KEY": str(pair.key)}
         endpoint |= {"FARM_TLS_CA": str(authority.path)}
     made = TrustedLab(folder, broker, authority, endpoint)

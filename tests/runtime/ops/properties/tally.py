@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from runtime.model.schema import TensorType
+from tests.oracle import NOT_RUN
 from tests.runtime.ops.properties.rows import Row
-
-# What the end of the run prints: one text for each row with examples that LiteRT did not run.
-REPORTS: list[str] = []
 
 
 @dataclass
@@ -19,7 +18,9 @@ class Tally:
     deaths: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
 
-    def judge(self, row: Row, tensor_type: TensorType) -> None:
+    def judge(
+        self, row: Row, tensor_type: TensorType, record_property: Callable[[str, object], None]
+    ) -> None:
         """Keep what LiteRT did not run for the end of the run, and fail where that is too much."""
         examples = self.compared + len(self.deaths) + len(self.refusals)
         text = f"{row} {tensor_type.name}: of {examples} examples LiteRT died on {len(self.deaths)}"
@@ -27,6 +28,6 @@ class Tally:
         for reason in sorted({*self.deaths, *self.refusals}):
             text += f"\n    {reason}"
         if examples > self.compared:
-            REPORTS.append(text)
+            record_property(NOT_RUN, text)
         assert self.compared, text
         assert len(self.refusals) <= row.refusals * examples, text

@@ -6,6 +6,8 @@ not the end of the suite; a row fails where LiteRT ran none of its examples, or 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from tests.runtime.ops.cases import CPU, Case, run_ours
 from tests.runtime.ops.properties.rows import Row, all_rows
 from tests.runtime.ops.properties.tally import Tally
 
+pytestmark = pytest.mark.spread
 ROWS = all_rows()
 SEEDED_EXAMPLES = 4
 EXHAUSTIVE_EXAMPLES = 200
@@ -41,7 +44,9 @@ def compare_once(row: Row, tensor_type: TensorType, data: st.DataObject, tally: 
     tally.compared += 1
 
 
-def run_row(row: Row, tensor_type: TensorType, examples: int) -> None:
+def run_row(
+    row: Row, tensor_type: TensorType, examples: int, record_property: Callable[[str, object], None]
+) -> None:
     tally = Tally()
 
     @settings(
@@ -57,16 +62,16 @@ def run_row(row: Row, tensor_type: TensorType, examples: int) -> None:
         compare_once(row, tensor_type, data, tally)
 
     run()
-    tally.judge(row, tensor_type)
+    tally.judge(row, tensor_type, record_property)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_row_10_seeded_examples_match_litert(row):
+def test_row_10_seeded_examples_match_litert(row, record_property):
     for tensor_type in row.types:
-        run_row(row, tensor_type, SEEDED_EXAMPLES)
+        run_row(row, tensor_type, SEEDED_EXAMPLES, record_property)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("row", "tensor_type"), [(r, t) for r in ROWS for t in r.types], ids=str)
-def test_examples_of_every_type_match_litert(row, tensor_type):
-    run_row(row, tensor_type, EXHAUSTIVE_EXAMPLES)
+def test_examples_of_every_type_match_litert(row, tensor_type, record_property):
+    run_row(row, tensor_type, EXHAUSTIVE_EXAMPLES, record_property)
