@@ -7,16 +7,16 @@ import sys
 from pathlib import Path
 
 from agent.attempt.lease import lease_folder
-from agent.config import AgentConfig, memory_limit
+from agent.config import LOG_PREFIX, AgentConfig, memory_limit
 from agent.daemon import serve
-from agent.wire.logs import log_to_stderr
+from agent.wire.logs import LogFormat, log_to_stderr
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse and serve. Returns the exit code."""
     parser = _parser()
     given = parser.parse_args(arguments)
-    log_to_stderr()
+    log_to_stderr(LogFormat.TEXT, prefix=LOG_PREFIX, loggers=("agent",))
     try:
         memory_limit_bytes = memory_limit()
     except ValueError as error:

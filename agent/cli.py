@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from agent.config import STATE_VARIABLE, state_folder
+from agent.config import LOG_PREFIX, STATE_VARIABLE, state_folder
 from agent.devices import ProbeError, probe
 from agent.wire.logs import LogFormat, log_to_stderr
 from agent.wire.messages import PROTOCOL_VERSION
@@ -42,7 +42,7 @@ def enrol_here(
     """
     from agent.enrolment import EnrolmentError, enrol  # noqa: PLC0415  # the other verbs need no HTTP
 
-    log_to_stderr(LogFormat.TEXT)
+    _log(LogFormat.TEXT)
     folder = state or state_folder()
     try:
         credentials = enrol(server, token, folder)
@@ -69,7 +69,7 @@ def start(
     from agent.enrolment import EnrolmentError, enrol_once  # noqa: PLC0415  # as above
     from agent.serve_lab import serve_lab  # noqa: PLC0415  # the other verbs need no link
 
-    log_to_stderr(log_format)
+    _log(log_format)
     folder = state or state_folder()
     try:
         enrol_once(folder)
@@ -100,6 +100,10 @@ def show_version() -> None:
     Example: farm-agent version
     """
     typer.echo(f"farm-agent {installed_version('delegate-farm')}, protocol {PROTOCOL_VERSION}")
+
+
+def _log(form: LogFormat) -> None:
+    log_to_stderr(form, prefix=LOG_PREFIX, loggers=("agent",))
 
 
 def main() -> None:

@@ -13,6 +13,8 @@ from agent.wire.messages import Device
 
 STATE_VARIABLE: Final = "FARM_AGENT_STATE"
 MEMORY_VARIABLE: Final = "FARM_RUNNER_MEMORY_BYTES"
+LOG_PREFIX: Final = "farm-agent: "
+"""Begins each line that an agent logs as text; its parent or the journal of systemd adds the time."""
 
 _LEAST_MEMORY_BYTES: Final = 64 << 20
 

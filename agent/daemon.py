@@ -23,7 +23,7 @@ from agent.attempt import lifecycle
 from agent.attempt.artifacts import ArtifactError, verified_file
 from agent.attempt.journal import Journal
 from agent.attempt.result import Outcome, from_result_file, has_result, reported
-from agent.attempt.running import LiveAttempt, log_gone
+from agent.attempt.running import RunningAttempt, log_gone
 from agent.config import AgentConfig
 from agent.devices import ProbeError, ProbeReport, probe
 from agent.processes import cgroup
@@ -73,7 +73,7 @@ class Agent:
         named = (config.named(device) for device in probe_report.devices)
         self._devices = {device.device_id: device for device in named}
         self._journal = Journal(config.journal)
-        self._live: dict[str, LiveAttempt] = {}
+        self._live: dict[str, RunningAttempt] = {}
         self._leaving: str | None = None
         self._terminated = False
         self._connected = True
@@ -252,7 +252,7 @@ class Agent:
         self._journal.accept(job)
         self._live[job.attempt_id] = live
 
-    def _examined(self, job: JobSpec) -> LiveAttempt:
+    def _examined(self, job: JobSpec) -> RunningAttempt:
         """A job that this agent can run. Raises `RefusedError`."""
         if self._leaving is not None:
             raise RefusedError(ReasonCode.INTERRUPTED, self._leaving)
@@ -275,7 +275,7 @@ class Agent:
                 data = verified_file(self._config.store, asked.sha256, asked.size_bytes, "labelled data")
         except ArtifactError as error:
             raise RefusedError(ReasonCode.ARTIFACT, str(error)) from error
-        return LiveAttempt(self._config, job, device, model, data)
+        return RunningAttempt(self._config, job, device, model, data)
 
     def _advance(self) -> None:
         """Let signals, time and exits act on every attempt; send what they have to say."""
@@ -290,7 +290,7 @@ class Agent:
             if live.result is not None:
                 self._hand_over(live)
 
-    def _hand_over(self, live: LiveAttempt) -> None:
+    def _hand_over(self, live: RunningAttempt) -> None:
         """Journal the result, send it, free the device and the folder. In this order."""
         assert live.result is not None
         failpoint.reached("agent.after_result_file")

@@ -51,7 +51,7 @@ from orchestrator.config.settings import LabTimes
 from orchestrator.db.engine.session import Database
 from orchestrator.db.migrate import migrate
 from orchestrator.db.write import campaigns, devices
-from orchestrator.dispatch.base import DispatchEvent, Heard
+from orchestrator.dispatch.base import DispatchEvent, MessageReceived
 from orchestrator.manifest.campaign import Campaign, DelegateEntry, DeviceSelector, ModelEntry
 from orchestrator.policy.matrix import MAX_CELLS, expand
 from orchestrator.policy.preview import PastResults, plan_cells
@@ -132,7 +132,7 @@ class SocketDispatcher:
             self.waiting = lines
         self.received_s = time.perf_counter()
         now, self.waiting = self.waiting[:BATCH], self.waiting[BATCH:]
-        return [_heard(line) for line in now]
+        return [_received(line) for line in now]
 
     def close(self, grace_s: float = 0.0) -> Sequence[DispatchEvent]:  # noqa: ARG002  # the protocol's form
         """Hang up."""
@@ -140,9 +140,9 @@ class SocketDispatcher:
         return ()
 
 
-def _heard(line: bytes) -> Heard:
+def _received(line: bytes) -> MessageReceived:
     agent, _, text = line.partition(b" ")
-    return Heard(agent.decode(), decode_for_orchestrator(text))
+    return MessageReceived(agent.decode(), decode_for_orchestrator(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,9 @@ class TimedService(Service):
 
     def _commit(self, events: Sequence[DispatchEvent]) -> bool:
         since = self._dispatcher.received_s  # type: ignore[attr-defined]  # the simulator's dispatcher
-        ends = [e.message for e in events if isinstance(e, Heard) and isinstance(e.message, JobResult)]
+        ends = [
+            e.message for e in events if isinstance(e, MessageReceived) and isinstance(e.message, JobResult)
+        ]
         self._ending, self._written_at_s = {message.device_id for message in ends}, time.perf_counter()
         news = super()._commit(events)
         at_s = self.clock.committed_s

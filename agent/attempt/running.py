@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class LiveAttempt:
+class RunningAttempt:
     """Call `advance` when time has passed or a child has ended. `outbox` collects messages for the link.
 
     `result` is there once the attempt has ended: everything of it is dead then, and the device still leased.

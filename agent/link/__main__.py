@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent.config import LinkTimes
-from agent.link.artifact_sync import Couriers
+from agent.link.artifact_sync import ArtifactSync
 from agent.link.identity import load
-from agent.link.name_claim import Holder
-from agent.link.relay import Bridge, brief, leave
+from agent.link.name_claim import NameClaim
+from agent.link.relay import Relay, brief, leave
 from agent.link.worker import work
 
 
@@ -26,19 +26,19 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(number, signal.SIG_IGN)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     identity = load(given.state)
-    bridge = Bridge(
+    relay = Relay(
         broker=identity.broker,
         seal=identity.seal,
-        couriers=Couriers(identity.artifacts, LinkTimes.from_environment().heartbeat_s),
+        artifacts=ArtifactSync(identity.artifacts, LinkTimes.from_environment().heartbeat_s),
         daemon=socket.socket(fileno=given.fd),
         watchdog_s=given.watchdog,
         replaced=identity.replaced,
-        holder=Holder.of(identity.broker, given.state, given.watchdog),
+        claim=NameClaim.of(identity.broker, given.state, given.watchdog),
     )
-    bridge.log_in()
-    for target in (bridge.carry_up, bridge.carry_results, bridge.ping):
+    relay.connect()
+    for target in (relay.relay_up, relay.relay_results, relay.watch):
         threading.Thread(target=_or_leave, args=(target,), daemon=True).start()
-    leave(work(identity.broker.application(), identity.broker.agent_id, bridge.take))
+    leave(work(identity.broker.application(), identity.broker.agent_id, relay.on_message))
     return 1
 
 

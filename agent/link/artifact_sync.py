@@ -1,4 +1,4 @@
-"""What has to be here before a job goes down to the daemon, and there before its result goes up."""
+"""Files that have to be here before a job goes down, and on the server before its result goes up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Final, Protocol
 
 from agent.wire.messages import (
     CancelJob,
-    ForOrchestrator,
     Heartbeat,
     JobRefused,
     JobResult,
@@ -47,14 +46,14 @@ class Artifacts(Protocol):
         """Whether the disk has room for an attempt to work."""
 
     def hold(self, attempt_id: str, files: Iterable[str]) -> None:
-        """An attempt is to use these files."""
+        """Protect the files that an attempt is going to use from eviction."""
 
     def release(self, attempt_id: str, *, damaged: bool) -> None:
-        """The attempt ended; `damaged`: the daemon found the model's file wanting."""
+        """End the protection of an attempt's files; `damaged`: the daemon could not use the model's file."""
 
 
 class SharedStore:
-    """Agent and server use one folder: nothing is to be carried."""
+    """Agent and server use one folder: nothing has to be transferred."""
 
     def fetch(self, sha256: str, size: int) -> None:
         """Nothing to do; the daemon verifies the file before it is used."""
@@ -79,7 +78,7 @@ class SharedStore:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A job that waits for its model, or for room on the disk: `phase` tells."""
+    """A job that waits for its model or for room on the disk; `phase` tells which."""
 
     job: JobSpec
     over: threading.Event = field(default_factory=threading.Event)
@@ -87,35 +86,40 @@ class _Waiting:
 
 
 @dataclass(slots=True)
-class Couriers:
-    """Carries files beside the messages, so that the daemon needs no network. One fetch per job at a time;
+class ArtifactSync:
+    """Transfers files beside the messages, so that the daemon needs no network. One fetch per job at a time;
     a job whose model cannot be had, or that is cancelled meanwhile, is refused in the agent's name. A full
-    disk is no fault of the job's: it waits until there is room.
+    disk is not the job's fault: it waits until there is room.
 
-    `beat_s`: how often a job that waits for its model gives a sign of life.
+    `heartbeat_s`: seconds between the heartbeats of a job that waits for its model.
     """
 
     artifacts: Artifacts
-    beat_s: float = 10.0
+    heartbeat_s: float = 10.0
     _waiting: dict[str, _Waiting] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def down(self, line: bytes, say: Callable[[bytes], None], answer: Callable[[Wire], None]) -> None:
-        """Hand a message down, a job once its model is here. Raises `ValueError` for what is no message."""
+    def deliver(self, line: bytes, down: Callable[[bytes], None], up: Callable[[Wire], None]) -> None:
+        """Pass a message `down` to the daemon, a job once its model is here; heartbeats of a job that waits,
+        and its refusal, go `up`. Raises `ValueError` for what is not a message.
+        """
         message = decode_for_agent(line)
         if isinstance(message, CancelJob) and (waiting := self._end(message.attempt_id)):
-            self._refuse(waiting.job, ReasonCode.CANCELLED, "cancelled while its model was fetched", answer)
+            self._refuse(waiting.job, ReasonCode.CANCELLED, "cancelled while its model was fetched", up)
             return
         if isinstance(message, JobSpec):
             self.artifacts.hold(message.attempt_id, message.files)
             here = all(self.artifacts.has(name, size) for name, size in message.files.items())
             if not here or not self.artifacts.has_room():
-                self._begin(message, line, say, answer)
+                self._begin(message, line, down, up)
                 return
-        say(line)
+        down(line)
 
-    def up(self, line: bytes) -> ForOrchestrator:
-        """The message of a line, once what it names is on the server. Raises `ValueError` or `OSError`."""
+    def prepare(self, line: bytes) -> None:
+        """Make ready for a result or a refusal to go up: its samples are on the server, its files may go.
+
+        Raises `ValueError` or `OSError` while the samples cannot be uploaded.
+        """
         message = decode_for_orchestrator(line)
         if isinstance(message, JobResult) and message.measurement is not None:
             samples = message.measurement.samples_sha256
@@ -124,33 +128,35 @@ class Couriers:
         if isinstance(message, JobResult | JobRefused):
             damaged = message.reason is not None and message.reason.code is ReasonCode.ARTIFACT
             self.artifacts.release(message.attempt_id, damaged=damaged)
-        return message
 
     def _begin(
-        self, job: JobSpec, line: bytes, say: Callable[[bytes], None], answer: Callable[[Wire], None]
+        self, job: JobSpec, line: bytes, down: Callable[[bytes], None], up: Callable[[Wire], None]
     ) -> None:
         waiting = _Waiting(job)
         with self._guard:
             if job.attempt_id in self._waiting:
                 return
             self._waiting[job.attempt_id] = waiting
-        for work, arguments in ((self._fetch, (waiting, line, say, answer)), (self._beat, (waiting, answer))):
+        for work, arguments in (
+            (self._fetch, (waiting, line, down, up)),
+            (self._send_heartbeats, (waiting, up)),
+        ):
             threading.Thread(target=work, args=arguments, daemon=True).start()
 
     def _fetch(
-        self, waiting: _Waiting, line: bytes, say: Callable[[bytes], None], answer: Callable[[Wire], None]
+        self, waiting: _Waiting, line: bytes, down: Callable[[bytes], None], up: Callable[[Wire], None]
     ) -> None:
         job = waiting.job
         why = self._wait_for_files(waiting)
         if self._end(job.attempt_id) is None:
             return
         if why is None:
-            say(line)
+            down(line)
         else:
-            self._refuse(job, ReasonCode.ARTIFACT, why, answer)
+            self._refuse(job, ReasonCode.ARTIFACT, why, up)
 
     def _wait_for_files(self, waiting: _Waiting) -> str | None:
-        """Fetch what a job needs, as soon as there is room for it. None, or why it cannot be had."""
+        """Fetch what a job needs, as soon as there is room for it. Return None, or why it cannot be had."""
         job = waiting.job
         while True:
             if self.artifacts.has_room():
@@ -165,31 +171,31 @@ class Couriers:
             if waiting.phase != NO_ROOM:
                 log.error("attempt %s: %s", job.attempt_id, NO_ROOM)
                 waiting.phase = NO_ROOM
-            if waiting.over.wait(self.beat_s):
+            if waiting.over.wait(self.heartbeat_s):
                 return NO_ROOM
 
-    def _beat(self, waiting: _Waiting, answer: Callable[[Wire], None]) -> None:
-        """Signs of life while the model is fetched: a large one takes longer than silence is borne."""
+    def _send_heartbeats(self, waiting: _Waiting, up: Callable[[Wire], None]) -> None:
+        """Heartbeats while the model is fetched: a large one takes longer than the farm tolerates silence."""
         job = waiting.job
         for seq in count():
-            answer(Heartbeat(attempt_id=job.attempt_id, epoch=job.epoch, seq=seq, phase=waiting.phase))
-            if waiting.over.wait(self.beat_s):
+            up(Heartbeat(attempt_id=job.attempt_id, epoch=job.epoch, seq=seq, phase=waiting.phase))
+            if waiting.over.wait(self.heartbeat_s):
                 return
 
     def _end(self, attempt_id: str) -> _Waiting | None:
-        """Let a job wait no longer; None: it did not wait."""
+        """Stop waiting for a job's files; None where the job did not wait."""
         with self._guard:
             waiting = self._waiting.pop(attempt_id, None)
         if waiting is not None:
             waiting.over.set()
         return waiting
 
-    def _refuse(self, job: JobSpec, code: ReasonCode, why: str, answer: Callable[[Wire], None]) -> None:
+    def _refuse(self, job: JobSpec, code: ReasonCode, why: str, up: Callable[[Wire], None]) -> None:
         self.artifacts.release(job.attempt_id, damaged=False)
         reason = Reason(code=code, text=why)
-        answer(JobRefused(attempt_id=job.attempt_id, epoch=job.epoch, reason=reason))
+        up(JobRefused(attempt_id=job.attempt_id, epoch=job.epoch, reason=reason))
 
 
 def to_line(message: Wire) -> bytes:
-    """A message without its newline."""
+    """Encode a message as a line without its newline."""
     return encode(message).rstrip(b"\n")

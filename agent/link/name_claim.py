@@ -1,6 +1,7 @@
-"""One machine for one name: who serves an agent's queue is noted at the broker, for as long as it is heard.
+"""One machine for one name: the broker holds who serves an agent's queue, while that link renews its claim.
 
-The copy of an agent's disk is that agent a second time; what two machines measured would be one series.
+A copy of an agent's disk is the same agent a second time; what two machines measured would look like one
+series.
 """
 
 from __future__ import annotations
@@ -9,48 +10,58 @@ import hashlib
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 from redis import Redis
 
-from agent.link.broker import Broker
+from agent.link.broker import AgentBroker
+from agent.wire.queue import CONNECT_TIMEOUT_S, SOCKET_TIMEOUT_S, agent_key, client_url
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_OWNER_DIGITS: Final = 32
+"""Hex digits that tell an owner from all others: 128 bits of a sha256."""
 
 
-class TakenError(Exception):
+class NameTakenError(Exception):
     """Another machine serves under this name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
-    """`own` tells this machine and state folder from any other; it ends with the name of the host."""
+class NameClaim:
+    """The claim of one agent's name. `owner` tells this machine and state folder from any other; its second
+    word is the name of the host. A claim that is not renewed expires after `lifetime_s` seconds.
+    """
 
-    broker: Broker
-    own: str
-    hold_s: float
+    broker: AgentBroker
+    owner: str
+    lifetime_s: float
 
     @classmethod
-    def of(cls, broker: Broker, state: Path, hold_s: float) -> Holder:
+    def of(cls, broker: AgentBroker, state: Path, lifetime_s: float) -> NameClaim:
         """For the agent of this state folder, on this machine since its last start."""
         host = socket.gethostname()
-        what = f"{_BOOT.read_text()} {host} {state.resolve()}"
-        return cls(broker, f"{hashlib.sha256(what.encode()).hexdigest()[:32]} {host}", hold_s)
+        identity = f"{_BOOT.read_text()} {host} {state.resolve()}"
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:_OWNER_DIGITS]
+        return cls(broker, f"{digest} {host}", lifetime_s)
 
-    def hold(self) -> None:
-        """Have the name for `hold_s` seconds more. Raises `TakenError`, or what Redis' client raises."""
-        key = f"{self.broker.key_prefix}agent.{self.broker.agent_id}.holder"
-        milliseconds = int(1000 * self.hold_s)
+    def renew(self) -> None:
+        """Claim the name for `lifetime_s` more. Raises `NameTakenError`, or what Redis' client raises."""
+        key = self.broker.key_prefix + agent_key(self.broker.agent_id, "holder")
+        milliseconds = int(1000 * self.lifetime_s)
         with self._client() as client:
-            if client.set(key, self.own, nx=True, px=milliseconds):
+            # NX lets one of two machines win; whoever loses reads who it was.
+            if client.set(key, self.owner, nx=True, px=milliseconds):
                 return
             found = client.get(key)
-            holder = found.decode(errors="replace") if isinstance(found, bytes) else self.own
-            if holder != self.own:
-                raise TakenError(f"agent {self.broker.agent_id} is served from {holder.partition(' ')[2]!r}")
-            client.set(key, self.own, px=milliseconds)
+            owner = found.decode(errors="replace") if isinstance(found, bytes) else self.owner
+            if owner != self.owner:
+                raise NameTakenError(
+                    f"agent {self.broker.agent_id} is served from {owner.partition(' ')[2]!r}"
+                )
+            client.set(key, self.owner, px=milliseconds)
 
     def _client(self) -> Redis:
-        url = self.broker.url.replace("redis+socket://", "unix://", 1)
-        limits = {"socket_connect_timeout": 5, "socket_timeout": 30}
-        plain = {"protocol": 2, "driver_info": None}  # an agent has no right to say more of itself
-        return Redis.from_url(url, **plain, **limits, **(self.broker.tls() or {}))
+        limits = {"socket_connect_timeout": CONNECT_TIMEOUT_S, "socket_timeout": SOCKET_TIMEOUT_S}
+        # RESP2 without driver info: an agent's user has no right to HELLO, nor to CLIENT SETINFO everywhere.
+        plain: dict[str, Any] = {"protocol": 2, "driver_info": None}
+        return Redis.from_url(client_url(self.broker.url), **plain, **limits, **self.broker.tls())

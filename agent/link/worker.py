@@ -8,7 +8,7 @@ from celery import Celery
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 from celery.worker import WorkController
 
-from agent.link.broker import MESSAGE_TASK
+from agent.wire.queue import MESSAGE_TASK
 
 
 def register(app: Celery, take: Callable[[str], None]) -> None:

@@ -27,7 +27,7 @@ ALIVE: Final = b'{"type":"link-alive"}'
 """What the child says when a message to itself has made the round trip through the broker."""
 REFUSED_EXIT: Final = 77
 """Exit code of a child that the broker does not let in."""
-TAKEN_EXIT: Final = 78
+NAME_TAKEN_EXIT: Final = 78
 """Exit code of a child whose name another machine has."""
 
 log = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ class LinkProcess:
         pause_s = self._pause_s * random.uniform(0.75, 1.25)  # noqa: S311  # so that agents do not come all at once
         self._start_at_s = time.monotonic() + pause_s
         self._pause_s = min(_LONGEST_PAUSE_S, self._pause_s * 2)
-        if code in (REFUSED_EXIT, TAKEN_EXIT):
+        if code in (REFUSED_EXIT, NAME_TAKEN_EXIT):
             self._say_refused(code)
             return
         said = f" (exit code {code})" if code > 0 else ""
@@ -157,7 +157,7 @@ class LinkProcess:
 
     def _say_refused(self, code: int) -> None:
         """Once, however often it is tried again."""
-        if not self._refused and code == TAKEN_EXIT:
+        if not self._refused and code == NAME_TAKEN_EXIT:
             log.error(
                 "another machine serves as agent %s: what both measure would look like one machine's. Give "
                 "this one a name of its own; on the server: farm agents enrol NAME; then here: farm-agent "

@@ -21,8 +21,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from agent.wire.queue import MAX_ENVELOPE_BYTES
+
 VERSION: Final = 1
-MAX_ENVELOPE_BYTES: Final = 8 * 1024 * 1024
 MAX_DEPTH: Final = 32
 KEYS_KIND: Final = "farm-keys"
 """Of the message that tells an agent which keys of the farm to trust."""
@@ -199,7 +200,7 @@ class Freshness:
     def __post_init__(self) -> None:
         self._newest_at_s = self.monotonic()
 
-    def take(self, envelope: Envelope) -> None:
+    def accept(self, envelope: Envelope) -> None:
         """Note an envelope. Raises `ValueError` where it has expired or was here before."""
         late_s = self.now() - envelope.expires
         if late_s > 0:
@@ -212,7 +213,7 @@ class Freshness:
         self.remember(envelope.nonce, envelope.issued, envelope.expires)
 
     def remember(self, nonce: str, issued: float, expires: float) -> None:
-        """As `take`, without looking at it."""
+        """Note an envelope as `accept` does, without checking it."""
         self._seen[nonce] = expires
         if issued > self.now():
             self.newest, self._newest_at_s = issued, self.monotonic()
@@ -231,7 +232,7 @@ class Freshness:
 
 
 @dataclass(slots=True)
-class Stamps:
+class IssueClock:
     """A clock that is never set back, for `issued`."""
 
     wall: Callable[[], float] = time.time
@@ -246,7 +247,7 @@ class Stamps:
         self._last, self._last_at_s = max(self.wall(), passed), now_s
         return self._last
 
-    def reach(self, least: float) -> None:
+    def advance_to(self, least: float) -> None:
         """Show at least this from now on."""
         if least > self.now():
             self._last = least

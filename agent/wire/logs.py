@@ -1,15 +1,16 @@
-"""How an agent logs: a line per event on stderr, as text or as JSON."""
+"""How a program of either floor logs: one line per event on stderr, as text or as JSON."""
 
 from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 
 
 class LogFormat(StrEnum):
-    """`json`: one object per line with time, level and message."""
+    """`json`: one object per line with time, level, logger, message and, where there is one, traceback."""
 
     TEXT = "text"
     JSON = "json"
@@ -19,20 +20,26 @@ class JsonLines(logging.Formatter):
     """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """A record as JSON."""
-        said = {
+        """Return a record as JSON; a traceback is its last field."""
+        fields = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
-        return json.dumps(said, ensure_ascii=False)
+        if record.exc_info:
+            fields["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False)
 
 
-def log_to_stderr(form: LogFormat = LogFormat.TEXT) -> None:
-    """Send what the agent has to say to stderr."""
+def log_to_stderr(form: LogFormat, *, prefix: str, loggers: Sequence[str]) -> None:
+    """Log to stderr: `loggers` and those below them from level INFO on, all others from WARNING on.
+
+    `prefix` begins each line of text, in the notation of `logging.Formatter` (`%(asctime)s `); JSON lines
+    have no prefix.
+    """
     handler = logging.StreamHandler()
-    plain = logging.Formatter("farm-agent: %(message)s")
-    handler.setFormatter(JsonLines() if form is LogFormat.JSON else plain)
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    handler.setFormatter(JsonLines() if form is LogFormat.JSON else logging.Formatter(f"{prefix}%(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    for name in loggers:
+        logging.getLogger(name).setLevel(logging.INFO)

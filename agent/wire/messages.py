@@ -411,6 +411,14 @@ def _decode(adapter: TypeAdapter[Any], line: bytes) -> Any:
     return adapter.validate_json(line)
 
 
+def type_of(line: bytes) -> str:
+    """The type of a message, without a look at its other fields. Raises `ValueError` where it has none."""
+    fields = json.loads(line)
+    if not isinstance(fields, dict) or not isinstance(fields.get("type"), str):
+        raise ValueError("a message without a type")
+    return str(fields["type"])
+
+
 def artifact_path(store: Path, sha256: str) -> Path:
     """Where a content-addressed store keeps an artifact: `<store>/sha256/ab/<64 hex digits>`."""
     if not re.fullmatch(r"[0-9a-f]{64}", sha256):

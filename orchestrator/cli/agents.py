@@ -14,7 +14,7 @@ from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
     from orchestrator.db.write.agents import AgentState
-    from orchestrator.trust.credentials_service import Office
+    from orchestrator.trust.credentials_service import CredentialsService
 
 _LONGEST_MINUTES = 7 * 24 * 60
 
@@ -106,12 +106,12 @@ def enrol(name: NewName, valid: Valid = 60, write: Write = None, as_json: Json =
     The agent makes its keys itself; the farm keeps a public key and hashes. An agent that was removed or
     revoked may enrol again.
     """
-    with _office() as office:
+    with _credentials() as credentials:
         if write is not None:
-            office.write(name, write.absolute())
+            credentials.enrol_here(name, write.absolute())
             return _written(name, write, as_json)
-        token = office.invite(name, timedelta(minutes=valid))
-        return _say_token(office, name, token, valid, as_json)
+        token = credentials.invite(name, timedelta(minutes=valid))
+        return _say_token(credentials, name, token, valid, as_json)
 
 
 def rotate(
@@ -121,12 +121,12 @@ def rotate(
 
     From the moment of its use both old and new secrets are good for `--overlap` minutes, then the new alone.
     """
-    with _office() as office:
+    with _credentials() as credentials:
         if write is not None:
-            office.write(name, write.absolute(), timedelta(minutes=overlap))
+            credentials.enrol_here(name, write.absolute(), timedelta(minutes=overlap))
             return _written(name, write, as_json)
-        token = office.invite(name, timedelta(minutes=valid), timedelta(minutes=overlap))
-        return _say_token(office, name, token, valid, as_json)
+        token = credentials.invite(name, timedelta(minutes=valid), timedelta(minutes=overlap))
+        return _say_token(credentials, name, token, valid, as_json)
 
 
 def revoke(name: Name, as_json: Json = False) -> int:
@@ -136,8 +136,8 @@ def revoke(name: Name, as_json: Json = False) -> int:
     """
     from orchestrator.cli import output
 
-    with _office() as office:
-        lost = office.revoke(name)
+    with _credentials() as credentials:
+        lost = credentials.revoke(name)
     if as_json:
         output.emit_json({"agent": name, "state": "revoked", "lost": lost})
     else:
@@ -152,8 +152,8 @@ def acl(as_json: Json = False) -> int:
     """
     from orchestrator.cli import output
 
-    with _office() as office:
-        lines = office.rights()
+    with _credentials() as credentials:
+        lines = credentials.acl_commands()
     if as_json:
         output.emit_json(lines)
         return OK
@@ -163,17 +163,17 @@ def acl(as_json: Json = False) -> int:
 
 
 @contextmanager
-def _office() -> Iterator[Office]:
-    from orchestrator.trust.credentials_service import Office
+def _credentials() -> Iterator[CredentialsService]:
+    from orchestrator.trust.credentials_service import CredentialsService
 
     with open_farm() as farm:
-        yield Office.open(farm.home, farm.lab, farm.database)
+        yield CredentialsService.open(farm.home, farm.lab, farm.database)
 
 
-def _say_token(office: Office, name: str, token: str, valid: int, as_json: bool) -> int:
+def _say_token(credentials: CredentialsService, name: str, token: str, valid: int, as_json: bool) -> int:
     from orchestrator.cli import output
 
-    address = office.lab.address
+    address = credentials.lab.address
     server = "URL" if address is None else address.url
     if as_json:
         output.emit_json(

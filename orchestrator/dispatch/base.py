@@ -11,7 +11,7 @@ from orchestrator.errors import UnreachableError
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class MessageReceived:
     """What an agent said. Whoever carried it vouches for the name."""
 
     agent_id: str
@@ -19,7 +19,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class OldHello:
+class IncompatibleHello:
     """An agent of another protocol said hello: whatever else it says is not to be understood."""
 
     agent_id: str
@@ -38,7 +38,7 @@ class BrokerBack:
     """The broker answers (again): what it held before may be gone."""
 
 
-DispatchEvent: TypeAlias = Heard | OldHello | AgentLost | BrokerBack
+DispatchEvent: TypeAlias = MessageReceived | IncompatibleHello | AgentLost | BrokerBack
 
 
 class BrokerDownError(UnreachableError):

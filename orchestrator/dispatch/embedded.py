@@ -29,7 +29,7 @@ from agent.wire.messages import (
     encode,
 )
 from orchestrator.config.settings import FarmHome
-from orchestrator.dispatch.base import AgentLost, DispatchEvent, Heard
+from orchestrator.dispatch.base import AgentLost, DispatchEvent, MessageReceived
 from orchestrator.errors import UnreachableError
 
 MAX_STARTS: Final = 5
@@ -77,7 +77,7 @@ class EmbeddedDispatcher:
         """Send a message to the agent."""
         if isinstance(message, JobSpec):
             self._jobs.add(message.attempt_id)
-            self._heard = time.monotonic()
+            self._last_message_s = time.monotonic()
         self._send(message)
 
     def events(self, timeout_s: float) -> Sequence[DispatchEvent]:
@@ -105,9 +105,9 @@ class EmbeddedDispatcher:
         self._starts += 1
         self._buffer = b""
         self._jobs: set[str] = set()
-        self._greeted = False
+        self._hello_received = False
         self._agent_id = ""
-        self._heard = time.monotonic()
+        self._last_message_s = time.monotonic()
         ours, theirs = socket.socketpair()
         ours.settimeout(_SEND_LIMIT_S)
         self._link = ours
@@ -146,8 +146,8 @@ class EmbeddedDispatcher:
     def _receive(self, timeout_s: float) -> None:
         readable, _, _ = select.select([self._link], [], [], timeout_s)
         if not readable:
-            owed = self._jobs or not self._greeted
-            if owed and time.monotonic() - self._heard > self._silence_limit_s:
+            owed = self._jobs or not self._hello_received
+            if owed and time.monotonic() - self._last_message_s > self._silence_limit_s:
                 self._lose(f"it said nothing for {self._silence_limit_s:g} s")
             return
         try:
@@ -155,17 +155,17 @@ class EmbeddedDispatcher:
         except OSError as error:
             self._lose(str(error))
             return
-        self._heard = time.monotonic()
+        self._last_message_s = time.monotonic()
         if not data:
             self._lose(self._exit_words())
             return
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
-            self._hear(line)
+            self._on_message(line)
         if len(self._buffer) > MAX_MESSAGE_BYTES:
             self._lose(f"it sent more than {MAX_MESSAGE_BYTES} bytes without a line end")
 
-    def _hear(self, line: bytes) -> None:
+    def _on_message(self, line: bytes) -> None:
         try:
             message: ForOrchestrator = decode_for_orchestrator(line)
         except ValueError as error:
@@ -177,13 +177,13 @@ class EmbeddedDispatcher:
                     f"the agent speaks protocol {message.protocol}, this farm speaks {PROTOCOL_VERSION}; "
                     "install the same version of both"
                 )
-            self._greeted = True
+            self._hello_received = True
             self._agent_id = message.agent_id
         elif isinstance(message, JobStarted | JobResult | JobRefused):
             self._starts = 1
         if isinstance(message, JobResult | JobRefused):
             self._jobs.discard(message.attempt_id)
-        self._pending.append(Heard(self._agent_id, message))
+        self._pending.append(MessageReceived(self._agent_id, message))
 
     def _lose(self, reason: str) -> None:
         if not self._lost():

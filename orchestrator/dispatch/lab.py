@@ -6,7 +6,6 @@ import gc
 import json
 import logging
 import random
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,16 +21,22 @@ from agent.wire.messages import (
     decode_for_orchestrator,
     encode,
 )
+from agent.wire.queue import PINGS_PER_WATCHDOG, is_ping, new_ping
 from orchestrator.config.settings import LabTimes
-from orchestrator.dispatch.base import BrokerBack, BrokerDownError, DispatchEvent, Heard, OldHello
-from orchestrator.dispatch.broker import Broker, MalformedError, envelope_of
+from orchestrator.dispatch.base import (
+    BrokerBack,
+    BrokerDownError,
+    DispatchEvent,
+    IncompatibleHello,
+    MessageReceived,
+)
+from orchestrator.dispatch.broker import FarmBroker, MalformedError, envelope_of
 
 BATCH: Final = 200
 """Messages that one transaction takes in at most."""
 
 _FIRST_PAUSE_S = 1.0
 _NOT_YET = "not connected yet"
-_PINGS_PER_WATCHDOG = 4
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +82,7 @@ class LabDispatcher:
         self._key_prefix = key_prefix
         self._seal = seal
         self._times = times
-        self._broker: Broker | None = None
+        self._broker: FarmBroker | None = None
         self._fault = _NOT_YET
         self._pause_s = _FIRST_PAUSE_S
         self._retry_at_s = 0.0
@@ -160,7 +165,7 @@ class LabDispatcher:
             return
         gc.collect()  # Kombu's old channels keep their sockets in circles of references until they are found
         try:
-            self._broker = Broker(self._url, self._key_prefix, self._take, self._authority)
+            self._broker = FarmBroker(self._url, self._key_prefix, self._on_message, self._authority)
             if self._connected is not None:
                 self._connected()
         except Exception as error:  # noqa: BLE001  # the client of the broker raises many kinds
@@ -193,20 +198,20 @@ class LabDispatcher:
             message.ack()
         self._unacknowledged.clear()
 
-    def _watch(self, broker: Broker) -> None:
+    def _watch(self, broker: FarmBroker) -> None:
         """A word to oneself every while; one that does not come back in time is the broker's fault."""
         now_s = time.monotonic()
         if self._ping and now_s - self._pinged_s > self._times.watchdog_s:
             raise TimeoutError(f"nothing came back through the broker for {self._times.watchdog_s:g} s")
-        if not self._ping and now_s - self._pinged_s > self._times.watchdog_s / _PINGS_PER_WATCHDOG:
-            self._ping, self._pinged_s = f"ping {secrets.token_hex(16)}", now_s
+        if not self._ping and now_s - self._pinged_s > self._times.watchdog_s / PINGS_PER_WATCHDOG:
+            self._ping, self._pinged_s = new_ping(), now_s
             broker.ping(self._ping)
 
-    def _take(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         self._unacknowledged.append(message)
         try:
             envelope = envelope_of(message)
-            if envelope.startswith("ping "):
+            if is_ping(envelope):
                 self._ping = "" if envelope == self._ping else self._ping
                 return
             self._came.append(_read(*self._seal.open(envelope)))
@@ -219,22 +224,22 @@ def _read(agent_id: str, payload: bytes) -> DispatchEvent:
     try:
         message = decode_for_orchestrator(payload)
     except ValueError:
-        return _old_hello(agent_id, payload)
+        return _incompatible_hello(agent_id, payload)
     if isinstance(message, AgentHello):
         if message.agent_id != agent_id:
             raise ValueError(f"agent {agent_id} calls itself {message.agent_id}")
         if message.protocol != PROTOCOL_VERSION:
-            return OldHello(agent_id, message.protocol)
-    return Heard(agent_id, message)
+            return IncompatibleHello(agent_id, message.protocol)
+    return MessageReceived(agent_id, message)
 
 
-def _old_hello(agent_id: str, payload: bytes) -> OldHello:
+def _incompatible_hello(agent_id: str, payload: bytes) -> IncompatibleHello:
     """An agent of another protocol has a hello of another form; only its number is looked at."""
     said: Any = json.loads(payload) if len(payload) <= MAX_MESSAGE_BYTES else None
     if isinstance(said, dict) and said.get("type") == "hello":
         protocol = said.get("protocol")
         if isinstance(protocol, int) and protocol != PROTOCOL_VERSION:
-            return OldHello(agent_id, protocol)
+            return IncompatibleHello(agent_id, protocol)
     raise ValueError(f"agent {agent_id} said something unreadable: {payload[:100]!r}")
 
 

@@ -10,17 +10,17 @@ from orchestrator.endpoint.agent_registry import Records
 from orchestrator.endpoint.app import application
 from orchestrator.endpoint.server import EndpointServer
 from orchestrator.sources.store import Store
-from orchestrator.trust.credentials_service import Office
+from orchestrator.trust.credentials_service import CredentialsService
 
 
 @contextmanager
-def answering(office: Office, address: Address) -> Iterator[None]:
+def answering(credentials: CredentialsService, address: Address) -> Iterator[None]:
     """Answer over HTTP at this address within the block. Raises `FarmError`."""
     address.require_certificate()
-    records = Records(office.database, address, office.ring.keys, office.admit)
-    store = Store(office.home.store)
+    records = Records(credentials.database, address, credentials.key_folder.keys, credentials.admit)
+    store = Store(credentials.home.store)
     app = application(
-        office.database, store, office.lab.limits, records, address.read_token, address.submit_token
+        credentials.database, store, credentials.lab.limits, records, address.read_token, address.submit_token
     )
     with EndpointServer(app, address):
         yield

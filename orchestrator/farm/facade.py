@@ -30,7 +30,7 @@ from orchestrator.db.write import (
 )
 from orchestrator.db.write.agents import AgentState
 from orchestrator.db.write.results import past_results
-from orchestrator.dispatch.base import Heard
+from orchestrator.dispatch.base import MessageReceived
 from orchestrator.dispatch.embedded import EmbeddedDispatcher, agent_command
 from orchestrator.doctor.check import Check
 from orchestrator.doctor.examine import examine
@@ -367,7 +367,7 @@ class Farm:
             until = time.monotonic() + HELLO_LIMIT_S
             while time.monotonic() < until:
                 for event in dispatcher.events(STEP_S):
-                    if isinstance(event, Heard) and isinstance(event.message, AgentHello):
+                    if isinstance(event, MessageReceived) and isinstance(event.message, AgentHello):
                         with self._database.write() as session:
                             devices.record_hello(session, event.message, _now(), sole=True)
                         return event.message

@@ -24,9 +24,9 @@ from orchestrator.scheduling.lock import SchedulerLock, lock_holder
 from orchestrator.scheduling.loop import Service
 from orchestrator.sources import health_model
 from orchestrator.sources.store import Store
-from orchestrator.trust.agent_keys import Keyring
-from orchestrator.trust.credentials_service import Office
-from orchestrator.trust.signing import SignedSeal
+from orchestrator.trust.agent_keys import AgentKeys
+from orchestrator.trust.credentials_service import CredentialsService
+from orchestrator.trust.signing import FarmSeal
 
 STEP_S: Final = 1.0
 
@@ -46,7 +46,7 @@ class Server:
     database: Database
     dispatcher: Dispatcher
     stopping: Callable[[], bool]
-    office: Office
+    credentials: CredentialsService
     endpoint: Callable[[], AbstractContextManager[None]] = nullcontext
     _state: SchedulerState = field(init=False)
     _row_at_s: float = 0.0
@@ -98,7 +98,7 @@ class Server:
         self._row_at_s = time.monotonic() + _ROW_EVERY_S
         if broker == BROKER_UP and time.monotonic() > self._rights_at_s:
             self._rights_at_s = time.monotonic() + _RIGHTS_EVERY_S
-            self.office.apply_rights()
+            self.credentials.apply_rights()
         state = replace(self._state, beat_at=datetime.now(UTC), broker=broker, broker_text=fault)
         self._tell(state)
 
@@ -128,23 +128,23 @@ def serve_lab(home: FarmHome, lab: LabConfig, stopping: Callable[[], bool]) -> N
     if lab.broker_url is None:
         raise UsageError("a lab needs a broker: set FARM_BROKER_URL")
     with Farm.open(home, lab=lab, serving=True) as farm:
-        office = Office.open(home, lab, farm.database)
-        office.warn()
-        keyring = Keyring(farm.database)
-        seal = SignedSeal(office.ring.keys, keyring)
+        credentials = CredentialsService.open(home, lab, farm.database)
+        credentials.warn_of_plaintext()
+        agent_keys = AgentKeys(farm.database)
+        seal = FarmSeal(credentials.key_folder.keys, agent_keys)
         dispatcher = LabDispatcher(
-            lab.broker_url, lab.key_prefix, seal, lab.times, lab.broker_ca, office.apply_rights
+            lab.broker_url, lab.key_prefix, seal, lab.times, lab.broker_ca, credentials.apply_rights
         )
-        endpoint = partial(_endpoint, lab, office)
-        Server(home, lab, farm.database, dispatcher, stopping, office, endpoint).run()
+        endpoint = partial(_endpoint, lab, credentials)
+        Server(home, lab, farm.database, dispatcher, stopping, credentials, endpoint).run()
         with suppress(UnreachableError):
-            keyring.save()
+            agent_keys.save()
 
 
-def _endpoint(lab: LabConfig, office: Office) -> AbstractContextManager[None]:
+def _endpoint(lab: LabConfig, credentials: CredentialsService) -> AbstractContextManager[None]:
     """The HTTP endpoint, where the configuration names an address."""
     if lab.address is None:
         return nullcontext()
     from orchestrator.endpoint.serve import answering  # noqa: PLC0415  # many labs need no web server
 
-    return answering(office, lab.address)
+    return answering(credentials, lab.address)

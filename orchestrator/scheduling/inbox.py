@@ -39,7 +39,13 @@ from orchestrator.db.write import (
     outputs,
     running_attempts,
 )
-from orchestrator.dispatch.base import AgentLost, BrokerBack, DispatchEvent, Heard, OldHello
+from orchestrator.dispatch.base import (
+    AgentLost,
+    BrokerBack,
+    DispatchEvent,
+    IncompatibleHello,
+    MessageReceived,
+)
 from orchestrator.scheduling.available_devices import Roster
 
 UPGRADE_COMMAND: Final = "pip install --upgrade 'delegate-farm[lab]' && farm-agent start"
@@ -79,7 +85,7 @@ class Intake:
 
     def matters(self, event: DispatchEvent) -> bool:
         """False for a sign of life that the database need not hear of."""
-        if not isinstance(event, Heard):
+        if not isinstance(event, MessageReceived):
             return True
         match event.message:
             case Heartbeat(attempt_id=attempt_id, phase=phase):
@@ -96,7 +102,7 @@ class Intake:
 
     def prepare(self, session: Session, events: Iterable[DispatchEvent]) -> None:
         """Load what these words are about, all at once."""
-        messages = [event.message for event in events if isinstance(event, Heard)]
+        messages = [event.message for event in events if isinstance(event, MessageReceived)]
         named = [m.attempt_id for m in messages if isinstance(m, _ABOUT_ATTEMPTS)]
         if not named:
             return
@@ -108,9 +114,9 @@ class Intake:
     def take(self, session: Session, event: DispatchEvent, todo: Todo, now: datetime) -> None:
         """Do what one event asks of the database."""
         match event:
-            case Heard(agent_id, message):
+            case MessageReceived(agent_id, message):
                 self._hear(session, agent_id, message, todo, now)
-            case OldHello(agent_id, protocol):
+            case IncompatibleHello(agent_id, protocol):
                 self._refuse(session, agent_id, protocol, todo, now)
             case AgentLost(reason):
                 log.info("the agent is lost: %s", reason)

@@ -19,7 +19,7 @@ from orchestrator.db.engine import turn
 from orchestrator.db.engine.session import Database
 from orchestrator.db.queue import picking
 from orchestrator.db.write import agents, attempts, campaigns, ingest, outbox, results, running_attempts
-from orchestrator.dispatch.base import BrokerDownError, Dispatcher, DispatchEvent, Heard
+from orchestrator.dispatch.base import BrokerDownError, Dispatcher, DispatchEvent, MessageReceived
 from orchestrator.errors import UnreachableError
 from orchestrator.policy.assign import Assignment
 from orchestrator.policy.fingerprint import fingerprint
@@ -108,7 +108,7 @@ class Service:
             attempts.ask_to_stop(session, [a.attempt_id for a in attempts.live(session, now)])
         try:
             for event in self._dispatcher.close():
-                if isinstance(event, Heard) and isinstance(event.message, JobResult):
+                if isinstance(event, MessageReceived) and isinstance(event.message, JobResult):
                     self._take([event])
         finally:
             text = "stopped before it was finished"

@@ -16,12 +16,11 @@ from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError
 
 from agent.wire.credentials import INGEST_SUFFIX
+from agent.wire.queue import AGENT_KEYS, INGEST_QUEUE, agent_key, agent_queue
 from orchestrator.db.write.credentials import Known
-from orchestrator.dispatch.broker import INGEST_QUEUE, redis_client
+from orchestrator.dispatch.broker import redis_client
 from orchestrator.errors import UnreachableError, UsageError
 
-KEYS: Final = ("jobs", "unacked", "unacked_index", "unacked_mutex", "holder")
-"""An agent's own keys, after `agent.<name>.`."""
 COMMANDS: Final = (
     "brpop", "rpop", "rpush", "lpush", "llen", "del",
     "hset", "hget", "hdel", "zadd", "zrem", "zrange", "zrevrangebyscore", "zcard",
@@ -52,7 +51,7 @@ def users(known: Iterable[Known], key_prefix: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for agent_id, passwords in hashes.items():
         name = user(agent_id, key_prefix)
-        found[name] = _words(passwords, COMMANDS, [f"{prefix}agent.{agent_id}.{key}" for key in KEYS])
+        found[name] = _words(passwords, COMMANDS, [prefix + agent_key(agent_id, key) for key in AGENT_KEYS])
         found[name + INGEST_SUFFIX] = _words(passwords, INGEST_COMMANDS, [prefix + INGEST_QUEUE])
     return found
 
@@ -100,7 +99,7 @@ def apply(url: str, authority: Path | None, key_prefix: str, known: Mapping[str,
                 log.info("the broker lets them in no more: %s", ", ".join(gone))
             for name, words in known.items():
                 if name not in names and not name.endswith(INGEST_SUFFIX):
-                    client.delete(f"{name}.{KEYS[0]}")
+                    client.delete(key_prefix + agent_queue(name.removeprefix(user("", key_prefix))))
                 client.execute_command("ACL SETUSER", name, *_fitting(words, version))
     except NoPermissionError:
         return False

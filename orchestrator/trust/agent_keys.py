@@ -30,7 +30,7 @@ class _Key:
 
 
 @dataclass(slots=True)
-class Keyring:
+class AgentKeys:
     """For one thread."""
 
     database: Database
@@ -50,7 +50,7 @@ class Keyring:
         if opened.agent_id != key.agent_id:
             raise ValueError(f"agent {key.agent_id} signs for another: {opened.agent_id[:64]!r}")
         try:
-            key.fresh.take(opened)
+            key.fresh.accept(opened)
         except ValueError as error:
             raise ValueError(f"{opened.kind[:32]} of agent {key.agent_id}: {error}") from error
         return opened

@@ -19,33 +19,33 @@ from orchestrator.db.engine.session import Database
 from orchestrator.db.write import agents, credentials, ingest, running_attempts
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.trust import acl, enrolment
-from orchestrator.trust.farm_key_rotation import Ring
+from orchestrator.trust.farm_key_rotation import FarmKeyFolder
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Office:
+class CredentialsService:
     """Of one lab. Any thread may use it."""
 
     home: FarmHome
     lab: LabConfig
     database: Database
-    ring: Ring = field(repr=False)
+    key_folder: FarmKeyFolder = field(repr=False)
 
     @classmethod
-    def open(cls, home: FarmHome, lab: LabConfig, database: Database) -> Office:
+    def open(cls, home: FarmHome, lab: LabConfig, database: Database) -> CredentialsService:
         """With the farm's key, which is made where there is none. Raises `FarmError`."""
         if not lab.is_lab:
             raise UsageError(
                 "only a lab has agents to enrol; set FARM_BROKER_URL=redis://..., or broker_url in farm.toml"
             )
-        return cls(home, lab, database, Ring(home.keys))
+        return cls(home, lab, database, FarmKeyFolder(home.keys))
 
     @property
     def key(self) -> SigningKey:
         """The farm's newest."""
-        return self.ring.keys().current
+        return self.key_folder.keys().current
 
     def invite(self, agent_id: str, valid: timedelta, overlap: timedelta | None = None) -> str:
         """A one-time token; see `enrolment.invite`. Raises `UsageError`."""
@@ -54,7 +54,7 @@ class Office:
                 session, agent_id, self.key.public.key_id, _now(), valid=valid, overlap=overlap
             )
 
-    def write(self, agent_id: str, state: Path, overlap: timedelta | None = None) -> None:
+    def enrol_here(self, agent_id: str, state: Path, overlap: timedelta | None = None) -> None:
         """Enrol an agent of this machine: its credentials go straight into its state folder, and without an
         endpoint it uses the farm's store. Raises `UsageError` or `FarmError`.
         """
@@ -123,11 +123,11 @@ class Office:
                 return
             given = users
 
-    def rights(self) -> list[str]:
+    def acl_commands(self) -> list[str]:
         """The same as Redis commands."""
         return acl.lines(self.lab.broker_url or "", self.lab.broker_ca, self._users())
 
-    def warn(self) -> None:
+    def warn_of_plaintext(self) -> None:
         """Say loudly what crosses a network unencrypted."""
         for name, url in (
             ("FARM_BROKER_URL", self.lab.broker_url),

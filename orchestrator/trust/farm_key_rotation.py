@@ -56,7 +56,7 @@ class FarmKeys:
 
 
 @dataclass(slots=True)
-class Ring:
+class FarmKeyFolder:
     """The keys of a folder, read anew as they change; any thread may ask."""
 
     folder: Path

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.wire.envelope import Stamps, keys_message, seal
-from orchestrator.trust.agent_keys import Keyring
+from agent.wire.envelope import IssueClock, keys_message, seal
+from orchestrator.trust.agent_keys import AgentKeys
 from orchestrator.trust.farm_key_rotation import FarmKeys
 
 TOLD_EVERY_S: Final = 2.0
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class SignedSeal:
+class FarmSeal:
     """For the thread that speaks with the broker. `keys`: the farm's own that are good now.
 
     Each envelope of an agent names the keys of the farm that it trusts. Where these are not the farm's, the
@@ -27,8 +27,8 @@ class SignedSeal:
     """
 
     keys: Callable[[], FarmKeys]
-    keyring: Keyring
-    stamps: Stamps = field(default_factory=Stamps)
+    agent_keys: AgentKeys
+    clock: IssueClock = field(default_factory=IssueClock)
     _trusted: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _behind: set[str] = field(default_factory=set)
     _told_s: dict[str, float] = field(default_factory=dict)
@@ -36,11 +36,11 @@ class SignedSeal:
     def seal(self, agent_id: str, payload: bytes) -> str:
         """An envelope around one message, for one agent."""
         key = self.keys().signing_for(self._trusted.get(agent_id, ()))
-        return seal(key, agent_id, payload, self.stamps.now())
+        return seal(key, agent_id, payload, self.clock.now())
 
     def open(self, envelope: str) -> tuple[str, bytes]:
         """The agent that signed, and its message. Raises `ValueError`."""
-        opened = self.keyring.open(envelope)
+        opened = self.agent_keys.open(envelope)
         self._note(opened.agent_id, opened.farm)
         return opened.agent_id, opened.payload
 

@@ -15,7 +15,7 @@ from agent.wire.messages import Device
 from orchestrator.db import tables
 from orchestrator.db.engine.session import Database
 from orchestrator.farm.facade import Farm
-from orchestrator.trust.credentials_service import Office
+from orchestrator.trust.credentials_service import CredentialsService
 from tests.contract import checker
 from tests.contract.lab import PATIENCE_S, Lab
 from tests.services.processes import Server
@@ -87,7 +87,7 @@ class CeleryLab(Lab):
 
     def _enrol(self, state: Path) -> None:
         database = Database.connect(self.config.database_url or self.home.database, self.home.root)
-        Office.open(self.home, self.config, database).write(AGENT_ID, state)
+        CredentialsService.open(self.home, self.config, database).enrol_here(AGENT_ID, state)
         database.close()
 
     def _hello_at(self) -> float:

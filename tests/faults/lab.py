@@ -24,7 +24,7 @@ from agent.wire.credentials import FILE
 from orchestrator.config.address import Address
 from orchestrator.config.settings import FarmHome, LabConfig
 from orchestrator.db.engine.session import Database
-from orchestrator.trust.credentials_service import Office
+from orchestrator.trust.credentials_service import CredentialsService
 from tests.faults import invariants, mutations, truth
 from tests.faults.machines import ENTRY, AgentMachine, Held, Machine, fake_devices, plain_environment
 from tests.faults.runner import DEVICES_VARIABLE
@@ -324,7 +324,7 @@ class FaultLab:
             agent_broker_url=self.redis.url,
             address=Address.read({"listen": self.server.environment["FARM_LISTEN"]}),
         )
-        Office.open(FarmHome(self.home), lab, self.database).write(agent.name, agent.state)
+        CredentialsService.open(FarmHome(self.home), lab, self.database).enrol_here(agent.name, agent.state)
 
     def _call(
         self, machine: Machine, arguments: list[str], limit_s: float, program: Path = ENTRY

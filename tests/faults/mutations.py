@@ -49,7 +49,7 @@ def without_claim() -> None:
 
     link_process = serve_lab.LinkProcess
     vars(serve_lab)["LinkProcess"] = link
-    vars_of(Freshness, take=lambda _self, _envelope: None)
+    vars_of(Freshness, accept=lambda _self, _envelope: None)
     vars_of(Journal, state_of=state_of, accept=accept)
 
 

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import agent.wire
 
 CASES = {
     "runtime": {"numpy", "pyopencl", "celery", "sqlmodel", "pydantic", "ai_edge_litert"},
     "runtime.model.reader": {"numpy", "pyopencl"},
     "runtime.interpreter": {"pyopencl", "celery", "sqlmodel", "pydantic", "ai_edge_litert"},
-    "agent.wire.messages": {"runtime", "pyopencl", "numpy", "celery", "redis"},
+    "agent.wire.messages": {"runtime", "pyopencl", "numpy", "celery", "kombu", "redis", "cryptography"},
+    **{
+        f"agent.wire.{path.stem}": {"runtime", "pyopencl", "numpy", "celery", "kombu", "redis"}
+        for path in Path(agent.wire.__file__).parent.glob("*.py")
+        if path.stem not in ("__init__", "messages")
+    },
     "orchestrator.farm.facade": {"celery", "kombu", "redis", "starlette", "uvicorn", "httpx", "cryptography"},
     "orchestrator.sources": {"starlette", "uvicorn", "httpx", "cryptography"},
     "orchestrator.cli": {"sqlmodel", "sqlalchemy", "numpy", "pyopencl", "jinja2", "pydantic"},

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from agent.link.artifact_sync import FETCHING, NO_ROOM, Couriers, SharedStore
+from agent.link.artifact_sync import FETCHING, NO_ROOM, ArtifactSync, SharedStore
 from agent.wire.messages import CancelJob, Heartbeat, JobRefused, JobSpec, Reason, ReasonCode, Wire, encode
 
 JOB = JobSpec(
@@ -63,8 +63,8 @@ class Ends:
     said: list[bytes] = field(default_factory=list)
     told: list[Wire] = field(default_factory=list)
 
-    def down(self, couriers: Couriers, message: Wire) -> None:
-        couriers.down(encode(message).rstrip(), self.said.append, self.told.append)
+    def down(self, sync: ArtifactSync, message: Wire) -> None:
+        sync.deliver(encode(message).rstrip(), self.said.append, self.told.append)
 
     def refusals(self) -> list[JobRefused]:
         return [message for message in self.told if isinstance(message, JobRefused)]
@@ -82,15 +82,15 @@ def until(ready, limit_s: float = 30.0) -> None:
 
 def test_with_the_model_here_a_job_goes_straight_down() -> None:
     ends = Ends()
-    ends.down(Couriers(SharedStore()), JOB)
+    ends.down(ArtifactSync(SharedStore()), JOB)
     assert (ends.said, ends.told) == ([LINE], [])
 
 
 def test_a_job_waits_for_its_model_and_gives_signs_of_life() -> None:
     store, ends = SlowStore(), Ends()
-    couriers = Couriers(store, beat_s=0.01)
-    ends.down(couriers, JOB)
-    ends.down(couriers, JOB)
+    sync = ArtifactSync(store, heartbeat_s=0.01)
+    ends.down(sync, JOB)
+    ends.down(sync, JOB)
     until(lambda: len(ends.beats()) >= 3)
     assert ends.said == []
     assert store.held == {"a1": "5" * 64}
@@ -107,7 +107,7 @@ def test_a_job_waits_for_its_model_and_gives_signs_of_life() -> None:
 def test_a_job_waits_for_room_on_the_disk_and_costs_no_attempt(here: bool) -> None:
     store, ends = SlowStore(OSError(errno.ENOSPC, "full"), here=here, room=not here), Ends()
     store.go.set()
-    ends.down(Couriers(store, beat_s=0.01), JOB)
+    ends.down(ArtifactSync(store, heartbeat_s=0.01), JOB)
     until(lambda: NO_ROOM in {message.phase for message in ends.told if isinstance(message, Heartbeat)})
     assert (ends.said, ends.refusals()) == ([], [])
     store.fault, store.room = None, True
@@ -117,10 +117,10 @@ def test_a_job_waits_for_room_on_the_disk_and_costs_no_attempt(here: bool) -> No
 
 def test_a_job_that_waits_for_room_can_be_cancelled() -> None:
     store, ends = SlowStore(room=False), Ends()
-    couriers = Couriers(store, beat_s=0.01)
-    ends.down(couriers, JOB)
+    sync = ArtifactSync(store, heartbeat_s=0.01)
+    ends.down(sync, JOB)
     until(ends.beats)
-    ends.down(couriers, CancelJob(attempt_id="a1"))
+    ends.down(sync, CancelJob(attempt_id="a1"))
     assert [refused.reason.code for refused in ends.refusals()] == [ReasonCode.CANCELLED]
     time.sleep(0.1)
     assert (ends.said, len(ends.refusals())) == ([], 1)
@@ -130,7 +130,7 @@ def test_a_job_that_waits_for_room_can_be_cancelled() -> None:
 def test_a_model_that_cannot_be_had_is_a_refusal_for_the_infrastructure(fault: Exception) -> None:
     store, ends = SlowStore(fault), Ends()
     store.go.set()
-    ends.down(Couriers(store), JOB)
+    ends.down(ArtifactSync(store), JOB)
     until(ends.refusals)
     (refused,) = ends.refusals()
     assert (refused.epoch, refused.reason.code) == (7, ReasonCode.ARTIFACT)
@@ -140,10 +140,10 @@ def test_a_model_that_cannot_be_had_is_a_refusal_for_the_infrastructure(fault: E
 
 def test_a_job_that_is_cancelled_while_it_waits_is_refused_at_once_and_never_runs() -> None:
     store, ends = SlowStore(), Ends()
-    couriers = Couriers(store, beat_s=0.01)
+    sync = ArtifactSync(store, heartbeat_s=0.01)
     before = set(threading.enumerate())
-    ends.down(couriers, JOB)
-    ends.down(couriers, CancelJob(attempt_id="a1"))
+    ends.down(sync, JOB)
+    ends.down(sync, CancelJob(attempt_id="a1"))
     assert [refused.reason.code for refused in ends.refusals()] == [ReasonCode.CANCELLED]
     store.go.set()
     until(lambda: set(threading.enumerate()) <= before)
@@ -153,15 +153,15 @@ def test_a_job_that_is_cancelled_while_it_waits_is_refused_at_once_and_never_run
 
 def test_a_cancellation_of_anything_else_goes_down() -> None:
     ends = Ends()
-    ends.down(Couriers(SlowStore()), CancelJob(attempt_id="other"))
+    ends.down(ArtifactSync(SlowStore()), CancelJob(attempt_id="other"))
     assert ends.said == [encode(CancelJob(attempt_id="other")).rstrip()]
 
 
 def test_what_the_daemon_refuses_as_damaged_is_told_to_the_store() -> None:
     store = SlowStore(here=True)
-    couriers, ends = Couriers(store), Ends()
+    sync, ends = ArtifactSync(store), Ends()
     for code in (ReasonCode.ARTIFACT, ReasonCode.INTERRUPTED):
-        ends.down(couriers, JOB)
+        ends.down(sync, JOB)
         refused = JobRefused(attempt_id="a1", epoch=7, reason=Reason(code=code, text="x"))
-        couriers.up(encode(refused).rstrip())
+        sync.prepare(encode(refused).rstrip())
     assert (store.held, store.damaged) == ({}, ["a1"])

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from agent.wire.envelope import (
     LIFETIME_S,
     MAX_DEPTH,
-    MAX_ENVELOPE_BYTES,
     Freshness,
+    IssueClock,
     PublicKey,
     SigningKey,
-    Stamps,
     check_proof,
     key_id_of,
     open_envelope,
     seal,
 )
+from agent.wire.queue import MAX_ENVELOPE_BYTES
 
 KEY = SigningKey.new()
 MESSAGE = {"type": "result", "attempt_id": "a1", "epoch": 3, "cell_id": "c", "device_id": "rack-1.cpu"}
@@ -130,30 +130,30 @@ def test_what_is_no_number_is_refused(word):
 
 def test_a_repetition_is_refused():
     fresh, envelope = Freshness(), open_envelope(sealed(), KEY.public)
-    fresh.take(envelope)
+    fresh.accept(envelope)
     with pytest.raises(ValueError, match="here before"):
-        fresh.take(envelope)
+        fresh.accept(envelope)
 
 
 def test_age_is_told_by_the_senders_own_clock_and_by_how_long_it_has_run_since():
     passed = [0.0]
     fresh = Freshness(monotonic=lambda: passed[0])
     old = open_envelope(sealed(issued=1000.0), KEY.public)
-    fresh.take(open_envelope(sealed(issued=1000.0 + LIFETIME_S), KEY.public))
-    fresh.take(old)
+    fresh.accept(open_envelope(sealed(issued=1000.0 + LIFETIME_S), KEY.public))
+    fresh.accept(old)
     older = open_envelope(sealed(issued=999.0), KEY.public)
     with pytest.raises(ValueError, match="expired"):
-        fresh.take(older)
+        fresh.accept(older)
     last = open_envelope(sealed(issued=1000.0 + LIFETIME_S), KEY.public)
     passed[0] = LIFETIME_S + 1
     with pytest.raises(ValueError, match="expired"):
-        fresh.take(last)
+        fresh.accept(last)
 
 
 def test_what_is_known_of_a_senders_clock_holds_after_a_restart():
     before = open_envelope(sealed(issued=10.0), KEY.public)
     with pytest.raises(ValueError, match="expired"):
-        Freshness(newest=11.0 + LIFETIME_S).take(before)
+        Freshness(newest=11.0 + LIFETIME_S).accept(before)
 
 
 def test_memory_ends_with_the_time():
@@ -162,19 +162,19 @@ def test_memory_ends_with_the_time():
     for day in range(50):
         passed[0] = day * LIFETIME_S
         for _ in range(3):
-            fresh.take(open_envelope(sealed(issued=1000.0 + passed[0]), KEY.public))
+            fresh.accept(open_envelope(sealed(issued=1000.0 + passed[0]), KEY.public))
     assert len(fresh._seen) < 12
 
 
 def test_stamps_are_never_set_back():
     wall, passed = [100.0], [0.0]
-    stamps = Stamps(lambda: wall[0], lambda: passed[0])
-    assert stamps.now() == 100.0
+    clock = IssueClock(lambda: wall[0], lambda: passed[0])
+    assert clock.now() == 100.0
     wall[0], passed[0] = 20.0, 5.0
-    assert stamps.now() == 105.0
-    stamps.reach(500.0)
+    assert clock.now() == 105.0
+    clock.advance_to(500.0)
     passed[0] = 6.0
-    assert stamps.now() == 501.0
+    assert clock.now() == 501.0
 
 
 def test_a_key_outlives_its_text_and_its_repr_tells_nothing():

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from agent.wire.messages import AgentHello, Heartbeat, JobSpec, encode
-from orchestrator.dispatch.base import AgentLost, Heard
+from orchestrator.dispatch.base import AgentLost, MessageReceived
 from orchestrator.dispatch.embedded import MAX_STARTS, EmbeddedDispatcher
 from orchestrator.errors import UnreachableError
 
@@ -46,7 +46,7 @@ def gather(dispatcher, count, limit_s=20.0):
 
 def said(event):
     """What the agent said, or what happened to it."""
-    return event.message if isinstance(event, Heard) else event
+    return event.message if isinstance(event, MessageReceived) else event
 
 
 def test_messages_split_and_joined_on_the_way_arrive_whole(agent):
@@ -115,7 +115,7 @@ def test_last_words_after_shutdown_are_heard(agent):
     beat = Heartbeat(attempt_id="a1", epoch=1, seq=1, phase="stopping")
     dispatcher = agent(f"s.sendall({encode(HELLO)!r}); s.recv(100); s.sendall({encode(beat)!r})")
     gather(dispatcher, 1)
-    assert dispatcher.close() == [Heard("x", beat)]
+    assert dispatcher.close() == [MessageReceived("x", beat)]
 
 
 def test_an_agent_that_cannot_be_started_is_one_clear_error(tmp_path):

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agent.link.farm_keys import FarmKeys as TrustedKeys
-from agent.link.identity import SignedSeal as AgentsSeal
+from agent.link.signing import AgentSeal
+from agent.link.trusted_farm_keys import TrustedFarmKeys
 from agent.wire.credentials import Applicant, Credentials, crosses_in_the_clear, signed_in, without_secrets
 from agent.wire.envelope import SigningKey, open_envelope, seal
 from orchestrator.config.settings import FarmHome, LabConfig
@@ -15,10 +15,10 @@ from orchestrator.db.migrate import migrate
 from orchestrator.db.write import credentials
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.trust import agent_keys, enrolment
-from orchestrator.trust.agent_keys import Keyring
+from orchestrator.trust.agent_keys import AgentKeys
 from orchestrator.trust.farm_key_file import farm_key
 from orchestrator.trust.farm_key_rotation import FarmKeys
-from orchestrator.trust.signing import SignedSeal
+from orchestrator.trust.signing import FarmSeal
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FARM = SigningKey.new()
@@ -178,46 +178,46 @@ def test_the_farms_key_stays_the_same_and_is_for_its_user_alone(tmp_path):
 
 
 def test_the_server_opens_what_a_known_agent_signed_once(database):
-    applicant, ring = enrolled(database), Keyring(database)
+    applicant, keys = enrolled(database), AgentKeys(database)
     envelope = seal(applicant.key, "rack-1", HELLO, 1000.0)
-    assert SignedSeal(lambda: FarmKeys(FARM), ring).open(envelope) == ("rack-1", HELLO)
+    assert FarmSeal(lambda: FarmKeys(FARM), keys).open(envelope) == ("rack-1", HELLO)
     with pytest.raises(ValueError, match=r"agent rack-1: it was here before"):
-        ring.open(envelope)
+        keys.open(envelope)
 
 
 def test_the_server_refuses_strangers_and_who_speaks_for_others(database):
-    one, _, ring = enrolled(database), enrolled(database, "rack-2"), Keyring(database)
+    one, _, keys = enrolled(database), enrolled(database, "rack-2"), AgentKeys(database)
     with pytest.raises(ValueError, match="no enrolled agent's"):
-        ring.open(seal(SigningKey.new(), "rack-1", HELLO, 1000.0))
+        keys.open(seal(SigningKey.new(), "rack-1", HELLO, 1000.0))
     with pytest.raises(ValueError, match="signs for another"):
-        ring.open(seal(one.key, "rack-2", HELLO, 1000.0))
+        keys.open(seal(one.key, "rack-2", HELLO, 1000.0))
     for text in ("", "[" * 100_000, '{"agent_id":"rack-1","payload":"{}"}'):
         with pytest.raises(ValueError, match="no signed envelope"):
-            ring.open(text)
+            keys.open(text)
 
 
 def test_a_revoked_key_is_refused_by_a_server_that_knew_it(database, monkeypatch):
     monkeypatch.setattr(agent_keys, "REFRESH_S", 0.0)
-    applicant, ring = enrolled(database), Keyring(database)
-    ring.open(seal(applicant.key, "rack-1", HELLO, 1000.0))
+    applicant, keys = enrolled(database), AgentKeys(database)
+    keys.open(seal(applicant.key, "rack-1", HELLO, 1000.0))
     with database.write() as session:
         credentials.revoke_all(session, "rack-1", datetime.now(UTC))
     with pytest.raises(ValueError, match="was revoked"):
-        ring.open(seal(applicant.key, "rack-1", HELLO, 1001.0))
+        keys.open(seal(applicant.key, "rack-1", HELLO, 1001.0))
 
 
 def test_old_messages_are_known_as_such_after_a_restart_of_the_server(database):
-    applicant, ring = enrolled(database), Keyring(database)
-    ring.open(seal(applicant.key, "rack-1", HELLO, 1_000_000.0))
-    ring.save()
+    applicant, keys = enrolled(database), AgentKeys(database)
+    keys.open(seal(applicant.key, "rack-1", HELLO, 1_000_000.0))
+    keys.save()
     with pytest.raises(ValueError, match="expired"):
-        Keyring(database).open(seal(applicant.key, "rack-1", HELLO, 900_000.0))
+        AgentKeys(database).open(seal(applicant.key, "rack-1", HELLO, 900_000.0))
 
 
 def test_an_agent_opens_only_what_the_farm_signed_for_it_and_remembers_over_restarts(tmp_path):
     def agents_seal():
-        trusted = TrustedKeys(FARM.public, tmp_path / "farm-keys.json")
-        return AgentsSeal("rack-1", SigningKey.new(), trusted, tmp_path / "seen")
+        trusted = TrustedFarmKeys(FARM.public, tmp_path / "farm-keys.json")
+        return AgentSeal("rack-1", SigningKey.new(), trusted, tmp_path / "seen")
 
     message = b'{"attempt_id":"a","type":"cancel"}'
     envelope = seal(FARM, "rack-1", message, 1000.0)
@@ -232,8 +232,8 @@ def test_an_agent_opens_only_what_the_farm_signed_for_it_and_remembers_over_rest
 
 def test_an_agent_with_a_clock_behind_still_stamps_after_what_it_heard(tmp_path):
     key, ahead = SigningKey.new(), 9e9
-    trusted = TrustedKeys(FARM.public, tmp_path / "farm-keys.json")
-    sealing = AgentsSeal("rack-1", key, trusted, tmp_path / "seen")
+    trusted = TrustedFarmKeys(FARM.public, tmp_path / "farm-keys.json")
+    sealing = AgentSeal("rack-1", key, trusted, tmp_path / "seen")
     sealing.open(seal(FARM, "rack-1", HELLO, ahead))
     assert open_envelope(sealing.seal(HELLO), key.public).issued >= ahead
 
@@ -262,7 +262,7 @@ def test_users_are_put_into_and_taken_out_of_urls():
 
 
 def test_one_machine_has_no_agents_to_enrol(database, tmp_path):
-    from orchestrator.trust.credentials_service import Office
+    from orchestrator.trust.credentials_service import CredentialsService
 
     with pytest.raises(UsageError, match="only a lab"):
-        Office.open(FarmHome(tmp_path), LabConfig(), database)
+        CredentialsService.open(FarmHome(tmp_path), LabConfig(), database)

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from kombu import Producer
 
-from agent.link.broker import INGEST_QUEUE, INGEST_TASK, Broker, publish
+from agent.link.broker import AgentBroker
 from agent.wire.credentials import Credentials
 from agent.wire.envelope import SigningKey, seal
 from agent.wire.messages import (
@@ -27,6 +27,7 @@ from agent.wire.messages import (
     Wire,
     encode,
 )
+from agent.wire.queue import INGEST_QUEUE, INGEST_TASK, publish
 from tests import needs
 from tests.orchestrator.asked import CPU
 from tests.orchestrator.trust.lab import TrustedLab, trusted_lab
@@ -46,7 +47,7 @@ def say(lab: TrustedLab) -> Callable[..., None]:
     """Say something to the farm with the credentials of rack-2."""
     given = Credentials.read(lab.folder / "rack-2")
     assert lab.authority is not None
-    broker = Broker("rack-2", given.broker_url, given.key_prefix, lab.authority.path)
+    broker = AgentBroker("rack-2", given.broker_url, given.key_prefix, lab.authority.path)
 
     def said(message: Wire, name: str = "rack-2") -> None:
         envelope = seal(SigningKey.read(given.signing_key), name, encode(message).rstrip(), time.time())

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.link.farm_keys import FarmKeys as TrustedKeys
-from agent.link.identity import SignedSeal as AgentsSeal
+from agent.link.signing import AgentSeal
+from agent.link.trusted_farm_keys import TrustedFarmKeys
 from agent.wire.credentials import Applicant
 from agent.wire.envelope import SigningKey, keys_message, open_envelope, read_keys, seal
 from orchestrator.config.settings import FarmHome
@@ -18,10 +18,10 @@ from orchestrator.db.engine.session import Database
 from orchestrator.db.migrate import migrate
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.trust import enrolment, farm_key_rotation
-from orchestrator.trust.agent_keys import Keyring
+from orchestrator.trust.agent_keys import AgentKeys
 from orchestrator.trust.farm_key_file import farm_key
-from orchestrator.trust.farm_key_rotation import FarmKeys, Ring
-from orchestrator.trust.signing import SignedSeal
+from orchestrator.trust.farm_key_rotation import FarmKeyFolder, FarmKeys
+from orchestrator.trust.signing import FarmSeal
 from tests import needs
 from tests.orchestrator.trust.lab import TrustedLab, trusted_lab
 
@@ -45,12 +45,12 @@ class Pair:
             self.applicant = Applicant.new()
             enrolment.enrol(session, enrolment.Request.read(self.applicant.ask(token)), now)
         self.enrolled = self.keys.current.public
-        self.farm = SignedSeal(lambda: self.keys, Keyring(self.database))
+        self.farm = FarmSeal(lambda: self.keys, AgentKeys(self.database))
         self.restart_agent()
 
     def restart_agent(self) -> None:
-        trusted = TrustedKeys(self.enrolled, self.folder / "farm-keys.json")
-        self.agent = AgentsSeal("rack-1", self.applicant.key, trusted, self.folder / "seen")
+        trusted = TrustedFarmKeys(self.enrolled, self.folder / "farm-keys.json")
+        self.agent = AgentSeal("rack-1", self.applicant.key, trusted, self.folder / "seen")
 
     def rotate(self) -> None:
         self.keys = farm_key_rotation.rotate(self.keys_folder, NOW, LATER)
@@ -202,7 +202,7 @@ def test_a_running_farm_goes_on_with_the_keys_that_it_has_where_the_files_cannot
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(farm_key_rotation, "REFRESH_S", 0.0)
-    keys = Ring(tmp_path)
+    keys = FarmKeyFolder(tmp_path)
     before = keys.keys().ids
     (tmp_path / "farm.key").write_text("nonsense")
     assert keys.keys().ids == before

@@ -106,12 +106,13 @@ def test_a_forged_message_is_dropped_and_the_agent_goes_on(lab: TrustedLab) -> N
         body = json.dumps({"agent_id": "rack-1", "payload": '{"type":"shutdown"}'})
         from kombu import Connection, Producer
 
-        from agent.link.broker import Broker, publish
+        from agent.link.broker import AgentBroker
+        from agent.wire.queue import publish
 
         assert lab.authority is not None
-        broker = Broker("rack-1", lab.environment["FARM_BROKER_URL"], ca_file=lab.authority.path)
+        broker = AgentBroker("rack-1", lab.environment["FARM_BROKER_URL"], ca_file=lab.authority.path)
         options = broker.transport_options()
-        with Connection(broker.url, ssl=broker.tls(), transport_options=options) as connection:
+        with Connection(broker.url, ssl=broker.tls() or False, transport_options=options) as connection:
             producer = Producer(connection.channel())
             publish(producer, "farm.message", broker.queue, body)
             publish(producer, "farm.ingest", "ingest", body)

@@ -1,4 +1,4 @@
-"""Which keys of the farm an agent trusts: the one that it was enrolled with, then those it was told of."""
+"""The farm's keys that an agent trusts: the one that it was enrolled with, then those announced since."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class FarmKeys:
-    """`enrolled`: the key of the credentials; a new enrolment ends what was told before.
+class TrustedFarmKeys:
+    """`enrolled`: the key of the credentials; a new enrolment voids what was announced before.
 
-    `path`: what was told, across restarts.
+    `path`: file with the announced keys, which survive a restart.
     """
 
     enrolled: PublicKey
@@ -29,15 +29,15 @@ class FarmKeys:
     _keys: dict[str, PublicKey] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._keep(self._told() or [self.enrolled])
+        self._keep(self._announced() or [self.enrolled])
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Of the keys that are trusted."""
+        """Ids of the trusted keys."""
         return tuple(self._keys)
 
     def named(self, key_id: str) -> PublicKey:
-        """A trusted key. Raises `ValueError` for any other."""
+        """Return a trusted key. Raises `ValueError` for the id of any other."""
         if key_id not in self._keys:
             raise ValueError(
                 f"signed with key {key_id}, not with {' or '.join(self._keys)}, which this agent trusts; "
@@ -55,8 +55,8 @@ class FarmKeys:
     def _keep(self, keys: Sequence[PublicKey]) -> None:
         self._keys = {key.key_id: key for key in keys}
 
-    def _told(self) -> list[PublicKey]:
-        """What was told since the enrolment; nothing where nothing was. Raises `OSError` or `ValueError`."""
+    def _announced(self) -> list[PublicKey]:
+        """Keys announced since the enrolment, which may be none. Raises `OSError` or `ValueError`."""
         if not self.path.exists():
             return []
         try:
@@ -65,4 +65,4 @@ class FarmKeys:
                 return []
             return [PublicKey.read(text) for text in said["keys"]]
         except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"{self.path} is of another form; enrol this host again") from error
+            raise ValueError(f"{self.path} has another form; enrol this host again") from error

@@ -1,0 +1,151 @@
+"""The broker as both floors see it: names of tasks, queues and keys, message form, connection options.
+
+Messages have Celery's form over Redis lists. Two lists are used: `agent.<agent id>.jobs` carries envelopes
+from the farm to one agent, `ingest` carries envelopes of all agents to the farm. Neither Celery, Kombu nor
+Redis is imported here, so that the names can be read without them.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import ssl
+import uuid
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+MESSAGE_TASK: Final = "farm.message"
+"""Task name of an envelope from the farm to an agent; the only task that an agent registers."""
+INGEST_TASK: Final = "farm.ingest"
+"""Task name of an envelope from an agent to the farm."""
+INGEST_QUEUE: Final = "ingest"
+"""List that every agent appends to and the farm alone reads."""
+INGEST_UNACKED_KEY: Final = "ingest.unacked"
+"""Key of the messages that the farm was given and has not acknowledged yet."""
+
+AGENT_KEYS: Final = ("jobs", "unacked", "unacked_index", "unacked_mutex", "holder")
+"""An agent's own keys, each after `agent.<agent id>.`: its queue, Kombu's three keys for messages that are
+delivered and not acknowledged, and the claim of its name. The broker's access lists allow these alone."""
+
+MAX_ENVELOPE_BYTES: Final = 8 * 1024 * 1024
+"""Largest envelope in bytes that either end opens: twice `MAX_MESSAGE_BYTES`, which leaves room for the head
+and for characters that canonical JSON escapes. Smaller would drop large results; larger lets a stranger who
+can write to a queue make the other end hold more memory."""
+MAX_CALL_BYTES: Final = 2 * MAX_ENVELOPE_BYTES
+"""Largest queued message body in characters that is parsed. The envelope is a JSON string inside the body,
+where every quotation mark is escaped, so a body can be up to twice as long as its envelope."""
+
+PINGS_PER_WATCHDOG: Final = 4
+"""Pings that each end sends to itself per watchdog time. One lost ping must not look like a lost broker;
+more would only add traffic."""
+_PING_PREFIX: Final = "ping "
+"""Begins a ping; no envelope begins so, since an envelope begins with its version number."""
+_PING_BYTES: Final = 16
+"""Random bytes in a ping: 128 bits, so that nobody else's word is taken for one's own."""
+
+VISIBILITY_TIMEOUT_S: Final = 300
+"""Seconds after which Kombu delivers an unacknowledged message again. Both ends acknowledge within
+seconds; smaller would deliver a batch twice while its transaction still runs, larger would delay what a
+killed process left unacknowledged."""
+CONNECT_TIMEOUT_S: Final = 5
+"""Seconds until a connection attempt to the broker fails. Chosen for a laboratory's network; larger only
+delays the next attempt."""
+SOCKET_TIMEOUT_S: Final = 30
+"""Seconds that a command may wait for its answer before the connection counts as dead. It must exceed
+Kombu's blocking read (BRPOP), which lasts 1 s; larger hides a dead broker for longer."""
+_HEALTH_CHECK_S: Final = 10
+"""Seconds of idleness after which the client checks a connection before its next use, and by which an answer
+to BRPOP may be late before Kombu drops the connection. Larger finds a dead peer later."""
+_KEEPALIVE_IDLE_S: Final = 10
+"""Seconds of silence before TCP probes the peer. With the next two, a dead peer is noticed after
+10 + 3 * 5 = 25 seconds, before `SOCKET_TIMEOUT_S`."""
+_KEEPALIVE_INTERVAL_S: Final = 5
+"""Seconds between two TCP probes."""
+_KEEPALIVE_PROBES: Final = 3
+"""Unanswered TCP probes that end a connection; one or two can be lost on a healthy network."""
+
+
+class Publisher(Protocol):
+    """The part of `kombu.Producer` that `publish` uses."""
+
+    def publish(self, body: Any, **properties: Any) -> Any:
+        """Put a message into a queue."""
+
+
+def agent_key(agent_id: str, name: str) -> str:
+    """One of an agent's own keys, without the lab's key prefix. `name` is one of `AGENT_KEYS`."""
+    return f"agent.{agent_id}.{name}"
+
+
+def agent_queue(agent_id: str) -> str:
+    """The list that carries envelopes to one agent."""
+    return agent_key(agent_id, "jobs")
+
+
+def publish(producer: Publisher, task: str, queue: str, envelope: str) -> None:
+    """Put one call of `task` with the envelope as its only argument into a queue, in Celery's message form.
+
+    Raises what the broker's client raises.
+    """
+    call_id = str(uuid.uuid4())
+    producer.publish(
+        [[envelope], {}, {"callbacks": None, "errbacks": None, "chain": None, "chord": None}],
+        exchange="",
+        routing_key=queue,
+        serializer="json",
+        headers={"lang": "py", "task": task, "id": call_id, "root_id": call_id, "parent_id": None},
+        correlation_id=call_id,
+        retry=False,
+    )
+
+
+def new_ping() -> str:
+    """A word that one end sends to itself: its return proves that the broker takes and delivers messages."""
+    return _PING_PREFIX + secrets.token_hex(_PING_BYTES)
+
+
+def is_ping(word: str) -> bool:
+    """Whether a queued word is somebody's ping instead of an envelope."""
+    return word.startswith(_PING_PREFIX)
+
+
+def transport_options(key_prefix: str, unacked_key: str) -> dict[str, Any]:
+    """Kombu's options for Redis. `unacked_key` and two names that begin so hold unacknowledged messages.
+
+    Retries are off: a process that loses the broker says so and starts anew, which also rebuilds what a
+    reconnection inside the client would silently lose.
+    """
+    return {
+        "global_keyprefix": key_prefix,
+        "visibility_timeout": VISIBILITY_TIMEOUT_S,
+        "priority_steps": [0],
+        "unacked_key": unacked_key,
+        "unacked_index_key": f"{unacked_key}_index",
+        "unacked_mutex_key": f"{unacked_key}_mutex",
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "socket_timeout": SOCKET_TIMEOUT_S,
+        "socket_keepalive": True,
+        "socket_keepalive_options": {
+            socket.TCP_KEEPIDLE: _KEEPALIVE_IDLE_S,
+            socket.TCP_KEEPINTVL: _KEEPALIVE_INTERVAL_S,
+            socket.TCP_KEEPCNT: _KEEPALIVE_PROBES,
+        },
+        "health_check_interval": _HEALTH_CHECK_S,
+        "retry_on_timeout": False,
+    }
+
+
+def tls_options(url: str, ca_file: Path | None) -> dict[str, Any]:
+    """Options that check the broker's certificate where the URL says `rediss://`; empty for any other URL.
+
+    `ca_file`: CA certificates as PEM, None: the system's.
+    """
+    if not url.startswith("rediss://"):
+        return {}
+    own = {} if ca_file is None else {"ssl_ca_certs": str(ca_file)}
+    return {"ssl_cert_reqs": ssl.CERT_REQUIRED, **own}
+
+
+def client_url(url: str) -> str:
+    """A broker's URL for Redis' own client, which calls Kombu's `redis+socket://` `unix://`."""
+    return url.replace("redis+socket://", "unix://", 1)
