@@ -61,6 +61,7 @@ def without_flock() -> None:
         return lease.Lease(exclusion_group, (os.open(os.devnull, os.O_RDONLY),))
 
     for module in (lease, running):
+        assert callable(module.try_lease)
         module.try_lease = granted  # type: ignore[attr-defined]  # the one place that takes leases
 
 
@@ -75,6 +76,7 @@ def without_epoch() -> None:
         waits = session.get_one(tables.Cell, attempt.cell_id).state == CellState.QUEUED
         return ended.state in ATTEMPT_MOVES[state] and (state in LIVE_ATTEMPT or waits)
 
+    assert callable(ingest._decides)
     vars(ingest)["_decides"] = decides
 
 
@@ -88,6 +90,7 @@ def drop_unique_indexes(database: Database) -> None:
 
 def vars_of(owner: type, **replacements: Callable[..., Any]) -> None:
     for name, replacement in replacements.items():
+        assert callable(getattr(owner, name)), f"{owner.__name__}.{name} is gone: nothing would be taken away"
         setattr(owner, name, replacement)
 
 
