@@ -107,7 +107,7 @@ def hungry_model() -> bytes:
     return one_operator(Operator(0, BuiltinOperator.TILE, 1, (0, 1), (2,)), tensors, 2)
 
 
-def test_row_65_an_agent_isolates_each_job_and_survives_crashes_memory_and_hangs(fault_lab):
+def test_an_agent_isolates_each_job_and_survives_crashes_memory_and_hangs(fault_lab):
     """Process, time and memory of a job end with it, whatever the model does; the agent serves on."""
     lab = fault_lab
     lab.take_time(**CALM)

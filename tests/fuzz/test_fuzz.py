@@ -26,28 +26,28 @@ def start() -> list[Seed]:
     return [*seeds(shared_files() + small, CORPUS), *operator_seeds()]
 
 
-def test_row_9_every_file_of_the_corpus_is_read_or_refused():
+def test_every_file_of_the_corpus_is_read_or_refused():
     found = list(seeds([], CORPUS))
     assert found
     ran, findings = run_cases(lambda: reader.reads(found), range(200), reader.LIMITS, float("inf"))
     assert (ran, findings) == (200, [])
 
 
-def test_row_9_the_fuzzers_start_from_every_operator():
+def test_the_fuzzers_start_from_every_operator():
     names = {o.name.lower() for o in SPECS} | {name.lower() for name in CUSTOM_SPECS}
     started = {seed.name.rpartition("_")[0] for seed in operator_seeds()}
     missing = {name for name in names - started if not name.startswith("test")}
     assert len(missing) < MISSING, missing
 
 
-def test_row_9_mutated_files_never_harm_the_reader(start: list[Seed]):
+def test_mutated_files_never_harm_the_reader(start: list[Seed]):
     until = time.monotonic() + SECONDS
     ran, findings = run_cases(lambda: reader.reads(start), range(1, 1_000_000), reader.LIMITS, until)
     assert ran > 500
     assert findings == []
 
 
-def test_row_9_mutated_files_never_harm_the_interpreter(start: list[Seed]):
+def test_mutated_files_never_harm_the_interpreter(start: list[Seed]):
     until = time.monotonic() + SECONDS
     ran, findings = run_cases(lambda: interpreter.runs(start), range(1, 1_000_000), interpreter.LIMITS, until)
     assert ran > 50

@@ -62,20 +62,20 @@ def test_the_example_runs():
         ("FlexErf", "needs TensorFlow"),
     ],
 )
-def test_row_18_an_unknown_one_is_named(name, text):
+def test_an_unknown_custom_operator_is_named(name, text):
     with pytest.raises(UnsupportedOperatorError, match=text) as caught:
         Interpreter(model_content=model(name, version=2))
     assert (caught.value.operator_name, caught.value.version, caught.value.index) == (name, 2, 0)
 
 
-def test_row_52_an_interpreter_takes_registerers():
+def test_an_interpreter_takes_registerers():
     made = [InterpreterWithCustomOps([register_twice], model_content=model("TestTwice")) for _ in range(2)]
     assert [run(i) for i in made] == [[2, 4, 6]] * 2
     named = InterpreterWithCustomOps([f"{__name__}:register_other"], model_content=model("TestOther"))
     assert run(named) == [2, 4, 6]
 
 
-def test_row_52_a_registerer_that_nobody_knows_and_a_name_taken_twice():
+def test_an_unknown_registerer_and_a_name_taken_twice_are_refused():
     with pytest.raises(ValueError, match="Looking up symbol 'nobody' failed"):
         InterpreterWithCustomOps(["nobody"], model_content=model("TestTwice"))
     custom_operator("TestTaken", infer=lambda op: (op.input().shape,))(doubling)

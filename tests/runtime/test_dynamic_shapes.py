@@ -41,7 +41,7 @@ def reshaping() -> bytes:
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
-def test_row_8_a_computed_shape_gives_the_output_its_shape():
+def test_a_computed_shape_gives_the_output_its_shape():
     feeds = [[X, ints(*s)] for s in ((3, 2), (3, 2), (1, 6), (-1, 2), (3, 2))]
     b = Builder()
     x, s = b.input(np.float32, (2, 3)), b.input(np.int32, (2,))
@@ -53,12 +53,12 @@ def test_row_8_a_computed_shape_gives_the_output_its_shape():
     assert [outputs[0].shape for outputs in found] == [(3, 2), (3, 2), (1, 6), (3, 2), (3, 2)]
 
 
-def test_row_8_details_tell_the_shape_after_the_run():
+def test_details_tell_the_shape_after_the_run():
     expected = call_in_litert("tests.runtime.scripts:shapes_around_a_run", reshaping(), [X, ints(6, 1)])
     same(scripts.shapes_around_a_run(ours, reshaping(), [X, ints(6, 1)]), expected)
 
 
-def test_row_8_the_same_values_are_not_planned_again():
+def test_the_same_values_are_not_planned_again():
     interpreter = Interpreter(model_content=reshaping())
     interpreter.allocate_tensors()
     plans = []
@@ -72,7 +72,7 @@ def test_row_8_the_same_values_are_not_planned_again():
     assert plans[2] is plans[3]
 
 
-def test_row_8_values_that_do_not_fit_are_an_error_of_the_run():
+def test_values_that_do_not_fit_are_an_error_of_the_run():
     interpreter = Interpreter(model_content=reshaping())
     interpreter.allocate_tensors()
     interpreter.set_tensor(1, ints(4, 4))
@@ -83,7 +83,7 @@ def test_row_8_values_that_do_not_fit_are_an_error_of_the_run():
     assert interpreter.get_tensor(interpreter.get_output_details()[0]["index"]).shape == (2, 3)
 
 
-def test_row_8_kept_intermediates_of_later_segments_are_readable():
+def test_kept_intermediates_of_later_segments_are_readable():
     interpreter = Interpreter(model_content=reshaping(), experimental_preserve_all_tensors=True)
     interpreter.allocate_tensors()
     interpreter.set_tensor(0, X)
@@ -94,7 +94,7 @@ def test_row_8_kept_intermediates_of_later_segments_are_readable():
     np.testing.assert_array_equal(values[2], ints(6, 1))
 
 
-def test_row_8_batches_of_a_model_with_an_unknown_dimension():
+def test_a_model_with_an_unknown_dimension_runs_with_every_batch():
     b = Builder()
     x = b.tensor(np.float32, (1, 4), shape_signature=(-1, 4))
     y = b.tensor(np.float32, (1, 4), shape_signature=(-1, 4))

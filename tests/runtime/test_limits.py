@@ -166,7 +166,7 @@ def test_a_scale_of_zero_is_refused():
         Interpreter(model_content=b.write([y])).allocate_tensors()
 
 
-def test_row_18_a_file_with_an_unknown_operator_can_be_looked_into():
+def test_a_file_with_an_unknown_operator_can_be_looked_into():
     from runtime.model.reader import read_model
     from runtime.tools.model_info import memory_plan, model_facts
 

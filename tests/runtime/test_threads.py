@@ -1,4 +1,4 @@
-"""Row 17: `num_threads` shares rows out; integer results do not depend on it, whatever ran before."""
+"""`num_threads` shares rows out; integer results do not depend on it, whatever ran before."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ CASES: list[tuple[Callable[..., tuple[bytes, np.ndarray]], str]] = [
 
 
 @pytest.mark.parametrize(("make", "kind"), CASES, ids=[f"{m.__name__}-{k}" for m, k in CASES])
-def test_row_17_results_do_not_depend_on_the_number_of_threads(make, kind, monkeypatch):
+def test_results_do_not_depend_on_the_number_of_threads(make, kind, monkeypatch):
     lanes: list[int] = []
     counted = parallel.lane_count
     for module in ("conv", "depthwise_conv", "fully_connected", "batch_matmul"):
@@ -133,7 +133,7 @@ def test_row_17_results_do_not_depend_on_the_number_of_threads(make, kind, monke
             np.testing.assert_allclose(found, first, rtol=1e-5, atol=1e-4)
 
 
-def test_row_17_the_farms_option_reaches_the_kernels(tmp_path, monkeypatch):
+def test_the_farms_option_reaches_the_kernels(tmp_path, monkeypatch):
     asked: list[int] = []
     counted = parallel.lane_count
     monkeypatch.setattr(

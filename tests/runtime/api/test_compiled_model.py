@@ -48,41 +48,41 @@ def compare(script: str, *args: object) -> None:
 
 
 @pytest.mark.parametrize("signature", [True, False], ids=["signature", "placeholder"])
-def test_row_6_signatures_and_details(signature):
+def test_signatures_and_details_are_those_of_litert(signature):
     compare("describe", adding(signature))
 
 
 @pytest.mark.parametrize("signature", [True, False], ids=["signature", "placeholder"])
-def test_row_47_runs_by_index_and_by_name(signature):
+def test_runs_by_index_and_by_name_give_what_litert_gives(signature):
     names = ("first", "second") if signature else ("x", "k")
     values = (np.arange(4, dtype=np.float32), np.full(4, 10, np.float32))
     compare("run", adding(signature), dict(zip(names, values, strict=True)))
 
 
-def test_row_8_a_resized_input_resizes_the_buffers():
+def test_a_resized_input_resizes_the_buffers():
     compare("resize", adding(signature=True), "first", 3)
 
 
-def test_row_47_errors_are_of_the_same_kind():
+def test_errors_are_of_the_kinds_that_litert_raises():
     compare("compiled_errors", adding(signature=True), "first")
 
 
-def test_row_49_tensor_buffers():
+def test_tensor_buffers_read_and_write_as_litert_s_do():
     compare("buffers")
 
 
-def test_row_47_options_and_environments():
+def test_options_and_environments_are_taken_as_litert_takes_them():
     compare("settings", adding(signature=True))
 
 
-def test_row_52_names_are_found_where_litert_has_them():
+def test_names_are_found_where_litert_has_them():
     """Ours may have more, and has no `Delegate`, which stands for a shared library."""
     expected, found = call_in_litert("tests.runtime.api.scripts:importable"), scripts.importable(ours)
     for module, names in expected.items():
         assert set(names) - {"Delegate"} <= set(found[module]), module
 
 
-def test_row_52_methods_take_litert_s_parameters():
+def test_methods_take_litert_s_parameters():
     """Ours may have more of both."""
     expected = call_in_litert("tests.runtime.api.scripts:parameters")
     found = scripts.parameters(ours)
@@ -98,12 +98,12 @@ def filled(values: np.ndarray) -> TensorBuffer:
 
 
 @pytest.mark.parametrize("dtype", [np.int16, np.int64, np.uint16, np.complex64], ids=lambda t: t.__name__)
-def test_row_49_buffers_hold_every_type_of_a_tensor(dtype):
+def test_buffers_hold_every_type_of_a_tensor(dtype):
     values = np.arange(5).astype(dtype)
     np.testing.assert_array_equal(filled(values).read(5, dtype), values)
 
 
-def test_row_49_aligned_host_memory_is_shared():
+def test_aligned_host_memory_is_shared():
     raw = np.zeros(4 * 8 + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     aligned = raw[start : start + 32].view(np.float32)
@@ -115,7 +115,7 @@ def test_row_49_aligned_host_memory_is_shared():
     assert aligned[0] == 7
 
 
-def test_row_49_other_host_memory_is_copied():
+def test_other_host_memory_is_copied():
     raw = np.zeros(4 * 8 + 2 * ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT + 4
     values = raw[start : start + 32].view(np.float32)
@@ -124,7 +124,7 @@ def test_row_49_other_host_memory_is_copied():
     assert buffer.read(8, np.float32).tolist() == [0] * 8
 
 
-def test_row_50_an_asynchronous_run_signals_its_outputs():
+def test_an_asynchronous_run_signals_its_outputs():
     compiled = CompiledModel.from_buffer(adding(signature=False))
     inputs, outputs = compiled.create_input_buffers(0), compiled.create_output_buffers(0)
     inputs[0].write(np.arange(4, dtype=np.float32))
@@ -142,7 +142,7 @@ def test_row_50_an_asynchronous_run_signals_its_outputs():
     compiled.close()
 
 
-def test_row_51_the_output_of_a_run_is_the_input_of_the_next():
+def test_the_output_of_a_run_is_the_input_of_the_next():
     first = CompiledModel.from_buffer(adding(signature=False))
     second = CompiledModel.from_buffer(adding(signature=False))
     between = first.create_output_buffers(0)
@@ -157,7 +157,7 @@ def test_row_51_the_output_of_a_run_is_the_input_of_the_next():
     assert between[0].read(4, np.float32).tolist() == [3] * 4
 
 
-def test_row_50_errors_of_a_run_come_out_of_its_event():
+def test_errors_of_a_run_come_out_of_its_event():
     compiled = CompiledModel.from_buffer(adding(signature=False))
     small = [TensorBuffer.create_managed(np.float32, (n,)) for n in (3, 4)]
     outputs = compiled.create_output_buffers(0)
@@ -195,7 +195,7 @@ def partly_supported() -> bytes:
     return b.write([y, m])
 
 
-def test_row_48_a_gpu_runs_all_or_shares_with_the_cpu(tmp_path):
+def test_a_gpu_runs_all_or_shares_with_the_cpu(tmp_path):
     from runtime.errors import DeviceError
 
     try:
@@ -217,7 +217,7 @@ def test_row_48_a_gpu_runs_all_or_shares_with_the_cpu(tmp_path):
     assert (report.status, report.delegated_ops) == ("partial", 1)
 
 
-def test_row_48_without_the_device_the_cpu_runs_it_and_says_so(tmp_path):
+def test_without_the_device_the_cpu_runs_it_and_says_so(tmp_path):
     with pytest.warns(RuntimeWarning, match="no GPU, the CPU runs the model"):
         compiled = on(BOTH, adding(signature=False), tmp_path, device="no such device")
     assert not compiled.is_fully_accelerated()

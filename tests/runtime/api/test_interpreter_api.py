@@ -69,11 +69,11 @@ def integer_net() -> bytes:
     return b.write([z])
 
 
-def test_row_52_resolvers_flags_and_threads_are_accepted():
+def test_resolvers_flags_and_threads_are_accepted():
     compare("every_way", small_net(), image())
 
 
-def test_row_17_integers_do_not_depend_on_the_number_of_threads():
+def test_integers_do_not_depend_on_the_number_of_threads():
     feed = [np.random.default_rng(1).integers(-128, 127, (1, 8, 8, 4)).astype(np.int8)]
     found = interpreter_scripts.every_way(ours, integer_net(), feed)
     first = found["threads"][1][0].tobytes()
@@ -82,26 +82,26 @@ def test_row_17_integers_do_not_depend_on_the_number_of_threads():
     assert reference["kinds"]["BUILTIN_REF"][0].tobytes() == first
 
 
-def test_row_17_floats_stay_within_the_tolerance_for_every_number_of_threads():
+def test_floats_stay_within_the_tolerance_for_every_number_of_threads():
     found = interpreter_scripts.every_way(ours, small_net(), image())["threads"]
     expected = call_in_litert("tests.runtime.api.interpreter_scripts:every_way", small_net(), image())
     for count, outputs in found.items():
         same(outputs, expected["threads"][count], f"{count} threads")
 
 
-def test_row_52_operator_details():
+def test_operator_details_are_those_of_litert():
     compare("operators", small_net())
 
 
-def test_row_52_kept_intermediates():
+def test_kept_intermediates_hold_what_litert_s_hold():
     compare("intermediates", small_net(), image())
 
 
-def test_row_52_views_forbid_what_would_move_their_memory():
+def test_views_forbid_what_would_move_their_memory():
     compare("views", one_input())
 
 
-def test_row_52_subgraphs():
+def test_the_list_of_subgraphs_is_that_of_litert():
     compare("subgraphs", conditional(binary(Op.ADD, f32(10), (2,)), binary(Op.MUL, f32(3), (2,))))
 
 
@@ -125,7 +125,7 @@ def two_signatures() -> bytes:
     )
 
 
-def test_row_6_signatures_run_by_name():
+def test_signatures_run_by_name():
     calls = [
         ("pair", {"first": f32(1, 2), "second": f32(3, 4)}),
         ("alone", {"value": np.ones((2, 3), np.float32)}),
@@ -135,19 +135,19 @@ def test_row_6_signatures_run_by_name():
     compare("signatures", two_signatures(), calls)
 
 
-def test_row_6_calls_that_do_not_fit_a_signature():
+def test_calls_that_do_not_fit_a_signature_fail_as_in_litert():
     compare("signature_errors", two_signatures(), "pair", {"first": f32(1, 2), "second": f32(3, 4)})
 
 
-def test_row_52_misuse_has_errors_of_the_same_kind():
+def test_misuse_has_errors_of_the_kinds_that_litert_raises():
     compare("misuse", small_net())
 
 
-def test_row_52_private_details_of_signatures_operators_and_tensors():
+def test_private_details_of_signatures_operators_and_tensors_are_those_of_litert():
     compare("full_signatures", two_signatures())
 
 
-def test_row_7_branches_by_signature_of_the_whole_model():
+def test_a_signature_of_the_whole_model_runs_the_branch_of_its_condition():
     compare("signatures", with_signature(), [("pick", {"c": c, "x": f32(1, 2)}) for c in (TRUE, FALSE, TRUE)])
 
 
@@ -162,6 +162,6 @@ def with_signature() -> bytes:
 
 
 @pytest.mark.parametrize("unknown", [True, False], ids=["unknown batch", "fixed"])
-def test_row_8_strict_and_lenient_resizes(unknown):
+def test_strict_and_lenient_resizes_are_taken_and_refused_as_in_litert(unknown):
     shapes = [(1, 6, 6, 3), (4, 6, 6, 3), (2, 7, 6, 3), (2, 5, 5, 3)]
     compare("resizes", small_net(batch_unknown=unknown), shapes)

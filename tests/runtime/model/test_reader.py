@@ -213,7 +213,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_row_9_a_broken_model_is_refused_and_the_place_named(name):
+def test_a_broken_model_is_refused_and_the_place_named(name):
     model, text = BROKEN[name]
     with pytest.raises(ModelFormatError, match=text):
         read_model(write_model(model))

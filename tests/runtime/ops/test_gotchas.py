@@ -151,45 +151,45 @@ def params(kind: str) -> pytest.MarkDecorator:
 
 
 @params("resize")
-def test_row_11_align_corners_and_half_pixel_centres(example):
+def test_resizing_aligns_corners_and_half_pixel_centres_as_litert_does(example):
     check(example, CPU)
 
 
 @params("same")
-def test_row_11_same_padding_is_larger_behind(example):
+def test_same_padding_is_larger_behind(example):
     check(example, CPU)
 
 
 @params("strided")
-def test_row_11_masks_of_strided_slices(example):
+def test_masks_of_strided_slices_match_litert(example):
     check(example, CPU)
 
 
 @params("negative")
-def test_row_11_negative_axes(example):
+def test_negative_axes(example):
     check(example, CPU)
 
 
 @params("keep")
-def test_row_11_kept_dimensions_and_repeated_axes(example):
+def test_kept_dimensions_and_repeated_axes(example):
     check(example, CPU)
 
 
 @params("empty")
-def test_row_11_empty_tensors(example):
+def test_empty_tensors(example):
     check(example, CPU)
 
 
 @params("scalar")
-def test_row_11_scalars(example):
+def test_scalars(example):
     check(example, CPU)
 
 
 @params("groups")
-def test_row_11_groups_of_a_convolution(example):
+def test_groups_of_a_convolution(example):
     check(example, CPU)
 
 
 @params("multiplier")
-def test_row_11_depth_multipliers(example):
+def test_depth_multipliers(example):
     check(example, CPU)

@@ -37,7 +37,7 @@ def beside(tensor_type: TensorType) -> bytes:
 
 
 @pytest.mark.parametrize("tensor_type", CONSTANTS, ids=lambda t: t.name)
-def test_row_2_constants_are_read_as_litert_reads_them(tensor_type):
+def test_constants_are_read_as_litert_reads_them(tensor_type):
     found = scripts.read_tensor(ours, beside(tensor_type), 3)
     expected = call_in_litert("tests.runtime.scripts:read_tensor", beside(tensor_type), 3)
     assert found[0] == expected[0]
@@ -48,7 +48,7 @@ def test_row_2_constants_are_read_as_litert_reads_them(tensor_type):
 @pytest.mark.parametrize(
     "tensor_type", [TensorType.INT4, TensorType.UINT4, TensorType.STRING, TensorType.INT64]
 )
-def test_row_2_inputs_are_set_and_refused_as_litert_does(tensor_type):
+def test_inputs_are_set_and_refused_as_litert_does(tensor_type):
     dtype, values = CONSTANTS[tensor_type]
     good, bad = np.array(values, dtype), np.zeros(len(values), np.uint16)
     found = scripts.set_and_read(ours, beside(tensor_type), 2, good, bad)

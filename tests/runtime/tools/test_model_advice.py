@@ -75,7 +75,7 @@ KINDS: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_row_67_the_kind_of_a_model_and_who_supports_it(kind, tmp_path):
+def test_the_kind_of_a_model_and_the_delegates_that_take_it_are_told(kind, tmp_path):
     data = KINDS[kind]()
     path = tmp_path / "model.tflite"
     path.write_bytes(data)
@@ -89,7 +89,7 @@ def test_row_67_the_kind_of_a_model_and_who_supports_it(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_row_67_the_advice_names_measurements_and_their_source(kind):
+def test_the_advice_names_measurements_and_their_source(kind):
     advice = advice_for(kind)
     assert advice.kind == kind
     assert advice.note
@@ -102,7 +102,7 @@ def test_row_67_the_advice_names_measurements_and_their_source(kind):
         assert not set(advice.order) & set(advice.measured.refused)
 
 
-def test_row_67_float_fp16_and_integer_models_have_been_measured():
+def test_float_fp16_and_integer_models_have_been_measured():
     assert all(advice_for(kind).measured for kind in ("float32", "fp16 weights", "integer"))
 
 

@@ -87,18 +87,18 @@ def check(file: bytes, feeds: list[list[np.ndarray]]) -> None:
 @pytest.mark.parametrize("quantised", [False, True], ids=["float32", "uint8"])
 @pytest.mark.parametrize("regular", [False, True], ids=["fast", "regular"])
 @pytest.mark.parametrize("threshold", [0.1, 0.9])
-def test_row_16_detections(quantised, regular, threshold):
+def test_detections_are_those_of_litert(quantised, regular, threshold):
     file = model(quantised, use_regular_nms=regular, nms_score_threshold=threshold)
     check(file, [feed(quantised, seed=s) for s in range(4)])
 
 
 @pytest.mark.parametrize("regular", [False, True], ids=["fast", "regular"])
-def test_row_16_equal_scores_keep_the_order_of_boxes_and_classes(regular):
+def test_equal_scores_keep_the_order_of_boxes_and_classes(regular):
     check(model(use_regular_nms=regular, classes=4), [feed(classes=4, seed=s, coarse=True) for s in range(4)])
 
 
 @pytest.mark.parametrize("regular", [False, True], ids=["fast", "regular"])
-def test_row_16_several_classes_for_each_box(regular):
+def test_several_classes_for_each_box_are_those_of_litert(regular):
     check(model(use_regular_nms=regular, max_classes_per_detection=3), [feed(seed=s) for s in range(3)])
 
 

@@ -1,4 +1,4 @@
-"""Hybrid kernels: float activations with quantised filters (row 13), and float16 weights (row 14).
+"""Hybrid kernels: float activations with quantised filters, and float16 weights.
 
 LiteRT quantises the activations when they arrive; the sums are integers, so only the order of the last float
 operations may differ.
@@ -76,7 +76,7 @@ def cases() -> Iterator[Case]:
 
 
 @pytest.mark.parametrize("case", list(cases()), ids=str)
-def test_row_13_hybrid_kernels_match_litert(case):
+def test_hybrid_kernels_match_litert(case):
     check(case, CPU)
 
 
@@ -100,7 +100,7 @@ def blockwise(out_size: int, in_size: int, block: int) -> tuple[bytes, np.ndarra
 
 
 @pytest.mark.parametrize("block", [32, 64])
-def test_row_13_blockwise_layers_follow_their_formula(block):
+def test_blockwise_layers_follow_their_formula(block):
     """LiteRT's reference kernel ends the process on such a model, so the formula is written out here."""
     model, real, bias = blockwise(6, 128, block)
     x = np.random.default_rng(0).uniform(-2, 3, (3, 128)).astype(np.float32)
@@ -114,7 +114,7 @@ def test_row_13_blockwise_layers_follow_their_formula(block):
     np.testing.assert_allclose(ours(model, x), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_row_13_blockwise_layers_are_close_to_xnnpack():
+def test_blockwise_layers_are_close_to_xnnpack():
     model, real, bias = blockwise(6, 128, 32)
     x = np.random.default_rng(0).uniform(-2, 3, (3, 128)).astype(np.float32)
     (peer,) = run_litert(model, [x], "BUILTIN")
@@ -122,7 +122,7 @@ def test_row_13_blockwise_layers_are_close_to_xnnpack():
     assert np.abs(ours(model, x) - exact).max() <= 1.5 * np.abs(peer - exact).max()
 
 
-def test_row_14_float16_weights_run_without_a_delegate():
+def test_float16_weights_run_without_a_delegate():
     rng = np.random.default_rng(0)
     builder = Builder()
     x = builder.input(np.float32, (1, 8, 8, 3))

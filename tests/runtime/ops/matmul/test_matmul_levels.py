@@ -1,4 +1,4 @@
-"""The matmul family on quantised activations: bit for bit LiteRT's reference kernels (row 12 of the list).
+"""The matmul family on quantised activations: bit for bit LiteRT's reference kernels.
 
 Every operator x activations (int8, uint8, int16 with 64-bit or 32-bit bias) x filters (int8, uint8, int4; one
 scale, or one per channel) x options.
@@ -267,5 +267,5 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_row_12_levels_are_those_of_the_reference_kernels(case):
+def test_levels_are_those_of_the_reference_kernels(case):
     check(case, CPU)

@@ -1,6 +1,6 @@
 """DENSIFY and sparse weights against LiteRT's reference kernels, on random block-sparse matrices.
 
-Row 5 of the checklist: sparse tensors decoded, DENSIFY and sparse FULLY_CONNECTED give the dense result.
+Sparse tensors are decoded: DENSIFY and sparse FULLY_CONNECTED give the dense result.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def sparse_dense_layer(stored: Stored) -> bytes:
 
 @pytest.mark.parametrize("block", [(1, 1), (1, 4), (4, 1), (2, 3)], ids=str)
 @pytest.mark.parametrize("density", [0.3, 1.0])
-def test_row_5_densify_matches_litert(block, density):
+def test_densify_matches_litert(block, density):
     stored = block_sparse((8, 12), block, np.float32, density, seed=sum(block))
     x = np.random.default_rng(9).uniform(-1, 1, stored.dense.shape).astype(np.float32)
     found = ours(densified(stored), x)
@@ -53,7 +53,7 @@ def test_row_5_densify_matches_litert(block, density):
 
 
 @pytest.mark.parametrize("shape", [(8, 16), (33, 64)], ids=str)
-def test_row_5_sparse_weights_of_a_dense_layer_match_litert(shape):
+def test_sparse_weights_of_a_dense_layer_match_litert(shape):
     stored = block_sparse(shape, (1, 4), np.float32, 0.4, seed=shape[0])
     x = np.random.default_rng(1).uniform(-1, 1, (3, shape[1])).astype(np.float32)
     (expected,) = run_litert(sparse_dense_layer(stored), [x])

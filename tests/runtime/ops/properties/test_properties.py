@@ -66,7 +66,7 @@ def run_row(
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_row_10_seeded_examples_match_litert(row, record_property):
+def test_seeded_examples_match_litert(row, record_property):
     for tensor_type in row.types:
         run_row(row, tensor_type, SEEDED_EXAMPLES, record_property)
 

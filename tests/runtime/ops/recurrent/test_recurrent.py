@@ -118,7 +118,7 @@ def lstm_options(variant: dict[str, Any], **more: Any) -> tuple[dict[str, Any], 
 
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
 @pytest.mark.parametrize("weights", ["float", "hybrid", "hybrid_asymmetric"])
-def test_row_15_lstm_matches_litert(variant, weights):
+def test_lstm_matches_litert(variant, weights):
     shape, options = lstm_options(variant, asymmetric_quantize_inputs=weights.endswith("asymmetric"))
     cell = lstm_cell(weights != "float", **shape)
     cell.input(0, BATCH, INPUT)
@@ -129,7 +129,7 @@ def test_row_15_lstm_matches_litert(variant, weights):
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
 @pytest.mark.parametrize("time_major", [True, False], ids=["time_major", "batch_major"])
 @pytest.mark.parametrize("weights", ["float", "hybrid"])
-def test_row_15_sequence_lstm_matches_litert(variant, time_major, weights):
+def test_sequence_lstm_matches_litert(variant, time_major, weights):
     shape, options = lstm_options(variant, time_major=time_major)
     cell = lstm_cell(weights != "float", **shape)
     steps = (TIME, BATCH) if time_major else (BATCH, TIME)
@@ -141,7 +141,7 @@ def test_row_15_sequence_lstm_matches_litert(variant, time_major, weights):
 @pytest.mark.parametrize("auxiliary", ["none", "joined", "apart"])
 @pytest.mark.parametrize("merge", [True, False], ids=["merged", "two_outputs"])
 @pytest.mark.parametrize("weights", ["float", "hybrid"])
-def test_row_15_bidirectional_lstm_matches_litert(auxiliary, merge, weights):
+def test_bidirectional_lstm_matches_litert(auxiliary, merge, weights):
     cell = Cell(weights != "float")
     for first, state, aux in ((1, 35, 40), (18, 37, 44)):
         fill_gates(cell, first, first + 4, first + 11, CELLS, False)
@@ -308,7 +308,7 @@ def integer_cell(
 
 @pytest.mark.parametrize("variant", INTEGER_VARIANTS.values(), ids=INTEGER_VARIANTS)
 @pytest.mark.parametrize("form", ["step", "time_major", "batch_major"])
-def test_row_15_integer_lstm_equals_litert(variant, form):
+def test_integer_lstm_equals_litert(variant, form):
     shape, options = lstm_options(variant)
     steps = {"step": (BATCH,), "time_major": (TIME, BATCH), "batch_major": (BATCH, TIME)}[form]
     if form != "step":
@@ -324,7 +324,7 @@ def test_row_15_integer_lstm_equals_litert(variant, form):
 BASIC = {"fused_activation_function": Activation.TANH, "kernel_type": LSTMKernelType.BASIC}
 
 
-def test_row_15_basic_lstm_matches_litert():
+def test_basic_lstm_matches_litert():
     cell = Cell()
     cell.input(0, BATCH, INPUT)
     cell.state(1, BATCH, CELLS)
@@ -334,7 +334,7 @@ def test_row_15_basic_lstm_matches_litert():
     check(cell.model(Op.LSTM, 5, BASIC, outputs=4), sequences((BATCH, INPUT)))
 
 
-def test_row_15_basic_uint8_lstm_equals_litert():
+def test_basic_uint8_lstm_equals_litert():
     cell, q = Cell(rng=np.random.default_rng(11)), per_tensor(1 / 128, 128)
     state_scale, weight_scale = per_tensor(2.0**-11), 0.005
     weights = cell.rng.integers(0, 256, (4 * CELLS, INPUT + CELLS)).astype(np.uint8)

@@ -47,14 +47,14 @@ def conditional(then: Any, otherwise: Any) -> bytes:
 TRUE, FALSE = np.array([True]), np.array([False])
 
 
-def test_row_7_if_runs_the_branch_of_its_condition():
+def test_if_runs_the_branch_of_its_condition():
     model = conditional(binary(Op.ADD, f32(10), (2,)), binary(Op.MUL, f32(3), (2,)))
     feeds = [[TRUE, f32(1, 2)], [FALSE, f32(1, 2)], [TRUE, f32(5, 6)]]
     found = check_invocations(model, feeds)
     assert found[1][0].tolist() == [-3, -6]
 
 
-def test_row_7_branches_of_different_shapes_give_shapes_at_run_time():
+def test_branches_of_different_shapes_give_shapes_at_run_time():
     padded = Builder()
     x = padded.input(np.float32, (2,))
     y = padded.tensor(np.float32, (4,))
@@ -89,7 +89,7 @@ def counting(b: Builder) -> int:
     return after
 
 
-def test_row_7_while_runs_until_its_condition_fails():
+def test_while_runs_until_its_condition_fails():
     body = Builder()
     after = counting(body)
     x = body.input(np.float32, (3,))
@@ -114,19 +114,19 @@ def exchanging(through_operators: bool) -> bytes:
     return loop(condition, (body, outputs), np.zeros(1, np.int32), f32(0, 0), f32(0, 0))
 
 
-def test_row_7_while_exchanges_its_variables():
+def test_while_exchanges_its_variables():
     found = check_invocations(exchanging(True), [[np.zeros(1, np.int32), f32(1, 2), f32(3, 4)]])
     assert [a.tolist() for a in found[0]] == [[3], [6, 7], [4, 5]]
 
 
-def test_row_7_while_hands_inputs_through_in_another_order():
+def test_while_hands_inputs_through_in_another_order():
     """LiteRT copies one over the other here; the graph says that they change places."""
     feed = [np.zeros(1, np.int32), f32(1, 2), f32(3, 4)]
     (found,) = scripts.invoke_each(ours, exchanging(False), [feed])
     assert [a.tolist() for a in found] == [[3], [3, 4], [1, 2]]
 
 
-def test_row_7_while_may_grow_its_variables():
+def test_while_may_grow_its_variables():
     body = Builder()
     after = counting(body)
     x = body.input(np.float32, (1, 2))
@@ -147,7 +147,7 @@ def endless() -> bytes:
     return loop((condition, [yes]), (body, [y]), f32(1))
 
 
-def test_row_7_a_loop_without_end_is_an_error(monkeypatch):
+def test_a_loop_without_end_is_an_error(monkeypatch):
     monkeypatch.setattr(control_flow, "MAX_LOOP_ITERATIONS", 1000)
     interpreter = Interpreter(model_content=endless())
     interpreter.allocate_tensors()
@@ -164,13 +164,13 @@ def calling(opcode: BuiltinOperator, options: dict[str, Any], *parts: Any) -> by
     return several((b, [z]), *parts)
 
 
-def test_row_7_a_composite_is_its_decomposition():
+def test_a_composite_is_its_decomposition():
     options = {"name": "odml.test", "decomposition_subgraph_index": 1, "version": 1}
     model = calling(Op.STABLEHLO_COMPOSITE, options, binary(Op.ADD, f32(10), (2,)))
     check_invocations(model, [[f32(1, 2)], [f32(3, 4)], [f32(*range(4))]])
 
 
-def test_row_7_call_runs_its_subgraph():
+def test_call_runs_its_subgraph():
     model = calling(Op.CALL, {"subgraph": 1}, binary(Op.MUL, f32(3), (2,)))
     interpreter = Interpreter(model_content=model)
     interpreter.allocate_tensors()
@@ -180,7 +180,7 @@ def test_row_7_call_runs_its_subgraph():
 
 
 @pytest.mark.parametrize(("at", "added"), [(0, 10), (1, 20), (2, 30), (-1, 30), (7, 30)])
-def test_row_7_case_runs_the_branch_of_its_index(at, added):
+def test_case_runs_the_branch_of_its_index(at, added):
     b = Builder()
     index, x = b.input(np.int32, (1,)), b.input(np.float32, (2,))
     y = b.tensor(np.float32, (2,))
@@ -191,7 +191,7 @@ def test_row_7_case_runs_the_branch_of_its_index(at, added):
     assert found[0][0].tolist() == [1 + added, 2 + added]
 
 
-def test_row_7_call_once_initialises_once():
+def test_call_once_initialises_once():
     """The subgraph assigns 7 to a variable; the model adds its input to it each time."""
     b, first = Builder(), Builder()
     x = b.input(np.float32, (1,))
@@ -213,7 +213,7 @@ def test_row_7_call_once_initialises_once():
     assert [outputs[0].tolist() for outputs in found] == [[8], [10], [13]]
 
 
-def test_row_9_subgraphs_in_a_circle_are_refused():
+def test_subgraphs_in_a_circle_are_refused():
     def calls(index: int) -> tuple[Builder, list[int]]:
         b = Builder()
         x, y = b.input(np.float32, (2,)), b.tensor(np.float32, (2,))

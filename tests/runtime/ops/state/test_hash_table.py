@@ -52,7 +52,7 @@ def table(keys: np.ndarray, values: np.ndarray, asked: int, default: Any, filled
     return several((b, [found, size]), (first, []))
 
 
-def test_row_7_strings_to_numbers():
+def test_a_table_from_strings_to_numbers_finds_what_litert_finds():
     model = table(text(b"a", b"", b"long key"), int64(1, -2, 1 << 40), 4, int64(-1))
     feeds = [[text(b"", b"long key", b"b", b"a")], [text(b"a", b"a", b"x", b"")]]
     found = check_invocations(model, feeds, resolver="BUILTIN")
@@ -60,7 +60,7 @@ def test_row_7_strings_to_numbers():
     assert found[0][1].tolist() == [3]
 
 
-def test_row_7_numbers_to_strings():
+def test_a_table_from_numbers_to_strings_finds_what_litert_finds():
     model = table(int64(7, 8, 7), text(b"seven", b"eight", b"again"), 3, text(b"unknown"))
     found = check_invocations(model, [[int64(8, 9, 7)]], resolver="BUILTIN")
     assert found[0][0].tolist() == [b"eight", b"unknown", b"seven"]

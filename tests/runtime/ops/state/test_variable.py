@@ -55,7 +55,7 @@ def stored(declared: tuple[int, ...]) -> bytes:
 
 
 @pytest.mark.parametrize("declared", [(2,), ()], ids=str)
-def test_row_7_subgraphs_share_a_variable(declared):
+def test_subgraphs_share_a_variable(declared):
     expected = call_in_litert("tests.runtime.scripts:put_and_get", stored(declared), [f32(1, 2), f32(3, 4)])
     found = scripts.put_and_get(ours, stored(declared), [f32(1, 2), f32(3, 4)])
     for mine, theirs in zip(found, expected, strict=True):
@@ -63,7 +63,7 @@ def test_row_7_subgraphs_share_a_variable(declared):
     assert found[1].tolist() == [3, 4]
 
 
-def test_row_7_interpreters_do_not_share_a_variable():
+def test_interpreters_do_not_share_a_variable():
     scripts.put_and_get(ours, stored((2,)), [f32(1, 2)])
     with pytest.raises(RuntimeError, match="operator 1 READ_VARIABLE: the variable was never assigned"):
         Interpreter(model_content=stored((2,))).get_signature_runner("get")()
@@ -87,7 +87,7 @@ def state() -> bytes:
     return b.write([y])
 
 
-def test_row_7_a_variable_tensor_keeps_its_value_until_it_is_reset():
+def test_a_variable_tensor_keeps_its_value_until_it_is_reset():
     feed = np.ones((2, 3), np.float32)
     expected = call_in_litert("tests.runtime.scripts:run_and_reset", state(), feed)
     found = scripts.run_and_reset(ours, state(), feed)
@@ -97,7 +97,7 @@ def test_row_7_a_variable_tensor_keeps_its_value_until_it_is_reset():
     np.testing.assert_array_equal(found[0], found[2])
 
 
-def test_row_7_reading_comes_after_assigning_in_the_order_of_the_file():
+def test_reading_comes_after_assigning_in_the_order_of_the_file():
     """No tensor connects the two; the assigned shape is known at run time only."""
     b = Builder()
     x, shape = b.input(np.float32, (4,)), b.input(np.int32, (2,))

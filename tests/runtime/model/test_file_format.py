@@ -1,4 +1,4 @@
-"""The file format, row by row of the checklist, against LiteRT's wheel: its writer, and its interpreter."""
+"""The file format against LiteRT's wheel: its writer, and its interpreter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WEIGHTS = np.array([2, 3, 4], np.float32)
 
 
 @pytest.mark.parametrize("fields", ["old", "new", "old new"])
-def test_row_1_operator_codes_in_either_field_and_options_of_the_first_union(fields):
+def test_operator_codes_are_read_from_either_field_and_options_from_the_first_union(fields):
     data = call_in_litert(f"{SCRIPTS}:product", fields)
     (operator,) = read_model(data).subgraphs[0].operators
     assert operator.opcode is BuiltinOperator.MUL
@@ -35,7 +35,7 @@ def test_row_1_operator_codes_in_either_field_and_options_of_the_first_union(fie
     same(schema_scripts.outcome(ours, data, feed), call_in_litert(f"{SCRIPTS}:outcome", data, feed))
 
 
-def test_row_1_a_code_beyond_the_old_field_and_options_of_the_second_union():
+def test_a_code_beyond_the_old_field_and_options_of_the_second_union_are_read():
     data = call_in_litert(f"{SCRIPTS}:padding")
     (operator,) = read_model(data).subgraphs[0].operators
     assert operator.opcode is BuiltinOperator.STABLEHLO_PAD
@@ -44,7 +44,7 @@ def test_row_1_a_code_beyond_the_old_field_and_options_of_the_second_union():
     same(schema_scripts.outcome(ours, data, feed), call_in_litert(f"{SCRIPTS}:outcome", data, feed))
 
 
-def test_row_3_weights_behind_the_flatbuffer():
+def test_weights_behind_the_flatbuffer_are_read_where_the_file_says():
     data = call_in_litert(f"{SCRIPTS}:behind", WEIGHTS.tobytes())
     feed = [np.array([1, 10, 100], np.float32)]
     found = schema_scripts.outcome(ours, data, feed)
@@ -54,7 +54,7 @@ def test_row_3_weights_behind_the_flatbuffer():
         read_model(data[:-1])
 
 
-def test_row_3_large_custom_options():
+def test_custom_options_behind_the_flatbuffer_are_read_where_the_file_says():
     data = call_in_litert(f"{SCRIPTS}:custom_behind", b"long and large")
     (operator,) = read_model(data).subgraphs[0].operators
     assert (operator.custom_code, operator.custom_options) == ("Mine", b"long and large")
@@ -77,11 +77,11 @@ def product_of(interpreter: Interpreter) -> list[float]:
     return found
 
 
-def test_row_3_weights_in_a_file_beside_the_model(tmp_path):
+def test_weights_in_a_file_beside_the_model_are_used(tmp_path):
     assert product_of(Interpreter(model_path=weights_outside(tmp_path))) == [2, 30, 400]
 
 
-def test_row_3_weights_from_a_hook(tmp_path):
+def test_weights_come_from_a_hook_where_one_is_given(tmp_path):
     asked = []
 
     def hook(name: str) -> bytes:
@@ -93,7 +93,7 @@ def test_row_3_weights_from_a_hook(tmp_path):
     assert np.frombuffer(model.subgraphs[0].tensors[1].data, np.float32).tolist() == [4, 6, 8]
 
 
-def test_row_3_what_the_writer_says_of_other_files_is_read_again(tmp_path):
+def test_what_the_writer_says_of_other_files_is_read_again(tmp_path):
     model = load_model(weights_outside(tmp_path))
     external = (*model.external, ExternalBuffer(9, "other.bin", 1 << 40, 3, "nibbles"))
     again = read_model(write_model(replace(model, external=external)))
@@ -113,12 +113,12 @@ def test_row_3_what_the_writer_says_of_other_files_is_read_again(tmp_path):
         ("weights.bin", 4, 8, "takes 12 bytes"),
     ],
 )
-def test_row_3_weights_that_are_not_there_are_refused(tmp_path, group, offset, length, said):
+def test_weights_that_are_not_there_are_refused(tmp_path, group, offset, length, said):
     with pytest.raises(ModelFormatError, match=said):
         load_model(weights_outside(tmp_path, group, offset, length))
 
 
-def test_row_3_a_model_without_its_weights_is_read_and_not_run(tmp_path):
+def test_a_model_without_its_weights_is_read_and_not_run(tmp_path):
     data = weights_outside(tmp_path).read_bytes()
     assert read_model(data).external[0].group == "weights.bin"
     with pytest.raises(ModelError, match=r"'b'.*'weights\.bin'"):
@@ -143,6 +143,6 @@ def quantised() -> bytes:
     return b.write([y])
 
 
-def test_row_4_every_way_to_state_quantisation_has_litert_s_details():
+def test_every_way_to_state_quantisation_has_litert_s_details():
     expected = call_in_litert(f"{SCRIPTS}:tensor_details", quantised())
     same(schema_scripts.tensor_details(ours, quantised()), expected)
