@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.errors import FarmRuntimeError
+from runtime.errors import FarmRuntimeError, InvocationError, ShapeError
 from runtime.interpreter import Interpreter
 from runtime.model.graph import Quantization
 from runtime.model.schema import ActivationFunctionType as Activation
@@ -22,6 +22,7 @@ from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import FullyConnectedOptionsWeightsFormat as Format
 from runtime.model.schema import MirrorPadMode, Padding, TensorType
 from tests.runtime.models import Arg, Out, const, one_operator, per_tensor
+from tests.runtime.ops.cases import levels
 
 F32, I8, I16, I32, I64 = np.float32, np.int8, np.int16, np.int32, np.int64
 EIGHTH = per_tensor(1 / 8)
@@ -231,3 +232,57 @@ def test_a_type_without_a_kernel_is_named():
     model = one_operator(Op.RELU, [Arg(np.zeros(2, I32))], [Out(I32, type=TensorType.INT32)])
     with pytest.raises(FarmRuntimeError, match=r"RELU.*INT32"):
         run(model, [np.zeros(2, I32)])
+
+
+REFUSED = [
+    ("zero_step", Op.RANGE, [const(v, np.int32) for v in (0, 3, 0)], {}, "in steps of 0"),
+    ("wrong_way", Op.RANGE, [const(v, np.int32) for v in (0, 3, -1)], {}, "do not lead"),
+    ("broadcast", Op.BROADCAST_TO, [levels(3), const([2, 2], np.int32)], {}, "do not broadcast"),
+    ("multiples", Op.TILE, [levels(3), const([1, 2], np.int32)], {}, "multiples"),
+    ("mirror", Op.MIRROR_PAD, [levels(3), const([[3, 0]], np.int32)], {"mode": 0}, "mirror more"),
+    ("blocks", Op.SPACE_TO_DEPTH, [levels(1, 3, 4, 1)], {"block_size": 2}, "no blocks of 2"),
+    ("bomb", Op.FILL, [const([1 << 20] * 4, np.int64), const(1, np.int8)], {}, "too large"),
+    ("diagonal", Op.MATRIX_SET_DIAG, [levels(2, 3), levels(3)], {}, "a diagonal of"),
+    ("k", Op.TOPK_V2, [levels(3), const(4, np.int32)], {}, "the first"),
+    ("bits", Op.BITCAST, [levels(3)], {}, "does not fill"),
+]
+
+
+@pytest.mark.parametrize(
+    ("opcode", "args", "options", "text"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED]
+)
+def test_shapes_that_cannot_be_are_refused_before_the_run(opcode, args, options, text):
+    outs = [Out(np.float32 if opcode is Op.BITCAST else args[-1].value.dtype)] * (1 + (opcode is Op.TOPK_V2))
+    model = one_operator(opcode, args, outs, options)
+    with pytest.raises(ShapeError, match=text):
+        Interpreter(model_content=model).allocate_tensors()
+
+
+def indices(*values: int) -> Arg:
+    return Arg(np.array(values, np.int32))
+
+
+LATE = [
+    ("gather_nd", Op.GATHER_ND, [levels(3, 2), Arg(np.array([[3]], np.int32))], "an index is outside"),
+    (
+        "scatter_nd",
+        Op.SCATTER_ND,
+        [Arg(np.array([[-1]], np.int32)), levels(1), const([4], np.int32)],
+        "outside",
+    ),
+    ("slice", Op.SLICE, [levels(4), indices(3), const([2], np.int32)], "leave shape"),
+    ("args", Op.BROADCAST_ARGS, [indices(2), indices(3)], "do not broadcast"),
+    ("segment", Op.UNSORTED_SEGMENT_SUM, [levels(2), indices(0, 2), const(2, np.int32)], "segment 2"),
+]
+
+
+@pytest.mark.parametrize(("opcode", "args", "text"), [r[1:] for r in LATE], ids=[r[0] for r in LATE])
+def test_a_wrong_value_at_run_time_is_an_error(opcode, args, text):
+    dtype = args[0].value.dtype if opcode is not Op.SCATTER_ND else np.int8
+    interpreter = Interpreter(model_content=one_operator(opcode, args, [Out(dtype)]))
+    interpreter.allocate_tensors()
+    fed = [a for a in args if not a.constant]
+    for details, arg in zip(interpreter.get_input_details(), fed, strict=True):
+        interpreter.set_tensor(details["index"], arg.value)
+    with pytest.raises(InvocationError, match=text):
+        interpreter.invoke()

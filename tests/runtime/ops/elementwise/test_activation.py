@@ -5,27 +5,27 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from runtime.model.schema import BuiltinOperator
+from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Arg, Out, per_tensor
-from tests.runtime.ops.cases import Case, case, check, constant, random
+from tests.runtime.ops.cases import CPU, Case, case, check, constant, random
 
 EDGES = np.array([-100, -89, -30, -9, -6, -3, -1, -1e-4, -0.0, 0, 1e-4, 0.5, 1, 3, 6, 9, 17, 89, 100])
 
 
 def float_case(name, opcode, options=None, resolver="BUILTIN_REF") -> Case:
     values = np.concatenate([EDGES, np.linspace(-12, 12, 35_003)]).astype(np.float32)
-    return case(name, BuiltinOperator[opcode], [Arg(values)], options=options, resolver=resolver)
+    return case(name, Op[opcode], [Arg(values)], options=options, resolver=resolver)
 
 
 def every_level(name, opcode, q_in, q_out, options=None, version=2) -> Case:
     values = np.arange(-128, 128).astype(np.int8).reshape(1, 16, 16)
     args = [Arg(values, per_tensor(*q_in))]
-    return case(name, BuiltinOperator[opcode], args, [Out(np.int8, per_tensor(*q_out))], options, version)
+    return case(name, Op[opcode], args, [Out(np.int8, per_tensor(*q_out))], options, version)
 
 
 def prelu(name, x, alpha, fed=False) -> Case:
     slopes = random(*alpha, seed=1)
-    return case(name, BuiltinOperator.PRELU, [random(*x), slopes if fed else constant(slopes)])
+    return case(name, Op.PRELU, [random(*x), slopes if fed else constant(slopes)])
 
 
 CASES = [
@@ -53,3 +53,13 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_activation_matches_litert(case, backend):
     check(case, backend)
+
+
+EDGE_CASES = [
+    case("RELU", Op.RELU, [random(3, 0)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", EDGE_CASES, ids=str)
+def test_empty_and_scalar_operands_and_negative_axes_match_litert(case):
+    check(case, CPU)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
-from runtime.model.schema import ActivationFunctionType, BuiltinOperator
+from runtime.model.schema import ActivationFunctionType, Padding
+from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Out, one_operator, per_tensor
-from tests.runtime.ops.cases import Case, case, check, levels, random
+from tests.runtime.ops.cases import CPU, Case, case, check, levels, random
 from tests.runtime.ops.matmul.test_conv import NONE, RELU, RELU6, SAME, VALID
 
 
@@ -25,13 +28,13 @@ def options(size=(2, 2), stride=(2, 2), padding=VALID, activation: ActivationFun
 
 
 def pool(name, kind, shape, **more) -> Case:
-    return case(name, BuiltinOperator[f"{kind}_POOL_2D"], [random(*shape)], options=options(**more))
+    return case(name, Op[f"{kind}_POOL_2D"], [random(*shape)], options=options(**more))
 
 
 def pool_int8(name, kind, shape, **more) -> Case:
     q = per_tensor(0.1, -5)
     args = [levels(*shape, quantization=q)]
-    return case(name, BuiltinOperator[f"{kind}_POOL_2D"], args, [Out(np.int8, q)], options(**more), version=2)
+    return case(name, Op[f"{kind}_POOL_2D"], args, [Out(np.int8, q)], options(**more), version=2)
 
 
 CASES = [
@@ -58,6 +61,31 @@ def test_pool_matches_litert(case, backend):
 
 
 def test_a_filter_of_zero_is_refused():
-    model = one_operator(BuiltinOperator.MAX_POOL_2D, [random(1, 4, 4, 2)], options=options(size=(0, 2)))
+    model = one_operator(Op.MAX_POOL_2D, [random(1, 4, 4, 2)], options=options(size=(0, 2)))
     with pytest.raises(ShapeError, match="operator 0 MAX_POOL_2D: filter 0"):
         Interpreter(model_content=model).allocate_tensors()
+
+
+SAME_PADDING = [
+    *(
+        case(f"{op.name} {size}", op, [random(1, 7, 8, 3)], options={
+            "padding": Padding.SAME, "stride_w": 2, "stride_h": 3, "filter_width": size, "filter_height": 2})
+        for op, size in itertools.product((Op.AVERAGE_POOL_2D, Op.MAX_POOL_2D), (2, 4))
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SAME_PADDING, ids=str)
+def test_same_padding_is_larger_behind(case):
+    check(case, CPU)
+
+
+MORE_CASES = [
+    case("L2_POOL", Op.L2_POOL_2D, [random(1, 7, 6, 3)],
+         options={"padding": 0, "stride_w": 2, "stride_h": 1, "filter_width": 3, "filter_height": 2}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MORE_CASES, ids=str)
+def test_l2_pool_matches_litert(case, backend):
+    check(case, backend)

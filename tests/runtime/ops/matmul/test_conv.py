@@ -7,9 +7,10 @@ import pytest
 
 from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
-from runtime.model.schema import ActivationFunctionType, BuiltinOperator, Padding
+from runtime.model.schema import ActivationFunctionType, Padding
+from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Arg, Out, one_operator, per_channel, per_tensor
-from tests.runtime.ops.cases import Case, case, check, constant, levels, random
+from tests.runtime.ops.cases import CPU, Case, case, check, constant, levels, random
 
 SAME, VALID = Padding.SAME, Padding.VALID
 NONE, RELU, RELU6, N1 = (
@@ -34,7 +35,7 @@ def options(padding=SAME, stride=(1, 1), dilation=(1, 1), activation=NONE):
 def conv(name, x, w, **more) -> Case:
     """Float: input shape, filter shape [Co, kh, kw, Ci / groups]."""
     args = [random(*x), constant(random(*w, seed=1)), constant(random(w[0], seed=2))]
-    return case(name, BuiltinOperator.CONV_2D, args, options=options(**more))
+    return case(name, Op.CONV_2D, args, options=options(**more))
 
 
 def conv_int8(name, x, w, zero=-7, **more) -> Case:
@@ -48,7 +49,7 @@ def conv_int8(name, x, w, zero=-7, **more) -> Case:
     depth = int(np.prod(w[1:]))
     out = Out(np.int8, per_tensor(0.05 * 0.01 * 70 * 70 * np.sqrt(depth) / 60, 11))
     args = [levels(*x, quantization=per_tensor(in_scale, zero)), constant(weights), values]
-    return case(name, BuiltinOperator.CONV_2D, args, [out], options(**more), version=3)
+    return case(name, Op.CONV_2D, args, [out], options(**more), version=3)
 
 
 CASES = [
@@ -84,18 +85,43 @@ def test_conv_matches_litert(case, backend):
 
 
 def test_conv_refuses_a_filter_that_does_not_fit():
-    model = one_operator(
-        BuiltinOperator.CONV_2D, [random(1, 4, 4, 5), constant(random(2, 3, 3, 3))], options=options()
-    )
+    model = one_operator(Op.CONV_2D, [random(1, 4, 4, 5), constant(random(2, 3, 3, 3))], options=options())
     with pytest.raises(ShapeError, match=r"operator 0 CONV_2D: 5 input channels do not divide"):
         Interpreter(model_content=model).allocate_tensors()
 
 
 def test_conv_refuses_a_stride_of_zero():
     model = one_operator(
-        BuiltinOperator.CONV_2D,
+        Op.CONV_2D,
         [random(1, 4, 4, 3), constant(random(2, 3, 3, 3))],
         options=options(stride=(0, 1)),
     )
     with pytest.raises(ShapeError, match="must be positive"):
         Interpreter(model_content=model).allocate_tensors()
+
+
+def convolved(name: str, image: tuple[int, ...], kernel: tuple[int, ...], **options: object) -> Case:
+    """A convolution whose SAME padding is larger behind than before."""
+    given = {**STEPS_OF_ONE, "padding": Padding.SAME, **options}
+    return case(name, Op.CONV_2D, [random(*image), random(*kernel, seed=1), random(kernel[0])], options=given)
+
+
+STEPS_OF_ONE = {"stride_w": 1, "stride_h": 1}
+SAME_PADDING = [
+    convolved("even kernel", (1, 6, 6, 2), (3, 2, 4, 2)),
+    convolved("stride 2, odd image", (1, 7, 5, 2), (3, 3, 3, 2), stride_w=2, stride_h=2),
+    convolved("stride 2, even image", (1, 8, 8, 2), (3, 3, 3, 2), stride_w=2, stride_h=2),
+    convolved("dilated", (1, 9, 8, 2), (3, 3, 2, 2), dilation_w_factor=3, dilation_h_factor=2),
+    convolved("stride beyond the kernel", (1, 9, 9, 1), (2, 1, 1, 1), stride_w=3, stride_h=4),
+]  # fmt: skip
+GROUPS = [convolved(f"{groups} groups", (1, 6, 5, 12), (24, 3, 3, 12 // groups)) for groups in (2, 3, 6, 12)]
+
+
+@pytest.mark.parametrize("case", SAME_PADDING, ids=str)
+def test_same_padding_is_larger_behind(case):
+    check(case, CPU)
+
+
+@pytest.mark.parametrize("case", GROUPS, ids=str)
+def test_groups_of_a_convolution_match_litert(case):
+    check(case, CPU)

@@ -7,9 +7,10 @@ import pytest
 
 from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
-from runtime.model.schema import ActivationFunctionType, BuiltinOperator, Padding
+from runtime.model.schema import ActivationFunctionType, Padding
+from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Arg, Out, one_operator, per_channel, per_tensor
-from tests.runtime.ops.cases import Case, case, check, constant, levels, random
+from tests.runtime.ops.cases import CPU, Case, case, check, constant, levels, random
 from tests.runtime.ops.matmul.test_conv import NONE, RELU, RELU6, VALID
 from tests.runtime.ops.matmul.test_conv import options as conv_options
 
@@ -23,7 +24,7 @@ def depthwise(name, x, size, multiplier=1, bias=True, **more) -> Case:
     args = [random(*x), constant(random(1, *size, channels, seed=1)), constant(random(channels, seed=2))]
     return case(
         name,
-        BuiltinOperator.DEPTHWISE_CONV_2D,
+        Op.DEPTHWISE_CONV_2D,
         args[: 2 + bias],
         options=options(multiplier, **more),
         version=2 if "dilation" in more else 1,
@@ -42,7 +43,7 @@ def depthwise_int8(name, x, size, multiplier=1, zero=5, **more) -> Case:
         Arg(bias, per_channel(0.05 * scales), constant=True),
     ]
     out = Out(np.int8, per_tensor(0.05 * 0.01 * 70 * 70 * np.sqrt(size[0] * size[1]) / 60, -3))
-    return case(name, BuiltinOperator.DEPTHWISE_CONV_2D, args, [out], options(multiplier, **more), version=3)
+    return case(name, Op.DEPTHWISE_CONV_2D, args, [out], options(multiplier, **more), version=3)
 
 
 CASES = [
@@ -76,9 +77,25 @@ def test_depthwise_conv_matches_litert(case, backend):
 
 def test_depthwise_conv_refuses_a_filter_that_is_no_multiple():
     model = one_operator(
-        BuiltinOperator.DEPTHWISE_CONV_2D,
+        Op.DEPTHWISE_CONV_2D,
         [random(1, 4, 4, 3), constant(random(1, 3, 3, 4))],
         options=options(padding=Padding.SAME),
     )
     with pytest.raises(ShapeError, match="for 3 input channels"):
         Interpreter(model_content=model).allocate_tensors()
+
+
+MULTIPLIERS = [
+    case(
+        f"multiplier {multiplier}, option {option}",
+        Op.DEPTHWISE_CONV_2D,
+        [random(1, 6, 5, 3), random(1, 3, 3, 3 * multiplier, seed=1), random(3 * multiplier)],
+        options={"stride_w": 1, "stride_h": 1, "depth_multiplier": option},
+    )
+    for multiplier, option in ((1, 1), (2, 2), (5, 5))
+]
+
+
+@pytest.mark.parametrize("case", MULTIPLIERS, ids=str)
+def test_depth_multipliers_match_litert(case):
+    check(case, CPU)

@@ -1,4 +1,4 @@
-"""Joining and splitting against LiteRT's reference kernels."""
+"""CONCATENATION and PACK against LiteRT's reference kernels."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import pytest
 
 from runtime.errors import ShapeError, UnsupportedOperatorError
 from runtime.interpreter import Interpreter
-from runtime.model.schema import BuiltinOperator
-from tests.runtime.models import Out, const, one_operator, per_tensor
-from tests.runtime.ops.cases import Case, case, check, constant, levels, random
+from runtime.model.schema import BuiltinOperator as Op
+from tests.runtime.models import Arg, Out, one_operator, per_tensor
+from tests.runtime.ops.cases import CPU, Case, case, check, constant, levels, random
+from tests.runtime.ops.every_type import every_type, moves_as_litert, several
 
-CONCATENATION, PACK, SPLIT = BuiltinOperator.CONCATENATION, BuiltinOperator.PACK, BuiltinOperator.SPLIT
+CONCATENATION, PACK, SPLIT = Op.CONCATENATION, Op.PACK, Op.SPLIT
 Q = per_tensor(0.1, 3)
 
 
@@ -31,8 +32,6 @@ CASES = [
     case("pack_front", PACK, [random(2, 3), random(2, 3, seed=1)], options={"axis": 0, "values_count": 2}),
     case("pack_back", PACK, [random(2, 3), random(2, 3, seed=1)], options={"axis": -1, "values_count": 2}),
     case("pack_scalars", PACK, [random(), random(seed=1)], options={"axis": 0, "values_count": 2}),
-    case("split", SPLIT, [const(1, np.int32), random(2, 6, 3)], [Out()] * 3, {"num_splits": 3}),
-    case("split_channels", SPLIT, [const(-1, np.int32), random(1, 4, 5, 8)], [Out()] * 2, {"num_splits": 2}),
 ]  # fmt: skip
 
 
@@ -52,3 +51,60 @@ def test_int8_of_different_scales_is_refused():
     model = one_operator(CONCATENATION, args, [Out(np.int8, Q)], {"axis": 1})
     with pytest.raises(UnsupportedOperatorError, match="differ in scale"):
         Interpreter(model_content=model).allocate_tensors()
+
+
+MOVEMENTS = [
+    several("middle", Op.CONCATENATION, [(2, 3, 4), (2, 1, 4), (2, 5, 4)], axis=1),
+    several("last", Op.CONCATENATION, [(2, 3), (2, 4)], axis=-1),
+    several("one", Op.CONCATENATION, [(2, 3)], axis=0),
+    several("with_empty", Op.CONCATENATION, [(2, 3), (0, 3)], axis=0),
+    several("front", Op.PACK, [(3, 4)] * 3, values_count=3, axis=0),
+    several("behind", Op.PACK, [(3, 4)] * 2, values_count=2, axis=-1),
+    several("scalars", Op.PACK, [()] * 3, values_count=3, axis=0),
+]  # fmt: skip
+
+
+@every_type(MOVEMENTS)
+def test_every_type_moves_as_litert_does(movement, tensor_type):
+    moves_as_litert(movement, tensor_type)
+
+
+EDGE_CASES = [
+    case("CONCATENATION -1", Op.CONCATENATION, [random(2, 3), random(2, 5)], options={"axis": -1}),
+    case("PACK -1", Op.PACK, [random(2, 3), random(2, 3, seed=1)], options={"axis": -1, "values_count": 2}),
+    case("CONCATENATION", Op.CONCATENATION, [random(0, 3), random(2, 3)], options={"axis": 0}),
+    case("PACK of scalars", Op.PACK, [random(), random(seed=1)], options={"axis": 0, "values_count": 2}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", EDGE_CASES, ids=str)
+def test_empty_and_scalar_operands_and_negative_axes_match_litert(case):
+    check(case, CPU)
+
+
+U = per_tensor(0.02, 130)
+RESCALED = [
+    case(
+        "concatenation_rescaled",
+        Op.CONCATENATION,
+        [
+            Arg(np.arange(256, dtype=np.uint8).reshape(2, 128), per_tensor(0.013, 97)),
+            Arg(np.arange(256, dtype=np.uint8).reshape(2, 128), U),
+            Arg(np.arange(256, dtype=np.uint8).reshape(2, 128), per_tensor(0.031, 3)),
+        ],
+        [Out(np.uint8, U)],
+        {"axis": 1},
+    ),
+    case(
+        "concatenation_int16",
+        Op.CONCATENATION,
+        [Arg(np.arange(9, dtype=np.int16).reshape(3, 3), per_tensor(s)) for s in (0.1, 0.2)],
+        [Out(np.int16, per_tensor(0.1))],
+        {"axis": 0},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", RESCALED, ids=str)
+def test_levels_of_other_scales_are_rescaled_as_litert_does(case):
+    check(case, CPU)

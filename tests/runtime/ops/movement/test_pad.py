@@ -1,4 +1,4 @@
-"""PAD and PADV2 against LiteRT's reference kernels."""
+"""Padding and dilation against LiteRT's reference kernels."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import pytest
 
 from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
-from runtime.model.schema import BuiltinOperator
+from runtime.model.schema import BuiltinOperator as Op
+from runtime.model.schema import MirrorPadMode
 from tests.runtime.models import Out, const, one_operator, per_tensor
-from tests.runtime.ops.cases import case, check, levels, random
+from tests.runtime.ops.cases import CPU, case, check, levels, random
+from tests.runtime.ops.every_type import Movement, every_type, fed, ints, moves_as_litert, unary
 
-PAD, PADV2 = BuiltinOperator.PAD, BuiltinOperator.PADV2
+PAD, PADV2 = Op.PAD, Op.PADV2
 IMAGE = [[0, 0], [1, 2], [3, 0], [0, 0]]
 Q = per_tensor(0.1, 7)
 
@@ -37,3 +39,49 @@ def test_a_negative_padding_is_refused():
     model = one_operator(PAD, [random(5), const([[-1, 0]], np.int32)])
     with pytest.raises(ShapeError, match="operator 0 PAD: paddings"):
         Interpreter(model_content=model).allocate_tensors()
+
+
+REFLECT, SYMMETRIC = MirrorPadMode.REFLECT, MirrorPadMode.SYMMETRIC
+MOVEMENTS = [
+    unary("zeros", Op.PAD, (2, 3, 4), ints([[1, 0], [0, 2], [1, 1]])),
+    unary("int64", Op.PAD, (2, 3), ints([[1, 0], [0, 2]], np.int64)),
+    unary("computed", Op.PAD, (2, 3), fed([[1, 0], [0, 2]])),
+    unary("five", Op.PAD, (2, 1, 2, 3, 2), ints([[0, 1], [1, 0], [0, 0], [2, 1], [0, 0]])),
+    Movement("value", Op.PADV2, lambda v: ([v.arg(2, 3), ints([[1, 1], [0, 2]]), v.arg(1)], [v.out()], {})),
+    unary("reflect", Op.MIRROR_PAD, (4, 5), ints([[2, 3], [4, 1]]), mode=REFLECT),
+    unary("symmetric", Op.MIRROR_PAD, (3, 4), ints([[3, 1], [2, 4]], np.int64), mode=SYMMETRIC),
+    unary("cube", Op.MIRROR_PAD, (3, 3, 4), ints([[1, 2], [0, 1], [3, 0]]), mode=REFLECT),
+    Movement("square", Op.DILATE, lambda v: ([v.arg(3, 4), ints([2, 3]), v.arg()], [v.out()], {})),
+    Movement("computed", Op.DILATE, lambda v: ([v.arg(2, 3, 2), fed([1, 2, 2]), v.arg()], [v.out()], {})),
+    Movement(
+        "edges_and_interior", Op.STABLEHLO_PAD,
+        lambda v: ([v.arg(3, 4), v.arg()], [v.out()], {
+            "edge_padding_low": [1, 0], "edge_padding_high": [2, 1], "interior_padding": [1, 2]}),
+    ),
+    Movement(
+        "crops", Op.STABLEHLO_PAD,
+        lambda v: ([v.arg(4, 5), v.arg()], [v.out()], {
+            "edge_padding_low": [-1, -2], "edge_padding_high": [1, -1], "interior_padding": [0, 1]}),
+    ),
+]  # fmt: skip
+
+
+@every_type(MOVEMENTS)
+def test_every_type_moves_as_litert_does(movement, tensor_type):
+    moves_as_litert(movement, tensor_type)
+
+
+BORDERS = [
+    case("pad", Op.PAD, [levels(2, 3, quantization=Q), const([[1, 0], [2, 1]], np.int32)], [Out(np.int8, Q)]),
+    case(
+        "padv2",
+        Op.PADV2,
+        [levels(2, 3, quantization=Q), const([[1, 0], [2, 1]], np.int32), const(9, np.int8, Q)],
+        [Out(np.int8, Q)],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BORDERS, ids=str)
+def test_a_quantised_border_is_real_zero_or_the_value(case):
+    check(case, CPU)

@@ -7,11 +7,12 @@ import pytest
 
 from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
-from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Arg, Out, const, one_operator
-from tests.runtime.ops.cases import CPU, case, check, random
+from tests.runtime.ops.cases import CPU, Case, case, check, random
+from tests.runtime.ops.every_type import every_type, ints, moves_as_litert, unary
 
-RESHAPE = BuiltinOperator.RESHAPE
+RESHAPE = Op.RESHAPE
 INTEGERS = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
 
 CASES = [
@@ -19,12 +20,10 @@ CASES = [
     case("reshape_unknown", RESHAPE, [random(2, 3, 4), const([2, -1], np.int32)]),
     case("reshape_option", RESHAPE, [random(2, 3, 4)], options={"new_shape": (12, 2)}),
     case("reshape_int32", RESHAPE, [Arg(INTEGERS), const([24], np.int32)], [Out(np.int32)]),
-    case("squeeze_all", BuiltinOperator.SQUEEZE, [random(1, 3, 1, 4)]),
-    case("squeeze_some", BuiltinOperator.SQUEEZE, [random(1, 3, 1, 4)], options={"squeeze_dims": (-2,)}),
-    case("expand_dims_front", BuiltinOperator.EXPAND_DIMS, [random(3, 4), const(0, np.int32)]),
-    case("expand_dims_back", BuiltinOperator.EXPAND_DIMS, [random(3, 4), const([-1], np.int32)]),
-    case("shape", BuiltinOperator.SHAPE, [random(3, 4, 5)], [Out(np.int32)],
-         {"out_type": TensorType.INT32}),
+    case("squeeze_all", Op.SQUEEZE, [random(1, 3, 1, 4)]),
+    case("squeeze_some", Op.SQUEEZE, [random(1, 3, 1, 4)], options={"squeeze_dims": (-2,)}),
+    case("expand_dims_front", Op.EXPAND_DIMS, [random(3, 4), const(0, np.int32)]),
+    case("expand_dims_back", Op.EXPAND_DIMS, [random(3, 4), const([-1], np.int32)]),
 ]  # fmt: skip
 
 
@@ -43,3 +42,56 @@ def test_a_shape_that_does_not_fit_is_refused(shape):
 def test_a_shape_may_be_computed_at_run_time():
     x, shape = random(2, 3), Arg(np.array([3, -1], np.int32))
     check(case("computed", RESHAPE, [x, shape]), CPU)
+
+
+MOVEMENTS = [
+    unary("option", Op.RESHAPE, (2, 3, 4), new_shape=[4, -1]),
+    unary("tensor", Op.RESHAPE, (2, 3, 4), ints([3, 2, 4])),
+    unary("to_scalar", Op.RESHAPE, (1, 1), new_shape=[0]),
+    unary("empty", Op.RESHAPE, (2, 0, 3), ints([3, 0])),
+    unary("all", Op.SQUEEZE, (1, 3, 1, 2)),
+    unary("listed", Op.SQUEEZE, (1, 3, 1, 2), squeeze_dims=[-2]),
+    unary("front", Op.EXPAND_DIMS, (3, 2), ints(0)),
+    unary("last", Op.EXPAND_DIMS, (3, 2), ints([-1])),
+    unary("middle_int64", Op.EXPAND_DIMS, (3, 2), ints([1], np.int64)),
+]  # fmt: skip
+
+
+@every_type(MOVEMENTS)
+def test_every_type_moves_as_litert_does(movement, tensor_type):
+    moves_as_litert(movement, tensor_type)
+
+
+EDGE_CASES = [
+    case("EXPAND_DIMS -2", Op.EXPAND_DIMS, [random(2, 3), const(-2, np.int32)]),
+    case("SQUEEZE -2", Op.SQUEEZE, [random(2, 1, 3)], options={"squeeze_dims": (-2,)}),
+    case("RESHAPE", Op.RESHAPE, [random(0, 4), const([2, 0], np.int32)]),
+    case("RESHAPE to a scalar", Op.RESHAPE, [random(1, 1), const(np.zeros(0), np.int32)]),
+    case("EXPAND_DIMS of a scalar", Op.EXPAND_DIMS, [random(), const(0, np.int32)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", EDGE_CASES, ids=str)
+def test_empty_and_scalar_operands_and_negative_axes_match_litert(case):
+    check(case, CPU)
+
+
+WORDS = np.arange(-12, 12, dtype=np.int32).reshape(2, 3, 4) * 70_000_001
+
+
+def bitcast(name, values, dtype) -> Case:
+    return case(name, Op.BITCAST, [Arg(values)], [Out(dtype)])
+
+
+BITCASTS = [
+    bitcast("same_width", WORDS, np.float32),
+    bitcast("to_bytes", WORDS, np.uint8),
+    bitcast("from_bytes", WORDS.view(np.uint8).reshape(2, 3, 4, 4), np.int32),
+    bitcast("halves", WORDS, np.int16),
+    bitcast("doubles", np.arange(6, dtype=np.int64).reshape(3, 2), np.float64),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BITCASTS, ids=str)
+def test_bits_are_read_as_litert_reads_them(case):
+    check(case, CPU)

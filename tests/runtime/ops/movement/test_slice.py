@@ -7,11 +7,12 @@ import pytest
 
 from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
-from runtime.model.schema import BuiltinOperator
+from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import const, one_operator
-from tests.runtime.ops.cases import Case, case, check, random
+from tests.runtime.ops.cases import CPU, Case, case, check, random
+from tests.runtime.ops.every_type import PLAIN, Movement, every_type, fed, ints, moves_as_litert, unary
 
-SLICE, STRIDED = BuiltinOperator.SLICE, BuiltinOperator.STRIDED_SLICE
+SLICE, STRIDED = Op.SLICE, Op.STRIDED_SLICE
 
 
 def box(name, shape, begin, size) -> Case:
@@ -57,3 +58,63 @@ def test_a_stride_of_zero_is_refused():
     args = [random(4), *(const([v], np.int32) for v in (0, 4, 0))]
     with pytest.raises(ShapeError, match="a stride of 0"):
         Interpreter(model_content=one_operator(STRIDED, args)).allocate_tensors()
+
+
+MOVEMENTS = [
+    unary("box", Op.SLICE, (4, 5, 6), ints([1, 0, 2]), ints([2, 5, -1])),
+    unary("int64", Op.SLICE, (4, 5), ints([1, 2], np.int64), ints([3, 2], np.int64)),
+    unary("computed_begin", Op.SLICE, (4, 5), fed([1, 2]), ints([3, 2])),
+    unary("computed", Op.SLICE, (4, 5), fed([1, 2]), fed([3, -1])),
+    unary("five", Op.SLICE, (2, 3, 2, 3, 2), ints([0, 1, 0, 1, 0]), ints([2, 2, 1, 2, 2])),
+    unary("steps", Op.STRIDED_SLICE, (7, 9), ints([0, 1]), ints([7, 9]), ints([3, 2])),
+    unary("backwards", Op.STRIDED_SLICE, (7, 9), ints([6, 8]), ints([0, 2]), ints([-2, -3])),
+    unary(
+        "masks", Op.STRIDED_SLICE, (4, 5, 6), *(ints(v) for v in ([1, 1, 1], [2, 2, 2], [1, 2, 1])),
+        begin_mask=1, end_mask=4, shrink_axis_mask=2,
+    ),
+    unary("computed", Op.STRIDED_SLICE, (7, 9), fed([1, 0]), fed([5, 9]), ints([1, 2])),
+    unary(
+        "offset", Op.STRIDED_SLICE, (7, 9), ints([-6, 2]), ints([3, 4]), ints([1, 1]),
+        offset=True, version=8, resolver=PLAIN,
+    ),
+    unary("empty", Op.STRIDED_SLICE, (7, 9), ints([5, 0]), ints([2, 9]), ints([1, 1])),
+    Movement(
+        "clamped", Op.DYNAMIC_UPDATE_SLICE,
+        lambda v: ([v.arg(5, 6), v.arg(2, 3), fed([4, -1])], [v.out()], {}),
+    ),
+    Movement(
+        "int64", Op.DYNAMIC_UPDATE_SLICE,
+        lambda v: ([v.arg(3, 4, 5), v.arg(1, 2, 5), fed([1, 1, 0], np.int64)], [v.out()], {}),
+    ),
+]  # fmt: skip
+
+
+@every_type(MOVEMENTS)
+def test_every_type_moves_as_litert_does(movement, tensor_type):
+    moves_as_litert(movement, tensor_type)
+
+
+def sliced(name: str, start: list[int], stop: list[int], steps: list[int], **masks: int) -> Case:
+    bounds = [const(values, np.int32) for values in (start, stop, steps)]
+    options = {f"{key}_mask": value for key, value in masks.items()}
+    return case(name, Op.STRIDED_SLICE, [random(4, 5, 6), *bounds], options=options)
+
+
+STRIDED_SLICES = [
+    sliced("plain", [1, 0, 2], [3, 4, 6], [1, 2, 3]),
+    sliced("begin mask", [3, 3, 3], [4, 5, 6], [1, 1, 1], begin=0b011),
+    sliced("end mask", [1, 1, 1], [0, 0, 0], [1, 1, 2], end=0b111),
+    sliced("negative strides with masks", [0, -1, -2], [0, 0, 1], [-1, -2, -1], begin=0b001, end=0b011),
+    sliced("negative bounds", [-3, -4, -100], [-1, 100, -1], [1, 1, 1]),
+    sliced("shrink", [-1, 2, 0], [0, 3, 6], [1, 1, 1], shrink_axis=0b011),
+    sliced("ellipsis", [1, 0, 1], [3, 0, 5], [1, 1, 2], ellipsis=0b010),
+    sliced("ellipsis in front", [0, 1], [0, 4], [1, 1], ellipsis=0b01),
+    sliced("new axis", [0, 1, 0], [0, 3, 4], [1, 1, 1], new_axis=0b001),
+    sliced("new axis after an ellipsis", [0, 0, 1], [0, 0, 4], [1, 1, 1], ellipsis=0b001, new_axis=0b010),
+    sliced("nothing left", [2, 0, 0], [2, 5, 6], [1, 1, 1]),
+]
+
+
+@pytest.mark.parametrize("case", STRIDED_SLICES, ids=str)
+def test_masks_of_strided_slices_match_litert(case):
+    check(case, CPU)

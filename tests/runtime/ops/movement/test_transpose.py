@@ -7,11 +7,12 @@ import pytest
 
 from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
-from runtime.model.schema import BuiltinOperator
+from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Out, const, one_operator, per_tensor
-from tests.runtime.ops.cases import Case, case, check, levels, random
+from tests.runtime.ops.cases import CPU, Case, case, check, levels, random
+from tests.runtime.ops.every_type import every_type, ints, moves_as_litert, unary
 
-TRANSPOSE = BuiltinOperator.TRANSPOSE
+TRANSPOSE = Op.TRANSPOSE
 
 
 def transpose(name, shape, axes) -> Case:
@@ -39,3 +40,25 @@ def test_a_repeated_axis_is_refused():
     model = one_operator(TRANSPOSE, [random(2, 3), const([1, 1], np.int32)])
     with pytest.raises(ShapeError, match="no permutation"):
         Interpreter(model_content=model).allocate_tensors()
+
+
+MOVEMENTS = [
+    unary("matrix", Op.TRANSPOSE, (3, 5), ints([1, 0])),
+    unary("image", Op.TRANSPOSE, (2, 3, 4, 5), ints([0, 3, 1, 2])),
+    unary("six", Op.TRANSPOSE, (2, 1, 3, 2, 2, 2), ints([5, 0, 3, 1, 4, 2])),
+]  # fmt: skip
+
+
+@every_type(MOVEMENTS)
+def test_every_type_moves_as_litert_does(movement, tensor_type):
+    moves_as_litert(movement, tensor_type)
+
+
+EDGE_CASES = [
+    case("TRANSPOSE", Op.TRANSPOSE, [random(0, 4), const([1, 0], np.int32)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", EDGE_CASES, ids=str)
+def test_empty_and_scalar_operands_and_negative_axes_match_litert(case):
+    check(case, CPU)

@@ -10,7 +10,7 @@ from hypothesis.strategies import DrawFn
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from tests.runtime.models import Arg, Out
-from tests.runtime.ops.movement.movements import TYPES
+from tests.runtime.ops.every_type import TYPES
 from tests.runtime.ops.properties.rows import PLAIN, Built, Row
 from tests.runtime.ops.properties.strategies import Operands, broadcast_shapes, shapes
 

@@ -10,7 +10,7 @@ from hypothesis.strategies import DrawFn
 from runtime.model.graph import Quantization
 from runtime.model.schema import BuiltinOperator, TensorType
 from tests.runtime.models import Arg, Out, per_channel, per_tensor
-from tests.runtime.ops.movement.movements import DTYPES
+from tests.runtime.ops.every_type import DTYPES
 from tests.runtime.ops.properties.rows import Built, Row, within
 from tests.runtime.ops.properties.strategies import RANGES, Operands, shapes
 

@@ -16,7 +16,7 @@ from hypothesis.strategies import DrawFn
 from runtime.model.graph import Quantization
 from runtime.model.schema import TensorType
 from tests.runtime.models import Arg, Out, per_tensor
-from tests.runtime.ops.movement.movements import DTYPES
+from tests.runtime.ops.every_type import DTYPES
 
 _HELD = DTYPES | {
     TensorType.COMPLEX128: np.complex128,

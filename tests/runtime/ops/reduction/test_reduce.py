@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
-from runtime.model.schema import BuiltinOperator
+from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Out, const, one_operator, per_tensor
-from tests.runtime.ops.cases import Case, case, check, levels, random
+from tests.runtime.ops.cases import CPU, Case, case, check, levels, random
+from tests.runtime.ops.operands import axis, flags, whole
 
 
 def reduction(name, opcode, shape, axes, keep=False) -> Case:
     args = [random(*shape), const(axes, np.int32)]
-    return case(name, BuiltinOperator[opcode], args, options={"keep_dims": keep})
+    return case(name, Op[opcode], args, options={"keep_dims": keep})
 
 
 def reduction_int8(name, opcode, shape, axes, q_in, q_out, keep=False) -> Case:
     args = [levels(*shape, quantization=per_tensor(*q_in)), const(axes, np.int32)]
     out = Out(np.int8, per_tensor(*q_out))
-    return case(name, BuiltinOperator[opcode], args, [out], {"keep_dims": keep}, version=2)
+    return case(name, Op[opcode], args, [out], {"keep_dims": keep}, version=2)
 
 
 CASES = [
@@ -47,6 +50,60 @@ def test_reduction_matches_litert(case, backend):
 
 
 def test_an_axis_outside_the_rank_is_refused():
-    model = one_operator(BuiltinOperator.MEAN, [random(2, 3), const([2], np.int32)])
+    model = one_operator(Op.MEAN, [random(2, 3), const([2], np.int32)])
     with pytest.raises(ShapeError, match="axis 2 is outside rank 2"):
         Interpreter(model_content=model).allocate_tensors()
+
+
+def over_axis(opcode: Op, axis: int, options: dict[str, object] | None = None) -> Case:
+    return case(f"{opcode.name} {axis}", opcode, [random(2, 3, 4), const([axis], np.int32)], options=options)
+
+
+EDGE_CASES = [
+    *(over_axis(op, axis) for op in (Op.MEAN, Op.SUM, Op.REDUCE_MAX) for axis in (-1, -3)),
+    case("SUM of none", Op.SUM, [random(2, 0), const([1], np.int32)]),
+    case("MEAN of all", Op.MEAN, [random(2, 3), const([0, 1], np.int32)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", EDGE_CASES, ids=str)
+def test_empty_and_scalar_operands_and_negative_axes_match_litert(case):
+    check(case, CPU)
+
+
+KEPT_DIMENSIONS = [
+    case(
+        f"{op.name} {axes} {keep}", op, [random(2, 3, 4), const(axes, np.int32)], options={"keep_dims": keep}
+    )
+    for op, axes, keep in itertools.product(
+        (Op.MEAN, Op.SUM, Op.REDUCE_MIN), ([0], [0, 2], [1, 1], [0, 1, 2]), (False, True)
+    )
+]
+
+
+@pytest.mark.parametrize("case", KEPT_DIMENSIONS, ids=str)
+def test_kept_dimensions_and_repeated_axes_match_litert(case):
+    check(case, CPU)
+
+
+BOOL = (Out(np.bool_),)
+MORE_CASES = [
+    case("REDUCE_PROD", Op.REDUCE_PROD, [random(2, 3, 4), axis(0, 2)], options={"keep_dims": False}),
+    case("REDUCE_ANY", Op.REDUCE_ANY, [flags(4, 5, 2), axis(1)], BOOL, {"keep_dims": True}),
+    case("REDUCE_ALL", Op.REDUCE_ALL, [flags(4, 5, 2), axis(1)], BOOL, {"keep_dims": False}),
+    case("MEAN_int32", Op.MEAN, [whole(4, 5), axis(0)], (Out(np.int32),), {"keep_dims": False}),
+    case(
+        "SUM_int8",
+        Op.SUM,
+        [whole(4, 5, dtype=np.int8, quantization=per_tensor(0.1, 3)), axis(0)],
+        (Out(np.int8, per_tensor(0.2, -7)),),
+        {"keep_dims": False},
+        # The reference resolver's int8 sums are whatever the memory held before.
+        resolver="BUILTIN_WITHOUT_DEFAULT_DELEGATES",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", MORE_CASES, ids=str)
+def test_reductions_of_integers_and_flags_match_litert(case, backend):
+    check(case, backend)

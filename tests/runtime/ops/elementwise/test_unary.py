@@ -1,0 +1,44 @@
+"""Functions of one operand against LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from runtime.interpreter import Interpreter
+from runtime.model.schema import BuiltinOperator as Op
+from tests.runtime.models import Arg, Out, one_operator
+from tests.runtime.ops.cases import Case, case, check, random
+
+
+def unary(name, opcode, low=-3.0, dtype=np.float32) -> Case:
+    values = random(3, 41, 7, low=low).value.astype(dtype)
+    return case(name, Op[opcode], [Arg(values)], [Out(dtype)])
+
+
+CASES = [
+    unary("abs", "ABS"),
+    unary("exp", "EXP"),
+    unary("neg", "NEG"),
+    unary("neg_int32", "NEG", dtype=np.int32),
+    unary("rsqrt", "RSQRT", low=0.01),
+    unary("sqrt", "SQRT", low=0.0),
+    unary("square", "SQUARE"),
+    *(case(o.name, o, [random(200, low=0.001, high=9.0)]) for o in (Op.LOG, Op.SIN, Op.COS)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_functions_match_litert(case, backend):
+    check(case, backend)
+
+
+def test_the_cube_root_which_litert_lacks():
+    x = np.linspace(-9, 9, 101, dtype=np.float32)
+    model = one_operator(Op.STABLEHLO_CBRT, [Arg(x)], (Out(),))
+    interpreter = Interpreter(model_content=model)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
+    interpreter.invoke()
+    found = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    np.testing.assert_allclose(found, np.cbrt(x.astype(np.float64)), rtol=3e-7, atol=1e-7)

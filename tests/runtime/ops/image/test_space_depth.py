@@ -1,0 +1,47 @@
+"""Blocks of pixels as channels or batches, and back, against LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from runtime.model.schema import BuiltinOperator as Op
+from tests.runtime.models import Out, const, per_tensor
+from tests.runtime.ops.cases import CPU, case, check, levels
+from tests.runtime.ops.every_type import every_type, fed, ints, moves_as_litert, unary
+
+MOVEMENTS = [
+    unary("two", Op.SPACE_TO_DEPTH, (2, 4, 6, 3), block_size=2),
+    unary("two", Op.DEPTH_TO_SPACE, (2, 2, 3, 8), block_size=2),
+    unary("three", Op.DEPTH_TO_SPACE, (1, 2, 1, 18), block_size=3),
+    unary("image", Op.SPACE_TO_BATCH_ND, (1, 3, 5, 2), ints([2, 3]), ints([[0, 1], [1, 0]])),
+    unary("line", Op.SPACE_TO_BATCH_ND, (2, 4, 3), ints([2]), ints([[0, 0]])),
+    unary("computed", Op.SPACE_TO_BATCH_ND, (1, 2, 2, 1), fed([2, 2]), fed([[0, 0], [2, 0]])),
+    unary("image", Op.BATCH_TO_SPACE_ND, (6, 2, 2, 2), ints([2, 3]), ints([[0, 1], [1, 2]])),
+    unary("line", Op.BATCH_TO_SPACE_ND, (4, 2, 3), ints([2]), ints([[0, 0]])),
+]  # fmt: skip
+
+
+@every_type(MOVEMENTS)
+def test_every_type_moves_as_litert_does(movement, tensor_type):
+    moves_as_litert(movement, tensor_type)
+
+
+Q = per_tensor(0.05, -7)
+QUANTISED = [
+    case(
+        "space_to_batch",
+        Op.SPACE_TO_BATCH_ND,
+        [
+            levels(1, 3, 3, 2, quantization=Q),
+            const([2, 2], np.int32),
+            const([[0, 1], [1, 0]], np.int32),
+        ],
+        [Out(np.int8, Q)],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", QUANTISED, ids=str)
+def test_a_quantised_border_is_real_zero(case):
+    check(case, CPU)

@@ -1,0 +1,39 @@
+"""REVERSE_V2, REVERSE_SEQUENCE and TOPK_V2 against LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from runtime.model.schema import BuiltinOperator as Op
+from tests.runtime.models import Out, const
+from tests.runtime.ops.cases import CPU, case, check, random
+from tests.runtime.ops.every_type import Movement, every_type, fed, ints, moves_as_litert, unary
+
+MOVEMENTS = [
+    unary("one", Op.REVERSE_V2, (3, 4), ints([1])),
+    unary("two", Op.REVERSE_V2, (3, 4, 2), ints([0, -2])),
+    unary("plain", Op.REVERSE_SEQUENCE, (3, 4, 2), fed([4, 0, 2]), seq_dim=1, batch_dim=0),
+    unary("int64", Op.REVERSE_SEQUENCE, (2, 3, 3), fed([1, 2, 2], np.int64), seq_dim=0, batch_dim=2),
+    Movement("rows", Op.TOPK_V2, lambda v: ([v.arg(3, 9), ints(4)], [v.out(), Out(np.int32)], {})),
+    Movement("computed", Op.TOPK_V2, lambda v: ([v.arg(7), fed([7])], [v.out(), Out(np.int32)], {})),
+    Movement(
+        "int16", Op.TOPK_V2,
+        lambda v: ([v.arg(2, 5), ints(3, np.int16)], [v.out(), Out(np.int16)], {}), version=3,
+    ),
+]  # fmt: skip
+
+
+@every_type(MOVEMENTS)
+def test_every_type_moves_as_litert_does(movement, tensor_type):
+    moves_as_litert(movement, tensor_type)
+
+
+EDGE_CASES = [
+    case("REVERSE_V2 -1", Op.REVERSE_V2, [random(3, 4), const([-1], np.int32)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", EDGE_CASES, ids=str)
+def test_empty_and_scalar_operands_and_negative_axes_match_litert(case):
+    check(case, CPU)

@@ -1,0 +1,24 @@
+"""WHERE and UNIQUE against LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import BuiltinOperator as Op
+from runtime.model.schema import TensorType
+from tests.runtime.models import Out
+from tests.runtime.ops.every_type import Movement, every_type, moves_as_litert
+
+MOVEMENTS = [
+    Movement("cube", Op.WHERE, lambda v: ([v.arg(2, 3, 4)], [Out(np.int64)], {})),
+    Movement("plain", Op.UNIQUE, lambda v: ([v.arg(9)], [v.out(), Out(np.int32)], {})),
+    Movement(
+        "int64", Op.UNIQUE,
+        lambda v: ([v.arg(30)], [v.out(), Out(np.int64)], {"idx_out_type": TensorType.INT64}),
+    ),
+]  # fmt: skip
+
+
+@every_type(MOVEMENTS)
+def test_every_type_moves_as_litert_does(movement, tensor_type):
+    moves_as_litert(movement, tensor_type)

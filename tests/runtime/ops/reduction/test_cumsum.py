@@ -1,0 +1,39 @@
+"""CUMSUM against LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from runtime.model.schema import BuiltinOperator as Op
+from tests.runtime.models import const
+from tests.runtime.ops.cases import CPU, case, check, random
+from tests.runtime.ops.operands import axis
+
+EDGE_CASES = [
+    case("CUMSUM -1", Op.CUMSUM, [random(3, 4), const(-1, np.int32)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", EDGE_CASES, ids=str)
+def test_empty_and_scalar_operands_and_negative_axes_match_litert(case):
+    check(case, CPU)
+
+
+CASES = [
+    *(
+        case(
+            f"CUMSUM_{exclusive}_{reverse}",
+            Op.CUMSUM,
+            [random(3, 4, 2), axis(1)],
+            options={"exclusive": exclusive, "reverse": reverse},
+        )
+        for exclusive in (False, True)
+        for reverse in (False, True)
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_running_sums_match_litert(case, backend):
+    check(case, backend)
