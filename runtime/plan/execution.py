@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from runtime.arena import Arena, Lifetime
 from runtime.delegates.base import CompiledPartition, Partition, PartitionDelegate
 from runtime.errors import FarmRuntimeError, ModelError
 from runtime.model.graph import Operator, Subgraph
@@ -19,11 +20,10 @@ from runtime.ops.support.context import Kernel, PostponeError, unsupported
 from runtime.ops.support.evaluation import prepare_kernel, unforeseen
 from runtime.ops.support.scratch import Scratch
 from runtime.ops.support.value import Array, Shape, dtype_of
-from runtime.plan.arena import ALIGNMENT, Arena, Lifetime
 from runtime.plan.blas import one_blas_thread
 from runtime.plan.budget import MemoryBudget
 from runtime.plan.inference import GraphValues
-from runtime.plan.lifetimes import lifetimes, plan_arena
+from runtime.plan.lifetimes import ALIGNMENT, lifetimes, plan_arena
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ def _invocation(
     return lambda: invoke(inputs, outputs)
 
 
-def _allocate(values: GraphValues, lives: Mapping[int, Lifetime], arena: Arena) -> dict[int, Array]:
+def _allocate(values: GraphValues, lives: Mapping[int, Lifetime], arena: Arena[int]) -> dict[int, Array]:
     memory = np.zeros(arena.size + ALIGNMENT, np.uint8)
     base = -memory.ctypes.data % ALIGNMENT
     objects = lives.keys() - arena.offsets.keys()

@@ -6,9 +6,14 @@ import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from runtime.arena import Arena, Lifetime, assign
 from runtime.model.graph import Subgraph
 from runtime.ops.support.value import Shape, dtype_of
-from runtime.plan.arena import Arena, Lifetime, assign
+
+ALIGNMENT = 64
+"""Bytes to which every tensor of the arena is aligned: a cache line, and the width of an AVX-512 register.
+Smaller, and vector loads of kernels cross cache lines; larger, and the many
+small tensors of a model waste memory."""
 
 Touched: TypeAlias = "tuple[Sequence[int], Sequence[int]]"
 """What a step reads and writes."""
@@ -40,9 +45,13 @@ def lifetimes(
     return found
 
 
-def plan_arena(subgraph: Subgraph, lives: Mapping[int, Lifetime]) -> Arena:
-    """Where tensors lie in the arena; strings lie elsewhere, as Python's objects."""
-    return assign({i: life for i, life in lives.items() if not _is_object(subgraph, i)})
+def plan_arena(subgraph: Subgraph, lives: Mapping[int, Lifetime]) -> Arena[int]:
+    """Place tensors in the arena, offsets in bytes; strings lie elsewhere, as Python's objects.
+
+    The order of tensor indices decides among tensors of one size.
+    """
+    in_arena = {i: lives[i] for i in sorted(lives) if not _is_object(subgraph, i)}
+    return assign(in_arena, ALIGNMENT)
 
 
 def _is_object(subgraph: Subgraph, index: int) -> bool:

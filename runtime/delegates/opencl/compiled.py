@@ -12,7 +12,6 @@ from runtime.delegates.opencl.builder import build_graph
 from runtime.delegates.opencl.device import OpenedDevice, mapped_errors
 from runtime.delegates.opencl.graph import Graph, Node
 from runtime.delegates.opencl.lowering import families
-from runtime.delegates.opencl.lowering.conv.scale import scaled_candidates
 from runtime.delegates.opencl.lowering.spec import Candidate, Context
 from runtime.delegates.opencl.options import Options
 from runtime.delegates.opencl.passes import LayoutRules, optimise
@@ -21,7 +20,6 @@ from runtime.delegates.opencl.recording import Entry, Recording
 from runtime.delegates.opencl.tuning import Tuner
 from runtime.delegates.opencl.watch import SpinWatch
 from runtime.errors import DelegateError
-from runtime.model.schema import BuiltinOperator
 
 
 def layout_rules() -> LayoutRules:
@@ -37,8 +35,6 @@ def layout_rules() -> LayoutRules:
 def candidates_of(node: Node, context: Context) -> Sequence[Candidate]:
     """The ways to run a node, the default first. Raises `DelegateError` where there is none."""
     found = families()[node.op].lower(node, context)
-    if node.op == BuiltinOperator.CONV_2D and len(node.inputs) == 4 and node.inputs[3] is not None:
-        found = scaled_candidates(found, node.inputs[3])
     if not found:
         raise DelegateError(f"gpu delegate: no kernel fits {node.op.name} (operators {list(node.sources)})")
     return found

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.arena import Arena, Lifetime, assign
 from runtime.delegates.opencl.device import OpenedDevice, mapped_errors
-from runtime.delegates.opencl.graph import Graph, round_up
+from runtime.delegates.opencl.graph import LANES, Graph, round_up
 from runtime.delegates.opencl.lowering.spec import (
     Argument,
     Candidate,
@@ -20,7 +21,6 @@ from runtime.delegates.opencl.lowering.spec import (
     PackedConstant,
     Scratch,
 )
-from runtime.delegates.opencl.memory import MemoryPlan, Request, plan_memory
 from runtime.delegates.opencl.program import GPU_ARGUMENTS, TABLE_ROW, Source, function_of
 from runtime.errors import DelegateError
 
@@ -55,9 +55,15 @@ class Entry:
     last: int
 
 
-def lifetimes(graph: Graph, stages: Sequence[Stage]) -> list[Request]:
-    """Memory requests of a graph's buffers and of the stages' scratch. A buffer lives as its root's views
-    do."""
+BufferKey: TypeAlias = "int | tuple[int, str]"
+"""The root value of a buffer, or the number of a stage and the key of its scratch."""
+
+
+def lifetimes(graph: Graph, stages: Sequence[Stage]) -> dict[BufferKey, Lifetime]:
+    """When the graph's buffers and the stages' scratch are in use, by node position; sizes in elements.
+
+    A buffer lives as long as any view of it: inputs from before the first node, outputs to behind the last.
+    """
     spans: dict[int, list[int]] = {}
     for position, node in enumerate(graph.nodes):
         for value in (*node.reads, *node.outputs):
@@ -67,12 +73,23 @@ def lifetimes(graph: Graph, stages: Sequence[Stage]) -> list[Request]:
         spans.setdefault(graph.layouts[value].root, []).append(-1)
     for value in graph.outputs:
         spans.setdefault(graph.layouts[value].root, []).append(len(graph.nodes))
-    requests = [Request(root, _extent(graph, root), min(span), max(span)) for root, span in spans.items()]
+    found: dict[BufferKey, Lifetime] = {
+        root: Lifetime(_extent(graph, root), min(span), max(span)) for root, span in spans.items()
+    }
     for number, stage in enumerate(stages):
         for scratch in _scratches(stage.candidate.launches):
-            key = (number, scratch.key)
-            requests.append(Request(key, scratch.elements, stage.position, stage.position))
-    return requests
+            life = Lifetime(scratch.elements, stage.position, stage.position)
+            found[number, scratch.key] = life
+    return found
+
+
+def plan_arena(graph: Graph, stages: Sequence[Stage]) -> Arena[BufferKey]:
+    """Place all buffers in one arena, in elements; of buffers of one size the one needed first comes first.
+
+    Offsets are multiples of 16 elements, 64 bytes: one vector of the kernels, one cache line.
+    """
+    lives = lifetimes(graph, stages)
+    return assign(dict(sorted(lives.items(), key=lambda item: (item[1].first, item[1].last))), LANES)
 
 
 def _scratches(launches: Iterable[Launch]) -> list[Scratch]:
@@ -116,11 +133,11 @@ class Recording:
         self._program = program
         self.launches = [launch for stage in stages for launch in stage.candidate.launches]
         self._owners = [number for number, stage in enumerate(stages) for _ in stage.candidate.launches]
-        self.plan: MemoryPlan = plan_memory(lifetimes(graph, stages))
+        self._placement = plan_arena(graph, stages)
         with mapped_errors("allocating memory"):
             self.queue = cl.CommandQueue(opened.context)
-            self._check_size("activations", self.plan.elements)
-            self.arena, self._arena_memory = self._allocate(self.plan.elements + _SLACK, writable=True)
+            self._check_size("activations", self._placement.size)
+            self.arena, self._arena_memory = self._allocate(self._placement.size + _SLACK, writable=True)
             self.constants = self._pack()
             self.rows = self._rows(source)
             self.names = [source.names[function_of(launch)] for launch in self.launches]
@@ -182,13 +199,13 @@ class Recording:
     def offset_of(self, value: int) -> int:
         """Where a value starts in the arena, in elements."""
         layout = self._layouts[value]
-        return int(self.plan.offsets[layout.root]) + layout.offset
+        return self._placement.offsets[layout.root] + layout.offset
 
     def _offset(self, argument: Argument, stage: int) -> int:
         if isinstance(argument, PackedConstant):
             return self._constant_offsets[argument]
         if isinstance(argument, Scratch):
-            return self.plan.offsets[stage, argument.key]
+            return self._placement.offsets[stage, argument.key]
         return self.offset_of(argument)
 
     def _rows(self, source: Source) -> list[list[int]]:

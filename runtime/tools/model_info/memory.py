@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from runtime.arena import Lifetime, aligned
 from runtime.errors import UnsupportedOperatorError
 from runtime.model.graph import Operator, Subgraph
 from runtime.ops.support.registry import find_spec
-from runtime.plan.arena import ALIGNMENT, Lifetime
-from runtime.plan.lifetimes import lifetimes, plan_arena
+from runtime.plan.lifetimes import ALIGNMENT, lifetimes, plan_arena
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def _peak(lives: Mapping[int, Lifetime], steps: int) -> tuple[int, int]:
     """(bytes, step) of the largest set that lives at once, each tensor aligned as in the arena."""
     changes = [0] * (steps + 3)
     for life in lives.values():
-        size = -(-max(life.size, 1) // ALIGNMENT) * ALIGNMENT
+        size = aligned(life.size, ALIGNMENT)
         changes[life.first + 1] += size
         changes[life.last + 2] -= size
     best, place, current = 0, -1, 0

@@ -7,7 +7,7 @@ import numpy as np
 from runtime.delegates.opencl.graph import Node, ceil_div, round_up
 from runtime.delegates.opencl.lowering.conv.packing import grouped_depth, grouped_panels
 from runtime.delegates.opencl.lowering.conv.shape import ConvShape
-from runtime.delegates.opencl.lowering.conv.tiles import Tile, best_tiles
+from runtime.delegates.opencl.lowering.conv.tiles import CACHED_WEIGHTS_BYTES, Tile, best_tiles
 from runtime.delegates.opencl.lowering.spec import (
     Array,
     Candidate,
@@ -19,8 +19,6 @@ from runtime.delegates.opencl.lowering.spec import (
     instance_name,
     packed,
 )
-
-_CACHED_WEIGHTS_BYTES = 256 << 10
 
 
 def direct_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
@@ -53,7 +51,7 @@ def direct(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candid
             TILE_M=tile.rows,
             TILE_N=width,
             PANELS=count,
-            PANEL_OUTER=4 * elements > _CACHED_WEIGHTS_BYTES,
+            PANEL_OUTER=4 * elements > CACHED_WEIGHTS_BYTES,
             UNROLL=2,
             IN_CHANNELS=s.in_channels,
             IN_STEP=s.in_layout.channel_stride,

@@ -9,9 +9,10 @@ from runtime.delegates.opencl.graph import Graph, Node
 from runtime.delegates.opencl.lowering.conv.direct import direct_candidates
 from runtime.delegates.opencl.lowering.conv.gemm import Product, product_candidates
 from runtime.delegates.opencl.lowering.conv.packing import filter_matrix
+from runtime.delegates.opencl.lowering.conv.scale import scaled_candidates
 from runtime.delegates.opencl.lowering.conv.shape import ConvShape, conv_shape
 from runtime.delegates.opencl.lowering.conv.stem import stem_candidates
-from runtime.delegates.opencl.lowering.conv.winograd import is_small, winograd_candidates
+from runtime.delegates.opencl.lowering.conv.winograd import is_small_map, winograd_candidates
 from runtime.delegates.opencl.lowering.spec import (
     Candidate,
     Context,
@@ -22,6 +23,10 @@ from runtime.delegates.opencl.lowering.spec import (
     window_attributes,
 )
 from runtime.model.schema import BuiltinOperator as Op
+
+_SCALE = 3
+"""Position among a node's inputs of the scale per input channel that the pass `fold_scale` adds, behind
+input, filter and bias; the model's operator has no such input."""
 
 
 def constants_refusal(facts: OperatorFacts) -> Unsupported | None:
@@ -73,6 +78,12 @@ def product_of(shape: ConvShape) -> Product | None:
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """Candidates, the best by the cost model first."""
+    found = _unscaled(node, context)
+    scale = node.inputs[_SCALE] if len(node.inputs) > _SCALE else None
+    return found if scale is None else scaled_candidates(found, scale)
+
+
+def _unscaled(node: Node, context: Context) -> Sequence[Candidate]:
     shape = conv_shape(node, context)
     product = product_of(shape)
     if product is not None:
@@ -81,7 +92,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     if stem:
         return stem
     winograd = winograd_candidates(node, context, shape)
-    if winograd and not is_small(shape):
+    if winograd and not is_small_map(shape):
         return winograd
     return [*winograd, *direct_candidates(node, context, shape)]
 

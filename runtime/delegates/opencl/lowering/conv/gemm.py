@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from runtime.delegates.opencl.graph import Node, ceil_div, round_up
 from runtime.delegates.opencl.lowering.conv.packing import Floats, panels
-from runtime.delegates.opencl.lowering.conv.tiles import Tile, best_tiles
+from runtime.delegates.opencl.lowering.conv.tiles import CACHED_WEIGHTS_BYTES, Tile, best_tiles
 from runtime.delegates.opencl.lowering.spec import (
     Candidate,
     Context,
@@ -20,8 +20,6 @@ from runtime.delegates.opencl.lowering.spec import (
     packed,
 )
 
-_CACHED_WEIGHTS_BYTES = 256 << 10
-"""Weights up to this size stay in a core's cache while it walks over the pixels."""
 _ROW_TILES = (64, 32, 16)
 _ROW_SPLIT = {64: 2, 32: 4, 16: 8}
 """Columns of a unit of a one-row product → sums per column."""
@@ -76,7 +74,7 @@ def gemm(node: Node, context: Context, product: Product, what: str, tile: Tile) 
             TILE_M=tile.rows,
             TILE_N=tile.columns,
             PANELS=tile.panels(product.columns),
-            PANEL_OUTER=product.weight_bytes > _CACHED_WEIGHTS_BYTES,
+            PANEL_OUTER=product.weight_bytes > CACHED_WEIGHTS_BYTES,
             UNROLL=2,
             IN_STRIDE=product.row_stride,
             IN_STEP=product.step,
@@ -113,7 +111,7 @@ def row(node: Node, context: Context, product: Product, what: str, width: int) -
     if source is None:
         raise ValueError(f"{what} has an input")
     instance = Instance(
-        "fully_connected.cl",
+        "conv/gemm_row.cl",
         instance_name(f"{what}_row", f"n{width}"),
         defines(
             K=product.depth,

@@ -44,7 +44,7 @@ _MANY_CHANNELS = 128
 """With more, the larger weights of F(4x4, 3x3) cost as much to read as its arithmetic saves."""
 
 
-def fits(shape: ConvShape) -> bool:
+def winograd_fits(shape: ConvShape) -> bool:
     """Whether the method applies, and the map is large enough for it to pay."""
     s = shape
     window = (s.filter_h, s.filter_w, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w)
@@ -55,17 +55,17 @@ def fits(shape: ConvShape) -> bool:
     return min(s.in_channels, s.out_channels) >= _LEAST_CHANNELS and min(s.out_h, s.out_w) >= _LEAST_PIXELS
 
 
-def is_small(shape: ConvShape) -> bool:
+def is_small_map(shape: ConvShape) -> bool:
     """True for maps on which transforms and weights may cost more than they save."""
     return min(shape.out_h, shape.out_w) <= _SMALL_MAP
 
 
 def winograd_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
     """F(4x4, 3x3) for large maps, F(2x2, 3x3) for small ones, both in between."""
-    if not fits(shape):
+    if not winograd_fits(shape):
         return []
     extent, many = min(shape.out_h, shape.out_w), shape.in_channels > _MANY_CHANNELS
-    sizes = (4,) if extent >= _LARGE_MAP else (2,) if is_small(shape) else (2, 4) if many else (4, 2)
+    sizes = (4,) if extent >= _LARGE_MAP else (2,) if is_small_map(shape) else (2, 4) if many else (4, 2)
     return [winograd(node, context, shape, size) for size in sizes]
 
 
