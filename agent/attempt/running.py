@@ -74,12 +74,12 @@ class RunningAttempt:
         self._output = OutputReader(self.folder / LOG_FILE)
 
     @property
-    def waits_for_its_device(self) -> bool:
+    def waits_for_device(self) -> bool:
         """True until the lease is granted."""
         return self._state.phase is lifecycle.Phase.WAITING
 
     @property
-    def waits_for_room(self) -> bool:
+    def waits_for_disk(self) -> bool:
         """True where all is measured and only the disk is full: the next agent can take it over."""
         return self._uncollected is not None and self.result is None
 
@@ -98,29 +98,29 @@ class RunningAttempt:
         if self._uncollected is not None:
             self._collect(self._uncollected)
             return
-        if self.waits_for_its_device:
+        if self.waits_for_device:
             self._lease = try_lease(self.config.leases, self.device.exclusion_group)
             if self._lease is not None:
-                self.happens(lifecycle.LeaseGranted(time.monotonic()))
+                self.apply(lifecycle.LeaseGranted(time.monotonic()))
         returncode = None if self._runner is None else self._runner.poll()
         if returncode is not None:
             left_result, said = has_result(self.folder), log_tail(self.folder)
             oom_killed = oom.kills() > self._oom_kills
-            self.happens(lifecycle.RunnerExited(returncode, left_result, said, oom_killed))
+            self.apply(lifecycle.RunnerExited(returncode, left_result, said, oom_killed))
         else:
-            self.happens(lifecycle.Tick(time.monotonic()))
+            self.apply(lifecycle.Tick(time.monotonic()))
         if self.result is None:
-            self._beat()
-            self._tell_output()
+            self._send_heartbeat()
+            self._send_output()
 
-    def happens(self, event: lifecycle.Event) -> None:
-        """Feed an event to the state machine and do what it says."""
+    def apply(self, event: lifecycle.Event) -> None:
+        """Apply an event to the state machine and perform the actions that it returns."""
         self._state, actions = lifecycle.step(self._state, event)
         for action in actions:
             self._perform(action)
 
-    def speak_again(self) -> None:
-        """Whoever listens may know nothing of this attempt: say that it runs."""
+    def report_again(self) -> None:
+        """Send this attempt's state again: a new link, or a farm that repeats the job, may not know it."""
         if self._runner is not None:
             self.outbox.append(JobStarted(attempt_id=self.job.attempt_id, epoch=self.job.epoch))
         self._beat_due_s = 0.0
@@ -140,10 +140,10 @@ class RunningAttempt:
             case lifecycle.Kill() if self._runner is not None:
                 self._runner.kill()
             case lifecycle.ReportResultFile():
-                self._bury()
+                self._reap()
                 self._collect(self._outcome())
             case lifecycle.Report(status, reason):
-                unkillable = self._bury()
+                unkillable = self._reap()
                 self.result = reported(self._outcome(), status, _with(reason, unkillable))
 
     def _start(self, lease: Lease) -> None:
@@ -175,11 +175,11 @@ class RunningAttempt:
             reason = Reason(code=ReasonCode.RUNNER_ERROR, text=f"the runner cannot be started: {error}")
             self.result = reported(self._outcome(), Status.FAILED, reason)
 
-    def _bury(self) -> set[int]:
+    def _reap(self) -> set[int]:
         """Make sure that nothing of the attempt lives, and write so into the ground truth."""
         if self._runner is None:
             return set()
-        left = self._runner.bury()
+        left = self._runner.reap()
         log_gone(self.config, self.job.attempt_id, self.device, left)
         return left
 
@@ -193,14 +193,14 @@ class RunningAttempt:
             if self._uncollected is None:
                 log.error("attempt %s waits: %s; free some", self.job.attempt_id, error.strerror)
             self._uncollected = outcome
-            self._beat()
+            self._send_heartbeat()
 
     def _outcome(self) -> Outcome:
         started = self._state.started_s
         duration = int((time.monotonic() - started) * 1e9) if started else 0
         return Outcome(self.job, self.device, self.folder, duration)
 
-    def _beat(self) -> None:
+    def _send_heartbeat(self) -> None:
         """Give a sign of life when one is due, or when there is something new to tell."""
         phase = self._phase_now()
         now_s = time.monotonic()
@@ -212,7 +212,7 @@ class RunningAttempt:
             Heartbeat(attempt_id=self.job.attempt_id, epoch=self.job.epoch, seq=self._beats, phase=phase)
         )
 
-    def _tell_output(self) -> None:
+    def _send_output(self) -> None:
         """Tell what the runner wrote since; the end of it all comes with the result."""
         piece = None if self._runner is None else self._output.piece(time.monotonic())
         if piece is not None:
@@ -225,7 +225,7 @@ class RunningAttempt:
     def _phase_now(self) -> str:
         if self._uncollected is not None:
             return NO_ROOM_TEXT
-        return WAITING_TEXT if self.waits_for_its_device else read_progress(self.folder) or "starting"
+        return WAITING_TEXT if self.waits_for_device else read_progress(self.folder) or "starting"
 
 
 def log_gone(config: AgentConfig, attempt_id: str, device: Device | None, left: set[int]) -> None:

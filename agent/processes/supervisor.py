@@ -1,4 +1,4 @@
-"""Start, stop and bury processes: each runner leads a session of its own and leaves nobody behind."""
+"""Start, stop and reap processes: each runner leads a session of its own and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOG_FILE: Final = "log"
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_BURY_SECONDS = 10.0
+REAP_LIMIT_S: Final = 10.0
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -103,7 +103,7 @@ class Runner:
     def poll(self) -> int | None:
         """The runner's exit code (negative: signal), None while it lives.
 
-        The dead runner is not reaped before `bury`: until then its id, which is also its session's,
+        The dead runner is not reaped before `reap`: until then its id, which is also its session's,
         cannot come to belong to anybody else.
         """
         if self.process.returncode is not None:
@@ -123,32 +123,32 @@ class Runner:
         cgroup.kill(self.attempt_id)
         _kill_all(processes_of(self.attempt_id, self.process.pid))
 
-    def bury(self) -> set[int]:
+    def reap(self) -> set[int]:
         """End the runner and all it left behind, and reap it. Returns who could not be killed."""
-        left = bury(self.attempt_id, self.process.pid)
+        left = reap(self.attempt_id, self.process.pid)
         if self.process.pid not in left:
             self.process.wait()
         return left
 
 
-def bury(attempt_id: str, runner_pid: int | None = None) -> set[int]:
+def reap(attempt_id: str, runner_pid: int | None = None) -> set[int]:
     """Kill every process of an attempt until none is left. Returns the ids that outlive 10 s of trying."""
-    deadline = time.monotonic() + _BURY_SECONDS
+    deadline = time.monotonic() + REAP_LIMIT_S
     cgroup.kill(attempt_id)
     while remaining := processes_of(attempt_id, runner_pid):
         if time.monotonic() > deadline:
             return remaining
         _kill_all(remaining)
         time.sleep(0.01)
-        _reap(remaining - {runner_pid or 0})
+        _collect(remaining - {runner_pid or 0})
     cgroup.remove(attempt_id)
     return set()
 
 
-def end_strays(pids: set[int]) -> None:
+def kill_strays(pids: set[int]) -> None:
     """Kill and reap adopted orphans that belong to no attempt."""
     _kill_all(pids)
-    _reap(pids)
+    _collect(pids)
 
 
 def _kill_all(pids: set[int]) -> None:
@@ -157,7 +157,7 @@ def _kill_all(pids: set[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _reap(pids: set[int]) -> None:
+def _collect(pids: set[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)

@@ -42,14 +42,14 @@ def hidden(tmp_path):
     eventually(lambda: marker_of(pid) is None, "it still has its mark")
     eventually(lambda: f"PPid:\t{runner.process.pid}" not in Path(f"/proc/{pid}/status").read_text(), "child")
     yield runner, pid
-    runner.bury()
+    runner.reap()
 
 
 def test_a_process_that_hides_is_found_in_its_control_group_and_killed_with_the_rest(hidden):
     runner, pid = hidden
     assert os.getsid(pid) != os.getsid(runner.process.pid)
     assert {pid, runner.process.pid} <= processes_of("attempt-of-hiding", runner.process.pid)
-    assert runner.bury() == set()
+    assert runner.reap() == set()
     assert not alive(pid)
     assert cgroup.members("attempt-of-hiding") == set()
 
@@ -59,7 +59,7 @@ def test_another_agent_finds_and_buries_what_the_first_left(hidden):
     os.kill(runner.process.pid, 9)
     runner.process.wait()
     assert pid in processes_of("attempt-of-hiding")
-    assert Runner("attempt-of-hiding", runner.process).bury() == set()
+    assert Runner("attempt-of-hiding", runner.process).reap() == set()
     assert not alive(pid)
 
 

@@ -207,7 +207,7 @@ def test_job_for_an_unknown_device_or_a_missing_model_is_refused(start_agent, st
     missing = agent.refusal(job(("1" * 64, 1)))
     assert missing.reason.code is ReasonCode.ARTIFACT
     escaping = agent.refusal(job(stored, attempt_id="../../evil"))
-    assert "no file name" in escaping.reason.text
+    assert "cannot be used as a file name" in escaping.reason.text
 
 
 def test_message_that_is_not_understood_ends_the_agent(start_agent, stored):

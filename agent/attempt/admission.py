@@ -1,0 +1,61 @@
+"""Whether this agent can run a job, and with which files: the checks before it is accepted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from agent.attempt.artifacts import ArtifactError, verified_file
+from agent.attempt.running import RunningAttempt
+from agent.config import AgentConfig
+from agent.wire.messages import Device, JobSpec, ReasonCode
+
+_ATTEMPT_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""An attempt's id names its work folder and its control group, so it must not lead out of them."""
+
+
+class RefusedError(Exception):
+    """A job that is not accepted; `code` and the text tell the orchestrator why."""
+
+    def __init__(self, code: ReasonCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def admit(
+    job: JobSpec, config: AgentConfig, devices: Mapping[str, Device], epochs: Mapping[str, int]
+) -> RunningAttempt:
+    """Return the attempt at a job that this agent can run. `epochs`: the newest one seen, by device.
+
+    Raises `RefusedError`.
+    """
+    if not _ATTEMPT_ID.fullmatch(job.attempt_id):
+        raise RefusedError(
+            ReasonCode.RUNNER_ERROR, f"attempt id {job.attempt_id!r} cannot be used as a file name"
+        )
+    last = epochs.get(job.device_id, 0)
+    # An attempt of an older epoch was declared lost, and its cell runs elsewhere: a late message must not
+    # start it.
+    if job.epoch <= last:
+        text = f"the job has epoch {job.epoch} of {job.device_id}, which has seen {last}: it was given up"
+        raise RefusedError(ReasonCode.INTERRUPTED, text)
+    device = devices.get(job.device_id)
+    if device is None:
+        text = f"no device {job.device_id!r} on this host; it has {', '.join(devices)}"
+        raise RefusedError(ReasonCode.NO_DEVICE, text)
+    try:
+        model, data = _files(job, config.store)
+    except ArtifactError as error:
+        raise RefusedError(ReasonCode.ARTIFACT, str(error)) from error
+    return RunningAttempt(config, job, device, model, data)
+
+
+def _files(job: JobSpec, store: Path) -> tuple[Path, Path | None]:
+    """The model and the labelled data, if there is any. Raises `ArtifactError`."""
+    model = verified_file(store, job.model_sha256, job.model_bytes)
+    data = job.plan.labelled
+    if data is None:
+        return model, None
+    return model, verified_file(store, data.sha256, data.size_bytes, "labelled data")

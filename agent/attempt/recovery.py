@@ -1,0 +1,38 @@
+"""What an agent does at its start with attempts that were running when its predecessor died."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+
+from agent.attempt.journal import Journal
+from agent.attempt.result import Outcome, from_result_file, has_result, reported
+from agent.attempt.running import log_gone
+from agent.config import AgentConfig
+from agent.processes import cgroup
+from agent.processes.supervisor import reap
+from agent.wire.messages import Device, JobResult, JobSpec, Reason, ReasonCode, Status
+
+
+def recover(config: AgentConfig, devices: Mapping[str, Device], journal: Journal) -> None:
+    """End what is left of each open attempt and journal its result: the runner's own where it is complete.
+
+    Raises `NoRoomError` where samples do not fit on the disk: the attempt stays open for the next start.
+    """
+    for job in journal.open_jobs():
+        device, folder = devices.get(job.device_id), config.folder(job.attempt_id)
+        # The processes first: a runner that is still alive would write into the folder, and onto the device.
+        log_gone(config, job.attempt_id, device, reap(job.attempt_id))
+        # The journal before the folder: the folder is all there is of a result that is not journaled.
+        journal.spool(_result(config, job, device))
+        shutil.rmtree(folder, ignore_errors=True)
+    cgroup.sweep()
+
+
+def _result(config: AgentConfig, job: JobSpec, device: Device | None) -> JobResult:
+    folder = config.folder(job.attempt_id)
+    outcome = Outcome(job, device, folder)
+    if has_result(folder):
+        return from_result_file(outcome, config.store)
+    text = "the agent was killed while this attempt ran"
+    return reported(outcome, Status.FAILED, Reason(code=ReasonCode.INTERRUPTED, text=text))
