@@ -34,9 +34,8 @@ def probe(command: Sequence[str] = RUNNER_COMMAND, timeout_s: float = PROBE_TIME
     try:
         return _ask([*command, "--probe"], timeout_s)
     except ProbeError as error:
-        report = _ask([*command, "--probe", "--without-opencl"], timeout_s)
-        lost = MissingDelegate(kind="gpu", reason=f"listing OpenCL devices failed: {error}")
-        return ProbeReport(devices=report.devices, missing=(*report.missing, lost))
+        reason = f"listing OpenCL devices failed: {error}"
+        return _ask([*command, "--probe", "--without-opencl", reason], timeout_s)
 
 
 def _ask(command: list[str], timeout_s: float) -> ProbeReport:

@@ -34,11 +34,13 @@ from agent.processes.exit_reason import exit_reason
 from agent.processes.supervisor import Launch, start
 from agent.runner.environment import choose_cpus, core_siblings, measuring_environment
 from agent.runner.host import runtime_identity
-from agent.runner.measure import input_rules
+from agent.runner.measure import failure_of, input_rules
 from agent.runner.verdict import concluded, not_measured, scored
 from agent.wire.messages import LabelledScore, Reason, ReasonCode, Status
+from runtime.delegates.descriptor import DelegateDescriptor
 from runtime.delegates.litert import litert_version
-from runtime.tools.loading import CPU
+from runtime.delegates.registry import delegate_descriptor
+from runtime.errors import DelegateError
 from runtime.tools.reference import (
     Reference,
     ReferenceKind,
@@ -48,7 +50,9 @@ from runtime.tools.reference import (
 )
 
 _REFERENCE_SHARE = 0.3
-"""The part of an attempt's time that making one reference may take."""
+"""The part of an attempt's soft limit that making one reference may take. Chosen: two kinds may be
+tried one after the other, and both together must leave time to measure. With a larger part a model with slow
+reference kernels may end in a timeout; with a smaller one it is measured, but not judged."""
 
 
 class FailedError(Exception):
@@ -71,7 +75,7 @@ def run_attempt(job_file: Path, folder: Path) -> None:
 
 def _run(attempt: AttemptFile, job_file: Path, folder: Path) -> RunnerResult:
     """Reference, measuring processes, verdict. Raises `FailedError`."""
-    threads = _take_cpus(attempt)
+    threads = _take_cpus(attempt, _checked_descriptor(attempt))
     children = Children(job_file, folder)
     reference = find_reference(attempt, children)
     environment = measuring_environment(os.environ, folder / "caches", threads)
@@ -86,15 +90,30 @@ def _run(attempt: AttemptFile, job_file: Path, folder: Path) -> RunnerResult:
     return result.model_copy(update={"samples_sha256": _write_samples(folder, reports)})
 
 
-def _take_cpus(attempt: AttemptFile) -> int:
+def _checked_descriptor(attempt: AttemptFile) -> DelegateDescriptor:
+    """The descriptor of the job's delegate, once it has accepted the job's options.
+
+    The farm checked them against the descriptor that is installed where the campaign was submitted; another
+    version may be installed here. Raises `FailedError`.
+    """
+    try:
+        descriptor = delegate_descriptor(attempt.job.delegate_kind)
+        # The count of threads is judged by `_take_cpus`, which knows this host's CPUs.
+        descriptor.parse({k: v for k, v in attempt.job.delegate_options.items() if k != "threads"})
+    except DelegateError as error:
+        raise FailedError(failure_of(error, attempt)) from error
+    return descriptor
+
+
+def _take_cpus(attempt: AttemptFile, descriptor: DelegateDescriptor) -> int:
     """Bind this process, and so its children, to the CPUs of the job's `threads`.
 
-    All by default, but one for `cpu`: of the numpy path only matrix products could use more, and OpenBLAS's
-    threads spin against each other as soon as anything else runs (docs/measuring.md).
+    Without that option the delegate's descriptor says how many, and all CPUs where it does not.
     """
     allowed = sorted(os.sched_getaffinity(0))
-    default = 1 if attempt.job.delegate_kind == CPU else len(allowed)
-    wanted = attempt.job.delegate_options.get("threads", default)
+    declared = descriptor.options.get("threads")
+    default = None if declared is None else declared.default
+    wanted = attempt.job.delegate_options.get("threads", len(allowed) if default is None else default)
     try:
         cpus = choose_cpus(allowed, core_siblings(allowed), int(wanted))
     except ValueError as error:

@@ -10,8 +10,12 @@ import re
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
+from typing import Final
 
 from runtime.tools.benchmark import MEASURING_VERSION
+
+HOST_CPU: Final = "host-cpu"
+"""Id of the host's CPU, and the exclusion group of everything that runs on it."""
 
 _CPUINFO = Path("/proc/cpuinfo")
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
@@ -19,7 +23,10 @@ _SOURCES = (".py", ".cl")
 
 
 def host_environment() -> dict[str, str]:
-    """The fields of every device of this host that split a series."""
+    """The fields of every device of this host that split a series.
+
+    LiteRT's version is among them whether or not `litert` runs there: LiteRT makes the references.
+    """
     return {
         "cpu": cpu_model(),
         "cpus": str(len(os.sched_getaffinity(0))),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -16,9 +15,11 @@ from runtime.tools.labelled import count_right, load_labelled
 from runtime.tools.loading import Opener
 
 BEST: Final = {"top1": 1, "top5": 5}
-"""How many classes a metric looks at."""
+"""How many of the highest outputs a metric looks at: the right class must be among them."""
 
-_TELL_EVERY = 20
+_PROGRESS_STEPS = 20
+"""How often progress is written over all samples. Chosen: each time costs one small file between two samples,
+and a step of 5 % is as fine as a watcher can use."""
 
 
 def labelled_process(job_file: Path, folder: Path) -> None:
@@ -40,13 +41,11 @@ def _score(attempt: AttemptFile, folder: Path) -> LabelledScore:
     assert asked is not None
     assert attempt.data_path is not None
     write_progress(folder, "labelled data")
-    if attempt.device.api == "opencl":
-        import_module("pyopencl")
     samples = load_labelled(Path(attempt.data_path))
     count = len(samples.labels)
 
     def tell(done: int) -> None:
-        if done % max(1, count // _TELL_EVERY) == 0:
+        if done % max(1, count // _PROGRESS_STEPS) == 0:
             write_progress(folder, f"labelled data: {done} of {count}")
 
     opener = Opener.prepare(job.delegate_kind, delegate_options(attempt, len(os.sched_getaffinity(0))))

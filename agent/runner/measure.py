@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from agent.wire.messages import (
     Status,
 )
 from runtime.delegates.base import Array
+from runtime.delegates.registry import delegate_descriptor
 from runtime.errors import (
     DelegateError,
     DeviceError,
@@ -48,6 +48,8 @@ from runtime.tools.reference import ReferenceKind, make_reference, save_referenc
 from runtime.tools.samples import FLOORS
 
 _NAMED_FALLBACKS = 5
+"""How many operators a reason names before it counts the others. Chosen so that a reason stays one line of a
+page; the whole list is in the delegation report."""
 
 
 def reference_process(job_file: Path, kind: str, target: Path) -> None:
@@ -80,16 +82,16 @@ def input_rules(inputs: Mapping[str, InputSpec]) -> dict[str, InputRule]:
 
 
 def delegate_options(attempt: AttemptFile, threads: int) -> dict[str, str | int | float | bool]:
-    """Options for the delegate: the job's, and for our own the threads in force and the OpenCL device meant.
+    """Options for the delegate: the job's, those set from the device, and the threads in force.
 
-    `threads` is enforced for every delegate by CPU affinity (`agent.runner.environment`).
+    CPU affinity enforces `threads` for every delegate (`agent.runner.environment`); one that declares the
+    option is told the count, so that its pool is no larger. Raises `DelegateError` as `delegate_descriptor`.
     """
     job = attempt.job
-    options = dict(job.delegate_options)
-    if job.delegate_kind in ("gpu", "litert"):
+    descriptor = delegate_descriptor(job.delegate_kind)
+    options = {**descriptor.device_options(attempt.device), **job.delegate_options}
+    if descriptor.takes_threads:
         options["threads"] = threads
-    if job.delegate_kind == "gpu":
-        options.setdefault("device", int(attempt.device.facts["opencl_index"]))
     return options
 
 
@@ -156,8 +158,6 @@ def _measured(attempt: AttemptFile, folder: Path, index: int) -> ProcessReport:
     job = attempt.job
     who = f"process {index + 1} of {job.plan.processes}"
     write_progress(folder, f"{who}: start")
-    if attempt.device.api == "opencl":
-        import_module("pyopencl")
     opener = Opener.prepare(job.delegate_kind, delegate_options(attempt, len(os.sched_getaffinity(0))))
     result = measure(
         opener,

@@ -1,146 +1,123 @@
-"""`--probe`: the host's CPU and every OpenCL device, with what they can be measured with."""
+"""`--probe`: this host's devices, and on which of them each installed delegate runs or why it does not.
+
+The probe knows no delegate by name: it offers the devices to every registered descriptor.
+"""
 
 from __future__ import annotations
 
-import os
-import re
-from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from agent.devices import ProbeReport
-from agent.runner.host import cpu_model, host_environment, host_facts, package_version
+from agent.runner.host import HOST_CPU, cpu_model, host_environment, host_facts
+from agent.runner.opencl_devices import opencl_devices
 from agent.wire.messages import Device, MissingDelegate
-from runtime.delegates.litert import INSTALL_LINE, litert_version
-from runtime.errors import FarmRuntimeError
-
-if TYPE_CHECKING:
-    import pyopencl
-
-HOST_CPU = "host-cpu"
-"""Id of the host's CPU, and the exclusion group of everything that runs on it."""
-
-SIDE_BY_SIDE_VARIABLE = "FARM_GPUS_SIDE_BY_SIDE"
+from runtime.delegates.descriptor import DelegateDescriptor
+from runtime.delegates.registry import delegate_descriptor, delegate_names
+from runtime.errors import DelegateError, FarmRuntimeError
 
 _NO_OPENCL = (
     "no OpenCL platform: install a driver of your GPU, or on Debian and Ubuntu "
     "`apt-get install --no-install-recommends pocl-opencl-icd` for OpenCL on the CPU"
 )
-_PLATFORM_SLUGS = (
-    ("portable computing language", "pocl"),
-    ("nvidia", "nvidia"),
-    ("intel", "intel"),
-    ("amd", "amd"),
-    ("rusticl", "rusticl"),
-)
 
 
-def probe(*, with_opencl: bool = True) -> ProbeReport:
-    """Everything this host offers, and a reason for each delegate kind that it does not."""
-    missing = []
-    if litert_version() is None:
-        missing.append(
-            MissingDelegate(kind="litert", reason=f"ai-edge-litert is not installed: {INSTALL_LINE}")
-        )
-    found: list[Device] = []
-    if with_opencl:
-        try:
-            found, faults = opencl_devices()
-        except (FarmRuntimeError, ImportError) as error:
-            missing.append(MissingDelegate(kind="gpu", reason=f"{_NO_OPENCL} ({error})"))
-        else:
-            if not found:
-                reason = "; ".join(faults) or _NO_OPENCL
-                missing.append(MissingDelegate(kind="gpu", reason=reason))
-    return ProbeReport(devices=(host_cpu(), *found), missing=tuple(missing))
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """The devices of this host that one delegate runs on, with the environment fields it adds to each.
+
+    `reason`: why there are none; empty where there are some.
+    """
+
+    kind: str
+    device_ids: frozenset[str] = frozenset()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+
+
+def probe(*, without_opencl: str | None = None) -> ProbeReport:
+    """Everything this host offers, and a reason for each delegate kind that it does not.
+
+    `without_opencl`: why no OpenCL driver is to be loaded; None lists the OpenCL devices.
+    """
+    opencl, no_opencl = ([], without_opencl) if without_opencl is not None else _opencl()
+    devices = (host_cpu(), *opencl)
+    hosted = [hosted_by(name, devices, no_opencl) for name in delegate_names()]
+    return ProbeReport(
+        devices=tuple(_with_delegates(device, hosted) for device in devices),
+        missing=tuple(MissingDelegate(kind=h.kind, reason=h.reason) for h in hosted if h.reason),
+    )
 
 
 def host_cpu() -> Device:
-    """The host's CPU."""
+    """The host's CPU, before any delegate is asked."""
     return Device(
         device_id=HOST_CPU,
         kind="cpu",
         api="host",
         name=cpu_model(),
-        delegates=("cpu",) if litert_version() is None else ("cpu", "litert"),
+        delegates=(),
         exclusion_group=HOST_CPU,
         environment=host_environment(),
         facts=host_facts(),
     )
 
 
-def opencl_devices() -> tuple[list[Device], list[str]]:
-    """Every OpenCL device of every platform that can be compiled for, and why others cannot.
+def _opencl() -> tuple[list[Device], str]:
+    """The OpenCL devices, and why there are none; the reason of a host that has some is not used."""
+    try:
+        found, faults = opencl_devices()
+    except (FarmRuntimeError, ImportError) as error:
+        return [], f"{_NO_OPENCL} ({error})"
+    return found, "; ".join(faults) or _NO_OPENCL
 
-    Raises `DeviceError`, or `ImportError` without pyopencl.
+
+def hosted_by(kind: str, devices: Sequence[Device], no_opencl: str) -> Hosted:
+    """Offer the devices to one delegate. Whatever its package does wrong costs this delegate alone."""
+    try:
+        descriptor = delegate_descriptor(kind)
+        return _hosted(descriptor, devices, no_opencl)
+    except DelegateError as error:
+        return Hosted(kind, reason=str(error))
+    except Exception as error:  # noqa: BLE001  # a foreign package may raise anything at import
+        return Hosted(kind, reason=f"its package fails: {type(error).__name__}: {error}")
+
+
+def _hosted(descriptor: DelegateDescriptor, devices: Sequence[Device], no_opencl: str) -> Hosted:
+    offered = [device for device in devices if device.api in descriptor.apis]
+    refusals = {device.device_id: descriptor.hosts(device) for device in offered}
+    taken = frozenset(device_id for device_id, why in refusals.items() if why is None)
+    if taken:
+        return Hosted(descriptor.name, taken, _checked_fields(descriptor, offered))
+    reasons = list(dict.fromkeys(why for why in refusals.values() if why is not None))
+    if "opencl" in descriptor.apis and not any(device.api == "opencl" for device in devices):
+        reasons.append(no_opencl)
+    return Hosted(descriptor.name, reason="; ".join(reasons) or "it names no api that a device could have")
+
+
+def _checked_fields(descriptor: DelegateDescriptor, devices: Iterable[Device]) -> Mapping[str, str]:
+    """The delegate's environment fields.
+
+    Raises `DelegateError` for a field that a device has already, which would put its results into series that
+    are not its own, and for a field that is not a text.
     """
-    from runtime.delegates.opencl.device import list_devices  # noqa: PLC0415  # loads the drivers
-    from runtime.delegates.opencl.program import compiler_fault  # noqa: PLC0415  # as above
-
-    seen: Counter[str] = Counter()
-    found, faults = [], []
-    for index, device in enumerate(list_devices()):
-        stem = f"opencl-{platform_slug(device.platform.name)}-{'cpu' if _is_cpu(device) else 'gpu'}"
-        fault = compiler_fault(device)
-        if fault is None:
-            found.append(_describe(device, index, f"{stem}-{seen[stem]}"))
-        else:
-            faults.append(
-                f"the OpenCL driver {device.driver_version.strip()} lists {device.name.strip()} but cannot "
-                f"compile for it; install a newer driver ({fault})"
-            )
-        seen[stem] += 1
-    return found, faults
+    fields = dict(descriptor.environment())
+    own = {name for device in devices for name in device.environment}
+    for name, value in fields.items():
+        if name in own:
+            raise DelegateError(f"{descriptor.name}: the environment field {name!r} is the device's own")
+        if not isinstance(value, str):  # foreign code is typed by promise only
+            raise DelegateError(f"{descriptor.name}: the environment field {name!r} must be a text")
+    return fields
 
 
-def platform_slug(name: str) -> str:
-    """A short stable name of an OpenCL platform: `pocl`, `nvidia`, ..., else its own first words."""
-    lowered = name.lower()
-    for part, slug in _PLATFORM_SLUGS:
-        if part in lowered:
-            return slug
-    return "-".join(re.findall(r"[a-z0-9]+", lowered)[:3]) or "unnamed"
-
-
-def exclusion_group(device_id: str, *, cpu: bool) -> str:
-    """What must not run beside a device: everything on its host, or only the CPU where the operator lets GPUs
-    be measured side by side (`FARM_GPUS_SIDE_BY_SIDE=1`).
-    """
-    if cpu or os.environ.get(SIDE_BY_SIDE_VARIABLE) != "1":
-        return HOST_CPU
-    return f"{HOST_CPU}/{device_id}"
-
-
-def _is_cpu(device: pyopencl.Device) -> bool:
-    import pyopencl  # noqa: PLC0415  # loaded by `list_devices`
-
-    return bool(device.type & pyopencl.device_type.CPU)
-
-
-def _describe(device: pyopencl.Device, index: int, device_id: str) -> Device:
-    cpu = _is_cpu(device)
-    return Device(
-        device_id=device_id,
-        kind="cpu" if cpu else "gpu",
-        api="opencl",
-        name=device.name.strip(),
-        vendor=device.vendor.strip(),
-        delegates=("gpu",),
-        exclusion_group=exclusion_group(device_id, cpu=cpu),
-        environment={
-            **host_environment(),
-            "pyopencl": package_version("pyopencl"),
-            "opencl_platform": device.platform.name.strip(),
-            "opencl_platform_version": device.platform.version.strip(),
-            "opencl_device": device.name.strip(),
-            "opencl_device_version": device.version.strip(),
-            "opencl_driver": device.driver_version.strip(),
-        },
-        facts={
-            **host_facts(),
-            "opencl_index": str(index),
-            "opencl_compute_units": str(device.max_compute_units),
-            "opencl_clock_mhz": str(device.max_clock_frequency),
-            "opencl_memory_bytes": str(device.global_mem_size),
-            "opencl_timer_resolution_ns": str(device.profiling_timer_resolution),
-        },
+def _with_delegates(device: Device, hosted: Iterable[Hosted]) -> Device:
+    """The device with the delegates that run on it, and their fields in its environment."""
+    here = [h for h in hosted if device.device_id in h.device_ids]
+    environment = {name: value for h in here for name, value in h.environment.items()}
+    return device.model_copy(
+        update={
+            "delegates": tuple(h.kind for h in here),
+            "environment": {**device.environment, **environment},
+        }
     )

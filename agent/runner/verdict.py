@@ -20,6 +20,8 @@ from agent.wire.messages import (
     ReasonCode,
     Status,
 )
+from runtime.delegates.cpu import CPU
+from runtime.delegates.registry import delegate_descriptor
 from runtime.errors import FarmRuntimeError
 from runtime.model.reader import read_model
 from runtime.tools import plausibility
@@ -33,7 +35,6 @@ from runtime.tools.agreement import (
     rule_for,
     worst,
 )
-from runtime.tools.loading import CPU
 from runtime.tools.reference import Reference, ReferenceKind
 from runtime.tools.samples import ProcessTimes, summarise
 
@@ -131,9 +132,10 @@ def _accuracy(
         return _unjudged(reference.label, "cpu is its own reference here; install ai-edge-litert to judge it")
     if isinstance(facts, str):
         return _unjudged(reference.label, facts)
+    descriptor = delegate_descriptor(attempt.job.delegate_kind)
     rule = rule_for(
         facts.arithmetic,
-        integer_path=attempt.job.delegate_kind == CPU or reports[0].settings.get("integer_path") == "yes",
+        integer_path=descriptor.integer_path or reports[0].settings.get("integer_path") == "yes",
         precision=reports[0].settings.get("precision", "fp32"),
         exact_reference=reference.kind is ReferenceKind.REFERENCE_KERNELS,
     )

@@ -1,4 +1,8 @@
-"""Delegate kinds and their options, as far as a campaign file can be checked without running them."""
+"""Delegate kinds and their options, as the installed descriptors declare them; no delegate is made.
+
+An entry point of the group `delegate_farm.delegates` names a descriptor (`runtime.delegates.descriptor`).
+This floor does not import the runtime: it reads of a descriptor what the protocols below name.
+"""
 
 from __future__ import annotations
 
@@ -7,35 +11,77 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from itertools import product
-from typing import Any
+from typing import Any, Final, Protocol
 
 import yaml
 
 from orchestrator.manifest.campaign import DelegateEntry, OptionValue
 from orchestrator.manifest.problems import Problems, suggestion
-from orchestrator.manifest.readers import Reader, choice, entries, listing, number, option_value, yes_or_no
+from orchestrator.manifest.readers import Reader, choice, entries, listing, number, text, yes_or_no
 
-ENTRY_POINT_GROUP = "delegate_farm.delegates"
+ENTRY_POINT_GROUP: Final = "delegate_farm.delegates"
 
-_THREADS: Reader[Any] = number(whole=True, minimum=1, maximum=1024)
+MOST_SWEPT_VALUES: Final = 32
+"""The most values that one option may list. Chosen: each is a delegate of its own, which multiplies the
+cells. A longer list would fail at the limit on a campaign's cells, whose message names no line."""
+
 _SHORT_NAMES = {"threads": "t"}
+"""What an option is called in the name of a swept delegate: `cpu-t4`, not `cpu-threads4`."""
 
-OPTIONS: dict[str, dict[str, Reader[Any]]] = {
-    "cpu": {"threads": _THREADS},
-    "gpu": {
-        "threads": _THREADS,
-        "precision": choice(("fp32",), "precision"),
-        "tuning": choice(("none", "fast", "exhaustive"), "tuning"),
-        "persistent": choice(("auto", "off", "on"), "persistent"),
-        "max_delegated_partitions": number(whole=True, minimum=1, maximum=10_000),
-        "require_full_delegation": yes_or_no,
-    },
-    "litert": {"threads": _THREADS, "resolver": choice(("xnnpack", "builtin", "reference"), "resolver")},
-}
-"""Options of the delegates that come with the farm; those of other kinds are checked where they run.
 
-The device and the cache folders of a cell are the farm's to choose, so they are no options here.
-"""
+class DeclaredOption(Protocol):
+    """An option of a descriptor: the type, the allowed texts and the bounds of its value."""
+
+    @property
+    def value_type(self) -> type:
+        """`str`, `int`, `float` or `bool`."""
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The allowed texts; empty for any."""
+
+    @property
+    def minimum(self) -> float | None:
+        """Inclusive bound of a number."""
+
+    @property
+    def maximum(self) -> float | None:
+        """Inclusive bound of a number."""
+
+
+class UnusableKindError(Exception):
+    """The package of a delegate kind is installed, but its options cannot be read."""
+
+
+@cache
+def known_kinds() -> tuple[str, ...]:
+    """Every delegate that is installed as an entry point, sorted; nothing is imported."""
+    return tuple(sorted({point.name for point in entry_points(group=ENTRY_POINT_GROUP)}))
+
+
+@cache
+def declared_options(kind: str) -> Mapping[str, DeclaredOption]:
+    """The options that the descriptor of a known kind declares. Raises `UnusableKindError`."""
+    (point, *others) = entry_points(group=ENTRY_POINT_GROUP, name=kind)
+    if others:
+        packages = ", ".join(sorted(p.value for p in (point, *others)))
+        raise UnusableKindError(f"it is registered twice ({packages}); uninstall all but one")
+    try:
+        descriptor = point.load()
+        found: Mapping[str, DeclaredOption] = descriptor.options
+    except Exception as error:  # a foreign package may raise anything at import
+        raise UnusableKindError(f"{point.value} cannot be loaded: {error}") from error
+    return found
+
+
+def _reader(name: str, option: DeclaredOption) -> Reader[Any]:
+    if option.choices:
+        return choice(option.choices, name)
+    if option.value_type is bool:
+        return yes_or_no
+    if option.value_type is str:
+        return text(numeric=True)
+    return number(whole=option.value_type is int, minimum=option.minimum, maximum=option.maximum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,34 +92,32 @@ class DelegateForm:
     options: Mapping[str, OptionValue | list[OptionValue]]
 
 
-@cache
-def known_kinds() -> tuple[str, ...]:
-    """`cpu` and every delegate that is installed as an entry point; no delegate is imported."""
-    return tuple(sorted({"cpu"} | {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}))
-
-
 def delegate(node: yaml.Node, problems: Problems) -> DelegateForm | None:
-    """Reads `{kind: cpu, threads: [1, 4]}`."""
+    """Reads `{kind: cpu, threads: [1, 4]}`. An option that the kind does not declare is a problem."""
     found = entries(node, problems)
     if found is None:
         return None
     if "kind" not in found:
         problems.add(node, "missing key 'kind'")
         return None
-    kind = choice(known_kinds(), "delegate kind")(found.pop("kind")[1], problems)
+    kind_node = found.pop("kind")[1]
+    kind = choice(known_kinds(), "delegate kind")(kind_node, problems)
     if kind is None:
         return None
-    known = OPTIONS.get(kind)
+    try:
+        declared = declared_options(kind)
+    except UnusableKindError as error:
+        problems.add(kind_node, f"delegate kind {kind!r} cannot be used here: {error}")
+        return None
     options: dict[str, OptionValue | list[OptionValue]] = {}
     for key, (key_node, value_node) in found.items():
-        if known is not None and key not in known:
-            problems.add(
-                key_node, f"unknown option {key!r} of delegate kind {kind!r}{suggestion(key, known)}"
-            )
+        if key not in declared:
+            hint = suggestion(key, declared) or "; it takes no options"
+            problems.add(key_node, f"unknown option {key!r} of delegate kind {kind!r}{hint}")
             continue
-        reader: Reader[Any] = option_value if known is None else known[key]
+        reader = _reader(key, declared[key])
         if isinstance(value_node, yaml.SequenceNode):
-            reader = listing(reader, minimum=1, maximum=32)
+            reader = listing(reader, minimum=1, maximum=MOST_SWEPT_VALUES)
         value = reader(value_node, problems)
         if value is not None:
             options[key] = value

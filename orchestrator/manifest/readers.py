@@ -135,23 +135,6 @@ def yes_or_no(node: yaml.Node, problems: Problems) -> bool | None:
     return bool(scalar(node))
 
 
-def option_value(node: yaml.Node, problems: Problems) -> str | int | float | bool | None:
-    """A single value of a delegate option."""
-    if not isinstance(node, yaml.ScalarNode) or node.tag.rsplit(":", 1)[-1] not in (
-        "str",
-        "int",
-        "float",
-        "bool",
-    ):
-        problems.add(node, f"expected text, a number or yes/no, found {describe(node)}")
-        return None
-    if node.tag.endswith(":str"):
-        return text()(node, problems)
-    if node.tag.endswith(":bool"):
-        return bool(scalar(node))
-    return number()(node, problems)
-
-
 def listing(item: Reader[T], *, minimum: int = 0, maximum: int = 10_000) -> Reader[list[T]]:
     """A list; its items in order."""
 

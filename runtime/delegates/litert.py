@@ -1,4 +1,4 @@
-"""The `litert` delegate: Google's LiteRT runs the whole file (the peer that results are compared with)."""
+"""The `litert` delegate: Google's LiteRT runs the whole file. Results are compared with it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
-from typing import Any, Final, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
-from runtime.delegates.base import LoadedModel
+from runtime.delegates.descriptor import DelegateDescriptor, HostDevice, Option, threads_option
 from runtime.errors import DelegateError, ModelFormatError, UnsupportedOperatorError
+
+if TYPE_CHECKING:
+    from runtime.delegates.base import LoadedModel
 
 Resolver = Literal["xnnpack", "builtin", "reference"]
 RESOLVERS: Final[tuple[Resolver, ...]] = get_args(Resolver)
@@ -31,7 +34,7 @@ class LiteRtOptions:
     """`threads`: size of LiteRT's pool. `resolver`: XNNPACK, builtin kernels, or reference kernels."""
 
     threads: int
-    resolver: Resolver = "xnnpack"
+    resolver: Resolver = RESOLVERS[0]
 
     @classmethod
     def parse(cls, options: Mapping[str, Any]) -> LiteRtOptions:
@@ -42,7 +45,7 @@ class LiteRtOptions:
         threads = options.get("threads", len(os.sched_getaffinity(0)))
         if isinstance(threads, bool) or not str(threads).isdigit() or int(threads) < 1:
             raise DelegateError(f"litert: threads must be an integer of at least 1, got {threads!r}")
-        resolver = options.get("resolver", "xnnpack")
+        resolver = options.get("resolver", RESOLVERS[0])
         if resolver not in RESOLVERS:
             raise DelegateError(f"litert: resolver must be one of {', '.join(RESOLVERS)}, got {resolver!r}")
         return cls(int(threads), resolver)
@@ -54,6 +57,28 @@ def litert_version() -> str | None:
         return version("ai-edge-litert")
     except PackageNotFoundError:
         return None
+
+
+def _hosts(_device: HostDevice) -> str | None:
+    return None if litert_version() else f"ai-edge-litert is not installed: {INSTALL_LINE}"
+
+
+# No environment field of its own: LiteRT makes the references, so its version is a field of every device
+# (`agent.runner.host`).
+DESCRIPTOR: Final = DelegateDescriptor(
+    name="litert",
+    implementation="runtime.delegates.litert:LiteRtDelegate",
+    hosts=_hosts,
+    options={
+        "threads": threads_option(),
+        "resolver": Option(
+            value_type=str,
+            choices=RESOLVERS,
+            default=RESOLVERS[0],
+            help="The kernels that LiteRT uses: XNNPACK's, its builtin ones, or its reference ones.",
+        ),
+    },
+)
 
 
 class LiteRtDelegate:
@@ -90,7 +115,7 @@ class LiteRtDelegate:
             interpreter.allocate_tensors()
         except (ValueError, RuntimeError) as error:
             raise _mapped(error, DelegateError) from error
-        return cast(LoadedModel, interpreter)  # same methods; the package has no types
+        return cast("LoadedModel", interpreter)  # same methods; the package has no types
 
     def describe(self) -> Mapping[str, str]:
         """Version, resolver and threads."""

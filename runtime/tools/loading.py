@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 from runtime.delegates.base import LoadedModel, WholeModelDelegate
-from runtime.delegates.registry import DelegateFactory, delegate_factory
+from runtime.delegates.registry import DelegateFactory, delegate_descriptor, delegate_factory
 from runtime.errors import DelegateError
 from runtime.tools.agreement import OutputFacts
 from runtime.tools.inputs import InputRule, check_names
-
-CPU: Final = "cpu"
-"""The delegate kind of the interpreter without delegates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ class Opener:
 
         A delegate class may have a `preload()` that imports what it otherwise imports on demand.
         """
-        factory = None if kind == CPU else delegate_factory(kind)
+        factory = delegate_factory(delegate_descriptor(kind))
         if not hasattr(factory, "load"):
             import_module("runtime.interpreter")
         preload = getattr(factory, "preload", None)

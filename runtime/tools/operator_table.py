@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runtime.delegates.registry import delegate_factory
+from runtime.delegates.registry import delegate_descriptor, delegate_factory
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.support.registry import CUSTOM_SPECS, SPECS, OpSpec
 
@@ -85,7 +85,8 @@ def _cell(column: TensorType, cpu: Sequence[TensorType], gpu: Sequence[TensorTyp
 
 def gpu_types() -> Mapping[BuiltinOperator, Sequence[TensorType]]:
     """What the `gpu` delegate has kernels for. Raises `DelegateError` where its package is missing."""
-    factory: Any = delegate_factory("gpu")  # the delegate's class, which the registry knows as a callable
+    # The registry knows the delegate's class as a callable only.
+    factory: Any = delegate_factory(delegate_descriptor("gpu"))
     found: Mapping[BuiltinOperator, Sequence[TensorType]] = factory.operator_types()
     return found
 

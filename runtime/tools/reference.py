@@ -17,10 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from runtime.delegates.base import Array
+from runtime.delegates.cpu import CPU
 from runtime.delegates.litert import litert_version
 from runtime.tools.agreement import OutputFacts
 from runtime.tools.inputs import POOL_VERSION, InputRule, make_pool
-from runtime.tools.loading import CPU, Opener, output_facts
+from runtime.tools.loading import Opener, output_facts
 
 
 class ReferenceKind(StrEnum):

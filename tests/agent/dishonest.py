@@ -6,13 +6,22 @@ import random
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from runtime.delegates.descriptor import DelegateDescriptor
+
 NAMES = ("offset", "nan", "early", "random", "none")
 _ENTRY_POINTS = "[delegate_farm.delegates]\n" + "".join(
-    f"{name} = dishonest_delegates:{name.capitalize()}Delegate\n" for name in NAMES
+    f"{name} = dishonest_delegates:DESCRIPTORS.{name}\n" for name in NAMES
+)
+DESCRIPTORS = SimpleNamespace(
+    **{
+        name: DelegateDescriptor(name=name, implementation=f"dishonest_delegates:{name.capitalize()}Delegate")
+        for name in NAMES
+    }
 )
 
 

@@ -1,71 +1,77 @@
-"""The OpenCL delegate: partitions of a model as a recorded list of kernels on one OpenCL device."""
+"""The OpenCL delegate: partitions of a model as a recorded list of kernels on one OpenCL device.
+
+Importing the package gives the descriptor alone: to list `gpu` loads neither numpy nor pyopencl.
+"""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from typing import Any
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
 
-from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Unsupported
-from runtime.delegates.opencl.builder import refusal
-from runtime.delegates.opencl.compiled import CompiledGraph, cache_folder
-from runtime.delegates.opencl.device import OpenedDevice, open_device
-from runtime.delegates.opencl.lowering import families
-from runtime.delegates.opencl.options import Options, parse_options
-from runtime.model.graph import Operator
-from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.delegates.descriptor import DelegateDescriptor, HostDevice, Option, OptionValue, threads_option
+from runtime.delegates.opencl.options import PERSISTENT_MODES, PRECISIONS, TUNING_LEVELS, Options
 
-__all__ = ["OpenClDelegate"]
+__all__ = ["DESCRIPTOR"]
+
+MOST_PARTITIONS: Final = 10_000
+"""The largest `max_delegated_partitions` of a campaign file. Chosen far above the partitions that a model of
+a few thousand operators can have; a larger bound would allow nothing more."""
 
 
-class OpenClDelegate:
-    """Runs float32 operators on an OpenCL device.
+def _environment() -> Mapping[str, str]:
+    """The binding's version. The driver's fields belong to the device, whichever delegate runs there."""
+    try:
+        return {"pyopencl": version("pyopencl")}
+    except PackageNotFoundError:
+        return {"pyopencl": "not installed"}
 
-    Args:
-        options: names and values of `runtime.delegates.opencl.options.Options`; None for the defaults.
 
-    Raises:
-        DelegateError: an unknown option or a value that is not allowed, or the device refuses a context.
-        DeviceError: no OpenCL platform, or no device of that name.
-    """
+def _device_options(device: HostDevice) -> Mapping[str, OptionValue]:
+    """The index names the device: two devices of one host may share everything else."""
+    return {"device": int(device.facts["opencl_index"])}
 
-    name = "gpu"
 
-    @staticmethod
-    def operator_types() -> Mapping[BuiltinOperator, tuple[TensorType, ...]]:
-        """Operators that have kernels, and the types of activations that these take, whatever the device."""
-        return dict.fromkeys(families(), (TensorType.FLOAT32,))
+_DEFAULTS = Options()
 
-    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
-        self.options: Options = parse_options(options)
-        self.max_delegated_partitions = self.options.max_delegated_partitions
-        self.require_full_delegation = self.options.require_full_delegation
-        folder = cache_folder(self.options, dict(os.environ))
-        self._compiled: list[CompiledGraph] = []
-        self._opened: OpenedDevice = open_device(self.options.device, folder, self.options.threads)
-
-    def supports(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
-        """None where a kernel runs the operator; else the reason."""
-        return refusal(graph, operator)
-
-    def compile(self, partition: Partition) -> CompiledPartition:
-        """Lower, tune, allocate and record. Raises `DelegateError` or `DeviceError` with the device's
-        message."""
-        compiled = CompiledGraph(partition, self._opened, self.options)
-        self._compiled.append(compiled)
-        return compiled
-
-    def describe(self) -> Mapping[str, str]:
-        """Device, driver and effective settings; once compiled, how the layers are enqueued."""
-        device = self._opened.capabilities
-        return {
-            "device": device.name,
-            "platform": device.platform,
-            "driver": device.driver,
-            "opencl_version": device.version,
-            "compute_units": str(device.compute_units),
-            "precision": self.options.precision,
-            "tuning": self.options.tuning,
-            "persistent": self.options.persistent,
-            "schedule": "; ".join(compiled.schedule for compiled in self._compiled) or "not compiled",
-        }
+DESCRIPTOR: Final = DelegateDescriptor(
+    name="gpu",
+    implementation="runtime.delegates.opencl.delegate:OpenClDelegate",
+    apis=("opencl",),
+    # `device` and `cache_dir` are the farm's to choose, so no campaign may set them.
+    options={
+        "threads": threads_option(),
+        "precision": Option(
+            value_type=str,
+            choices=PRECISIONS,
+            default=_DEFAULTS.precision,
+            help="The type that the kernels compute in.",
+        ),
+        "tuning": Option(
+            value_type=str,
+            choices=TUNING_LEVELS,
+            default=_DEFAULTS.tuning,
+            help="How thoroughly kernel variants are timed before the first run; `none` decides by rules.",
+        ),
+        "persistent": Option(
+            value_type=str,
+            choices=PERSISTENT_MODES,
+            default=_DEFAULTS.persistent,
+            help="Whether a CPU device runs one persistent kernel; `auto` measures which is faster.",
+        ),
+        "max_delegated_partitions": Option(
+            value_type=int,
+            minimum=1,
+            maximum=MOST_PARTITIONS,
+            default=_DEFAULTS.max_delegated_partitions,
+            help="How many partitions of a model the delegate may run; the largest are kept.",
+        ),
+        "require_full_delegation": Option(
+            value_type=bool,
+            default=_DEFAULTS.require_full_delegation,
+            help="Whether a model with an operator that stays on the CPU is refused.",
+        ),
+    },
+    device_options=_device_options,
+    environment=_environment,
+)

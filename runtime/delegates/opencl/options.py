@@ -9,7 +9,9 @@ from typing import Any
 
 from runtime.errors import DelegateError
 
+PRECISIONS = ("fp32",)
 TUNING_LEVELS = ("none", "fast", "exhaustive")
+PERSISTENT_MODES = ("auto", "off", "on")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "precision": _precision,
     "threads": _count,
     "tuning": _choice(*TUNING_LEVELS),
-    "persistent": _choice("auto", "off", "on"),
+    "persistent": _choice(*PERSISTENT_MODES),
     "cache_dir": _text,
     "max_delegated_partitions": _count,
     "require_full_delegation": _flag,

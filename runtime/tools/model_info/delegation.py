@@ -9,10 +9,9 @@ from typing import cast
 
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.partition import DelegationReport
-from runtime.delegates.registry import delegate_factory, delegate_names
+from runtime.delegates.registry import delegate_descriptor, delegate_factory, delegate_names
 from runtime.errors import FarmRuntimeError, ModelError, UnsupportedOperatorError
 from runtime.interpreter import Interpreter
-from runtime.tools.loading import CPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +33,12 @@ def delegate_views(file: Path, total: int) -> tuple[DelegateView, ...]:
 
     A delegate that runs whole models (a peer) cannot be asked without running it: its obstacle says so.
     """
-    return tuple(_view(name, file, total) for name in (CPU, *delegate_names()))
+    return tuple(_view(name, file, total) for name in delegate_names())
 
 
 def _view(name: str, file: Path, total: int) -> DelegateView:
     try:
-        factory = None if name == CPU else delegate_factory(name)
+        factory = delegate_factory(delegate_descriptor(name))
         if hasattr(factory, "load"):
             return DelegateView(name, 0, total, 0, {}, "takes whole models; only a run shows what it takes")
         delegates = None if factory is None else [cast(PartitionDelegate, factory({}))]

@@ -117,6 +117,24 @@ def test_threads_are_enforced_and_recorded(start_agent, stored):
     assert "4096" in too_many.reason.text
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"resolve": "xnnpack"}, "litert: unknown option 'resolve' (did you mean 'resolver'?); it takes"),
+        ({"resolver": "fast"}, "litert: option 'resolver': expected xnnpack or builtin or reference"),
+    ],
+    ids=["unknown", "not_allowed"],
+)
+def test_an_option_that_the_installed_delegate_does_not_take_fails_before_anything_runs(
+    start_agent, stored, options, said
+):
+    agent = start_agent()
+    result = agent.run(job(stored, "litert", delegate_options=options))
+    assert (result.status, result.reason.code) == (Status.FAILED, ReasonCode.RUNNER_ERROR)
+    assert result.reason.text.startswith(said)
+    assert runlog.intervals(runlog.read(agent.state / "runs.log")) == []
+
+
 @pytest.mark.parametrize("content", [b"\0" * 100, b"random bytes that are no model", None], ids=str)
 def test_damaged_model_fails_with_its_format(start_agent, tiny, tmp_path, content):
     agent = start_agent()

@@ -9,7 +9,10 @@ import sys
 import pytest
 
 from agent.devices import ProbeError, ProbeReport, probe
-from agent.runner.probe import exclusion_group, platform_slug
+from agent.runner import probe as runner_probe
+from agent.runner.opencl_devices import exclusion_group, platform_slug
+from runtime.delegates.cpu import DESCRIPTOR as CPU_DESCRIPTOR
+from runtime.delegates.descriptor import DelegateDescriptor
 
 
 def probe_with(**environment: str) -> ProbeReport:
@@ -41,6 +44,52 @@ def test_a_device_that_its_driver_cannot_compile_for_is_missing_with_the_reason(
 
 def test_probe_is_stable():
     assert probe().devices == probe().devices
+
+
+def foreign(**fields) -> DelegateDescriptor:
+    return DelegateDescriptor(**{"name": "foreign", "implementation": "nowhere:Nothing", **fields})
+
+
+def probed(monkeypatch, *descriptors: DelegateDescriptor) -> ProbeReport:
+    """A report of a host on which only these delegates are installed."""
+    known = {descriptor.name: descriptor for descriptor in descriptors}
+    monkeypatch.setattr(runner_probe, "delegate_names", lambda: tuple(sorted(known)))
+    monkeypatch.setattr(runner_probe, "delegate_descriptor", known.__getitem__)
+    return runner_probe.probe(without_opencl="no driver is loaded in this test")
+
+
+def test_a_foreign_delegate_is_offered_on_the_devices_that_its_descriptor_takes(monkeypatch):
+    report = probed(monkeypatch, CPU_DESCRIPTOR, foreign(environment=lambda: {"foreign": "1.2"}))
+    (host,) = report.devices
+    assert (host.delegates, host.environment["foreign"], report.missing) == (("cpu", "foreign"), "1.2", ())
+    (alone,) = probed(monkeypatch, CPU_DESCRIPTOR).devices
+    assert host.environment == {**alone.environment, "foreign": "1.2"}
+
+
+def raising(*_: object) -> None:
+    raise ZeroDivisionError("its own mistake")
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "reason"),
+    [
+        (foreign(hosts=lambda device: f"{device.device_id} is too slow"), "host-cpu is too slow"),
+        (foreign(apis=("opencl",)), "no driver is loaded in this test"),
+        (foreign(apis=()), "it names no api that a device could have"),
+        (foreign(hosts=raising), "its package fails: ZeroDivisionError: its own mistake"),
+        (foreign(environment=raising), "its package fails: ZeroDivisionError: its own mistake"),
+        (foreign(environment=lambda: {"kernel": "6"}), "foreign: the environment field 'kernel' is the dev"),
+        (foreign(environment=lambda: {"size": 6}), "foreign: the environment field 'size' must be a text"),
+    ],
+)
+def test_a_foreign_delegate_that_no_device_hosts_is_missing_and_costs_no_other(
+    descriptor, reason, monkeypatch
+):
+    report = probed(monkeypatch, CPU_DESCRIPTOR, descriptor)
+    assert [device.delegates for device in report.devices] == [("cpu",)]
+    (missing,) = report.missing
+    assert missing.kind == "foreign"
+    assert missing.reason.startswith(reason)
 
 
 @pytest.mark.parametrize(

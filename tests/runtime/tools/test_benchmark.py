@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from runtime.delegates.cpu import CPU
 from runtime.tools import memory
 from runtime.tools.benchmark import LoopPlan, measure
 from runtime.tools.inputs import POOL_SIZE, InputRule
-from runtime.tools.loading import CPU, Opener
+from runtime.tools.loading import Opener
 from runtime.tools.reference import (
     ReferenceKind,
     load_reference,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 
 import pytest
 
+from runtime.delegates import registry
 from runtime.delegates.litert import LiteRtOptions
-from runtime.delegates.registry import delegate_names, load_delegate
+from runtime.delegates.registry import delegate_descriptor, delegate_names, load_delegate
 from runtime.errors import DelegateError
 from tests.needs import REPOSITORY
 
@@ -28,7 +30,7 @@ def in_a_process(script: str, *arguments: str) -> object:
 
 
 def test_our_delegates_are_registered():
-    assert {"gpu", "litert"} <= set(delegate_names())
+    assert {"cpu", "gpu", "litert"} <= set(delegate_names())
 
 
 def test_naming_delegates_imports_none():
@@ -37,6 +39,38 @@ def test_naming_delegates_imports_none():
         "print(json.dumps([m for m in sys.modules if 'opencl' in m or 'litert' in m]))"
     )
     assert in_a_process(script) == []
+
+
+def test_describing_our_delegates_imports_neither_numpy_nor_what_they_run_on():
+    script = (
+        "import json, sys\nfrom importlib.metadata import entry_points\n"
+        "for point in entry_points(group='delegate_farm.delegates'): point.load()\n"
+        "print(json.dumps([m for m in sys.modules if m in ('numpy', 'pyopencl', 'ai_edge_litert')]))"
+    )
+    assert in_a_process(script) == []
+
+
+def test_cpu_is_described_but_is_nothing_to_load():
+    assert delegate_descriptor("cpu").implementation is None
+    with pytest.raises(DelegateError, match="'cpu' is the interpreter itself"):
+        load_delegate("cpu")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (("json:loads",), "delegate 'x' (json:loads) is a function; the entry point must name a Delegate"),
+        (("nowhere.at_all:X",), "delegate 'x' (nowhere.at_all:X) cannot be imported: No module named"),
+        (("runtime.delegates.cpu:DESCRIPTOR",), "calls itself 'cpu'; use one name"),
+        (("b:B", "a:A"), "delegate 'x' is registered twice: a:A, b:B; uninstall all but one"),
+    ],
+)
+def test_an_entry_point_that_names_no_usable_descriptor_says_what_is_wrong(values, said, monkeypatch):
+    points = [EntryPoint("x", value, registry.ENTRY_POINT_GROUP) for value in values]
+    monkeypatch.setattr(registry, "entry_points", lambda **_: points)
+    with pytest.raises(DelegateError) as caught:
+        delegate_descriptor("x")
+    assert said in str(caught.value)
 
 
 def test_unknown_name_lists_the_known_and_the_nearest():

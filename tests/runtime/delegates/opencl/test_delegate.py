@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from runtime.delegates.base import PartitionDelegate
-from runtime.delegates.opencl import OpenClDelegate
+from runtime.delegates.opencl.delegate import OpenClDelegate
 from runtime.delegates.opencl.profiler import profile
 from runtime.model.schema import ActivationFunctionType, Padding
 from runtime.model.schema import BuiltinOperator as Op

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from runtime.delegates.opencl import OpenClDelegate
+from runtime.delegates.opencl.delegate import OpenClDelegate
 from runtime.delegates.opencl.device import list_devices
 from runtime.errors import DeviceError
 
@@ -45,7 +45,7 @@ def test_describe_names_device_driver_and_settings():
 
 def test_without_any_opencl_the_error_says_what_to_install():
     script = (
-        "from runtime.delegates.opencl import OpenClDelegate\n"
+        "from runtime.delegates.opencl.delegate import OpenClDelegate\n"
         "from runtime.errors import DeviceError\n"
         "try:\n    OpenClDelegate({})\nexcept DeviceError as error:\n    print(error)\n"
     )
@@ -58,7 +58,7 @@ def test_the_threads_of_the_pool_and_the_affinity_bound_the_compute_units():
     script = (
         "import os\n"
         "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "from runtime.delegates.opencl import OpenClDelegate\n"
+        "from runtime.delegates.opencl.delegate import OpenClDelegate\n"
         "print(OpenClDelegate({}).describe()['compute_units'])\n"
     )
     done = python(script, POCL_MAX_PTHREAD_COUNT="1")

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from runtime import Interpreter
-from runtime.delegates.opencl import OpenClDelegate
 from runtime.delegates.opencl.builder import build_graph
 from runtime.delegates.opencl.compiled import candidates_of, layout_rules
+from runtime.delegates.opencl.delegate import OpenClDelegate
 from runtime.delegates.opencl.device import open_device
 from runtime.delegates.opencl.lowering.spec import Context
 from runtime.delegates.opencl.passes import optimise

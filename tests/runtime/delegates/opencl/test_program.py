@@ -70,7 +70,7 @@ def test_a_failed_write_leaves_nothing(tmp_path):
 
 _SCRIPT = """
 import json, time, numpy as np
-from runtime.delegates.opencl import OpenClDelegate
+from runtime.delegates.opencl.delegate import OpenClDelegate
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.delegates.opencl.models import ModelBuilder, whole
 build = ModelBuilder()

@@ -1,0 +1,180 @@
+"""What a delegate says of itself before it is imported: its name, its devices, its options.
+
+The entry points of the group `delegate_farm.delegates` name one `DelegateDescriptor` each. The probe, the
+campaign file and the measuring processes read the descriptor; nothing else registers a delegate. A module
+that defines one must be cheap to import: it is loaded to list what a host offers and to check a file.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from runtime.errors import DelegateError
+
+Api: TypeAlias = Literal["host", "opencl"]
+"""How a device is reached: `host` is the CPU of the process itself, `opencl` a device of an OpenCL driver."""
+
+OptionValue: TypeAlias = str | int | float | bool
+
+MOST_THREADS: Final = 1024
+"""The largest count of threads that a campaign may ask for. Chosen above the CPUs of any host that we know;
+a larger bound would only let a slip of the keyboard pass the campaign file and fail on the device."""
+
+
+class HostDevice(Protocol):
+    """A device of this host as a descriptor sees it."""
+
+    @property
+    def kind(self) -> str:
+        """`cpu` or `gpu`."""
+
+    @property
+    def api(self) -> str:
+        """`host` or `opencl`."""
+
+    @property
+    def name(self) -> str:
+        """The name that the kernel or the driver gives it."""
+
+    @property
+    def vendor(self) -> str:
+        """Who made it; empty for the host's CPU."""
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """What was recorded of it, such as `opencl_index`, its position in the list of OpenCL devices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option, and the values that a campaign file may give it.
+
+    `value_type`: the type of a value; a whole number stands for a float too. `choices`: the texts that are
+    allowed; empty for any text. `minimum`, `maximum`: inclusive bounds of a number. `default`: the value
+    where none is given; None where the delegate or the farm decides when it runs, as `help` then explains.
+
+    Raises `ValueError` for a declaration that contradicts itself.
+    """
+
+    value_type: type[str] | type[int] | type[float] | type[bool]
+    help: str
+    default: OptionValue | None = None
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.choices and self.value_type is not str:
+            raise ValueError("an option with choices holds a text: value_type must be str")
+        if (self.minimum, self.maximum) != (None, None) and self.value_type not in (int, float):
+            raise ValueError("an option with bounds holds a number: value_type must be int or float")
+        if self.default is not None and (why := self.refusal(self.default)) is not None:
+            raise ValueError(f"the default does not fit its own option: {why}")
+
+    @property
+    def values(self) -> str:
+        """The allowed values in words, for messages and tables."""
+        if self.choices:
+            return " or ".join(self.choices)
+        words = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+        bounds = (("at least", self.minimum), ("at most", self.maximum))
+        given = " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
+        return f"{words[self.value_type]} {given}".rstrip()
+
+    def refusal(self, value: object) -> str | None:
+        """None for an allowed value, else what is expected instead."""
+        # Python counts a bool among the integers: `threads: true` would pass for 1.
+        taken = (int, float) if self.value_type is float else (self.value_type,)
+        fits = isinstance(value, taken) and isinstance(value, bool) == (self.value_type is bool)
+        if fits and isinstance(value, str):
+            fits = not self.choices or value in self.choices
+        elif fits and isinstance(value, (int, float)) and self.value_type is not bool:
+            # Written so that NaN, which compares with nothing, is outside.
+            low = self.minimum is None or value >= self.minimum
+            high = self.maximum is None or value <= self.maximum
+            fits = low and high and value == value
+        return None if fits else f"expected {self.values}, got {value!r}"
+
+
+def threads_option(default: int | None = None) -> Option:
+    """The option `threads`. The farm enforces it by CPU affinity, whatever the delegate does with it.
+
+    `default`: the count of threads where none is given; None for one per CPU that the process may use.
+    """
+    text = "The number of CPUs that the process may use"
+    return Option(
+        value_type=int,
+        default=default,
+        minimum=1,
+        maximum=MOST_THREADS,
+        help=f"{text}." if default else f"{text}; by default all of them.",
+    )
+
+
+def every_device(_device: HostDevice) -> str | None:
+    """Accept each device of the delegate's `apis`."""
+    return None
+
+
+def _nothing() -> Mapping[str, str]:
+    return {}
+
+
+def _nothing_of(_device: HostDevice) -> Mapping[str, OptionValue]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegateDescriptor:
+    """One delegate, described.
+
+    `name`: the delegate kind of campaign files; equal to the name of the entry point. `implementation`: the
+    delegate itself as `module:attribute`, a callable that makes a `PartitionDelegate` or `WholeModelDelegate`
+    from a mapping of options; it is imported where a model is opened, and None is the interpreter alone.
+
+    `apis`: the lists of devices that are offered to `hosts`, which returns None for a device that the
+    delegate runs on and else the reason why it does not.
+
+    `options`: what a campaign may set. `device_options`: what the farm sets from the device that is measured,
+    below any option of the campaign. A delegate that declares `threads` receives the threads in force.
+
+    `environment`: fields, such as package versions, of each device that the delegate runs on; a changed
+    value starts a new series of all results on that device. `integer_path`: the delegate computes quantised
+    models in integers throughout, so its outputs are judged by the rule for integer kernels. A delegate for
+    which that depends on the model leaves it False, and its `describe()` gives `integer_path: yes`.
+    """
+
+    name: str
+    implementation: str | None
+    apis: tuple[Api, ...] = ("host",)
+    hosts: Callable[[HostDevice], str | None] = every_device
+    options: Mapping[str, Option] = field(default_factory=dict)
+    device_options: Callable[[HostDevice], Mapping[str, OptionValue]] = _nothing_of
+    environment: Callable[[], Mapping[str, str]] = _nothing
+    integer_path: bool = False
+
+    @property
+    def takes_threads(self) -> bool:
+        """Whether the delegate has an option `threads`, which then holds the threads in force."""
+        return "threads" in self.options
+
+    def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Every declared option with its given or default value.
+
+        Raises `DelegateError` for an option that is not declared, with the nearest one and all that are, and
+        for a value that is not allowed.
+        """
+        for name, value in given.items():
+            if name not in self.options:
+                raise DelegateError(f"{self.name}: unknown option {name!r}{self._known(name)}")
+            if (why := self.options[name].refusal(value)) is not None:
+                raise DelegateError(f"{self.name}: option {name!r}: {why}")
+        return {name: given.get(name, option.default) for name, option in self.options.items()}
+
+    def _known(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self.options, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        return f"{hint}; it takes {', '.join(sorted(self.options)) or 'no options'}"

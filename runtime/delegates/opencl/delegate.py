@@ -1,0 +1,80 @@
+"""The implementation of `gpu`: opens a device, refuses or compiles, says with what it runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Unsupported
+from runtime.delegates.opencl.builder import refusal
+from runtime.delegates.opencl.compiled import CompiledGraph, cache_folder
+from runtime.delegates.opencl.device import OpenedDevice, open_device
+from runtime.delegates.opencl.lowering import families
+from runtime.delegates.opencl.options import Options, parse_options
+from runtime.errors import DelegateError
+from runtime.model.graph import Operator
+from runtime.model.schema import BuiltinOperator, TensorType
+
+
+class OpenClDelegate:
+    """Runs float32 operators on an OpenCL device.
+
+    Args:
+        options: names and values of `runtime.delegates.opencl.options.Options`; None for the defaults.
+
+    Raises:
+        DelegateError: an unknown option or a value that is not allowed, or the device refuses a context.
+        DeviceError: no OpenCL platform, or no device of that name.
+    """
+
+    name = "gpu"
+
+    @staticmethod
+    def preload() -> None:
+        """Import the OpenCL binding ahead of time, so that the import is not measured. Raises
+        `DelegateError`."""
+        try:
+            import_module("pyopencl")
+        except ImportError as error:
+            raise DelegateError(f"gpu delegate: pyopencl cannot be imported: {error}") from error
+
+    @staticmethod
+    def operator_types() -> Mapping[BuiltinOperator, tuple[TensorType, ...]]:
+        """Operators that have kernels, and the types of activations that these take, whatever the device."""
+        return dict.fromkeys(families(), (TensorType.FLOAT32,))
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self.options: Options = parse_options(options)
+        self.max_delegated_partitions = self.options.max_delegated_partitions
+        self.require_full_delegation = self.options.require_full_delegation
+        folder = cache_folder(self.options, dict(os.environ))
+        self._compiled: list[CompiledGraph] = []
+        self._opened: OpenedDevice = open_device(self.options.device, folder, self.options.threads)
+
+    def supports(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
+        """None where a kernel runs the operator; else the reason."""
+        return refusal(graph, operator)
+
+    def compile(self, partition: Partition) -> CompiledPartition:
+        """Lower, tune, allocate and record. Raises `DelegateError` or `DeviceError` with the device's
+        message."""
+        compiled = CompiledGraph(partition, self._opened, self.options)
+        self._compiled.append(compiled)
+        return compiled
+
+    def describe(self) -> Mapping[str, str]:
+        """Device, driver and effective settings; once compiled, how the layers are enqueued."""
+        device = self._opened.capabilities
+        return {
+            "device": device.name,
+            "platform": device.platform,
+            "driver": device.driver,
+            "opencl_version": device.version,
+            "compute_units": str(device.compute_units),
+            "precision": self.options.precision,
+            "tuning": self.options.tuning,
+            "persistent": self.options.persistent,
+            "schedule": "; ".join(compiled.schedule for compiled in self._compiled) or "not compiled",
+        }
