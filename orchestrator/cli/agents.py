@@ -37,7 +37,7 @@ def list_agents(as_json: Json = False) -> int:
     from orchestrator.cli import output
 
     with open_farm() as farm:
-        found, suspect_s = farm.agents(), farm.lab.times.suspect_s
+        found, suspect_s = farm.reading.agents(), farm.lab.times.suspect_s
     now = datetime.now(UTC)
     if as_json:
         output.emit_json([agent_json(agent, now, suspect_s) for agent in found])
@@ -74,7 +74,7 @@ def drain(
     from orchestrator.cli import output
 
     with open_farm() as farm:
-        stranded = farm.resume_agent(name) if undo else farm.drain_agent(name)
+        stranded = farm.steering.resume_agent(name) if undo else farm.steering.drain_agent(name)
     if as_json:
         output.emit_json({"agent": name, "state": "active" if undo else "draining", "no_device": stranded})
     elif undo:
@@ -92,7 +92,7 @@ def remove(name: Name, as_json: Json = False) -> int:
     from orchestrator.cli import output
 
     with open_farm() as farm:
-        stranded = farm.remove_agent(name)
+        stranded = farm.steering.remove_agent(name)
     if as_json:
         output.emit_json({"agent": name, "state": "removed", "no_device": stranded})
     else:

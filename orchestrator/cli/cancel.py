@@ -10,7 +10,7 @@ def cancel(ref: Ref, as_json: Json = False) -> int:
     from orchestrator.cli import output
 
     with open_farm() as farm:
-        count = farm.cancel(ref)
+        count = farm.steering.cancel(ref)
     ended = "" if count else "; all have ended already"
     return output.answer(
         {"ref": ref, "cancelled": count}, f"{ref}: {output.cells(count)} cancelled{ended}", as_json

@@ -45,7 +45,7 @@ def prune(
         raise UsageError("say what to keep: farm db prune --keep 90d, or --keep-campaigns 20")
     kept = retention.Keep(None if keep is None else _age(keep), keep_campaigns)
     with open_farm() as farm:
-        gone = retention.prune(farm.database, farm.store(), kept, datetime.now(UTC), dry_run=dry_run)
+        gone = retention.prune(farm.database, farm.reading.store(), kept, datetime.now(UTC), dry_run=dry_run)
     if as_json:
         output.emit_json(_json(gone, dry_run))
         return OK
@@ -96,7 +96,7 @@ def check(
     from orchestrator.maintenance import retention
 
     with open_farm() as farm:
-        checks = retention.check(farm.database, farm.store(), deep=deep)
+        checks = retention.check(farm.database, farm.reading.store(), deep=deep)
     return report(checks, as_json)
 
 

@@ -12,7 +12,7 @@ from orchestrator.cli.verb import OK, Json, open_farm
 if TYPE_CHECKING:
     from agent.wire.messages import AgentHello
     from orchestrator.db.read.insight import DeviceState
-    from orchestrator.farm.facade import Farm
+    from orchestrator.farm import Farm
 
 
 class Action(StrEnum):
@@ -51,7 +51,7 @@ def devices(
         if name is None:
             raise UsageError(f"which device? farm devices {action.value} NAME")
         if action is Action.QUARANTINE:
-            device_id = farm.operations.quarantine(name, reason, check=check)
+            device_id = farm.steering.quarantine(name, reason, check=check)
             freed = "a health check frees it, or" if check else "back with"
             text = f"{device_id} is in quarantine; {freed}: farm devices release {device_id}"
             return _changed(device_id, action, text, as_json)
@@ -61,14 +61,13 @@ def devices(
 def _change(farm: Farm, action: Action, name: str, seconds: float | None, as_json: bool) -> int:
     from orchestrator.errors import UsageError
 
-    operations = farm.operations
     if action is Action.COOLDOWN:
         if seconds is None:
             raise UsageError("how long? farm devices cooldown NAME --seconds 5")
-        device_id = operations.cool_down(name, seconds)
+        device_id = farm.steering.cool_down(name, seconds)
         text = f"{device_id} rests {seconds:g} s after each attempt"
     else:
-        device_id = operations.release(name)
+        device_id = farm.steering.release(name)
         text = f"{device_id} gets cells again"
     return _changed(device_id, action, text, as_json)
 
@@ -86,8 +85,8 @@ def _changed(device_id: str, action: Action, text: str, as_json: bool) -> int:
 def _list(farm: Farm, as_json: bool) -> int:
     from orchestrator.cli import output
 
-    hello = farm.hello()
-    states = farm.operations.devices()
+    hello = farm.devices.hello()
+    states = farm.reading.devices()
     if as_json:
         output.emit_json(_json(hello, states))
         return OK

@@ -13,7 +13,7 @@ from orchestrator.cli.verb import OK, CellId, Json, open_farm
 
 if TYPE_CHECKING:
     from orchestrator.db.read.insight import Moment
-    from orchestrator.farm.facade import Farm
+    from orchestrator.farm import Farm
     from orchestrator.results.records import CellRecord
 
 _LOOK_EVERY_S = 0.5
@@ -61,8 +61,8 @@ class _Log:
 
     def show(self) -> bool:
         """Show what is new; True while the cell has not ended."""
-        cell_id, moments = self.farm.operations.history(self.prefix, self._newest)
-        cell = self.farm.cell(cell_id)
+        cell_id, moments = self.farm.reading.history(self.prefix, self._newest)
+        cell = self.farm.reading.cell(cell_id)
         for moment in moments:
             self._newest = moment.no
             self._moment(cell_id, moment)
@@ -76,7 +76,7 @@ class _Log:
 
     def _live(self, cell: CellRecord, attempt_id: str) -> None:
         """What is new of a runner that runs."""
-        output = self.farm.operations.output(attempt_id)
+        output = self.farm.reading.output(attempt_id)
         known = self._ends.get(attempt_id, 0)
         if output is None or output.end <= known:
             return

@@ -10,7 +10,7 @@ def pause(ref: CampaignRef, as_json: Json = False) -> int:
     from orchestrator.cli import output
 
     with open_farm() as farm:
-        count = farm.operations.pause(ref)
+        count = farm.steering.pause(ref)
     return output.answer(
         {"ref": ref, "paused": True, "waiting": count},
         f"{ref} is paused; {output.cells(count)} wait",

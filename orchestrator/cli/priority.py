@@ -18,6 +18,6 @@ def priority(
     from orchestrator.cli import output
 
     with open_farm() as farm:
-        count = farm.operations.prioritise(ref, number)
+        count = farm.steering.prioritise(ref, number)
     text = f"{ref}: priority {number} for {output.cells(count)}"
     return output.answer({"ref": ref, "priority": number, "cells": count}, text, as_json)

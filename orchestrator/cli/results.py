@@ -11,7 +11,7 @@ import typer
 from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.farm.facade import Farm
+    from orchestrator.farm import Farm
     from orchestrator.results.records import CellRecord
 
 
@@ -60,13 +60,13 @@ def _chosen(farm: Farm, ref: str) -> tuple[Sequence[CellRecord], str | None]:
     """The cells, and the baseline of their table: of all campaigns, the last one's."""
     from orchestrator.errors import UsageError
 
-    campaigns = farm.campaigns()
+    campaigns = farm.reading.campaigns()
     if not campaigns:
         raise UsageError("no campaigns yet; submit one: farm submit models.yaml")
     if ref == "all":
-        return farm.cells("all"), campaigns[0].baseline
-    record = farm.campaign(ref or None)
-    return farm.cells(record.campaign_id), record.baseline
+        return farm.reading.cells("all"), campaigns[0].baseline
+    record = farm.reading.campaign(ref or None)
+    return farm.reading.cells(record.campaign_id), record.baseline
 
 
 def newest(cells: Sequence[CellRecord]) -> list[CellRecord]:

@@ -10,7 +10,7 @@ def resume(ref: CampaignRef, as_json: Json = False) -> int:
     from orchestrator.cli import output
 
     with open_farm() as farm:
-        count = farm.operations.resume(ref)
+        count = farm.steering.resume(ref)
     return output.answer(
         {"ref": ref, "paused": False, "waiting": count}, f"{ref} goes on; {output.cells(count)} wait", as_json
     )

@@ -24,6 +24,6 @@ def retry(
     from orchestrator.cli import output
 
     with open_farm() as farm:
-        count = farm.operations.retry(ref, failed_only=failed)
+        count = farm.steering.retry(ref, failed_only=failed)
     text = f"{ref}: {output.cells(count)} back in line" if count else f"{ref}: no cell to try again"
     return output.answer({"ref": ref, "retried": count}, text, as_json)

@@ -15,8 +15,8 @@ def show(cell: CellId, as_json: Json = False) -> int:
     from orchestrator.results.export import cell_json
 
     with open_farm() as farm:
-        record = farm.cell(cell)
-        processes = farm.samples(record)
+        record = farm.reading.cell(cell)
+        processes = farm.reading.samples(record)
     if as_json:
         output.raw(cell_json(record, processes))
     else:

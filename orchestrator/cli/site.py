@@ -22,7 +22,7 @@ def build(
     from orchestrator.site.build import build_site
 
     with open_farm() as farm:
-        index = build_site(farm, out or FarmHome.from_environment().site)
+        index = build_site(farm.reading, out or FarmHome.from_environment().site)
     if as_json:
         output.emit_json({"site": str(index)})
     else:

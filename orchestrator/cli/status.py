@@ -10,8 +10,8 @@ import typer
 from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.farm.facade import Farm
-    from orchestrator.farm.operations import Overview
+    from orchestrator.farm import Farm
+    from orchestrator.farm.reading import Overview
     from orchestrator.results.records import CampaignRecord
 
 
@@ -31,8 +31,8 @@ def _campaigns(farm: Farm, as_json: bool) -> int:
     from orchestrator.cli import output
     from orchestrator.results.export import campaign_json
 
-    records = farm.campaigns()
-    overview = farm.operations.overview()
+    records = farm.reading.campaigns()
+    overview = farm.reading.overview()
     if as_json:
         output.emit_json(
             _overview_json(overview) | {"campaigns": [campaign_json(record) for record in records]}
@@ -86,8 +86,8 @@ def _cells(farm: Farm, ref: str, as_json: bool) -> int:
     from orchestrator.results.comparison import summary
     from orchestrator.results.export import campaign_json
 
-    record = farm.campaign(ref)
-    cells = farm.cells(record.campaign_id)
+    record = farm.reading.campaign(ref)
+    cells = farm.reading.cells(record.campaign_id)
     if as_json:
         rows = [
             {"cell": c.cell_id, "reused_from": c.reused_from, "attempts": len(c.attempts)} | c.to_json()

@@ -16,10 +16,11 @@ from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
     from orchestrator.config.settings import LabConfig
-    from orchestrator.farm.facade import Farm
+    from orchestrator.farm import Farm
+    from orchestrator.farm.submission import Submitted
     from orchestrator.manifest import Campaign
     from orchestrator.policy.preview import Action, PlannedCell
-    from orchestrator.sources import StoredModel
+    from orchestrator.sources import CheckedSources, StoredModel
     from orchestrator.sources.store import Store
 
 
@@ -60,33 +61,34 @@ def submit(
     from orchestrator.endpoint.client import deliver
     from orchestrator.sources.store import Store
 
-    campaign, folder = _asked(file, model, delegate or [], only)
+    campaign, checked = _asked(file, model, delegate or [], only)
     if priority is not None:
         campaign = replace(campaign, priority=priority)
     with open_farm() as farm:
         store = Store(farm.home.store, farm.lab.limits.artifact_bytes, farm.lab.limits)
         with store.in_use():
-            campaign, models = _stored(campaign, folder, store, farm.lab)
-            plan = farm.preview(campaign, models, force=force)
+            campaign, models = _stored(campaign, checked, store, farm.lab)
+            plan = farm.submission.plan(campaign, models, force=force)
             if dry_run:
-                return _show_plan(plan, as_json)
+                return _show_plan(plan.cells, as_json)
             deliver(farm.home, farm.lab, farm.database, _files(campaign, models), output.note)
-            campaign_id = farm.submit(campaign, models, force=force)
-        output.note(f"campaign {campaign_id}: {_summary(plan)}")
+            submitted = farm.submission.submit(plan)
+        campaign_id = submitted.campaign_id
+        output.note(f"campaign {campaign_id}: {_summary(plan.cells)}")
         try:
             with stoppable():
-                _run(farm, campaign_id)
+                _run(farm, submitted)
         except StoppedError as stop:
             output.note("stopped; finished cells are kept. Go on with:")
             output.note(f"  {same_command(sys.argv, os.environ)}")
             return stop.exit_code
-        return end_of_campaign(farm.campaign(campaign_id), farm.cells(campaign_id), as_json)
+        return end_of_campaign(farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id), as_json)
 
 
 def _asked(
     file: Path | None, model: Path | None, delegates: Sequence[str], only: str
-) -> tuple[Campaign, Path]:
-    """The campaign, checked before anything is stored, and the folder its relative paths start from."""
+) -> tuple[Campaign, CheckedSources]:
+    """The campaign and its sources, checked before anything is stored."""
     from orchestrator.errors import UsageError
     from orchestrator.manifest import campaign_for_model, load_manifest, narrow
     from orchestrator.sources import check_all
@@ -104,12 +106,11 @@ def _asked(
             "give a campaign file or one model: farm submit models.yaml, farm submit --model my.tflite"
         )
     campaign = narrow(campaign, delegates, only)
-    check_all(campaign.models, folder, None if file is None else str(file))
-    return campaign, folder
+    return campaign, check_all(campaign.models, folder, None if file is None else str(file))
 
 
 def _stored(
-    campaign: Campaign, folder: Path, store: Store, lab: LabConfig
+    campaign: Campaign, checked: CheckedSources, store: Store, lab: LabConfig
 ) -> tuple[Campaign, tuple[StoredModel, ...]]:
     """The campaign's models and labelled data in the store. Raises `FarmError` where its budget is used."""
     from orchestrator.cli import output
@@ -119,11 +120,11 @@ def _stored(
 
     require_budget(store.root, lab.limits)
     web = Web(lab.allow_private, lab.npm_registry)
-    models = resolve_all(campaign.models, store, folder, output.note, web)
+    models = resolve_all(checked, store, output.note, web)
     for model in models:
         if model.problem:
             output.note(f"warning: {model.id}: not a usable .tflite, its cells will fail: {model.problem}")
-    return with_data(campaign, store, folder, output.note, web), models
+    return with_data(campaign, checked, store, output.note, web), models
 
 
 def _files(campaign: Campaign, models: Sequence[StoredModel]) -> list[str]:
@@ -132,12 +133,12 @@ def _files(campaign: Campaign, models: Sequence[StoredModel]) -> list[str]:
     return [model.sha256 for model in models] + data
 
 
-def _run(farm: Farm, campaign_id: str) -> None:
+def _run(farm: Farm, submitted: Submitted) -> None:
     from orchestrator.cli.output import StatusLine
     from orchestrator.cli.progress import Progress
 
     with StatusLine() as status:
-        farm.run(campaign_id, Progress(status))
+        farm.running.run(submitted, Progress(status))
 
 
 def _show_plan(plan: Sequence[PlannedCell], as_json: bool) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from orchestrator.farm.facade import Farm
+    from orchestrator.farm import Farm
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 CellId = Annotated[str, typer.Argument(help="A cell: its id, or the beginning of it.")]
@@ -38,7 +38,7 @@ class Verb:
 def open_farm() -> Farm:
     """The farm under `$FARM_HOME`, with the broker and the database that the configuration names."""
     from orchestrator.config.settings import FarmHome, LabConfig
-    from orchestrator.farm.facade import Farm
+    from orchestrator.farm import Farm
 
     home = FarmHome.from_environment()
     return Farm.open(home, lab=LabConfig.load(home))

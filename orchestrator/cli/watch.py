@@ -16,8 +16,8 @@ from orchestrator.cli.verb import Json, open_farm
 
 if TYPE_CHECKING:
     from orchestrator.db.read.insight import DeviceState
-    from orchestrator.farm.campaign_events import Feed
-    from orchestrator.farm.facade import Farm
+    from orchestrator.farm import Farm
+    from orchestrator.farm.campaign_events import CampaignEvents
     from orchestrator.policy.why import Why
     from orchestrator.results.events import FarmEvent
 
@@ -42,40 +42,42 @@ def watch(
     from orchestrator.cli.stopping import StoppedError, stoppable
 
     with open_farm() as farm:
-        campaign_id, feed = farm.operations.feed(campaign)
+        campaign_id, news = farm.reading.events(campaign)
         try:
             with stoppable():
-                _follow(farm, campaign_id, feed, as_json)
+                _follow(farm, campaign_id, news, as_json)
         except StoppedError as stop:
             return stop.exit_code
         if as_json:
             from orchestrator.results.comparison import all_well
 
-            return 0 if all_well(farm.cells(campaign_id)) else 1
+            return 0 if all_well(farm.reading.cells(campaign_id)) else 1
         output.note("")
-        return end_of_campaign(farm.campaign(campaign_id), farm.cells(campaign_id), as_json=False)
+        return end_of_campaign(
+            farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id), as_json=False
+        )
 
 
-def _follow(farm: Farm, campaign_id: str, feed: Feed, as_json: bool) -> None:
+def _follow(farm: Farm, campaign_id: str, news: CampaignEvents, as_json: bool) -> None:
     from orchestrator.cli.output import StatusLine, is_terminal
     from orchestrator.cli.progress import Progress
 
     if as_json:
-        _until_ended(farm, feed, _emit)
+        _until_ended(farm, news, _emit)
     elif is_terminal(sys.stdout):
-        _draw(farm, campaign_id, feed)
+        _draw(farm, campaign_id, news)
     else:
         with StatusLine() as status:
-            _until_ended(farm, feed, Progress(status))
+            _until_ended(farm, news, Progress(status))
 
 
-def _until_ended(farm: Farm, feed: Feed, on_event: Any, on_look: Any = None) -> None:
+def _until_ended(farm: Farm, news: CampaignEvents, on_event: Any, on_look: Any = None) -> None:
     """Raises `UnreachableError` where nobody schedules any more, and so nothing will ever end."""
     from orchestrator.errors import UnreachableError
 
     alone = 0
-    while feed.emit(on_event):
-        overview = farm.operations.overview()
+    while news.emit(on_event):
+        overview = farm.reading.overview()
         alone = 0 if overview.schedules else alone + 1
         if alone >= _ABANDONED_AFTER:
             raise UnreachableError(f"the campaign has not ended, and {overview.scheduler}")
@@ -165,22 +167,22 @@ class _Waiting:
     def look(self) -> Sequence[tuple[str, Why]]:
         """As of the last few seconds."""
         if time.monotonic() >= self._due_s:
-            self._known = self.farm.operations.waiting(self.campaign_id, _NEXT_CELLS)
+            self._known = self.farm.reading.waiting(self.campaign_id, _NEXT_CELLS)
             self._due_s = time.monotonic() + _ASK_EVERY_S
         return self._known
 
 
-def _draw(farm: Farm, campaign_id: str, feed: Feed) -> None:
+def _draw(farm: Farm, campaign_id: str, news: CampaignEvents) -> None:
     from rich.live import Live
 
-    counts = farm.campaign(campaign_id).counts
+    counts = farm.reading.campaign(campaign_id).counts
     open_cells = sum(counts.get(state, 0) for state in ("queued", "dispatched", "running"))
     total = sum(counts.values())
     screen, waiting = _Screen((total - open_cells, total, None)), _Waiting(farm, campaign_id)
     with Live(auto_refresh=False, transient=True) as live:
 
         def look() -> None:
-            live.update(screen.draw(farm.operations.devices(), waiting.look()), refresh=True)
+            live.update(screen.draw(farm.reading.devices(), waiting.look()), refresh=True)
 
         look()
-        _until_ended(farm, feed, screen, look)
+        _until_ended(farm, news, screen, look)

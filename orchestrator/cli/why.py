@@ -20,7 +20,7 @@ def why(cell: CellId, as_json: Json = False) -> int:
     from orchestrator.cli import output
 
     with open_farm() as farm:
-        answer = farm.operations.why(cell)
+        answer = farm.reading.why(cell)
     if as_json:
         output.emit_json(asdict(answer))
         return OK

@@ -19,7 +19,7 @@ from orchestrator.db.write.scheduler_state import BROKER_DOWN, BROKER_UP, STOPPE
 from orchestrator.dispatch.base import Dispatcher
 from orchestrator.dispatch.lab import LabDispatcher
 from orchestrator.errors import FarmError, UnreachableError, UsageError
-from orchestrator.farm.facade import Farm
+from orchestrator.farm.opening import Farm
 from orchestrator.scheduling.lock import SchedulerLock, lock_holder
 from orchestrator.scheduling.loop import Service
 from orchestrator.sources import health_model

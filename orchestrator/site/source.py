@@ -1,4 +1,4 @@
-"""What the site needs to know of a farm; `orchestrator.farm.facade` offers it."""
+"""What the site needs to know of a farm; `orchestrator.farm.reading` offers it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Final
 from agent.wire.messages import LabelledData
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import Campaign, DataEntry, ModelEntry
-from orchestrator.sources.resolve import data_source, fetch_all
+from orchestrator.sources.resolve import CheckedSources, fetch_all
 from orchestrator.sources.store import Store, StoredFile
 from orchestrator.sources.web import Web
 
@@ -19,14 +19,14 @@ LABELS_MEMBER: Final = "labels.npy"
 
 
 def with_data(
-    campaign: Campaign, store: Store, base_dir: Path, note: Callable[[str], None], web: Web
+    campaign: Campaign, checked: CheckedSources, store: Store, note: Callable[[str], None], web: Web
 ) -> Campaign:
-    """The campaign whose plans name the labelled data in the store. Raises as `resolve_all`, and `UsageError`
-    for a file that is no `.npz` with labels.
+    """The campaign whose plans name the labelled data in the store; `checked`: the campaign's own models.
+
+    Raises as `resolve_all`, and `UsageError` for a file that is not a `.npz` with labels.
     """
     asked = [(model, model.data) for model in campaign.models if model.data is not None]
-    sources = [source for model, _ in asked if (source := data_source(model)) is not None]
-    found = fetch_all(sources, store, base_dir, note, web)
+    found = fetch_all(checked.labelled_data, store, note, web)
     planned = {m.id: _planned(m, data, file, store) for (m, data), file in zip(asked, found, strict=True)}
     return replace(campaign, models=tuple(planned.get(model.id, model) for model in campaign.models))
 
@@ -46,7 +46,7 @@ def _check(path: Path, source: str) -> None:
             names = {member.filename for member in archive.infolist()}
     except (OSError, zipfile.BadZipFile) as error:
         raise UsageError(
-            f"{source}: labelled data is a .npz (numpy.savez), and this is none: {error}"
+            f"{source}: labelled data is a .npz file (numpy.savez), and this file is not one: {error}"
         ) from error
     if LABELS_MEMBER not in names or len(names) < 2:
         raise UsageError(

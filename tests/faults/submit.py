@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from orchestrator.config.settings import FarmHome, LabConfig
 from orchestrator.errors import FarmError
-from orchestrator.farm.facade import Farm
+from orchestrator.farm import Farm
 from orchestrator.sources.store import Store
 from tests.orchestrator.asked import ModelOnDisk, asked
 
@@ -45,7 +45,7 @@ def submit(wanted: dict[str, Any]) -> None:
         reuse="never",
     )
     with Farm.open(home, lab=LabConfig.load(home)) as farm:
-        sys.stdout.write(farm.submit(campaign, models))
+        sys.stdout.write(farm.submission.submit(farm.submission.plan(campaign, models)).campaign_id)
 
 
 if __name__ == "__main__":

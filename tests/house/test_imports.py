@@ -20,7 +20,7 @@ CASES = {
         for path in Path(agent.wire.__file__).parent.glob("*.py")
         if path.stem not in ("__init__", "messages")
     },
-    "orchestrator.farm.facade": {"celery", "kombu", "redis", "starlette", "uvicorn", "httpx", "cryptography"},
+    "orchestrator.farm": {"celery", "kombu", "redis", "starlette", "uvicorn", "httpx", "cryptography"},
     "orchestrator.sources": {"starlette", "uvicorn", "httpx", "cryptography"},
     "orchestrator.cli": {"sqlmodel", "sqlalchemy", "numpy", "pyopencl", "jinja2", "pydantic"},
 }

@@ -34,8 +34,11 @@ def save(folder: Path, **arrays: np.ndarray) -> None:
 
 
 def planned(folder: Path, accuracy: str = ACCURACY) -> MeasurePlan:
+    (folder / "m.tflite").write_bytes(b"x")
     campaign = load_manifest(write(folder, accuracy))
-    found = with_data(campaign, Store(folder / "store"), folder, lambda _: None, Web())
+    found = with_data(
+        campaign, check_all(campaign.models, folder), Store(folder / "store"), lambda _: None, Web()
+    )
     return found.models[0].plan
 
 
@@ -73,7 +76,7 @@ def test_data_that_is_not_there_is_missed_before_anything_is_stored(tmp_path: Pa
 
 def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
     (tmp_path / "digits.npz").write_text("no archive")
-    with pytest.raises(UsageError, match="this is none"):
+    with pytest.raises(UsageError, match="this file is not one"):
         planned(tmp_path)
     save(tmp_path, inputs=np.zeros(3))
     with pytest.raises(UsageError, match=r"an array 'labels'.*this has inputs\.npy"):

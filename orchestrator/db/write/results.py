@@ -86,6 +86,16 @@ def past_results(
     )
 
 
+def stored(session: Session, attempt_ids: Iterable[str]) -> set[str]:
+    """Those of these attempts whose results are stored."""
+    wanted = sorted(attempt_ids)
+    found: set[str] = set()
+    for start in range(0, len(wanted), _CHUNK):
+        chunk = col(tables.Result.attempt_id).in_(wanted[start : start + _CHUNK])
+        found.update(session.exec(select(tables.Result.attempt_id).where(chunk)))
+    return found
+
+
 def known_by_fingerprint(session: Session, wanted: Iterable[str]) -> Mapping[str, KnownResult]:
     """The newest counted result with each of these fingerprints."""
     return _newest_by(session, col(tables.Result.fingerprint), sorted(wanted))

@@ -264,7 +264,7 @@ def test_watch_of_a_campaign_that_nobody_runs_says_so(shell, database):
     stock(database, asked(("m",)), FLEET)
     ran = shell.farm("watch", "test")
     assert ran.code == 4
-    assert "the campaign has not ended, and nothing runs now: `farm submit`" in ran.err
+    assert "the campaign has not ended, and no scheduler is running; `farm submit`" in ran.err
 
 
 def test_a_class_cell_shows_its_class_until_it_has_a_device(shell, database):

@@ -7,8 +7,7 @@ import pytest
 from orchestrator.config.filesystem import filesystem_of
 from orchestrator.config.settings import FarmHome
 from orchestrator.errors import UnreachableError
-from orchestrator.farm import facade
-from orchestrator.farm.facade import Farm
+from orchestrator.farm import Farm, opening
 
 
 def test_the_filesystem_is_the_one_of_the_deepest_mount():
@@ -17,7 +16,7 @@ def test_the_filesystem_is_the_one_of_the_deepest_mount():
 
 def test_a_home_on_a_network_filesystem_is_refused_with_what_to_do(tmp_path, monkeypatch):
     here = frozenset({filesystem_of(tmp_path)})
-    monkeypatch.setattr(facade, "NETWORK_FILESYSTEMS", here)
+    monkeypatch.setattr(opening, "NETWORK_FILESYSTEMS", here)
     with pytest.raises(UnreachableError, match="set FARM_HOME to a local folder"):
         Farm.open(FarmHome(tmp_path / "farm"))
 
@@ -31,5 +30,5 @@ def test_a_home_that_cannot_be_made_is_one_clear_error(tmp_path):
 def test_a_home_with_any_name_works(tmp_path):
     home = FarmHome(tmp_path / "a b?c=1#%41")
     with Farm.open(home) as opened:
-        assert opened.campaigns() == []
+        assert opened.reading.campaigns() == []
     assert home.database.is_file()

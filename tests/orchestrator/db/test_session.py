@@ -159,8 +159,8 @@ def test_many_processes_may_open_a_new_farm_at_once(tmp_path):
     code = (
         "import sys; from pathlib import Path\n"
         "from orchestrator.config.settings import FarmHome\n"
-        "from orchestrator.farm.facade import Farm\n"
-        "with Farm.open(FarmHome(Path(sys.argv[1]))) as farm: print(len(farm.campaigns()))"
+        "from orchestrator.farm import Farm\n"
+        "with Farm.open(FarmHome(Path(sys.argv[1]))) as farm: print(len(farm.reading.campaigns()))"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "home")]
     started = [

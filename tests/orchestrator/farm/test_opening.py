@@ -14,7 +14,7 @@ from orchestrator.db.engine.session import Database
 from orchestrator.db.write import scheduler_state
 from orchestrator.db.write.scheduler_state import BROKER_UP, SchedulerState
 from orchestrator.errors import UnreachableError, UsageError
-from orchestrator.farm.facade import Farm
+from orchestrator.farm import Farm
 
 LAB = LabConfig(broker_url="redis://nowhere.invalid:1")
 

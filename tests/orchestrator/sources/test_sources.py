@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.manifest import ModelEntry
-from orchestrator.sources import resolve, resolve_all
+from orchestrator.sources import check_all, resolve, resolve_all
 from orchestrator.sources.store import Store
 from orchestrator.sources.zoo import zoo_folder, zoo_models
 from tests.needs import REPOSITORY
@@ -94,7 +94,7 @@ def test_nothing_is_stored_when_one_of_several_models_cannot_be_used(tmp_path: P
         (ModelEntry("b", "pypi:--index==1!x"), "expected pypi:NAME==VERSION!MEMBER"),
     ):
         with pytest.raises(UsageError, match=words):
-            resolve_all([good, bad], store, tmp_path)
+            resolve_all(check_all([good, bad], tmp_path), store)
         assert not store.root.exists()
 
 
@@ -131,7 +131,7 @@ def test_a_skeleton_is_restored_and_restored_once(tmp_path: Path, store: Store) 
     path = tmp_path / "net.skel"
     path.write_bytes(listed.skeleton.read_bytes())
     notes: list[str] = []
-    (model,) = resolve_all([ModelEntry("m", "net.skel")], store, tmp_path, notes.append)
+    (model,) = resolve_all(check_all([ModelEntry("m", "net.skel")], tmp_path), store, notes.append)
     assert model.sha256 == listed.sha256
     stored = store.path(model.sha256).stat()
     assert resolve(ModelEntry("m", "net.skel"), store, tmp_path) == model
@@ -172,7 +172,7 @@ def test_a_second_submit_downloads_nothing(tmp_path: Path, store: Store, wheels:
 def test_members_of_one_wheel_share_one_download(tmp_path: Path, store: Store, wheels: Path) -> None:
     notes: list[str] = []
     entries = [ModelEntry("a", SOURCE), ModelEntry("b", SOURCE.replace("detect", "other"))]
-    a, b = resolve_all(entries, store, tmp_path, notes.append)
+    a, b = resolve_all(check_all(entries, tmp_path), store, notes.append)
     assert (a.sha256, b.sha256) == (sha256(MODEL), sha256(OTHER))
     assert notes == ["downloading tiny-models==1.2"]
 

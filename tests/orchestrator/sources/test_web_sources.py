@@ -60,7 +60,7 @@ def fetch(
     server: HttpsServer, store: Store, source: str, sha256: str | None = None, **web: object
 ) -> StoredModel:
     chosen = Web(**{"allow_private": True, "registry": server.url} | web)  # type: ignore[arg-type]
-    return resolve_all([ModelEntry("m", source, sha256=sha256)], store, Path(), web=chosen)[0]
+    return resolve_all(check_all([ModelEntry("m", source, sha256=sha256)], Path()), store, web=chosen)[0]
 
 
 def test_a_model_comes_over_https(server: HttpsServer, store: Store) -> None:
@@ -280,7 +280,7 @@ def test_a_member_of_a_package_is_stored_and_the_package_is_fetched_once(
 def test_two_members_of_one_package_share_its_download(server: HttpsServer, store: Store) -> None:
     publish(server, packed({"package/models/face.tflite": MODEL, "package/models/hand.tflite": MODEL[:-1]}))
     entries = [ModelEntry("a", SOURCE), ModelEntry("b", SOURCE.replace("face.tflite", "hand.tflite"))]
-    a, b = resolve_all(entries, store, Path(), web=Web(True, server.url))
+    a, b = resolve_all(check_all(entries, Path()), store, web=Web(True, server.url))
     assert (a.size_bytes, b.size_bytes) == (len(MODEL), len(MODEL) - 1)
     assert server.asked.count("/f.tgz") == 1
 

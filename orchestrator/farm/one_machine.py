@@ -1,0 +1,66 @@
+"""A farm of one machine: the lock under which one process schedules, and the agent that it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from orchestrator.config.settings import FarmHome
+from orchestrator.db.engine.session import Database
+from orchestrator.db.write import attempts, ingest, scheduler_state
+from orchestrator.dispatch.embedded import EmbeddedDispatcher
+from orchestrator.errors import UnreachableError, UsageError
+from orchestrator.scheduling.lock import SchedulerLock
+
+
+@dataclass(frozen=True, slots=True)
+class OneMachine:
+    """`command` starts the embedded agent."""
+
+    home: FarmHome
+    database: Database
+    command: Sequence[str]
+
+    @property
+    def agent_log(self) -> Path:
+        """Where the embedded agent's stderr goes."""
+        return self.home.agent / "agent.log"
+
+    def lock(self, campaign_no: int | None = None) -> SchedulerLock | None:
+        """The right to schedule; None while another process has it. Raises `UnreachableError`."""
+        try:
+            return SchedulerLock.acquire(self.home.scheduler_lock, campaign_no, self.database)
+        except OSError as error:
+            raise UnreachableError(
+                f"cannot lock {self.home.scheduler_lock}: {error.strerror}; set FARM_HOME to a local disk"
+            ) from error
+
+    def start_agent(self) -> EmbeddedDispatcher:
+        """Start the agent; only the holder of the lock may. Raises `UnreachableError`."""
+        return EmbeddedDispatcher(self.command, self.agent_log)
+
+    def recover(self) -> None:
+        """End the attempts that a killed scheduler left open; does nothing while a scheduler is alive."""
+        lock = self.lock()
+        if lock is None:
+            return
+        with lock:
+            now = datetime.now(UTC)
+            with self.database.read() as session:
+                left = attempts.live(session, now)
+            # Opening a farm must not wait for another process's write where nothing is to be written.
+            if left:
+                with self.database.write() as session:
+                    ingest.recover(session, now)
+
+    def require_no_lab(self) -> None:
+        """Raise `UsageError` for a lab's database: this machine must not schedule beside the lab."""
+        with self.database.read() as session:
+            state = scheduler_state.read(session)
+        if state is not None:
+            raise UsageError(
+                f"{self.database.name} is the database of a lab, scheduled on {state.host}: "
+                "set FARM_BROKER_URL as there; a farm of one machine has a database of its own"
+            )

@@ -1,0 +1,104 @@
+"""A submitted campaign until its end: this process schedules it, or watches who does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from orchestrator.config.settings import LabConfig
+from orchestrator.db import tables
+from orchestrator.db.engine.session import Database
+from orchestrator.db.read import records
+from orchestrator.db.write import campaigns, ingest
+from orchestrator.farm.campaign_events import CampaignEvents
+from orchestrator.farm.one_machine import OneMachine
+from orchestrator.farm.submission import Submitted
+from orchestrator.results.events import FarmEvent
+from orchestrator.scheduling.lock import lock_holder
+from orchestrator.scheduling.loop import Service
+from orchestrator.sources import health_model
+from orchestrator.sources.store import Store
+
+STEP_S: Final = 1.0
+"""Seconds between two looks for steering requests of other terminals while the agent reports nothing. Chosen:
+a `farm cancel` that takes effect within a second, one small query a second while a cell is measured.
+"""
+
+_LOOK_EVERY_S: Final = 0.3
+"""Seconds between two looks at a campaign that another process schedules: a display that feels immediate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Runs campaigns. In a lab it only watches: `farm serve` schedules there."""
+
+    lab: LabConfig
+    database: Database
+    machine: OneMachine
+
+    def run(self, submitted: Submitted, on_event: Callable[[FarmEvent], None]) -> None:
+        """Return when every cell of the campaign has ended; report what happens on the way.
+
+        One process schedules; another that waits for its own campaign watches, and takes over where the
+        first one ends. Ctrl-C (`KeyboardInterrupt`) stops the runner, leaves the campaign for later, and
+        is raised again; in a lab this only watches, and the campaign goes on. Raises `UnreachableError`
+        where no agent can be had.
+        """
+        number = self._begin(submitted.campaign_id)
+        news = CampaignEvents(self.database, number, submitted.events_before)
+        if self.lab.is_lab:
+            while news.emit(on_event):
+                time.sleep(_LOOK_EVERY_S)
+            return
+        try:
+            while news.emit(on_event):
+                lock = self.machine.lock(number)
+                if lock is None:
+                    self._wait_for_other(number)
+                    continue
+                with lock:
+                    self._schedule(number, news, on_event)
+        except BaseException:
+            # A second terminal may wait for the same campaign and schedule it now: then it is not parked.
+            holder = lock_holder(self.machine.home.scheduler_lock)
+            if holder is None or holder.campaign_no != number:
+                self._park(number, True)
+            raise
+
+    def _begin(self, campaign_id: str) -> int:
+        with self.database.write() as session:
+            row = records.find_campaign(session, campaign_id)
+            row.parked = False
+            return row.no or 0
+
+    def _schedule(self, number: int, news: CampaignEvents, on_event: Callable[[FarmEvent], None]) -> None:
+        """Be the scheduler until the campaign has ended and nothing runs."""
+        health_model.provide(Store(self.machine.home.store))
+        with self.database.write() as session:
+            ingest.recover(session, datetime.now(UTC))
+            campaigns.park_others(session, number)
+        service = Service(self.database, self.machine.start_agent())
+        try:
+            while news.emit(on_event):
+                service.assign()
+                service.listen(STEP_S)
+            # Another campaign's attempt may still be under way: stopping now would waste its measurement.
+            while service.live_count():
+                service.listen(STEP_S)
+        finally:
+            service.stop()
+
+    def _wait_for_other(self, number: int) -> None:
+        """Another process schedules: see that it knows somebody waits for this campaign."""
+        with self.database.read() as session:
+            parked = session.get_one(tables.Campaign, number).parked
+        if parked:
+            self._park(number, False)
+        time.sleep(_LOOK_EVERY_S)
+
+    def _park(self, number: int, parked: bool) -> None:
+        with self.database.write() as session:
+            campaigns.park(session, number, parked)

@@ -1,0 +1,106 @@
+"""What was asked becomes a campaign: planned once, shown, and stored as it was shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlmodel import Session
+
+from orchestrator.db.engine.session import Database
+from orchestrator.db.write import agents, campaigns, events, results
+from orchestrator.errors import FarmError, UsageError
+from orchestrator.farm.present_devices import PresentDevices
+from orchestrator.manifest.campaign import Campaign
+from orchestrator.policy.matrix import ModelFile, expand
+from orchestrator.policy.preview import NEVER, PlannedCell, plan_cells
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionPlan:
+    """What a submission does with each cell. `reuse`: the rule by which earlier results were reused."""
+
+    campaign: Campaign
+    reuse: str
+    cells: tuple[PlannedCell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A stored campaign. `events_before`: the number of the last event before it, where `run` goes on."""
+
+    campaign_id: str
+    events_before: int
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """Plans campaigns for the devices that are there, and stores what was planned."""
+
+    database: Database
+    devices: PresentDevices
+
+    def plan(self, campaign: Campaign, models: Iterable[ModelFile], *, force: bool = False) -> SubmissionPlan:
+        """Decide every cell: run, reuse, or why neither. Stores nothing.
+
+        `force`: no earlier result is reused. Raises `UsageError`, and `UnreachableError` where no agent can
+        be had.
+        """
+        hello = self.devices.hello()
+        specs = expand(campaign, models, hello.devices, hello.missing)
+        ids = {device.device_id: device.environment_id for device in hello.devices}
+        environments = {device.device_id: device.environment for device in hello.devices}
+        with self.database.read() as session:
+            past = results.past_results(session, specs, ids)
+        reuse = NEVER if force else campaign.reuse
+        return SubmissionPlan(
+            campaign, reuse, plan_cells(specs, environments, ids, past, reuse, datetime.now(UTC))
+        )
+
+    def submit(self, plan: SubmissionPlan) -> Submitted:
+        """Store the planned cells in one transaction, or find the unfinished campaign with the same content.
+
+        The plan is stored as it is, though time may have passed since it was made. A result that has arrived
+        meanwhile is reused by the scheduler when it comes to the cell. A cell whose device's agent was
+        drained or removed meanwhile ends `no_device`, as if it had been stored before. Where a result to be
+        reused was deleted meanwhile, nothing is stored. Raises `FarmError` for that, and `UsageError` where
+        there is no cell to store.
+        """
+        if all(cell.action == "excluded" for cell in plan.cells):
+            raise UsageError(
+                f"campaign {plan.campaign.name!r} has no cell: its rules exclude all {len(plan.cells)}"
+            )
+        content = campaigns.content_of(plan.campaign, plan.cells, plan.reuse)
+        now = datetime.now(UTC)
+        with self.database.write() as session:
+            before = events.newest(session)
+            known = campaigns.find_unfinished(session, content)
+            if known is not None:
+                campaigns.resume(session, known, now)
+                return Submitted(known.campaign_id, before)
+            _require_reused(session, plan)
+            campaign_id = campaigns.add(session, plan.campaign, plan.cells, content, plan.reuse, now)
+            _end_cells_of_agents_that_left(session, plan, now)
+        return Submitted(campaign_id, before)
+
+
+def _require_reused(session: Session, plan: SubmissionPlan) -> None:
+    """Raise `FarmError` where a result that the plan reuses is gone (`farm db prune` on another machine)."""
+    reused = {cell.reused.attempt_id for cell in plan.cells if cell.reused is not None}
+    gone = reused - results.stored(session, reused)
+    if gone:
+        raise FarmError(
+            f"{len(gone)} of the results that campaign {plan.campaign.name!r} was to reuse were deleted "
+            "after it was planned; nothing was stored: submit it again"
+        )
+
+
+def _end_cells_of_agents_that_left(session: Session, plan: SubmissionPlan, now: datetime) -> None:
+    # Draining an agent ends the cells that wait for it at that moment; these came a moment later, and nothing
+    # else would ever end them.
+    planned = {device for cell in plan.cells if cell.action == "run" for device in cell.spec.devices}
+    left = agents.leaving(session)
+    lost = planned.intersection(agents.devices_of(session, list(left)))
+    if lost:
+        agents.strand(session, sorted(lost), "its agent left while the campaign was submitted", now)
