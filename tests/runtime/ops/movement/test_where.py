@@ -6,8 +6,9 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import TensorType
-from tests.runtime.models import Out
-from tests.runtime.ops.every_type import Movement, every_type, moves_as_litert
+from tests.runtime.models import Out, one_operator
+from tests.runtime.ops.cases import CPU, Case, check
+from tests.runtime.ops.every_type import Movement, every_type, fed, moves_as_litert
 
 MOVEMENTS = [
     Movement("cube", Op.WHERE, lambda v: ([v.arg(2, 3, 4)], [Out(np.int64)], {})),
@@ -22,3 +23,8 @@ MOVEMENTS = [
 @every_type(MOVEMENTS)
 def test_every_type_moves_as_litert_does(movement, tensor_type):
     moves_as_litert(movement, tensor_type)
+
+
+def test_a_declared_empty_output_does_not_keep_the_operator_from_running():
+    model = one_operator(Op.WHERE, [fed([[1, 0], [0, 3]])], [Out(np.int64, shape=(0, 2))])
+    check(Case("where", model, (np.array([[1, 0], [0, 3]], np.int32),)), CPU)

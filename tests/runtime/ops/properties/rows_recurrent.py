@@ -1,6 +1,6 @@
 """Recurrent operators over sequences: every form of LSTM, RNN and SVDF, float, hybrid and integer.
 
-States start at zero and live through the steps of one run; `test_recurrent.py` has several runs.
+States start at zero and live through the steps of one run; the tests in `recurrent/` have several.
 """
 
 from __future__ import annotations

@@ -1,0 +1,90 @@
+"""Integer LSTMs in all their forms, bit for bit as LiteRT, over several runs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.errors import UnsupportedOperatorError
+from runtime.interpreter import Interpreter
+from runtime.model.schema import BuiltinOperator as Op
+from tests.runtime.models import per_tensor
+from tests.runtime.ops.recurrent.cells import Cell
+from tests.runtime.ops.recurrent.runs import BATCH, CELLS, INPUT, OUTPUTS, RUNS, TIME, check, lstm_options
+
+INTEGER_VARIANTS = {
+    "full": {},
+    "cifg": {"cifg": True},
+    "peephole": {"peephole": True},
+    "projection": {"projection": True},
+    "projection_clipped": {"projection": True, "proj_clip": 0.4, "cell_clip": 0.3},
+    "layer_norm": {"norm": True},
+    "peephole_layer_norm": {"peephole": True, "norm": True},
+    "peephole_projection": {"peephole": True, "projection": True},
+    "cifg_everything": {"cifg": True, "peephole": True, "norm": True, "cell_clip": 1.5},
+}
+
+
+def integer_cell(
+    steps, cifg=False, peephole=False, projection=False, norm=False
+) -> tuple[Cell, Any, list[int]]:
+    """int8 but for an int16 cell of scale 2^-11: (cell, quantisation of the output, intermediates)."""
+    cell = Cell(rng=np.random.default_rng(7))
+    outputs = OUTPUTS if projection else CELLS
+    for gate in range(int(cifg), 4):
+        cell.levels(1 + gate, np.int8, 0.01, CELLS, INPUT)
+        cell.levels(5 + gate, np.int8, 0.008, CELLS, outputs)
+        cell.levels(12 + gate, np.int32, 2e-4, CELLS, most=3000)
+    if peephole:
+        for slot in range(9 + int(cifg), 12):
+            cell.levels(slot, np.int16, 3e-5, CELLS)
+    if projection:
+        cell.levels(16, np.int8, 0.01, OUTPUTS, CELLS)
+        cell.levels(17, np.int32, 1e-4, OUTPUTS, most=2000)
+    out = per_tensor(0.02 if projection else 1 / 128, 4 if projection else -3)
+    cell.state(18, BATCH, outputs, dtype=np.int8, quantization=out)
+    cell.state(19, BATCH, CELLS, dtype=np.int16, quantization=per_tensor(2.0**-11))
+    if norm:
+        for slot in range(20 + int(cifg), 24):
+            cell.levels(slot, np.int16, 3e-5, CELLS)
+    cell.input(0, *steps, INPUT, dtype=np.int8, quantization=per_tensor(0.02, 9))
+    scales = [0.003, 0.004, 0.005, 0.006]
+    made = [cell.builder.tensor(np.int16, (), per_tensor(s)) for s in scales]
+    hidden = per_tensor(1 / 128, -3)
+    return cell, out, [*made, cell.builder.tensor(np.int8, (), hidden)]
+
+
+@pytest.mark.parametrize("variant", INTEGER_VARIANTS.values(), ids=INTEGER_VARIANTS)
+@pytest.mark.parametrize("form", ["step", "time_major", "batch_major"])
+def test_integer_lstm_equals_litert(variant, form):
+    shape, options = lstm_options(variant)
+    steps = {"step": (BATCH,), "time_major": (TIME, BATCH), "batch_major": (BATCH, TIME)}[form]
+    if form != "step":
+        options["time_major"] = form == "time_major"
+    cell, out, intermediates = integer_cell(steps, **shape)
+    y = cell.builder.tensor(np.int8, (), out)
+    opcode = Op.LSTM if form == "step" else Op.UNIDIRECTIONAL_SEQUENCE_LSTM
+    model = cell.finish(opcode, 24, [y], options, 2, intermediates)
+    fed = [[cell.rng.integers(-128, 128, (*steps, INPUT)).astype(np.int8)] for _ in range(RUNS)]
+    check(model, fed)
+
+
+@pytest.mark.parametrize(
+    ("count", "cell_scale", "text"),
+    [
+        (12, 2.0**-11, "12 intermediates; integer cells here have 5"),
+        (5, 0.001, "a cell of scale 0.001"),
+        (5, 2.0**-16, "a power of two from 2^-15 to 2^-9 is needed"),
+    ],
+)
+def test_integer_cells_of_other_forms_are_refused(count, cell_scale, text):
+    cell, out, intermediates = integer_cell((BATCH,))
+    cell.state(19, BATCH, CELLS, dtype=np.int16, quantization=per_tensor(cell_scale))
+    y = cell.builder.tensor(np.int8, (), out)
+    made = [*intermediates, *intermediates, *intermediates][:count]
+    model = cell.finish(Op.LSTM, 24, [y], lstm_options({})[1], 2, made)
+    with pytest.raises(UnsupportedOperatorError, match=re.escape(text)):
+        Interpreter(model_content=model).allocate_tensors()

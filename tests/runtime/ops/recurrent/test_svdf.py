@@ -1,0 +1,43 @@
+"""SVDF in float, hybrid and integer arithmetic, against LiteRT, over several runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from runtime.model.schema import ActivationFunctionType as Activation
+from runtime.model.schema import BuiltinOperator as Op
+from tests.runtime.models import Builder, per_tensor
+from tests.runtime.ops.recurrent.runs import BATCH, CELLS, INPUT, check, sequences, svdf_cell
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no_bias"])
+@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.parametrize("weights", ["float", "hybrid", "hybrid_asymmetric"])
+def test_svdf_matches_litert(bias, rank, weights):
+    cell = svdf_cell(weights != "float", rank, bias=bias)
+    cell.input(0, BATCH, INPUT)
+    options = {
+        "rank": rank,
+        "fused_activation_function": Activation.RELU,
+        "asymmetric_quantize_inputs": weights.endswith("asymmetric"),
+    }
+    check(cell.model(Op.SVDF, 5, options), sequences((BATCH, INPUT)), loose=weights != "float")
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_integer_svdf_equals_litert(rank):
+    filters, memory = 2 * CELLS, 7
+    rng, builder = np.random.default_rng(3), Builder()
+    x = builder.input(np.int8, (BATCH, INPUT), per_tensor(0.02, 5))
+    feature = builder.constant(rng.integers(-127, 128, (filters, INPUT)).astype(np.int8), per_tensor(0.01))
+    time = builder.constant(
+        rng.integers(-8000, 8001, (filters, memory)).astype(np.int16), per_tensor(1 / 32768)
+    )
+    bias = builder.constant(rng.integers(-20000, 20000, filters // rank).astype(np.int32), per_tensor(2e-8))
+    state = builder.tensor(np.int16, (BATCH, filters * memory), per_tensor(1e-3), is_variable=True)
+    y = builder.tensor(np.int8, (), per_tensor(0.05, -20))
+    options = {"rank": rank, "fused_activation_function": Activation.RELU}
+    builder.operator(Op.SVDF, [x, feature, time, bias, state], [y], options, 3)
+    fed = [[rng.integers(-128, 128, (BATCH, INPUT)).astype(np.int8)] for _ in range(9)]
+    check(builder.write([y]), fed)
