@@ -47,7 +47,7 @@ from agent.wire.messages import (
 )
 from benchmarks.farm_figures import Spread, postgres_binaries, report
 from benchmarks.farm_simulator import fleet
-from orchestrator.config.settings import LabTimes
+from orchestrator.config.lab import LabTimes
 from orchestrator.db.engine.session import Database
 from orchestrator.db.migrate import migrate
 from orchestrator.db.write import campaigns, devices

@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def _demo_models() -> list[tuple[str, Path]]:
-    from orchestrator.config.settings import FarmHome  # noqa: PLC0415
+    from orchestrator.config.home import FarmHome  # noqa: PLC0415
     from orchestrator.manifest import load_manifest  # noqa: PLC0415
     from orchestrator.sources import resolve  # noqa: PLC0415
     from orchestrator.sources.store import Store  # noqa: PLC0415

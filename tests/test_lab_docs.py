@@ -11,7 +11,7 @@ from agent.config import MEMORY_VARIABLE, STATE_VARIABLE
 from agent.link.cache import BUDGET_VARIABLE
 from agent.runner.opencl_devices import SIDE_BY_SIDE_VARIABLE
 from orchestrator.config.address import KEYS
-from orchestrator.config.settings import LabTimes
+from orchestrator.config.lab import LabTimes
 from orchestrator.db.write.quarantine import CHECK_DELAYS_S
 from tests.needs import REPOSITORY
 

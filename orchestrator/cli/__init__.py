@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 
 from orchestrator.cli.agents import acl, drain, enrol, list_agents, remove, revoke, rotate
 from orchestrator.cli.cancel import cancel
-from orchestrator.cli.db import backup, check, prune
+from orchestrator.cli.db import back_up_database, check_database, prune_database
 from orchestrator.cli.devices import devices
 from orchestrator.cli.doctor import doctor
 from orchestrator.cli.keys import list_keys, retire_key, rotate_key
@@ -89,9 +89,11 @@ KEYS_VERBS = (
     Verb("retire", retire_key, ("farm keys retire",)),
 )
 DB_VERBS = (
-    Verb("prune", prune, ("farm db prune --keep 90d --dry-run", "farm db prune --keep-campaigns 20")),
-    Verb("backup", backup, ("farm db backup farm-2026-01-31.db",)),
-    Verb("check", check, ("farm db check", "farm db check --deep")),
+    Verb(
+        "prune", prune_database, ("farm db prune --keep 90d --dry-run", "farm db prune --keep-campaigns 20")
+    ),
+    Verb("backup", back_up_database, ("farm db backup farm-2026-01-31.db",)),
+    Verb("check", check_database, ("farm db check", "farm db check --deep")),
 )
 GROUPS = (
     ("agents", "The machines of a lab.", AGENT_VERBS),

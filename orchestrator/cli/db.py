@@ -14,13 +14,13 @@ from orchestrator.cli.verb import OK, Json, open_farm
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from orchestrator.maintenance.retention import Pruned
+    from orchestrator.maintenance.prune import Pruned
 
 _AGE = re.compile(r"([1-9]\d{0,5})(h|d|w)")
 _HOURS = {"h": 1, "d": 24, "w": 168}
 
 
-def prune(
+def prune_database(
     keep: Annotated[
         str | None, typer.Option("--keep", metavar="AGE", help="Keep what ended within: 12h, 90d, 8w.")
     ] = None,
@@ -39,13 +39,13 @@ def prune(
 
     from orchestrator.cli import output
     from orchestrator.errors import UsageError
-    from orchestrator.maintenance import retention
+    from orchestrator.maintenance.prune import Keep, prune
 
     if keep is None and keep_campaigns is None:
         raise UsageError("say what to keep: farm db prune --keep 90d, or --keep-campaigns 20")
-    kept = retention.Keep(None if keep is None else _age(keep), keep_campaigns)
+    kept = Keep(None if keep is None else _age(keep), keep_campaigns)
     with open_farm() as farm:
-        gone = retention.prune(farm.database, farm.reading.store(), kept, datetime.now(UTC), dry_run=dry_run)
+        gone = prune(farm.database, farm.reading.store(), kept, datetime.now(UTC), dry_run=dry_run)
     if as_json:
         output.emit_json(_json(gone, dry_run))
         return OK
@@ -64,7 +64,7 @@ def prune(
     return OK
 
 
-def backup(
+def back_up_database(
     file: Annotated[Path, typer.Argument(help="A new file: SQLite, or pg_dump's custom form.")],
     as_json: Json = False,
 ) -> int:
@@ -74,10 +74,10 @@ def backup(
     """
     from orchestrator.cli import output
     from orchestrator.config.limits import size_text
-    from orchestrator.maintenance import retention
+    from orchestrator.maintenance.backup import backup
 
     with open_farm() as farm:
-        size_bytes = retention.backup(farm.database, file)
+        size_bytes = backup(farm.database, file)
     if as_json:
         output.emit_json({"file": str(file), "bytes": size_bytes})
     else:
@@ -85,7 +85,7 @@ def backup(
     return OK
 
 
-def check(
+def check_database(
     deep: Annotated[bool, typer.Option("--deep", help="Hash every model and samples file, too.")] = False,
     as_json: Json = False,
 ) -> int:
@@ -93,10 +93,10 @@ def check(
 
     Exit code: 0 all well, 1 something is wrong.
     """
-    from orchestrator.maintenance import retention
+    from orchestrator.maintenance.check import check
 
     with open_farm() as farm:
-        checks = retention.check(farm.database, farm.reading.store(), deep=deep)
+        checks = check(farm.database, farm.reading.store(), deep=deep)
     return report(checks, as_json)
 
 

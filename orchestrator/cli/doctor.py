@@ -41,7 +41,8 @@ def report(checks: Sequence[Check], as_json: bool) -> int:
 
 
 def _checks() -> list[Check]:
-    from orchestrator.config.settings import FarmHome, LabConfig
+    from orchestrator.config.home import FarmHome
+    from orchestrator.config.lab import LabConfig
     from orchestrator.doctor.examine import examine_without_database
     from orchestrator.errors import UnreachableError
 

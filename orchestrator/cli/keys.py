@@ -47,7 +47,7 @@ def retire_key(as_json: Json = False) -> int:
 
 
 def _folder() -> Path:
-    from orchestrator.config.settings import FarmHome
+    from orchestrator.config.home import FarmHome
 
     return FarmHome.from_environment().keys
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from agent.wire.logs import LogFormat
 from orchestrator.cli.verb import OK
-from orchestrator.config.logs import LogFormat
 
 
 def serve(
@@ -20,8 +20,9 @@ def serve(
     foreground until SIGTERM or Ctrl-C; agents go on with what they have meanwhile.
     Exit code: 0 stopped, 1 another process schedules already, 4 the database cannot be reached.
     """
-    from orchestrator.config.logs import log_to_stderr
-    from orchestrator.config.settings import FarmHome, LabConfig
+    from agent.wire.logs import log_to_stderr
+    from orchestrator.config.home import FarmHome
+    from orchestrator.config.lab import LabConfig
     from orchestrator.errors import UsageError
     from orchestrator.farm.serving import serve_lab
 
@@ -31,7 +32,7 @@ def serve(
         raise UsageError(
             "no broker is configured; set FARM_BROKER_URL=redis://..., or broker_url in farm.toml"
         )
-    log_to_stderr(log_format)
+    log_to_stderr(log_format, prefix="%(asctime)s %(levelname)s ", loggers=("orchestrator",))
     stopped: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda told, _frame: stopped.append(told))

@@ -18,7 +18,7 @@ def build(
 ) -> int:
     """Build the static site of everything measured; it opens from file:// without a server."""
     from orchestrator.cli import output
-    from orchestrator.config.settings import FarmHome
+    from orchestrator.config.home import FarmHome
     from orchestrator.site.build import build_site
 
     with open_farm() as farm:

@@ -15,7 +15,7 @@ import typer
 from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.config.settings import LabConfig
+    from orchestrator.config.lab import LabConfig
     from orchestrator.farm import Farm
     from orchestrator.farm.submission import Submitted
     from orchestrator.manifest import Campaign

@@ -37,7 +37,8 @@ class Verb:
 
 def open_farm() -> Farm:
     """The farm under `$FARM_HOME`, with the broker and the database that the configuration names."""
-    from orchestrator.config.settings import FarmHome, LabConfig
+    from orchestrator.config.home import FarmHome
+    from orchestrator.config.lab import LabConfig
     from orchestrator.farm import Farm
 
     home = FarmHome.from_environment()

@@ -1,1 +1,1 @@
-"""Settings of a home folder and of a lab: addresses, limits, logs, file systems."""
+"""Settings of a home folder and of a lab: addresses, limits, file systems."""

@@ -28,7 +28,7 @@ from agent.wire.messages import (
     decode_for_orchestrator,
     encode,
 )
-from orchestrator.config.settings import FarmHome
+from orchestrator.config.home import FarmHome
 from orchestrator.dispatch.base import AgentLost, DispatchEvent, MessageReceived
 from orchestrator.errors import UnreachableError
 

@@ -22,7 +22,7 @@ from agent.wire.messages import (
     encode,
 )
 from agent.wire.queue import PINGS_PER_WATCHDOG, is_ping, new_ping
-from orchestrator.config.settings import LabTimes
+from orchestrator.config.lab import LabTimes
 from orchestrator.dispatch.base import (
     BrokerBack,
     BrokerDownError,

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Mapping
 
 from agent.wire.credentials import crosses_in_the_clear, without_secrets
-from orchestrator.config.settings import LabConfig
+from orchestrator.config.lab import LabConfig
 from orchestrator.doctor.check import Check
 
 _SETTINGS = ("port", "tls-port", "bind", "protected-mode")

@@ -9,7 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 from agent.wire.messages import AgentHello
 from orchestrator.config.filesystem import NETWORK_FILESYSTEMS, filesystem_of
-from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
 from orchestrator.db.engine.session import Database
 from orchestrator.db.migrate import revision
 from orchestrator.doctor.check import Check

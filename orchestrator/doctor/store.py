@@ -11,8 +11,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from orchestrator.config.address import Address
+from orchestrator.config.lab import LabConfig
 from orchestrator.config.limits import StoreLimits, require_budget, size_text, used_bytes
-from orchestrator.config.settings import LabConfig
 from orchestrator.db.engine.session import Database
 from orchestrator.doctor.check import Check
 from orchestrator.endpoint.client import host_of_files

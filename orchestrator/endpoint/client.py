@@ -12,8 +12,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from orchestrator.config.address import Address
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
 from orchestrator.config.limits import size_text
-from orchestrator.config.settings import FarmHome, LabConfig
 from orchestrator.db.engine.session import Database
 from orchestrator.db.write import scheduler_state
 from orchestrator.errors import FarmError, UnreachableError, UsageError

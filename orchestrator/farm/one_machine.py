@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orchestrator.config.settings import FarmHome
+from orchestrator.config.home import FarmHome
 from orchestrator.db.engine.session import Database
 from orchestrator.db.write import attempts, ingest, scheduler_state
 from orchestrator.dispatch.embedded import EmbeddedDispatcher

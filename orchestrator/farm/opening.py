@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.config.filesystem import NETWORK_FILESYSTEMS, filesystem_of
-from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
 from orchestrator.db.engine.session import Database
 from orchestrator.db.migrate import migrate
 from orchestrator.dispatch.embedded import agent_command

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from agent.wire.messages import AgentHello
-from orchestrator.config.settings import LabConfig
+from orchestrator.config.lab import LabConfig
 from orchestrator.db.engine.session import Database
 from orchestrator.db.write import devices
 from orchestrator.dispatch.base import MessageReceived

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pydantic import TypeAdapter, ValidationError
 
 from agent.wire.messages import ProcessSamples
-from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
 from orchestrator.db.engine.session import Database
 from orchestrator.db.read import insight, records
 from orchestrator.db.write import agents, events, outputs, scheduler_state

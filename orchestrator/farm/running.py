@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from orchestrator.config.settings import LabConfig
+from orchestrator.config.lab import LabConfig
 from orchestrator.db import tables
 from orchestrator.db.engine.session import Database
 from orchestrator.db.read import records

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
 from orchestrator.db.write.scheduler_state import NO_BROKER, STOPPED, SchedulerState
 from orchestrator.scheduling.lock import lock_holder
 

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
 from orchestrator.db.engine.session import Database
 from orchestrator.db.write.scheduler_state import BROKER_DOWN, BROKER_UP, STOPPED, SchedulerState, write
 from orchestrator.dispatch.base import Dispatcher

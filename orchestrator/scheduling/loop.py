@@ -13,7 +13,7 @@ from sqlmodel import Session
 
 from agent.wire import failpoint
 from agent.wire.messages import CancelJob, ForAgent, JobResult, JobSpec, Reason, ReasonCode, Shutdown
-from orchestrator.config.settings import LabTimes
+from orchestrator.config.lab import LabTimes
 from orchestrator.db import tables
 from orchestrator.db.engine import turn
 from orchestrator.db.engine.session import Database

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from agent.wire.messages import JobSpec, Reason, ReasonCode
-from orchestrator.config.settings import LabTimes
+from orchestrator.config.lab import LabTimes
 from orchestrator.db.engine.session import Database
 from orchestrator.db.write import ingest, outbox, running_attempts
 

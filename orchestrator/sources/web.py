@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-from orchestrator.config.settings import DEFAULT_REGISTRY
+from orchestrator.config.lab import DEFAULT_REGISTRY
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 
 MOST_REDIRECTS: Final = 5

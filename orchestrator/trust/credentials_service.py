@@ -13,7 +13,8 @@ from sqlmodel import Session
 from agent.wire.credentials import Applicant, crosses_in_the_clear, without_secrets
 from agent.wire.envelope import SigningKey
 from agent.wire.messages import Reason, ReasonCode
-from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
 from orchestrator.db import tables
 from orchestrator.db.engine.session import Database
 from orchestrator.db.write import agents, credentials, ingest, running_attempts

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlmodel import select
 
-from orchestrator.config.settings import FarmHome
+from orchestrator.config.home import FarmHome
 from orchestrator.db import tables
 from orchestrator.db.engine.session import Database
 from orchestrator.policy.lifecycle import ENDED, LIVE_ATTEMPT, MAX_ATTEMPTS

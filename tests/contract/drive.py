@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
 from orchestrator.farm import Farm
 from orchestrator.results.events import FarmEvent
 from tests.contract.lab import agent_command

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.wire.messages import Device
-from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
 from orchestrator.farm import Farm
 from orchestrator.farm.submission import Submitted
 from orchestrator.results.events import FarmEvent

@@ -22,7 +22,8 @@ from typing import Any
 
 from agent.wire.credentials import FILE
 from orchestrator.config.address import Address
-from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
 from orchestrator.db.engine.session import Database
 from orchestrator.trust.credentials_service import CredentialsService
 from tests.faults import invariants, mutations, truth

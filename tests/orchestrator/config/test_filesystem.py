@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.filesystem import filesystem_of
-from orchestrator.config.settings import FarmHome
+from orchestrator.config.home import FarmHome
 from orchestrator.errors import UnreachableError
 from orchestrator.farm import Farm, opening
 

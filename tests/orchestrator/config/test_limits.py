@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.address import Address
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
 from orchestrator.config.limits import GIB, StoreLimits, require_budget, require_floor, size_text, used_bytes
-from orchestrator.config.settings import FarmHome, LabConfig
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.sources.store import Store
 

@@ -158,7 +158,7 @@ def test_a_file_that_is_no_database_is_named_in_one_line(tmp_path, content):
 def test_many_processes_may_open_a_new_farm_at_once(tmp_path):
     code = (
         "import sys; from pathlib import Path\n"
-        "from orchestrator.config.settings import FarmHome\n"
+        "from orchestrator.config.home import FarmHome\n"
         "from orchestrator.farm import Farm\n"
         "with Farm.open(FarmHome(Path(sys.argv[1]))) as farm: print(len(farm.reading.campaigns()))"
     )

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agent.wire.messages import AgentHello, MissingDelegate
-from orchestrator.config.settings import FarmHome
+from orchestrator.config.home import FarmHome
 from orchestrator.doctor import examine as examination
 from orchestrator.doctor.examine import examine
 from orchestrator.errors import UnreachableError

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from alembic import command
 
-from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
 from orchestrator.db import migrate
 from orchestrator.db.engine.session import Database
 from orchestrator.db.write import scheduler_state

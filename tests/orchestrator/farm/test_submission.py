@@ -14,7 +14,7 @@ from sqlalchemy import delete
 
 from agent.wire.messages import AgentHello
 from orchestrator import cli
-from orchestrator.config.settings import FarmHome
+from orchestrator.config.home import FarmHome
 from orchestrator.db import tables
 from orchestrator.db.engine.session import Database
 from orchestrator.db.write import ingest

@@ -26,7 +26,9 @@ from orchestrator.db.migrate import migrate
 from orchestrator.db.write import campaigns, ingest
 from orchestrator.db.write.retention import Ended, forget
 from orchestrator.errors import FarmError
-from orchestrator.maintenance.retention import Keep, backup, check, prune, to_prune
+from orchestrator.maintenance.backup import backup
+from orchestrator.maintenance.check import check
+from orchestrator.maintenance.prune import Keep, prune, to_prune
 from orchestrator.sources import health_model
 from orchestrator.sources.store import Store
 from tests.orchestrator.asked import CPU, asked

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.manifest import ManifestError, ModelEntry, load_manifest
 from orchestrator.sources import StoredModel, Web, check_all, resolve_all

@@ -9,7 +9,8 @@ from agent.link.signing import AgentSeal
 from agent.link.trusted_farm_keys import TrustedFarmKeys
 from agent.wire.credentials import Applicant, Credentials, crosses_in_the_clear, signed_in, without_secrets
 from agent.wire.envelope import SigningKey, open_envelope, seal
-from orchestrator.config.settings import FarmHome, LabConfig
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
 from orchestrator.db.engine.session import Database
 from orchestrator.db.migrate import migrate
 from orchestrator.db.write import credentials

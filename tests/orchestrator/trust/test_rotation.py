@@ -13,7 +13,7 @@ from agent.link.signing import AgentSeal
 from agent.link.trusted_farm_keys import TrustedFarmKeys
 from agent.wire.credentials import Applicant
 from agent.wire.envelope import SigningKey, keys_message, open_envelope, read_keys, seal
-from orchestrator.config.settings import FarmHome
+from orchestrator.config.home import FarmHome
 from orchestrator.db.engine.session import Database
 from orchestrator.db.migrate import migrate
 from orchestrator.errors import FarmError, UsageError

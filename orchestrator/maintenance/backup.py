@@ -1,0 +1,29 @@
+"""A copy of the database in a new file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.db.engine.session import Database
+from orchestrator.errors import FarmError
+
+
+def backup(database: Database, target: Path) -> int:
+    """Copy the database to a new file that only this user may read; returns its size in bytes.
+
+    Raises `FarmError` where the file exists or cannot be written.
+    """
+    if target.exists() or target.is_symlink():
+        raise FarmError(f"{target} exists already; a backup overwrites nothing")
+    part = target.with_name(f".{target.name}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part.unlink(missing_ok=True)
+        part.touch(0o600)
+        database.backup(part)
+        part.rename(target)
+        return target.stat().st_size
+    except OSError as error:
+        raise FarmError(f"{target} cannot be written: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,88 @@
+"""Whether the database is whole, and whether the store has what it names."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+from agent.wire.messages import artifact_path
+from orchestrator.db.engine.session import Database
+from orchestrator.db.migrate import HEAD, pending_changes, revision
+from orchestrator.db.write import retention
+from orchestrator.db.write.retention import Reference
+from orchestrator.doctor.check import Check
+from orchestrator.errors import FarmError
+from orchestrator.sources.store import Store
+
+_SHOWN_FAULTS: Final = 5
+"""Faults that one line names, of however many there are: so many fit a terminal's few lines."""
+
+
+def check(database: Database, store: Store, *, deep: bool = False) -> list[Check]:
+    """Whether database and store are whole and fit each other; `deep`: every artifact is hashed."""
+    checks = []
+    for name, look in (("integrity", _integrity), ("tables", _tables), ("results", _results)):
+        try:
+            checks.append(look(database))
+        except FarmError as error:
+            checks.append(Check(name, False, str(error), "farm db backup tells whether it can be read"))
+    try:
+        with database.read() as session:
+            named = retention.references(session)
+    except FarmError as error:
+        return [*checks, Check("artifacts", False, str(error), "see the check before")]
+    return [*checks, _artifacts(store, named, deep=deep)]
+
+
+def _integrity(database: Database) -> Check:
+    faults = database.faults()
+    if faults:
+        found = "; ".join(faults[:_SHOWN_FAULTS])
+        return Check(
+            "integrity", False, f"{database.name}: {found}", "restore a backup (farm db backup makes one)"
+        )
+    return Check("integrity", True, database.name)
+
+
+def _tables(database: Database) -> Check:
+    found = revision(database)
+    changes = pending_changes(database)
+    if found != HEAD or changes:
+        said = f"revision {found}, {len(changes)} differences from revision {HEAD}"
+        return Check(
+            "tables", False, said, "restore a backup, or tell the developers what changed the tables"
+        )
+    return Check("tables", True, f"revision {found}")
+
+
+def _results(database: Database) -> Check:
+    with database.read() as session:
+        unshown = retention.unshown(session)
+    if unshown:
+        return Check("results", False, f"{unshown} cells show a result that is gone", "farm retry CAMPAIGN")
+    return Check("results", True, "every cell's result is there")
+
+
+def _artifacts(store: Store, named: Sequence[Reference], *, deep: bool) -> Check:
+    wrong = [
+        f"{entry.what} {entry.sha256[:12]} {why}" for entry in named if (why := _fault(store, entry, deep))
+    ]
+    if wrong:
+        said = f"{len(wrong)} of {len(named)}: {'; '.join(wrong[:_SHOWN_FAULTS])}"
+        fix = "submit the campaigns of these models again; samples that are gone stay gone"
+        return Check("artifacts", False, said, fix)
+    return Check("artifacts", True, f"{len(named)} {'hashed, all' if deep else 'there,'} well")
+
+
+def _fault(store: Store, entry: Reference, deep: bool) -> str:
+    found = store.find(entry.sha256)
+    if found is None:
+        return "is gone"
+    if entry.size_bytes not in (None, found.size_bytes):
+        return f"has {found.size_bytes} bytes, not {entry.size_bytes}"
+    if deep:
+        with artifact_path(store.root, entry.sha256).open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != entry.sha256:
+                return "is damaged"
+    return ""
