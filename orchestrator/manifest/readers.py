@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import yaml
 
@@ -17,8 +17,32 @@ from orchestrator.manifest.problems import Problems, suggestion
 T = TypeVar("T")
 Reader: TypeAlias = Callable[[yaml.Node, Problems], T | None]
 
-MAX_DIGITS = 60
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+MAX_DIGITS: Final = 60
+"""The longest number that is read, in characters. Chosen above any number that means something here. Python
+raises for an integer of more than 4300 digits; far below that a longer text is one problem of its line."""
+
+BOUND_DIGITS: Final = 15
+"""Significant digits of a bound in a message: all that a float holds for certain. The default of six would
+show 10000000 as 1e+07."""
+
+MAX_SHOWN: Final = 40
+"""The most characters of a user's own text that a message repeats. Chosen: a message stays one line."""
+
+MAX_TEXT: Final = 2000
+"""The longest text, in characters. Chosen above any path or address; a longer one is a mistake of quoting."""
+
+MAX_ITEMS: Final = 10_000
+"""The longest list where a key sets no limit of its own. Chosen below the number of values that a whole
+file may have (`document.MAX_NODES`), so that the message names the list."""
+
+_DAY_S: Final = 86_400
+_YEAR_S: Final = 365 * _DAY_S
+"""The longest duration, in seconds. Chosen: nobody waits longer; a larger number is a mistake of its unit."""
+
+_SHORTEST_S: Final = 0.001
+"""The shortest duration that is written as a plain number of seconds: one of the smallest unit, `1ms`."""
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": float(_DAY_S)}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _TAG_WORDS = {
     "str": "text",
@@ -36,7 +60,7 @@ def describe(node: yaml.Node) -> str:
     """What the user wrote, in words: `a list`, `text 'abc'`."""
     word = _TAG_WORDS.get(node.tag.rsplit(":", 1)[-1], "something else")
     if isinstance(node, yaml.ScalarNode) and node.value:
-        shown = node.value if len(node.value) <= 40 else node.value[:37] + "..."
+        shown = node.value if len(node.value) <= MAX_SHOWN else node.value[: MAX_SHOWN - 3] + "..."
         return f"{word} {shown!r}"
     return word
 
@@ -53,7 +77,7 @@ def scalar(node: yaml.Node) -> Any:
 
 
 def text(
-    *, pattern: str | None = None, rule: str = "", numeric: bool = False, limit: int = 2000
+    *, pattern: str | None = None, rule: str = "", numeric: bool = False, limit: int = MAX_TEXT
 ) -> Reader[str]:
     """Printable text. `pattern` must match it whole (`rule` in words); `numeric` takes `3.10` as written."""
     tags = {"str"} | ({"int", "float"} if numeric else set())
@@ -93,7 +117,7 @@ def number(
     """A finite number, inclusive bounds; an `int` where `whole`."""
     expected = "a whole number" if whole else "a number"
     bounds = "".join(
-        f" {word} {bound:g}"
+        f" {word} {bound:.{BOUND_DIGITS}g}"
         for word, bound in (("at least", minimum), ("at most", maximum))
         if bound is not None
     )
@@ -119,10 +143,10 @@ def duration(node: yaml.Node, problems: Problems) -> float | None:
     found = _DURATION.fullmatch(node.value) if isinstance(node, yaml.ScalarNode) else None
     if found:
         seconds = float(found[1]) * _SECONDS[found[2]]
-        if 0 < seconds <= 365 * 86400:
+        if 0 < seconds <= _YEAR_S:
             return seconds
     elif isinstance(node, yaml.ScalarNode) and node.tag.rsplit(":", 1)[-1] in ("int", "float"):
-        return number(minimum=0.001, maximum=365 * 86400)(node, problems)
+        return number(minimum=_SHORTEST_S, maximum=_YEAR_S)(node, problems)
     problems.add(node, f"expected a duration such as 30s, 15m or 12h, found {describe(node)}")
     return None
 
@@ -135,7 +159,7 @@ def yes_or_no(node: yaml.Node, problems: Problems) -> bool | None:
     return bool(scalar(node))
 
 
-def listing(item: Reader[T], *, minimum: int = 0, maximum: int = 10_000) -> Reader[list[T]]:
+def listing(item: Reader[T], *, minimum: int = 0, maximum: int = MAX_ITEMS) -> Reader[list[T]]:
     """A list; its items in order."""
 
     def read(node: yaml.Node, problems: Problems) -> list[T] | None:

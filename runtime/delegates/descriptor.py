@@ -24,6 +24,11 @@ MOST_THREADS: Final = 1024
 a larger bound would only let a slip of the keyboard pass the campaign file and fail on the device."""
 
 
+_DIGITS: Final = 15
+"""Significant digits of a bound in a message: all that a float holds for certain. The default of six would
+show the bound 1000000 as 1e+06."""
+
+
 class HostDevice(Protocol):
     """A device of this host as a descriptor sees it."""
 
@@ -81,7 +86,7 @@ class Option:
             return " or ".join(self.choices)
         words = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
         bounds = (("at least", self.minimum), ("at most", self.maximum))
-        given = " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
+        given = " and ".join(f"{word} {bound:.{_DIGITS}g}" for word, bound in bounds if bound is not None)
         return f"{words[self.value_type]} {given}".rstrip()
 
     def refusal(self, value: object) -> str | None:

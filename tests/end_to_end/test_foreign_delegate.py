@@ -1,0 +1,172 @@
+"""A delegate of another package, known by its entry point alone: probed, offered, planned and measured.
+
+The package is `examples/foreign_delegate`; it is installed into an environment of its own, so that no other
+test finds it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.conftest import run_farm
+from tests.end_to_end.odd_models import partial_model
+from tests.needs import REPOSITORY
+
+MANIFEST = """\
+version: 1
+campaign: foreign
+defaults:
+  measure:
+    processes: 1
+    warmup: {{runs: 2, min_seconds: 0}}
+    timed: {{min_runs: 12, min_seconds: 0.2, max_seconds: 60}}
+models:
+  - {{id: partial, source: partial.tflite}}
+delegates:
+  cpu: {{kind: cpu}}
+  blocks: {{kind: elementwise, rows: [7, 1024]}}
+  sums: {{kind: elementwise, operators: arithmetic}}
+  mine: {delegate}
+baseline: {{delegate: cpu}}
+"""
+COLUMNS = ["blocks-1024", "blocks-7", "cpu", "mine", "sums"]
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An environment with the package, and a farm home and a model of its own."""
+
+    python: Path
+    folder: Path
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run this environment's Python."""
+        return subprocess.run(
+            [str(self.python), "-P", *arguments],
+            env=os.environ | {"FARM_HOME": str(self.folder / "home")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def farm(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """`farm ...` in this environment."""
+        return self.run("-c", "from orchestrator.cli import main; main()", *arguments)
+
+    def manifest(self, delegate: str = "{kind: elementwise}") -> str:
+        """A campaign file with this delegate beside the others."""
+        path = self.folder / "models.yaml"
+        path.write_text(MANIFEST.format(delegate=delegate), encoding="utf-8")
+        return str(path)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Installed:
+    folder = tmp_path_factory.mktemp("foreign")
+    (folder / "partial.tflite").write_bytes(partial_model())
+    source = shutil.copytree(REPOSITORY / "examples/foreign_delegate", folder / "source")
+    venv.create(folder / "venv", with_pip=False)
+    python = folder / "venv/bin/python"
+    packages = folder / f"venv/lib/python{sysconfig.get_python_version()}/site-packages"
+    (packages / "farm.pth").write_text(f"{REPOSITORY}\n{sysconfig.get_paths()['purelib']}\n")
+    offline = ("--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check")
+    ran = subprocess.run(
+        [sys.executable, "-m", "pip", "--python", str(python), "install", *offline, str(source)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return Installed(python, folder)
+
+
+@pytest.fixture(scope="module")
+def measured(installed) -> list[dict]:
+    """The objects of `farm results --format json` after the campaign."""
+    ran = installed.farm("submit", installed.manifest())
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    ran = installed.farm("results", "--format", "json")
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def test_the_probe_reports_it_on_the_device_that_it_runs_on(installed):
+    report = json.loads(installed.run("-m", "agent.runner", "--probe").stdout)
+    hosts = {d["device_id"]: d for d in report["devices"] if "elementwise" in d["delegates"]}
+    assert list(hosts) == ["host-cpu"]
+    assert {"cpu", "elementwise"} <= set(hosts["host-cpu"]["delegates"])
+    assert hosts["host-cpu"]["environment"]["elementwise_delegate"] == "1.0"
+
+
+def test_farm_devices_offers_it(installed):
+    ran = installed.farm("devices", "--json")
+    assert ran.returncode == 0, ran.stderr
+    (host,) = [d for d in json.loads(ran.stdout)["devices"] if d["device_id"] == "host-cpu"]
+    assert "elementwise" in host["delegates"]
+
+
+def test_the_matrix_plans_it_on_that_device(installed):
+    ran = installed.farm("submit", installed.manifest(), "--dry-run", "--json")
+    assert ran.returncode == 0, ran.stderr
+    planned = {cell["delegate"]: cell["device"] for cell in json.loads(ran.stdout)}
+    assert planned == dict.fromkeys(COLUMNS, "host-cpu")
+
+
+def test_it_is_measured_and_its_output_is_judged(measured):
+    assert sorted(cell["delegate"] for cell in measured) == COLUMNS
+    for cell in measured:
+        assert cell["status"] == "done", cell["reason"]
+        assert cell["accuracy"]["verdict"] == "pass", cell["accuracy"]
+        assert cell["samples"] >= 12
+        assert cell["latency_ms"]["p50"] > 0
+
+
+def test_its_delegation_report_says_what_it_took_and_what_not(measured):
+    delegation = {cell["delegate"]: cell["delegation"] for cell in measured}
+    assert delegation["cpu"] is None
+    for name in ("mine", "blocks-7", "blocks-1024"):
+        said = delegation[name]
+        assert (said["status"], said["delegated_ops"], said["total_ops"]) == ("partial", 3, 4)
+        assert said["partitions"] == 2, "MUL and RELU before the GATHER, ADD after it"
+        assert [(f["op"], f["reason"]) for f in said["fallbacks"]] == [("GATHER", "operator is not taken")]
+    assert delegation["sums"]["delegated_ops"] == 2
+    assert [f["op"] for f in delegation["sums"]["fallbacks"]] == ["RELU", "GATHER"]
+
+
+@pytest.mark.parametrize(
+    ("delegate", "said"),
+    [
+        (
+            "{kind: elementwise, row: 3}",
+            "unknown option 'row' of delegate kind 'elementwise'; did you mean 'rows'",
+        ),
+        (
+            "{kind: elementwise, threads: 2}",
+            "unknown option 'threads' of delegate kind 'elementwise'; known: oper",
+        ),
+        ("{kind: elementwise, rows: 0}", "expected a whole number at least 1 at most 1000000, found 0"),
+        ("{kind: elementwise, operators: most}", "unknown operators 'most'; known: all, arithmetic"),
+        ("{kind: elementwize}", "unknown delegate kind 'elementwize'; did you mean 'elementwise'?"),
+    ],
+)
+def test_what_its_descriptor_does_not_declare_is_refused_before_anything_runs(installed, delegate, said):
+    ran = installed.farm("submit", installed.manifest(delegate))
+    assert ran.returncode == 2
+    assert "models.yaml:14:" in ran.stderr, "the line of the delegate"
+    assert said in ran.stderr
+
+
+def test_without_the_package_its_name_is_unknown(installed, tmp_path):
+    ran = run_farm(tmp_path, "validate", installed.manifest())
+    assert ran.returncode == 2
+    assert "unknown delegate kind 'elementwise'; known: cpu, gpu, litert" in ran.stderr
