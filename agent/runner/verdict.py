@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -36,7 +37,7 @@ from runtime.tools.agreement import (
     worst,
 )
 from runtime.tools.reference import Reference, ReferenceKind
-from runtime.tools.samples import ProcessTimes, summarise
+from runtime.tools.samples import FLOORS, ProcessTimes, summarise
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,8 @@ def _summed_up(attempt: AttemptFile, reports: Sequence[ProcessReport], accuracy:
         "processes": str(len(processes)),
         "pool_sha256": processes[0].facts.get("pool_sha256", ""),
         "plan": attempt.job.plan.model_dump_json(),
+        # The farm tells the floors beside the figures and may not import them: they travel in the result.
+        "sample_floors": json.dumps(FLOORS),
     }
     return Measurement(
         latency_ms=Latency(**asdict(latency)),

@@ -6,16 +6,21 @@ from collections.abc import Iterator, Sequence
 
 from agent.wire.messages import Measurement, ProcessSamples
 from orchestrator.results import format as text
+from orchestrator.results.metrics import in_section
 from orchestrator.results.records import CellRecord
 
 _SHOWN_SAMPLES = 8
+"""Samples of a process on its line, enough to see their scale; `farm show --json` has all of them."""
+
+_SHOWN_LOG_LINES = 20
+"""Lines of a failed attempt's log, from its end, where the cause stands; `farm logs` shows all of it."""
 
 
 def cell_text(cell: CellRecord, processes: Sequence[ProcessSamples]) -> str:
     """Blocks of `name  value` lines; a struck-out latency is not shown as a result."""
     blocks = [_head(cell)]
     if cell.measurement is not None:
-        blocks += [_latency(cell, cell.measurement), _judgement(cell.measurement)]
+        blocks += [_figures(cell), _judgement(cell, cell.measurement)]
     blocks += [_samples(processes), _attempts(cell), _pairs("environment", cell.environment)]
     blocks.append(_pairs("recorded", cell.facts))
     return "\n\n".join("\n".join(block) for block in (list(b) for b in blocks) if block)
@@ -36,31 +41,20 @@ def _head(cell: CellRecord) -> Iterator[str]:
         yield _line("reused from", f"cell {cell.reused_from}")
 
 
-def _latency(cell: CellRecord, m: Measurement) -> Iterator[str]:
+def _figures(cell: CellRecord) -> Iterator[str]:
+    metrics = in_section("latency", "resources")
     if cell.struck_out:
         yield _line("latency", "struck out: the output is wrong")
-        return
-    figures = m.latency_ms
-    for name in ("init", "init_warm", "first", "p50", "p90", "p99", "mean"):
-        value = getattr(figures, name)
-        shown = (
-            f"{text.milliseconds(value)} ms"
-            if value is not None
-            else f"none: {figures.missing.get(name, '')}"
-        )
-        yield _line(name.replace("_", " "), shown)
-    missing = f"none: {figures.missing.get('ci95', '')}"
-    yield _line("95 % interval", f"{text.interval(figures.ci95)} ms" if figures.ci95 else missing)
-    yield _line("peak memory", text.byte_count(m.memory_peak_bytes) if m.samples else "none: nothing was run")
+        metrics = tuple(metric for metric in metrics if not metric.void_if_wrong)
+    for metric in metrics:
+        yield _line(metric.label, metric.said(cell))
 
 
-def _judgement(m: Measurement) -> Iterator[str]:
+def _judgement(cell: CellRecord, m: Measurement) -> Iterator[str]:
     a = m.accuracy
     yield _line("accuracy", f"{a.verdict or 'not judged'}  {a.rule or a.note}")
     if a.reference is not None:
-        figures = (
-            f"max abs {text.error(a.max_abs)}, rel l2 {text.error(a.rel_l2)}, cosine {text.cosine(a.cosine)}"
-        )
+        figures = ", ".join(f"{metric.label} {metric.shown(cell)}" for metric in in_section("output"))
         yield _line("against", f"{a.reference}: {figures}")
     if m.labelled is not None:
         yield _line("labelled data", text.labelled(m.labelled))
@@ -91,7 +85,7 @@ def _attempts(cell: CellRecord) -> Iterator[str]:
         reason = "" if attempt.reason is None else f"  {attempt.reason.code}: {attempt.reason.text}"
         yield _line(f"attempt {attempt.number}", f"{attempt.state}  {text.moment(attempt.ended_at)}{reason}")
         if attempt.log_tail and attempt.state == "failed":
-            yield from (_line("", line) for line in attempt.log_tail.splitlines()[-20:])
+            yield from (_line("", line) for line in attempt.log_tail.splitlines()[-_SHOWN_LOG_LINES:])
 
 
 def _pairs(title: str, values: dict[str, str]) -> Iterator[str]:

@@ -37,20 +37,17 @@ def results(
     The JSON form is stable: docs/results-format.md describes it.
     """
     from orchestrator.cli import output
-    from orchestrator.cli.markdown import markdown_table
-    from orchestrator.cli.outcome import comparison_table
-    from orchestrator.results.comparison import compare
-    from orchestrator.results.export import results_csv, results_json
+    from orchestrator.cli.outcome import comparison_markdown, comparison_table
+    from orchestrator.results.export import results_csv, results_document
 
     with open_farm() as farm:
         cells, baseline = _chosen(farm, campaign)
     if as_json or form is Format.JSON:
-        output.raw(results_json(cells))
+        output.raw(results_document(cells))
     elif form is Format.CSV:
         output.raw(results_csv(cells))
     elif form is Format.MD:
-        shown = compare(newest(cells), baseline)
-        output.raw(markdown_table(shown.headings, shown.rows))
+        output.raw(comparison_markdown(newest(cells), baseline))
     else:
         comparison_table(newest(cells), baseline)
     return OK

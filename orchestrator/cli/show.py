@@ -12,13 +12,13 @@ def show(cell: CellId, as_json: Json = False) -> int:
     """
     from orchestrator.cli import output
     from orchestrator.cli.details import cell_text
-    from orchestrator.results.export import cell_json
+    from orchestrator.results.export import cell_document
 
     with open_farm() as farm:
         record = farm.reading.cell(cell)
         processes = farm.reading.samples(record)
     if as_json:
-        output.raw(cell_json(record, processes))
+        output.raw(cell_document(record, processes))
     else:
         output.line(cell_text(record, processes))
     return OK

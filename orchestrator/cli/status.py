@@ -84,13 +84,13 @@ def _cells(farm: Farm, ref: str, as_json: bool) -> int:
     from orchestrator.cli import output
     from orchestrator.cli.progress import outcome
     from orchestrator.results.comparison import summary
-    from orchestrator.results.export import campaign_json
+    from orchestrator.results.export import campaign_json, result_json
 
     record = farm.reading.campaign(ref)
     cells = farm.reading.cells(record.campaign_id)
     if as_json:
         rows = [
-            {"cell": c.cell_id, "reused_from": c.reused_from, "attempts": len(c.attempts)} | c.to_json()
+            {"cell": c.cell_id, "reused_from": c.reused_from, "attempts": len(c.attempts)} | result_json(c)
             for c in cells
         ]
         output.emit_json(campaign_json(record) | {"cells": rows})

@@ -13,7 +13,7 @@ from orchestrator.db.engine.session import Database
 from orchestrator.db.read import records
 from orchestrator.endpoint.access import Gate
 from orchestrator.errors import UsageError
-from orchestrator.results.export import campaign_json, results_json
+from orchestrator.results.export import campaign_json, results_document
 from orchestrator.results.records import CampaignRecord
 
 
@@ -63,4 +63,4 @@ class Reading:
     def _results(self, campaign_id: str) -> str:
         with self.database.read() as session:
             number = records.find_campaign(session, campaign_id).no
-            return results_json(records.cells_of(session, number))
+            return results_document(records.cells_of(session, number))

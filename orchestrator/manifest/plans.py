@@ -29,6 +29,8 @@ LEVELS: dict[str, MeasurePlan] = {
         max_seconds=120.0,
     ),
 }
+"""Counts of each level. `publish` times as many samples in each process as a p99 needs in the whole cell: the
+floor is the measuring core's, and a test compares the two."""
 
 _LEAST_LIMIT_S = 900.0
 _SLACK_PER_PROCESS_S = 60.0

@@ -1,84 +1,94 @@
-"""The comparison table: models x delegate@device. Values in, text out; printing is `output`'s."""
+"""The comparison table: models x delegate@device. Records in, lines of text out; the CLI lays them out."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from orchestrator.results.format import interval, milliseconds, ratio
+from orchestrator.results import metrics
+from orchestrator.results.format import ratio
+from orchestrator.results.metrics import CI95, P50
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import Baselines, speedup_ratio
 
 STRUCK_OUT = "wrong output"
-LONGEST_REASON = 180
-"""Characters of a reason in the table."""
 _LOPSIDED = 2.0
-"""The interval is symmetric in the logarithm: beyond this high/low, half of it says nothing."""
+"""High over low of an interval above which both ends are written instead of `±` half of it. Intervals are
+symmetric in the logarithm: at 2 the upper half is 1.4 times the lower, and one number for both misleads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Headings and rows of the table; the first column is the model. A cell may have several lines."""
+    """The table: a row for each of `models`; `columns` are headings, `cells[row][column]` lines of text."""
 
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    columns: tuple[str, ...]
+    models: tuple[str, ...]
+    cells: tuple[tuple[tuple[str, ...], ...], ...]
 
 
-def compare(cells: Sequence[CellRecord], baseline: str | None) -> Comparison:
+def reason_text(cell: CellRecord) -> str:
+    """Code and text of why a cell has no result; empty where it has one."""
+    return "" if cell.reason is None else f"{cell.reason.code}: {cell.reason.text}"
+
+
+def compare(
+    cells: Sequence[CellRecord], baseline: str | None, reason: Callable[[CellRecord], str] = reason_text
+) -> Comparison:
     """Arrange cells by model and delegate@device, in the order in which they come.
 
-    Cells of several levels get a column for each.
+    Cells of several levels get a column for each. `reason` writes why a cell has no result.
     """
     baselines = Baselines.among(baseline, cells)
     columns = list(dict.fromkeys((cell.delegate, cell.device, cell.level) for cell in cells))
     levels = {level for _, _, level in columns}
     placed = {(cell.model, cell.delegate, cell.device, cell.level): cell for cell in cells}
+    models = tuple(dict.fromkeys(cell.model for cell in cells))
     rows = []
-    for model in dict.fromkeys(cell.model for cell in cells):
+    for model in models:
         found = (placed.get((model, *column)) for column in columns)
-        rows.append((model, *("" if c is None else "\n".join(cell_lines(c, baselines.of(c))) for c in found)))
+        rows.append(tuple(() if c is None else cell_lines(c, baselines.of(c), reason) for c in found))
     headings = (
         f"{delegate}@{device}" + (f" {level}" if len(levels) > 1 else "")
         for delegate, device, level in columns
     )
-    return Comparison(("model", *headings), tuple(rows))
+    return Comparison(tuple(headings), models, tuple(rows))
 
 
-def cell_lines(cell: CellRecord, against: CellRecord | None) -> list[str]:
+def cell_lines(
+    cell: CellRecord, against: CellRecord | None, reason: Callable[[CellRecord], str] = reason_text
+) -> tuple[str, ...]:
     """What one cell shows: latency and speed-up, delegation and verdict, or status and reason."""
     m = cell.measurement
     if cell.struck_out:
-        return [STRUCK_OUT, _reason(cell)]
+        return STRUCK_OUT, reason(cell)
     if cell.status != "done" or m is None:
-        return _ended(cell)
-    lines = [" ".join(part for part in (latency(cell), speed_up(cell, against)) if part)]
+        return _ended(cell, reason)
     delegation = m.delegation
     facts = [] if delegation is None else [f"{delegation.delegated_ops}/{delegation.total_ops} ops"]
     facts.append("unjudged" if m.accuracy.verdict is None else m.accuracy.verdict)
-    if m.labelled is not None:
-        facts.append(f"{m.labelled.metric} {m.labelled.share:.4g}")
-    lines.append(", ".join(facts))
-    return lines
+    facts += [metric.table(m) for metric in metrics.METRICS if metric.table is not None]
+    first = " ".join(part for part in (latency(cell), speed_up(cell, against)) if part)
+    return first, ", ".join(filter(None, facts))
 
 
 def latency(cell: CellRecord) -> str:
     """`3.21 ±0.07 ms`: median and half its 95% interval, or `3.21 ms [1.20, 8.61]` where that is wide and so
     lopsided; without an interval the median alone.
     """
-    figures = None if cell.measurement is None else cell.measurement.latency_ms
-    if figures is None or cell.struck_out:
+    if cell.measurement is None or cell.struck_out:
         return ""
-    if figures.p50 is None:
-        return f"no p50: {figures.missing.get('p50', 'too few samples')}"
-    if figures.ci95 is None:
-        return f"{milliseconds(figures.p50)} ms"
-    low, high = figures.ci95
-    median = milliseconds(figures.p50)
+    p50, interval = P50.read(cell), CI95.read(cell)
+    if p50 is None:
+        return f"no {P50.label}: {P50.why_none(cell.measurement)}"
+    median = P50.text(p50)
+    if interval is None:
+        return f"{median} {P50.unit}"
+    low, high = interval
     if high > _LOPSIDED * low:
-        return f"{median} ms [{interval(figures.ci95)}]"
+        return f"{median} {P50.unit} [{CI95.text(interval)}]"
     digits = len(median.partition(".")[2])
-    return f"{median} ±{(high - low) / 2:.{digits}f} ms"
+    return f"{median} ±{(high - low) / 2:.{digits}f} {P50.unit}"
 
 
 def speed_up(cell: CellRecord, against: CellRecord | None) -> str:
@@ -110,18 +120,7 @@ def _excluded(cell: CellRecord) -> bool:
     return cell.reason is not None and cell.reason.code == "excluded"
 
 
-def _ended(cell: CellRecord) -> list[str]:
+def _ended(cell: CellRecord, reason: Callable[[CellRecord], str]) -> tuple[str, ...]:
     if cell.reason is None:
-        return [cell.status]
-    reason = _reason(cell)
-    return [reason] if cell.reason.code == cell.status else [cell.status, reason]
-
-
-def _reason(cell: CellRecord) -> str:
-    """Code and text; a long text is cut, with the command that shows all of it."""
-    if cell.reason is None:
-        return ""
-    text = f"{cell.reason.code}: {cell.reason.text}"
-    if len(text) <= LONGEST_REASON:
-        return text
-    return f"{text[:LONGEST_REASON].rstrip()}… (farm show {cell.cell_id[:10]})"
+        return (cell.status,)
+    return (reason(cell),) if cell.reason.code == cell.status else (cell.status, reason(cell))

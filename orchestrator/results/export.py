@@ -1,4 +1,7 @@
-"""Data files beside the pages: the stable results format as JSON and CSV, and a cell with its raw samples."""
+"""The forms of data files and of `--json`: results, campaigns, and a cell with its raw samples.
+
+docs/results-format.md describes each of them.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from agent.wire.messages import ProcessSamples
+from agent.wire.messages import Measurement, ProcessSamples
 from orchestrator.results import format as text
+from orchestrator.results import metrics
 from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord
 
-CSV_COLUMNS = (
+FIRST_COLUMNS = (
     "campaign", "model", "delegate", "device", "level", "status", "reason.code", "reason.text",
     "delegation.status", "delegation.delegated_ops", "delegation.total_ops", "delegation.partitions",
     "latency_ms.init", "latency_ms.init_warm", "latency_ms.first", "latency_ms.p50", "latency_ms.p90",
@@ -21,6 +25,7 @@ CSV_COLUMNS = (
     "accuracy.verdict", "environment_id", "labelled.metric", "labelled.samples", "labelled.right",
     "labelled.share", "labelled.at_least", "labelled.verdict",
 )  # fmt: skip
+"""The columns of the first release in its order, which readers may count on; later metrics follow them."""
 
 
 def to_json(value: Any, indent: int | None = 1) -> str:
@@ -29,20 +34,92 @@ def to_json(value: Any, indent: int | None = 1) -> str:
     return json.dumps(value, indent=indent, separators=separators, allow_nan=False) + "\n"
 
 
-def results_json(cells: Iterable[CellRecord]) -> str:
-    """The array of `farm results --format json`."""
-    return to_json([cell.to_json() for cell in cells])
+def results_document(cells: Iterable[CellRecord]) -> str:
+    """The array of `farm results --format json`, as text."""
+    return to_json([result_json(cell) for cell in cells])
 
 
 def results_csv(cells: Iterable[CellRecord]) -> str:
     """One row per cell, nested fields joined with a point; null is empty, formulas are defused."""
+    columns = csv_columns()
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\r\n")
-    writer.writerow(CSV_COLUMNS)
+    writer.writerow(columns)
     for cell in cells:
-        flat = _flatten(cell.to_json())
-        writer.writerow([_csv_value(flat.get(column)) for column in CSV_COLUMNS])
+        flat = _flatten(result_json(cell))
+        writer.writerow([_csv_value(flat.get(column)) for column in columns])
     return buffer.getvalue()
+
+
+def csv_columns() -> tuple[str, ...]:
+    """The heading of the CSV file."""
+    measured = (column for metric in metrics.METRICS for column in metric.columns)
+    return tuple(dict.fromkeys((*FIRST_COLUMNS, *measured)))
+
+
+def result_json(cell: CellRecord) -> dict[str, Any]:
+    """The stable object of one result (docs/results-format.md); the latencies of a wrong output are null."""
+    m = cell.measurement
+    found: dict[str, Any] = {
+        "campaign": cell.campaign,
+        "model": cell.model,
+        "delegate": cell.delegate,
+        "device": cell.device,
+        "level": cell.level,
+        "status": cell.status,
+        "reason": None if cell.reason is None else cell.reason.model_dump(mode="json"),
+        "delegation": None if m is None or m.delegation is None else m.delegation.model_dump(mode="json"),
+    }
+    return found | _figures(cell) | {"environment_id": cell.environment_id}
+
+
+def _figures(cell: CellRecord) -> dict[str, Any]:
+    """Every metric at its path, and the words beside it; a group in which nothing has a value is null."""
+    groups: dict[str, Any] = {}
+    for path, value in (_values(cell) | _words(cell)).items():
+        group, _, name = path.partition(".")
+        if name:
+            groups.setdefault(group, {})[name] = value
+        else:
+            groups[group] = value
+    return {group: None if _is_empty(entry) else entry for group, entry in groups.items()}
+
+
+def _values(cell: CellRecord) -> dict[str, Any]:
+    found = {metric.key: metric.exported(cell) for metric in metrics.METRICS}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in found.items()}
+
+
+def _words(cell: CellRecord) -> dict[str, Any]:
+    """What stands beside the figures: verdicts, rules, and why a figure is missing."""
+    m = cell.measurement
+    if m is None:
+        return {}
+    words: dict[str, Any] = {
+        "latency_ms.missing": _missing(cell, m),
+        "accuracy.reference": m.accuracy.reference,
+        "accuracy.verdict": m.accuracy.verdict,
+        "accuracy.rule": m.accuracy.rule,
+        "accuracy.note": m.accuracy.note,
+    }
+    if m.labelled is not None:
+        words |= {
+            "labelled.metric": m.labelled.metric,
+            "labelled.at_least": m.labelled.at_least,
+            "labelled.verdict": m.labelled.verdict,
+        }
+    return words
+
+
+def _missing(cell: CellRecord, m: Measurement) -> dict[str, str]:
+    if not cell.struck_out:
+        return dict(m.latency_ms.missing)
+    paths = (metric.key.partition(".") for metric in metrics.METRICS if metric.void_if_wrong)
+    return {name: "struck out: the output is wrong" for group, _, name in paths if group == "latency_ms"}
+
+
+def _is_empty(entry: Any) -> bool:
+    return isinstance(entry, dict) and all(value is None for value in entry.values())
 
 
 def campaign_json(campaign: CampaignRecord) -> dict[str, Any]:
@@ -63,14 +140,14 @@ def campaign_json(campaign: CampaignRecord) -> dict[str, Any]:
     }
 
 
-def cell_json(cell: CellRecord, processes: Sequence[ProcessSamples]) -> str:
-    """One cell: its result, what it was measured with and in, its attempts, and every raw sample in ns."""
+def cell_document(cell: CellRecord, processes: Sequence[ProcessSamples]) -> str:
+    """One cell as JSON text: result, settings and environment, attempts, and every raw sample in ns."""
     m = cell.measurement
     return to_json(
         {
             "cell_id": cell.cell_id,
             "campaign_id": cell.campaign_id,
-            "result": cell.to_json(),
+            "result": result_json(cell),
             "model_sha256": cell.model_sha256,
             "model_bytes": cell.model_bytes,
             "delegate_kind": cell.delegate_kind,
@@ -105,13 +182,14 @@ def _attempt(attempt: AttemptRecord) -> dict[str, Any]:
 
 
 def _flatten(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    parts = {metric.key: metric.parts for metric in metrics.METRICS if metric.parts}
     flat: dict[str, Any] = {}
     for key, entry in value.items():
         name = f"{prefix}{key}"
         if isinstance(entry, dict):
             flat |= _flatten(entry, f"{name}.")
-        elif name == "latency_ms.ci95" and entry is not None:
-            flat |= {f"{name}.low": entry[0], f"{name}.high": entry[1]}
+        elif name in parts and entry is not None:
+            flat |= {f"{name}.{part}": member for part, member in zip(parts[name], entry, strict=True)}
         else:
             flat[name] = entry
     return flat

@@ -92,6 +92,11 @@ def cosine(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.6f}"
 
 
+def share(value: float) -> str:
+    """A share of one, to four significant digits: `0.72`."""
+    return f"{value:.4g}"
+
+
 def moment(value: datetime | None) -> str:
     """A UTC time to the minute; a naive value is taken as UTC."""
     if value is None:
@@ -131,4 +136,4 @@ def csv_text(text: str) -> str:
 def labelled(score: LabelledScore) -> str:
     """`top1 0.72 (72 of 100 right), at least 0.7: pass`."""
     asked = "" if score.at_least is None else f", at least {score.at_least:g}: {score.verdict}"
-    return f"{score.metric} {score.share:.4g} ({score.right} of {score.samples} right){asked}"
+    return f"{score.metric} {share(score.share)} ({score.right} of {score.samples} right){asked}"

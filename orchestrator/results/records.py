@@ -1,6 +1,6 @@
-"""What the database knows of campaigns and cells, as frozen values. `db.queries` makes them; the CLI and
-the site only read them. `CellRecord.to_json` is the stable format of `farm results --format json`
-(docs/results-format.md).
+"""What the database knows of campaigns and cells, as frozen values.
+
+`db.read.records` makes them; the CLI, the endpoint and the site only read them.
 """
 
 from __future__ import annotations
@@ -70,33 +70,6 @@ class CellRecord:
         """Growth of the runner's memory; None where nothing was measured (a report of fallbacks alone)."""
         m = self.measurement
         return None if m is None or m.samples == 0 else m.memory_peak_bytes
-
-    def to_json(self) -> dict[str, Any]:
-        """The stable object of `farm results --format json`; a struck-out cell has null latencies."""
-        m = self.measurement
-        return {
-            "campaign": self.campaign,
-            "model": self.model,
-            "delegate": self.delegate,
-            "device": self.device,
-            "level": self.level,
-            "status": self.status,
-            "reason": None if self.reason is None else self.reason.model_dump(mode="json"),
-            "delegation": None if m is None or m.delegation is None else m.delegation.model_dump(mode="json"),
-            "latency_ms": None if m is None else self._latency(m),
-            "samples": 0 if m is None else m.samples,
-            "memory_bytes": None if self.memory_peak_bytes is None else {"peak": self.memory_peak_bytes},
-            "accuracy": None if m is None else m.accuracy.model_dump(mode="json"),
-            "labelled": None if m is None or m.labelled is None else m.labelled.model_dump(mode="json"),
-            "environment_id": self.environment_id,
-        }
-
-    def _latency(self, m: Measurement) -> dict[str, Any]:
-        latency = m.latency_ms.model_dump(mode="json")
-        if not self.struck_out:
-            return latency
-        struck = {name: None for name in latency if name != "missing"}
-        return struck | {"missing": dict.fromkeys(struck, "struck out: the output is wrong")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,24 +8,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from agent.wire.messages import Latency
-from orchestrator.results import format as text
 from orchestrator.results.records import CellRecord
 
-_MARKED = 1.5
-"""A ratio beyond this factor, either way, gets the stronger of two tints."""
+Verdict: TypeAlias = Literal["faster", "slower", "overlap", "unjudged"]
+"""What the two intervals allow to be said: `overlap` where they do, `unjudged` where one is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedUp:
-    """Baseline p50 / own p50. `word` says what the colour says; `against` names the baseline column."""
+    """Baseline p50 / own p50, over 1 where the cell is faster, and what may be said of it."""
 
-    text: str
-    word: str
-    sign: str
-    tone: str
-    against: str
+    ratio: float
+    verdict: Verdict
+    baseline: CellRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +68,19 @@ def speedup(cell: CellRecord, baseline: CellRecord | None) -> SpeedUp | None:
     ratio = speedup_ratio(cell, baseline)
     if ratio is None or baseline is None or baseline.cell_id == cell.cell_id:
         return None
-    word, sign, tone = _judge(ratio, counted_latency(cell), counted_latency(baseline))
-    return SpeedUp(text.ratio(ratio), word, sign, tone, f"{baseline.delegate} @ {baseline.device}")
+    return SpeedUp(ratio, _verdict(counted_latency(cell), counted_latency(baseline)), baseline)
 
 
-def _judge(ratio: float, own: Latency | None, base: Latency | None) -> tuple[str, str, str]:
-    """Word, sign and tone of a ratio."""
+def _verdict(own: Latency | None, base: Latency | None) -> Verdict:
     if own is None or base is None or own.ci95 is None or base.ci95 is None:
-        return "no interval, so no verdict", "·", "unjudged"
+        return "unjudged"
     if own.ci95[1] < base.ci95[0]:
-        return "faster", "▲", "faster-much" if ratio >= _MARKED else "faster"
-    if own.ci95[0] > base.ci95[1]:
-        return "slower", "▼", "slower-much" if ratio <= 1 / _MARKED else "slower"
-    return "intervals overlap", "≈", "similar"
+        return "faster"
+    return "slower" if own.ci95[0] > base.ci95[1] else "overlap"
 
 
 def geometric_mean(ratios: Sequence[float]) -> float | None:
-    """exp(mean(ln r)) of positive ratios; None for none."""
+    """Return exp(mean(ln r)) of positive ratios, or None where there are none."""
     if not ratios:
         return None
     return math.exp(math.fsum(math.log(r) for r in ratios) / len(ratios))

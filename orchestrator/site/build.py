@@ -22,12 +22,14 @@ from orchestrator.site.archive import Archive
 from orchestrator.site.cell_page import cell_page
 from orchestrator.site.home import campaign_page, index_page
 from orchestrator.site.matrix import BAR_WIDTH
+from orchestrator.site.method_page import method_page
 from orchestrator.site.model_page import model_page
 from orchestrator.site.pages import Colophon
 from orchestrator.site.publish import replaced_folder
 from orchestrator.site.source import SiteSource
 
 SITE_FORMAT = 1
+"""Version of `data/site.json`, for programs that read a site; raised when a field changes its meaning."""
 _ASSETS = {"style.css": links.STYLE, "site.js": links.SCRIPT}
 
 
@@ -60,7 +62,7 @@ class _Writer:
     def write(self) -> None:
         """Every page, data file and asset; the manifest last."""
         self._page(links.INDEX, "index", page=index_page(self._archive))
-        self._page(links.METHOD, "method")
+        self._page(links.METHOD, "method", page=method_page(self._archive))
         for campaign in self._archive.campaigns:
             self._campaign(campaign)
         for name, path in _ASSETS.items():
@@ -71,7 +73,7 @@ class _Writer:
         cells = self._archive.cells[campaign.campaign_id]
         page = campaign_page(campaign, cells)
         self._page(links.campaign_page(campaign.campaign_id), "campaign", page=page)
-        self._file(links.campaign_data(campaign.campaign_id, "json"), export.results_json(cells))
+        self._file(links.campaign_data(campaign.campaign_id, "json"), export.results_document(cells))
         self._file(links.campaign_data(campaign.campaign_id, "csv"), export.results_csv(cells))
         for model in dict.fromkeys(cell.model for cell in cells):
             path = links.model_page(campaign.campaign_id, model)
@@ -86,7 +88,7 @@ class _Writer:
         page = cell_page(campaign, cell, baseline, original, processes, note)
         self._page(links.cell_page(cell.cell_id), "cell", page=page)
         if original is None:
-            self._file(links.cell_data(cell.cell_id), export.cell_json(cell, processes))
+            self._file(links.cell_data(cell.cell_id), export.cell_document(cell, processes))
 
     def _samples(self, cell: CellRecord) -> tuple[Sequence[ProcessSamples], str]:
         if cell.measurement is None:

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median_low
 
 from agent.wire.messages import ProcessSamples
 from orchestrator.results import format as text
+from orchestrator.results.metrics import P50, Section, in_section
 from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord
 from orchestrator.results.speedups import counted_latency
 from orchestrator.site import links
-from orchestrator.site.cell_view import Footnotes, accuracy_facts, cell_view, latency_figure, status_view
-from orchestrator.site.pages import AttemptRow, CellPage, Facts, Figure, Link, ProcessRow, RawBlock
-from orchestrator.site.plots import histogram, process_name, scatter
-
-LATENCY_NAMES = (
-    ("init", "init, cold caches"),
-    ("init_warm", "init, warm caches"),
-    ("first", "first invoke"),
-    ("p50", "p50"),
-    ("ci95", "95 % interval of p50"),
-    ("p90", "p90"),
-    ("p99", "p99"),
-    ("mean", "mean"),
+from orchestrator.site.cell_view import accuracy_facts, cell_view, status_view
+from orchestrator.site.figures import Footnotes, figure, head
+from orchestrator.site.pages import (
+    AttemptRow,
+    CellPage,
+    Facts,
+    Figure,
+    Link,
+    MetricHead,
+    ProcessRow,
+    RawBlock,
 )
+from orchestrator.site.plots import histogram, process_name, scatter
+from orchestrator.site.settings import setting_rows
+
 _RAW_PER_ROW = 10
+"""Raw samples in a row, so that the number in front of a row is that of its first sample, in tens."""
+
 _RAW_LIMIT = 2000
+"""Raw samples of a process on the page. A fast model has tens of thousands, whose table would be megabytes of
+HTML; the JSON beside the page has every one."""
 
 
 def cell_page(
@@ -52,10 +58,12 @@ def cell_page(
         level=cell.level,
         finished=text.moment(cell.finished_at),
         original=None if original is None else Link(original.cell_id, links.cell_page(original.cell_id)),
-        latencies=_latencies(cell, notes),
+        lead=head(P50),
+        latencies=_figures("latency", cell, notes),
+        resources=_figures("resources", cell, notes),
         footnotes=notes.listed(),
         sample_count=text.NOTHING if m is None else text.count(m.samples),
-        accuracy=() if m is None else accuracy_facts(m),
+        accuracy=() if m is None else accuracy_facts(cell, m),
         warnings=() if m is None else m.warnings,
         scatter=scatter(processes, None if counted is None else counted.p50),
         histogram=histogram(processes),
@@ -64,7 +72,7 @@ def cell_page(
         process_facts=_process_facts(processes),
         raw=tuple(_raw(p) for p in processes) if original is None else (),
         attempts=tuple(_attempt(a) for a in cell.attempts),
-        settings=() if m is None else _settings(m.settings),
+        settings=() if m is None else setting_rows(m.settings),
         spec=_spec(cell),
         environment_id=cell.environment_id or "",
         environment=tuple(sorted(cell.environment.items())),
@@ -73,10 +81,10 @@ def cell_page(
     )
 
 
-def _latencies(cell: CellRecord, notes: Footnotes) -> tuple[tuple[str, Figure], ...]:
+def _figures(section: Section, cell: CellRecord, notes: Footnotes) -> tuple[tuple[MetricHead, Figure], ...]:
     if cell.measurement is None:
         return ()
-    return tuple((label, latency_figure(cell.measurement, name, notes)) for name, label in LATENCY_NAMES)
+    return tuple((head(metric), figure(metric, cell, notes)) for metric in in_section(section))
 
 
 def _process(process: ProcessSamples) -> ProcessRow:
@@ -129,24 +137,6 @@ def _attempt(attempt: AttemptRecord) -> AttemptRow:
         duration=text.duration(attempt.duration_ns),
         log_tail=attempt.log_tail,
     )
-
-
-def _settings(settings: Mapping[str, str]) -> Facts:
-    """Sorted settings; one that holds a JSON object is shown field by field."""
-    rows: list[tuple[str, str]] = []
-    for name, value in sorted(settings.items()):
-        fields = [(f"{name}: {key}", str(entry)) for key, entry in _json_object(value).items()]
-        rows += fields or [(name, value)]
-    return tuple(rows)
-
-
-def _json_object(value: str) -> dict[str, object]:
-    """The object that a text holds as JSON; empty for any other text."""
-    try:
-        loaded = json.loads(value)
-    except ValueError:
-        return {}
-    return loaded if isinstance(loaded, dict) else {}
 
 
 def _spec(cell: CellRecord) -> Facts:

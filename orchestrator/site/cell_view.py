@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from agent.wire.messages import Delegation, Measurement
 from orchestrator.results import format as text
+from orchestrator.results.metrics import CI95, P50, in_section
 from orchestrator.results.records import CellRecord
-from orchestrator.results.speedups import counted_latency, speedup
+from orchestrator.results.speedups import SpeedUp, Verdict, counted_latency, speedup
 from orchestrator.site import links
+from orchestrator.site.figures import chips
 from orchestrator.site.pages import (
     Badge,
     CellView,
     DelegationView,
     Facts,
     FallbackRow,
-    Figure,
     IntervalBar,
+    SpeedUpView,
     StatusView,
 )
 
@@ -28,6 +30,18 @@ _STATES = {
     "running": ("▸", "quiet"),
 }
 _VERDICTS = {"pass": ("✓", "pass", "good"), "fail": ("✗", "fail", "bad"), None: ("○", "not judged", "warn")}
+_SPEEDUPS: dict[Verdict, tuple[str, str, str]] = {
+    "faster": ("faster", "▲", "faster"),
+    "slower": ("slower", "▼", "slower"),
+    "overlap": ("intervals overlap", "≈", "similar"),
+    "unjudged": ("no interval, so no verdict", "·", "unjudged"),
+}
+"""Word, sign and tone."""
+
+_STRONG_RATIO = 1.5
+"""A ratio beyond this factor, either way, gets the stronger of two tints; chosen so that a row's clear winner
+stands out. The tint says no more than the number beside it."""
+
 _DELEGATION_TONES = {"full": "good", "partial": "warn", "none": "bad"}
 
 
@@ -72,84 +86,60 @@ def delegation_view(delegation: Delegation | None) -> DelegationView | None:
     )
 
 
-def accuracy_facts(measurement: Measurement) -> Facts:
-    """Every figure of the comparison with the reference, and what the labelled data says."""
+def accuracy_facts(cell: CellRecord, measurement: Measurement) -> Facts:
+    """The verdict with every figure behind it, and what the labelled data says."""
     accuracy, score = measurement.accuracy, measurement.labelled
     facts = (
         ("verdict", accuracy.verdict or "not judged"),
         ("rule", accuracy.rule),
         ("note", accuracy.note),
         ("reference", accuracy.reference or "none"),
-        (f"max |y {text.MINUS} r|", text.error(accuracy.max_abs)),
-        (f"‖y {text.MINUS} r‖ / ‖r‖", text.error(accuracy.rel_l2)),
-        ("cosine(y, r)", text.cosine(accuracy.cosine)),
+        *((metric.label, metric.shown(cell)) for metric in in_section("output")),
         ("labelled data", "" if score is None else text.labelled(score)),
     )
     return tuple((name, value) for name, value in facts if value)
 
 
-def accuracy_badge(measurement: Measurement) -> Badge:
+def accuracy_badge(cell: CellRecord, measurement: Measurement) -> Badge:
     """Verdict as sign and word, the figures as details. Too few right answers are a wrong output, too."""
     score = measurement.labelled
     failed = score is not None and score.verdict == "fail"
     sign, word, tone = _VERDICTS["fail" if failed else measurement.accuracy.verdict]
-    return Badge(sign, word, tone, accuracy_facts(measurement))
+    return Badge(sign, word, tone, accuracy_facts(cell, measurement))
+
+
+def _speedup_view(found: SpeedUp | None) -> SpeedUpView | None:
+    if found is None:
+        return None
+    word, sign, tone = _SPEEDUPS[found.verdict]
+    strong = found.verdict in ("faster", "slower") and max(found.ratio, 1 / found.ratio) >= _STRONG_RATIO
+    against = column_name(found.baseline.delegate, found.baseline.device)
+    return SpeedUpView(text.ratio(found.ratio), word, sign, f"{tone}-much" if strong else tone, against)
 
 
 def cell_view(cell: CellRecord, baseline: CellRecord | None, bar: IntervalBar | None = None) -> CellView:
     """What a table shows of a cell; `baseline` is the cell its speed-up is taken over."""
     m = cell.measurement
     counted = counted_latency(cell)
-    p50 = None if m is None else m.latency_ms.p50
+    p50 = P50.read(cell)
     return CellView(
         href=links.cell_page(cell.cell_id),
         column=column_name(cell.delegate, cell.device),
         delegate=delegate_name(cell.delegate),
         device=device_id(cell.device),
         status=cell_status(cell),
-        p50=None if p50 is None else text.milliseconds(p50),
-        unit="ms",
-        interval=None if counted is None or counted.ci95 is None else text.interval(counted.ci95),
-        why_no_p50="" if m is None else m.latency_ms.missing.get("p50", ""),
+        p50=None if p50 is None else P50.text(p50),
+        unit=P50.unit,
+        interval=None if counted is None or counted.ci95 is None else CI95.text(counted.ci95),
+        why_no_p50="" if m is None or p50 is not None else P50.why_none(m),
         struck_out=p50 is not None and counted is None,
         bar=bar,
-        speedup=speedup(cell, baseline),
+        speedup=_speedup_view(speedup(cell, baseline)),
         is_baseline=baseline is not None and baseline.cell_id == cell.cell_id,
         delegation=None if m is None else delegation_view(m.delegation),
-        accuracy=None if m is None else accuracy_badge(m),
-        memory=None if cell.memory_peak_bytes is None else text.byte_count(cell.memory_peak_bytes),
+        accuracy=None if m is None else accuracy_badge(cell, m),
+        chips=chips(cell),
         flags=() if m is None else m.warnings,
         reused=cell.reused_from is not None,
         sort_key="" if counted is None or counted.p50 is None else repr(counted.p50),
     )
-
-
-class Footnotes:
-    """Collects the reasons of missing numbers; equal reasons share a mark (a, b, …, z, aa, …)."""
-
-    def __init__(self) -> None:
-        self._marks: dict[str, str] = {}
-
-    def mark(self, reason: str) -> str:
-        """The mark of a reason."""
-        return self._marks.setdefault(reason, _letters(len(self._marks)))
-
-    def listed(self) -> Facts:
-        """(mark, reason) in order of first use."""
-        return tuple((mark, reason) for reason, mark in self._marks.items())
-
-
-def _letters(number: int) -> str:
-    head, tail = divmod(number, 26)
-    return (_letters(head - 1) if head else "") + chr(ord("a") + tail)
-
-
-def latency_figure(m: Measurement | None, name: str, notes: Footnotes) -> Figure:
-    """A latency field of a measurement in ms; missing, a dash with the mark of the reason."""
-    if m is None:
-        return Figure(text.NOTHING)
-    value = getattr(m.latency_ms, name)
-    if value is not None:
-        return Figure(text.interval(value) if name == "ci95" else text.milliseconds(value))
-    reason = m.latency_ms.missing.get(name, "not recorded")
-    return Figure(text.NOTHING, notes.mark(reason))

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.results import format as text
+from orchestrator.results.metrics import CI95, P50
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import Baselines, counted_latency, geometric_mean, speedup_ratio
 from orchestrator.site import links
 from orchestrator.site.axes import Scale, log_scale, px
 from orchestrator.site.cell_view import cell_view, delegate_name, device_id
+from orchestrator.site.figures import head
 from orchestrator.site.pages import CellView, Column, IntervalBar, Link, Matrix, Row
 
 BAR_WIDTH = 132
+"""Width of the drawing of an interval in px, chosen: a wider one pushes columns off a page of 1280 px, in a
+narrower one intervals of a few per cent are dots."""
+
 _BAR_MARGIN = 5
+"""Space at both ends of the drawing in px: the dot of 2.6 px and the end of a whisker stay inside."""
 
 _ColumnKey = tuple[str, str]
 _RowKey = tuple[str, str]
@@ -32,6 +38,8 @@ def build_matrix(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> Matri
         columns=tuple(_column(key, cells, baselines, len(rows)) for key in column_keys),
         rows=rows,
         baseline=campaign.baseline or "",
+        lead=head(P50),
+        interval=head(CI95),
         without_number=tuple(view for view in views if view.p50 is None or view.struck_out),
     )
 

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from agent.wire.messages import Latency
 from orchestrator.results import format as text
+from orchestrator.results.metrics import P50, in_section
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import Baselines, counted_latency
 from orchestrator.site import links
 from orchestrator.site.archive import Archive
-from orchestrator.site.cell_view import Footnotes, cell_view, column_name, latency_figure
+from orchestrator.site.cell_view import cell_view, column_name
+from orchestrator.site.figures import Footnotes, figures, head, heads
 from orchestrator.site.pages import Link, ModelPage, ModelRow
 from orchestrator.site.plots import range_plot
-
-LATENCIES = ("init", "init_warm", "first", "p50", "ci95", "p90", "p99", "mean")
 
 
 def model_page(archive: Archive, campaign: CampaignRecord, model: str) -> ModelPage:
@@ -31,6 +31,9 @@ def model_page(archive: Archive, campaign: CampaignRecord, model: str) -> ModelP
         sha256=first.model_sha256,
         size=text.byte_count(first.model_bytes),
         level=campaign.level,
+        lead=head(P50),
+        latency_heads=heads(in_section("latency")),
+        resource_heads=heads(in_section("resources")),
         rows=tuple(_row(cell, baselines, notes) for cell in own),
         footnotes=notes.listed(),
         plot=range_plot(_drawn(own)),
@@ -39,11 +42,10 @@ def model_page(archive: Archive, campaign: CampaignRecord, model: str) -> ModelP
 
 
 def _row(cell: CellRecord, baselines: Baselines, notes: Footnotes) -> ModelRow:
-    m = cell.measurement
     return ModelRow(
         cell=cell_view(cell, baselines.of(cell)),
-        figures=tuple(latency_figure(m, name, notes) for name in LATENCIES),
-        samples=text.NOTHING if m is None else text.count(m.samples),
+        latencies=figures(in_section("latency"), cell, notes),
+        resources=figures(in_section("resources"), cell, notes),
     )
 
 

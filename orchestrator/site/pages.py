@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestrator.results.speedups import SpeedUp
 from orchestrator.site.axes import Tick
 
 Facts = tuple[tuple[str, str], ...]
@@ -54,12 +53,48 @@ class DelegationView:
 
 @dataclass(frozen=True, slots=True)
 class IntervalBar:
-    """p50 and its interval on the scale of its row, in px of `matrix.BAR_WIDTH`."""
+    """A p50 and its interval on the scale of its row, in px of `matrix.BAR_WIDTH`."""
 
     p50: str
     low: str | None
     high: str | None
     baseline: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedUpView:
+    """A speed-up. `word` says what the colour says; `against` names the baseline's column."""
+
+    text: str
+    word: str
+    sign: str
+    tone: str
+    against: str
+
+
+@dataclass(frozen=True, slots=True)
+class MetricHead:
+    """A metric as a heading or a term.
+
+    `unit` is empty where each value carries its own; `direction` says which way is better; `lead` marks the
+    figure to read first.
+    """
+
+    key: str
+    label: str
+    unit: str
+    direction: str
+    help: str
+    lead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A figure below the latency of a cell; `title` explains it."""
+
+    key: str
+    text: str
+    title: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +123,11 @@ class CellView:
     why_no_p50: str
     struck_out: bool
     bar: IntervalBar | None
-    speedup: SpeedUp | None
+    speedup: SpeedUpView | None
     is_baseline: bool
     delegation: DelegationView | None
     accuracy: Badge | None
-    memory: str | None
+    chips: tuple[Chip, ...]
     flags: tuple[str, ...]
     reused: bool
     sort_key: str
@@ -121,11 +156,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Models x (delegate on device). `baseline` is the delegate's name, or empty."""
+    """Models x (delegate on device). `baseline` is the delegate's name, or empty; cells show `lead`."""
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     baseline: str
+    lead: MetricHead
+    interval: MetricHead
     without_number: tuple[CellView, ...]
 
 
@@ -190,19 +227,23 @@ class CampaignPage:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number of a table: its text, or a dash with the mark of the footnote that says why."""
+    """A number of a table: its text, or a dash with the mark of the footnote that says why.
+
+    `struck`: the number is kept as evidence, and the output it belongs to is wrong.
+    """
 
     text: str
     note: str = ""
+    struck: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """A delegate on a device, with every latency; `figures` follow `model.LATENCIES`."""
+    """A delegate on a device; `latencies` and `resources` follow the headings of the page."""
 
     cell: CellView
-    figures: tuple[Figure, ...]
-    samples: str
+    latencies: tuple[Figure, ...]
+    resources: tuple[Figure, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +262,7 @@ class RangeRow:
 
 @dataclass(frozen=True, slots=True)
 class RangePlot:
-    """p50, interval, p90, p99 and first of each delegate on one logarithmic axis."""
+    """The p50, interval, p90, p99 and first of each delegate on one logarithmic axis."""
 
     width: int
     height: int
@@ -241,6 +282,9 @@ class ModelPage:
     sha256: str
     size: str
     level: str
+    lead: MetricHead
+    latency_heads: tuple[MetricHead, ...]
+    resource_heads: tuple[MetricHead, ...]
     rows: tuple[ModelRow, ...]
     footnotes: Facts
     plot: RangePlot | None
@@ -351,7 +395,9 @@ class CellPage:
     level: str
     finished: str
     original: Link | None
-    latencies: tuple[tuple[str, Figure], ...]
+    lead: MetricHead
+    latencies: tuple[tuple[MetricHead, Figure], ...]
+    resources: tuple[tuple[MetricHead, Figure], ...]
     footnotes: Facts
     sample_count: str
     accuracy: Facts
@@ -369,6 +415,14 @@ class CellPage:
     environment: Facts
     facts: Facts
     data_href: str
+
+
+@dataclass(frozen=True, slots=True)
+class MethodPage:
+    """What every figure means; `floors` are (percentile, fewest samples) as the newest result has them."""
+
+    terms: tuple[MetricHead, ...]
+    floors: Facts
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import pytest
 
 from agent.attempt import runlog
 from agent.wire.messages import InputSpec, JobResult, ProcessSamples, ReasonCode, Status, artifact_path
+from runtime.tools.samples import FLOORS
 from tests.agent.embedded_agent import BRIEF, EmbeddedAgent, eventually, job, put_model
 from tests.needs import absent
 
@@ -48,6 +49,7 @@ def test_tiny_model_is_measured_and_judged(start_agent, stored, delegate):
     assert low <= found.latency_ms.p50 <= high
     assert found.latency_ms.p99 is None
     assert "662" in found.latency_ms.missing["p99"]
+    assert json.loads(found.settings["sample_floors"]) == FLOORS
     assert found.settings["threads"] == ("1" if delegate == "cpu" else str(len(os.sched_getaffinity(0))))
     assert (found.delegation is None) == (delegate != "gpu")
     processes = samples_of(agent, result)

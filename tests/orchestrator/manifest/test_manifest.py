@@ -25,6 +25,7 @@ from orchestrator.manifest.plans import LEVELS, soft_limit_s
 from runtime.delegates.litert import LiteRtOptions
 from runtime.delegates.opencl.options import Options, parse_options
 from runtime.delegates.registry import delegate_descriptor
+from runtime.tools.samples import FLOORS
 from tests.needs import REPOSITORY
 
 MINIMAL = """\
@@ -396,6 +397,10 @@ def test_the_documented_levels_are_those_of_the_code(level: str) -> None:
     warmup = f"at least {plan.warmup_runs} runs and {plan.warmup_seconds:g} s"
     timed = f"at least {plan.min_runs} runs and {plan.min_seconds:g} s, at most {plan.max_seconds:g} s"
     assert f"| `{level}` | {plan.processes} | {warmup} | {timed} |" in DOCUMENT
+
+
+def test_publish_has_a_p99_by_its_least_count_of_samples() -> None:
+    assert LEVELS["publish"].min_runs == FLOORS["p99"]
 
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu", "litert"])

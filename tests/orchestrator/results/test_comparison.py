@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 from agent.wire.messages import Delegation, ReasonCode
 from orchestrator.cli.markdown import markdown_table
+from orchestrator.cli.outcome import LONGEST_REASON, short_reason
 from orchestrator.cli.results import newest
-from orchestrator.results.comparison import LONGEST_REASON, all_well, cell_lines, compare, latency, summary
+from orchestrator.results.comparison import all_well, cell_lines, compare, latency, reason_text, summary
 from tests.orchestrator.cli.records import cell, ended, partly
 
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -25,17 +26,17 @@ def test_models_are_rows_and_delegates_on_devices_columns() -> None:
         ],
         "litert",
     )
-    assert shown.headings == ("model", "litert@host-cpu", "gpu@gpu-0")
-    assert shown.rows[0] == ("a", "2.00 ±0.10 ms\npass", f"1.00 ±0.10 ms 2.00{TIMES}\n70/70 ops, pass")
-    assert shown.rows[1] == ("b", "400 ms\npass", f"1.00 ±0.10 ms 400{TIMES}\n69/70 ops, pass")
+    assert (shown.models, shown.columns) == (("a", "b"), ("litert@host-cpu", "gpu@gpu-0"))
+    assert shown.cells[0] == (("2.00 ±0.10 ms", "pass"), (f"1.00 ±0.10 ms 2.00{TIMES}", "70/70 ops, pass"))
+    assert shown.cells[1] == (("400 ms", "pass"), (f"1.00 ±0.10 ms 400{TIMES}", "69/70 ops, pass"))
 
 
 def test_a_wrong_output_shows_no_latency_and_no_speed_up() -> None:
     wrong = cell("a", "gpu", p50=0.123, verdict="fail")
-    ((_, _, text),) = compare([cell("a", "litert"), wrong], "litert").rows
-    assert text == "wrong output\nwrong_output: rel_l2 0.5 > 0.0001"
-    ((_, _, text),) = compare([wrong, cell("a", "litert")], "gpu").rows
-    assert TIMES not in text
+    ((_, lines),) = compare([cell("a", "litert"), wrong], "litert").cells
+    assert lines == ("wrong output", "wrong_output: rel_l2 0.5 > 0.0001")
+    ((_, lines),) = compare([wrong, cell("a", "litert")], "gpu").cells
+    assert TIMES not in "".join(lines)
 
 
 def test_a_cell_without_a_result_says_why() -> None:
@@ -44,10 +45,10 @@ def test_a_cell_without_a_result_says_why() -> None:
         ended("a", "gpu", "failed", ReasonCode.TIMEOUT, "no end after 900 s"),
         cell("a", "litert", p50=None),
     ]
-    ((_, cpu, gpu, litert),) = compare(cells, "litert").rows
-    assert cpu == "unsupported\nunsupported_operator: RFFT2D version 1 at operator 3"
-    assert gpu == "failed\ntimeout: no end after 900 s"
-    assert litert == "no p50: 4 samples; p50 needs 11\npass"
+    ((cpu, gpu, litert),) = compare(cells, "litert").cells
+    assert cpu == ("unsupported", "unsupported_operator: RFFT2D version 1 at operator 3")
+    assert gpu == ("failed", "timeout: no end after 900 s")
+    assert litert == ("no p50: 4 samples; p50 needs 11", "pass")
 
 
 def test_a_wide_interval_is_written_out() -> None:
@@ -56,13 +57,13 @@ def test_a_wide_interval_is_written_out() -> None:
 
 
 def test_an_output_without_a_reference_is_called_unjudged() -> None:
-    ((_, text),) = compare([cell(verdict=None)], None).rows
-    assert text.endswith("unjudged")
+    (((_, facts),),) = compare([cell(verdict=None)], None).cells
+    assert facts == "unjudged"
 
 
 def test_cells_of_two_levels_do_not_hide_each_other() -> None:
     shown = compare([cell(level="quick"), cell(level="publish")], None)
-    assert shown.headings == ("model", "cpu@host-cpu quick", "cpu@host-cpu publish")
+    assert shown.columns == ("cpu@host-cpu quick", "cpu@host-cpu publish")
 
 
 def test_counts_and_the_verdict_on_the_whole() -> None:
@@ -92,7 +93,8 @@ def test_markdown_keeps_strange_names_as_text() -> None:
 
 def test_a_long_reason_is_cut_and_names_the_command_that_shows_all_of_it() -> None:
     long = ended("net", "gpu", "unsupported", ReasonCode.NOT_DELEGATED, "operator after operator " * 40)
-    said = cell_lines(long, None)[-1]
+    assert cell_lines(long, None)[-1] == reason_text(long)
+    said = short_reason(long)
     assert len(said) < LONGEST_REASON + 40
     assert said.startswith("not_delegated: operator")
     assert f"farm show {long.cell_id[:10]}" in said

@@ -6,6 +6,7 @@ import pytest
 
 from agent.wire.messages import Latency
 from orchestrator.results.speedups import Baselines, geometric_mean, speedup, speedup_ratio
+from orchestrator.site.cell_view import cell_view
 from tests.orchestrator.site import records
 from tests.orchestrator.site.records import HOST, POCL
 
@@ -27,18 +28,20 @@ BASE = _cell("litert", 2.0, (1.9, 2.1))
 
 
 @pytest.mark.parametrize(
-    ("p50", "ci95", "tone", "shown"),
+    ("p50", "ci95", "verdict", "tone", "shown"),
     [
-        (1.0, (0.9, 1.1), "faster-much", "2.00"),
-        (1.8, (1.75, 1.85), "faster", "1.11"),
-        (1.95, (1.89, 2.0), "similar", "1.03"),
-        (2.2, (2.15, 2.3), "slower", "0.91"),
-        (8.0, (7.9, 8.1), "slower-much", "0.25"),
-        (1.0, None, "unjudged", "2.00"),
+        (1.0, (0.9, 1.1), "faster", "faster-much", "2.00"),
+        (1.8, (1.75, 1.85), "faster", "faster", "1.11"),
+        (1.95, (1.89, 2.0), "overlap", "similar", "1.03"),
+        (2.2, (2.15, 2.3), "slower", "slower", "0.91"),
+        (8.0, (7.9, 8.1), "slower", "slower-much", "0.25"),
+        (1.0, None, "unjudged", "unjudged", "2.00"),
     ],
 )
-def test_speedup_is_called_faster_only_where_the_intervals_part(p50, ci95, tone, shown):
-    found = speedup(_cell("gpu", p50, ci95), BASE)
+def test_speedup_is_called_faster_only_where_the_intervals_part(p50, ci95, verdict, tone, shown):
+    cell = _cell("gpu", p50, ci95)
+    assert speedup(cell, BASE).verdict == verdict
+    found = cell_view(cell, BASE).speedup
     assert (found.tone, found.text) == (tone, f"{shown}\u00d7")
     assert found.against == f"litert @ {HOST}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import random
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from agent.wire.messages import (
     environment_id,
 )
 from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord
-from runtime.tools.samples import ProcessTimes, summarise
+from runtime.tools.samples import FLOORS, ProcessTimes, summarise
 
 HOST = "bench-01/cpu"
 POCL = "bench-01/opencl-0"
@@ -156,6 +157,7 @@ def measurement(
             "precision": "fp32",
             "warmup": "5 runs and 0.5 s",
             "timed": "30 runs and 2 s",
+            "sample_floors": json.dumps(FLOORS),
         },
         samples_sha256=sha(f"{delegate}{operators}"),
         warnings=tuple(dict.fromkeys(flag for p in raw for flag in p.flags)),

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.wire.messages import Latency
 from orchestrator.errors import FarmError
+from orchestrator.results.export import result_json
 from orchestrator.site import links
 from orchestrator.site.build import build_site
 from runtime.tools import agreement
@@ -163,7 +165,10 @@ def test_cell_page_shows_every_sample_every_attempt_and_the_environment(site):
     for process in FARM.raw[cell.cell_id]:
         for ns in (*process.warmup_ns, *process.invoke_ns):
             assert f"{ns / 1e6:.4f}" in page.text
-    for name, value in (cell.environment | cell.facts | cell.measurement.settings).items():
+    settings = dict(cell.measurement.settings)
+    for name, floor in json.loads(settings.pop("sample_floors")).items():
+        assert f"sample_floors: {name}{floor}" in page.text.replace(" ", "").replace("s:", "s: ")
+    for name, value in (cell.environment | cell.facts | settings).items():
         assert name in page.text
         assert value in page.text
     assert "[runner] 3 processes, all clean" in page.text
@@ -203,7 +208,9 @@ def test_hostile_name_is_text_and_never_markup_or_path(site, name):
 def test_campaign_json_is_the_results_format(site):
     for campaign in FARM.campaign_list:
         loaded = json.loads((site / links.campaign_data(campaign.campaign_id, "json")).read_text())
-        assert loaded == json.loads(json.dumps([c.to_json() for c in FARM.cell_lists[campaign.campaign_id]]))
+        assert loaded == json.loads(
+            json.dumps([result_json(c) for c in FARM.cell_lists[campaign.campaign_id]])
+        )
 
 
 def test_campaign_csv_agrees_with_the_json_and_holds_no_formula(site):
@@ -213,7 +220,7 @@ def test_campaign_csv_agrees_with_the_json_and_holds_no_formula(site):
     assert len(rows) == len(cells)
     for row, cell in zip(rows, cells, strict=True):
         assert row["model"].removeprefix("'") == cell.model
-        expected = cell.to_json()["latency_ms"]
+        expected = result_json(cell)["latency_ms"]
         p50 = expected and expected["p50"]
         assert row["latency_ms.p50"] == ("" if p50 is None else repr(p50))
         assert not [v for v in row.values() if v[:1] in set("=+@\t\r")]
@@ -223,7 +230,7 @@ def test_campaign_csv_agrees_with_the_json_and_holds_no_formula(site):
 def test_cell_json_holds_every_raw_sample(site):
     cell = _cell("face_landmark", "gpu")
     loaded = json.loads((site / links.cell_data(cell.cell_id)).read_text())
-    assert loaded["result"] == json.loads(json.dumps(cell.to_json()))
+    assert loaded["result"] == json.loads(json.dumps(result_json(cell)))
     assert [p["invoke_ns"] for p in loaded["processes"]] == [
         list(p.invoke_ns) for p in FARM.raw[cell.cell_id]
     ]
@@ -253,6 +260,24 @@ def test_empty_farm_says_what_to_do(tmp_path):
     page = read_page(build_site(HandMadeFarm(), tmp_path / "site"))
     assert "Nothing measured yet" in page.text
     assert "farm submit" in page.text
+
+
+def test_a_cell_that_was_reported_and_not_measured_shows_dashes_and_reasons(tmp_path):
+    cell = _cell("face_landmark", "gpu")
+    nothing = dict.fromkeys(("init", "init_warm", "first", "p50", "p90", "p99", "mean", "ci95"))
+    why = dict.fromkeys(nothing, "not measured: not_delegated")
+    reported = cell.measurement.model_copy(
+        update={"latency_ms": Latency(**nothing, missing=why), "samples": 0, "memory_peak_bytes": 0}
+    )
+    farm = HandMadeFarm((NEWEST,), {NEWEST.campaign_id: (replace(cell, measurement=reported),)})
+    site = build_site(farm, tmp_path / "site").parent
+    for path in (links.cell_page(cell.cell_id), links.model_page(NEWEST.campaign_id, cell.model)):
+        text = read_page(site / path).text
+        assert "not measured: not_delegated" in text
+        assert "nothing was run" in text
+    for path in _pages(site):
+        if path.name != links.METHOD:
+            assert ">None<" not in path.read_text(encoding="utf-8"), path.name
 
 
 def test_unreadable_samples_cost_one_drawing_not_the_site(tmp_path):

@@ -8,7 +8,7 @@ import io
 import pytest
 
 from agent.wire.messages import LabelledScore
-from orchestrator.results.export import results_csv
+from orchestrator.results.export import result_json, results_csv
 from orchestrator.site.cell_view import cell_view
 from tests.orchestrator.site import records
 from tests.orchestrator.site.records import HOST
@@ -46,7 +46,7 @@ def test_without_labelled_data_nothing_is_said_of_it():
 
 def test_the_latency_of_too_few_right_answers_is_struck_out():
     assert cell_view(cell(FEW, "failed"), None).struck_out
-    assert cell(FEW, "failed").to_json()["latency_ms"]["p50"] is None
+    assert result_json(cell(FEW, "failed"))["latency_ms"]["p50"] is None
     assert not cell_view(cell(SOME), None).struck_out
 
 

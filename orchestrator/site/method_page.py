@@ -1,0 +1,28 @@
+"""The method page: what every figure means, and the sample floors that held for the newest result."""
+
+from __future__ import annotations
+
+from orchestrator.results import metrics
+from orchestrator.site.archive import Archive
+from orchestrator.site.figures import heads
+from orchestrator.site.pages import Facts, MethodPage
+from orchestrator.site.settings import json_object
+
+
+def method_page(archive: Archive) -> MethodPage:
+    """Every metric of the registry, and the floors below which a percentile is missing."""
+    return MethodPage(terms=heads(metrics.METRICS), floors=_floors(archive))
+
+
+def _floors(archive: Archive) -> Facts:
+    """(percentile, fewest samples); empty before the first result that records them.
+
+    They are the measuring side's to set, so they come from the data, as each result recorded them.
+    """
+    for campaign in archive.campaigns:
+        for cell in archive.cells[campaign.campaign_id]:
+            recorded = "" if cell.measurement is None else cell.measurement.settings.get("sample_floors", "")
+            floors = json_object(recorded)
+            if floors:
+                return tuple((name, str(count)) for name, count in floors.items())
+    return ()
