@@ -24,14 +24,21 @@ RANGES = {
     TensorType.INT32: (-(2**31), 2**31 - 1),
 }
 
-_HALF_SQRT_2 = 1518500250
+"""The least and greatest quantised value of each type."""
 
-# A product of at most this many int8 by int8 terms is exact in float32: 1024 * 128 * 128 = 2^24.
+_HALF_SQRT_2 = 1518500250
+"""sqrt(2) / 2 in Q0.31, the last factor of LiteRT's inverse square root (`quantization_util.cc`)."""
+
 EXACT_FLOAT32_TERMS = 1024
+"""Products of int8 by int8 that a float32 sum holds exactly: 1024 * 128 * 128 = 2^24, up to which every
+integer is a float32. Longer sums need float64."""
 
 
 def quantize_multiplier(real: float) -> tuple[int, int]:
-    """(multiplier, shift) with real = multiplier * 2^(shift - 31), multiplier in [2^30, 2^31)."""
+    """Return (multiplier, shift) with real = multiplier * 2^(shift - 31), multiplier in [2^30, 2^31).
+
+    `QuantizeMultiplier` of `quantization_util.cc`; a real below 2^-32 becomes (0, 0).
+    """
     if real == 0.0:
         return 0, 0
     fraction, shift = math.frexp(real)
@@ -43,30 +50,31 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
 
 
 def quantize_multipliers(reals: Sequence[float]) -> tuple[_Array, _Array]:
-    """`quantize_multiplier` of each: two int64 arrays."""
+    """Apply `quantize_multiplier` to each real; return multipliers and shifts, both int64 [reals]."""
     pairs = [quantize_multiplier(float(r)) for r in reals]
     return np.array([m for m, _ in pairs], np.int64), np.array([s for _, s in pairs], np.int64)
 
 
 def round_half_away(x: _Array | np.float64) -> _Array:
-    """C's `round`: to the nearest integer, ties away from zero; same dtype."""
+    """Round as C's `round`: to the nearest integer, ties away from zero; same shape and dtype."""
     whole = np.trunc(x)
     return np.asarray(whole + np.trunc((x - whole) * 2))
 
 
 def round_all(x: _Array) -> _Array:
-    """`round_half_away` that leaves infinities as they are."""
+    """Apply `round_half_away`, and leave infinities and NaN as they are."""
     return np.where(np.isfinite(x), round_half_away(x), x)
 
 
 def saturating_doubling_high_mul(a: _Array, b: _Array | int) -> _Array:
-    """gemmlowp's SaturatingRoundingDoublingHighMul on int32 values held in int64."""
+    """Multiply as gemmlowp's SaturatingRoundingDoublingHighMul: int32 values held in int64; int64."""
     product = a * np.int64(b) if isinstance(b, int) else a * b
+    # The reference's nudge for negative products and its truncating division amount to ties upwards, a shift.
     return np.asarray(np.minimum((product + (1 << 30)) >> 31, 2**31 - 1))
 
 
 def rounding_shift_right(x: _Array, exponent: _Array | int) -> _Array:
-    """gemmlowp's RoundingDivideByPOT: x / 2^exponent, ties away from zero; int64."""
+    """Divide as gemmlowp's RoundingDivideByPOT: x / 2^exponent, ties away from zero; int64."""
     if isinstance(exponent, int):
         one_half = 1 << exponent >> 1
         return np.asarray((x + (one_half - (x < 0))) >> exponent if one_half else x)
@@ -74,17 +82,26 @@ def rounding_shift_right(x: _Array, exponent: _Array | int) -> _Array:
     return np.asarray((x + half - ((x < 0) & (half > 0))) >> exponent)
 
 
-# Constants of gemmlowp's `fixedpoint.h`. In Q0.31: exp(-2^k) for k = -2..4, exp(-1/8), 1 / 3.
 EXP_OF_POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+"""exp(-2^k) in Q0.31 for k = -2..4 (`exp_on_negative_values` of gemmlowp's `fixedpoint.h`): one factor for
+each binary digit of the exponent."""
+
 EXP_OF_EIGHTH = 1895147668
+"""exp(-1/8) in Q0.31, about which gemmlowp expands the last quarter."""
+
 ONE_THIRD = 715827883
-# In Q2.29: where Newton's division starts.
+"""1 / 3 in Q0.31, of the Taylor polynomial of that expansion."""
+
 DIVISION_START = 1515870810
+"""48 / 17 in Q2.29: with `DIVISION_SLOPE` the line from which gemmlowp's Newton division starts, the one of
+least relative error over [1/2, 1]."""
+
 DIVISION_SLOPE = 1010580540
+"""32 / 17 in Q2.29."""
 
 
 def fixed_point_exp(x: _Array) -> _Array:
-    """exp(x) in Q0.31 of x <= 0 in Q5.26 (gemmlowp's exp_on_negative_values); int64."""
+    """Return exp(x) in Q0.31 of x <= 0 in Q5.26 (gemmlowp's `exp_on_negative_values`); int64."""
     quarter = 1 << 24
     fraction = (x & (quarter - 1)) - quarter
     result = _exp_of_last_quarter(fraction << 5)
@@ -95,7 +112,7 @@ def fixed_point_exp(x: _Array) -> _Array:
 
 
 def _exp_of_last_quarter(x: _Array) -> _Array:
-    """exp(x) of x in [-1/4, 0), Q0.31: a Taylor polynomial of degree 4 about -1/8."""
+    """Return exp(x) of x in [-1/4, 0), both Q0.31: a Taylor polynomial of degree 4 about -1/8."""
     high_mul = saturating_doubling_high_mul
     centre = EXP_OF_EIGHTH
     t = x + (1 << 28)
@@ -106,10 +123,10 @@ def _exp_of_last_quarter(x: _Array) -> _Array:
 
 
 class QuantizedMultiplier:
-    """x * multiplier * 2^(shift - 31) with gemmlowp's two roundings, prepared for many calls.
+    """Computes x * multiplier * 2^(shift - 31) with gemmlowp's two roundings, prepared for many calls.
 
-    Where the shift is to the left and leaves 32 bits, what is left wraps, as in the reference. Multipliers
-    and shifts broadcast with what they multiply.
+    `MultiplyByQuantizedMultiplier` of `common.cc` in the default build of two roundings. A shift to the left
+    that leaves 32 bits wraps, as in the reference. Multipliers and shifts broadcast with x.
     """
 
     def __init__(self, multiplier: _Array | int, shift: _Array | int) -> None:
@@ -123,23 +140,24 @@ class QuantizedMultiplier:
         self._negative = -(self._half > 0).astype(np.int64)
 
     def __call__(self, x: _Array) -> _Array:
-        """int64 holding int32 values, as `x` does."""
+        """Multiply `x`, int32 values in any integer dtype; int64 of the broadcast shape."""
         wide = np.asarray(x, np.int64)
         if self._left is not None:
             wide = (wide << self._left).astype(np.int32).astype(np.int64)
         high = saturating_doubling_high_mul(wide, self._multiplier)
         if self._right is None:
             return high
+        # `rounding_shift_right` with everything that depends on the shift prepared.
         return np.asarray((high + (self._half + ((high >> 63) & self._negative))) >> self._right)
 
 
 def multiply_by_quantized_multiplier(x: _Array, multiplier: _Array | int, shift: _Array | int) -> _Array:
-    """One call of `QuantizedMultiplier`."""
+    """Prepare a `QuantizedMultiplier` and call it once."""
     return QuantizedMultiplier(multiplier, shift)(x)
 
 
 def inverse_square_root(value: int) -> tuple[int, int]:
-    """(multiplier, left shift) of 1 / sqrt(value), value > 0 (`GetInvSqrtQuantizedMultiplierExp`)."""
+    """Return (multiplier, left shift) of 1 / sqrt(value), value > 0 (`GetInvSqrtQuantizedMultiplierExp`)."""
     if value <= 1:
         return 2**31 - 1, 0
     shift = 11
@@ -149,6 +167,7 @@ def inverse_square_root(value: int) -> tuple[int, int]:
     pairs = (32 - value.bit_length() - 1) // 2 - 1
     shift -= pairs
     half = ((value << (2 * pairs) >> 1) + 1) >> 1
+    # Five steps of Newton's method in Q3.28, from 1: as many, and in the same roundings, as the reference.
     x = 1 << 28
     for _ in range(5):
         cube = _shifted32(_high_mul(_high_mul(x, x), x), 6)
@@ -159,7 +178,7 @@ def inverse_square_root(value: int) -> tuple[int, int]:
 
 
 def _high_mul(a: int, b: int) -> int:
-    """`saturating_doubling_high_mul` of single numbers, of which numpy would make slow work."""
+    """Apply `saturating_doubling_high_mul` to Python integers, which numpy scalars would slow down."""
     return min((a * b + (1 << 30)) >> 31, 2**31 - 1)
 
 
@@ -168,7 +187,7 @@ def _shifted32(x: int, exponent: int) -> int:
 
 
 def quantize(x: _Array, scale: float, zero_point: int, tensor_type: TensorType) -> _Array:
-    """zero_point + round(x / scale) clamped to the type (`reference/quantize.h`); int64."""
+    """Return zero_point + round(x / scale) clamped to the type (`reference/quantize.h`); int64."""
     low, high = RANGES[tensor_type]
     rounded = round_half_away(np.asarray(x, np.float32) / np.float32(scale))
     return np.clip(np.nan_to_num(rounded).astype(np.float64) + zero_point, low, high).astype(np.int64)
@@ -177,7 +196,10 @@ def quantize(x: _Array, scale: float, zero_point: int, tensor_type: TensorType) 
 def activation_range(
     activation: ActivationFunctionType, scale: float, zero_point: int, tensor_type: TensorType
 ) -> tuple[int, int]:
-    """Clamp of a quantised output under a fused activation (`CalculateActivationRangeQuantized`)."""
+    """Return the clamp of a quantised output under a fused activation (`CalculateActivationRangeQuantized`).
+
+    Raises KeyError for TANH and SIGN_BIT.
+    """
     low, high = RANGES[tensor_type]
 
     def level(real: float) -> int:
@@ -197,9 +219,9 @@ def activation_range(
 
 
 def float_activation_range(activation: ActivationFunctionType) -> tuple[float, float] | None:
-    """Clamp of a float output, None without one. Raises KeyError for TANH and SIGN_BIT.
+    """Return the clamp of a float output, None without an activation. Raises KeyError for TANH and SIGN_BIT.
 
-    `runtime/ops/support/fused_activation.py` says what LiteRT does without one.
+    `runtime/ops/support/fused_activation.py` says what LiteRT does without an activation.
     """
     return {
         ActivationFunctionType.NONE: None,
@@ -210,7 +232,7 @@ def float_activation_range(activation: ActivationFunctionType) -> tuple[float, f
 
 
 class Requantizer:
-    """Sums to narrow outputs: add the offset, multiply, add the zero point, clamp. Prepared once.
+    """Turns sums into narrow outputs: add the offset, multiply, add the zero point, clamp. Prepared once.
 
     Computes MultiplyByQuantizedMultiplier exactly in float64: where sums with their offset stay within 2^21
     (`limit` says so), a product with the 31-bit multiplier is an integer below 2^53; else the multiplier is
@@ -247,9 +269,9 @@ class Requantizer:
         self._work = work
 
     def __call__(self, sums: _Array, out: _Array) -> None:
-        """`sums`: float32 or float64 integers, with the offset of magnitude below 2^31. `out`: same shape.
+        """Write `out` from `sums` of the same shape: floating-point integers, with the offset below 2^31.
 
-        Raises ValueError for an `out` whose elements are not neighbours.
+        Raises ValueError for an `out` that is not contiguous.
         """
         if not out.flags.c_contiguous:
             raise ValueError("levels are written to contiguous memory")
@@ -267,11 +289,13 @@ class Requantizer:
         np.copyto(narrow, acc, casting="unsafe")
 
     def _multiply(self, sums: _Array, acc: _Array) -> None:
-        """Saturating rounding doubling high multiplication, shifted left before."""
+        """Apply the shift to the left, then the saturating rounding doubling high multiplication."""
         if self._one_product:
             np.multiply(sums, self._whole, out=acc)
             np.add(acc, self._start, out=acc)
         else:
+            # The multiplier is high * 2^16 + low: either half gives a product below 2^53. The low product is
+            # rounded down to a multiple of 2^16 first, which cannot change the floor at the end.
             t = self._work[-sums.size :].reshape(acc.shape)
             np.add(sums, self._offset, out=acc)
             np.multiply(acc, self._low, out=t)
@@ -283,7 +307,7 @@ class Requantizer:
         np.floor(acc, out=acc)
 
     def _to_bytes(self, acc: _Array, out: _Array) -> None:
-        """Levels from 0 on: of numbers that are not negative, a cast rounds down as `floor` does."""
+        """Write levels counted from 0, as casting numbers that are not negative rounds down like `floor`."""
         below = 128 if out.dtype == np.int8 else 0
         np.add(acc, self._bias + below, out=acc)
         np.clip(acc, self._clamp[0] + below, self._clamp[1] + below, out=acc)
@@ -294,18 +318,20 @@ class Requantizer:
 
 
 _ONE_PRODUCT_LIMIT = 1 << 21
+"""Largest sum whose product with a multiplier of at most 2^31 is below 2^53, and so exact in float64."""
 
 
 def _repeated(values: _Array, repeats: int) -> _Array:
-    """One value where all are equal, else all of them `repeats` times in a row."""
+    """Return one value where all are equal, which then broadcasts; else all of them, `repeats` times over."""
     flat = np.asarray(values, np.float64).reshape(-1)
     return flat[:1] if flat.size and (flat == flat[0]).all() else np.tile(flat, repeats)
 
 
 class WideRequantizer:
-    """64-bit accumulators to int16 outputs of zero point 0 (`MultiplyByQuantizedMultiplier` for int64).
+    """Turns 64-bit sums into int16 outputs of zero point 0 (`MultiplyByQuantizedMultiplier` for int64).
 
-    The multiplier is cut to 15 bits; the multipliers broadcast over the last axis.
+    The multiplier is cut to 15 bits, so that its product with a sum of 47 bits fits int64. The multipliers
+    broadcast over the last axis.
     """
 
     def __init__(self, multipliers: _Array, shifts: _Array, clamp: tuple[int, int]) -> None:
@@ -315,6 +341,6 @@ class WideRequantizer:
         self._clamp = clamp
 
     def __call__(self, acc: _Array, out: _Array) -> None:
-        """`acc`: float64 integers of magnitude below 2^47. `out`: same shape, int16."""
+        """Write `out`, int16 of the shape of `acc`: float64 integers of magnitude below 2^47."""
         wide = (acc.astype(np.int64) * self._multipliers + self._half) >> self._shifts
         np.copyto(out, np.clip(wide, *self._clamp), casting="unsafe")

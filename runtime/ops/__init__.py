@@ -1,4 +1,7 @@
-"""The operators of the CPU path, one family per module; importing the package registers them all."""
+"""The operators of the CPU path, one family per module; importing the package registers them all.
+
+In this package a *level* is a quantised value: the integer q of real = scale * (q - zero_point).
+"""
 
 from __future__ import annotations
 

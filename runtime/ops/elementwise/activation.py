@@ -1,6 +1,7 @@
 """Activations: RELU family, PRELU, LEAKY_RELU, ELU, GELU, HARD_SWISH, LOGISTIC, TANH.
 
-float32; int8 where the reference kernel is a rule per level, evaluated for all 256 levels while planning.
+Each takes float32 of any shape, some float16; quantised types go through a rule of the reference kernel that
+is evaluated for every level while planning.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _CLAMPS: Mapping[BuiltinOperator, tuple[float, float]] = {
 
 @operator(*_CLAMPS, max_version=3, infer=same_shape, types=(TensorType.FLOAT32, *QUANTIZED))
 def relu(op: OpContext) -> Kernel:
-    """Clamp; int8 is rescaled to the output's quantisation first (`activations.cc`)."""
+    """Clamp to the operator's range; levels are rescaled to the output's quantisation (`activations.cc`)."""
     kind = op.require(TensorType.FLOAT32, *QUANTIZED)
     op.require_same_type(0)
     low, high = _CLAMPS[op.operator.opcode]
@@ -47,7 +48,7 @@ def relu(op: OpContext) -> Kernel:
 
 
 def _per_element(op: OpContext, function: _Function) -> Kernel:
-    """Run function(x, y, temporary) over cache-sized pieces."""
+    """Return a kernel that calls function(x, y, temporary), all float32 and flat, on cache-sized pieces."""
     pieces = flat_blocks(op.read(0), op.write())
     temporary = op.temporary((max((x.size for x, _ in pieces), default=0),))
     steps = [(x, y, temporary[: x.size]) for x, y in pieces]
@@ -62,7 +63,7 @@ def _per_element(op: OpContext, function: _Function) -> Kernel:
 
 
 def _widened(function: _Function, steps: Sequence[tuple[Array, Array, Array]]) -> Kernel:
-    """float16 computed in single precision."""
+    """Return a kernel that computes float16 in single precision and rounds the result once."""
 
     def run() -> None:
         for x, y, t in steps:
@@ -74,6 +75,7 @@ def _widened(function: _Function, steps: Sequence[tuple[Array, Array, Array]]) -
 
 
 def _logistic(x: Array, y: Array, t: Array) -> None:
+    # Where exp overflows, below about -88, the quotient is 0 instead of a denormal number.
     np.negative(x, out=t)
     with np.errstate(over="ignore"):
         np.exp(t, out=t)
@@ -89,6 +91,7 @@ def _hard_swish(x: Array, y: Array, t: Array) -> None:
 
 
 def _elu(x: Array, y: Array, t: Array) -> None:
+    # The sum of the two halves needs no mask: on either side of zero one of them is 0. NaN passes both clips.
     np.clip(x, -math.inf, 0, out=t)
     np.expm1(t, out=t)
     np.clip(x, 0, math.inf, out=y)
@@ -96,6 +99,7 @@ def _elu(x: Array, y: Array, t: Array) -> None:
 
 
 def _gelu_tanh(x: Array, y: Array, t: Array) -> None:
+    """Write 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), with x factored out of the cubic."""
     np.multiply(x, x, out=t)
     np.multiply(t, np.float32(0.044715), out=t)
     np.add(t, np.float32(1), out=t)
@@ -109,7 +113,7 @@ def _gelu_tanh(x: Array, y: Array, t: Array) -> None:
 
 @operator(BuiltinOperator.ELU, max_version=1, infer=same_shape, types=(TensorType.FLOAT32, *BYTES))
 def elu(op: OpContext) -> Kernel:
-    """x where positive, else e^x - 1."""
+    """ELU: x where positive, else e^x - 1; float32, int8, uint8."""
     op.require_same_type(0)
     if op.input().type is TensorType.FLOAT32:
         return _per_element(op, _elu)
@@ -118,7 +122,7 @@ def elu(op: OpContext) -> Kernel:
 
 @operator(BuiltinOperator.HARD_SWISH, max_version=1, infer=same_shape, types=(TensorType.FLOAT32, *BYTES))
 def hard_swish(op: OpContext) -> Kernel:
-    """x min(max(x + 3, 0), 6) / 6."""
+    """HARD_SWISH: x min(max(x + 3, 0), 6) / 6; float32, int8, uint8."""
     op.require_same_type(0)
     if op.input().type is TensorType.FLOAT32:
         return _per_element(op, _hard_swish)
@@ -133,7 +137,7 @@ _SIGMOIDS: Mapping[BuiltinOperator, _Function] = {
 
 @operator(*_SIGMOIDS, max_version=3, infer=same_shape, types=(*_HALVES, *QUANTIZED))
 def sigmoid(op: OpContext) -> Kernel:
-    """LOGISTIC and TANH."""
+    """LOGISTIC: 1 / (1 + e^-x), and TANH; float32, float16, int8, uint8, int16."""
     kind = op.require(*_HALVES, *QUANTIZED)
     op.require_same_type(0)
     if kind is TensorType.INT16:
@@ -145,6 +149,8 @@ def sigmoid(op: OpContext) -> Kernel:
 
 
 _ERFC_SLOPE = np.float32(0.55 * math.sqrt(0.5))
+"""0.55 z as a multiple of |x|, z = |x| / sqrt 2, in t = 1 / (1 + 0.55 z) below."""
+
 _ERFC_SERIES = tuple(
     np.float32(v) for v in (0.10733123, -0.51806636, 0.75976084, -0.041464186, 0.39085755, 0.30158095)
 )
@@ -156,7 +162,11 @@ _ERFC_END = np.float32(40)
 
 
 def _gelu_exact(x: Array, y: Array, t: Array) -> None:
-    """max(x, 0) - 0.5 |x| erfc(|x| / sqrt 2): no cancellation on either side."""
+    """Write max(x, 0) - 0.5 |x| erfc(|x| / sqrt 2), which equals x Phi(x) without cancellation below zero.
+
+    numpy has no erf; erfc is a polynomial times exp(-x^2 / 2), so that its relative error stays small where
+    it is small itself.
+    """
     np.abs(x, out=t)
     np.multiply(t, _ERFC_SLOPE, out=t)
     np.add(t, np.float32(1), out=t)
@@ -169,6 +179,7 @@ def _gelu_exact(x: Array, y: Array, t: Array) -> None:
     np.multiply(t, np.float32(-0.5), out=t)
     np.exp(t, out=t)
     np.multiply(y, t, out=y)
+    # |x| is cut off where erfc is 0 already, as +inf times 0 would be NaN. Of -inf it is NaN in LiteRT too.
     np.clip(x, -math.inf, _ERFC_END, out=t)
     np.abs(t, out=t)
     np.multiply(y, t, out=y)
@@ -179,7 +190,7 @@ def _gelu_exact(x: Array, y: Array, t: Array) -> None:
 
 @operator(BuiltinOperator.GELU, max_version=3, infer=same_shape, types=(*_HALVES, *QUANTIZED))
 def gelu(op: OpContext) -> Kernel:
-    """0.5 x (1 + erf(x / sqrt 2)), or the tanh form that option `approximate` asks for."""
+    """GELU: 0.5 x (1 + erf(x / sqrt 2)), or the tanh form that option `approximate` asks for."""
     kind = op.require(*_HALVES, *QUANTIZED)
     op.require_same_type(0)
     function = _gelu_tanh if op.option("approximate") else _gelu_exact
@@ -196,7 +207,7 @@ def _single(function: _Function, x: Array) -> Array:
 
 @operator(BuiltinOperator.LEAKY_RELU, max_version=2, infer=same_shape, types=(TensorType.FLOAT32, *QUANTIZED))
 def leaky_relu(op: OpContext) -> Kernel:
-    """x where positive, else alpha * x; float32 and int8."""
+    """LEAKY_RELU: x where positive, else alpha * x; float32, int8, uint8, int16."""
     kind = op.require(TensorType.FLOAT32, *QUANTIZED)
     op.require_same_type(0)
     alpha = np.float32(op.option("alpha"))
@@ -216,7 +227,7 @@ def leaky_relu(op: OpContext) -> Kernel:
     BuiltinOperator.PRELU, max_version=1, infer=broadcast_inputs, types=(TensorType.FLOAT32, *QUANTIZED)
 )
 def prelu(op: OpContext) -> Kernel:
-    """x where positive, else alpha * x with alpha broadcast to x; float32 and int8."""
+    """PRELU: x where positive, else alpha * x with alpha broadcast to x; float32, int8, uint8, int16."""
     kind = op.require(TensorType.FLOAT32, *QUANTIZED)
     op.require_same_type(0)
     op.require(TensorType.INT8 if kind is TensorType.INT16 else kind, i=1)
@@ -225,6 +236,7 @@ def prelu(op: OpContext) -> Kernel:
     x, alpha, y = op.read(0), op.read(1), op.write()
     if op.input(1).constant is None or not np.isfinite(alpha).all():
         return _prelu_of_any_slopes(op)
+    # One slope per channel: whole rows of pixels at once, as a row of C channels alone is a short inner loop.
     if alpha.size == x.shape[-1] == alpha.shape[-1]:
         rows, width = channel_rows(x.shape)
         alpha = np.tile(alpha.reshape(-1), width)
@@ -244,7 +256,10 @@ def prelu(op: OpContext) -> Kernel:
 
 
 def _prelu_of_any_slopes(op: OpContext) -> Kernel:
-    """A slope that is not finite does nothing where x is not negative."""
+    """Return a kernel for slopes that may be infinite or NaN.
+
+    The sum of clipped halves would multiply such a slope by 0, and make NaN of an x that is not negative.
+    """
 
     def apply(x: Array, slope: Array, y: Array) -> None:
         sloped = x * slope

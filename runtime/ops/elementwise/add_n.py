@@ -15,7 +15,10 @@ _TYPES = (TensorType.FLOAT32, TensorType.INT32)
 
 @operator(BuiltinOperator.ADD_N, max_version=1, infer=same_shape, types=_TYPES)
 def add_n(op: OpContext) -> Kernel:
-    """In the order of the inputs; a float sum that overflows stays the largest number."""
+    """ADD_N: add the inputs in their order; float32, int32.
+
+    After each addition an overflow becomes the largest finite number, as in LiteRT.
+    """
     kind = op.require(*_TYPES)
     for i in range(1, len(op.inputs)):
         op.require(kind, i=i)

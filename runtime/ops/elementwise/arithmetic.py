@@ -34,21 +34,21 @@ _UFUNCS: Mapping[BuiltinOperator, np.ufunc] = {
 
 @operator(BuiltinOperator.ADD, max_version=6, infer=broadcast_inputs, types=_WITH_HALVES)
 def add(op: OpContext) -> Kernel:
-    """x + z with a fused activation."""
+    """ADD: x + z, broadcast, with a fused activation."""
     op.require(*_WITH_HALVES)
     return _binary(op, levels.total)
 
 
 @operator(BuiltinOperator.SUB, max_version=5, infer=broadcast_inputs, types=_ARITHMETIC)
 def subtract(op: OpContext) -> Kernel:
-    """x - z with a fused activation."""
+    """SUB: x - z, broadcast, with a fused activation."""
     op.require(*_ARITHMETIC)
     return _binary(op, levels.total)
 
 
 @operator(BuiltinOperator.MUL, max_version=8, infer=broadcast_inputs, types=_PRODUCTS)
 def multiply(op: OpContext) -> Kernel:
-    """x * z with a fused activation."""
+    """MUL: x * z, broadcast, with a fused activation."""
     op.require(*_PRODUCTS)
     return _binary(op, levels.product)
 
@@ -67,6 +67,8 @@ def _run_ufunc(op: OpContext, ufunc: np.ufunc) -> Kernel:
         ufunc(x, z, out=y)
         clamp(y)
 
+    # One ufunc and a clamp are two light passes: larger pieces than usual, 256 KiB of float32, mean fewer
+    # calls.
     return pairwise(op, apply, elements=1 << 16)
 
 
@@ -78,7 +80,7 @@ def _run_ufunc(op: OpContext, ufunc: np.ufunc) -> Kernel:
     types=_WITH_HALVES,
 )
 def maximum_minimum(op: OpContext) -> Kernel:
-    """The larger or smaller of both, the second where either is NaN; levels need equal quantisation."""
+    """MAXIMUM, MINIMUM: the second where either is NaN; quantised types need equal quantisation."""
     kind = op.require(*_WITH_HALVES)
     op.require_same_type(0, 1)
     if kind in QUANTIZED and op.input(0).quantization is not None:
@@ -87,7 +89,10 @@ def maximum_minimum(op: OpContext) -> Kernel:
 
 
 def extremum_of_pairs(op: OpContext, *, largest: bool) -> Kernel:
-    """x where it is the larger (or smaller), else z (`reference/maximum_minimum.h`)."""
+    """Return a kernel for x where it is the larger (or smaller), else z (`reference/maximum_minimum.h`).
+
+    The comparison decides, as in C++; numpy's own `maximum` would pass a NaN of either side on.
+    """
     precedes = np.greater if largest else np.less
 
     def apply(x: Array, z: Array, y: Array) -> None:
@@ -110,7 +115,7 @@ _QUOTIENTS = (TensorType.FLOAT32, TensorType.INT32, *QUANTIZED)
 
 @operator(BuiltinOperator.DIV, max_version=2, infer=broadcast_inputs, types=_QUOTIENTS)
 def divide(op: OpContext) -> Kernel:
-    """x / z with a fused activation; int32 towards zero, by zero an error."""
+    """DIV: x / z, broadcast, with a fused activation; int32 towards zero, integers by zero an error."""
     kind = op.require(*_QUOTIENTS)
     op.require_same_type(0, 1)
     if kind is TensorType.INT32:
@@ -124,6 +129,8 @@ def _divide_integers(op: OpContext) -> Kernel:
     x, z, y = op.read(0), op.read(1), op.write()
     clamp = fused_clamp(op)
 
+    # numpy's integer division rounds down. A quotient in float64 truncates exactly: where it is not whole, it
+    # differs from every integer by at least 1 / |z|, far more than its rounding of 2^-53.
     def run() -> None:
         if not z.all():
             raise op.error("division by zero")
@@ -152,7 +159,7 @@ def _divide_levels(op: OpContext) -> Kernel:
     types=(TensorType.FLOAT32, TensorType.INT32, TensorType.INT8),
 )
 def squared_difference(op: OpContext) -> Kernel:
-    """(x - z)^2; float32, int32 and int8."""
+    """SQUARED_DIFFERENCE: (x - z)^2, broadcast; float32, int32, int8."""
     kind = op.require(TensorType.FLOAT32, TensorType.INT32, TensorType.INT8)
     op.require_same_type(0, 1)
     if kind is TensorType.INT8:

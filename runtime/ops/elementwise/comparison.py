@@ -29,6 +29,9 @@ _ORDERED = (
     TensorType.INT16,
 )
 _LEFT_SHIFT = 8
+"""Spare bits of a quantised operand on the common scale (`left_shift` of `comparisons.cc`). Another value
+would make other neighbouring values equal."""
+
 _BYTES = (TensorType.INT8, TensorType.UINT8)
 
 _UFUNCS: Mapping[BuiltinOperator, np.ufunc] = {
@@ -49,7 +52,7 @@ _UFUNCS: Mapping[BuiltinOperator, np.ufunc] = {
     types=(*_ORDERED, TensorType.BOOL, TensorType.STRING),
 )
 def equality(op: OpContext) -> Kernel:
-    """Whether both are equal."""
+    """EQUAL, NOT_EQUAL: compare numbers, flags or strings, broadcast; bool."""
     return _compare(op, op.require(*_ORDERED, TensorType.BOOL, TensorType.STRING), QUANTIZED)
 
 
@@ -63,7 +66,7 @@ def equality(op: OpContext) -> Kernel:
     types=_ORDERED,
 )
 def order(op: OpContext) -> Kernel:
-    """How both are ordered; a NaN is in no order."""
+    """GREATER, GREATER_EQUAL, LESS, LESS_EQUAL: compare numbers, broadcast; bool, False beside a NaN."""
     return _compare(op, op.require(*_ORDERED), _BYTES)
 
 
@@ -86,7 +89,7 @@ def _compare_levels(op: OpContext, kind: TensorType, ufunc: np.ufunc) -> Kernel:
 
 
 def _common_scale(op: OpContext, i: int, kind: TensorType) -> Array:
-    """Every level of input `i` on the scale that both share."""
+    """Return every level of input `i`, from the least, on the scale that both inputs share; int64."""
     scale, zero = op.scale_and_zero_point(op.input(i))
     low, high = RANGES[kind]
     return scaled((np.arange(low, high + 1, dtype=np.int64) - zero) << _LEFT_SHIFT, scale)

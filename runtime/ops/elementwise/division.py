@@ -15,7 +15,12 @@ from runtime.ops.support.shapes import broadcast_inputs
 from runtime.ops.support.value import Array
 
 _INT32_RANGE = 2.0**31
+"""The least magnitude that int32 cannot hold: casting such a float gives the least integer, as x86 does."""
+
 _NEAR_INTEGER = 1e-5
+"""Distance from an integer within which a single exponent counts as that integer (`epsilon` of BroadcastPow4D
+in LiteRT's `optimized_ops.h`)."""
+
 _INTEGERS = (TensorType.INT8, TensorType.INT16, TensorType.INT32, TensorType.INT64)
 
 
@@ -27,9 +32,9 @@ _INTEGERS = (TensorType.INT8, TensorType.INT16, TensorType.INT32, TensorType.INT
     types=(TensorType.FLOAT32, *_INTEGERS),
 )
 def floor_division(op: OpContext) -> Kernel:
-    """The quotient rounded down, or what remains, with the divisor's sign. Division by zero is an error.
+    """FLOOR_DIV: the quotient rounded down; FLOOR_MOD: the remainder, with the divisor's sign.
 
-    Only a remainder of floats by zero is NaN.
+    Division by zero raises `ShapeError` at run time, but for FLOOR_MOD of floats, which gives NaN.
     """
     kind = op.require(TensorType.FLOAT32, *_INTEGERS)
     op.require(kind, i=1)
@@ -47,13 +52,16 @@ def floor_division(op: OpContext) -> Kernel:
 
 
 def _floor_quotient(x: Array, z: Array, out: Array) -> None:
-    """floor(x / z) with the quotient rounded first (`reference/floor_div.h`)."""
+    """Write floor(x / z), the quotient rounded to float32 first (`reference/floor_div.h`).
+
+    numpy's `floor_divide` starts from the exact remainder, and differs where rounding reaches an integer.
+    """
     np.divide(x, z, out=out)
     np.floor(out, out=out)
 
 
 def _floor_remainder(x: Array, z: Array, out: Array) -> None:
-    """C's remainder, moved by the divisor where the signs differ (`reference/floor_mod.h`)."""
+    """Write C's remainder, plus the divisor where their signs differ (`reference/floor_mod.h`)."""
     rest = np.fmod(x, z)
     np.copyto(out, np.where((rest != 0) & ((z < 0) != (rest < 0)), rest + z, rest))
 
@@ -70,10 +78,10 @@ _DIVISIONS: Mapping[tuple[BuiltinOperator, bool], Callable[..., object]] = {
     BuiltinOperator.POW, max_version=1, infer=broadcast_inputs, types=(TensorType.FLOAT32, TensorType.INT32)
 )
 def power(op: OpContext) -> Kernel:
-    """x to the power of z; an integer exponent below zero is an error.
+    """POW: x to the power of z, broadcast; float32, int32. A negative exponent of an integer is an error.
 
-    Integers go through double precision, and what does not fit becomes the least one. Where there is one
-    exponent for all, an integer, it is multiplied out instead.
+    Integers go through double precision, and a power that does not fit int32 becomes the least integer. Where
+    there is one exponent for all, an integer, x is multiplied out instead, as in `optimized_ops.h`.
     """
     kind = op.require(TensorType.FLOAT32, TensorType.INT32)
     op.require(kind, i=1)
@@ -92,6 +100,7 @@ def power(op: OpContext) -> Kernel:
                 _multiply_out(x, power, y)
             elif is_float:
                 np.power(x, z, out=y)
+                # C's pow(-inf, 0.5) is +inf; numpy may take a square root there, which is NaN.
                 np.copyto(y, np.inf, where=(x == -np.inf) & (z == 0.5))
             else:
                 wide = np.power(x.astype(np.float64), z)
@@ -102,7 +111,7 @@ def power(op: OpContext) -> Kernel:
 
 
 def _multiply_out(x: Array, power: int, y: Array) -> None:
-    """One exponent for all, an integer: by squares, each kept within the range of floats."""
+    """Write x to an integer power, by squares; each product of floats is clamped to the finite range."""
     if power == 1:
         np.copyto(y, x)
         return
@@ -123,7 +132,7 @@ _ANGLES = (TensorType.FLOAT32, TensorType.FLOAT16, TensorType.FLOAT64)
     types=_ANGLES,
 )
 def arc_tangent(op: OpContext) -> Kernel:
-    """The angle of (z, x) in radians, -pi to pi."""
+    """ATAN2: the angle of the point (z, x) in radians, -pi to pi, broadcast."""
     kind = op.require(*_ANGLES)
     op.require(kind, i=1)
     return pairwise(op, np.arctan2)

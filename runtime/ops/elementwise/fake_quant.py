@@ -14,7 +14,10 @@ from runtime.quantization import round_half_away
 
 @operator(BuiltinOperator.FAKE_QUANT, max_version=2, infer=same_shape, types=(TensorType.FLOAT32,))
 def fake_quant(op: OpContext) -> Kernel:
-    """The range is nudged so that zero is a level (`fakequant.h`, NudgeQuantizationRange)."""
+    """FAKE_QUANT: round to the grid of `num_bits` over [min, max], nudged so that zero lies on the grid.
+
+    float32 of any shape; NudgeQuantizationRange and FakeQuantizeArray of `fakequant.h`, in single precision.
+    """
     op.require(TensorType.FLOAT32)
     low, high, bits = np.float32(op.option("min")), np.float32(op.option("max")), int(op.option("num_bits"))
     if not 2 <= bits <= 16:

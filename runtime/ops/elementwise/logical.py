@@ -28,7 +28,7 @@ _LOGIC: Mapping[BuiltinOperator, np.ufunc] = {
 
 @operator(*_LOGIC, max_version=1, infer=broadcast_inputs, types=(TensorType.BOOL,))
 def logical(op: OpContext) -> Kernel:
-    """Of two bool tensors, broadcast."""
+    """LOGICAL_AND, LOGICAL_OR of two bool tensors, broadcast."""
     op.require(TensorType.BOOL)
     op.require(TensorType.BOOL, i=1)
     return pairwise(op, _LOGIC[op.operator.opcode])
@@ -36,7 +36,7 @@ def logical(op: OpContext) -> Kernel:
 
 @operator(BuiltinOperator.LOGICAL_NOT, max_version=1, infer=same_shape, types=(TensorType.BOOL,))
 def logical_not(op: OpContext) -> Kernel:
-    """Of a bool tensor."""
+    """LOGICAL_NOT of a bool tensor."""
     op.require(TensorType.BOOL)
     x, y = op.read(0), op.write()
     return lambda: np.copyto(y, ~x)
@@ -46,7 +46,7 @@ def logical_not(op: OpContext) -> Kernel:
     BuiltinOperator.BITWISE_XOR, max_version=1, infer=broadcast_inputs, types=(*_INTEGERS, TensorType.BOOL)
 )
 def bitwise_xor(op: OpContext) -> Kernel:
-    """Bits that differ."""
+    """BITWISE_XOR of integers or flags, broadcast."""
     kind = op.require(*_INTEGERS, TensorType.BOOL)
     op.require(kind, i=1)
     return pairwise(op, np.bitwise_xor)
@@ -54,7 +54,7 @@ def bitwise_xor(op: OpContext) -> Kernel:
 
 @operator(BuiltinOperator.RIGHT_SHIFT, max_version=1, infer=broadcast_inputs, types=_INTEGERS)
 def right_shift(op: OpContext) -> Kernel:
-    """x >> z with the sign kept; z is held within the bits of the type."""
+    """RIGHT_SHIFT: x >> z with the sign kept, broadcast; z is clamped to 0 .. bits - 1 of the type."""
     kind = op.require(*_INTEGERS)
     op.require(kind, i=1)
     most = 8 * op.write().itemsize - 1

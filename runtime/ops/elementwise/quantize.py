@@ -20,6 +20,8 @@ from runtime.quantization import (
 _QUANTIZED = (TensorType.INT8, TensorType.UINT8, TensorType.INT16)
 _QUANTIZABLE = (TensorType.FLOAT32, *_QUANTIZED, TensorType.INT32)
 _INT32_RANGE = 2.0**31
+"""The least magnitude that int32 cannot hold. LiteRT rounds to int32 before it adds the zero point, so that
+larger quotients become int32's least value, as x86 casts them."""
 
 
 @operator(
@@ -29,7 +31,10 @@ _INT32_RANGE = 2.0**31
     types=(TensorType.FLOAT16, TensorType.INT4, *_QUANTIZED),
 )
 def dequantize(op: OpContext) -> Kernel:
-    """float16 widened, or scale * (q - zero_point) per tensor or per slice; to float32."""
+    """DEQUANTIZE: widen float16, or compute scale * (q - zero_point), per tensor or channel; to float32.
+
+    The product is computed in float64 and rounded once.
+    """
     kind = op.require(TensorType.FLOAT16, TensorType.INT4, *_QUANTIZED)
     if op.output().type is not TensorType.FLOAT32:
         raise op.unsupported(f"output of type {op.output().type.name}")
@@ -45,7 +50,7 @@ def dequantize(op: OpContext) -> Kernel:
 
 
 def _parameters(op: OpContext, value: Value) -> tuple[Array, Array]:
-    """float64 scales and int64 zero points, shaped to broadcast along the quantised dimension."""
+    """Return float64 scales and int64 zero points, shaped to broadcast along the quantised dimension."""
     q = value.quantization
     if q is None or q.blocks is not None or q.is_custom:
         raise op.unsupported(f"tensor {value.name!r} has no scales")
@@ -57,9 +62,9 @@ def _parameters(op: OpContext, value: Value) -> tuple[Array, Array]:
 
 @operator(BuiltinOperator.QUANTIZE, max_version=6, infer=same_shape, types=_QUANTIZABLE)
 def quantize(op: OpContext) -> Kernel:
-    """float32 to int8, uint8 or int16 (`reference/quantize.h`); between those types (`requantize.h`).
+    """QUANTIZE: float32 to int8, uint8 or int16 (`reference/quantize.h`), or between those (`requantize.h`).
 
-    int16 also becomes int32, and int32 any of them.
+    int16 also converts to int32, and int32 to any of the three.
     """
     kind = op.require(*_QUANTIZABLE)
     target = op.output().type
@@ -80,6 +85,7 @@ def quantize(op: OpContext) -> Kernel:
     def run() -> None:
         for x, y in pieces:
             levels = round_half_away(x / divisor).astype(np.float64)
+            # The negation also finds NaN, for which every comparison is False.
             if not np.abs(levels).max() < _INT32_RANGE:
                 levels = _wrapped(levels, zero)
             np.copyto(y, np.clip(levels + zero, low, high), casting="unsafe")
@@ -100,7 +106,11 @@ def _quantize_by_channel(op: OpContext, scales: Array, zeros: Array) -> Kernel:
 
 
 def _wrapped(levels: Array, zero: int) -> Array:
-    """What does not fit int32 is its least value, from which a zero point below 0 leads to the other end."""
+    """Replace what does not fit int32 by its least value.
+
+    Adding a zero point below 0 to that wraps around to the greatest values in int32; here, in float64, the
+    positive end stands for it.
+    """
     least = _INT32_RANGE if zero < 0 else -_INT32_RANGE
     return np.where(np.abs(levels) < _INT32_RANGE, levels, least)
 
@@ -136,9 +146,10 @@ _CASTABLE = (
 
 @operator(BuiltinOperator.CAST, max_version=9, infer=same_shape, types=_CASTABLE)
 def cast(op: OpContext) -> Kernel:
-    """Types are those of the tensors. To bool: x != 0; int to int wraps; float to int truncates.
+    """CAST to the output's type: to bool as x != 0; integers wrap; float to integer truncates and saturates.
 
-    Of complex numbers the real part counts; float64 becomes float16 by way of float32, rounded twice.
+    The tensors' types count, not those of the options, which may be wrong or absent. A complex number casts
+    its real part; float64 becomes float16 by way of float32, rounded twice, as in LiteRT.
     """
     op.require(*_CASTABLE)
     target = op.output().type
@@ -157,9 +168,10 @@ def cast(op: OpContext) -> Kernel:
 
 
 def _truncate(x: Array, y: Array) -> Kernel:
-    """Float to integer: towards zero, saturating at the type's bounds; NaN becomes the upper bound."""
+    """Cast float to integer: towards zero, saturating at the type's bounds; NaN becomes the upper bound."""
     bounds = np.iinfo(y.dtype)
 
+    # The upper bound is set as an integer: 2^63 - 1 and 2^64 - 1 have no float64, and the next one overflows.
     def run() -> None:
         wide = np.trunc(x.astype(np.float64))
         inside = np.where(wide < bounds.max, np.maximum(wide, float(bounds.min)), 0)

@@ -15,13 +15,13 @@ _SINGLE = (TensorType.FLOAT32,)
 
 @operator(BuiltinOperator.CEIL, BuiltinOperator.ROUND, max_version=1, infer=same_shape, types=_SINGLE)
 def rounded(op: OpContext) -> Kernel:
-    """ROUND takes ties to the even neighbour."""
+    """CEIL, and ROUND, which rounds ties to the even neighbour; float32."""
     return each(op, np.ceil if op.operator.opcode is BuiltinOperator.CEIL else np.rint)
 
 
 @operator(BuiltinOperator.FLOOR, max_version=2, infer=same_shape, types=(*_SINGLE, TensorType.FLOAT16))
 def floor(op: OpContext) -> Kernel:
-    """The next integer below."""
+    """FLOOR: the greatest integer not above x."""
     return each(op, np.floor)
 
 
@@ -32,5 +32,5 @@ def floor(op: OpContext) -> Kernel:
     types=(*_SINGLE, TensorType.FLOAT64, TensorType.INT32),
 )
 def sign(op: OpContext) -> Kernel:
-    """-1, 0 or 1."""
+    """SIGN: -1, 0 or 1 of x's type."""
     return each(op, np.sign)

@@ -13,7 +13,7 @@ from runtime.ops.support.value import Shape
 
 
 def select_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The shape of both values; the condition is a scalar, of that shape, or one flag for each row."""
+    """Return the shape of both values; the condition has it too, or is a scalar, or one flag for each row."""
     condition, first, second = (op.input(i).shape for i in range(3))
     if first != second:
         raise op.error(f"values of shapes {list(first)} and {list(second)}")
@@ -25,7 +25,7 @@ def select_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.SELECT, max_version=4, infer=select_shape, types=MOVABLE, data=1)
 def select(op: OpContext) -> Kernel:
-    """Where a flag of the condition selects a row, it selects all of it."""
+    """SELECT: input 1 where the condition holds, else input 2; a flag of a list selects a whole row."""
     op.require(TensorType.BOOL)
     op.require_same_type(1, 2)
     condition, first, second, y = op.read(0), op.read(1), op.read(2), op.write()
@@ -38,13 +38,13 @@ def select(op: OpContext) -> Kernel:
 
 
 def select_v2_shape(op: OpContext) -> tuple[Shape, ...]:
-    """All three broadcast."""
+    """Return the broadcast of all three inputs."""
     return (broadcast(op, *(op.input(i).shape for i in range(3))),)
 
 
 @operator(BuiltinOperator.SELECT_V2, max_version=2, infer=select_v2_shape, types=MOVABLE, data=1)
 def select_v2(op: OpContext) -> Kernel:
-    """Numpy's `where`."""
+    """SELECT_V2: input 1 where the condition holds, else input 2, all three broadcast."""
     op.require(TensorType.BOOL)
     op.require_same_type(1, 2)
     condition, first, second, y = op.read(0), op.read(1), op.read(2), op.write()

@@ -15,13 +15,22 @@ from runtime.ops.support.levels import level_table
 from runtime.ops.support.value import Array
 
 _STEP = (1 + 3.97e-5) / 24
-# Points that LiteRT's table has on the other side of a half.
+"""Real distance between two points, fitted so that the computed table is LiteRT's `sigmoid_table_uint16` but
+for `_OTHERWISE`."""
+
 _OTHERWISE = {4: 1, 35: 1, 69: -1, 71: -1, 117: -1, 174: -1}
+"""Index of each point that LiteRT's table has on the other side of a half, and what is added to it."""
+
 _NEAR_A_POWER = 1e-3
+"""Distance of log2(scale) from an integer within which a scale counts as a power of two (`CheckedLog2` of
+`quantization_util.cc`)."""
 
 
 def sigmoid_int16(op: OpContext) -> Kernel:
-    """Scales as LiteRT asks for them: zero points of 0 and an output scale of 1/32768."""
+    """Return the kernel of LOGISTIC or TANH of int16, any shape.
+
+    Raises `UnsupportedOperatorError` for a zero point other than 0, or an output scale other than 1/32768.
+    """
     scale, zero = op.scale_and_zero_point(op.input())
     if zero or op.scale_and_zero_point(op.output()) != (1 / 32768, 0):
         raise op.unsupported("int16 with a zero point, or an output scale other than 1/32768")
@@ -37,7 +46,7 @@ def sigmoid_int16(op: OpContext) -> Kernel:
 
 
 def _multiplier(scale: float, plain: tuple[int, ...]) -> tuple[int, int]:
-    """(multiplier, right shift) to a scale of 1/12288: exact where it is 2^-12 times one of 2^`plain`."""
+    """Return (multiplier, right shift) to a scale of 1/12288, exact for 2^-12 times one of 2^`plain`."""
     exponent = math.log2(scale)
     power = round(exponent)
     if abs(exponent - power) < _NEAR_A_POWER and 12 + power in plain:
@@ -57,13 +66,14 @@ def _table() -> Array:
 
 
 def _interpolated(size: Array, bits: int) -> Array:
-    """The table at `size` with `bits` between two points, as many more behind the point; 65535 at its end."""
+    """Interpolate the table at `size`, int64, with `bits` between two points; the result has `bits` more."""
     table, index = _table(), size >> bits
     base, after = table[np.minimum(index, 254)], table[np.minimum(index, 254) + 1]
     return np.asarray((base << bits) + (size & ((1 << bits) - 1)) * (after - base))
 
 
 def _logistic(sign: Array, size: Array) -> Array:
+    # Below zero it is 1 - sigmoid(|x|); the reference subtracts 1 more, by which both sides stay symmetric.
     result = np.where(size >> 9 >= 255, 0x7FFF << 10, _interpolated(size, 9))
     return np.where(sign > 0, result + (1 << 9), (1 << 25) - result + (1 << 9) - 1) >> 10
 

@@ -41,7 +41,7 @@ _EXTREMA: Mapping[BuiltinOperator, np.ufunc] = {
 
 @operator(*_UFUNCS, max_version=1, infer=broadcast_inputs, types=_NUMBERS)
 def arithmetic(op: OpContext) -> Kernel:
-    """Integers wrap."""
+    """STABLEHLO_ADD, STABLEHLO_MULTIPLY of two operands; integers wrap."""
     kind = op.require(*_NUMBERS)
     op.require(kind, i=1)
     return pairwise(op, _UFUNCS[op.operator.opcode])
@@ -49,7 +49,10 @@ def arithmetic(op: OpContext) -> Kernel:
 
 @operator(*_EXTREMA, max_version=1, infer=broadcast_inputs, types=_NUMBERS)
 def extremum(op: OpContext) -> Kernel:
-    """The larger or smaller of both, the first where either is NaN."""
+    """STABLEHLO_MAXIMUM, STABLEHLO_MINIMUM: the first operand where either is NaN.
+
+    MAXIMUM and MINIMUM give the second one: LiteRT's two kernels compare in opposite order.
+    """
     kind = op.require(*_NUMBERS)
     op.require(kind, i=1)
     follows = _EXTREMA[op.operator.opcode]
@@ -66,7 +69,7 @@ def extremum(op: OpContext) -> Kernel:
     BuiltinOperator.STABLEHLO_AND, max_version=1, infer=broadcast_inputs, types=(*_WHOLE, TensorType.BOOL)
 )
 def bitwise_and(op: OpContext) -> Kernel:
-    """Bits that both have."""
+    """STABLEHLO_AND of the bits of two integers, or of two flags."""
     kind = op.require(*_WHOLE, TensorType.BOOL)
     op.require(kind, i=1)
     return pairwise(op, np.bitwise_and)
@@ -74,7 +77,7 @@ def bitwise_and(op: OpContext) -> Kernel:
 
 @operator(BuiltinOperator.STABLEHLO_SHIFT_LEFT, max_version=1, infer=broadcast_inputs, types=_WHOLE)
 def shift_left(op: OpContext) -> Kernel:
-    """x << z."""
+    """STABLEHLO_SHIFT_LEFT: x << z."""
     kind = op.require(*_WHOLE)
     op.require(kind, i=1)
     return pairwise(op, np.left_shift)

@@ -25,7 +25,7 @@ _HALVES = (TensorType.FLOAT32, TensorType.FLOAT16)
 
 
 def each(op: OpContext, function: Callable[..., object]) -> Kernel:
-    """function(x, out=y) over cache-sized pieces."""
+    """Return a kernel that calls function(x, out=y) on cache-sized pieces."""
     op.require_same_type(0)
     pieces = flat_blocks(op.write(), op.read(0))
 
@@ -43,7 +43,7 @@ def each(op: OpContext, function: Callable[..., object]) -> Kernel:
     types=(TensorType.FLOAT32, TensorType.INT32, *_LEVELS),
 )
 def absolute(op: OpContext) -> Kernel:
-    """|x|; levels are rescaled (`elementwise.cc`)."""
+    """ABS: |x|; quantised types are rescaled to the output's scale (`elementwise.cc`)."""
     op.require_same_type(0)
     if op.input().type in _LEVELS and op.input().quantization is not None:
         return level_table(op, lambda q: levels.absolute(op, q))
@@ -55,13 +55,13 @@ _SIGNED = (*_HALVES, TensorType.INT8, TensorType.INT16, TensorType.INT32, Tensor
 
 @operator(BuiltinOperator.NEG, max_version=5, infer=same_shape, types=_SIGNED)
 def negative(op: OpContext) -> Kernel:
-    """-x; the least integer stays as it is."""
+    """NEG: -x; the least integer, which has no positive, stays as it is."""
     return each(op, np.negative)
 
 
 @operator(BuiltinOperator.SQUARE, max_version=1, infer=same_shape, types=(TensorType.FLOAT32,))
 def square(op: OpContext) -> Kernel:
-    """x * x."""
+    """SQUARE: x * x; float32."""
     return each(op, np.square)
 
 
@@ -72,14 +72,14 @@ def _reciprocal_root(x: Array, out: Array) -> None:
 
 @operator(BuiltinOperator.EXP, max_version=2, infer=same_shape, types=(TensorType.FLOAT32, *_LEVELS))
 def exponential(op: OpContext) -> Kernel:
-    """e to the power of x."""
+    """EXP: e to the power of x; float32, int8, int16."""
     op.require_same_type(0)
     return through_function(op, np.exp) if op.input().type in _LEVELS else each(op, np.exp)
 
 
 @operator(BuiltinOperator.LOG, max_version=2, infer=same_shape, types=(TensorType.FLOAT32, *_LEVELS))
 def logarithm(op: OpContext) -> Kernel:
-    """The natural logarithm; of levels at and below zero the lowest level."""
+    """LOG: the natural logarithm; levels at and below real zero give the lowest level."""
     op.require_same_type(0)
     if op.input().type not in _LEVELS:
         return each(op, np.log)
@@ -90,7 +90,7 @@ def logarithm(op: OpContext) -> Kernel:
 
 @operator(BuiltinOperator.SQRT, max_version=2, infer=same_shape, types=(TensorType.FLOAT32, *_LEVELS))
 def root(op: OpContext) -> Kernel:
-    """The square root; levels are cut off, and those below zero an error."""
+    """SQRT: the square root; levels are truncated, and those below real zero raise `ShapeError`."""
     op.require_same_type(0)
     if op.input().type not in _LEVELS:
         return each(op, np.sqrt)
@@ -99,7 +99,10 @@ def root(op: OpContext) -> Kernel:
 
 @operator(BuiltinOperator.RSQRT, max_version=3, infer=same_shape, types=(TensorType.FLOAT32, *_LEVELS))
 def reciprocal_root(op: OpContext) -> Kernel:
-    """1 / sqrt(x); of int8 by Newton's iteration, below zero an error; of int16 there the highest level."""
+    """RSQRT: 1 / sqrt(x). int8 is computed by Newton's method, and below real zero raises `ShapeError`.
+
+    int16 gives the highest level there instead.
+    """
     kind = op.input().type
     op.require_same_type(0)
     if kind is TensorType.INT16:
@@ -112,7 +115,7 @@ def reciprocal_root(op: OpContext) -> Kernel:
 
 
 def of_no_negative(op: OpContext, look_up: Kernel) -> Kernel:
-    """`look_up`, unless a level stands for a negative value."""
+    """Return `look_up` behind a check: it raises `ShapeError` where a level stands for a negative value."""
     _, zero = op.scale_and_zero_point(op.input())
     x = op.read(0)
 
@@ -132,11 +135,11 @@ _CIRCULAR: Mapping[BuiltinOperator, np.ufunc] = {
 
 @operator(*_CIRCULAR, max_version=2, infer=same_shape, types=_HALVES)
 def circular(op: OpContext) -> Kernel:
-    """SIN and COS of radians."""
+    """SIN and COS of radians; float32, float16."""
     return each(op, _CIRCULAR[op.operator.opcode])
 
 
 @operator(BuiltinOperator.STABLEHLO_CBRT, max_version=1, infer=same_shape, types=(TensorType.FLOAT32,))
 def cube_root(op: OpContext) -> Kernel:
-    """The real cube root."""
+    """STABLEHLO_CBRT: the real cube root; float32."""
     return each(op, np.cbrt)

@@ -14,7 +14,7 @@ _TYPES = (TensorType.FLOAT32, TensorType.FLOAT64, TensorType.INT32, TensorType.I
 
 @operator(BuiltinOperator.BUCKETIZE, max_version=1, infer=same_shape, types=_TYPES)
 def bucketize(op: OpContext) -> Kernel:
-    """Number of boundaries that are at most the value; integers compare in single precision."""
+    """BUCKETIZE: the number of boundaries that are at most the value; integers compare in float32."""
     boundaries = np.array(op.option("boundaries"), np.float32)
     if (np.diff(boundaries) < 0).any():
         raise op.error("boundaries are not sorted")

@@ -22,7 +22,7 @@ def _check_rows(op: OpContext, ids: Array, rows: int) -> None:
 
 
 def embedding_shape(op: OpContext) -> tuple[Shape, ...]:
-    """One row of the table for each id."""
+    """Return [ids, *row]: one row of the table for each id."""
     op.require(TensorType.INT32, i=0)
     ids, table = op.input(0).shape, op.input(1).shape
     if len(ids) != 1 or len(table) < 2:
@@ -39,11 +39,15 @@ def embedding_shape(op: OpContext) -> tuple[Shape, ...]:
     note="int8, uint8, int4, int2 tables also to float32 and float16, with scales per tensor, row or block",
 )
 def embedding_lookup(op: OpContext) -> Kernel:
-    """Rows as they are, or dequantised with their scales; an id outside the table is an error at run time."""
+    """EMBEDDING_LOOKUP: rows as they are, or dequantised to float32 or float16 with their scales.
+
+    An id outside the table raises `ShapeError` at run time.
+    """
     ids, table, y = op.read(0), op.read(1), op.write()
     scales = None
     if op.input(1).type in _WEIGHTS and op.output().type in _FLOATS:
         scales = _scales(op)
+        # Old files declare symmetric int8 tables as uint8; LiteRT reads their bytes as int8.
         table = table.view(np.int8)
     elif op.input(1).type is not op.output().type:
         raise op.unsupported(f"rows of {op.input(1).type.name} as {op.output().type.name}")
@@ -60,7 +64,7 @@ def embedding_lookup(op: OpContext) -> Kernel:
 
 
 def _scales(op: OpContext) -> Array:
-    """float32 that broadcasts against the table: one for each row, or for each block of a row."""
+    """Return float32 scales that broadcast against the table: one for each row, or each block of a row."""
     table, q = op.input(1), op.input(1).quantization
     if q is not None and q.blocks is not None:
         stored = op.services.constant_of(q.blocks.scales)
@@ -81,7 +85,7 @@ def _scales(op: OpContext) -> Array:
 
 
 def sparse_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The dense shape without its last axis, then what a row of the table has."""
+    """Return the dense shape without its last axis, followed by the shape of a row of the table."""
     for i in range(3):
         op.require(TensorType.INT32, i=i)
     ids, indices, table = op.input(0).shape, op.input(1).shape, op.input(4).shape
@@ -100,7 +104,10 @@ def sparse_shape(op: OpContext) -> tuple[Shape, ...]:
     data=4,
 )
 def embedding_lookup_sparse(op: OpContext) -> Kernel:
-    """Weighted sums of rows that share an index but for its last entry, combined as the option says."""
+    """EMBEDDING_LOOKUP_SPARSE: weighted sums of the rows whose indices differ in the last entry alone.
+
+    The option `combiner` chooses the sum, the mean by weights, or the sum over the root of squared weights.
+    """
     op.require(TensorType.FLOAT32, i=3)
     ids, indices, weights, table = (op.read(i) for i in (0, 1, 3, 4))
     y, combiner = op.write(), op.option("combiner")
@@ -119,7 +126,11 @@ def embedding_lookup_sparse(op: OpContext) -> Kernel:
 
 
 def _combine(rows: Array, buckets: Array, found: Array, weights: Array, combiner: CombinerType) -> None:
-    """Neighbours of one bucket form a group; each group divides what its bucket holds by its own weight."""
+    """Add `found` [n, *row], weighted, to `rows` at `buckets` [n]; divide as the combiner says.
+
+    Only neighbours of one bucket form a group, as in LiteRT: where a bucket comes back later, its second
+    group adds to the result of the first, and divides all of it.
+    """
     rows.fill(0)
     edges = np.flatnonzero(np.diff(buckets, prepend=-1, append=-1))
     for first, last in pairwise(edges):
@@ -135,7 +146,7 @@ def _combine(rows: Array, buckets: Array, found: Array, weights: Array, combiner
 
 
 def hashtable_lookup_shape(op: OpContext) -> tuple[Shape, ...]:
-    """A row for each key that is looked up, and whether it was found."""
+    """Return the shapes of a row for each key that is looked up, and of one flag for each."""
     op.require(TensorType.INT32, i=0)
     op.require(TensorType.INT32, i=1)
     wanted, keys, values = (op.input(i).shape for i in range(3))
@@ -148,7 +159,10 @@ def hashtable_lookup_shape(op: OpContext) -> tuple[Shape, ...]:
     BuiltinOperator.HASHTABLE_LOOKUP, max_version=1, infer=hashtable_lookup_shape, types=MOVABLE, data=2
 )
 def hashtable_lookup(op: OpContext) -> Kernel:
-    """Rows of the wanted keys among the sorted ones; zeros, or an empty string, and a hit of 0 for others."""
+    """HASHTABLE_LOOKUP: rows of the wanted keys, by binary search, and for each a hit of 1.
+
+    A key that is not in the table gives zeros, or an empty string, and a hit of 0.
+    """
     op.require_same_type(2)
     wanted, keys, values, y, hits = op.read(0), op.read(1), op.read(2), op.write(0), op.write(1)
     missing = b"" if op.input(2).type is TensorType.STRING else 0

@@ -5,13 +5,20 @@ from __future__ import annotations
 import struct
 
 _MASK = (1 << 64) - 1
+"""Cuts Python's integers to 64 bits, where C++'s wrap by themselves."""
+
 _K0 = 0xC3A5C85C97CB3127
+"""The first of farmhash's three primes between 2^63 and 2^64; any other value gives another hash."""
+
 _K1 = 0xB492B66FBE98F273
+"""The second of these primes."""
+
 _K2 = 0x9AE16A3B2F90404F
+"""The third of these primes."""
 
 
 def fingerprint64(data: bytes) -> int:
-    """The hash, in [0, 2^64)."""
+    """Return the hash of `data`, in [0, 2^64); each range of lengths has a rule of its own."""
     size = len(data)
     if size <= 16:
         return _up_to_16(data)
@@ -86,7 +93,7 @@ def _up_to_64(data: bytes) -> int:
 
 
 def _weak(data: bytes, offset: int, a: int, b: int) -> tuple[int, int]:
-    """32 bytes at `offset` mixed with two seeds."""
+    """Mix the 32 bytes at `offset` with two seeds (`WeakHashLen32WithSeeds`)."""
     w, x, y, z = struct.unpack_from("<4Q", data, offset)
     a = a + w & _MASK
     b = _rotate(b + a + z & _MASK, 21)
@@ -100,6 +107,7 @@ def _longer(data: bytes) -> int:
     z = _fold(y * _K2 + 113 & _MASK) * _K2 & _MASK
     v, w = (0, 0), (0, 0)
     x = x * _K2 + _at(data, 0) & _MASK
+    # Whole blocks of 64 bytes but the last; then the last 64 bytes of the data, which may overlap them.
     offset, end = 0, (len(data) - 1) // 64 * 64
     while offset < end:
         x, y, z, v, w = _block(data, offset, (x, y, z, v, w), _K1, 1)

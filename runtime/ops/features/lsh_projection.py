@@ -13,7 +13,7 @@ from runtime.ops.support.value import Array, Shape
 
 
 def projection_shape(op: OpContext) -> tuple[Shape, ...]:
-    """One signature for each hash function (SPARSE), or each of their bits (DENSE)."""
+    """Return the shape of one signature for each hash function (SPARSE), or of each of their bits (DENSE)."""
     op.require(TensorType.FLOAT32)
     functions, items, kind = op.input(0).shape, op.input(1).shape, op.option("type")
     if len(functions) != 2 or functions[1] > 32 or not items:
@@ -28,7 +28,11 @@ def projection_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.LSH_PROJECTION, max_version=1, infer=projection_shape, types=PLAIN, data=1)
 def lsh_projection(op: OpContext) -> Kernel:
-    """The sign of the weighted sum of the items' hashes, for every seed."""
+    """LSH_PROJECTION: for every seed one bit, the sign of the weighted sum of the items' hashes; int32.
+
+    SPARSE joins the bits of a hash function to a number and adds an offset of 2^bits for each function, so
+    that signatures of different functions never agree.
+    """
     if op.output().type is not TensorType.INT32:
         raise op.unsupported(f"signatures of type {op.output().type.name}")
     seeds, items, y = op.read(0), op.read(1), op.write()

@@ -23,21 +23,21 @@ def _parts(op: OpContext) -> tuple[Array, Array]:
 
 @operator(BuiltinOperator.REAL, max_version=1, infer=same_shape, types=_COMPLEX)
 def real(op: OpContext) -> Kernel:
-    """The real parts."""
+    """REAL: the real parts, float32 of complex64, float64 of complex128."""
     x, y = _parts(op)
     return copy(y, x.real)
 
 
 @operator(BuiltinOperator.IMAG, max_version=1, infer=same_shape, types=_COMPLEX)
 def imag(op: OpContext) -> Kernel:
-    """The imaginary parts."""
+    """IMAG: the imaginary parts, float32 of complex64, float64 of complex128."""
     x, y = _parts(op)
     return copy(y, x.imag)
 
 
 @operator(BuiltinOperator.COMPLEX_ABS, max_version=1, infer=same_shape, types=_COMPLEX)
 def complex_abs(op: OpContext) -> Kernel:
-    """The magnitudes."""
+    """COMPLEX_ABS: the magnitudes, float32 of complex64, float64 of complex128."""
     x, y = _parts(op)
 
     def run() -> None:
@@ -51,7 +51,7 @@ def _is_power_of_two(n: int) -> bool:
 
 
 def rfft2d_shape(op: OpContext) -> tuple[Shape, ...]:
-    """[.., height, width / 2 + 1] of the lengths in input 1, powers of two (`rfft2d.cc`)."""
+    """Return [.., height, width / 2 + 1] of the lengths in input 1, powers of two (`rfft2d.cc`)."""
     op.require(TensorType.INT32, i=1)
     shape, lengths = op.input().shape, op.integers(1, "fft length")
     if len(shape) < 2 or len(lengths) != 2 or not all(map(_is_power_of_two, lengths)):
@@ -61,7 +61,10 @@ def rfft2d_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.RFFT2D, max_version=1, infer=rfft2d_shape, types=(TensorType.FLOAT32,))
 def rfft2d(op: OpContext) -> Kernel:
-    """The spectrum of real images, cropped or padded with zeros to the lengths; computed in float64."""
+    """RFFT2D: the spectrum of real images, cropped or padded with zeros to the lengths; complex64.
+
+    It is computed in float64, as `rfft2d.cc` does, and rounded once.
+    """
     if op.output().type is not TensorType.COMPLEX64:
         raise op.unsupported(f"a spectrum of type {op.output().type.name}")
     x, y, lengths = op.read(0), op.write(), op.integers(1, "fft length")

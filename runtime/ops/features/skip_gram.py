@@ -13,12 +13,19 @@ from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.registry import operator
 
 MAX_GROUPS = 1 << 20
+"""Largest number of word groups. Chosen: they grow as words times a power of `max_skip_size`, so that a short
+sentence and large options could otherwise fill the memory."""
+
 _SPACE = re.compile(rb"[ \t\n\v\f\r]")
 
 
 @operator(BuiltinOperator.SKIP_GRAM, max_version=1, infer=late_shape, types=(TensorType.STRING,))
 def skip_gram(op: OpContext) -> Kernel:
-    """Groups of `ngram_size` words, or of up to as many; at most `max_skip_size` are left out between two."""
+    """SKIP_GRAM: groups of `ngram_size` words, or of up to as many; strings [groups].
+
+    Between two words of a group at most `max_skip_size` are left out. Raises `ShapeError` beyond
+    `MAX_GROUPS`.
+    """
     x = op.read(0)
     size, skip, shorter = (op.option(n) for n in ("ngram_size", "max_skip_size", "include_all_ngrams"))
 
@@ -39,7 +46,7 @@ def skip_gram(op: OpContext) -> Kernel:
 
 
 def _words(sentence: bytes) -> list[bytes]:
-    """Pieces between white space; at the very front it belongs to the first word (`skip_gram.cc`)."""
+    """Split at white space; one at the very front belongs to the first word, as in `skip_gram.cc`."""
     words, start = [], 0
     for found in _SPACE.finditer(sentence, 1):
         if found.start() > start and not _SPACE.match(sentence, start):
@@ -51,7 +58,7 @@ def _words(sentence: bytes) -> list[bytes]:
 
 
 def _groups(words: int, size: int, skip: int) -> Iterator[tuple[int, ...]]:
-    """Positions of the words of every group, longer groups before the shorter ones that they begin with."""
+    """Yield the positions of the words of every group, longer groups before their shorter beginnings."""
 
     def grow(group: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         if len(group) < size:

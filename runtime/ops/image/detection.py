@@ -1,4 +1,4 @@
-"""Custom operator TFLite_Detection_PostProcess: boxes of an SSD decoded and thinned out.
+"""Custom operator TFLite_Detection_PostProcess: boxes of an SSD decoded and suppressed where they overlap.
 
 Inputs: encodings [1, B, 4+] (y, x, h, w), scores [1, B, C], anchors [B, 4] (y, x, h, w); float32 or uint8.
 Outputs, all float32: boxes [1, M, 4] (ymin, xmin, ymax, xmax), classes [1, M], scores [1, M], count [1].
@@ -20,6 +20,8 @@ from runtime.ops.support.registry import custom_operator
 from runtime.ops.support.value import Array, Shape
 
 MAX_DETECTIONS = 1 << 20
+"""Largest number of output boxes, M, that the options may ask for. Chosen: outputs of 24 MiB, where a few
+bytes of options could ask for any size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Settings:
 
 
 def settings(op: OpContext) -> Settings:
-    """Raises `ShapeError` where an option is missing or out of range."""
+    """Read the operator's options. Raises `ShapeError` where one is missing or out of range."""
     options = read_map(op.operator.custom_options)
     found = Settings(
         max_detections=int(_number(op, options, "max_detections")),
@@ -80,7 +82,11 @@ def _shapes(op: OpContext) -> tuple[Shape, ...]:
 
 @custom_operator("TFLite_Detection_PostProcess", infer=_shapes)
 def detection_post_process(op: OpContext) -> Kernel:
-    """Fast: one suppression over each box's best score. Regular: one for each class, the best of all kept."""
+    """Decode the boxes, suppress, and write what is kept, best first, with zeros behind.
+
+    Fast mode suppresses once, by each box's best score. Regular mode suppresses within each class, and keeps
+    the best of all classes. Raises `ShapeError` for a box whose minimum is above its maximum.
+    """
     found = settings(op)
     reads = [_floats(op, i) for i in range(3)]
     outputs = [op.write(i) for i in range(4)]
@@ -113,7 +119,7 @@ def _floats(op: OpContext, i: int) -> Any:
 
 
 def decode(encodings: Array, anchors: Array, scales: tuple[float, float, float, float]) -> Array:
-    """Corners [B, 4] of centres and sizes relative to anchors, computed in float64 as LiteRT does."""
+    """Return corners [B, 4] of centres and sizes relative to anchors, computed in float64 as LiteRT does."""
     wide, base = encodings.astype(np.float64), anchors.astype(np.float64)
     divisors = np.array(scales, np.float32).astype(np.float64)
     centres = (wide[:, :2] / divisors[:2] * base[:, 2:] + base[:, :2]).astype(np.float32)
@@ -122,7 +128,10 @@ def decode(encodings: Array, anchors: Array, scales: tuple[float, float, float, 
 
 
 def suppress(boxes: Array, scores: Array, found: Settings, limit: int) -> Array:
-    """Indices of the boxes kept, best first: each drops the later ones that overlap it too much."""
+    """Return the indices of the kept boxes, best first; each drops the later ones that overlap it too much.
+
+    Among equal scores the lower index comes first, as in LiteRT.
+    """
     above = np.flatnonzero(scores >= np.float32(found.score_threshold))
     order = above[np.argsort(-scores[above], kind="stable")]
     sorted_boxes = boxes[order]
@@ -140,7 +149,7 @@ def suppress(boxes: Array, scores: Array, found: Settings, limit: int) -> Array:
 
 
 def _overlap(box: Array, area: Any, others: Array, areas: Array) -> Array:
-    """Intersection over union, 0 where a box is empty."""
+    """Return the intersection over union of one box with others; 0 where either has no area."""
     low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
     sides = np.maximum(high - low, np.float32(0))
     shared = sides[:, 0] * sides[:, 1]

@@ -18,12 +18,15 @@ class MaxHeap:
         return len(self._items)
 
     def push(self, key: Any, item: Any) -> None:
-        """Put an item in: it rises past smaller keys only."""
+        """Insert an item; it rises past smaller keys only."""
         self._items.append((key, item))
         self._rise(len(self._items) - 1, (key, item))
 
     def pop(self) -> tuple[Any, Any]:
-        """Take the largest key and its item out: the hole sinks to a leaf, the last item rises from there."""
+        """Remove the largest key with its item: the hole sinks to a leaf, the last item rises from there.
+
+        The textbook's way, to let the last item sink from the top, orders equal keys otherwise.
+        """
         items = self._items
         top, last = items[0], items.pop()
         if not items:

@@ -29,12 +29,12 @@ def _sizes(op: OpContext) -> int:
 
 
 def suppressed_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Indices padded to the most that there can be, and their number."""
+    """Return the shapes of the indices, as many as input 2 allows, and of their number."""
     return ((_sizes(op),), ())
 
 
 def softly_suppressed_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Indices and scores padded to the most that there can be, and their number."""
+    """Return the shapes of indices and scores, as many as input 2 allows, and of their number."""
     size = _sizes(op)
     return ((size,), (size,), ())
 
@@ -69,7 +69,10 @@ def _run(op: OpContext, indices: Array, scores: Array | None, count: Array) -> K
     types=(TensorType.FLOAT32,),
 )
 def non_max_suppression(op: OpContext) -> Kernel:
-    """Boxes [n, 4] of two corners (y, x), best first, without those that overlap a better one too much."""
+    """NON_MAX_SUPPRESSION_V4 of boxes [n, 4], two corners (y, x) in any order, and scores [n].
+
+    The outputs are the indices of the kept boxes, best first and padded with zeros, and how many there are.
+    """
     return _run(op, op.write(0), None, op.write(1))
 
 
@@ -80,13 +83,19 @@ def non_max_suppression(op: OpContext) -> Kernel:
     types=(TensorType.FLOAT32,),
 )
 def soft_non_max_suppression(op: OpContext) -> Kernel:
-    """As V4; a positive sigma lowers the score of an overlapping box by exp(-overlap^2 / (2 sigma))."""
+    """NON_MAX_SUPPRESSION_V5: V4 with the scores of the kept boxes as one more output.
+
+    A positive sigma also multiplies the score of a box by exp(-overlap^2 / (2 sigma)) for every better box
+    that it overlaps by less than the threshold.
+    """
     return _run(op, op.write(0), op.write(1), op.write(2))
 
 
 def suppress(boxes: Array, scores: Array, limits: _Limits) -> tuple[list[int], list[np.float32]]:
-    """Indices and scores of the chosen boxes. A chosen box goes back into the queue and meets itself there,
-    so one without area may be chosen again, as in LiteRT.
+    """Return the indices and scores of the chosen boxes.
+
+    A chosen box goes back into the queue and there meets itself, so that one without area, which overlaps
+    nothing, may be chosen again, as in LiteRT.
     """
     heap = MaxHeap()
     for i in np.flatnonzero(scores > limits.score):
@@ -102,6 +111,8 @@ def suppress(boxes: Array, scores: Array, limits: _Limits) -> tuple[list[int], l
             if dropped:
                 continue
             begin = len(chosen)
+            # A score that was lowered may be below others now: the box waits in the queue for its new place,
+            # and remembers in `begin` which of the chosen ones it has met.
             if score == given:
                 chosen.append(index)
                 kept.append(score)
@@ -111,7 +122,7 @@ def suppress(boxes: Array, scores: Array, limits: _Limits) -> tuple[list[int], l
 
 
 def _lowered(score: np.float32, overlaps: Array, limits: _Limits) -> tuple[np.float32, bool]:
-    """(score after meeting the chosen boxes, the last first; whether one of them suppresses it)."""
+    """Return the score after meeting the chosen boxes, the last first, and whether one suppresses it."""
     scale = np.float32(-0.5) / limits.sigma if limits.sigma > 0 else np.float32(0)
     for overlap in overlaps:
         if overlap >= limits.overlap:
@@ -124,7 +135,7 @@ def _lowered(score: np.float32, overlaps: Array, limits: _Limits) -> tuple[np.fl
 
 
 def _overlaps(low: Array, high: Array, index: int, others: list[int]) -> Array:
-    """Intersection over union of one box with others, 0 where one has no area; float32 [others]."""
+    """Return the intersection over union of one box with others, float32 [others]; 0 without area."""
     if not others:
         return np.empty(0, np.float32)
     size, sizes = high[index] - low[index], high[others] - low[others]

@@ -28,14 +28,18 @@ def _windows(op: OpContext) -> tuple[Window, Window]:
 
 
 def pool_shape(op: OpContext) -> tuple[Shape, ...]:
-    """[N, Ho, Wo, C]."""
+    """Return [N, Ho, Wo, C]."""
     rows, columns = _windows(op)
     n, _, _, channels = op.input().shape
     return ((n, rows.size, columns.size, channels),)
 
 
 def _taps(op: OpContext, x: Array, y: Array) -> Iterator[tuple[Array, Array]]:
-    """For every tap of the filter: the outputs whose window reaches an input there, and those inputs."""
+    """Yield, for every tap of the filter, the outputs whose window has an input there, and those inputs.
+
+    Views of whole tensors, one step each: pooling then is as many numpy passes as the filter has taps, and
+    what lies outside the image is left out instead of padded.
+    """
     stride_h, stride_w = op.option("stride_h"), op.option("stride_w")
     rows, columns = _windows(op)
     for i in _reaching(rows, op.option("filter_height"), stride_h, x.shape[1]):
@@ -46,7 +50,7 @@ def _taps(op: OpContext, x: Array, y: Array) -> Iterator[tuple[Array, Array]]:
 
 
 def _reaching(axis: Window, extent: int, stride: int, size: int) -> range:
-    """The taps that touch an input for some output."""
+    """Return the taps that touch an input for some output; a filter may be far larger than the image."""
     return range(max(0, axis.before - (axis.size - 1) * stride), min(extent, axis.before + size))
 
 
@@ -65,7 +69,10 @@ def _clamp(op: OpContext, kind: TensorType) -> tuple[float, float] | None:
 
 @operator(BuiltinOperator.MAX_POOL_2D, max_version=3, infer=pool_shape, types=_TYPES)
 def max_pool(op: OpContext) -> Kernel:
-    """The largest value under the window, no NaN among them; levels need equal quantisation."""
+    """MAX_POOL_2D: the largest value under the window, NaN left out, then the fused activation.
+
+    float32, int8, uint8, int16; quantised types need equal quantisation of input and output.
+    """
     kind = op.require(TensorType.FLOAT32, *QUANTIZED)
     op.require_same_type(0)
     if kind in QUANTIZED:
@@ -76,6 +83,7 @@ def max_pool(op: OpContext) -> Kernel:
     low, high = (-LARGEST, LARGEST) if is_float and clamp is None else clamp or RANGES[kind]
     larger = np.fmax if is_float else np.maximum
     taps = [(out, value) for out, value in _taps(op, x, y) if out.size]
+    # Where the first tap has an input for every output, it is copied, and the pass that fills y is saved.
     covers = bool(taps) and taps[0][0].shape == y.shape
 
     def run() -> None:
@@ -93,9 +101,10 @@ def max_pool(op: OpContext) -> Kernel:
 
 @operator(BuiltinOperator.AVERAGE_POOL_2D, max_version=3, infer=pool_shape, types=_TYPES)
 def average_pool(op: OpContext) -> Kernel:
-    """The mean of the inputs under the window, those outside the image not counted.
+    """AVERAGE_POOL_2D: the mean of the inputs under the window; those outside the image do not count.
 
-    int8 rounds half away from zero (`reference/integer_ops/pooling.h`) and needs equal quantisation.
+    float32, int8, uint8, int16; quantised types round ties away from zero
+    (`reference/integer_ops/pooling.h`) and need equal quantisation of input and output.
     """
     kind = op.require(TensorType.FLOAT32, *QUANTIZED)
     op.require_same_type(0)
@@ -107,6 +116,7 @@ def average_pool(op: OpContext) -> Kernel:
     total = op.temporary(y.shape, np.int32) if integer else y
     add_up = _adder(op, x, total)
     counts = np.zeros((1, *y.shape[1:3], 1), np.int32 if integer else np.float32)
+    # The same taps over an image of one channel count the inputs of every window.
     for valid, _ in _taps(op, np.zeros((1, *x.shape[1:3], 1)), counts):
         np.add(valid, 1, out=valid)
     half = counts // 2 if integer else counts
@@ -126,7 +136,7 @@ def average_pool(op: OpContext) -> Kernel:
 
 
 def _adder(op: OpContext, x: Array, total: Array) -> Kernel:
-    """total = the sums under the windows: tap by tap, or at once where there is a single window."""
+    """Return a kernel that sums the windows into `total`: tap by tap, or at once for a single window."""
     if total.shape[1:3] == (1, 1):
         rows, columns = _windows(op)
         height, width = op.option("filter_height") - rows.before, op.option("filter_width") - columns.before
@@ -148,7 +158,7 @@ def _adder(op: OpContext, x: Array, total: Array) -> Kernel:
 
 @operator(BuiltinOperator.L2_POOL_2D, max_version=1, infer=pool_shape, types=(TensorType.FLOAT32,))
 def l2_pool(op: OpContext) -> Kernel:
-    """The root of the mean square of the inputs under the window; float32."""
+    """L2_POOL_2D: the root of the mean square of the inputs under the window; float32."""
     op.require(TensorType.FLOAT32)
     x, y = op.read(0), op.write()
     clamp = float_activation_range(op.activation())

@@ -28,7 +28,7 @@ _COPIED = (
 
 
 def resize_shape(op: OpContext) -> tuple[Shape, ...]:
-    """[N, height, width, C]."""
+    """Return [N, height, width, C]. Raises `ShapeError` for a size or options that are not valid."""
     n, _, _, channels = image_shape(op)
     size = op.integers(1, "size")
     if len(size) != 2 or min(size) < 1:
@@ -45,7 +45,11 @@ def _scale(op: OpContext, size: int, target: int) -> np.float32:
 
 
 def _linear(op: OpContext, size: int, target: int) -> tuple[Array, Array, Array]:
-    """(lower, upper, weight of upper) of each output position, as `reference/resize_bilinear.h`."""
+    """Return (lower, upper, weight of upper) of each output position (`reference/resize_bilinear.h`).
+
+    The weight is of the position before it is cut to the image: beyond the edge both neighbours are the same
+    pixel, and any weight gives its value.
+    """
     steps, scale = np.arange(target, dtype=np.float32), _scale(op, size, target)
     if op.option("half_pixel_centers"):
         position = (steps + np.float32(0.5)) * scale - np.float32(0.5)
@@ -58,7 +62,10 @@ def _linear(op: OpContext, size: int, target: int) -> tuple[Array, Array, Array]
 
 @operator(BuiltinOperator.RESIZE_BILINEAR, max_version=4, infer=resize_shape, types=_TYPES)
 def resize_bilinear(op: OpContext) -> Kernel:
-    """Columns first, then rows; of levels in the order and with the roundings of the reference."""
+    """RESIZE_BILINEAR: interpolate columns, then rows; float32, int8, uint8, int16.
+
+    Quantised types follow the order and the roundings of the reference.
+    """
     kind = op.require(TensorType.FLOAT32, *QUANTIZED)
     op.require_same_type(0)
     if kind in (TensorType.INT8, TensorType.INT16):
@@ -70,6 +77,8 @@ def resize_bilinear(op: OpContext) -> Kernel:
     left, right, across = _linear(op, x.shape[2], y.shape[2])
     weights_w = np.repeat(across.astype(np.float32), x.shape[3])
     weights_h = down[:, None].astype(np.float32)
+    # Interpolating columns first needs one pass over the rows of the input, however often output rows use
+    # them.
     rows, other = (op.temporary(_wide_rows(x, y)) for _ in range(2))
     blocks, buffer = _row_blocks(op, y, np.float32)
     high = buffer()
@@ -93,17 +102,17 @@ def resize_bilinear(op: OpContext) -> Kernel:
 
 
 def _wide_rows(x: Array, y: Array) -> Shape:
-    """An image of x whose columns are already those of y: [H, Wo * C]."""
+    """Return the shape of an image of x whose columns are already those of y: [H, Wo * C]."""
     return (x.shape[1], y.shape[2] * y.shape[3])
 
 
 def _take_columns(image: Array, columns: Array, rows: Array) -> None:
-    """image [H, W, C] -> rows [H, Wo * C] of the same dtype."""
+    """Copy `columns` of image [H, W, C] into `rows` [H, Wo * C] of the same dtype."""
     np.take(image, columns, axis=1, out=rows.reshape(len(rows), columns.size, -1), mode="clip")
 
 
 def _row_blocks(op: OpContext, y: Array, dtype: Any) -> tuple[list[slice], Callable[[], Array]]:
-    """Blocks of output rows that stay in the cache, and a function that gives memory for the largest."""
+    """Return blocks of output rows that stay in the cache, and a function that allocates for the largest."""
     _, height, width, channels = y.shape
     step = max(1, min(height, BLOCK_ELEMENTS // max(1, width * channels)))
     blocks = [slice(i, min(i + step, height)) for i in range(0, height, step)]
@@ -111,7 +120,11 @@ def _row_blocks(op: OpContext, y: Array, dtype: Any) -> tuple[list[slice], Calla
 
 
 def _bilinear_bytes(op: OpContext) -> Kernel:
-    """uint8 is interpolated in single precision and rounded (ResizeBilinear of the same file)."""
+    """Interpolate uint8 in single precision, with 0.5 added before truncation.
+
+    The four corners are weighted and added in the order of ResizeBilinear in `reference/resize_bilinear.h`,
+    on which float32 sums depend.
+    """
     x, y = op.read(0), op.write()
     top, bottom, down = _linear(op, x.shape[1], y.shape[1])
     left, right, across = _linear(op, x.shape[2], y.shape[2])
@@ -149,7 +162,10 @@ def _bilinear_bytes(op: OpContext) -> Kernel:
 
 
 def _bilinear_levels(op: OpContext) -> Kernel:
-    """10-bit positions, 20-bit weights, halves away from zero (ResizeBilinearInteger)."""
+    """Interpolate int8, int16 with positions of 10 bits and weights of 20 (ResizeBilinearInteger).
+
+    int16 times 2^20 needs int64. Halves are rounded away from zero.
+    """
     x, y = op.read(0), op.write()
     dtype = np.int32 if x.dtype == np.int8 else np.int64
     top, bottom, down = _fixed_positions(op, x.shape[1], y.shape[1])
@@ -176,6 +192,7 @@ def _bilinear_levels(op: OpContext) -> Kernel:
                 np.multiply(total, 1024 - down[block], out=total)
                 np.multiply(below, down[block], out=below)
                 np.add(total, below, out=total)
+                # (total - (total < 0) + 2^19) >> 20 rounds to the nearest, ties away from zero.
                 np.less(total, 0, out=below, casting="unsafe")
                 np.subtract(total, below, out=total)
                 np.add(total, 1 << 19, out=total)
@@ -186,7 +203,10 @@ def _bilinear_levels(op: OpContext) -> Kernel:
 
 
 def _fixed_positions(op: OpContext, size: int, target: int) -> tuple[Array, Array, Array]:
-    """(lower, upper, weight of upper in 1/1024) of each output position."""
+    """Return (lower, upper, weight of upper in 1/1024) of each output position.
+
+    `ComputeInterpolationValuesInteger` of `reference/resize_bilinear.h`; C's division truncates towards zero.
+    """
     if op.option("align_corners") and target > 1:
         scale = (1024 * (size - 1) + (target - 1) // 2) // (target - 1)
     else:
@@ -200,7 +220,7 @@ def _fixed_positions(op: OpContext, size: int, target: int) -> tuple[Array, Arra
 
 
 def _nearest(op: OpContext, size: int, target: int) -> Array:
-    """Source index of each output position, as `reference/resize_nearest_neighbor.h`."""
+    """Return the source index of each output position (`reference/resize_nearest_neighbor.h`)."""
     scale = _scale(op, size, target)
     offset = np.float32(0.5 if op.option("half_pixel_centers") else 0)
     position = (np.arange(target, dtype=np.float32) + offset) * scale
@@ -210,7 +230,7 @@ def _nearest(op: OpContext, size: int, target: int) -> Array:
 
 @operator(BuiltinOperator.RESIZE_NEAREST_NEIGHBOR, max_version=4, infer=resize_shape, types=_COPIED)
 def resize_nearest_neighbor(op: OpContext) -> Kernel:
-    """A copy of the nearest pixel; levels need equal quantisation."""
+    """RESIZE_NEAREST_NEIGHBOR: copies of the nearest pixels; quantised types need equal quantisation."""
     kind = op.require(*_COPIED)
     op.require_same_type(0)
     if kind in QUANTIZED:

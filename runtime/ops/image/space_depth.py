@@ -23,7 +23,7 @@ def _block(op: OpContext) -> int:
 
 
 def space_to_depth_shape(op: OpContext) -> tuple[Shape, ...]:
-    """[N, H / b, W / b, C * b * b]."""
+    """Return [N, H / b, W / b, C * b * b]. Raises `ShapeError` for an image that blocks do not divide."""
     (n, height, width, channels), block = require_rank(op, 0, 4), _block(op)
     if height % block or width % block:
         raise op.error(f"an image of {height}x{width} has no blocks of {block}")
@@ -32,7 +32,7 @@ def space_to_depth_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.SPACE_TO_DEPTH, max_version=2, infer=space_to_depth_shape, types=MOVABLE)
 def space_to_depth(op: OpContext) -> Kernel:
-    """Each block of pixels in one pixel, its channels row by row."""
+    """SPACE_TO_DEPTH: each block of pixels becomes one pixel, with the block's channels row by row."""
     op.require_same_type(0)
     x, y, block = op.read(0), op.write(), _block(op)
     n, height, width, channels = x.shape
@@ -41,7 +41,7 @@ def space_to_depth(op: OpContext) -> Kernel:
 
 
 def depth_to_space_shape(op: OpContext) -> tuple[Shape, ...]:
-    """[N, H * b, W * b, C / b / b]."""
+    """Return [N, H * b, W * b, C / b / b]. Raises `ShapeError` for channels that do not fill blocks."""
     (n, height, width, channels), block = require_rank(op, 0, 4), _block(op)
     if channels % (block * block):
         raise op.error(f"{channels} channels do not fill blocks of {block}")
@@ -50,7 +50,7 @@ def depth_to_space_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.DEPTH_TO_SPACE, max_version=2, infer=depth_to_space_shape, types=MOVABLE)
 def depth_to_space(op: OpContext) -> Kernel:
-    """Each pixel becomes a block of pixels: the inverse of SPACE_TO_DEPTH."""
+    """DEPTH_TO_SPACE: each pixel becomes a block of pixels, the inverse of SPACE_TO_DEPTH."""
     op.require_same_type(0)
     x, y, block = op.read(0), op.write(), _block(op)
     n, height, width, channels = x.shape
@@ -71,7 +71,7 @@ def _blocks_and_edges(op: OpContext) -> tuple[Shape, list[tuple[int, int]]]:
 
 
 def space_to_batch_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The padded axes divided by their blocks, the batch times their product."""
+    """Return the padded axes divided by their blocks, and the batch times their product."""
     shape, (blocks, edges) = op.input().shape, _blocks_and_edges(op)
     padded = [d + sum(e) for d, e in zip(shape[1:], edges, strict=False)]
     if any(p % b for p, b in zip(padded, blocks, strict=True)):
@@ -82,7 +82,10 @@ def space_to_batch_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.SPACE_TO_BATCH_ND, max_version=4, infer=space_to_batch_shape, types=PLAIN)
 def space_to_batch(op: OpContext) -> Kernel:
-    """Pixels at the same place of their blocks form an image of the batch; the border is real zero."""
+    """SPACE_TO_BATCH_ND: pixels at the same place of their blocks form an image of the batch.
+
+    The border is real zero, the zero point of quantised types.
+    """
     op.require_same_type(0)
     x, y, (blocks, edges) = op.read(0), op.write(), _blocks_and_edges(op)
     m, batch, rest = len(blocks), x.shape[0], x.shape[1 + len(blocks) :]
@@ -91,6 +94,7 @@ def space_to_batch(op: OpContext) -> Kernel:
     inside = padded[(slice(None), *(slice(a, s - b) for (a, b), s in zip(edges, sizes, strict=True)))]
     split = [n for s, b in zip(sizes, blocks, strict=True) for n in (s // b, b)]
     cut = padded.reshape(batch, *split, *rest)
+    # Axes of `cut`: batch, then pairs (block index, place inside the block). Places go before the batch.
     order = (*range(2, 2 * m + 2, 2), 0, *range(1, 2 * m + 1, 2), *range(2 * m + 1, cut.ndim))
     source = cut.transpose(order)
     move = (y.reshape(source.shape), source)
@@ -101,7 +105,7 @@ def space_to_batch(op: OpContext) -> Kernel:
 
 
 def batch_to_space_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The axes times their blocks, cropped; the batch divided by their product."""
+    """Return the axes times their blocks, cropped, and the batch divided by their product."""
     shape, (blocks, crops) = op.input().shape, _blocks_and_edges(op)
     product = math.prod(blocks)
     spatial = [d * b - sum(c) for d, b, c in zip(shape[1:], blocks, crops, strict=False)]
@@ -112,7 +116,10 @@ def batch_to_space_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.BATCH_TO_SPACE_ND, max_version=4, infer=batch_to_space_shape, types=PLAIN)
 def batch_to_space(op: OpContext) -> Kernel:
-    """Images of the batch interleaved to blocks of pixels: the inverse of SPACE_TO_BATCH_ND."""
+    """BATCH_TO_SPACE_ND: images of the batch interleave to blocks of pixels, cropped at the border.
+
+    It is the inverse of SPACE_TO_BATCH_ND.
+    """
     op.require_same_type(0)
     x, y, (blocks, crops) = op.read(0), op.write(), _blocks_and_edges(op)
     m, batch, rest = len(blocks), x.shape[0] // math.prod(blocks), x.shape[1 + len(blocks) :]

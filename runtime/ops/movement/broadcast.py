@@ -14,7 +14,7 @@ from runtime.ops.support.value import Shape
 
 
 def tile_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Each dimension times its multiple."""
+    """Return each dimension times its multiple."""
     op.require(*INDICES, i=1)
     shape, multiples = op.input().shape, op.integers(1, "multiples")
     if len(multiples) != len(shape) or min(multiples, default=0) < 0:
@@ -24,16 +24,17 @@ def tile_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.TILE, max_version=3, infer=tile_shape, types=MOVABLE)
 def tile(op: OpContext) -> Kernel:
-    """The input repeated along each axis."""
+    """TILE: the input repeated along each axis."""
     op.require_same_type(0)
     x, multiples = op.read(0), op.integers(1, "multiples")
+    # With an axis of 1 before every axis of x the repetition is a broadcast, one copy for all axes.
     blocks = [n for m, d in zip(multiples, x.shape, strict=True) for n in (m, d)]
     source = x.reshape([n for d in x.shape for n in (1, d)])
     return copy(op.write().reshape(blocks), source)
 
 
 def broadcast_to_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The shape in input 1, to which the input must broadcast."""
+    """Return the shape in input 1, to which the input must broadcast."""
     op.require(*INDICES, i=1)
     shape, target = op.input().shape, op.integers(1, "shape")
     if min(target, default=0) < 0 or broadcast(op, shape, target) != target:
@@ -43,7 +44,7 @@ def broadcast_to_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.BROADCAST_TO, max_version=4, infer=broadcast_to_shape, types=MOVABLE)
 def broadcast_to(op: OpContext) -> Kernel:
-    """Dimensions of 1 repeated, by numpy's rule."""
+    """BROADCAST_TO: dimensions of 1 are repeated, by numpy's rule."""
     op.require_same_type(0)
     y = op.write()
     return copy(y, np.broadcast_to(op.read(0), y.shape))

@@ -17,7 +17,7 @@ from runtime.quantization import round_half_away
 
 
 def concatenation_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Sizes add up along the axis, all others agree."""
+    """Return the inputs' shape with the sizes along the axis added up. Raises `ShapeError`."""
     shapes = [op.input(i).shape for i in range(len(op.inputs))]
     axis = axis_index(op, op.option("axis"), len(shapes[0]) if shapes else 0)
     rest = {(*s[:axis], *s[axis + 1 :]) for s in shapes}
@@ -34,7 +34,10 @@ def concatenation_shape(op: OpContext) -> tuple[Shape, ...]:
     note="uint8 inputs are rescaled to the output's quantisation",
 )
 def concatenation(op: OpContext) -> Kernel:
-    """Inputs one behind the other; int8 needs equal quantisation, uint8 is rescaled where it differs."""
+    """CONCATENATION: the inputs one behind the other along the option's axis.
+
+    int8 needs equal quantisation; uint8 is rescaled to the output's where it differs.
+    """
     if op.option("fused_activation_function") is not ActivationFunctionType.NONE:
         raise op.unsupported("a fused activation")
     values = [op.input(i) for i in range(len(op.inputs))]
@@ -59,7 +62,10 @@ def _scaled(value: Value) -> tuple[float, int] | None:
 
 
 def _rescaled(op: OpContext, parts: list[Array]) -> Kernel:
-    """`ConcatenationWithScaling` of `reference/concatenation.h`: single precision, ties away from zero."""
+    """Concatenate rescaled uint8 (`ConcatenationWithScaling` of `reference/concatenation.h`).
+
+    The rule, in single precision with ties away from zero, is tabulated for the 256 values of each input.
+    """
     out_scale, out_zero = op.scale_and_zero_point(op.output())
     inverse = np.float32(1) / np.float32(out_scale)
     levels = np.arange(256, dtype=np.float32)
@@ -80,7 +86,7 @@ def _rescaled(op: OpContext, parts: list[Array]) -> Kernel:
 
 
 def pack_shape(op: OpContext) -> tuple[Shape, ...]:
-    """A new axis of as many entries as inputs."""
+    """Return the inputs' shape with a new axis of as many entries as inputs."""
     shapes = {op.input(i).shape for i in range(len(op.inputs))}
     if len(shapes) != 1 or op.option("values_count") != len(op.inputs):
         raise op.error(f"{len(op.inputs)} inputs of {len(shapes)} shapes do not stack")
@@ -91,7 +97,7 @@ def pack_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.PACK, max_version=5, infer=pack_shape, types=MOVABLE)
 def pack(op: OpContext) -> Kernel:
-    """Inputs stacked along a new axis."""
+    """PACK: the inputs stacked along a new axis."""
     op.require_same_type(*range(len(op.inputs)))
     y = op.write()
     stacked = np.moveaxis(y, axis_index(op, op.option("axis"), y.ndim), 0)

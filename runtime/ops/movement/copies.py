@@ -11,7 +11,7 @@ from runtime.ops.support.value import Array, Value
 
 
 def copy(target: Array, source: Array) -> Kernel:
-    """`target` becomes `source`, broadcast where it is smaller."""
+    """Return a kernel that copies `source` to `target`, broadcast where it is smaller."""
 
     def run() -> None:
         np.copyto(target, source)
@@ -20,7 +20,7 @@ def copy(target: Array, source: Array) -> Kernel:
 
 
 def copies(pairs: Sequence[tuple[Array, Array]]) -> Kernel:
-    """Every (target, source) in order."""
+    """Return a kernel that copies every (target, source) in order."""
     if len(pairs) == 1:
         return copy(*pairs[0])
 
@@ -43,6 +43,6 @@ def require_equal_quantization(op: OpContext, *values: Value) -> None:
 
 
 def zero_level(value: Value) -> int:
-    """What stands for real zero: the zero point of a quantised value, else 0."""
+    """Return the integer that stands for real zero: the zero point of a quantised value, else 0."""
     q = value.quantization
     return q.zero_points[0] if q is not None and q.zero_points else 0

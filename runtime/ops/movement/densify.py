@@ -17,7 +17,7 @@ from runtime.ops.support.shapes import same_shape
     types=(TensorType.FLOAT32, TensorType.FLOAT16, TensorType.INT8),
 )
 def densify(op: OpContext) -> Kernel:
-    """The dense form of input 0."""
+    """DENSIFY: a copy of input 0, which reading made dense."""
     op.require_same_type(0)
     x, y = op.read(0), op.write()
 

@@ -1,4 +1,4 @@
-"""Tensors made from little: FILL, ZEROS_LIKE, RANGE, ONE_HOT, MATRIX_DIAG, MATRIX_SET_DIAG."""
+"""Tensors made from a few values: FILL, ZEROS_LIKE, RANGE, ONE_HOT, MATRIX_DIAG, MATRIX_SET_DIAG."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RANGED = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)
 
 
 def fill_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The dimensions in input 0."""
+    """Return the dimensions in input 0."""
     op.require(*INDICES, i=0)
     dims = op.integers(0, "dims")
     if len(op.input(0).shape) != 1 or min(dims, default=0) < 0 or op.input(1).elements != 1:
@@ -28,7 +28,7 @@ def fill_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.FILL, max_version=5, infer=fill_shape, types=MOVABLE, data=1)
 def fill(op: OpContext) -> Kernel:
-    """One value everywhere."""
+    """FILL: one value everywhere."""
     op.require_same_type(1)
     return copy(op.write(), op.read(1).reshape(-1)[0:1])
 
@@ -41,13 +41,13 @@ def fill(op: OpContext) -> Kernel:
     types=PLAIN,
 )
 def zeros_like(op: OpContext) -> Kernel:
-    """Zeros in the shape of the input."""
+    """ZEROS_LIKE: zeros in the shape of the input."""
     y = op.write()
     return copy(y, np.zeros(1, y.dtype))
 
 
 def range_shape(op: OpContext) -> tuple[Shape, ...]:
-    """[ceil((limit - start) / delta)], the division in single precision for floats (`range.cc`)."""
+    """Return [ceil((limit - start) / delta)]; floats divide in single precision (`range.cc`)."""
     op.require(*_RANGED)
     start, limit, delta = (
         op.constant(i, n).reshape(-1)[0] for i, n in enumerate(("start", "limit", "delta"))
@@ -64,7 +64,7 @@ def range_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.RANGE, max_version=2, infer=range_shape, types=_RANGED)
 def range_tensor(op: OpContext) -> Kernel:
-    """Start and repeated additions of delta, each rounded."""
+    """RANGE: start, then repeated additions of delta, each rounded, as the loop of `range.cc` does."""
     op.require_same_type(0, 1, 2)
     start, delta, y = op.read(0), op.read(2), op.write()
 
@@ -77,7 +77,7 @@ def range_tensor(op: OpContext) -> Kernel:
 
 
 def one_hot_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The indices' shape with an axis of the depth in input 1."""
+    """Return the indices' shape with a new axis of the depth in input 1."""
     shape, axis = op.input().shape, op.option("axis")
     (depth,) = op.integers(1, "depth") if op.input(1).elements == 1 else (-1,)
     at = len(shape) if axis == -1 else axis
@@ -95,7 +95,10 @@ def one_hot_shape(op: OpContext) -> tuple[Shape, ...]:
     note="indices int32, int64",
 )
 def one_hot(op: OpContext) -> Kernel:
-    """Input 2 where the new axis equals the index, else input 3; an index outside the depth sets nothing."""
+    """ONE_HOT: input 2 where the new axis equals the index, else input 3.
+
+    An index outside the depth, negative ones included, sets nothing.
+    """
     op.require(*INDICES, i=0)
     op.require_same_type(2, 3)
     indices, on, off, y = op.read(0), op.read(2).reshape(-1), op.read(3).reshape(-1), op.write()
@@ -111,7 +114,7 @@ def one_hot(op: OpContext) -> Kernel:
 
 
 def matrix_diag_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The last axis becomes a square."""
+    """Return the input's shape with the last axis repeated, a square. Raises `ShapeError` for a scalar."""
     shape = op.input().shape
     if not shape:
         raise op.error("a scalar has no diagonal")
@@ -120,7 +123,7 @@ def matrix_diag_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.MATRIX_DIAG, max_version=1, infer=matrix_diag_shape, types=PLAIN)
 def matrix_diag(op: OpContext) -> Kernel:
-    """Matrices that are zero beside their diagonal."""
+    """MATRIX_DIAG: matrices with the input on their diagonal and zeros elsewhere."""
     op.require_same_type(0)
     y = op.write()
     diagonal = np.einsum("...ii->...i", y)
@@ -128,7 +131,7 @@ def matrix_diag(op: OpContext) -> Kernel:
 
 
 def matrix_set_diag_shape(op: OpContext) -> tuple[Shape, ...]:
-    """As the matrices; the diagonal is as long as their shorter side."""
+    """Return the shape of the matrices; the diagonal must be as long as their shorter side."""
     shape, diagonal = op.input(0).shape, op.input(1).shape
     if len(shape) < 2 or diagonal != (*shape[:-2], min(shape[-2:])):
         raise op.error(f"a diagonal of {list(diagonal)} for matrices of {list(shape)}")
@@ -137,7 +140,7 @@ def matrix_set_diag_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.MATRIX_SET_DIAG, max_version=1, infer=matrix_set_diag_shape, types=MOVABLE)
 def matrix_set_diag(op: OpContext) -> Kernel:
-    """The matrices of input 0 with the diagonals of input 1."""
+    """MATRIX_SET_DIAG: the matrices of input 0 with the diagonals of input 1."""
     op.require_same_type(0, 1)
     y, diagonal = op.write(), op.read(1)
     size = diagonal.shape[-1]

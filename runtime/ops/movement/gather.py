@@ -13,7 +13,7 @@ from runtime.ops.support.value import Array, Shape
 
 
 def _axes(op: OpContext) -> tuple[int, int]:
-    """(axis, batch dimensions), both counted from the front."""
+    """Return (axis, batch dimensions), both counted from the front."""
     shape, indices = op.input().shape, op.input(1).shape
     axis = axis_index(op, op.option("axis"), len(shape))
     batch: int = op.option("batch_dims")
@@ -24,7 +24,7 @@ def _axes(op: OpContext) -> tuple[int, int]:
 
 
 def gather_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The indices' shape, without the batch, in place of the axis."""
+    """Return the input's shape with the indices' shape, without the batch, in place of the axis."""
     shape, (axis, batch) = op.input().shape, _axes(op)
     return ((*shape[:axis], *op.input(1).shape[batch:], *shape[axis + 1 :]),)
 
@@ -42,13 +42,14 @@ def _check(op: OpContext, positions: Array, size: int) -> None:
     note="indices int16, int32, int64",
 )
 def gather(op: OpContext) -> Kernel:
-    """Indices are not negative; one outside the axis is an error at run time."""
+    """GATHER: slices at the indices along an axis; a negative or too large index raises `ShapeError`."""
     op.require_same_type(0)
     op.require(*NARROW_INDICES, i=1)
     x, indices, y, (axis, batch) = op.read(0), op.read(1), op.write(), _axes(op)
     positions = np.empty(indices.shape, np.intp)
     size = x.shape[axis]
 
+    # `take` with an output buffers it unless the mode is "clip"; the check before leaves nothing to clip.
     def run() -> None:
         np.copyto(positions, indices)
         _check(op, positions, size)
@@ -64,7 +65,7 @@ def gather(op: OpContext) -> Kernel:
 
 
 def gather_nd_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Each index vector, the indices' last axis, is replaced by what it chooses."""
+    """Return the indices' shape with the last axis, the index vectors, replaced by the shape of a slice."""
     shape, indices = op.input().shape, op.input(1).shape
     if not indices or indices[-1] > len(shape):
         raise op.error(f"index vectors of {list(indices)} for shape {list(shape)}")
@@ -79,7 +80,7 @@ def gather_nd_shape(op: OpContext) -> tuple[Shape, ...]:
     note="indices int16, int32, int64",
 )
 def gather_nd(op: OpContext) -> Kernel:
-    """Slices at the positions of the index vectors; one outside the input is an error at run time."""
+    """GATHER_ND: slices at the positions of the index vectors; one outside the input raises `ShapeError`."""
     op.require_same_type(0)
     op.require(*NARROW_INDICES, i=1)
     x, indices, y = op.read(0), op.read(1), op.write()
@@ -94,7 +95,7 @@ def gather_nd(op: OpContext) -> Kernel:
 
 
 def flat_positions(op: OpContext, indices: Array, sizes: Shape) -> Array:
-    """Row-major positions of index vectors in an array of shape `sizes`; int64 [vectors].
+    """Return row-major positions of index vectors in an array of shape `sizes`; int64 [vectors].
 
     Raises `ShapeError` for an index outside.
     """

@@ -21,7 +21,7 @@ def _paddings(op: OpContext) -> list[tuple[int, int]]:
 
 
 def pad_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Each dimension grows by what stands before and behind it."""
+    """Return each dimension plus its padding before and behind."""
     return (tuple(d + a + b for d, (a, b) in zip(op.input().shape, _paddings(op), strict=True)),)
 
 
@@ -31,7 +31,7 @@ def _inside(x: Array, paddings: list[tuple[int, int]]) -> tuple[slice, ...]:
 
 @operator(BuiltinOperator.PAD, BuiltinOperator.PADV2, max_version=6, infer=pad_shape, types=PLAIN)
 def pad(op: OpContext) -> Kernel:
-    """The value is real zero, or input 2 (PADV2); 8- and 16-bit values need equal quantisation."""
+    """PAD with real zero, PADV2 with input 2; quantised types need equal quantisation."""
     op.require_same_type(0)
     x, y, paddings = op.read(0), op.write(), _paddings(op)
     value = 0
@@ -39,6 +39,8 @@ def pad(op: OpContext) -> Kernel:
         require_equal_quantization(op, op.input(), op.output())
         value = zero_level(op.output())
     fill = op.read(2).reshape(-1) if op.optional(2) is not None else np.full(1, value, y.dtype)
+    # Borders of one axis reach over the whole later axes, and over the inside of earlier ones: each element
+    # is written once.
     inside = _inside(x, paddings)
     borders = []
     for axis, (before, behind) in enumerate(paddings):
@@ -49,7 +51,7 @@ def pad(op: OpContext) -> Kernel:
 
 
 def mirror_pad_shape(op: OpContext) -> tuple[Shape, ...]:
-    """As PAD; a border is at most as wide as what it mirrors."""
+    """Return the shape of PAD. Raises `ShapeError` where a border is wider than what it mirrors."""
     shape, skipped = op.input().shape, _skipped(op)
     if any(max(p) > max(d - skipped, 0) for d, p in zip(shape, _paddings(op), strict=True)):
         raise op.error(f"paddings {_paddings(op)} mirror more than shape {list(shape)} has")
@@ -57,13 +59,16 @@ def mirror_pad_shape(op: OpContext) -> tuple[Shape, ...]:
 
 
 def _skipped(op: OpContext) -> int:
-    """Elements between the border and its mirror image: the edge itself in REFLECT."""
+    """Return the elements between the border and its mirror image: 1 in REFLECT, the edge itself, else 0."""
     return 1 if op.option("mode") is MirrorPadMode.REFLECT else 0
 
 
 @operator(BuiltinOperator.MIRROR_PAD, max_version=3, infer=mirror_pad_shape, types=MOVABLE)
 def mirror_pad(op: OpContext) -> Kernel:
-    """REFLECT leaves the edge out, SYMMETRIC repeats it; axis after axis, so that corners mirror twice."""
+    """MIRROR_PAD: the border mirrors the inside; REFLECT leaves the edge out, SYMMETRIC repeats it.
+
+    Axis after axis, each over the borders of the ones before, so that corners are mirrored twice.
+    """
     op.require_same_type(0)
     x, y, paddings, skipped = op.read(0), op.write(), _paddings(op), _skipped(op)
     inside = _inside(x, paddings)
@@ -79,7 +84,7 @@ def mirror_pad(op: OpContext) -> Kernel:
 
 
 def dilate_shape(op: OpContext) -> tuple[Shape, ...]:
-    """(d - 1) * dilation + 1 along each axis."""
+    """Return (d - 1) * dilation + 1 along each axis, 0 for an empty one."""
     shape, factors = op.input().shape, op.integers(1, "dilations")
     if len(factors) != len(shape) or min(factors, default=1) < 1:
         raise op.error(f"dilations {list(factors)} for shape {list(shape)}")
@@ -88,7 +93,7 @@ def dilate_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.DILATE, max_version=1, infer=dilate_shape, types=MOVABLE)
 def dilate(op: OpContext) -> Kernel:
-    """The input's elements apart from each other, input 2 between them."""
+    """DILATE: the input's elements apart from each other, with input 2 between them."""
     op.require_same_type(0, 2)
     y, value = op.write(), op.read(2).reshape(-1)[:1]
     kept = y[tuple(slice(None, None, f) for f in op.integers(1, "dilations"))]
@@ -96,12 +101,12 @@ def dilate(op: OpContext) -> Kernel:
 
 
 def stablehlo_pad_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Interior, low and high padding; a negative edge crops. A dimension that vanishes is 0."""
+    """Return each dimension with interior, low and high padding; negative padding crops, down to 0."""
     return (tuple(max(0, total) for _, _, total in _edges(op)),)
 
 
 def _edges(op: OpContext) -> list[tuple[int, int, int]]:
-    """(low, step, size of the output) for each axis."""
+    """Return (low, step, size of the output) for each axis."""
     shape = op.input().shape
     low, high, interior = (
         op.option(n) for n in ("edge_padding_low", "edge_padding_high", "interior_padding")
@@ -114,11 +119,12 @@ def _edges(op: OpContext) -> list[tuple[int, int, int]]:
 
 @operator(BuiltinOperator.STABLEHLO_PAD, max_version=1, infer=stablehlo_pad_shape, types=MOVABLE)
 def stablehlo_pad(op: OpContext) -> Kernel:
-    """Padding at the edges and between elements with input 1; a negative edge crops."""
+    """STABLEHLO_PAD: padding with input 1 at the edges and between elements; negative padding crops."""
     op.require_same_type(0, 1)
     x, y = op.read(0), op.write()
     sources, targets = [], []
     for (low, step, total), dim in zip(_edges(op), x.shape, strict=True):
+        # Element i lands at low + i * step: the first at or after 0, and the last before the output's end.
         first = max(0, -(low // step)) if low < 0 else 0
         last = max(first, min(dim, -((low - total) // step)))
         sources.append(slice(first, last))

@@ -14,7 +14,7 @@ from runtime.ops.support.value import Shape
 
 
 def reshape_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The shape of input 1, or the option; a lone 0 is the old notation for a scalar (`reshape.cc`)."""
+    """Return the shape in input 1, or the option's, where a lone 0 means a scalar (`reshape.cc`)."""
     shape = op.optional(1)
     if shape is not None and shape.type is TensorType.INT32 and len(shape.shape) == 1:
         target = op.integers(1, "shape")
@@ -25,7 +25,7 @@ def reshape_shape(op: OpContext) -> tuple[Shape, ...]:
 
 
 def squeeze_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Without the listed dimensions of size 1, or without all of them."""
+    """Return the shape without the listed dimensions of size 1, or without all such dimensions."""
     shape, listed = op.input().shape, op.option("squeeze_dims")
     axes = {axis_index(op, a, len(shape)) for a in listed}
     axes = axes or {i for i, d in enumerate(shape) if d == 1}
@@ -35,7 +35,7 @@ def squeeze_shape(op: OpContext) -> tuple[Shape, ...]:
 
 
 def expand_dims_shape(op: OpContext) -> tuple[Shape, ...]:
-    """With a 1 before the axis."""
+    """Return the shape with a new dimension of 1 at the axis."""
     shape, axes = op.input().shape, op.integers(1, "axis")
     if len(axes) != 1:
         raise op.error(f"{len(axes)} axes where one is needed")
@@ -50,24 +50,24 @@ def _copy(op: OpContext) -> Kernel:
 
 @operator(BuiltinOperator.RESHAPE, max_version=1, infer=reshape_shape, types=MOVABLE)
 def reshape(op: OpContext) -> Kernel:
-    """A copy under another shape."""
+    """RESHAPE: a copy under another shape."""
     return _copy(op)
 
 
 @operator(BuiltinOperator.SQUEEZE, max_version=2, infer=squeeze_shape, types=MOVABLE)
 def squeeze(op: OpContext) -> Kernel:
-    """A copy without dimensions of size 1."""
+    """SQUEEZE: a copy without dimensions of size 1."""
     return _copy(op)
 
 
 @operator(BuiltinOperator.EXPAND_DIMS, max_version=1, infer=expand_dims_shape, types=MOVABLE)
 def expand_dims(op: OpContext) -> Kernel:
-    """A copy with one more dimension of size 1."""
+    """EXPAND_DIMS: a copy with one more dimension of size 1."""
     return _copy(op)
 
 
 def bitcast_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The same bytes: a last dimension joins into wider elements, or appears for narrower ones."""
+    """Return the shape of the same bytes; wider elements use up the last dimension, narrower ones add one."""
     shape, source, target = op.input().shape, op.input().dtype, op.output().dtype
     if source is None or target is None or "O" in (source.kind, target.kind):
         raise op.unsupported(f"from {op.input().type.name} to {op.output().type.name}")
@@ -82,5 +82,5 @@ def bitcast_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.BITCAST, max_version=1, infer=bitcast_shape, types=REAL_NUMBERS)
 def bitcast(op: OpContext) -> Kernel:
-    """The input's bytes, read as another type of the same or of another width."""
+    """BITCAST: the input's bytes, read as another type of the same or of another width."""
     return copy(op.write().reshape(-1).view(np.uint8), op.read(0).reshape(-1).view(np.uint8))

@@ -21,7 +21,7 @@ def _target(op: OpContext, i: int) -> Shape:
 
 
 def scatter_nd_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The shape in input 2; the updates' shape must be what the index vectors leave of it."""
+    """Return the shape in input 2; the updates' shape must be what the index vectors leave of it."""
     shape, indices, updates = _target(op, 2), op.input(0).shape, op.input(1).shape
     if not indices or indices[-1] > len(shape) or updates != (*indices[:-1], *shape[indices[-1] :]):
         raise op.error(f"indices {list(indices)} and updates {list(updates)} for shape {list(shape)}")
@@ -36,7 +36,10 @@ def scatter_nd_shape(op: OpContext) -> tuple[Shape, ...]:
     data=1,
 )
 def scatter_nd(op: OpContext) -> Kernel:
-    """Zeros with the updates added in their order; integers wrap, an index outside is an error."""
+    """SCATTER_ND: zeros with the updates added in their order; integers wrap.
+
+    An index outside the shape raises `ShapeError` at run time.
+    """
     op.require(*INDICES, i=0)
     op.require_same_type(1)
     indices, updates, y = op.read(0), op.read(1), op.write()
@@ -52,7 +55,7 @@ def scatter_nd(op: OpContext) -> Kernel:
 
 
 def sparse_to_dense_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The shape in input 1."""
+    """Return the shape in input 1."""
     shape, indices, values = _target(op, 1), op.input(0).shape, op.input(2).shape
     depth = indices[1] if len(indices) == 2 else 1
     count = indices[0] if indices else 1
@@ -69,7 +72,10 @@ def sparse_to_dense_shape(op: OpContext) -> tuple[Shape, ...]:
     data=2,
 )
 def sparse_to_dense(op: OpContext) -> Kernel:
-    """The default everywhere, then a value at each index or one for all; the last of equal indices stays."""
+    """SPARSE_TO_DENSE: the default of input 3, with a value at each index, or one value at all of them.
+
+    Of equal indices the last counts.
+    """
     op.require(*INDICES, i=0)
     op.require_same_type(2, 3)
     indices, values, default, y = op.read(0), op.read(2).reshape(-1), op.read(3).reshape(-1)[:1], op.write()

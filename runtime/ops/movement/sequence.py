@@ -15,7 +15,7 @@ from runtime.ops.support.value import Shape
 
 @operator(BuiltinOperator.REVERSE_V2, max_version=4, infer=same_shape, types=MOVABLE)
 def reverse(op: OpContext) -> Kernel:
-    """Backwards along the axes in input 1."""
+    """REVERSE_V2: the input backwards along the axes in input 1."""
     op.require_same_type(0)
     x = op.read(0)
     axes = tuple(axis_index(op, a, x.ndim) for a in op.integers(1, "axes"))
@@ -26,7 +26,10 @@ def reverse(op: OpContext) -> Kernel:
 
 @operator(BuiltinOperator.REVERSE_SEQUENCE, max_version=1, infer=same_shape, types=MOVABLE)
 def reverse_sequence(op: OpContext) -> Kernel:
-    """The first `length` entries of each sequence backwards; lengths are computed, one for each batch."""
+    """REVERSE_SEQUENCE: the first `length` entries of each sequence backwards, the rest as they are.
+
+    Lengths, one for each entry of the batch axis, may be computed at run time.
+    """
     op.require_same_type(0)
     op.require(*INDICES, i=1)
     x, lengths, y = op.read(0), op.read(1), op.write()
@@ -46,7 +49,7 @@ def reverse_sequence(op: OpContext) -> Kernel:
 
 
 def topk_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The last axis becomes k; twice, for values and indices."""
+    """Return the input's shape with k as the last axis, once for the values and once for the indices."""
     op.require(*NARROW_INDICES, i=1)
     shape, ks = op.input().shape, op.integers(1, "k")
     if len(ks) != 1 or not shape or not 0 <= ks[0] <= shape[-1]:
@@ -56,12 +59,16 @@ def topk_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.TOPK_V2, max_version=3, infer=topk_shape, types=REAL_NUMBERS)
 def topk(op: OpContext) -> Kernel:
-    """The k largest of the last axis, the largest first, of equal ones the lower index first."""
+    """TOPK_V2: the k largest of the last axis and their indices, the largest first.
+
+    Of equal values the lower index comes first.
+    """
     op.require_same_type(0)
     x, values, indices = op.read(0), op.write(0), op.write(1)
     k = values.shape[-1]
 
     def run() -> None:
+        # numpy sorts ascending: reversed before and after, a stable sort keeps equal values in their order.
         backwards = np.argsort(x[..., ::-1], axis=-1, kind="stable")
         order = (x.shape[-1] - 1 - backwards)[..., ::-1][..., :k]
         np.copyto(indices, order, casting="same_kind")

@@ -11,13 +11,13 @@ from runtime.ops.support.value import Shape
 
 
 def shape_shape(op: OpContext) -> tuple[Shape, ...]:
-    """[rank]."""
+    """Return [rank]."""
     return ((len(op.input().shape),),)
 
 
 @operator(BuiltinOperator.SHAPE, max_version=1, infer=shape_shape, shape_only=True, types=MOVABLE)
 def shape(op: OpContext) -> Kernel:
-    """The input's dimensions; known while planning, so it is folded."""
+    """SHAPE: the input's dimensions. They are known while planning, so that the operator is folded."""
     value, y = op.input().shape, op.write()
 
     def run() -> None:
@@ -27,14 +27,14 @@ def shape(op: OpContext) -> Kernel:
 
 
 def scalar_shape(op: OpContext) -> tuple[Shape, ...]:
-    """A scalar, whatever the input."""
+    """Return the shape of a scalar, whatever the input."""
     del op
     return ((),)
 
 
 @operator(BuiltinOperator.RANK, max_version=1, infer=scalar_shape, shape_only=True, types=MOVABLE)
 def rank(op: OpContext) -> Kernel:
-    """The input's number of dimensions; folded like SHAPE."""
+    """RANK: the input's number of dimensions; folded like SHAPE."""
     value, y = len(op.input().shape), op.write()
 
     def run() -> None:
@@ -44,7 +44,7 @@ def rank(op: OpContext) -> Kernel:
 
 
 def broadcast_args_shape(op: OpContext) -> tuple[Shape, ...]:
-    """As long as the longer of two shapes."""
+    """Return the length of the longer of two shapes."""
     shapes = op.input(0).shape, op.input(1).shape
     if any(len(s) != 1 for s in shapes):
         raise op.error(f"{list(shapes[0])} and {list(shapes[1])} are not the shapes of two lists")
@@ -53,7 +53,7 @@ def broadcast_args_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.BROADCAST_ARGS, max_version=1, infer=broadcast_args_shape, types=INDICES)
 def broadcast_args(op: OpContext) -> Kernel:
-    """The shape that two shapes broadcast to; an error at run time where they do not."""
+    """BROADCAST_ARGS: the shape that two shapes broadcast to. Raises `ShapeError` at run time."""
     op.require_same_type(0, 1)
     left, right, y = op.read(0), op.read(1), op.write()
 

@@ -32,7 +32,7 @@ def _begin_is_late(op: OpContext, size: tuple[int, ...]) -> bool:
 
 
 def slice_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The sizes; -1 means up to the end. Only then the shape depends on where the box begins."""
+    """Return the sizes; -1 means up to the end, and only then the shape depends on where the box begins."""
     op.require(*INDICES, i=1)
     op.require(*INDICES, i=2)
     size = op.integers(2, "size")
@@ -46,7 +46,7 @@ def slice_shape(op: OpContext) -> tuple[Shape, ...]:
     BuiltinOperator.SLICE, max_version=8, infer=slice_shape, types=MOVABLE, note="begin may be computed"
 )
 def slice_tensor(op: OpContext) -> Kernel:
-    """A box of the input; one that leaves it is an error, at run time where `begin` is computed."""
+    """SLICE: a box of the input. One that leaves the input raises `ShapeError`, at run time if it must."""
     op.require_same_type(0)
     x, y, size = op.read(0), op.write(), op.integers(2, "size")
     if not _begin_is_late(op, size):
@@ -70,7 +70,10 @@ class _Masks:
 
 
 def _index(op: OpContext) -> tuple[slice | int | None, ...]:
-    """The numpy index of a STRIDED_SLICE, negative positions resolved as `strided_slice.cc` does."""
+    """Return the numpy index of a STRIDED_SLICE, its masks resolved as `strided_slice.cc` does.
+
+    Of an entry with several masks the ellipsis counts first, then the new axis, then shrinking.
+    """
     for i in (1, 2, 3):
         op.require(*NARROW_INDICES, i=i)
     begin, end, strides = (op.integers(i, n) for i, n in ((1, "begin"), (2, "end"), (3, "strides")))
@@ -120,19 +123,19 @@ def _view(op: OpContext, x: Array) -> Array:
 
 
 def strided_slice_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Resolved on a tensor without memory."""
+    """Return the shape of the index applied to a broadcast scalar, which needs no memory."""
     return (_view(op, np.broadcast_to(np.empty((), np.int8), op.input().shape)).shape,)
 
 
 @operator(BuiltinOperator.STRIDED_SLICE, max_version=8, infer=strided_slice_shape, types=MOVABLE)
 def strided_slice(op: OpContext) -> Kernel:
-    """Begin, end and stride per axis, with all masks."""
+    """STRIDED_SLICE: begin, end and stride per axis, with all masks."""
     op.require_same_type(0)
     return copy(op.write(), _view(op, op.read(0)))
 
 
 def dynamic_update_slice_shape(op: OpContext) -> tuple[Shape, ...]:
-    """As the operand; the update must fit into it and have one start for each axis."""
+    """Return the operand's shape; the update must fit into it and have one start for each axis."""
     shape, update, starts = (op.input(i).shape for i in range(3))
     fits = len(update) == len(shape) and all(u <= d for u, d in zip(update, shape, strict=True))
     if not fits or starts != (len(shape),):
@@ -144,7 +147,10 @@ def dynamic_update_slice_shape(op: OpContext) -> tuple[Shape, ...]:
     BuiltinOperator.DYNAMIC_UPDATE_SLICE, max_version=6, infer=dynamic_update_slice_shape, types=MOVABLE
 )
 def dynamic_update_slice(op: OpContext) -> Kernel:
-    """The operand with the update written over it; the start is moved so that the update fits."""
+    """DYNAMIC_UPDATE_SLICE: the operand with the update written over it.
+
+    A start outside is moved so that the update fits, as in StableHLO: the way key-value caches are written.
+    """
     op.require_same_type(0, 1)
     op.require(*INDICES, i=2)
     x, update, starts, y = op.read(0), op.read(1), op.read(2), op.write()

@@ -1,4 +1,4 @@
-"""Taking apart along an axis: SPLIT, SPLIT_V and UNPACK."""
+"""Parts of a tensor along an axis: SPLIT, SPLIT_V and UNPACK."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _axis(op: OpContext, i: int, data: int) -> int:
 
 
 def split_shape(op: OpContext) -> tuple[Shape, ...]:
-    """`num_splits` equal parts along the axis, which is input 0."""
+    """Return the shape of `num_splits` equal parts along the axis, which is input 0."""
     shape, axis = op.input(1).shape, _axis(op, 0, 1)
     parts: int = op.option("num_splits")
     if parts != len(op.outputs) or parts < 1 or shape[axis] % parts:
@@ -33,14 +33,14 @@ def split_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.SPLIT, max_version=5, infer=split_shape, types=MOVABLE, data=1)
 def split(op: OpContext) -> Kernel:
-    """Equal parts of input 1."""
+    """SPLIT: equal parts of input 1."""
     op.require_same_type(1)
     parts = np.split(op.read(1), len(op.outputs), axis=_axis(op, 0, 1))
     return copies([(op.write(i), part) for i, part in enumerate(parts)])
 
 
 def _sizes(op: OpContext, size: int) -> tuple[int, ...]:
-    """The sizes of input 1, the one -1 resolved."""
+    """Return the sizes in input 1, the one -1 resolved."""
     sizes = op.integers(1, "size_splits")
     known = sum(s for s in sizes if s >= 0)
     if min(sizes, default=0) < -1 or sizes.count(-1) > 1:
@@ -52,14 +52,14 @@ def _sizes(op: OpContext, size: int) -> tuple[int, ...]:
 
 
 def split_v_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Parts of the sizes in input 1 along the axis in input 2; one size may be -1, the rest."""
+    """Return the shapes of parts of the sizes in input 1 along the axis in input 2; a -1 is the rest."""
     shape, axis = op.input(0).shape, _axis(op, 2, 0)
     return tuple((*shape[:axis], s, *shape[axis + 1 :]) for s in _sizes(op, shape[axis]))
 
 
 @operator(BuiltinOperator.SPLIT_V, max_version=3, infer=split_v_shape, types=MOVABLE)
 def split_v(op: OpContext) -> Kernel:
-    """Parts of stated sizes of input 0."""
+    """SPLIT_V: parts of input 0 of the sizes in input 1."""
     op.require_same_type(0)
     x, axis = op.read(0), _axis(op, 2, 0)
     stops = list(accumulate(_sizes(op, x.shape[axis])))
@@ -67,7 +67,7 @@ def split_v(op: OpContext) -> Kernel:
 
 
 def unpack_shape(op: OpContext) -> tuple[Shape, ...]:
-    """One output for each entry of the axis, without it."""
+    """Return, for each entry of the axis, the input's shape without the axis."""
     shape = op.input().shape
     axis = axis_index(op, op.option("axis"), len(shape))
     if shape[axis] != len(op.outputs) or op.option("num") != len(op.outputs):
@@ -77,7 +77,7 @@ def unpack_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.UNPACK, max_version=6, infer=unpack_shape, types=MOVABLE)
 def unpack(op: OpContext) -> Kernel:
-    """The entries of an axis, one by one."""
+    """UNPACK: the entries of an axis, one output for each."""
     op.require_same_type(0)
     x = op.read(0)
     entries = np.moveaxis(x, axis_index(op, op.option("axis"), x.ndim), 0)

@@ -12,7 +12,10 @@ from runtime.ops.support.value import Array, Shape
 
 
 def index_vectors(op: OpContext, i: int) -> tuple[Shape, int]:
-    """(batch shape, axis of the vectors) of the indices in input `i`; it may lie behind the last axis."""
+    """Return (batch shape, axis of the vectors) of the indices in input `i`.
+
+    The axis may lie behind the last one: each index then is a vector of one entry.
+    """
     op.require(*INDICES, i=i)
     shape, axis = op.input(i).shape, op.option("index_vector_dim")
     if not 0 <= axis <= len(shape):
@@ -21,12 +24,12 @@ def index_vectors(op: OpContext, i: int) -> tuple[Shape, int]:
 
 
 def vectors_last(indices: Array, axis: int) -> Array:
-    """The indices with their vectors along the last axis."""
+    """Return a view of the indices with their vectors along the last axis."""
     return indices[..., None] if axis == indices.ndim else np.moveaxis(indices, axis, -1)
 
 
 def check_map(op: OpContext, i: int, targets: tuple[int, ...], rank: int) -> None:
-    """The vectors' entries must each address another axis of an operand of `rank`. Raises `ShapeError`."""
+    """Raise `ShapeError` unless the vectors' entries address different axes of an operand of `rank`."""
     shape, axis = op.input(i).shape, op.option("index_vector_dim")
     length = 1 if axis == len(shape) else shape[axis]
     if length != len(targets) or len(set(targets)) != length or not all(0 <= t < rank for t in targets):
@@ -34,7 +37,7 @@ def check_map(op: OpContext, i: int, targets: tuple[int, ...], rank: int) -> Non
 
 
 def stablehlo_gather_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Slices along `offset_dims`, the indices' batch along the other axes."""
+    """Return the shape of slices along `offset_dims` and the indices' batch along the other axes."""
     shape, (batch, _) = op.input().shape, index_vectors(op, 1)
     sizes, collapsed = op.option("slice_sizes"), set(op.option("collapsed_slice_dims"))
     offsets = tuple(op.option("offset_dims"))
@@ -59,7 +62,7 @@ def stablehlo_gather_shape(op: OpContext) -> tuple[Shape, ...]:
     note="indices int32, int64",
 )
 def stablehlo_gather(op: OpContext) -> Kernel:
-    """Starts are moved so that every slice lies inside the operand."""
+    """STABLEHLO_GATHER: slices of the operand; starts are moved so that each lies inside it."""
     op.require_same_type(0)
     x, indices, y = op.read(0), op.read(1), op.write()
     _, axis = index_vectors(op, 1)
@@ -70,6 +73,7 @@ def stablehlo_gather(op: OpContext) -> Kernel:
     vectors = vectors_last(indices, axis)
     batch = vectors.shape[:-1]
     target = np.moveaxis(y, list(op.option("offset_dims")), range(len(batch), y.ndim))
+    # Starts [batch.., 1..] plus steps along each window axis broadcast to one index array per operand axis.
     steps: list[Array | int] = [0] * x.ndim
     for place, i in enumerate(windows):
         steps[i] = np.arange(sizes[i]).reshape((-1, *(1,) * (len(windows) - place - 1)))

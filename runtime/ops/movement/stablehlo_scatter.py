@@ -20,7 +20,7 @@ _JOINS = {
 
 
 def stablehlo_scatter_shape(op: OpContext) -> tuple[Shape, ...]:
-    """As the operand."""
+    """Return the operand's shape. Raises `ShapeError` where the updates do not fit it."""
     shape, updates, (batch, _) = op.input().shape, op.input(2).shape, index_vectors(op, 1)
     windows, inserted = op.option("update_window_dims"), set(op.option("inserted_window_dims"))
     check_map(op, 1, tuple(op.option("scatter_dims_to_operand_dims")), len(shape))
@@ -34,7 +34,10 @@ def stablehlo_scatter_shape(op: OpContext) -> tuple[Shape, ...]:
 
 
 def _join(op: OpContext) -> np.ufunc | None:
-    """What the update computation does, None where it replaces. Raises `UnsupportedOperatorError`."""
+    """Return the ufunc of the update computation, None where it replaces.
+
+    Raises `UnsupportedOperatorError` for a computation of more than one operator, or of another one.
+    """
     try:
         body = op.services.operators_of(op.option("update_computation_subgraph_index"))
     except IndexError:
@@ -55,7 +58,10 @@ def _join(op: OpContext) -> np.ufunc | None:
     note="indices int32, int64",
 )
 def stablehlo_scatter(op: OpContext) -> Kernel:
-    """Updates in row-major order; one that lands outside the operand is left out."""
+    """STABLEHLO_SCATTER: updates joined into the operand in row-major order.
+
+    One that lands outside the operand is left out.
+    """
     op.require_same_type(0, 2)
     x, indices, updates, y = op.read(0), op.read(1), op.read(2), op.write()
     join, (_, axis) = _join(op), index_vectors(op, 1)
@@ -65,6 +71,7 @@ def stablehlo_scatter(op: OpContext) -> Kernel:
     vectors = vectors_last(indices, axis)
     outer = [i for i in range(updates.ndim) if i not in set(windows)]
     places = np.moveaxis(np.indices(updates.shape), 0, -1).reshape(-1, updates.ndim)
+    # The place of every update inside its window is known while planning; a run adds only the starts.
     offsets = np.zeros((len(places), y.ndim), np.int64)
     offsets[:, [i for i in range(y.ndim) if i not in inserted]] = places[:, windows]
     rows = tuple(places[:, outer].T)

@@ -20,13 +20,13 @@ def _permutation(op: OpContext) -> Shape:
 
 
 def transpose_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Output axis i is input axis perm[i], counted from the end where it is negative."""
+    """Return the permuted shape: output axis i is input axis perm[i], from the end where it is negative."""
     shape = op.input().shape
     return (tuple(shape[a] for a in _permutation(op)),)
 
 
 @operator(BuiltinOperator.TRANSPOSE, max_version=9, infer=transpose_shape, types=MOVABLE)
 def transpose(op: OpContext) -> Kernel:
-    """Any rank and any type that numpy has."""
+    """TRANSPOSE: a permuted copy of any rank and any type that numpy has."""
     op.require_same_type(0)
     return copy(op.write(), op.read(0).transpose(_permutation(op)))

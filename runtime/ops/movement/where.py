@@ -1,4 +1,4 @@
-"""Outputs as long as the values decide: WHERE and UNIQUE."""
+"""Outputs whose length depends on the values: WHERE and UNIQUE."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from runtime.ops.support.value import Shape
 
 
 def late_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Only running tells."""
+    """Raise `PostponeError`: only running the operator tells its outputs' shapes."""
     raise op.shapes_at_run_time()
 
 
 @operator(BuiltinOperator.WHERE, max_version=2, infer=late_shape, types=(TensorType.BOOL, *REAL_NUMBERS))
 def where(op: OpContext) -> Kernel:
-    """Index vectors of the non-zero elements in row-major order, int64 [n, rank]."""
+    """WHERE: index vectors of the non-zero elements in row-major order, int64 [n, rank]."""
     x = op.read(0)
 
     def run() -> None:
@@ -29,13 +29,14 @@ def where(op: OpContext) -> Kernel:
 
 @operator(BuiltinOperator.UNIQUE, max_version=1, infer=late_shape, types=REAL_NUMBERS)
 def unique(op: OpContext) -> Kernel:
-    """The distinct values of a list, the first to occur first, and each element's place among them."""
+    """UNIQUE: the distinct values of a list in order of occurrence, and each element's place among them."""
     x = op.read(0)
     if x.ndim != 1 or op.output(1).type not in INDICES:
         raise op.error(f"a list is needed, and places of int32 or int64: {list(x.shape)}")
     dtype = op.output(1).dtype
 
     def run() -> None:
+        # numpy sorts the values; `rank` turns places among the sorted ones into places by first occurrence.
         values, first, inverse = np.unique(x, return_index=True, return_inverse=True)
         order = np.argsort(first)
         rank = np.empty(order.size, dtype)

@@ -1,4 +1,4 @@
-"""Cutting arrays into pieces that stay in a core's cache while several numpy passes go over them."""
+"""Pieces of arrays that stay in a core's cache while several numpy passes go over them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.value import Array, Shape
 
 BLOCK_ELEMENTS = 16 << 10
+"""Elements of a piece: 64 KiB of float32 for each array of an operation. Chosen, so that input, output and a
+temporary fit a second-level cache together; more spills to memory, less pays numpy's call more often."""
 
 
 def flat_blocks(*arrays: Array, elements: int = BLOCK_ELEMENTS) -> list[tuple[Array, ...]]:
-    """Contiguous arrays of one size, as tuples of flat views of at most `elements` items each."""
+    """Split contiguous arrays of one size into tuples of flat views of at most `elements` items each."""
     flat = [a.reshape(-1) for a in arrays]
     return [tuple(a[i : i + elements] for a in flat) for i in range(0, flat[0].size, elements)]
 
 
 def broadcast_blocks(out: Array, *inputs: Array, elements: int = BLOCK_ELEMENTS) -> list[tuple[Array, ...]]:
-    """Tuples (out, *inputs) of views over pieces of a broadcast operation; flat where shapes agree."""
+    """Split a broadcast operation into tuples (out, *inputs) of views; they are flat where shapes agree."""
     if all(a.shape == out.shape for a in inputs):
         return flat_blocks(out, *inputs, elements=elements)
     return _split(tuple(np.broadcast_to(a, out.shape) for a in inputs), out, elements)
@@ -29,6 +31,7 @@ def _split(inputs: tuple[Array, ...], out: Array, elements: int) -> list[tuple[A
     axis = next((i for i, d in enumerate(out.shape) if d > 1), None)
     if axis is None or out.size <= elements:
         return [(out, *inputs)] if out.size else []
+    # Cut along the first axis that has a choice; only where one entry of it is still too large, cut inside.
     step = max(1, elements * out.shape[axis] // out.size)
     pieces = []
     for start in range(0, out.shape[axis], step):
@@ -42,7 +45,10 @@ def _split(inputs: tuple[Array, ...], out: Array, elements: int) -> list[tuple[A
 def pairwise(
     op: OpContext, apply: Callable[[Array, Array, Array], object], elements: int = BLOCK_ELEMENTS
 ) -> Kernel:
-    """`apply(x, z, y)`, as ufuncs are called, on the pieces of both inputs, broadcast, and of the output."""
+    """Return a kernel that calls `apply(x, z, y)`, as ufuncs are called, on pieces of a broadcast operation.
+
+    x and z are pieces of inputs 0 and 1, y of output 0; all three have one shape.
+    """
     pieces = broadcast_blocks(op.write(), op.read(0), op.read(1), elements=elements)
 
     def run() -> None:
@@ -53,7 +59,7 @@ def pairwise(
 
 
 def channel_rows(shape: Shape) -> tuple[int, int]:
-    """(rows, pixels per row) so that [.., C] can be seen as rows of several pixels: a longer inner loop."""
+    """Return (rows, pixels per row) of [.., C]: a row of several pixels gives numpy a longer inner loop."""
     if len(shape) < 2:
         return 1, 1
     pixels = int(np.prod(shape[:-1]))

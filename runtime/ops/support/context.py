@@ -24,13 +24,19 @@ _Resource = TypeVar("_Resource")
 Kernel: TypeAlias = Callable[[], None]
 
 MAX_TENSOR_BYTES = 2 << 30
+"""Largest tensor or workspace in bytes. Chosen, as a file of a few bytes can ask for any size (TILE, FILL,
+PAD): beyond it planning ends with an error instead of exhausting the machine."""
+
 MAX_INTEGERS = 1 << 16
+"""Largest number of elements of an input that states shapes, axes or paddings. Chosen: far above any rank,
+and small enough that a hostile file cannot make planning build long Python tuples."""
 
 
 class PostponeError(Exception):
-    """Not a failure: the outputs' shapes cannot be known before earlier operators have run.
+    """The outputs' shapes cannot be known before earlier operators have run; this is not a failure.
 
-    `tensor` is the tensor whose values `operator` waits for; None where only running the operator tells.
+    `tensor` is the tensor whose values `operator` waits for; None where only running the operator itself
+    tells its shapes.
     """
 
     def __init__(self, text: str, operator: int, tensor: int | None = None) -> None:
@@ -40,7 +46,7 @@ class PostponeError(Exception):
 
 
 class GraphServices(Protocol):
-    """What the plan hands to operators that look beyond their own tensors."""
+    """The services of a plan for operators that look beyond their own tensors."""
 
     num_threads: int
 
@@ -71,12 +77,12 @@ class GraphServices(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OpContext:
-    """One operator with its inputs and outputs; what `infer` and `prepare` receive.
+    """One operator with its inputs and outputs: the argument of `infer` and `prepare`.
 
     Shapes may depend on values: `infer` asks for them with `constant` or `integers`. Where an earlier
     operator computes them at run time, planning stops there by itself, runs what comes before, and calls
-    `infer` again with the values known (and anew when they change). Where only running the operator tells
-    the shapes, `infer` raises `shapes_at_run_time()` and the kernel hands every output over with `deliver`.
+    `infer` again with the values known (and once more whenever they change). Where only running the operator
+    tells the shapes, `infer` raises `shapes_at_run_time()` and the kernel returns every output by `deliver`.
     """
 
     operator: Operator
@@ -88,32 +94,35 @@ class OpContext:
 
     @property
     def where(self) -> str:
-        """`operator 7 CONV_2D` for error texts."""
+        """The operator in error texts, as in `operator 7 CONV_2D`."""
         return f"operator {self.operator.index} {self.operator.name}"
 
     def option(self, name: str) -> Any:
-        """An option by its name in the schema."""
+        """Return an option by its name in the schema."""
         return self.operator.options[name]
 
     def optional(self, i: int) -> Value | None:
-        """Input `i`, or None where the operator leaves it out."""
+        """Return input `i`, or None where the operator leaves it out."""
         return self.inputs[i] if i < len(self.inputs) else None
 
     def input(self, i: int = 0) -> Value:
-        """Input `i`. Raises `ShapeError` where it is missing."""
+        """Return input `i`. Raises `ShapeError` where it is missing."""
         value = self.optional(i)
         if value is None:
             raise self.error(f"input {i} is missing")
         return value
 
     def output(self, i: int = 0) -> Value:
-        """Output `i`. Raises `ShapeError` where it is missing."""
+        """Return output `i`. Raises `ShapeError` where it is missing."""
         if i >= len(self.outputs):
             raise self.error(f"output {i} is missing")
         return self.outputs[i]
 
     def read(self, i: int = 0) -> Array:
-        """Memory of input `i`: its constant, or the bound array."""
+        """Return the memory of input `i`: its constant, or the bound array.
+
+        Raises `UnsupportedOperatorError` for a type that numpy lacks.
+        """
         value = self.input(i)
         array = value.constant if value.constant is not None else value.array
         if array is None:
@@ -121,16 +130,16 @@ class OpContext:
         return array
 
     def write(self, i: int = 0) -> Array:
-        """Memory of output `i`."""
+        """Return the memory of output `i`. Raises `UnsupportedOperatorError` for a type that numpy lacks."""
         value = self.output(i)
         if value.array is None:
             raise self.unsupported(f"output {i} of type {value.type.name} has no numpy form")
         return value.array
 
     def constant(self, i: int, what: str) -> Array:
-        """Values of input `i` while planning; `what` names them in errors about their form.
+        """Return the values of input `i` while planning; `what` names them in error texts.
 
-        Raises `PostponeError`, which operators let pass, where they are not known yet.
+        Raises `PostponeError`, which operators let pass, where the values are not known yet.
         """
         value = self.input(i)
         if value.constant is None:
@@ -139,19 +148,19 @@ class OpContext:
         return value.constant
 
     def integers(self, i: int, what: str) -> tuple[int, ...]:
-        """A constant input as a flat tuple of integers. Raises `ShapeError` beyond `MAX_INTEGERS` of them."""
+        """Return a constant input as a flat tuple. Raises `ShapeError` beyond `MAX_INTEGERS` elements."""
         values = self.constant(i, what).reshape(-1)
         if values.size > MAX_INTEGERS:
             raise self.error(f"{what} (input {i}) has {values.size} elements")
         return tuple(int(v) for v in values)
 
     def shapes_at_run_time(self) -> PostponeError:
-        """What `infer` raises where only running the operator tells its outputs' shapes."""
+        """Return the error that `infer` raises where only running the operator tells its outputs' shapes."""
         text = f"{self.where}: only running it tells the shapes of its outputs"
         return PostponeError(text, self.operator.index)
 
     def deliver(self, i: int, array: Array) -> None:
-        """Output `i` of a run: copied into its memory, or kept where its shape was not known before.
+        """Store output `i` of a run: copied into its memory, or kept where its shape was not known before.
 
         Raises `ShapeError` where the memory has another shape, or the tensor another type.
         """
@@ -171,18 +180,18 @@ class OpContext:
 
     @property
     def num_threads(self) -> int:
-        """Threads that a kernel may use."""
+        """How many threads a kernel may use."""
         return 1 if self.graph is None else self.graph.num_threads
 
     @property
     def services(self) -> GraphServices:
-        """What reaches beyond this operator. Raises `UnsupportedOperatorError` where it runs by itself."""
+        """The plan's services. Raises `UnsupportedOperatorError` where the operator runs outside a model."""
         if self.graph is None:
             raise self.unsupported("it cannot run outside a model")
         return self.graph
 
     def temporary(self, shape: Shape, dtype: Any = np.float32) -> Array:
-        """Scratch memory for one run of this operator. Raises `ShapeError` beyond `MAX_TENSOR_BYTES`."""
+        """Return scratch memory for one run. Raises `ShapeError` beyond `MAX_TENSOR_BYTES`."""
         if math.prod(shape) * np.dtype(dtype).itemsize > MAX_TENSOR_BYTES:
             raise self.error(f"a workspace of shape {list(shape)} is too large to plan")
         if self.scratch is None:
@@ -190,14 +199,14 @@ class OpContext:
         return self.scratch.take(shape, dtype)
 
     def activation(self) -> ActivationFunctionType:
-        """The fused activation, one that every kernel can clamp. Raises `UnsupportedOperatorError`."""
+        """Return the fused activation. Raises `UnsupportedOperatorError` for one that is not a clamp."""
         found: ActivationFunctionType = self.option("fused_activation_function")
         if found in (ActivationFunctionType.TANH, ActivationFunctionType.SIGN_BIT):
             raise self.unsupported(f"fused activation {found.name} is not defined")
         return found
 
     def scale_and_zero_point(self, value: Value) -> tuple[float, int]:
-        """Per-tensor parameters of a quantised value. Raises `UnsupportedOperatorError` without them."""
+        """Return per-tensor scale and zero point. Raises `UnsupportedOperatorError` where it has none."""
         q = value.quantization
         if q is None or q.blocks is not None or q.is_custom or len(q.scales) != 1:
             raise self.unsupported(f"tensor {value.name!r} has no per-tensor scale and zero point")
@@ -206,15 +215,15 @@ class OpContext:
         return q.scales[0], q.zero_points[0]
 
     def error(self, text: str) -> ShapeError:
-        """A `ShapeError` that names this operator."""
+        """Return a `ShapeError` that names this operator."""
         return ShapeError(f"{self.where}: {text}")
 
     def unsupported(self, reason: str) -> UnsupportedOperatorError:
-        """An `UnsupportedOperatorError` that names this operator, its version and its index."""
+        """Return an `UnsupportedOperatorError` that names this operator, its version and its index."""
         return unsupported(self.operator, reason)
 
     def require(self, *types: TensorType, i: int = 0) -> TensorType:
-        """The type of input `i`, which must be one of `types` and have no block quantisation."""
+        """Return the type of input `i`. Raises `UnsupportedOperatorError` unless it is one of `types`."""
         value = self.input(i)
         if value.type not in types:
             listed = ", ".join(t.name for t in types)
@@ -222,7 +231,7 @@ class OpContext:
         return value.type
 
     def require_output(self, *types: TensorType, i: int = 0) -> TensorType:
-        """The type of output `i`, which must be one of `types`."""
+        """Return the type of output `i`. Raises `UnsupportedOperatorError` unless it is one of `types`."""
         value = self.output(i)
         if value.type not in types:
             listed = ", ".join(t.name for t in types)
@@ -230,7 +239,7 @@ class OpContext:
         return value.type
 
     def require_same_type(self, *inputs: int) -> None:
-        """The listed inputs and output 0 must have one type."""
+        """Raise `UnsupportedOperatorError` unless the listed inputs and output 0 have one type."""
         found = {self.input(i).type for i in inputs} | {self.output().type}
         if len(found) > 1:
             names = ", ".join(sorted(t.name for t in found))
@@ -238,7 +247,7 @@ class OpContext:
 
 
 def unsupported(operator: Operator, reason: str) -> UnsupportedOperatorError:
-    """The error for an operator that the CPU path cannot run."""
+    """Return the error for an operator that the CPU path cannot run."""
     return UnsupportedOperatorError(
         f"operator {operator.index} {operator.name} version {operator.version}: {reason}",
         operator_name=operator.name,

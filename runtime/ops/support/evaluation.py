@@ -1,4 +1,4 @@
-"""Run the `infer` and `prepare` of one operator; whatever they raise names that operator."""
+"""Run the `infer`, `prepare` and kernel of one operator, so that every error names that operator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from runtime.ops.support.value import Array, Shape, Value
 
 
 def prepare_kernel(op: OpContext) -> Kernel:
-    """The closure that runs an operator; one without anything to compute does nothing."""
+    """Return the closure that runs an operator. Where all outputs are empty it does nothing.
+
+    Raises `UnsupportedOperatorError` or `ShapeError` where the kernel does not support the operator.
+    """
     spec = find_spec(op.operator)
     if spec.types and op.optional(spec.data) is not None:
         op.require(*spec.types, i=spec.data)
@@ -28,14 +31,17 @@ def prepare_kernel(op: OpContext) -> Kernel:
 
 
 def infer_shapes(spec: OpSpec, op: OpContext) -> tuple[Shape, ...]:
-    """Shapes of the outputs; `UnsupportedOperatorError` for what the operator's `infer` did not foresee."""
+    """Return the output shapes.
+
+    Raises `ShapeError`, `PostponeError`, and `UnsupportedOperatorError` for what `infer` did not foresee.
+    """
     with named_failures(op.operator):
         return spec.infer(op)
 
 
 @contextmanager
 def named_failures(operator: Operator) -> Iterator[None]:
-    """What a kernel did not foresee of a file becomes an `UnsupportedOperatorError` that names the operator.
+    """Turn any exception that a kernel did not foresee into an `UnsupportedOperatorError` with its name.
 
     Kernels of other packages raise what they like, and a file may pair any operator with any tensors.
     """
@@ -48,7 +54,7 @@ def named_failures(operator: Operator) -> Iterator[None]:
 
 
 def unforeseen(error: Exception) -> str:
-    """The reason in words, for an operator whose kernel raised something of its own."""
+    """Return the reason in words, for an operator whose kernel raised an exception of its own."""
     return f"it cannot take these tensors: {type(error).__name__}: {error}"
 
 
@@ -68,6 +74,7 @@ def evaluate(
             raise unsupported(operator, f"output {value.name!r} of type {value.type.name} has no numpy form")
         bound.append(replace(value, array=np.empty(value.shape, value.dtype)))
     context = OpContext(operator, tuple(inputs), tuple(bound), graph=graph)
+    # Overflow and NaN are results as in LiteRT, not warnings; tests turn warnings into errors.
     with np.errstate(all="ignore"), named_failures(operator):
         prepare_kernel(context)()
     return [context.write(i) for i in range(len(bound))]

@@ -1,7 +1,8 @@
 """Quantised element-wise operators as tables: the rule is evaluated for every level, or pair of levels.
 
-A rule maps int64 levels to int64 levels exactly as LiteRT's reference kernel does; the levels of a type, and
-the pairs of 8-bit levels, are few, so the rule runs once while planning and `invoke` only looks up.
+A *level* is a quantised value, the integer q of real = scale * (q - zero_point). A rule maps int64 levels to
+int64 levels exactly as LiteRT's reference kernel does; the levels of a type, and the pairs of 8-bit levels,
+are few, so the rule runs once while planning and `invoke` only looks up.
 """
 
 from __future__ import annotations
@@ -30,20 +31,26 @@ from runtime.quantization import (
 )
 
 PairRule: TypeAlias = Callable[[OpContext, Array, Array], Array]
+"""(operator, levels of input 0, levels of input 1, which broadcast) to output levels less the zero point."""
 
 _LEFT_SHIFT = 20
+"""Spare bits below the point of ADD and SUB of 8-bit levels (`left_shift` of `add.cc`, `sub.cc`): a
+difference of 9 bits then has 29, which leaves room in int32 for a sum. Another value would round
+differently."""
+
 _INT16_MAX = 32767
+"""The largest int16, at which LiteRT's 16-bit fixed-point products saturate."""
 
 
 def every_level(kind: TensorType) -> Array:
-    """Every level of a type, int64, at the index that its bits have as an unsigned integer."""
+    """Return every level of a type, int64, at the index that its bits have as an unsigned integer."""
     dtype = np.dtype(kind.name.lower())
     unsigned = np.dtype(f"u{dtype.itemsize}")
     return np.arange(1 << (8 * dtype.itemsize)).astype(unsigned).view(dtype).astype(np.int64)
 
 
 def level_table(op: OpContext, rule: Callable[[Array], Array]) -> Kernel:
-    """Apply `rule` to each element of input 0 through a table of all levels."""
+    """Return a kernel that applies `rule` to each element of input 0 through a table of all levels."""
     kind, target = op.input().type, op.output().type
     dtype = np.dtype(target.name.lower())
     table = np.clip(rule(every_level(kind)), *RANGES[target]).astype(dtype)
@@ -60,6 +67,7 @@ def level_table(op: OpContext, rule: Callable[[Array], Array]) -> Kernel:
 
 
 def _translated(op: OpContext, table: bytes) -> Kernel:
+    """Look bytes up with `bytes.translate`, which needs no widened index as `np.take` does."""
     pieces = flat_blocks(op.write().view(np.uint8), op.read(0).view(np.uint8))
 
     def run() -> None:
@@ -70,9 +78,9 @@ def _translated(op: OpContext, table: bytes) -> Kernel:
 
 
 def pair_levels(op: OpContext, rule: PairRule) -> Kernel:
-    """Apply `rule` to the elements of inputs 0 and 1, broadcast; the fused activation clamps the result.
+    """Return a kernel that applies `rule` to inputs 0 and 1, broadcast, and the fused activation's clamp.
 
-    Of 8-bit levels there are few enough pairs for a table; 16-bit ones are computed as they come.
+    The 65536 pairs of 8-bit levels are tabulated; pairs of 16-bit levels are computed in every run.
     """
     kind = op.output().type
     scale, zero = op.scale_and_zero_point(op.output())
@@ -87,6 +95,7 @@ def pair_levels(op: OpContext, rule: PairRule) -> Kernel:
     index = op.temporary((max((p[0].size for p in pieces), default=0),), np.intp)
     steps = [(*p, index[: p[0].size].reshape(p[0].shape)) for p in pieces]
 
+    # The index is computed in `intp`, the one type that `take` uses without converting it once more.
     def run() -> None:
         for out, left, right, where in steps:
             np.multiply(left, np.intp(256), out=where)
@@ -105,12 +114,15 @@ def _pairs_as_they_come(op: OpContext, rule: PairRule, zero: int, clamp: tuple[i
 
 
 def scaled(x: Array, real: float) -> Array:
-    """x * real with the reference's roundings."""
+    """Return int64 x * real with the two roundings of `MultiplyByQuantizedMultiplier`."""
     return multiply_by_quantized_multiplier(x, *quantize_multiplier(float(real)))
 
 
 def total(op: OpContext, x: Array, z: Array) -> Array:
-    """`reference/integer_ops/add.h`, `reference/sub.h`: both on one scale with 20 spare bits, 15 of int16."""
+    """ADD and SUB (`reference/integer_ops/add.h`, `reference/sub.h`).
+
+    Both operands are brought to one scale with 20 spare bits, or 15 for int16, then to the output's scale.
+    """
     powers = _power_of_two_shifts(op)
     subtracts = op.operator.opcode is BuiltinOperator.SUB
     if powers is not None:
@@ -128,7 +140,11 @@ def total(op: OpContext, x: Array, z: Array) -> Array:
 
 
 def _power_of_two_shifts(op: OpContext) -> tuple[int, int] | None:
-    """How far int16 operands are shifted right: where all scales are powers of two and the option allows."""
+    """Return how far int16 operands are shifted right, None where they are rescaled instead.
+
+    LiteRT shifts where the option `pot_scale_int16` allows and all scales are powers of two. Raises
+    `UnsupportedOperatorError` unless one input already has the output's scale.
+    """
     if op.output().type is not TensorType.INT16 or not op.operator.options.get("pot_scale_int16", True):
         return None
     logs = [math.log2(op.scale_and_zero_point(v)[0]) for v in (op.input(0), op.input(1), op.output())]
@@ -143,7 +159,7 @@ def _power_of_two_shifts(op: OpContext) -> tuple[int, int] | None:
 
 
 def product(op: OpContext, x: Array, z: Array) -> Array:
-    """`reference/integer_ops/mul.h`; the multiplier is a product in single precision, as in `mul.cc`."""
+    """MUL (`reference/integer_ops/mul.h`); the scales are multiplied in single precision, as in `mul.cc`."""
     scale_x, zero_x = op.scale_and_zero_point(op.input(0))
     scale_z, zero_z = op.scale_and_zero_point(op.input(1))
     out_scale, _ = op.scale_and_zero_point(op.output())
@@ -152,7 +168,10 @@ def product(op: OpContext, x: Array, z: Array) -> Array:
 
 
 def squared_difference(op: OpContext, x: Array, z: Array) -> Array:
-    """`squared_difference.cc`: the difference on one scale with 7 spare bits, squared."""
+    """SQUARED_DIFFERENCE (`squared_difference.cc`): the difference on one scale with 7 spare bits, squared.
+
+    With one bit more the square would no longer fit int32.
+    """
     scale_x, zero_x = op.scale_and_zero_point(op.input(0))
     scale_z, zero_z = op.scale_and_zero_point(op.input(1))
     out_scale, _ = op.scale_and_zero_point(op.output())
@@ -163,7 +182,7 @@ def squared_difference(op: OpContext, x: Array, z: Array) -> Array:
 
 
 def prelu(op: OpContext, x: Array, alpha: Array) -> Array:
-    """`reference/prelu.h`: one multiplier where x is positive, another for x * alpha."""
+    """PRELU (`reference/prelu.h`): one multiplier where x is not negative, another for x * alpha."""
     in_scale, in_zero = op.scale_and_zero_point(op.input(0))
     alpha_scale, alpha_zero = op.scale_and_zero_point(op.input(1))
     out_scale = np.float32(op.scale_and_zero_point(op.output())[0])
@@ -174,9 +193,9 @@ def prelu(op: OpContext, x: Array, alpha: Array) -> Array:
 
 
 def quotient(op: OpContext, x: Array, z: Array) -> Array:
-    """`reference/div.h`: by the divisor's reciprocal, with as many bits as the dividend leaves room for.
+    """DIV (`reference/div.h`): by the divisor's reciprocal, with all the bits that the dividend leaves.
 
-    Of a divisor of zero the result means nothing.
+    For a divisor of zero the result means nothing: the kernel raises before it looks one up.
     """
     scale_x, zero_x = op.scale_and_zero_point(op.input(0))
     scale_z, zero_z = op.scale_and_zero_point(op.input(1))
@@ -190,15 +209,17 @@ def quotient(op: OpContext, x: Array, z: Array) -> Array:
     wide = saturating_doubling_high_mul(dividend << headroom.astype(np.int64), inverse)
     right = -(shift - bits - headroom)
     high = saturating_doubling_high_mul(wide, multiplier)
-    # Outside 0 to 31 bits the reference shifts by what its processor makes of it: by the lowest five bits.
+    # A shift by less than 0 or more than 31 bits is undefined in the reference's C++; x86 shifts by the
+    # lowest five bits of the count, and so does this.
     beyond = (high >> (right & 31)) + (high > np.where(high < 0, 0, -1))
     return np.where((right < 0) | (right > 31), beyond, rounding_shift_right(high, np.clip(right, 0, 31)))
 
 
 def reciprocal(x: Array, integer_bits: int) -> tuple[Array, Array]:
-    """(2 / (1 + fraction) in Q0.31, bits above the point) of positive int32 values with `integer_bits`.
+    """Return (1 / m in Q0.31, e) of positive int32 values m * 2^e with `integer_bits` and m in [1, 2).
 
-    Three of Newton's steps, as gemmlowp's `one_over_one_plus_x_for_x_in_0_1` makes them.
+    `GetReciprocal` of LiteRT's `common.h`: three steps of Newton's method, as gemmlowp's
+    `one_over_one_plus_x_for_x_in_0_1` makes them. More steps would be more exact, and differ from LiteRT.
     """
     headroom = 32 - np.frexp(x.astype(np.float64))[1].astype(np.int64)
     half = ((x << headroom) - (1 << 31) + (2**31 - 1) + 1) // 2
@@ -210,7 +231,7 @@ def reciprocal(x: Array, integer_bits: int) -> tuple[Array, Array]:
 
 
 def absolute(op: OpContext, q: Array) -> Array:
-    """`elementwise.cc`: rescaled where the scales differ."""
+    """ABS (`elementwise.cc`): levels are rescaled where the scales differ."""
     in_scale, in_zero = op.scale_and_zero_point(op.input())
     scale, zero = op.scale_and_zero_point(op.output())
     size = np.abs(q - in_zero)
@@ -220,7 +241,7 @@ def absolute(op: OpContext, q: Array) -> Array:
 
 
 def root(op: OpContext, q: Array) -> Array:
-    """`elementwise.cc`: in single precision, cut off."""
+    """SQRT (`elementwise.cc`): computed in single precision, and truncated to a level, not rounded."""
     in_scale, in_zero = op.scale_and_zero_point(op.input())
     scale, zero = op.scale_and_zero_point(op.output())
     real = np.sqrt(np.float32(in_scale) * np.maximum(q - in_zero, 0).astype(np.float32))
@@ -228,7 +249,7 @@ def root(op: OpContext, q: Array) -> Array:
 
 
 def reciprocal_root(op: OpContext, q: Array) -> Array:
-    """`elementwise.cc`: with 20 spare bits; zero becomes the highest level, as does what is below it."""
+    """RSQRT (`elementwise.cc`), with 20 spare bits; zero and values below become the highest level."""
     in_scale, in_zero = op.scale_and_zero_point(op.input())
     scale, zero = op.scale_and_zero_point(op.output())
     real = 1.0 / (math.sqrt(np.float32(in_scale)) * float(np.float32(scale)))
@@ -243,7 +264,7 @@ def reciprocal_root(op: OpContext, q: Array) -> Array:
 
 
 def relu(op: OpContext, q: Array, low: float, high: float) -> Array:
-    """Rescaled to the output's quantisation, then clamped to real `low` and `high` (`activations.cc`)."""
+    """RELU family (`activations.cc`): rescaled to the output, then clamped to real `low` and `high`."""
     in_scale, in_zero = op.scale_and_zero_point(op.input())
     scale, zero = op.scale_and_zero_point(op.output())
     below, above = RANGES[op.output().type]
@@ -259,7 +280,10 @@ def _level(real: float, scale: float) -> int:
 
 
 def leaky_relu(op: OpContext, q: Array, alpha: np.float32) -> Array:
-    """`reference/leaky_relu.h`: one multiplier for each sign, neither of them negative."""
+    """LEAKY_RELU (`reference/leaky_relu.h`): one multiplier for each sign.
+
+    A quantised multiplier cannot be negative: a negative alpha multiplies by its size and negates.
+    """
     in_scale, in_zero = op.scale_and_zero_point(op.input())
     scale, zero = op.scale_and_zero_point(op.output())
     centred = q - in_zero
@@ -270,18 +294,26 @@ def leaky_relu(op: OpContext, q: Array, alpha: np.float32) -> Array:
 
 
 def through_float(op: OpContext, q: Array, function: Callable[[Array, Array, Array], object]) -> Array:
-    """Dequantised, the float function, quantised with ties away from zero (`LUTPopulate` of `common.h`)."""
+    """Dequantise, apply the float function, quantise with ties away from zero (`LUTPopulate` of `common.h`).
+
+    `function(x, y, temporary)` writes y.
+    """
     in_scale, in_zero = op.scale_and_zero_point(op.input())
     scale, zero = op.scale_and_zero_point(op.output())
     x = np.float32(in_scale) * (q - in_zero).astype(np.float32)
     y = np.empty_like(x)
     function(x, y, np.empty_like(x))
     inverse = np.float32(1) / np.float32(scale)
+    # Infinities are cut to a value beyond any 8- or 16-bit level, so that casting them is defined.
     return np.asarray(np.clip(round_half_away(y * inverse), -70000, 70000).astype(np.int64) + zero)
 
 
 def hard_swish(op: OpContext, q: Array) -> Array:
-    """`reference/hard_swish.h`: 16-bit fixed point with 7 spare bits; 3.0 is 32768 on the relu's scale."""
+    """HARD_SWISH (`reference/hard_swish.h`): 16-bit fixed point with 7 spare bits.
+
+    The gate relu6(x + 3) / 6 is computed on a scale where 3.0 is 32768. Every product and shift rounds as the
+    reference's does: some round, one truncates.
+    """
     in_scale, in_zero = op.scale_and_zero_point(op.input())
     scale, zero = op.scale_and_zero_point(op.output())
     fine_scale = np.float32(1 / 128) * np.float32(in_scale)
@@ -294,6 +326,7 @@ def hard_swish(op: OpContext, q: Array) -> Array:
         gate = _saturate16(gate << 1)
     gate = rounding_shift_right(gate, max(-gate_exponent, 0))
     gate = (gate + (1 << 15)) >> 1
+    # SaturatingDoublingHighMul does not round, and C++ divides towards zero.
     raw = gate * _rounding_high_mul16(fine, out_multiplier)
     truncated = np.sign(raw) * np.minimum(np.abs(raw) >> 15, _INT16_MAX)
     return rounding_shift_right(truncated, -out_exponent) + zero

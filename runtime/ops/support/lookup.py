@@ -11,7 +11,10 @@ from runtime.ops.support.value import Array
 from runtime.quantization import round_all
 
 _STEPS = 512
+"""Intervals between the 513 points of a table of int16 levels (LiteRT's `common.h`)."""
+
 _LOW, _HIGH = -32768, 32767
+"""The range of int16."""
 
 
 def lookup_table(
@@ -21,10 +24,10 @@ def lookup_table(
     out: tuple[float, int] = (2.0 / 65535, 0),
     real: type[np.floating[Any]] = np.float32,
 ) -> Array:
-    """Levels of scale and zero point `out` of `function` over [low, high] at 513 points, int64.
+    """Tabulate `function` over [low, high] at 513 points: int64 levels of scale and zero point `out`.
 
-    Each point is moved by half the error that interpolation makes in the middle of its step. `real`: the
-    precision of the computation; LiteRT has both.
+    Each point is moved by half the error that interpolation makes in the middle of its step. `real` is the
+    precision of the computation; LiteRT tabulates in either.
     """
     start, step = real(low), real((real(high) - real(low)) / real(_STEPS))
     steps = np.arange(_STEPS, dtype=real)
@@ -42,8 +45,9 @@ def lookup_table(
 
 
 def interpolated(levels: Array, table: Array) -> Array:
-    """`LUTLookup`: the table at int64 levels of 16 bits, 128 of them between two points; slopes wrap."""
+    """Look up int64 levels of 16 bits (`LUTLookup` of `common.h`), 128 of them between two points."""
     index, offset = 256 + (levels >> 7), levels & 0x7F
     base = table[index]
+    # The reference keeps slopes and results in int16; both wrap where the table is steep.
     slope = (table[index + 1] - base).astype(np.int16).astype(np.int64)
     return np.asarray((base + ((slope * offset + 64) >> 7)).astype(np.int16), np.int64)

@@ -1,4 +1,4 @@
-"""Which kernel runs which operator: registration by opcode or custom name, and look-up."""
+"""The registry of kernels: registration by opcode or custom name, and look-up for an operator of a file."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from runtime.ops.support.context import Kernel, OpContext, unsupported
 from runtime.ops.support.value import Shape
 
 CUSTOM_GROUP = "delegate_farm.operators"
+"""The entry-point group in which packages register custom operators."""
 
 Infer: TypeAlias = Callable[[OpContext], tuple[Shape, ...]]
 Prepare: TypeAlias = Callable[[OpContext], Kernel]
@@ -21,13 +22,13 @@ Prepare: TypeAlias = Callable[[OpContext], Kernel]
 
 @dataclass(frozen=True, slots=True)
 class OpSpec:
-    """One operator of the CPU path.
+    """One operator of the CPU path: how its output shapes follow from its inputs, and its kernel.
 
     `shape_only`: outputs depend on shapes of inputs, not on values. `types` are the types that input `data`
     may have, empty where the kernel alone decides; `note` says what they leave out (weights, second
     operands). `docs/operators.md` is written from the three. `stateful`: running it twice is not the same as
-    once (variables, random numbers, other subgraphs), so it is never folded and keeps its place among its
-    like. `subgraphs` names the options that hold indices of subgraphs that it runs.
+    once (variables, random numbers, other subgraphs), so it is never folded and keeps its order among the
+    stateful operators. `subgraphs` names the options that hold indices of subgraphs that it runs.
     """
 
     max_version: int
@@ -73,12 +74,12 @@ def operator(
 
 
 class CustomRegistrar(Protocol):
-    """The form of `custom_operator`, for functions that are handed it."""
+    """The signature of `custom_operator`, for functions that receive it as an argument."""
 
     def __call__(
         self, name: str, *, infer: Infer, max_version: int = 1, stateful: bool = False
     ) -> Callable[[Prepare], Prepare]:
-        """Register the kernel that the result decorates."""
+        """Return a decorator that registers a kernel's `prepare`."""
 
 
 def custom_operator(
@@ -101,7 +102,10 @@ def custom_operator(
 
 
 def find_spec(op: Operator) -> OpSpec:
-    """The CPU kernel for an operator. Raises `UnsupportedOperatorError`."""
+    """Return the CPU kernel for an operator.
+
+    Raises `UnsupportedOperatorError` for one without a kernel, or of a newer version than the kernel knows.
+    """
     if op.custom_code is not None:
         spec = _CUSTOM.get(op.custom_code) or _installed(op.custom_code)
         if spec is None:
@@ -117,7 +121,7 @@ def find_spec(op: Operator) -> OpSpec:
 
 @cache
 def _installed(name: str) -> OpSpec | None:
-    """What an installed package registers for a custom operator, found by entry point."""
+    """Load the entry points of a custom operator's name; return what they registered, None for nothing."""
     for point in entry_points(group=CUSTOM_GROUP, name=name):
         point.load()
     return _CUSTOM.get(name)

@@ -10,11 +10,15 @@ import numpy as np
 from runtime.ops.support.value import Array, Shape
 
 SCRATCH_BYTES = 64 << 20
+"""Bytes of the memory that all operators of a plan share. Chosen: what does not fit is allocated by itself
+while preparing, which costs memory for each operator but is never an error."""
+
 _ALIGNMENT = 64
+"""Bytes: a cache line, and the widest vector register (AVX-512). Less would let vector loads cross lines."""
 
 
 class Scratch:
-    """Memory that operators use one after another. Pages are touched only where a kernel writes."""
+    """Memory that operators use one after another. The system maps its pages only where a kernel writes."""
 
     def __init__(self, size: int = SCRATCH_BYTES) -> None:
         self._size = size
@@ -22,11 +26,11 @@ class Scratch:
         self._used = 0
 
     def begin(self) -> None:
-        """The next operator starts: it may reuse what the one before it had."""
+        """Start the next operator: it may reuse the memory of the one before it."""
         self._used = 0
 
     def take(self, shape: Shape, dtype: Any) -> Array:
-        """An uninitialised array that is valid during one run of the current operator."""
+        """Return an uninitialised array, aligned, whose values last for one run of the current operator."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         if self._used + size > self._size:
             return np.empty(shape, dtype)

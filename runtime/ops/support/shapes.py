@@ -11,12 +11,12 @@ from runtime.ops.support.value import Shape
 
 
 def same_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Output 0 has the shape of input 0."""
+    """Return the shape of input 0 for output 0."""
     return (op.input().shape,)
 
 
 def broadcast(op: OpContext, *shapes: Shape) -> Shape:
-    """Numpy's rule, right-aligned; a zero-size dimension stays zero. Raises `ShapeError`."""
+    """Broadcast shapes by numpy's rule, right-aligned; a dimension of 0 stays 0. Raises `ShapeError`."""
     result: list[int] = []
     for axis in range(1, max(len(s) for s in shapes) + 1):
         sizes = {s[-axis] for s in shapes if len(s) >= axis} - {1}
@@ -27,7 +27,7 @@ def broadcast(op: OpContext, *shapes: Shape) -> Shape:
 
 
 def broadcast_inputs(op: OpContext) -> tuple[Shape, ...]:
-    """Output 0 is the broadcast of inputs 0 and 1."""
+    """Return the broadcast of inputs 0 and 1 for output 0."""
     return (broadcast(op, op.input(0).shape, op.input(1).shape),)
 
 
@@ -41,9 +41,10 @@ class Window:
 
 
 def window(op: OpContext, padding: Padding, size: int, extent: int, stride: int, dilation: int = 1) -> Window:
-    """Output size and padding of one axis, as LiteRT's `padding.h` computes them. Raises `ShapeError`.
+    """Return the output size and padding of one axis, as LiteRT's `padding.h` computes them.
 
-    SAME: ceil(in / stride) outputs, the odd zero goes behind. VALID: windows that lie inside the input.
+    SAME gives ceil(in / stride) outputs; an odd number of zeros has the larger half behind. VALID counts the
+    windows that lie inside the input. Raises `ShapeError`.
     """
     if stride < 1 or dilation < 1 or extent < 1:
         raise op.error(f"filter {extent}, stride {stride} and dilation {dilation} must be positive")
@@ -59,14 +60,14 @@ def window(op: OpContext, padding: Padding, size: int, extent: int, stride: int,
 
 
 def axis_index(op: OpContext, axis: int, rank: int) -> int:
-    """`axis` counted from the front. Raises `ShapeError` outside [-rank, rank)."""
+    """Return `axis` counted from the front. Raises `ShapeError` outside [-rank, rank)."""
     if not -rank <= axis < rank:
         raise op.error(f"axis {axis} is outside rank {rank}")
     return axis % rank
 
 
 def reshaped(op: OpContext, elements: int, target: Shape) -> Shape:
-    """`target` with its one -1 resolved. Raises `ShapeError` where the number of elements differs."""
+    """Return `target` with its one -1 resolved. Raises `ShapeError` where the number of elements differs."""
     unknown = [i for i, d in enumerate(target) if d == -1]
     known = math.prod(d for d in target if d != -1)
     if len(unknown) > 1 or any(d < -1 for d in target):
@@ -82,7 +83,7 @@ def reshaped(op: OpContext, elements: int, target: Shape) -> Shape:
 
 
 def require_rank(op: OpContext, i: int, *ranks: int) -> Shape:
-    """Shape of input `i`. Raises `ShapeError` where its rank is not one of `ranks`."""
+    """Return the shape of input `i`. Raises `ShapeError` where its rank is not one of `ranks`."""
     shape = op.input(i).shape
     if len(shape) not in ranks:
         wanted = " or ".join(str(r) for r in ranks)
@@ -91,7 +92,7 @@ def require_rank(op: OpContext, i: int, *ranks: int) -> Shape:
 
 
 def image_shape(op: OpContext, i: int = 0) -> tuple[int, int, int, int]:
-    """[N, H, W, C] of input `i`. Raises `ShapeError` for another rank, and for an image without pixels."""
+    """Return [N, H, W, C] of input `i`. Raises `ShapeError` for another rank or an image without pixels."""
     n, height, width, channels = require_rank(op, i, 4)
     if min(height, width, channels) < 1:
         raise op.error(f"input {i} of shape {[n, height, width, channels]} has no pixels")

@@ -61,15 +61,16 @@ HANDLES = frozenset({TensorType.RESOURCE, TensorType.VARIANT})
 
 
 def dtype_of(tensor_type: TensorType) -> np.dtype[Any] | None:
-    """The numpy dtype that holds `tensor_type`, see the table above; None for a type without one."""
+    """Return the numpy dtype that holds `tensor_type`, see the table above; None for a type without one."""
     found = _DTYPES.get(tensor_type)
     return None if found is None else np.dtype(found)
 
 
 def constant_array(tensor: Tensor) -> Array | None:
-    """The values of a constant, as a view of the file where it is dense, typed and aligned so; else None.
+    """Return the values of a constant, None for a tensor without values or of a type that numpy lacks.
 
-    Raises `ShapeError` for a sparse constant whose elements do not fit its shape.
+    They are a view of the file where it stores them dense, unpacked and aligned, else a copy. Raises
+    `ShapeError` for a sparse constant whose elements do not fit its shape.
     """
     dtype = dtype_of(tensor.type)
     if tensor.data is None or dtype is None or tensor.type in HANDLES:
@@ -85,12 +86,13 @@ def constant_array(tensor: Tensor) -> Array | None:
 
 
 def unpacked(data: memoryview | bytes, tensor_type: TensorType, shape: Shape) -> Array:
-    """INT4, UINT4 or INT2 `data` (lowest bits first) as one 8-bit integer for each element of `shape`."""
+    """Return INT4, UINT4 or INT2 `data` (lowest bits first) as one 8-bit integer per element of `shape`."""
     bits = _PACKED[tensor_type]
     stored = np.frombuffer(data, np.uint8)
     values = np.empty((stored.size, 8 // bits), np.uint8)
     for place in range(8 // bits):
         np.left_shift(stored, 8 - bits * (place + 1), out=values[:, place])
+    # Each value was shifted to the top of its byte: shifting it back down as int8 extends its sign.
     signed = tensor_type is not TensorType.UINT4
     wide = values.view(np.int8) if signed else values
     np.right_shift(wide, 8 - bits, out=wide)
@@ -110,7 +112,7 @@ class Value:
     """A tensor as an operator sees it.
 
     `constant` holds values known while planning. `array` is the bound memory: None while shapes are inferred.
-    `stored` is the tensor of the file, for what only a few operators look at (sparsity, packed bytes).
+    `stored` is the tensor of the file, for the few operators that read more of it than type and shape.
     """
 
     index: int
@@ -124,10 +126,10 @@ class Value:
 
     @property
     def dtype(self) -> np.dtype[Any] | None:
-        """The numpy dtype, or None for types that numpy lacks."""
+        """The numpy dtype, None for a type that numpy lacks."""
         return dtype_of(self.type)
 
     @property
     def elements(self) -> int:
-        """Product of the dimensions."""
+        """The number of elements: the product of the dimensions."""
         return math.prod(self.shape)
