@@ -23,7 +23,7 @@ from runtime.quantization import (
 
 
 def batch_matmul_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Leading dimensions broadcast; [..., m, k] times [..., k, n]."""
+    """Return [..., m, n] for [..., m, k] times [..., k, n]; the leading dimensions broadcast."""
     left, right = op.input(0).shape, op.input(1).shape
     if len(left) < 2 or len(right) < 2:
         raise op.error(f"shapes {list(left)} and {list(right)}, rank 2 at least is needed")
@@ -42,7 +42,7 @@ def batch_matmul_shape(op: OpContext) -> tuple[Shape, ...]:
     note="both operands of one type; float32 or int16 by int8",
 )
 def batch_matmul(op: OpContext) -> Kernel:
-    """Matrix product; `adj_x`, `adj_y` transpose the operands."""
+    """BATCH_MATMUL: matrix products; `adj_x`, `adj_y` transpose the last two dimensions of an operand."""
     kind = op.require(TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
     if is_hybrid(op):
         return _hybrid(op)
@@ -62,7 +62,7 @@ def _products(x: Array, z: Array, y: Array) -> Kernel:
 
 
 def _shared(op: OpContext, x: Array, z: Array, y: Array) -> list[tuple[Array, Array, Array]]:
-    """Operands and result for each thread: some of the first batch axis, or rows of the one matrix."""
+    """Return operands and result of each thread: parts of the first batch axis, or rows of one matrix."""
     lanes = lane_count(op, y.size * x.shape[-1])
     axis = next((i for i, d in enumerate(y.shape[:-2]) if d > 1), y.ndim - 2)
     if lanes == 1:
@@ -79,7 +79,10 @@ def _shared(op: OpContext, x: Array, z: Array, y: Array) -> list[tuple[Array, Ar
 
 
 def _levels(op: OpContext, kind: TensorType, x: Array, z: Array) -> Kernel:
-    """Products of centred levels are exact in double precision."""
+    """Return the kernel of quantised operands, whose sums of products are exact in float64.
+
+    Products of int8 have at most 16 bits, of int16 by int16 32; float64 holds integers up to 2^53.
+    """
     y = op.write()
     (scale_x, zero_x), (scale_z, zero_z) = (op.scale_and_zero_point(op.input(i)) for i in (0, 1))
     out_scale, out_zero = op.scale_and_zero_point(op.output())
@@ -103,7 +106,7 @@ def _levels(op: OpContext, kind: TensorType, x: Array, z: Array) -> Kernel:
 
 
 def _hybrid(op: OpContext) -> Kernel:
-    """Each row of the first operand, transposed where the option says so, is quantised by itself."""
+    """Return the hybrid kernel: each row of the first operand, after `adj_x`, is quantised by itself."""
     given, y = op.read(0), op.write()
     turned = given.swapaxes(-1, -2) if op.option("adj_x") else given
     x = op.temporary(turned.shape) if op.option("adj_x") else given

@@ -51,7 +51,7 @@ def check_bias(op: OpContext, channels: int, i: int = 2) -> None:
 
 
 def conv_shape(op: OpContext) -> tuple[Shape, ...]:
-    """[N, Ho, Wo, Co]. Raises `ShapeError` where channels do not divide into groups."""
+    """Return [N, Ho, Wo, Co]. Raises `ShapeError` where channels do not divide into groups."""
     n, _, _, channels = image_shape(op)
     out_channels, filter_h, filter_w, filter_channels = require_rank(op, 1, 4)
     if filter_channels < 1 or channels % filter_channels:
@@ -72,7 +72,7 @@ def conv_shape(op: OpContext) -> tuple[Shape, ...]:
     note="float32 with float32, int8 or int4 filters; int8 and int16 with int8 or int4 filters",
 )
 def conv(op: OpContext) -> Kernel:
-    """Cross-correlation, bias, fused activation."""
+    """CONV_2D: cross-correlation, bias, fused activation; the filter's depth implies the groups."""
     kind = op.require(TensorType.FLOAT32, *LEVELS)
     if kind is not TensorType.FLOAT32:
         require_filter(op, kind)
@@ -85,7 +85,7 @@ def conv(op: OpContext) -> Kernel:
 
 
 def _conv_hybrid(op: OpContext) -> Kernel:
-    """Each image is quantised by itself."""
+    """Return the hybrid kernel: each image is quantised by itself, then convolved as floats."""
     x, channels = op.read(0), op.input(1).shape[0]
     quantizer = RowQuantizer(op, x.reshape(len(x), -1), asymmetric=differs_by_channel(op))
     weights, zero = hybrid_filter(op)
@@ -100,7 +100,7 @@ def _conv_hybrid(op: OpContext) -> Kernel:
 
 
 def plain_end(op: OpContext, repeats: int, bias_input: int = 2) -> RowsEnd:
-    """Bias and activation of float sums."""
+    """Return what adds the bias to float sums in rows of `repeats` pixels, and applies the activation."""
     op.require_output(TensorType.FLOAT32)
     bias = bias_rows(op, repeats, bias_input)
     clamp = float_activation_range(op.activation())
@@ -116,8 +116,10 @@ def plain_end(op: OpContext, repeats: int, bias_input: int = 2) -> RowsEnd:
 def scaled_end(
     op: OpContext, image_scales: Array, scales: Array, repeats: int, bias_input: int = 2
 ) -> RowsEnd:
-    """The same behind sums of levels, which are scaled first: in the order, and so with the roundings, of the
-    reference."""
+    """Return `plain_end` for sums of levels, which it first scales by image and output channel.
+
+    The factors multiply in the order of the reference, whose roundings follow from it.
+    """
     factors = np.tile(scales, repeats)
     rest = plain_end(op, repeats, bias_input)
     one_factor = not differs_by_channel(op)
@@ -134,16 +136,17 @@ def scaled_end(
 
 
 def bias_rows(op: OpContext, repeats: int, i: int = 2) -> Array | None:
-    """The bias repeated for a row of `repeats` pixels, so that adding it has a long inner loop."""
+    """Return the bias repeated for a row of `repeats` pixels, so that adding it has a long inner loop."""
     if op.optional(i) is None:
         return None
     return np.tile(op.constant(i, "bias").reshape(-1), repeats)
 
 
 def _sums(op: OpContext, x: Array, weights: Array, end: RowsEnd, zero: int = 0) -> Kernel:
-    """Sums of products of float32 `x` into output 0, finished row block by row block.
+    """Return a kernel that writes sums of products of float32 `x` to output 0, row block by row block.
 
-    `weights` are float32, or levels of which `zero` stands for 0.
+    `weights` are float32, or levels of which `zero` stands for 0; `end` finishes each block while it is in
+    the cache.
     """
     y = op.write()
     out_channels, filter_h, filter_w, depth = weights.shape
@@ -191,7 +194,11 @@ def _grouped_sums(op: OpContext, g: Geometry, x: Array, weights: Array, end: Row
 def _grouped_lane(
     op: OpContext, g: Geometry, lane: Sequence[Tile], y: Array, matrices: list[Array], end: RowsEnd
 ) -> Kernel:
-    """The columns of one group after the other are brought together, [M, taps, depth]."""
+    """Return one thread's kernel of a grouped convolution.
+
+    The columns of one group after the other are copied together, [M, taps, depth]: within a pixel's channels
+    they are strided, and no matrix of BLAS has two strides along a row.
+    """
     groups, taps = len(matrices), g.filter_h * g.filter_w
     depth = len(matrices[0]) // taps
     gathered = op.temporary((max(len(t.columns) for t in lane), taps, depth))
@@ -215,6 +222,10 @@ def _grouped_lane(
 
 
 def _conv_levels(op: OpContext, kind: TensorType) -> Kernel:
+    """Return the kernel of quantised activations and filters, whose sums are exact integers.
+
+    Padding is the input's zero point, which stands for real 0, so that every window has the same correction.
+    """
     x, y = op.read(0), op.write()
     weights, zero = stored_filter(op)
     out_channels, filter_h, filter_w, depth = weights.shape
@@ -236,6 +247,7 @@ def _conv_levels(op: OpContext, kind: TensorType) -> Kernel:
 def _levels_lane(
     op: OpContext, g: Geometry, lane: Sequence[Tile], y: Array, gemms: list[ExactGemm], dtype: Any
 ) -> Kernel:
+    """Return one thread's kernel: tile by tile the columns, the product, and the way to output levels."""
     groups, out_channels, taps = len(gemms), y.shape[3], g.filter_h * g.filter_w
     each = out_channels // groups
     most = max(len(t.columns) for t in lane)

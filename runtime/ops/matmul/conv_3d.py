@@ -24,6 +24,8 @@ from runtime.quantization import float_activation_range
 
 _AXES = ("d", "h", "w")
 _COLUMN_BYTES = 1 << 20
+"""Bytes of gathered columns for one GEMM. Chosen to stay in a second-level cache between gathering and
+product; less makes the matrices too small for BLAS to be efficient."""
 
 
 def _strides(op: OpContext) -> tuple[int, ...]:
@@ -41,7 +43,7 @@ def _windows(op: OpContext, sizes: Shape, filter_sizes: Shape) -> list[Window]:
 
 
 def _volume(op: OpContext, i: int) -> Shape:
-    """[N, D, H, W, C] of input `i`. Raises `ShapeError` for a volume without cells."""
+    """Return [N, D, H, W, C] of input `i`. Raises `ShapeError` for a volume without cells."""
     shape = require_rank(op, i, 5)
     if min(shape[1:]) < 1:
         raise op.error(f"input {i} of shape {list(shape)} has no cells")
@@ -55,7 +57,7 @@ def _check_bias(op: OpContext, i: int, channels: int) -> None:
 
 
 def conv_3d_shape(op: OpContext) -> tuple[Shape, ...]:
-    """[N, Do, Ho, Wo, Co]. Raises `ShapeError` where filter and input have other channels."""
+    """Return [N, Do, Ho, Wo, Co]. Raises `ShapeError` where filter and input differ in channels."""
     n, *sizes, channels = _volume(op, 0)
     *filter_sizes, depth, out_channels = require_rank(op, 1, 5)
     if depth != channels:
@@ -67,7 +69,7 @@ def conv_3d_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.CONV_3D, max_version=1, infer=conv_3d_shape, types=(TensorType.FLOAT32,))
 def conv_3d(op: OpContext) -> Kernel:
-    """Cross-correlation over three axes, bias, fused activation."""
+    """CONV_3D: cross-correlation over three axes, bias, fused activation."""
     op.require_same_type(0, 1)
     x, y = op.read(0), op.write()
     weights = op.read(1)
@@ -96,7 +98,7 @@ def conv_3d(op: OpContext) -> Kernel:
 def _pieces(
     op: OpContext, padded: Array, sizes: Shape, filter_sizes: Shape
 ) -> Iterator[tuple[tuple[int, slice], Array, Array]]:
-    """Some rows of an output slice: where, their windows [rows, Wo, kd, kh, kw, C], and columns."""
+    """Yield rows of an output slice: where, their windows [rows, Wo, kd, kh, kw, C], memory for columns."""
     strides, dilations, steps = _strides(op), _dilations(op), padded.strides
     shape = (*sizes, *filter_sizes, padded.shape[3])
     over = [s * t for s, t in zip(steps, strides, strict=False)]
@@ -113,7 +115,7 @@ def _pieces(
 
 
 def _end(op: OpContext, bias_input: int) -> Callable[[Array], None]:
-    """Adds the bias to [..., Co] and clamps."""
+    """Return what adds the bias to [..., Co] and applies the activation, in place."""
     bias = None if op.optional(bias_input) is None else op.read(bias_input).reshape(-1)
     clamp = float_activation_range(op.activation())
 
@@ -126,7 +128,7 @@ def _end(op: OpContext, bias_input: int) -> Callable[[Array], None]:
 
 
 def conv_3d_transpose_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The shape that input 0 states."""
+    """Return the shape that input 0 states. Raises `ShapeError` where it does not fit the operands."""
     stated = op.integers(0, "output shape")
     n, *_, channels = _volume(op, 2)
     *filter_sizes, out_channels, depth = require_rank(op, 1, 5)
@@ -148,7 +150,7 @@ def conv_3d_transpose_shape(op: OpContext) -> tuple[Shape, ...]:
     data=2,
 )
 def conv_3d_transpose(op: OpContext) -> Kernel:
-    """The gradient of CONV_3D by its input, bias, fused activation."""
+    """CONV_3D_TRANSPOSE: the gradient of CONV_3D by its input, bias, fused activation."""
     op.require_same_type(1, 2)
     weights, x, y = op.read(1), op.read(2), op.write()
     flat = x.reshape(-1, x.shape[4])
@@ -172,7 +174,7 @@ def conv_3d_transpose(op: OpContext) -> Kernel:
 def _reached(
     op: OpContext, sizes: Shape, out_sizes: Shape, filter_sizes: Shape
 ) -> Iterator[tuple[Shape, tuple[slice, ...], tuple[slice, ...]]]:
-    """For each tap: the inputs that it takes somewhere, and where."""
+    """Yield each tap that reaches the output, the inputs that it carries there, and the outputs."""
     strides, dilations = _strides(op), _dilations(op)
     before = [_before(op, axis, out_sizes[axis], filter_sizes[axis]) for axis in range(3)]
     for tap in product(*map(range, filter_sizes)):
@@ -185,7 +187,7 @@ def _reached(
 
 
 def _before(op: OpContext, axis: int, out: int, extent: int) -> int:
-    """Cells cut off in front, as if the output were convolved to the input (`padding.h`)."""
+    """Return the cells cut off in front, as if the output were convolved to the input (`padding.h`)."""
     stride = _strides(op)[axis]
     effective = (extent - 1) * _dilations(op)[axis] + 1
     same = op.option("padding") is Padding.SAME
@@ -194,7 +196,7 @@ def _before(op: OpContext, axis: int, out: int, extent: int) -> int:
 
 
 def _span(offset: int, stride: int, size: int, out: int) -> tuple[slice, slice]:
-    """Inputs whose output position `i * stride + offset` lies inside, and those positions."""
+    """Return the inputs i whose output position `i * stride + offset` lies inside, and those positions."""
     low = max(0, -(offset // stride))
     high = max(low, min(size, (out - 1 - offset) // stride + 1))
     start = offset + low * stride

@@ -42,13 +42,20 @@ from runtime.ops.support.value import Array, Shape
 from runtime.quantization import RANGES
 
 _RUN_ELEMENTS = 4096
+"""Output elements of a row that one inner loop covers. Chosen: long enough to outweigh the loop's start,
+short enough that input, sums and the filter of a tap, 16 KiB of float32 each, are in cache at the next
+tap."""
+
 _BLOCK_BYTES = 256 << 10
+"""Bytes of float32 output of a strip. Chosen, so that a strip and the input under it stay in a second-level
+cache until bias and activation are applied."""
+
 _EXACT_TAPS = {TensorType.INT8: 512, TensorType.UINT8: 256, TensorType.INT16: 2}
 """Products of centred levels that a float32 sum holds exactly: 255 * 128, 255 * 255, 32768 * 128 each."""
 
 
 def depthwise_shape(op: OpContext) -> tuple[Shape, ...]:
-    """[N, Ho, Wo, C * m]. Raises `ShapeError` where the filter is no multiple of the channels."""
+    """Return [N, Ho, Wo, C * m]. Raises `ShapeError` where the filter is no multiple of the channels."""
     n, _, _, channels = image_shape(op)
     first, filter_h, filter_w, out_channels = require_rank(op, 1, 4)
     if first != 1 or channels < 1 or out_channels % channels:
@@ -98,7 +105,10 @@ _Finish = Callable[[_Strip], Kernel]
     note="float32 with float32 or int8 filters; int8 and int16 with int8 filters",
 )
 def depthwise_conv(op: OpContext) -> Kernel:
-    """Sum over taps, bias, fused activation."""
+    """DEPTHWISE_CONV_2D: a sum over taps per channel, bias, fused activation.
+
+    The multiplier m follows from the shapes: old files state a wrong `depth_multiplier`, or none.
+    """
     kind = op.require(TensorType.FLOAT32, *LEVELS)
     if kind is not TensorType.FLOAT32:
         require_filter(op, kind)
@@ -111,7 +121,10 @@ def depthwise_conv(op: OpContext) -> Kernel:
 
 
 def _depthwise_hybrid(op: OpContext) -> Kernel:
-    """Each image is quantised by itself, asymmetrically even where one scale is that of all channels."""
+    """Return the hybrid kernel: each image is quantised by itself, asymmetrically.
+
+    LiteRT does so even where all channels have one scale, unlike in CONV_2D.
+    """
     x, (_, _, width, channels) = op.read(0), op.output().shape
     quantizer = RowQuantizer(op, x.reshape(len(x), -1), asymmetric=True)
     end = scaled_end(op, quantizer.scales, channel_scales(op, channels), width)
@@ -126,7 +139,10 @@ def _depthwise_hybrid(op: OpContext) -> Kernel:
 
 
 def _depthwise_levels(op: OpContext, kind: TensorType) -> Kernel:
-    """Few taps: their sums are exact in float32 for 8-bit levels, in float64 for 16-bit ones."""
+    """Return the kernel of quantised activations: sums over few taps are exact in float32, else in float64.
+
+    The filter is centred, and the input's zero point is subtracted from the sums by way of the bias.
+    """
     weights = centred_filter(op)
     taps = weights.shape[1] * weights.shape[2]
     exact = taps <= _EXACT_TAPS[kind]
@@ -139,14 +155,16 @@ def _depthwise_levels(op: OpContext, kind: TensorType) -> Kernel:
 
 
 def _sums(op: OpContext, x: Array, fill: int, weights: Array, make: Callable[..., _Finish]) -> Kernel:
-    """Strip by strip: its input gathered, with `fill` outside the image, and finished.
+    """Return a kernel that gathers each strip's input, with `fill` outside the image, and finishes the strip.
 
-    `make(filters, runs, most)` gives each thread what prepares the end of a strip of at most `most` rows.
+    `make(filters, runs, most)` gives each thread a function from a strip of at most `most` rows to its
+    kernel.
     """
     y = op.write()
     _, filter_h, filter_w, channels = weights.shape
     g = geometry(op, filter_h, filter_w)
     runs = _runs(g.columns.size, channels)
+    # The filter is repeated for each column of a run: filter and input then have one long last axis.
     filters = np.tile(weights[0], (1, 1, runs[0].width))
     lanes = lane_count(op, y.size * filter_h * filter_w)
     step = max(1, min(_BLOCK_BYTES // max(1, 4 * g.columns.size * channels), -(-g.rows.size // lanes)))
@@ -175,7 +193,10 @@ def _lane(strips: Iterable[_Strip], finish: _Finish, fill: int) -> Kernel:
 
 
 def _products(strip: _Strip, filters: Array, runs: Sequence[_Run], out: Array) -> Kernel:
-    """out [rows, Wo, C]: the sums of products of a strip."""
+    """Return a kernel that writes the sums of products of a strip to `out` [rows, Wo, C].
+
+    einsum needs no temporary for the products of a tap, as a multiplication and an addition would.
+    """
     parts = [
         (windows, filters[:, :, : windows.shape[4]], run.of(out))
         for windows, run in zip(strip.windows, runs, strict=True)
@@ -227,7 +248,7 @@ def _level_rows(
 
 
 def _runs(columns: int, channels: int) -> list[_Run]:
-    """All columns in runs of about `_RUN_ELEMENTS`, all of one width but for a shorter last one."""
+    """Split the columns into runs of about `_RUN_ELEMENTS`, of one width but for a shorter last one."""
     count = max(1, min(columns, -(-columns * channels // _RUN_ELEMENTS)))
     width = max(1, -(-columns // count))
     whole, rest = divmod(columns, width)
@@ -238,10 +259,10 @@ def _runs(columns: int, channels: int) -> list[_Run]:
 def _strips(
     op: OpContext, g: Geometry, x: Array, runs: Sequence[_Run], channels: int, dtype: Any, blocks: list[slice]
 ) -> Iterator[_Strip]:
-    """The strips of `blocks` of output rows in every image; they share one memory.
+    """Yield the strips of `blocks` of output rows in every image; they share one memory.
 
     It holds the rows with the padding around them; with a stride along the row one plane [rows, Wo, C] for
-    each tap instead, so that neighbours are contiguous again.
+    each tap instead, so that neighbouring outputs read contiguous inputs again.
     """
     height, width = x.shape[1:3]
     is_plain = x.dtype == dtype and channels == x.shape[3] and not g.is_padded and g.stride_w == 1
@@ -266,7 +287,7 @@ def _strips(
 
 
 def _column_copies(g: Geometry, width: int) -> list[tuple[slice, slice]]:
-    """For each plane: the columns that come from the image, and where from."""
+    """Return, for each plane, the columns that come from the image, and the image's columns."""
     if g.stride_w == 1:
         return [(slice(g.columns.before, g.columns.before + width), slice(0, width))]
     copies = []
@@ -283,7 +304,10 @@ def _column_copies(g: Geometry, width: int) -> list[tuple[slice, slice]]:
 def _fill(
     planes: Array, above: int, below: int, source: Array, columns: list[tuple[slice, slice]]
 ) -> tuple[tuple[Array, ...], tuple[tuple[Array, Array], ...]]:
-    """Edges of `planes` [n, rows, columns, C * m] outside the image, and copies of `source` [rows, W, C]."""
+    """Return edges of `planes` [n, rows, columns, C * m] outside the image, and copies from `source`.
+
+    `source` is [rows, W, C]; each of its channels is copied to the m places of its output channels.
+    """
     end, depth = planes.shape[1] - below, source.shape[2]
     edges: list[Array] = [planes[:, :above], planes[:, end:]]
     copies = []
@@ -297,7 +321,7 @@ def _fill(
 
 
 def _windows(g: Geometry, planes: Array, rows: int, runs: Sequence[_Run]) -> tuple[Array, ...]:
-    """Windows over `planes` [n, rows, columns, C] of every run."""
+    """Return, for every run, a view of the windows over `planes` [n, rows, columns, C]."""
     plane, row, column, item = planes.strides
     tap = column * g.dilation_w if g.stride_w == 1 else plane
     channels = planes.shape[3]

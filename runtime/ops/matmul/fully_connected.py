@@ -39,13 +39,19 @@ from runtime.quantization import (
 )
 
 _BLOCK_BYTES = 1 << 20
+"""Bytes of a block of rows: 4 for each input, 12 for each output and its sums. Chosen, so that bias,
+activation and rescaling find the block in a second-level cache."""
+
 _BLOCK_ROWS = 128
+"""Least rows of a block, whatever their bytes. Chosen: BLAS reads all weights once for each block, and with
+fewer rows that reading would outweigh the products."""
+
 _LEAST_ROWS = 8
 """With fewer rows for each thread, the threads share the output channels instead."""
 
 
 def fully_connected_shape(op: OpContext) -> tuple[Shape, ...]:
-    """[batch, out], or the input's leading dimensions with keep_num_dims."""
+    """Return [batch, out], or [.., out] with the input's leading dimensions under `keep_num_dims`."""
     out_size, in_size = require_rank(op, 1, 2)
     shape = op.input(0).shape
     check_bias(op, out_size)
@@ -68,7 +74,7 @@ def fully_connected_shape(op: OpContext) -> tuple[Shape, ...]:
     "int16 with int16; uint8 may give int16",
 )
 def fully_connected(op: OpContext) -> Kernel:
-    """y = x @ weights.T + bias, fused activation."""
+    """FULLY_CONNECTED: x @ weights.T + bias, fused activation."""
     if op.option("weights_format") is not FullyConnectedOptionsWeightsFormat.DEFAULT:
         raise op.unsupported("shuffled weights")
     kind = op.require(TensorType.FLOAT32, *LEVELS)
@@ -83,13 +89,16 @@ def fully_connected(op: OpContext) -> Kernel:
 
 
 def _rows(op: OpContext) -> tuple[Array, Array]:
-    """Input [batch, in] and output [batch, out]."""
+    """Return the input as [batch, in] and the output as [batch, out]."""
     out_size, in_size = op.input(1).shape
     return op.read(0).reshape(-1, in_size), op.write().reshape(-1, out_size)
 
 
 def _float(op: OpContext) -> Kernel:
-    """Bias, which may be computed at run time, and activation follow block by block."""
+    """Return the kernel of float weights, with bias and activation block by block.
+
+    Weights and bias may be computed at run time, so that nothing of them is prepared.
+    """
     x, y = _rows(op)
     matrix = op.read(1).T
     bias = None if op.optional(2) is None else op.read(2).reshape(-1)
@@ -120,13 +129,13 @@ def _float(op: OpContext) -> Kernel:
 
 
 def _blocks(x: Array, y: Array, lanes: int) -> list[list[slice]]:
-    """Rows of each lane, in blocks that stay in the cache."""
+    """Return the rows of each lane, in blocks that stay in the cache."""
     row_bytes = 4 * x.shape[1] + 12 * y.shape[1]
     return row_blocks(len(x), lanes, max(_BLOCK_ROWS, _BLOCK_BYTES // row_bytes))
 
 
 def _end(op: OpContext, y: Array) -> Kernel:
-    """Bias, which may be computed at run time, and activation."""
+    """Return what adds the bias, which may be computed at run time, and applies the activation."""
     op.require_output(TensorType.FLOAT32)
     bias = None if op.optional(2) is None else op.read(2).reshape(-1)
     clamp = float_activation_range(op.activation())
@@ -160,6 +169,7 @@ def _hybrid(op: OpContext) -> Kernel:
 
 
 def _scaled_product(op: OpContext, quantizer: RowQuantizer, y: Array) -> Kernel:
+    """Return the product of quantised rows with a filter of one scale per tensor or channel, finished."""
     weights, zero = hybrid_filter(op)
     matrix = LevelMatrix(op, weights, zero, np.float32)
     scales = channel_scales(op, y.shape[1])
@@ -185,7 +195,11 @@ def _scaled_product(op: OpContext, quantizer: RowQuantizer, y: Array) -> Kernel:
 
 
 def _blockwise(op: OpContext, quantizer: RowQuantizer, y: Array) -> Kernel:
-    """Each row of weights has a scale for every block of columns, kept in a tensor of its own."""
+    """Return the product of quantised rows with a filter that has a scale for every block of columns.
+
+    The scales, float16 [out, in / block], are a tensor of their own. They multiply the weights once, while
+    planning: the sum over blocks then is one matrix product.
+    """
     q = op.input(1).quantization
     assert q is not None
     assert q.blocks is not None
@@ -206,6 +220,7 @@ def _blockwise(op: OpContext, quantizer: RowQuantizer, y: Array) -> Kernel:
 
 
 def _levels(op: OpContext, kind: TensorType) -> Kernel:
+    """Return the kernel of quantised activations and weights, whose sums are exact integers."""
     x, y = _rows(op)
     channels = y.shape[1]
     gemm = ExactGemm(op, *stored_filter(op), kind, level_zero(op), integer_bias(op, channels))
@@ -235,9 +250,10 @@ def _levels(op: OpContext, kind: TensorType) -> Kernel:
 
 
 def _output_stage(op: OpContext) -> OutputStage:
-    """One product in double precision, rounded half away from zero: other kernels round twice.
+    """Return the way from sums to output levels, which differs from that of convolutions.
 
-    With int16 on both sides, sums have 64 bits and multipliers 15.
+    LiteRT's reference kernel multiplies once in double precision and rounds ties away from zero, where its
+    other kernels round twice in fixed point. With int16 on both sides, sums have 64 bits and multipliers 15.
     """
     in_scale, _ = op.scale_and_zero_point(op.input(0))
     out_scale, out_zero = op.scale_and_zero_point(op.output())

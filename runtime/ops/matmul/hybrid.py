@@ -1,4 +1,4 @@
-"""Hybrid (dynamic-range) kernels: float activations are quantised row by row when they arrive.
+"""Hybrid (dynamic-range) kernels: float activations are quantised row by row in every run.
 
 A row becomes levels less their zero point, times a scale: `tensor_utils::SymmetricQuantizeFloats` and
 `AsymmetricQuantizeFloats` (`portable_tensor_utils.cc`). What follows is the float kernel on those levels and
@@ -16,18 +16,19 @@ from runtime.ops.support.value import Array
 from runtime.quantization import round_half_away
 
 _LARGEST = np.float32(127)
+"""The largest int8 level; symmetric rows leave -128 out, so that levels mirror at 0."""
 
 WEIGHTS = (TensorType.INT8, TensorType.UINT8, TensorType.INT4, TensorType.INT2)
-"""Types of filters that float activations meet as levels."""
+"""Types of filters that make a kernel of float activations hybrid."""
 
 
 def is_hybrid(op: OpContext, data: int = 0, weights: int = 1) -> bool:
-    """True for float activations with a quantised filter."""
+    """Return whether float activations come with a quantised filter."""
     return op.input(data).type is TensorType.FLOAT32 and op.input(weights).type in WEIGHTS
 
 
 def differs_by_channel(op: OpContext, i: int = 1) -> bool:
-    """True where the filter's scales differ: LiteRT's convolutions then quantise images asymmetrically."""
+    """Return whether the filter's scales differ, where CONV_2D quantises images asymmetrically."""
     q = op.input(i).quantization
     return q is not None and len(set(q.scales)) > 1
 
@@ -51,14 +52,14 @@ class RowQuantizer:
         self._pieces = [(*p, whole[: p[0].size].reshape(p[0].shape)) for p in pieces]
 
     def __call__(self) -> None:
-        """Read `x`, fill `levels` and `scales`."""
+        """Quantise what `x` holds now; fill `levels` and `scales`."""
         if self._x.size == 0:
             return
         self._set_scales(np.minimum.reduce(self._x, axis=1), np.maximum.reduce(self._x, axis=1))
         for levels, x, inverse, zeros, whole in self._pieces:
             np.multiply(x, inverse, out=levels)
             if not self._is_asymmetric:
-                # The largest |x| times 127 / |x| rounds to 127: there is nothing to clamp.
+                # The largest |x| times 127 / |x| rounds to 127, so that there is nothing to clamp.
                 _round_half_away(levels, whole)
                 continue
             np.add(levels, zeros, out=levels)
@@ -68,7 +69,7 @@ class RowQuantizer:
         self._settle()
 
     def _symmetric(self, low: Array, high: Array) -> None:
-        """Scale max|x| / 127, levels -127..127."""
+        """Set scales of max|x| / 127, for levels -127..127; a row of zeros has scale 1."""
         largest = np.maximum(np.abs(low, out=low), np.abs(high, out=high), out=high)
         if not largest.all():
             largest[largest == 0] = _LARGEST
@@ -76,7 +77,10 @@ class RowQuantizer:
         np.divide(_LARGEST, largest, out=self._inverse[:, 0])
 
     def _asymmetric(self, low: Array, high: Array) -> None:
-        """256 levels from min(0, min x) to max(0, max x); the zero point is nudged to a level."""
+        """Set scales and zero points of 256 levels from min(0, min x) to max(0, max x).
+
+        The zero point comes from the end of less error, and is nudged to a level, so that real 0 is exact.
+        """
         below, above = np.minimum(low, 0).astype(np.float64), np.maximum(high, 0).astype(np.float64)
         flat = below == above
         scale = np.where(flat, 1.0, (above - below) / 255)
@@ -88,8 +92,11 @@ class RowQuantizer:
         np.divide(np.float32(1), self.scales, out=self._inverse[:, 0])
 
     def _settle(self) -> None:
-        """A row so small that its inverse scale overflows, or that holds infinities, is cast as C++ on x86
-        does it: what is no integer becomes the lowest level."""
+        """Set the levels of rows whose inverse scale overflows, or which hold infinities.
+
+        Casting what is not finite to an integer is undefined in C++; x86 gives the least, so the lowest
+        level.
+        """
         usual = np.isfinite(self._inverse[:, 0]) & np.isfinite(self.scales)
         if usual.all():
             return
@@ -100,7 +107,7 @@ class RowQuantizer:
 
 
 def _round_half_away(x: Array, whole: Array) -> None:
-    """`round_half_away` in place; `whole` is scratch."""
+    """Apply `round_half_away` in place; `whole` is scratch memory of the same shape."""
     np.trunc(x, out=whole)
     np.subtract(x, whole, out=x)
     np.multiply(x, np.float32(2), out=x)
@@ -109,7 +116,7 @@ def _round_half_away(x: Array, whole: Array) -> None:
 
 
 def hybrid_filter(op: OpContext, i: int = 1) -> tuple[Array, int]:
-    """Levels of a quantised filter in their narrow type, and their zero point."""
+    """Return the levels of a quantised filter in their narrow type, and their zero point."""
     q = op.input(i).quantization
     if q is None or q.is_custom or (not q.scales and q.blocks is None):
         raise op.unsupported("the filter has no scales")
@@ -120,13 +127,13 @@ def hybrid_filter(op: OpContext, i: int = 1) -> tuple[Array, int]:
 
 
 def filter_levels(op: OpContext, i: int = 1) -> Array:
-    """Levels of a quantised filter less their zero point, float32."""
+    """Return the levels of a quantised filter less their zero point, float32 in the filter's shape."""
     levels, zero = hybrid_filter(op, i)
     return levels.astype(np.float32) - np.float32(zero)
 
 
 def channel_scales(op: OpContext, channels: int, i: int = 1) -> Array:
-    """The filter's scale of every output channel, float32."""
+    """Return the filter's scale of every output channel, float32 [channels]."""
     q = op.input(i).quantization
     if q is None or len(q.scales) not in (1, channels):
         raise op.unsupported("the filter has neither one scale nor one for each output channel")

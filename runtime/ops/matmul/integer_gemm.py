@@ -28,15 +28,25 @@ LEVELS: Final = (TensorType.INT8, TensorType.UINT8, TensorType.INT16)
 """Activation types of the integer kernels."""
 
 _EXACT_FLOAT32: Final = 1 << 24
+"""Largest size of a sum of integers in float32: up to here every integer has a float32. A sum that stays
+below it at every step is exact in whatever order BLAS adds, with fused multiplication or without."""
+
 _SMALLEST_PART: Final = 128
+"""Columns by which a product is cut into exact parts: 128 products of int8 are at most 2^21. Chosen: finer
+cuts would hardly lower the number of parts; coarser ones would send more int16 kernels to float64."""
+
 _PREPARED_ELEMENTS: Final = 1 << 18
+"""Filter elements that are widened to int32 at a time while planning, 1 MiB. Chosen to bound the memory."""
+
 _INNER_ELEMENTS: Final = 4096
+"""Elements of an inner loop over several pixels in the output stage. Chosen: a loop over few channels alone
+is mostly overhead, while factors repeated for more elements would leave the first-level cache."""
 
 OutputStage: TypeAlias = Callable[[Array, Array], None]
-"""(sums as integers in floating point; output levels of the same shape)."""
+"""(sums, out): turns sums, integers in floating point, into output levels of the same shape."""
 
 GemmLane: TypeAlias = Callable[[Array, Array, Array], Array]
-"""(a, partial, total): a @ weights.T, integers of either dtype in one of the last two [M, Co].
+"""(a, partial, total): returns a @ weights.T, integers of either dtype in one of the last two [M, Co].
 
 `a` [M, K] of the GEMM's dtype holds raw levels; `partial` is of that dtype too, `total` float64.
 """
@@ -51,7 +61,7 @@ def require_filter(op: OpContext, activations: TensorType, i: int = 1) -> None:
 
 
 def stored_filter(op: OpContext, i: int = 1) -> tuple[Array, int]:
-    """Filter levels in their narrow type and the filter's shape, and their zero point."""
+    """Return filter levels in their narrow type and the filter's shape, and their zero point."""
     q = op.input(i).quantization
     if q is None or q.blocks is not None or q.is_custom or not q.scales:
         raise op.unsupported("the filter has no scales")
@@ -62,18 +72,18 @@ def stored_filter(op: OpContext, i: int = 1) -> tuple[Array, int]:
 
 
 def centred_filter(op: OpContext, i: int = 1) -> Array:
-    """Filter levels less their zero point, int16, in the filter's shape."""
+    """Return filter levels less their zero point, int16, in the filter's shape."""
     levels, zero = stored_filter(op, i)
     return levels.astype(np.int16) - np.int16(zero)
 
 
 def level_zero(op: OpContext, i: int = 0) -> int:
-    """The level of a real zero in input `i`."""
+    """Return the level of real zero in input `i`."""
     return op.scale_and_zero_point(op.input(i))[1]
 
 
 def integer_bias(op: OpContext, channels: int, i: int = 2) -> Array:
-    """The int32 or int64 bias as float64, zeros where absent."""
+    """Return the int32 or int64 bias as float64 [channels], zeros where it is absent."""
     if op.optional(i) is None:
         return np.zeros(channels)
     op.require(TensorType.INT32, TensorType.INT64, i=i)
@@ -81,7 +91,10 @@ def integer_bias(op: OpContext, channels: int, i: int = 2) -> Array:
 
 
 def effective_scales(op: OpContext, channels: int, data: int = 0, weights: int = 1) -> list[float]:
-    """in_scale * filter_scale / out_scale of every channel; with uint8 the product is of single precision."""
+    """Return in_scale * filter_scale / out_scale of every channel.
+
+    With uint8 the product is of single precision (`GetQuantizedConvolutionMultipler`), else of double.
+    """
     in_scale, _ = op.scale_and_zero_point(op.input(data))
     out_scale, _ = op.scale_and_zero_point(op.output())
     q = op.input(weights).quantization
@@ -105,7 +118,7 @@ def output_stage(
     limit: float = 1 << 31,
     width: int = 1,
 ) -> OutputStage:
-    """From at most `capacity` sums, channels last, to output levels, fused activation included.
+    """Return the way from at most `capacity` sums, channels last, to output levels after the activation.
 
     `offset` is added to the sums first, which together stay within `limit`; a call gets whole rows of `width`
     pixels.
@@ -123,13 +136,13 @@ def output_stage(
 
 
 def _repeats(channels: int, width: int) -> int:
-    """How many pixels of a row share an inner loop: a divisor of `width`."""
+    """Return how many pixels of a row share an inner loop: a divisor of `width`."""
     most = min(width, _INNER_ELEMENTS // max(1, channels))
     return next((d for d in range(most, 1, -1) if width % d == 0), 1)
 
 
 def accumulates_wide(op: OpContext, bias: int) -> bool:
-    """True where int16 sums are of 64 bits: of 32 they are with such a bias, or without one by the option."""
+    """Return whether int16 activations sum to 64 bits: a bias decides by its type, else the option does."""
     value = op.optional(bias)
     if value is None:
         return op.operator.options.get("quantized_bias_type") is not TensorType.INT32
@@ -139,9 +152,9 @@ def accumulates_wide(op: OpContext, bias: int) -> bool:
 class ExactGemm:
     """Integer GEMM through BLAS whose partial sums are integers that floating point holds exactly.
 
-    `levels` [Co, K] less `zero` are the weights; `activations` is the type of the levels that calls bring.
-    What a product lacks is its `offset` [Co], the bias and the share of `in_zero`; with it no sum is larger
-    than `limit`.
+    `levels` [Co, K] less `zero` are the weights; `activations` is the type of the levels that calls multiply.
+    A product lacks its `offset` [Co], the bias less what `in_zero` adds; with it no sum is larger than
+    `limit`.
     """
 
     def __init__(
@@ -157,7 +170,7 @@ class ExactGemm:
         self._matrix = LevelMatrix(op, levels, zero, self.dtype)
 
     def lane(self) -> GemmLane:
-        """The product for one thread."""
+        """Return the product for one thread: one matrix product, or exact parts that float64 adds up."""
         if len(self._parts) == 1:
             product = self._matrix.product()
 
@@ -183,7 +196,10 @@ class ExactGemm:
 
 
 def _sums_and_sizes(levels: Array, zero: int) -> tuple[Array, Array]:
-    """Of every channel: the sum of its weights, int64 [Co]; the sums of their sizes by columns [Co, n]."""
+    """Return, of every channel, the sum of its weights, int64 [Co], and sums of their sizes, int64 [Co, n].
+
+    The sizes are added up for each of the n ranges of `_SMALLEST_PART` columns.
+    """
     count, depth = levels.shape
     starts = np.arange(0, depth, _SMALLEST_PART)
     sums, sizes = np.zeros(count, np.int64), np.zeros((count, starts.size), np.int64)
@@ -196,7 +212,11 @@ def _sums_and_sizes(levels: Array, zero: int) -> tuple[Array, Array]:
 
 
 def _exact_parts(sizes: Array, depth: int) -> list[slice] | None:
-    """The fewest ranges of columns whose sums stay below 2^24 in size; None where columns are too large."""
+    """Return the fewest ranges of columns whose sums stay within 2^24 in size.
+
+    The bound is of this filter's weights and the type's largest activation, so that real filters, whose
+    weights are mostly small, need few parts. None where even `_SMALLEST_PART` columns may exceed it.
+    """
     cuts, running = [0], np.zeros(len(sizes), np.int64)
     for block in range(sizes.shape[1]):
         if sizes[:, block].max(initial=0) > _EXACT_FLOAT32:

@@ -15,15 +15,22 @@ from runtime.ops.support.context import OpContext
 from runtime.ops.support.value import Array
 
 _KEPT_ELEMENTS = 1 << 16
+"""Largest filter, in elements, that is kept widened: 256 KiB of float32. Chosen: it stays in a second-level
+cache between runs; larger filters in float would take four times the file's memory."""
+
 _PIECE_BYTES = 1 << 19
+"""Bytes of a widened piece of a large filter. Chosen to stay in a second-level cache until its product."""
+
 _PIECE_ROWS = 16
+"""Output channels of which a piece is a multiple, and the least it has. Chosen: common BLAS kernels compute
+as many columns at a time, or a divisor of them."""
 
 Product: TypeAlias = Callable[[Array, Array], None]
-"""(a [M, K], out [M, Co]): out = a @ weights.T."""
+"""(a [M, K], out [M, Co]): writes out = a @ weights.T."""
 
 
 class LevelMatrix:
-    """`levels` [Co, K] of a narrow integer type, less `zero`, as `dtype`."""
+    """A filter, `levels` [Co, K] of a narrow integer type, less `zero`, as a matrix of `dtype`."""
 
     def __init__(self, op: OpContext, levels: Array, zero: int, dtype: Any) -> None:
         self._op = op
@@ -36,7 +43,7 @@ class LevelMatrix:
         self._rows = min(count, max(_PIECE_ROWS, rows // _PIECE_ROWS * _PIECE_ROWS))
 
     def pieces(self) -> Callable[[], Iterator[tuple[slice, Array]]]:
-        """A function whose iterator gives (output channels, their columns [K, n]); one for each thread."""
+        """Return an iterator function over (output channels, their columns [K, n]); one for each thread."""
         kept = self._kept
         if kept is not None:
             whole = [(slice(0, len(self._levels)), kept)]
@@ -45,7 +52,7 @@ class LevelMatrix:
         return lambda: self._widen(buffer)
 
     def product(self) -> Product:
-        """The product with the whole filter; one for each thread."""
+        """Return the product with the whole filter; one for each thread."""
         kept = self._kept
         if kept is not None:
             return plain_product(kept)
@@ -73,7 +80,7 @@ class LevelMatrix:
 
 
 def plain_product(matrix: Array) -> Product:
-    """The product with a matrix [K, Co]."""
+    """Return the product with a matrix [K, Co]."""
 
     def run(a: Array, out: Array) -> None:
         np.matmul(a, matrix, out=out)

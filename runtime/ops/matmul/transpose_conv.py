@@ -26,7 +26,7 @@ from runtime.ops.support.value import Array, Shape
 
 
 def transpose_conv_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The shape that input 0 states."""
+    """Return the shape that input 0 states. Raises `ShapeError` where it does not fit the operands."""
     stated = op.integers(0, "output shape")
     n, _, _, channels = image_shape(op, 2)
     out_channels, _, _, depth = require_rank(op, 1, 4)
@@ -40,7 +40,7 @@ def transpose_conv_shape(op: OpContext) -> tuple[Shape, ...]:
 
 
 def _before(padding: Padding, out: int, extent: int, stride: int) -> int:
-    """Rows cut off in front, as if the output were convolved to the input (`padding.h`)."""
+    """Return the rows cut off in front, as if the output were convolved to the input (`padding.h`)."""
     effective = -(-out // stride) if padding is Padding.SAME else (out + stride - extent) // stride
     return max(0, (effective - 1) * stride + extent - out) // 2
 
@@ -54,7 +54,7 @@ def _before(padding: Padding, out: int, extent: int, stride: int) -> int:
     note="float32 with float32 or int8 filters; int8 and int16 with int8 filters",
 )
 def transpose_conv(op: OpContext) -> Kernel:
-    """The gradient of a convolution by its input, bias, fused activation."""
+    """TRANSPOSE_CONV: the gradient of a convolution by its input, bias, fused activation."""
     kind = op.require(TensorType.FLOAT32, *LEVELS, i=2)
     check_bias(op, op.input(1).shape[0], 3)
     y = op.write()
@@ -69,7 +69,10 @@ def transpose_conv(op: OpContext) -> Kernel:
 
 
 def _sums(op: OpContext, x: Array, weights: Array, y: Array, end: RowsEnd | None) -> Kernel:
-    """Sums of products into `y`, which has the dtype of `weights`, finished image by image."""
+    """Return a kernel that writes sums of products to `y`, of the dtype of `weights`, image by image.
+
+    One product for all taps of an image; adding the taps to the output is then strided additions only.
+    """
     out_channels, filter_h, filter_w, depth = weights.shape
     n, height, width, _ = x.shape
     matrix = weights.reshape(-1, depth).T
@@ -91,7 +94,7 @@ def _sums(op: OpContext, x: Array, weights: Array, y: Array, end: RowsEnd | None
 
 
 def _hybrid(op: OpContext, y: Array) -> Kernel:
-    """Each image is quantised by itself, asymmetrically."""
+    """Return the hybrid kernel: each image is quantised by itself, asymmetrically."""
     x = op.read(2)
     quantizer = RowQuantizer(op, x.reshape(len(x), -1), asymmetric=True)
     end = scaled_end(op, quantizer.scales, channel_scales(op, y.shape[3]), y.shape[2], 3)
@@ -105,7 +108,7 @@ def _hybrid(op: OpContext, y: Array) -> Kernel:
 
 
 def _levels(op: OpContext, kind: TensorType) -> Kernel:
-    """Sums of centred levels, exact in double precision."""
+    """Return the kernel of quantised activations and filters, whose sums are exact in float64."""
     x, y = op.read(2), op.write()
     channels = y.shape[3]
     weights = centred_filter(op).astype(np.float64)
@@ -125,7 +128,7 @@ def _levels(op: OpContext, kind: TensorType) -> Kernel:
 
 
 def _scatter(op: OpContext, taps: Array, image: Array, size: Shape) -> list[tuple[Array, Array]]:
-    """For each tap: the outputs it reaches, and its products."""
+    """Return, for each tap, the outputs that it reaches, and its products."""
     stride_h, stride_w, padding = op.option("stride_h"), op.option("stride_w"), op.option("padding")
     out_height, out_width, _ = image.shape
     filter_h, filter_w = taps.shape[3:]
@@ -143,7 +146,7 @@ def _scatter(op: OpContext, taps: Array, image: Array, size: Shape) -> list[tupl
 
 
 def _span(offset: int, stride: int, size: int, out: int) -> tuple[slice, slice]:
-    """Inputs whose output position `i * stride + offset` lies inside, and those positions."""
+    """Return the inputs i whose output position `i * stride + offset` lies inside, and those positions."""
     low = max(0, -(offset // stride))
     high = max(low, min(size, (out - 1 - offset) // stride + 1))
     start = offset + low * stride

@@ -33,11 +33,11 @@ class Axis:
 
     @property
     def before(self) -> int:
-        """Half of what the padding cuts off, rounded down (`padding.h`)."""
+        """What the padding cuts off in front: half of it all, rounded down (`padding.h`)."""
         return max(0, (self.size - 1) * self.stride + self.taps - self.out) // 2
 
     def span(self, tap: int) -> tuple[slice, slice]:
-        """Inputs that a tap carries to an output inside, and those outputs."""
+        """Return the inputs that a tap carries to an output inside, and those outputs."""
         offset = tap - self.before
         low = max(0, -(offset // self.stride))
         high = max(low, min(self.size, (self.out - 1 - offset) // self.stride + 1))
@@ -46,7 +46,7 @@ class Axis:
 
 
 def axes(op: OpContext) -> tuple[Axis, Axis]:
-    """Height and width. Raises `ShapeError` for options that do not fit."""
+    """Return height and width. Raises `ShapeError` for options that are out of range or do not fit."""
     if len(op.operator.custom_options) < _OPTIONS.size:
         raise op.error(f"{len(op.operator.custom_options)} bytes of options, {_OPTIONS.size} are needed")
     padding, stride_w, stride_h = _OPTIONS.unpack_from(op.operator.custom_options)
@@ -73,7 +73,7 @@ def _shape(op: OpContext) -> tuple[Shape, ...]:
 
 @custom_operator("Convolution2DTransposeBias", infer=_shape)
 def transpose_conv_bias(op: OpContext) -> Kernel:
-    """One GEMM to [pixels, taps, Co]; every tap is added where it belongs, over the bias."""
+    """Compute one GEMM to [pixels, taps, Co], and add every tap to its outputs, which start as the bias."""
     for i in range(3):
         op.require(TensorType.FLOAT32, i=i)
     x, weights, bias, y = op.read(0), op.constant(1, "filter"), op.read(2), op.write()

@@ -1,4 +1,4 @@
-"""Windows of convolutions: where they lie, and how their columns are gathered tile by tile."""
+"""Windows of convolutions: their geometry, and the gathering of their columns tile by tile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from runtime.ops.support.shapes import Window, image_shape, window
 from runtime.ops.support.value import Array, Shape
 
 TILE_BYTES = 1 << 20
+"""Bytes of a tile's columns and results. Chosen to stay in a second-level cache until the activation."""
+
 LARGEST_TILE_BYTES = 8 << 20
+"""Bytes of a tile under a filter larger than `TILE_BYTES`. Chosen: every tile reads the whole filter once, so
+that the tile grows with the filter; beyond this bound it would leave the last-level cache of a small
+machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +38,17 @@ class Geometry:
 
     @property
     def is_pointwise(self) -> bool:
-        """True where every window is the one pixel of its output."""
+        """Whether every window is the one pixel of its output."""
         return self.filter_h == self.filter_w == self.stride_h == self.stride_w == 1
 
     @property
     def is_padded(self) -> bool:
-        """True where windows reach outside the input."""
+        """Whether windows reach outside the input."""
         return any((self.rows.before, self.rows.after, self.columns.before, self.columns.after))
 
 
 def geometry(op: OpContext, filter_h: int, filter_w: int) -> Geometry:
-    """The windows over input 0 of an operator with convolution options. Raises `ShapeError`."""
+    """Return the windows over input 0 of an operator with convolution options. Raises `ShapeError`."""
     _, height, width, _ = image_shape(op)
     stride_h, stride_w = op.option("stride_h"), op.option("stride_w")
     dilation_h, dilation_w = op.option("dilation_h_factor"), op.option("dilation_w_factor")
@@ -107,12 +112,13 @@ def _lane(
     rows: int,
     blocks: list[tuple[int, int, int]],
 ) -> Iterator[Tile]:
-    """Tiles of `blocks` (image, first row, end), at most `rows` high, that share one memory for columns."""
+    """Yield tiles of `blocks` (image, first row, end), at most `rows` high, that share memory for columns."""
     _, _, width, channels = x.shape
     depth = g.filter_h * g.filter_w * channels
     direct = x.dtype == dtype and g.is_pointwise
     columns = None if direct else op.temporary((rows * g.columns.size, depth), dtype)
     strip = None
+    # A pixel lies under many windows: what must be padded or converted is, once, in a strip of input rows.
     converts = x.dtype != dtype and g.filter_h * g.filter_w > 1
     if columns is not None and (g.is_padded or converts):
         height = (rows - 1) * g.stride_h + (g.filter_h - 1) * g.dilation_h + 1
@@ -132,7 +138,7 @@ def _lane(
 def _source(
     g: Geometry, image: Array, strip: Array | None, start: int, stop: int, fill: float
 ) -> tuple[list[tuple[Array, Array | float]], Array]:
-    """The input rows that output rows `start:stop` read, padded; and the copies that bring them there."""
+    """Return the copies that pad the input rows of output rows `start:stop`, and the padded rows."""
     height, width, _ = image.shape
     first = start * g.stride_h - g.rows.before
     last = (stop - 1) * g.stride_h - g.rows.before + (g.filter_h - 1) * g.dilation_h + 1
@@ -149,7 +155,7 @@ def _source(
 
 
 def _windows(g: Geometry, source: Array, rows: int) -> Array:
-    """A view [rows, Wo, kh, kw * C] (or [.., kh, kw, C] when dilated) of all windows."""
+    """Return a view [rows, Wo, kh, kw * C] (or [.., kh, kw, C] when dilated) of all windows."""
     row, column, item = source.strides
     channels = source.shape[2]
     shape: Shape = (rows, g.columns.size, g.filter_h, g.filter_w * channels)

@@ -10,20 +10,34 @@ import numpy as np
 from runtime.ops.support.value import Array
 
 _LOW = np.uint64(0xFFFFFFFF)
+"""The low word of 64 bits."""
+
 _HALF = np.uint64(32)
+"""Bits of a word."""
 
 _PHILOX_ROUNDS = 10
+"""Rounds of Philox4x32-10, the variant of TensorFlow and StableHLO; another number gives other bits."""
+
 _PHILOX_MULTIPLIERS = np.array([0xD2511F53, 0xCD9E8D57], np.uint64)
+"""Multipliers of the two halves of the counter, from the paper."""
+
 _PHILOX_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+"""What each round adds to the two key words: the fractions of the golden ratio and of sqrt(3) in 32 bits."""
 
 _THREEFRY_ROUNDS = 20
+"""Rounds of Threefry2x32-20, the variant of StableHLO; another number gives other bits."""
+
 _THREEFRY_PARITY = 0x1BD11BDA
+"""Constant of the third key word, from the Skein hash: no key makes all three words zero."""
+
 _THREEFRY_ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
+"""Bits by which the second word rotates in each round, from the paper; they repeat after eight rounds."""
 
 
 def philox(key: tuple[int, int], low: Array, high: tuple[int | Array, int | Array]) -> Array:
-    """Philox4x32-10: uint32 [n, 4] for counters whose low 64 bits are `low`, uint64 [n], and whose high words
-    are `high`.
+    """Return blocks of Philox4x32-10, uint32 [n, 4].
+
+    The counters' low 64 bits are `low`, uint64 [n], and their two high words are `high`.
     """
     c0, c1 = low & _LOW, low >> _HALF
     c2, c3 = (np.broadcast_to(np.asarray(h, np.uint64), low.shape) for h in high)
@@ -41,7 +55,7 @@ def philox(key: tuple[int, int], low: Array, high: tuple[int | Array, int | Arra
 
 
 def threefry(key: tuple[int, int], counters: Array) -> Array:
-    """Threefry2x32-20: uint32 [n, 2] for the 64-bit `counters`, uint64 [n]."""
+    """Return blocks of Threefry2x32-20, uint32 [n, 2], for the 64-bit `counters`, uint64 [n]."""
     keys = (*key, _THREEFRY_PARITY ^ key[0] ^ key[1])
     x0 = ((counters & _LOW) + np.uint64(keys[0])) & _LOW
     x1 = ((counters >> _HALF) + np.uint64(keys[1])) & _LOW
@@ -65,7 +79,7 @@ class PhiloxStream:
         self._counter = (seed2 & 0xFFFFFFFFFFFFFFFF) << 64
 
     def peek(self, words: int) -> Array:
-        """The next `words` words, uint32; whole blocks are drawn. They stay next."""
+        """Return the next `words` words, uint32, without using them up."""
         blocks = -(-words // 4)
         start, wide = self._counter & 0xFFFFFFFFFFFFFFFF, self._counter >> 64
         low = np.uint64(start) + np.arange(blocks, dtype=np.uint64)
@@ -73,11 +87,11 @@ class PhiloxStream:
         return philox(self._key, low, (upper & _LOW, upper >> _HALF)).reshape(-1)[:words]
 
     def skip(self, blocks: int) -> None:
-        """Leave `blocks` blocks of four words out."""
+        """Skip `blocks` blocks of four words."""
         self._counter = (self._counter + blocks) % (1 << 128)
 
     def draw(self, words: int) -> Array:
-        """The next `words` words, uint32; what is left of the last block is lost."""
+        """Return the next `words` words, uint32; the rest of the last block is lost, as in TensorFlow."""
         drawn = self.peek(words)
         self.skip(-(-words // 4))
         return drawn

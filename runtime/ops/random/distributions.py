@@ -17,11 +17,14 @@ from runtime.ops.support.type_sets import INDICES
 from runtime.ops.support.value import Array, Shape
 
 _SMALLEST = np.float32(1e-7)
+"""Least uniform number under the logarithm of Box and Muller's transform (`epsilon` of TensorFlow's
+`BoxMullerFloat`): it keeps the radius finite, below 5.7."""
+
 _WORDS = (TensorType.INT32, TensorType.INT64, TensorType.UINT32, TensorType.UINT64)
 
 
 def _stream(op: OpContext) -> PhiloxStream:
-    """LiteRT keeps 32 bits of each of the file's seeds, with their sign."""
+    """Return the stream of the file's seeds, of which LiteRT keeps 32 bits each, with their sign."""
     seed, seed2 = ((op.option(n) + 2**31) % 2**32 - 2**31 for n in ("seed", "seed2"))
     if seed == 0 and seed2 == 0:
         seed, seed2 = secrets.randbits(64), secrets.randbits(64)
@@ -29,13 +32,13 @@ def _stream(op: OpContext) -> PhiloxStream:
 
 
 def _unit(words: Array) -> Array:
-    """float32 in [0, 1) from the low 23 bits."""
+    """Return float32 in [0, 1) from the low 23 bits of words: the fraction of a number in [1, 2), less 1."""
     bits = (words & np.uint32(0x7FFFFF)) | np.uint32(127 << 23)
     return bits.view(np.float32) - np.float32(1)
 
 
 def random_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The shape in input 0."""
+    """Return the shape in input 0."""
     op.require(*INDICES)
     shape = op.integers(0, "shape")
     if len(op.input().shape) != 1 or min(shape, default=0) < 0:
@@ -58,7 +61,7 @@ def _float_output(op: OpContext) -> Array:
     note="float32 numbers; the input is their shape",
 )
 def random_uniform(op: OpContext) -> Kernel:
-    """float32 in [0, 1)."""
+    """RANDOM_UNIFORM: float32 in [0, 1)."""
     y, stream = _float_output(op), _stream(op)
 
     def run() -> None:
@@ -76,12 +79,13 @@ def random_uniform(op: OpContext) -> Kernel:
     note="float32 numbers; the input is their shape",
 )
 def random_standard_normal(op: OpContext) -> Kernel:
-    """float32 by Box and Muller's transform, a pair of numbers from a pair of words."""
+    """RANDOM_STANDARD_NORMAL: float32 by Box and Muller's transform, two numbers from two words."""
     y, stream = _float_output(op), _stream(op)
 
     def run() -> None:
         words = stream.draw(-(-y.size // 2) * 2).reshape(-1, 2)
         radius = np.sqrt(np.float32(-2) * np.log(np.maximum(_unit(words[:, 0]), _SMALLEST)))
+        # The reference's 2 * M_PI is a double, its angle a float: the product is rounded once.
         angle = (2 * np.pi * _unit(words[:, 1]).astype(np.float64)).astype(np.float32)
         pair = np.stack([np.sin(angle) * radius, np.cos(angle) * radius], axis=-1)
         y[:] = pair.reshape(-1)[: y.size]
@@ -90,7 +94,7 @@ def random_standard_normal(op: OpContext) -> Kernel:
 
 
 def multinomial_shape(op: OpContext) -> tuple[Shape, ...]:
-    """[batch, samples]."""
+    """Return [batch, samples]."""
     op.require(TensorType.INT32, i=1)
     shape, samples = op.input().shape, op.integers(1, "number of samples")
     if len(shape) != 2 or shape[1] < 1 or op.input(1).shape != () or samples[0] < 0:
@@ -106,11 +110,12 @@ def multinomial_shape(op: OpContext) -> tuple[Shape, ...]:
     stateful=True,
 )
 def multinomial(op: OpContext) -> Kernel:
-    """Classes drawn with the probabilities that the logits say; classes of infinite logits never."""
+    """MULTINOMIAL: classes drawn with the logits' probabilities, never one whose logit is not finite."""
     if op.output().type not in INDICES:
         raise op.unsupported(f"samples of type {op.output().type.name}")
     logits, y, stream = op.read(0), op.write(), _stream(op)
     batch, samples = y.shape
+    # The reference reserves 256 blocks for every word that it may need; the next run starts behind them.
     skipped = batch * (-(-samples // 4) * 4) * 2 * 256
 
     def run() -> None:
@@ -127,14 +132,14 @@ def multinomial(op: OpContext) -> Kernel:
 
 
 def _double_unit(pairs: Array) -> Array:
-    """float64 in [0, 1) from the low 20 bits of the first word and all of the second."""
+    """Return float64 in [0, 1) from the low 20 bits of the first word and all of the second."""
     high = (pairs[:, 0] & np.uint32(0xFFFFF)).astype(np.uint64) << np.uint64(32)
     bits = high | pairs[:, 1] | np.uint64(1023 << 52)
     return np.asarray(bits.view(np.float64) - 1.0)
 
 
 def bits_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The state's shape, and the shape that the file declares for the bits."""
+    """Return the state's shape, and the shape that the file declares for the bits."""
     return (op.input().shape, op.output(1).shape)
 
 
@@ -146,7 +151,11 @@ def bits_shape(op: OpContext) -> tuple[Shape, ...]:
     note="bits as int32, uint32, int64, uint64; Philox or Threefry",
 )
 def random_bits(op: OpContext) -> Kernel:
-    """Words from a state of key and counter, and the state behind them (`rng_bit_generator.cc`)."""
+    """STABLEHLO_RNG_BIT_GENERATOR: words from a state, and the state after them (`rng_bit_generator.cc`).
+
+    The state, uint64 [2] or for Philox [3], is a key and a counter. A Philox state of two words uses its key
+    for the counter's high half too.
+    """
     state, after, y = op.read(0), op.write(0), op.write(1)
     is_threefry = op.option("algorithm") is RngAlgorithm.THREEFRY
     if state.shape not in ((2,), (2 if is_threefry else 3,)) or op.output(1).type not in _WORDS:

@@ -1,7 +1,7 @@
 """The basic kernel of LSTM: one matrix for all gates over [input, previous output] (`reference/lstm_cell.h`).
 
 Gates lie in the order input, candidate, forget, output. float32; or uint8 with an int16 state of 4 integer
-bits, whose activations have scale 1 / 128 and zero point 128.
+bits, where activations have scale 1 / 128 and zero point 128.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from runtime.quantization import (
 
 _INPUT, _PREVIOUS, _WEIGHTS, _BIAS, _STATE = range(5)
 _STATE_BITS = 4
+"""Integer bits of the quantised state: LiteRT's kernel asks for a scale of 2^(4 - 15), range [-16, 16)."""
 
 
 def basic_lstm_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Output and state [batch, units], then the scratch outputs: the joined input, and the gates' sums."""
+    """Return output and state [batch, units], then the scratch outputs: the joined input, the gates' sums."""
     x, previous, matrix, bias, state = (op.input(i).shape for i in range(5))
     if len(x) != 2 or len(previous) != 2 or state != previous or previous[0] != x[0]:
         raise op.error(f"input {list(x)}, previous output {list(previous)}, state {list(state)}")
@@ -43,13 +44,14 @@ def basic_lstm_shape(op: OpContext) -> tuple[Shape, ...]:
 
 
 def basic_lstm(op: OpContext) -> Kernel:
-    """One step; the outputs become the next run's previous output and state."""
+    """Return the kernel of one step; its outputs become the next run's previous output and state."""
     if op.option("fused_activation_function") is not ActivationFunctionType.TANH:
         raise op.unsupported("the basic kernel without TANH")
     return _integer(op) if op.input().type is TensorType.UINT8 else _real(op)
 
 
 def _real(op: OpContext) -> Kernel:
+    """Return the kernel of floats; gates are copies, so that the scratch output 3 keeps their sums."""
     x, previous, state = op.read(_INPUT), op.read(_PREVIOUS), op.read(_STATE)
     y, after, joined, sums = (op.write(i) for i in range(4))
     matrix = weights(op, _WEIGHTS, op.input(_WEIGHTS).shape).T
@@ -71,6 +73,10 @@ def _real(op: OpContext) -> Kernel:
 
 
 def _integer(op: OpContext) -> Kernel:
+    """Return the kernel of uint8; products of bytes are summed in float64, which is exact.
+
+    The gates' sums have 3 integer bits, scale 2^-12 = 1 / 4096.
+    """
     for i, wanted in ((_WEIGHTS, TensorType.UINT8), (_BIAS, TensorType.INT32), (_STATE, TensorType.INT16)):
         op.require(wanted, i=i)
     for value in (op.input(_INPUT), op.input(_PREVIOUS), op.output()):
@@ -100,14 +106,17 @@ def _integer(op: OpContext) -> Kernel:
 
 
 def _scaled(x: Array, multiplier: int, shift: int) -> Array:
-    """x * multiplier * 2^(shift - 31) as the matrix product of this kernel rounds: twice, ties upwards."""
+    """Return x * multiplier * 2^(shift - 31) with the roundings of this kernel's matrix product.
+
+    The matrix library that LiteRT calls here rounds twice, both times with ties upwards.
+    """
     right = max(-shift, 0)
     high = saturating_doubling_high_mul(x << max(shift, 0), multiplier)
     return (high + ((1 << right) >> 1)) >> right
 
 
 def _integer_state(sums: Array, state: Array) -> tuple[Array, Array]:
-    """(new state with 4 integer bits, output with none)."""
+    """Return (new state with 4 integer bits, output with none), both int64 [batch, units]."""
     parts = np.split(sums, 4, axis=1)
     given, forget, output = (look_up(sigmoid_table(), parts[i]) for i in (0, 2, 3))
     candidate = look_up(tanh_table(3), parts[1])

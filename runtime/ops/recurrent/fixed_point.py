@@ -1,8 +1,7 @@
-"""Sigmoid, tanh and layer normalisation on 16-bit levels, bit for bit as gemmlowp's `fixedpoint.h` and
-`portable_tensor_utils.cc` compute them.
+"""Sigmoid, tanh and layer normalisation on 16-bit levels, bit for bit as LiteRT computes them.
 
-A function of 16 bits has 65536 results: each is computed once, as a table. A value with n integer bits has
-15 - n fractional ones.
+Sources: gemmlowp's `fixedpoint.h` and LiteRT's `portable_tensor_utils.cc`. A function of 16 bits has 65536
+results: each is computed once, as a table. A value with n integer bits has 15 - n fractional ones.
 """
 
 from __future__ import annotations
@@ -24,15 +23,22 @@ from runtime.quantization import (
 )
 
 INT16_MIN, INT16_MAX = -32768, 32767
+"""The range of int16, at which every step saturates."""
 
 _ONE_IN_Q2 = 1 << 13
+"""1 with two integer bits, in which gemmlowp's division works: its results lie between 1 and 2."""
 
-_FLOOR_BITS = 1 << 20
+_OVERFLOW_GUARD = 1 << 20
+"""Scale of a row's mean of squares (`kOverflowGuard` of `portable_tensor_utils.cc`): the square of a mean
+that is scaled by 1024. Variances are divided by it again; another value would round differently."""
 
 
 @cache
 def sigmoid_table() -> Array:
-    """Sigmoid of levels with 3 integer bits, with none; int16 [65536], indexed by the level's bits."""
+    """Return the sigmoid, with no integer bits, of every level with 3; int16 [65536] by the level's bits.
+
+    It is computed for -|x| and mirrored, as gemmlowp's `logistic` is.
+    """
     x = _every_level()
     positive = _one_over_one_plus(_exp(-np.abs(x), 3))
     found = np.where(x > 0, positive, INT16_MAX - positive)
@@ -41,25 +47,30 @@ def sigmoid_table() -> Array:
 
 @cache
 def tanh_table(integer_bits: int) -> Array:
-    """Tanh of levels with `integer_bits` in 0..6, with none; int16 [65536], indexed by the level's bits."""
+    """Return tanh, with no integer bits, of every level with `integer_bits` in 0..6; int16 [65536].
+
+    It is indexed by the level's bits.
+    """
     x = _every_level()
     found = _one_minus_over_one_plus(_exp(-np.abs(x), integer_bits + 1))
     return _table(np.where(x == 0, 0, np.where(x < 0, -found, found)))
 
 
 def look_up(table: Array, levels: Array) -> Array:
-    """The table's results for levels of 16 bits, however wide they are held; int64. (Negative ones count
-    from the table's end, where their bits put them.)"""
+    """Return the table's results for 16-bit levels held in any integer type; int64.
+
+    Negative levels count from the table's end, which is where their bits as an unsigned number put them.
+    """
     return table.take(levels).astype(np.int64)
 
 
 def narrow(x: Array) -> Array:
-    """x saturated to 16 bits."""
+    """Saturate x to 16 bits."""
     return np.asarray(np.minimum(np.maximum(x, INT16_MIN), INT16_MAX))
 
 
 def narrow_to_byte(x: Array) -> Array:
-    """x saturated to 8 bits."""
+    """Saturate x to 8 bits."""
     return np.asarray(np.minimum(np.maximum(x, -128), 127))
 
 
@@ -72,23 +83,23 @@ def _table(values: Array) -> Array:
 
 
 def _constant(q31: int) -> int:
-    """A 32-bit constant in 16 bits."""
+    """Round a constant of 32 bits to 16, as `FixedPoint<int16_t>` does."""
     return int(rounding_shift_right(np.asarray(q31), 16))
 
 
 def times(a: Array, b: Array | int) -> Array:
-    """SaturatingRoundingDoublingHighMul of 16 bits."""
+    """Multiply as gemmlowp's SaturatingRoundingDoublingHighMul of 16 bits; int64."""
     product = np.asarray(a * b + (1 << 14), np.int64)
     return np.asarray(np.minimum(product >> 15, INT16_MAX))
 
 
 def _raised(x: Array, exponent: int) -> Array:
-    """x * 2^exponent, saturated."""
+    """Return x * 2^exponent, saturated to 16 bits."""
     return narrow(x << exponent)
 
 
 def _exp(x: Array, integer_bits: int) -> Array:
-    """exp of x <= 0, with no integer bits."""
+    """Return exp of x <= 0 with `integer_bits`; the result has none (`exp_on_negative_values`)."""
     fraction_bits = 15 - integer_bits
     quarter = 1 << (fraction_bits - 2)
     within = (x & (quarter - 1)) - quarter
@@ -98,13 +109,14 @@ def _exp(x: Array, integer_bits: int) -> Array:
         if integer_bits > exponent:
             has_it = whole & (1 << (fraction_bits + exponent))
             result = np.where(has_it, times(result, _constant(factor)), result)
+    # Beyond -32 no factor is left: the reference cuts off there, as exp(-32) is 0 in 16 bits.
     if integer_bits > 5:
         result = np.where(x < -(1 << (20 - integer_bits)), 0, result)
     return np.where(x == 0, INT16_MAX, result)
 
 
 def _exp_of_last_quarter(x: Array) -> Array:
-    """exp of x in [-1/4, 0): a Taylor polynomial of degree 4 about -1/8."""
+    """Return exp of x in [-1/4, 0), both without integer bits: a Taylor polynomial of degree 4 about -1/8."""
     centre = _constant(EXP_OF_EIGHTH)
     t = x + (1 << 12)
     t2 = times(t, t)
@@ -115,7 +127,7 @@ def _exp_of_last_quarter(x: Array) -> Array:
 
 
 def _reciprocal_of_half(x: Array) -> Array:
-    """2 / (1 + x) of x in [0, 1], with two integer bits: three steps of Newton's method."""
+    """Return 2 / (1 + x) of x in [0, 1], with two integer bits, by three steps of Newton's method."""
     half = (x + INT16_MAX + 1) >> 1
     found = _constant(DIVISION_START) + times(half, _constant(-DIVISION_SLOPE))
     for _ in range(3):
@@ -133,11 +145,14 @@ def _one_minus_over_one_plus(x: Array) -> Array:
 
 
 def layer_norm(x: Array, weights: Array, bias: Array, scale: tuple[int, int], least_variance: int) -> Array:
-    """Rows of int64 [batch, n] normalised, weighted and biased; int16 levels (`PortableApplyLayerNorm`)."""
+    """Normalise, weight and bias the rows of x, int64 [batch, n]; int16 levels held in int64.
+
+    `PortableApplyLayerNorm` of `portable_tensor_utils.cc`. A variance below 1 becomes `least_variance`.
+    """
     size = x.shape[1]
     sums, squares = x.sum(axis=1), (x * x).sum(axis=1)
     means = _truncated(sums * 1024, size)
-    variances = _truncated(squares * (_FLOOR_BITS // size) - means * means, _FLOOR_BITS)
+    variances = _truncated(squares * (_OVERFLOW_GUARD // size) - means * means, _OVERFLOW_GUARD)
     rows = []
     for row, mean, variance in zip(x, means, variances, strict=True):
         inverse = inverse_square_root(int(variance) if variance >= 1 else least_variance)
@@ -150,5 +165,5 @@ def layer_norm(x: Array, weights: Array, bias: Array, scale: tuple[int, int], le
 
 
 def _truncated(a: Array, b: int) -> Array:
-    """C's division of integers, towards zero."""
+    """Divide as C divides integers: towards zero."""
     return np.asarray(np.sign(a) * (np.abs(a) // b))

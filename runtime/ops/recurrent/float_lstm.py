@@ -26,12 +26,15 @@ from runtime.ops.support.context import OpContext
 from runtime.ops.support.value import Array
 
 _VARIANCE_FLOOR = np.float32(1e-8)
+"""What is added to a variance before its root (`kNormalizationConstant` of `portable_tensor_utils.cc`), so
+that a row of equal values does not divide by zero."""
+
 _INPUT, _FORGET, _CANDIDATE, _OUTPUT = range(4)
 
 
 @dataclass(frozen=True, slots=True)
 class LstmSlots:
-    """Which operator input is what; gates in the order input, forget, cell, output."""
+    """The operator inputs of one cell, by index; gates in the order input, forget, cell, output."""
 
     inputs: tuple[int, int, int, int] = (1, 2, 3, 4)
     recurrent: tuple[int, int, int, int] = (5, 6, 7, 8)
@@ -46,14 +49,14 @@ class LstmSlots:
 
 @dataclass(frozen=True, slots=True)
 class LstmSizes:
-    """Units of a cell: memory cells, and outputs (fewer with a projection)."""
+    """The sizes of a cell: memory cells, and outputs, of which a projection may leave fewer."""
 
     cells: int
     outputs: int
 
 
 def lstm_sizes(op: OpContext, slots: LstmSlots) -> LstmSizes:
-    """Sizes as the output gate's weights state them. Raises `ShapeError` for weights of another rank."""
+    """Return the sizes that the output gate's weights state, as LiteRT reads them. Raises `ShapeError`."""
     given, recurrent = op.input(slots.inputs[3]).shape, op.input(slots.recurrent[3]).shape
     if len(given) != 2 or len(recurrent) not in (1, 2):
         raise op.error(f"weights of {list(given)} and {list(recurrent)} for the output gate")
@@ -61,7 +64,10 @@ def lstm_sizes(op: OpContext, slots: LstmSlots) -> LstmSizes:
 
 
 def gate_order(op: OpContext, slots: LstmSlots) -> list[int]:
-    """The cell's gates as they lie side by side: the candidate, then those that end in a sigmoid."""
+    """Return the cell's gates as they lie side by side: the candidate, then those that end in a sigmoid.
+
+    One sigmoid then covers neighbouring memory, and one matrix product gives the sums of all gates.
+    """
     first = [_INPUT] if present(op, slots.inputs[_INPUT]) else []
     return [_CANDIDATE, *first, _FORGET, _OUTPUT]
 
@@ -103,9 +109,9 @@ class _Stage:
 
 
 class FloatLstm:
-    """The cell bound to its weights, states and sequences [time, batch, n]: its input's and an auxiliary one.
+    """The cell bound to its weights, states and sequences [time, batch, n]: the input's, an auxiliary one.
 
-    Output gates with peepholes see the new cell, so that they are a stage of their own.
+    An output gate with a peephole reads the new cell, so that it is a stage of its own after the others.
     """
 
     def __init__(self, op: OpContext, slots: LstmSlots, x: Array, aux: Array | None = None) -> None:
@@ -141,6 +147,7 @@ class FloatLstm:
     def _projection(
         self, op: OpContext, slots: LstmSlots, sizes: LstmSizes, *, asymmetric: bool
     ) -> Callable[[], None]:
+        """Return what writes the output state from the hidden one. Raises `ShapeError`."""
         matrix, bias = slots.projection
         if not present(op, matrix):
             if sizes.outputs != sizes.cells:
@@ -158,7 +165,7 @@ class FloatLstm:
         return run
 
     def step(self, t: int, y: Array) -> None:
-        """See `Cell.step`."""
+        """See `Cell.step`. The input's products were computed for all steps at once; the state's are here."""
         cell, hidden = self._cell, self._hidden
         np.add(self._given[t], self._recur(), out=self._sums)
         self._stages[0](cell)
@@ -181,7 +188,7 @@ class FloatLstm:
 def _stages(
     op: OpContext, slots: LstmSlots, order: Sequence[int], gates: Array, *, has_norm: bool
 ) -> list[_Stage]:
-    """What completes the gates' sums: all together, or the output gate after the others."""
+    """Return the stages that complete the gates' sums: all together, or the output gate after the others."""
     size = gates.shape[2]
 
     def norm(some: Sequence[int]) -> _Norm | None:
@@ -205,7 +212,7 @@ def _norm(op: OpContext, slots: LstmSlots, order: Sequence[int], size: int) -> _
 
 
 def _given_together(op: OpContext, inputs: Sequence[int]) -> bool:
-    """Whether the operator has these optional inputs. Raises `ShapeError` for some of them alone."""
+    """Return whether the operator has these optional inputs. Raises `ShapeError` for some of them alone."""
     found = [present(op, i) for i in inputs]
     if any(found) and not all(found):
         raise op.error(f"inputs {sorted(inputs)} must be given together")

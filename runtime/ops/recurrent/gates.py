@@ -14,19 +14,20 @@ from runtime.ops.support.value import Array
 from runtime.quantization import EXACT_FLOAT32_TERMS
 
 Product: TypeAlias = Callable[[], Array]
-"""The product of what the bound rows hold now, in memory [rows, gates * units] that the next call reuses."""
+"""Returns the product of the values that the bound rows hold now, in memory [rows, gates * units] that the
+next call reuses."""
 
 WEIGHT_TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.UINT8)
 
 
 def present(op: OpContext, i: int) -> bool:
-    """Whether the operator has its optional input `i`; an empty tensor is none."""
+    """Return whether the operator has its optional input `i`; an empty tensor counts as absent."""
     value = op.optional(i)
     return value is not None and value.elements > 0
 
 
 def weights(op: OpContext, i: int, shape: tuple[int, ...]) -> Array:
-    """float32 weights of input `i`, which must have `shape`. Raises `ShapeError`."""
+    """Return the float32 weights of input `i`. Raises `ShapeError` unless they have `shape`."""
     op.require(TensorType.FLOAT32, i=i)
     if op.input(i).shape != shape:
         raise op.error(f"input {i} has shape {list(op.input(i).shape)}, {list(shape)} is needed")
@@ -34,14 +35,14 @@ def weights(op: OpContext, i: int, shape: tuple[int, ...]) -> Array:
 
 
 def state(op: OpContext, i: int, shape: tuple[int, ...]) -> Array:
-    """Memory of the state in input `i`, which must have `shape`. Raises `ShapeError`."""
+    """Return the memory of the state in input `i`. Raises `ShapeError` unless it has `shape`."""
     if op.input(i).shape != shape:
         raise op.error(f"state {i} has shape {list(op.input(i).shape)}, {list(shape)} is needed")
     return op.read(i)
 
 
 def real_vector(op: OpContext, i: int, size: int) -> Array:
-    """float32 vector of input `i`; quantised ones (hybrid peepholes) are dequantised."""
+    """Return the vector of input `i`, float32 [size]; a quantised one (hybrid peephole) is dequantised."""
     if op.input(i).shape != (size,):
         raise op.error(f"input {i} has shape {list(op.input(i).shape)}, [{size}] is needed")
     if op.require(*WEIGHT_TYPES, i=i) is TensorType.FLOAT32:
@@ -51,7 +52,7 @@ def real_vector(op: OpContext, i: int, size: int) -> Array:
 
 
 def joined(op: OpContext, inputs: Sequence[int]) -> Callable[[], Array]:
-    """Float inputs one after another; those that earlier operators compute are read anew at every call."""
+    """Return a function that joins float inputs; computed ones are read again at every call."""
     parts = [op.read(i) for i in inputs]
     whole = np.concatenate(parts)
     if all(op.input(i).constant is not None for i in inputs):
@@ -60,14 +61,14 @@ def joined(op: OpContext, inputs: Sequence[int]) -> Callable[[], Array]:
 
 
 def _levels(op: OpContext, i: int) -> Array:
-    """Hybrid weights as int8 levels; old files declare them uint8."""
+    """Return hybrid weights as int8 levels in float32; old files declare the same bytes uint8."""
     return op.constant(i, "weights").view(np.int8).astype(np.float32)
 
 
 def products(
     op: OpContext, x: Array, gates: Sequence[int], units: int, *, asymmetric: bool = False
 ) -> Product:
-    """Products of `x` [rows, n] with the matrices [units, n] in the inputs `gates`, side by side.
+    """Return the product of `x` [rows, n] with the matrices [units, n] in the inputs `gates`, side by side.
 
     Vectors [units] instead of matrices are diagonals. Quantised weights make the product hybrid: `x` is
     quantised row by row. Raises `UnsupportedOperatorError`, `ShapeError`.
@@ -98,7 +99,7 @@ def _diagonal(op: OpContext, x: Array, gates: Sequence[int], product: Array) -> 
 
 
 def _hybrid(op: OpContext, x: Array, gates: Sequence[int], product: Array, *, asymmetric: bool) -> Product:
-    # Less a zero point, levels of activations take one bit more.
+    # Levels of activations less a zero point take one bit more.
     exact_terms = EXACT_FLOAT32_TERMS // 2 if asymmetric else EXACT_FLOAT32_TERMS
     dtype = np.float32 if x.shape[1] <= exact_terms else np.float64
     matrix = np.concatenate([_levels(op, i) for i in gates]).T.astype(dtype)
@@ -127,10 +128,11 @@ def sequence_products(
     *,
     asymmetric: bool,
 ) -> tuple[Kernel, Array]:
-    """What fills, and the memory of, what sequences add to the gates: float32 [time, batch, gates * units].
+    """Return a kernel and the memory that it fills: what sequences add to the gates of every step.
 
     `sources`: sequences [time, batch, n], each with the inputs that hold its weights; their products add to
-    the vectors [units] in the inputs `biases`, if there are any.
+    the vectors [units] in the inputs `biases`, if there are any. The memory is float32
+    [time, batch, gates * units]: one product for all steps, as only the states wait for the step before.
     """
     time, batch = sources[0][0].shape[:2]
     bound = [(x, op.temporary(x.shape)) for x, _ in sources]
@@ -153,7 +155,7 @@ def sequence_products(
 
 
 def sigmoid(x: Array) -> None:
-    """1 / (1 + exp(-x)) in place. (`np.negative` of numpy 2.4 errs in place on a column of a matrix.)"""
+    """Write 1 / (1 + exp(-x)) to x. (`np.negative` of numpy 2.4 errs in place on a column of a matrix.)"""
     np.multiply(x, np.float32(-1), out=x)
     np.exp(x, out=x)
     np.add(x, 1, out=x)
@@ -161,7 +163,10 @@ def sigmoid(x: Array) -> None:
 
 
 def activate(op: OpContext) -> Callable[[Array, Array], Array]:
-    """The option's activation as (x, y), which may be one array. Raises `UnsupportedOperatorError`."""
+    """Return the option's activation from x to y, which may be one array.
+
+    Raises `UnsupportedOperatorError` for SIGN_BIT.
+    """
     found = op.option("fused_activation_function")
     if found is ActivationFunctionType.SIGN_BIT:
         raise op.unsupported("fused activation SIGN_BIT is not defined")

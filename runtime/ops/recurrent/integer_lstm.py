@@ -40,11 +40,14 @@ from runtime.quantization import (
 _Multiplier: TypeAlias = tuple[int, int]
 _INPUT, _FORGET, _CANDIDATE, _OUTPUT = range(4)
 _HIDDEN = 4
+"""Which of the operator's intermediates holds the hidden state's scale and zero point."""
+
 _INTERMEDIATES = 5
+"""Intermediates of an 8x8_16 cell: four gates and the hidden state. LiteRT's 8x8_8 cell has 12 instead."""
 
 
 class _Product:
-    """The product of int8 rows [rows, n] with weights side by side, on the results' scales; int64.
+    """The product of int8 rows [rows, n] with the gates' weights, on the results' scales; int64.
 
     Products of bytes are summed in floats, exactly: in float32 where there are few enough, else in float64.
     """
@@ -62,7 +65,7 @@ class _Product:
 
 @dataclass(frozen=True, slots=True)
 class _Peephole:
-    """What the cell adds to a gate: weights [batch, cells], and the way to the gate's scale."""
+    """A peephole: what the cell adds to a gate, by weights [batch, cells], on the gate's scale."""
 
     weights: Array
     scaled: QuantizedMultiplier
@@ -86,7 +89,7 @@ class _Norm:
 
 @dataclass(frozen=True, slots=True)
 class _Completion:
-    """What makes the level of the gate at `place` complete before its sigmoid or tanh."""
+    """The steps that complete the sums of the gate at `place` before its sigmoid or tanh."""
 
     place: slice
     peephole: _Peephole | None
@@ -133,6 +136,7 @@ class IntegerLstm:
         self._clips = self._quantized_clips()
 
     def _parameters(self, intermediate: int) -> tuple[np.float32, int]:
+        """Return scale and zero point of an intermediate. Raises `UnsupportedOperatorError` without them."""
         wanted = self._op.operator.intermediates
         if len(wanted) != _INTERMEDIATES:
             raise self._op.unsupported(
@@ -164,7 +168,7 @@ class IntegerLstm:
     def _product(
         self, inputs: Sequence[int], source: int, bias: Array, results: Sequence[np.float32]
     ) -> _Product:
-        """Levels of input `source` with the weights in `inputs`, less what the zero point adds."""
+        """Return the product of input `source` with weights, less what the zero point adds."""
         op = self._op
         for i in inputs:
             op.require(TensorType.INT8, i=i)
@@ -193,8 +197,10 @@ class IntegerLstm:
         return _Peephole(weights, QuantizedMultiplier(*_multiplier(real)))
 
     def _spread(self, weights: Array) -> Array:
-        """Peephole weights [batch, cells]. Under a projection LiteRT steps through cells by outputs: it uses
-        only so many weights, and where a step holds the whole batch, rows run into each other.
+        """Return peephole weights [batch, cells] as LiteRT applies them.
+
+        Under a projection LiteRT steps through the cells by the number of outputs: it uses only so many
+        weights, and where a step holds the whole batch, each row starts inside the one before.
         """
         outputs, spread = self._state.shape[1], np.zeros(self._cell.shape, np.int64)
         if self._op.operator.options.get("time_major", True):
@@ -214,7 +220,7 @@ class IntegerLstm:
         return _Product(weights, start - shift, [float(real)])
 
     def _quantized_clips(self) -> tuple[int, int]:
-        """(of the cell, of the projection), 0 for none."""
+        """Return the largest level of the cell and of the projection, 0 for no clip."""
         cell, projection = (np.float32(self._op.option(n)) for n in ("cell_clip", "proj_clip"))
         out_scale = np.float32(self._op.scale_and_zero_point(self._op.output())[0])
         return (
@@ -229,7 +235,10 @@ class IntegerLstm:
         np.copyto(self._given, narrow(self._give(rows)).reshape(self._given.shape))
 
     def step(self, t: int, y: Array) -> None:
-        """See `Cell.step`."""
+        """See `Cell.step`. Gates have 15 fractional bits after sigmoid and tanh, and the candidate with them.
+
+        `narrow` saturates wherever the reference stores int16; products in between have int64 here.
+        """
         size, cell = self._cells, self._cell.astype(np.int64)
         sums = narrow(self._given[t] + self._recur(self._state))
         for complete in self._completions[:-1]:
@@ -258,5 +267,5 @@ class IntegerLstm:
 
 
 def _multiplier(real: float) -> _Multiplier:
-    """Effective scales are single precision where LiteRT keeps them."""
+    """Quantise an effective scale, which LiteRT keeps in single precision."""
     return quantize_multiplier(float(np.float32(real)))

@@ -33,7 +33,12 @@ _BACKWARD = LstmSlots(
     auxiliary=(44, 45, 46, 47),
 )
 _AUXILIARY_INPUT = 39
+"""Index of the auxiliary input (`kAuxInputTensor` of `bidirectional_sequence_lstm.cc`)."""
+
 _FORWARD_AUXILIARY_WEIGHTS = 41
+"""Index of the forward cell's auxiliary weights of the forget gate, which CIFG has too: its presence says
+that the auxiliary input joins the input instead of replacing it."""
+
 _TYPES = (TensorType.FLOAT32,)
 _NOTE = "weights float32, or int8 and uint8: hybrid"
 _WITH_INTEGERS = (TensorType.FLOAT32, TensorType.INT8)
@@ -41,13 +46,13 @@ _INTEGER_NOTE = f"{_NOTE}; int8 with an int16 cell"
 
 
 def _cell(op: OpContext, x: Array) -> Cell:
-    """The cell on x [time, batch, n], of floats or integers as the input is."""
+    """Return the cell on x [time, batch, n], of floats or integers as the input is."""
     kind = IntegerLstm if op.input().type is TensorType.INT8 else FloatLstm
     return kind(op, LstmSlots(), x)
 
 
 def lstm_shape(op: OpContext) -> tuple[Shape, ...]:
-    """[batch, outputs] of one step; the basic kernel has three outputs more."""
+    """Return [batch, outputs] of one step; the basic kernel has three outputs more."""
     if op.option("kernel_type") is LSTMKernelType.BASIC:
         return basic_lstm_shape(op)
     return ((step_shape(op)[0], lstm_sizes(op, LstmSlots()).outputs),)
@@ -62,14 +67,14 @@ def lstm_shape(op: OpContext) -> tuple[Shape, ...]:
     stateful=True,
 )
 def lstm(op: OpContext) -> Kernel:
-    """One step for a batch."""
+    """LSTM: one step for a batch, with the full or the basic kernel."""
     if op.option("kernel_type") is LSTMKernelType.BASIC:
         return basic_lstm(op)
     return over_time(_cell(op, op.read(0)[None]), op.write()[None])
 
 
 def sequence_lstm_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The input's time and batch, the cell's outputs."""
+    """Return the input's time and batch, and the cell's outputs."""
     return ((*sequence_shape(op)[:2], lstm_sizes(op, LstmSlots()).outputs),)
 
 
@@ -82,12 +87,12 @@ def sequence_lstm_shape(op: OpContext) -> tuple[Shape, ...]:
     stateful=True,
 )
 def sequence_lstm(op: OpContext) -> Kernel:
-    """A step for every time, [time, batch, n] or [batch, time, n]; states stay for the next run."""
+    """UNIDIRECTIONAL_SEQUENCE_LSTM of [time, batch, n] or [batch, time, n]; states stay for the next run."""
     return over_time(_cell(op, time_first(op, op.read(0))), time_first(op, op.write()))
 
 
 def bidirectional_lstm_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The outputs of both directions, side by side where the option merges them."""
+    """Return the outputs of both directions, side by side where the option merges them."""
     return two_way_shapes(op, *(lstm_sizes(op, s).outputs for s in (_FORWARD, _BACKWARD)))
 
 
@@ -100,7 +105,10 @@ def bidirectional_lstm_shape(op: OpContext) -> tuple[Shape, ...]:
     stateful=True,
 )
 def bidirectional_lstm(op: OpContext) -> Kernel:
-    """Two cells, one backwards in time. An auxiliary input joins both, or feeds the second alone."""
+    """BIDIRECTIONAL_SEQUENCE_LSTM: two cells, one backwards in time.
+
+    An auxiliary input joins both cells' input where it has weights, else it is the input of the second alone.
+    """
     x = time_first(op, op.read(0))
     aux = time_first(op, op.read(_AUXILIARY_INPUT)) if present(op, _AUXILIARY_INPUT) else None
     joins = present(op, _FORWARD_AUXILIARY_WEIGHTS)

@@ -23,6 +23,7 @@ from runtime.ops.support.value import Array, Shape
 _TYPES = (TensorType.FLOAT32,)
 _NOTE = "weights float32, or int8 and uint8: hybrid"
 _AUXILIARY_INPUT = 9
+"""Index of the auxiliary input (`kAuxInputTensor` of `bidirectional_sequence_rnn.cc`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +69,18 @@ class _Cell:
 
 
 def rnn_shape(op: OpContext) -> tuple[Shape, ...]:
-    """[batch, units] of one step."""
+    """Return [batch, units] of one step."""
     return ((step_shape(op)[0], _units(op, _Slots())),)
 
 
 @operator(BuiltinOperator.RNN, max_version=3, infer=rnn_shape, types=_TYPES, note=_NOTE, stateful=True)
 def rnn(op: OpContext) -> Kernel:
-    """One step for a batch."""
+    """RNN: one step for a batch; the state stays for the next run."""
     return over_time(_Cell(op, _Slots(), op.read(0)[None]), op.write()[None])
 
 
 def sequence_rnn_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The input's time and batch, and the units."""
+    """Return the input's time and batch, and the units."""
     return ((*sequence_shape(op)[:2], _units(op, _Slots())),)
 
 
@@ -92,12 +93,12 @@ def sequence_rnn_shape(op: OpContext) -> tuple[Shape, ...]:
     stateful=True,
 )
 def sequence_rnn(op: OpContext) -> Kernel:
-    """A step for every time; the state stays for the next run."""
+    """UNIDIRECTIONAL_SEQUENCE_RNN: a step for every time; the state stays for the next run."""
     return over_time(_Cell(op, _Slots(), time_first(op, op.read(0))), time_first(op, op.write()))
 
 
 def bidirectional_rnn_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The outputs of both directions, side by side where the option merges them."""
+    """Return the outputs of both directions, side by side where the option merges them."""
     return two_way_shapes(op, _units(op, _FORWARD), _units(op, _BACKWARD))
 
 
@@ -110,10 +111,11 @@ def bidirectional_rnn_shape(op: OpContext) -> tuple[Shape, ...]:
     stateful=True,
 )
 def bidirectional_rnn(op: OpContext) -> Kernel:
-    """Two cells, one backwards in time. An auxiliary input joins both, or feeds the second alone.
+    """BIDIRECTIONAL_SEQUENCE_RNN: two cells, one backwards in time.
 
-    As in `bidirectional_sequence_rnn.cc` it does the latter only where time comes first, and there hybrid
-    cells go through the sequence as often as it has steps, their states going on.
+    An auxiliary input joins both cells' input where it has weights; else it is the input of the second alone,
+    which `bidirectional_sequence_rnn.cc` does only where time comes first. In that layout its hybrid cells
+    pass over the whole sequence once for every step, and keep their states in between.
     """
     x = time_first(op, op.read(0))
     aux = time_first(op, op.read(_AUXILIARY_INPUT)) if present(op, _AUXILIARY_INPUT) else None

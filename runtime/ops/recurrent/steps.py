@@ -12,19 +12,19 @@ class Cell(Protocol):
     """A cell bound to its weights, its states and a sequence [time, batch, n]."""
 
     def begin(self) -> None:
-        """Read the sequence: what its inputs add to every step."""
+        """Read the sequence, and compute what its inputs add to every step."""
 
     def step(self, t: int, y: Array) -> None:
-        """Step `t` of the sequence: go on from the states, write them and `y` [batch, m]."""
+        """Compute step `t` of the sequence from the states; write the states and `y` [batch, m]."""
 
 
 def step_shape(op: OpContext) -> Shape:
-    """The shape of an input [batch, n]. Raises `ShapeError`."""
+    """Return the shape of an input [batch, n]. Raises `ShapeError` for another rank."""
     return _shape(op, 2)
 
 
 def sequence_shape(op: OpContext) -> Shape:
-    """The shape of an input [time, batch, n] or [batch, time, n]. Raises `ShapeError`."""
+    """Return the shape of an input [time, batch, n] or [batch, time, n]. Raises `ShapeError`."""
     return _shape(op, 3)
 
 
@@ -36,7 +36,7 @@ def _shape(op: OpContext, rank: int) -> Shape:
 
 
 def two_way_shapes(op: OpContext, forward: int, backward: int) -> tuple[Shape, ...]:
-    """Outputs of both directions for their units, side by side where the option merges them."""
+    """Return the output shapes of both directions, side by side where the option merges them."""
     steps = sequence_shape(op)[:2]
     if op.option("merge_outputs"):
         return ((*steps, forward + backward),)
@@ -44,12 +44,12 @@ def two_way_shapes(op: OpContext, forward: int, backward: int) -> tuple[Shape, .
 
 
 def time_first(op: OpContext, array: Array) -> Array:
-    """[time, batch, n] of a sequence in the option's layout."""
+    """Return a view [time, batch, n] of a sequence in the option's layout."""
     return array if op.option("time_major") else array.swapaxes(0, 1)
 
 
 def two_way_outputs(op: OpContext, forward: int) -> tuple[Array, Array]:
-    """[time, batch, units] of the forward cell, of `forward` units, and of the backward one."""
+    """Return the outputs [time, batch, units] of the forward cell, of `forward` units, and of the other."""
     if op.option("merge_outputs"):
         y = time_first(op, op.write())
         return y[..., :forward], y[..., forward:]
@@ -57,7 +57,10 @@ def two_way_outputs(op: OpContext, forward: int) -> tuple[Array, Array]:
 
 
 def over_time(cell: Cell, y: Array, *, backwards: bool = False) -> Kernel:
-    """A kernel that steps through the cell's sequence; `y` [time, batch, m] gets every step's output."""
+    """Return a kernel that steps through the cell's sequence and writes every step's output to `y`.
+
+    `y` is [time, batch, m]; a cell that goes backwards writes it from the end.
+    """
     steps = list(enumerate(y))[:: -1 if backwards else 1]
 
     def run() -> None:

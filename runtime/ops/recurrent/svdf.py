@@ -16,7 +16,7 @@ _INPUT, _FEATURE, _TIME, _BIAS, _STATE = range(5)
 
 
 def _sizes(op: OpContext) -> tuple[int, int, int]:
-    """(filters, memory, units) as the weights and the rank say."""
+    """Return (filters, memory, units) as weights and rank state them. Raises `ShapeError`."""
     x, feature, time = (op.input(i).shape for i in (_INPUT, _FEATURE, _TIME))
     rank: int = op.option("rank")
     if len(x) != 2 or len(feature) != 2 or len(time) != 2 or x[1] != feature[1] or feature[0] != time[0]:
@@ -27,7 +27,7 @@ def _sizes(op: OpContext) -> tuple[int, int, int]:
 
 
 def svdf_shape(op: OpContext) -> tuple[Shape, ...]:
-    """[batch, filters / rank]."""
+    """Return [batch, filters / rank]."""
     return ((op.input().shape[0], _sizes(op)[2]),)
 
 
@@ -40,7 +40,7 @@ def svdf_shape(op: OpContext) -> tuple[Shape, ...]:
     stateful=True,
 )
 def svdf(op: OpContext) -> Kernel:
-    """The history moves on by one step, then every filter is applied to it."""
+    """SVDF: the history moves on by one step, then every filter is applied to it; float32, int8."""
     return _integer(op) if op.input().type is TensorType.INT8 else _real(op)
 
 
@@ -74,7 +74,10 @@ def _time_weights(op: OpContext, shape: tuple[int, int]) -> Array:
 
 
 def _integer(op: OpContext) -> Kernel:
-    """int8 in and out, int16 history (`reference/svdf.h`, EvalIntegerSVDF); float64 sums products exactly."""
+    """Return the kernel of int8 in and out, int16 history (`reference/svdf.h`, EvalIntegerSVDF).
+
+    Sums of products are exact in float64.
+    """
     for i, wanted in ((_FEATURE, TensorType.INT8), (_TIME, TensorType.INT16), (_STATE, TensorType.INT16)):
         op.require(wanted, i=i)
     if op.option("fused_activation_function") is not ActivationFunctionType.RELU:

@@ -28,14 +28,14 @@ def _axis(op: OpContext) -> int:
 
 
 def arg_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The input's shape without the axis."""
+    """Return the input's shape without the axis."""
     axis, shape = _axis(op), op.input().shape
     return ((*shape[:axis], *shape[axis + 1 :]),)
 
 
 @operator(BuiltinOperator.ARG_MAX, BuiltinOperator.ARG_MIN, max_version=3, infer=arg_shape, types=_TYPES)
 def arg_extreme(op: OpContext) -> Kernel:
-    """Indices of type int32 or int64; of equal values the first counts."""
+    """ARG_MAX, ARG_MIN: indices of type int32 or int64; of equal values the first counts."""
     op.require(*_TYPES)
     x, y, axis = op.read(0), op.write(), _axis(op)
     find = np.argmax if op.operator.opcode is BuiltinOperator.ARG_MAX else np.argmin
@@ -47,7 +47,7 @@ def arg_extreme(op: OpContext) -> Kernel:
 
 
 def _of_floats(x: Array, y: Array, axis: int, *, largest: bool) -> Kernel:
-    """A NaN counts as the value that everything else precedes."""
+    """Return the kernel of floats, where a NaN is never the extremum; numpy would return the first NaN."""
     find, never = (np.argmax, np.float32(-np.inf)) if largest else (np.argmin, np.float32(np.inf))
 
     def run() -> None:

@@ -14,7 +14,7 @@ _TYPES = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)
 
 @operator(BuiltinOperator.CUMSUM, max_version=1, infer=same_shape, types=_TYPES)
 def cumsum(op: OpContext) -> Kernel:
-    """`exclusive` leaves each element out of its own sum; `reverse` sums from the end."""
+    """CUMSUM: `exclusive` leaves each element out of its own sum; `reverse` sums from the end."""
     op.require(*_TYPES)
     x, y = op.read(0), op.write()
     axis = axis_index(op, op.integers(1, "axis")[0], x.ndim)

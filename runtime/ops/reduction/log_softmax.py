@@ -21,14 +21,23 @@ from runtime.quantization import (
 
 _TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.UINT8)
 _OUT_SCALE = 16 / 256
+"""The one output scale that LiteRT's kernels accept: 256 levels from -16 to 0."""
+
 _ZERO_POINTS = {TensorType.INT8: 127, TensorType.UINT8: 255}
+"""The zero point that goes with it: the highest level, as no logarithm of a probability is positive."""
+
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 _INTEGER_BITS, _SUM_BITS, _OUT_BITS = 5, 12, 4
+"""Integer bits of differences (Q5.26), of sums of exponentials (Q12.19), and of the output's scale, 2^4 / 256
+(`kInputIntegerBits`, `kAccumulationIntegerBits` and `kOutputIntegerBits` of the reference)."""
 
 
 @operator(BuiltinOperator.LOG_SOFTMAX, max_version=2, infer=same_shape, types=_TYPES)
 def log_softmax(op: OpContext) -> Kernel:
-    """x - max - log(sum(exp(x - max))); of levels on a scale of 1/16 that ends at 0."""
+    """LOG_SOFTMAX: x - max - log(sum(exp(x - max))) along the last axis; float32, int8, uint8.
+
+    Quantised outputs have scale 1/16 and end at 0.
+    """
     kind = op.require(*_TYPES)
     op.require_same_type(0)
     if not op.input().shape:
@@ -53,7 +62,11 @@ def log_softmax(op: OpContext) -> Kernel:
 
 
 def _of_unsigned(op: OpContext, x: Array, y: Array) -> Kernel:
-    """uint8 has no kernel in fixed point: exponentials by table, the rest in single precision."""
+    """Return the kernel of uint8, for which LiteRT has none in fixed point.
+
+    Exponentials come from a table, the rest is in single precision. The sum is accumulated one class after
+    the other, as in LiteRT; numpy's pairwise sum would round differently.
+    """
     scale, _ = op.scale_and_zero_point(op.input())
     table = np.exp(-np.float32(scale) * np.arange(256, dtype=np.float32))
     ratio = np.float32(scale) / np.float32(_OUT_SCALE)
@@ -69,6 +82,11 @@ def _of_unsigned(op: OpContext, x: Array, y: Array) -> Kernel:
 
 
 def _of_signed(op: OpContext, x: Array, y: Array) -> Kernel:
+    """Return the kernel of int8, in fixed point (`reference/integer_ops/log_softmax.h`).
+
+    A difference of two int8 levels has 256 values, for which exponentials are tabulated; differences beyond
+    `radius` would leave Q5.26 and do not count.
+    """
     scale, _ = op.scale_and_zero_point(op.input())
     multiplier, shift = quantize_multiplier(min(scale * 2.0 ** (31 - _INTEGER_BITS), 2.0**31 - 1))
     back, back_shift = quantize_multiplier(2.0**-shift / (multiplier / 2.0**31))
@@ -91,13 +109,22 @@ def _of_signed(op: OpContext, x: Array, y: Array) -> Kernel:
 
 
 _LOG_2 = 1488522236
+"""log(2) in Q0.31."""
+
 _HALF_ROOT, _QUARTER_ROOT = 1518500250, 1805811301
+"""The square root and the fourth root of 1/2 in Q0.31."""
+
 _ALPHA_N, _ALPHA_D, _ALPHA_I, _ALPHA_F = 117049297, 127690142, 1057819769, 638450708
+"""Coefficients of the Pade form in Q0.31 (`log_x_for_x_greater_than_or_equal_to_1_impl` of LiteRT's
+`common.h`): with r the fourth root of 2, they are 11 r / 240, r / 20, 2 / r - r and r / 4."""
 
 
 def _log(x: Array) -> Array:
-    """log(x) in Q5.26 of x >= 1 in Q12.19 (`log_x_for_x_greater_than_or_equal_to_1`), by a Pade form of
-    what is left between powers of the square root of two."""
+    """Return log(x) in Q5.26 of x >= 1 in Q12.19 (`log_x_for_x_greater_than_or_equal_to_1`).
+
+    x is brought near 1 by a power of the square root of two, in two ways of which the nearer is taken, and a
+    Pade form gives the logarithm of the rest.
+    """
     product = saturating_doubling_high_mul
     places = 31 - (_INTEGER_BITS + 1)
     quarter = 1 << (places - 2)
@@ -121,12 +148,13 @@ def _log(x: Array) -> Array:
 
 
 def _one_over_one_plus(x: Array) -> Array:
-    """1 / (1 + x) in Q0.31 of x in [0, 1) in Q0.31."""
+    """Return 1 / (1 + x) of x in [0, 1), both in Q0.31."""
     found, _ = reciprocal((1 << 30) + (x >> 1), 31)
     return found
 
 
 def _half_sum(a: Array, b: int) -> Array:
+    """Return half of a + b, ties away from zero (gemmlowp's `RoundingHalfSum`)."""
     total = a + b
     return np.asarray(np.sign(total) * ((np.abs(total) + 1) // 2))
 

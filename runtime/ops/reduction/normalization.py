@@ -11,7 +11,7 @@ from runtime.ops.support.shapes import same_shape
 from runtime.quantization import RANGES, inverse_square_root, multiply_by_quantized_multiplier
 
 _SMALLEST_NORM = np.float32(1e-6)
-
+"""Least norm that divides (`epsilon` of `reference/l2normalization.h`): a row of zeros stays zero."""
 
 _BYTES = (TensorType.INT8, TensorType.UINT8)
 
@@ -23,7 +23,10 @@ _BYTES = (TensorType.INT8, TensorType.UINT8)
     types=(TensorType.FLOAT32, *_BYTES),
 )
 def l2_normalization(op: OpContext) -> Kernel:
-    """x / max(sqrt(sum x^2), 1e-6) (`reference/l2normalization.h`); of levels on a scale of 1/128."""
+    """L2_NORMALIZATION: x / max(sqrt(sum x^2), 1e-6) along the last axis (`reference/l2normalization.h`).
+
+    float32; int8 and uint8 with an output scale of 1/128.
+    """
     kind = op.require(TensorType.FLOAT32, *_BYTES)
     op.require_same_type(0)
     if kind in _BYTES:
@@ -42,7 +45,11 @@ def l2_normalization(op: OpContext) -> Kernel:
 
 
 def _l2_of_levels(op: OpContext, kind: TensorType) -> Kernel:
-    """`reference/integer_ops/l2normalization.h`; uint8 has 7 bits more before it is rescaled, not after."""
+    """Return the kernel of int8 or uint8 (`reference/integer_ops/l2normalization.h`).
+
+    The result has 7 fractional bits. LiteRT multiplies uint8 by 128 before rescaling, and shifts int8 after:
+    the two round differently.
+    """
     _, zero = op.scale_and_zero_point(op.input())
     centre = 128 if kind is TensorType.UINT8 else 0
     if op.scale_and_zero_point(op.output()) != (1 / 128, centre):
@@ -68,8 +75,11 @@ def _l2_of_levels(op: OpContext, kind: TensorType) -> Kernel:
     types=(TensorType.FLOAT32,),
 )
 def local_response_normalization(op: OpContext) -> Kernel:
-    """x * (bias + alpha * sum of squares) ^ -beta, over channels [c - radius, c + radius): the reference
-    leaves the last one out (`reference_ops.h`)."""
+    """LOCAL_RESPONSE_NORMALIZATION: x * (bias + alpha * sum of squares) ^ -beta across channels; float32.
+
+    The sum is over channels [c - radius, c + radius): the reference leaves the last one out
+    (`reference_ops.h`).
+    """
     op.require(TensorType.FLOAT32)
     x, y = op.read(0), op.write()
     radius, channels = int(op.option("radius")), x.shape[-1]

@@ -28,13 +28,15 @@ def _axes(op: OpContext) -> tuple[int, ...]:
 
 
 def reduced_shape(op: OpContext) -> tuple[Shape, ...]:
-    """The input's shape without the axes, or with 1 in their place (`keep_dims`)."""
+    """Return the input's shape without the axes, or with 1 in their place (`keep_dims`)."""
     axes, keep = _axes(op), op.option("keep_dims")
     shape = op.input().shape
     return (tuple(1 if i in axes else d for i, d in enumerate(shape) if keep or i not in axes),)
 
 
 _LARGEST = np.finfo(np.float32).max
+"""The largest finite float32, from which the reference's REDUCE_MIN starts, and negated REDUCE_MAX."""
+
 _UFUNCS: Mapping[BuiltinOperator, np.ufunc] = {
     BuiltinOperator.SUM: np.add,
     BuiltinOperator.REDUCE_PROD: np.multiply,
@@ -54,7 +56,7 @@ _EXTREMA = (BuiltinOperator.REDUCE_MAX, BuiltinOperator.REDUCE_MIN)
 
 @operator(BuiltinOperator.SUM, max_version=3, infer=reduced_shape, types=(*_NUMBERS, *QUANTIZED, *_FLAGS))
 def total(op: OpContext) -> Kernel:
-    """Sum; of levels rescaled as in `reference/reduce.h` (QuantizedMeanOrSum), of flags whether any holds."""
+    """SUM; quantised types are rescaled (QuantizedMeanOrSum of `reference/reduce.h`), flags give any."""
     kind = op.require(*_NUMBERS, *QUANTIZED, *_FLAGS)
     op.require_same_type(0)
     if kind is TensorType.UINT8:
@@ -64,7 +66,7 @@ def total(op: OpContext) -> Kernel:
 
 @operator(BuiltinOperator.REDUCE_PROD, max_version=2, infer=reduced_shape, types=_MULTIPLIED)
 def product(op: OpContext) -> Kernel:
-    """Product; of levels rescaled after each factor, of flags whether all hold."""
+    """REDUCE_PROD; quantised types are rescaled after each factor, flags give all."""
     kind = op.require(*_MULTIPLIED)
     op.require_same_type(0)
     if kind in _FACTORS:
@@ -74,7 +76,7 @@ def product(op: OpContext) -> Kernel:
 
 @operator(*_EXTREMA, max_version=3, infer=reduced_shape, types=(*_NUMBERS, *QUANTIZED, *_FLAGS))
 def extremum(op: OpContext) -> Kernel:
-    """The largest or smallest, no NaN among them; levels need equal quantisation."""
+    """REDUCE_MAX, REDUCE_MIN, NaN left out; quantised types need equal quantisation."""
     kind = op.require(*_NUMBERS, *QUANTIZED, *_FLAGS)
     op.require_same_type(0)
     if kind in QUANTIZED and op.input().quantization is not None:
@@ -87,8 +89,10 @@ def extremum(op: OpContext) -> Kernel:
 
 
 def _float_extremum(op: OpContext) -> Kernel:
-    """The reference starts from the range's own end: NaN and infinities of that sign leave it in place. A
-    single element it copies."""
+    """Return the kernel of floats, which starts from the far end of the finite range, as the reference does.
+
+    NaN, and infinities of that sign, leave the start in place. A single element is copied as it is.
+    """
     largest = op.operator.opcode is BuiltinOperator.REDUCE_MAX
     ufunc, axes, x = np.fmax if largest else np.fmin, _axes(op), op.read(0)
     start = np.float32(-_LARGEST if largest else _LARGEST)
@@ -111,7 +115,7 @@ def _float_extremum(op: OpContext) -> Kernel:
     types=(TensorType.BOOL,),
 )
 def logical_reduction(op: OpContext) -> Kernel:
-    """Whether any, or all, hold."""
+    """REDUCE_ANY, REDUCE_ALL of flags."""
     op.require(TensorType.BOOL)
     return _reduced(op)
 
@@ -132,8 +136,11 @@ def _reduced(op: OpContext) -> Kernel:
 
 
 def _in_order(op: OpContext, ufunc: np.ufunc) -> Kernel:
-    """Floats reduced one after the other in row-major order, as the reference does; numpy itself pairs them
-    and rounds otherwise. With the reduced axes in front whole rows are added, each element in its order."""
+    """Return a kernel that reduces floats one after the other in row-major order, as the reference does.
+
+    numpy itself adds in pairs, which rounds differently. With the reduced axes in front, whole rows are
+    added, and each element of a row sees its terms in their order; a single row needs `accumulate`.
+    """
     axes, x = _axes(op), op.read(0)
     kept = tuple(i for i in range(x.ndim) if i not in axes)
     ordered, y = x.transpose(axes + kept), op.write().reshape(-1)
@@ -155,7 +162,7 @@ def _in_order(op: OpContext, ufunc: np.ufunc) -> Kernel:
 
 
 def _float_scaled_sum(op: OpContext, axes: tuple[int, ...]) -> Kernel:
-    """Sums of levels, moved to the output's scale in single precision."""
+    """Return a kernel that sums levels, and moves the sums to the output's scale in single precision."""
     in_scale, in_zero = op.scale_and_zero_point(op.input())
     out_scale, out_zero = op.scale_and_zero_point(op.output())
     x, y = op.read(0), _kept(op, axes)
@@ -172,7 +179,11 @@ def _float_scaled_sum(op: OpContext, axes: tuple[int, ...]) -> Kernel:
 
 
 def _scaled_product(op: OpContext, axes: tuple[int, ...]) -> Kernel:
-    """`reference/reduce.h` (QuantizedReduceProd): every factor brings its share of the scales."""
+    """Return a kernel of quantised products (QuantizedReduceProd of `reference/reduce.h`).
+
+    The scales' ratio is shared among the factors, so that every step stays within its integers. The
+    multiplier has 16 bits, as in `MultiplyByQuantizedMultiplier` of int64.
+    """
     in_scale, in_zero = op.scale_and_zero_point(op.input())
     out_scale, out_zero = op.scale_and_zero_point(op.output())
     x = op.read(0)
@@ -200,13 +211,13 @@ def _scaled_product(op: OpContext, axes: tuple[int, ...]) -> Kernel:
 
 
 def _kept(op: OpContext, axes: tuple[int, ...]) -> Array:
-    """The output with 1 in place of the reduced axes."""
+    """Return a view of the output with 1 in place of the reduced axes."""
     return op.write().reshape([1 if i in axes else d for i, d in enumerate(op.input().shape)])
 
 
 @operator(BuiltinOperator.MEAN, max_version=3, infer=reduced_shape, types=(*_NUMBERS, *QUANTIZED))
 def mean(op: OpContext) -> Kernel:
-    """Arithmetic mean; of integers truncated, of levels rounded once (`reference/integer_ops/mean.h`)."""
+    """MEAN; integers truncate towards zero, quantised types round once (`reference/integer_ops/mean.h`)."""
     kind = op.require(*_NUMBERS, *QUANTIZED)
     op.require_same_type(0)
     axes, x = _axes(op), op.read(0)
@@ -227,6 +238,7 @@ def mean(op: OpContext) -> Kernel:
 
 
 def _integer_mean(op: OpContext, axes: tuple[int, ...], count: int) -> Kernel:
+    """Return the kernel of integers, whose sums have 64 bits and divide towards zero, as in C++."""
     x, y = op.read(0), _kept(op, axes)
 
     def run() -> None:
@@ -238,7 +250,11 @@ def _integer_mean(op: OpContext, axes: tuple[int, ...], count: int) -> Kernel:
 
 
 def _scaled_sum(op: OpContext, axes: tuple[int, ...], count: int) -> Kernel:
-    """The sum of levels over `count`, folded into the multiplier, on the output's scale."""
+    """Return a kernel of sums of levels, divided by `count`, on the output's scale.
+
+    The division is part of the multiplier, which is shifted left first as far as it has room for, so that
+    there is one rounding; LiteRT does the same.
+    """
     in_scale, in_zero = op.scale_and_zero_point(op.input())
     out_scale, out_zero = op.scale_and_zero_point(op.output())
     x, y = op.read(0), _kept(op, axes)

@@ -1,4 +1,4 @@
-"""REDUCE_WINDOW and STABLEHLO_REDUCE_WINDOW: what lies under a sliding window, joined to one element."""
+"""REDUCE_WINDOW and STABLEHLO_REDUCE_WINDOW: the elements under a sliding window, reduced to one."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _axes(op: OpContext) -> list[_Axis]:
 
 
 def reduce_window_shape(op: OpContext) -> tuple[Shape, ...]:
-    """How often the dilated window fits into each padded axis."""
+    """Return, for each padded axis, how many positions the dilated window has."""
     return (tuple(a.positions for a in _axes(op)),)
 
 
@@ -122,12 +122,13 @@ def _join(op: OpContext) -> np.ufunc:
     types=REAL_NUMBERS,
 )
 def reduce_window(op: OpContext) -> Kernel:
-    """The start value joined with the window's elements in row-major order; it also fills the padding."""
+    """Reduce the start value and the window's elements in row-major order; padding is the start value too."""
     op.require_same_type(0, 1)
     x, start, y, join, axes = op.read(0), op.read(1).reshape(-1), op.write(), _join(op), _axes(op)
     padded = op.temporary(tuple(a.extent for a in axes), x.dtype)
     pairs = [_placed(a, d) for a, d in zip(axes, x.shape, strict=True)]
     target, source = padded[tuple(t for t, _ in pairs)], x[tuple(s for _, s in pairs)]
+    # One strided view for each place in the window: as many passes over the output as the window has places.
     views = [padded[_under(axes, place)] for place in np.ndindex(*(a.window for a in axes))]
     logical = join in (np.logical_and, np.logical_or)
     casting: dict[str, Any] = {"casting": "unsafe"} if logical else {}
@@ -143,7 +144,7 @@ def reduce_window(op: OpContext) -> Kernel:
 
 
 def _placed(axis: _Axis, dim: int) -> tuple[slice, slice]:
-    """(where the kept elements land, which are kept) of one axis; negative padding crops."""
+    """Return (where the kept elements land, which are kept) of one axis; negative padding crops."""
     first = max(0, -(axis.low // axis.step))
     last = max(first, min(dim, -((axis.low - axis.extent) // axis.step)))
     begin = axis.low + first * axis.step
@@ -151,7 +152,7 @@ def _placed(axis: _Axis, dim: int) -> tuple[slice, slice]:
 
 
 def _under(axes: list[_Axis], place: tuple[int, ...]) -> tuple[slice, ...]:
-    """What lies under one element of the window as it slides."""
+    """Return the index of what lies under one place of the window at all of its positions."""
     found = []
     for axis, i in zip(axes, place, strict=True):
         begin = i * axis.dilation

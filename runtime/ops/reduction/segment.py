@@ -12,7 +12,7 @@ from runtime.ops.support.value import Shape
 
 
 def segment_sum_shape(op: OpContext) -> tuple[Shape, ...]:
-    """As many rows as segments; their numbers start at 0 and grow by at most 1 (`segment_sum.cc`)."""
+    """Return as many rows as segments; their ids start at 0 and grow by at most 1 (`segment_sum.cc`)."""
     op.require(TensorType.INT32, i=1)
     shape, ids = op.input().shape, op.constant(1, "segment ids")
     steps = np.diff(ids, prepend=-1) if ids.ndim == 1 else np.empty(0)
@@ -24,7 +24,7 @@ def segment_sum_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.SEGMENT_SUM, max_version=1, infer=segment_sum_shape, types=REAL_NUMBERS)
 def segment_sum(op: OpContext) -> Kernel:
-    """Sums of the rows of each segment, in their order."""
+    """SEGMENT_SUM: sums of the rows of each segment, added in their order."""
     op.require_same_type(0)
     x, ids, y = op.read(0), op.read(1), op.write()
 
@@ -36,7 +36,7 @@ def segment_sum(op: OpContext) -> Kernel:
 
 
 def unsorted_segment_shape(op: OpContext) -> tuple[Shape, ...]:
-    """`num_segments` rows in place of the axes that the ids have."""
+    """Return the data's shape with `num_segments` rows in place of the axes of the ids."""
     op.require(*INDICES, i=1)
     op.require(*INDICES, i=2)
     shape, ids, counts = op.input().shape, op.input(1).shape, op.integers(2, "number of segments")
@@ -55,7 +55,11 @@ def unsorted_segment_shape(op: OpContext) -> tuple[Shape, ...]:
     types=REAL_NUMBERS,
 )
 def unsorted_segment(op: OpContext) -> Kernel:
-    """Rows of equal id joined; a negative id is left out, an empty segment is the operation's identity."""
+    """UNSORTED_SEGMENT_SUM, _PROD, _MAX, _MIN: reduce the rows of equal id.
+
+    Rows of negative id are left out; an empty segment is the operation's identity. An id beyond the segments
+    raises `ShapeError` at run time.
+    """
     op.require_same_type(0)
     x, ids, y = op.read(0), op.read(1), op.write()
     limits = np.finfo(y.dtype) if y.dtype.kind == "f" else np.iinfo(y.dtype)

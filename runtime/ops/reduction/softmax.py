@@ -24,7 +24,7 @@ _TYPES = (TensorType.FLOAT32, TensorType.FLOAT16, *QUANTIZED)
 
 
 def _rows(op: OpContext, *kinds: TensorType) -> tuple[Array, Array]:
-    """Input and output as [rows, classes]."""
+    """Return input and output as [rows, classes]."""
     op.require(*kinds)
     if not op.input().shape:
         raise op.error("a scalar has no axis to normalise")
@@ -34,7 +34,10 @@ def _rows(op: OpContext, *kinds: TensorType) -> tuple[Array, Array]:
 
 @operator(BuiltinOperator.SOFTMAX, max_version=4, infer=same_shape, types=_TYPES)
 def softmax(op: OpContext) -> Kernel:
-    """exp(beta * (x - max)) / sum; beta is taken as stored. Of 8-bit levels the output may be int16 too."""
+    """SOFTMAX: exp(beta * (x - max)) / sum along the last axis; float32, float16, int8, uint8, int16.
+
+    beta is used as stored, 0 included. The output of int8 or uint8 may also be int16.
+    """
     x, y = _rows(op, *_TYPES)
     kind = op.input().type
     if kind is TensorType.INT16:
@@ -66,7 +69,7 @@ def softmax(op: OpContext) -> Kernel:
 
 
 def _softmax_halves(op: OpContext, x: Array, y: Array) -> Kernel:
-    """float16 in single precision, rounded at the end."""
+    """Return the kernel of float16, which is computed in single precision and rounded at the end."""
     beta = np.float32(op.option("beta"))
 
     def run() -> None:
@@ -77,16 +80,20 @@ def _softmax_halves(op: OpContext, x: Array, y: Array) -> Kernel:
     return run
 
 
-# Bits of an output, its scale and its lowest level.
 _OUTPUTS = {
     TensorType.INT8: (8, 1 / 256, -128),
     TensorType.UINT8: (8, 1 / 256, 0),
     TensorType.INT16: (16, 1 / 65536, -32768),
 }
+"""Bits of each output type, and the scale and zero point that LiteRT's kernel asks for."""
 
 
 def _softmax_bytes(op: OpContext, x: Array, y: Array) -> Kernel:
-    """`reference/softmax.h`: exponentials in Q0.31, their sum in Q12.19, one reciprocal per row."""
+    """Return the kernel of int8 and uint8 (`reference/softmax.h`): exponentials in Q0.31, sums in Q12.19.
+
+    Each exponential is rounded to Q12.19 before it is added, and one reciprocal per row multiplies all. The
+    12 integer bits of the sum hold 4096 classes.
+    """
     in_scale, _ = op.scale_and_zero_point(op.input())
     width, scale, lowest = _OUTPUTS.get(op.output().type, (0, 0.0, 0))
     out_scale, out_zero = op.scale_and_zero_point(op.output())
@@ -113,7 +120,10 @@ def _softmax_bytes(op: OpContext, x: Array, y: Array) -> Kernel:
 
 
 def _exponentials(real: float) -> Array:
-    """exp(-k * real) in Q0.31 for k in 0..255 with real in Q5.26; 0 where the reference counts no more."""
+    """Return exp(-k * real) in Q0.31 for k in 0..255, real in Q5.26; int64 [256].
+
+    It is 0 beyond the difference that Q5.26 can hold, which the reference does not count.
+    """
     multiplier, shift = quantize_multiplier(min(real, 2.0**31 - 1))
     k = np.arange(256, dtype=np.int64)
     counted = k <= (31 << 26) >> shift

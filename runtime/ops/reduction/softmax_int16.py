@@ -13,7 +13,11 @@ _LOW, _HIGH = -32768, 32767
 
 
 def softmax_int16(op: OpContext, x: Array, y: Array) -> Kernel:
-    """x, y [rows, classes]; differences of -10 and below count as -10; the output's scale is 1/32768."""
+    """Return the kernel of x, y [rows, classes]. Differences of -10 and below count as -10.
+
+    exp is tabulated over [-10, 0], 1 / (1 + x) over [0, 1]. Raises `UnsupportedOperatorError` for an output
+    scale other than 1/32768.
+    """
     in_scale, _ = op.scale_and_zero_point(op.input())
     if op.scale_and_zero_point(op.output()) != (1 / 32768, 0):
         raise op.unsupported("an int16 output scale other than 1/32768")
@@ -27,6 +31,8 @@ def softmax_int16(op: OpContext, x: Array, y: Array) -> Kernel:
         scaled = multiply_by_quantized_multiplier(below, *multiplier)
         numerators = interpolated(np.clip(scaled + _HIGH, _LOW, _HIGH), exponentials)
         sums = numerators.sum(axis=1, keepdims=True)
+        # The sum is brought to [1, 2) by its leading zeros; its fraction, centred to int16, indexes the
+        # table.
         headroom = 32 - np.frexp(sums.astype(np.float64))[1].astype(np.int64)
         shifted = ((sums << (headroom - 1)) + (1 << 13)) >> 14
         centred = np.clip(shifted - ((1 << 15) + (1 << 16)), _LOW, _HIGH)

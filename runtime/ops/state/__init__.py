@@ -1,1 +1,1 @@
-"""What lives beyond one operator: subgraphs, variables, hash tables."""
+"""Operators with effects beyond their own outputs: subgraphs, variables, hash tables."""

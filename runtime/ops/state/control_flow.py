@@ -11,7 +11,12 @@ from runtime.ops.support.registry import Infer, operator
 from runtime.ops.support.value import Array, Shape, Value
 
 MAX_LOOP_ITERATIONS = 1_000_000
+"""Iterations of one WHILE after which it counts as endless. Chosen far above the sequence lengths of real
+models: LiteRT has no bound, so that a file with a constant condition would block its runner."""
+
 MAX_LOOP_SECONDS = 600.0
+"""Seconds of one WHILE after which it counts as endless. Chosen: a large body would reach the bound on
+iterations too late."""
 
 
 class Once:
@@ -25,7 +30,7 @@ def _arguments(op: OpContext, first: int) -> list[Value]:
 
 
 def _settled(op: OpContext, shapes: Sequence[tuple[Shape | None, ...]]) -> tuple[Shape, ...]:
-    """Shapes that every branch agrees on, or a postponement to run time."""
+    """Return the shapes that every branch agrees on. Raises `PostponeError` where they differ."""
     found: list[Shape] = []
     for branch in shapes:
         if len(branch) != len(op.outputs):
@@ -67,7 +72,7 @@ def _if_shapes(op: OpContext) -> tuple[Shape, ...]:
     note="one BOOL chooses; values of any type",
 )
 def branch(op: OpContext) -> Kernel:
-    """Runs one of two subgraphs, by a condition of one bool."""
+    """IF: run one of two subgraphs, by a condition of one bool."""
     condition, arguments = op.read(0).reshape(-1), _reads(op, 1)
     then, otherwise = op.option("then_subgraph_index"), op.option("else_subgraph_index")
     services = op.services
@@ -94,7 +99,7 @@ def _case_shapes(op: OpContext) -> tuple[Shape, ...]:
     note="one INT32 chooses; values of any type",
 )
 def case(op: OpContext) -> Kernel:
-    """Runs the subgraph of an index; one outside the list takes the last (StableHLO, `case`)."""
+    """STABLEHLO_CASE: run the subgraph of an index; one outside the list runs the last."""
     index, arguments = op.read(0).reshape(-1), _reads(op, 1)
     branches: tuple[int, ...] = tuple(op.option("branch_subgraph_indices"))
     services = op.services
@@ -126,7 +131,7 @@ def _while_shapes(op: OpContext) -> tuple[Shape, ...]:
     note="values of any type; the condition gives one BOOL",
 )
 def loop(op: OpContext) -> Kernel:
-    """Runs the body on its own outputs for as long as the condition holds.
+    """WHILE: run the body on its own outputs for as long as the condition holds.
 
     Raises `ShapeError` beyond `MAX_LOOP_ITERATIONS` or `MAX_LOOP_SECONDS`.
     """
@@ -173,7 +178,7 @@ def _call(op: OpContext, index: int) -> Kernel:
     note="values of any type",
 )
 def call(op: OpContext) -> Kernel:
-    """Runs a subgraph."""
+    """CALL: run a subgraph."""
     return _call(op, op.option("subgraph"))
 
 
@@ -186,7 +191,7 @@ def call(op: OpContext) -> Kernel:
     note="values of any type, by the decomposition",
 )
 def composite(op: OpContext) -> Kernel:
-    """Runs the decomposition, which defines what the composite means."""
+    """STABLEHLO_COMPOSITE: run the decomposition, which defines what the composite means."""
     return _call(op, op.option("decomposition_subgraph_index"))
 
 
@@ -199,7 +204,7 @@ def composite(op: OpContext) -> Kernel:
     note="without operands",
 )
 def call_once(op: OpContext) -> Kernel:
-    """Runs a subgraph without inputs and outputs at the first invocation of an interpreter."""
+    """CALL_ONCE: run a subgraph without inputs and outputs at the first invocation of an interpreter."""
     index, services = op.option("init_subgraph_index"), op.services
     _, state = services.resource(Once, (str(index), ""))
 

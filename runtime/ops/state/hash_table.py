@@ -15,7 +15,7 @@ _TYPES = "INT64 to STRING or STRING to INT64; the handle RESOURCE or INT32"
 
 
 class HashTable:
-    """Filled by the first import; later ones change nothing, as in `static_hashtable.cc`."""
+    """A table that the first import fills; later ones change nothing, as in `static_hashtable.cc`."""
 
     def __init__(self) -> None:
         self.entries: dict[Any, Any] | None = None
@@ -23,7 +23,7 @@ class HashTable:
 
 @operator(BuiltinOperator.HASHTABLE, max_version=1, infer=handle_shape, stateful=True, note=_TYPES)
 def hash_table(op: OpContext) -> Kernel:
-    """The handle of the table with this id."""
+    """HASHTABLE: the handle of the table with this id."""
     types = (op.option("key_dtype"), op.option("value_dtype"))
     if types not in _PAIRS:
         raise op.unsupported(f"a table from {types[0].name} to {types[1].name} is not defined")
@@ -41,7 +41,7 @@ def _table(op: OpContext) -> HashTable:
 
 @operator(BuiltinOperator.HASHTABLE_IMPORT, max_version=1, infer=lambda _op: (), stateful=True, note=_TYPES)
 def import_entries(op: OpContext) -> Kernel:
-    """Fills the table with keys and values of one length; of equal keys the first counts."""
+    """HASHTABLE_IMPORT: fill the table with keys and values of one length; of equal keys the first counts."""
     keys, values = op.read(1).reshape(-1), op.read(2).reshape(-1)
     if keys.size != values.size:
         raise op.error(f"{keys.size} keys with {values.size} values")
@@ -61,7 +61,7 @@ def _key_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.HASHTABLE_FIND, max_version=1, infer=_key_shape, stateful=True, note=_TYPES)
 def find_entries(op: OpContext) -> Kernel:
-    """The value of each key of input 1; input 2, one value, where there is none."""
+    """HASHTABLE_FIND: the value of each key of input 1, or the default in input 2 where there is none."""
     keys, default, found = op.read(1).reshape(-1), op.read(2).reshape(-1), op.write().reshape(-1)
 
     def run() -> None:
@@ -80,7 +80,7 @@ def _one(_op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.HASHTABLE_SIZE, max_version=1, infer=_one, stateful=True, note=_TYPES)
 def table_size(op: OpContext) -> Kernel:
-    """How many entries the table has, int64 [1]."""
+    """HASHTABLE_SIZE: the number of the table's entries, int64 [1]."""
     size = op.write()
 
     def run() -> None:

@@ -13,27 +13,27 @@ _TYPES = "values of any type; the handle RESOURCE or INT32"
 
 
 class Variable:
-    """Holds an array once it is assigned."""
+    """A variable's array, None until it is assigned."""
 
     value: Array | None = None
 
 
 def handle_shape(op: OpContext) -> tuple[Shape, ...]:
-    """One handle, in the declared shape where that holds one."""
+    """Return the shape of one handle: the declared one where it holds one element, else [1]."""
     declared = op.output()
     return (declared.shape if declared.elements == 1 else (1,),)
 
 
 @operator(BuiltinOperator.VAR_HANDLE, max_version=1, infer=handle_shape, stateful=True, note=_TYPES)
 def var_handle(op: OpContext) -> Kernel:
-    """The handle of the variable of this container and name."""
+    """VAR_HANDLE: the handle of the variable of this container and name."""
     name = (op.option("container"), op.option("shared_name"))
     handle, _ = op.services.resource(Variable, name)
     return lambda: op.write().fill(handle)
 
 
 def handle_of(op: OpContext) -> int:
-    """The handle in input 0, while running."""
+    """Return the handle in input 0, while running."""
     op.require(TensorType.RESOURCE, TensorType.INT32)
     if op.input().elements != 1:
         raise op.error(f"{op.input().elements} handles, not 1")
@@ -41,7 +41,7 @@ def handle_of(op: OpContext) -> int:
 
 
 def variable_of(op: OpContext) -> Variable:
-    """The variable that input 0 refers to, while running."""
+    """Return the variable that input 0 refers to, while running. Raises `ShapeError` for no handle of one."""
     handle = handle_of(op)
     try:
         return op.services.resource_of(Variable, handle)
@@ -50,7 +50,7 @@ def variable_of(op: OpContext) -> Variable:
 
 
 def _declared_shape(op: OpContext) -> tuple[Shape, ...]:
-    """What the file says, where it says all of it (`read_variable.cc`)."""
+    """Return the declared shape where it is complete (`read_variable.cc`); else only running tells."""
     stored = op.output().stored
     signature = stored.shape_signature if stored is not None else None
     if stored is None or not stored.shape or (signature and -1 in signature):
@@ -60,7 +60,7 @@ def _declared_shape(op: OpContext) -> tuple[Shape, ...]:
 
 @operator(BuiltinOperator.READ_VARIABLE, max_version=1, infer=_declared_shape, stateful=True, note=_TYPES)
 def read_variable(op: OpContext) -> Kernel:
-    """The variable's value. Raises `ShapeError` where it has none yet."""
+    """READ_VARIABLE: the variable's value. Raises `ShapeError` at run time where it has none yet."""
     dtype = op.output().dtype
 
     def run() -> None:
@@ -76,7 +76,7 @@ def read_variable(op: OpContext) -> Kernel:
 
 @operator(BuiltinOperator.ASSIGN_VARIABLE, max_version=1, infer=lambda _op: (), stateful=True, note=_TYPES)
 def assign_variable(op: OpContext) -> Kernel:
-    """Copies input 1 into the variable."""
+    """ASSIGN_VARIABLE: copy input 1 into the variable."""
     source = op.read(1)
 
     def run() -> None:
