@@ -1,4 +1,4 @@
-"""Rules on the tree itself: names, sizes, stems, one language per file."""
+"""Rules on the tree itself: names, sizes, one language per file."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from tests.needs import REPOSITORY
 PACKAGES = ("orchestrator", "agent", "runtime")
 FORBIDDEN_STEMS = {"utils", "util", "helpers", "common", "misc", "manager"}
 LONGEST_FILE = 500
-OPENCL = REPOSITORY / "runtime/delegates/opencl"
-OPERATOR_FREE_LOWERINGS = {"__init__", "spec", "epilogue"}
 
 
 def _modules() -> list:

@@ -29,7 +29,6 @@ CASES = [
     softmax("softmax_one_class", (4, 1)),
     softmax("softmax_long", (1, 1000)),
     *(softmax_int8(seed) for seed in range(12)),
-    case("log_softmax", BuiltinOperator.LOG_SOFTMAX, [random(3, 17, low=-20, high=20)]),
 ]
 
 

@@ -182,27 +182,6 @@ def transposed() -> Iterator[Case]:
             )
 
 
-def products() -> Iterator[Case]:
-    for dtype, scale in ((np.int8, 0.05), (np.int16, 0.001)):
-        for adj_x, adj_y, constant in ((False, False, False), (True, True, False), (False, True, True)):
-            rng = np.random.default_rng(4)
-            bounds = np.iinfo(dtype)
-            zeros = (0, 0, 0) if dtype is np.int16 else (-9, 21, 5)
-            x = (2, 3, 40, 5) if adj_x else (2, 3, 5, 40)
-            z = (1, 3, 6, 40) if adj_y else (1, 3, 40, 6)
-            args = [
-                Arg(rng.integers(bounds.min, bounds.max, shape, endpoint=True).astype(dtype), q, fixed)
-                for shape, q, fixed in (
-                    (x, per_tensor(scale, zeros[0]), False),
-                    (z, per_tensor(scale, zeros[1]), constant),
-                )
-            ]
-            out = Out(dtype, per_tensor(scale * scale * bounds.max * 4, zeros[2]))
-            chosen = {"adj_x": adj_x, "adj_y": adj_y}
-            name = f"matmul_{np.dtype(dtype).name}_{adj_x:d}{adj_y:d}{constant:d}"
-            yield case(name, BuiltinOperator.BATCH_MATMUL, args, [out], chosen, 3)
-
-
 def computed_weights() -> Iterator[Case]:
     """Filters that come from outside at run time."""
     data, weights, bias, out = operands(KINDS[1], (3, 20), (6, 20), 0, 20, seed=2)
@@ -211,58 +190,12 @@ def computed_weights() -> Iterator[Case]:
     yield case("dense_late", BuiltinOperator.FULLY_CONNECTED, [data, late, bias], [out], chosen, 4)
 
 
-def sweeps() -> Iterator[Case]:
-    """One level of zero against a sweep of biases: every accumulator from -6000 to 6000 is rounded.
-
-    Fully connected rounds once; convolutions round twice, with 64-bit sums once and a shorter multiplier.
-    """
-    count = 12001
-    for kind in KINDS:
-        if kind.bias is None or kind.narrow:
-            continue
-        zero = 128 if kind.data is np.uint8 else 0
-        for multiplier in (2.0**-7, 0.0073):
-            for opcode, x, w, version in (
-                (BuiltinOperator.FULLY_CONNECTED, (1, 1), (count, 1), 11),
-                (BuiltinOperator.CONV_2D, (1, 1, 1, 1), (count, 1, 1, 1), 8),
-                (BuiltinOperator.DEPTHWISE_CONV_2D, (1, 1, 1, 1), (1, 1, 1, count), 5),
-            ):
-                if opcode is BuiltinOperator.DEPTHWISE_CONV_2D and kind.name == "int16_bias32":
-                    continue
-                scales = (float(np.float32(multiplier)),) * (count if kind.channels else 1)
-                axis = 3 if opcode is BuiltinOperator.DEPTHWISE_CONV_2D else 0
-                one = zero + 1 if kind.filter is np.uint8 else 1
-                filter_zeros = ((zero if kind.filter is np.uint8 else 0),) * len(scales)
-                args = [
-                    Arg(np.full(x, zero, kind.data), per_tensor(1.0, zero)),
-                    Arg(
-                        np.full(w, one, kind.filter), Quantization(scales, filter_zeros, axis), constant=True
-                    ),
-                    Arg(
-                        np.arange(-6000, 6001).astype(kind.bias),
-                        Quantization(scales, (0,) * len(scales)),
-                        constant=True,
-                    ),
-                ]
-                given = options() | {"depth_multiplier": count} | bias_type(kind)
-                kept = given if axis else {k: v for k, v in given.items() if k != "depth_multiplier"}
-                if opcode is BuiltinOperator.FULLY_CONNECTED:
-                    kept = {"fused_activation_function": NONE} | bias_type(kind)
-                if axis:
-                    kept.pop("quantized_bias_type")
-                out = Out(kind.data, per_tensor(1.0, zero))
-                name = f"sweep_{opcode.name.lower()}_{kind.name}_{multiplier:.4f}"
-                yield case(name, opcode, args, [out], kept, version)
-
-
 CASES = [
     *convolutions(),
     *depthwise(),
     *layers(),
     *transposed(),
-    *products(),
     *computed_weights(),
-    *sweeps(),
 ]
 
 
