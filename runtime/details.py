@@ -155,13 +155,13 @@ def _sparsity_parameters(tensor: Tensor) -> dict[str, Any]:
         "traversal_order": np.array(sparsity.traversal_order, np.int32),
         "block_map": np.array(sparsity.block_map, np.int32),
         "dim_metadata": [
-            {"format": 0, "dense_size": level.dense_size}
-            if level.segments is None
+            {"format": 0, "dense_size": dimension.dense_size}
+            if dimension.segments is None
             else {
                 "format": 1,
-                "array_segments": np.array(level.segments, np.int32),
-                "array_indices": np.array(level.indices, np.int32),
+                "array_segments": np.array(dimension.segments, np.int32),
+                "array_indices": np.array(dimension.indices, np.int32),
             }
-            for level in sparsity.dimensions
+            for dimension in sparsity.dimensions
         ],
     }

@@ -1,15 +1,15 @@
-"""Every error the runtime raises on purpose.
+"""Every error the runtime raises on purpose:
 
-FarmRuntimeError
-├── ModelError              the model cannot be used
-│   ├── ModelFormatError    the bytes are not a valid .tflite file (says where)
-│   ├── UnsupportedOperatorError   an operator, version or type the CPU path lacks
-│   ├── ShapeError          shapes that do not fit together
-│   └── OutOfMemoryError    the model needs more memory than there is
-├── InvocationError         a run of a planned model failed: values that an operator cannot take
-├── StatusError             a call of `CompiledModel` or `TensorBuffer` that LiteRT answers with a status code
-├── DelegateError           a delegate cannot be made, or cannot run this model
-└── DeviceError             no such device, or the device failed
+    FarmRuntimeError
+    ├── ModelError              the model cannot be used
+    │   ├── ModelFormatError    the bytes are not a valid .tflite file; the text says where
+    │   ├── UnsupportedOperatorError   the CPU path lacks an operator, version or type
+    │   ├── ShapeError          shapes do not fit together
+    │   └── OutOfMemoryError    the model needs more memory than there is
+    ├── InvocationError         a run of a planned model failed on values that an operator cannot process
+    ├── StatusError             LiteRT answers this call of `CompiledModel` or `TensorBuffer` with a status
+    ├── DelegateError           a delegate cannot be made, or cannot run this model
+    └── DeviceError             the device does not exist, or it failed
 
 `ValueError` and `RuntimeError` are base classes where LiteRT's Python API raises them: ValueError for a
 wrong file or call, RuntimeError for what `allocate_tensors` and `invoke` refuse, both where it may be either.
@@ -21,7 +21,7 @@ from typing import Any
 
 
 class FarmRuntimeError(Exception):
-    """Root of the runtime's errors."""
+    """The root of the runtime's errors."""
 
 
 class ModelError(FarmRuntimeError, ValueError):
@@ -48,7 +48,7 @@ class UnsupportedOperatorError(ModelError, RuntimeError):
 
 
 class ShapeError(RuntimeError, ModelError):
-    """Tensor shapes that do not fit together."""
+    """Tensor shapes, or values from which shapes follow, do not fit together."""
 
 
 class OutOfMemoryError(RuntimeError, ModelError):
@@ -72,4 +72,4 @@ class DelegateError(FarmRuntimeError, RuntimeError, ValueError):
 
 
 class DeviceError(FarmRuntimeError, RuntimeError):
-    """No such device, or the device failed."""
+    """The device does not exist, or it failed."""

@@ -1,7 +1,7 @@
-"""What a parsed model must satisfy before anybody plans or runs it.
+"""The checks that a parsed model must pass before it is planned or run.
 
-The list is that of LiteRT's `core/tools/verifier.cc` plus what the verifier leaves out: tensor indices,
-negative dimensions, quantisation parameters, and signature entries.
+They are those of LiteRT's `core/tools/verifier.cc` and what that leaves out: tensor indices, negative
+dimensions, quantisation parameters, and signature entries.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from runtime.model.graph import Model, Operator, Quantization, Signature, Sparsi
 from runtime.model.schema import TensorType
 
 MAX_TENSOR_ELEMENTS = (1 << 31) - 1
+"""Elements of a tensor. LiteRT counts them in int32: more would overflow there. Dimensions of 0 count as 1,
+so that a batch of 0 cannot hide the overflow of the others."""
+
 MAX_RANK = 64
+"""Dimensions of a tensor, as many as numpy 2 arrays have; LiteRT's kernels stop at 8."""
 
 _BITS = {
     TensorType.FLOAT32: 32,
@@ -42,7 +46,7 @@ _BITS = {
 
 
 def tensor_bytes(tensor_type: TensorType, shape: tuple[int, ...]) -> int | None:
-    """Bytes of a dense tensor in the file's packing, or None for types without a fixed size."""
+    """Return the bytes of a dense tensor in the file's packing, None for types without a fixed size."""
     bits = _BITS.get(tensor_type)
     return None if bits is None else (math.prod(shape) * bits + 7) // 8
 
@@ -125,20 +129,20 @@ def _check_sparsity(sparsity: Sparsity, shape: tuple[int, ...], where: str) -> N
     rank, blocks = len(shape), len(sparsity.block_map)
     order = sparsity.traversal_order
     if sorted(order[:rank]) != list(range(rank)) or sorted(order[rank:]) != list(range(rank, rank + blocks)):
-        raise ModelFormatError(f"{where}: traversal_order {list(order)} is no permutation of its dimensions")
+        raise ModelFormatError(f"{where}: traversal_order {list(order)} is not a permutation")
     if len(sparsity.dimensions) != rank + blocks or not all(0 <= d < rank for d in sparsity.block_map):
-        raise ModelFormatError(f"{where}: sparse levels do not match the shape {list(shape)}")
+        raise ModelFormatError(f"{where}: sparse dimensions do not match the shape {list(shape)}")
     parents = 1
-    for level in sparsity.dimensions:
-        if level.segments is None or level.indices is None:
-            parents *= max(level.dense_size, 0)
+    for dimension in sparsity.dimensions:
+        if dimension.segments is None or dimension.indices is None:
+            parents *= max(dimension.dense_size, 0)
         else:
-            ascending = all(a <= b for a, b in pairwise(level.segments))
-            if len(level.segments) != parents + 1 or not ascending or level.segments[0] < 0:
+            ascending = all(a <= b for a, b in pairwise(dimension.segments))
+            if len(dimension.segments) != parents + 1 or not ascending or dimension.segments[0] < 0:
                 raise ModelFormatError(f"{where}: sparse segments are not {parents + 1} ascending offsets")
-            if level.segments[-1] != len(level.indices):
-                raise ModelFormatError(f"{where}: sparse segments end at {level.segments[-1]}")
-            parents = len(level.indices)
+            if dimension.segments[-1] != len(dimension.indices):
+                raise ModelFormatError(f"{where}: sparse segments end at {dimension.segments[-1]}")
+            parents = len(dimension.indices)
         if parents > MAX_TENSOR_ELEMENTS:
             raise ModelFormatError(f"{where}: more than 2^31 sparse elements")
 
@@ -167,7 +171,7 @@ def _check_indices(subgraph: Subgraph, where: str) -> None:
 
 
 def _check_order(subgraph: Subgraph, where: str) -> None:
-    """Every value is made before it is used, and made once."""
+    """Raise unless every value is computed before it is used, and computed once; so there is no cycle."""
     fixed = {t.index for t in subgraph.tensors if t.data is not None or t.is_variable or t.external_buffer}
     fixed.update(subgraph.inputs)
     ready = set(fixed)

@@ -1,7 +1,7 @@
 """Weights that lie in files of their own (`ExternalBuffer` of schema.fbs), found by a loader hook.
 
-A hook gets the name of a group, which is a file, and gives its bytes. `files_beside` is the one for models on
-disk; whoever keeps weights elsewhere hands another to `read_model` or `load_model`.
+A hook receives the name of a group, which is a file, and returns its bytes. `files_beside` is the hook for
+models on disk; a caller that keeps weights elsewhere passes another to `read_model` or `load_model`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ExternalLoader: TypeAlias = Callable[[str], "bytes | memoryview"]
 
 @dataclass(frozen=True, slots=True)
 class ExternalBuffer:
-    """`length` bytes from `offset` of the file `group`; `packing` is empty where they lie there plainly."""
+    """`length` bytes from `offset` of the file `group`; `packing` is empty where they are not encoded."""
 
     id: int
     group: str
@@ -30,10 +30,10 @@ class ExternalBuffer:
     packing: str = ""
 
     def view(self, load: ExternalLoader) -> memoryview:
-        """The bytes. Raises `ModelFormatError` where the file does not hold them."""
+        """Return the bytes. Raises `ModelFormatError` where the file does not hold them."""
         where = f"external buffer {self.id}"
         if self.packing:
-            raise ModelFormatError(f"{where}: nobody knows the packing {self.packing!r}")
+            raise ModelFormatError(f"{where}: the packing {self.packing!r} is not supported")
         content = memoryview(load(self.group))
         if self.length > len(content) or self.offset > len(content) - self.length:
             wanted = f"{self.length} bytes at offset {self.offset} of {self.group!r}"
@@ -42,7 +42,7 @@ class ExternalBuffer:
 
 
 def read_external(root: Table) -> dict[int, ExternalBuffer]:
-    """The table of external buffers by id. Raises `ModelFormatError` for one without its group."""
+    """Return the external buffers by id. Raises `ModelFormatError` for one without its group."""
     groups = [table.string(0, "name") or "" for table in root.tables(8, "external_buffer_groups")]
     found: dict[int, ExternalBuffer] = {}
     for table in root.tables(9, "external_buffers"):
@@ -50,7 +50,7 @@ def read_external(root: Table) -> dict[int, ExternalBuffer]:
         if group >= len(groups):
             raise ModelFormatError(f"{describe(table.path)}: group {group} of {len(groups)}")
         if number == 0 or number in found:
-            raise ModelFormatError(f"{describe(table.path)}: id {number} is 0 or taken")
+            raise ModelFormatError(f"{describe(table.path)}: id {number} is 0 or used twice")
         found[number] = ExternalBuffer(
             id=number,
             group=groups[group],
@@ -62,14 +62,14 @@ def read_external(root: Table) -> dict[int, ExternalBuffer]:
 
 
 def files_beside(model: Path) -> ExternalLoader:
-    """A hook for files in the folder of `model`, mapped into memory; names that leave it are refused."""
+    """Return a hook that maps files in the folder of `model`; names that leave the folder are refused."""
 
     @cache
     def load(name: str) -> memoryview:
         try:
             path = (model.parent / name).resolve()
             if Path(name).name != name or path.parent != model.parent.resolve():
-                raise ModelFormatError(f"{model}: weights in {name!r}, which is no file beside the model")
+                raise ModelFormatError(f"{model}: weights in {name!r}, which is not a file beside the model")
             with path.open("rb") as file:
                 return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         except ModelFormatError:
@@ -81,5 +81,5 @@ def files_beside(model: Path) -> ExternalLoader:
 
 
 def groups_of(buffers: Iterable[ExternalBuffer]) -> Mapping[str, int]:
-    """Number of each group, in the order of first use."""
+    """Return the number of each group, in the order of first use."""
     return {name: i for i, name in enumerate(dict.fromkeys(b.group for b in buffers))}

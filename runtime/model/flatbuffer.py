@@ -13,8 +13,15 @@ from typing import Any, Literal
 from runtime.errors import ModelFormatError
 
 MAX_TABLES = 500_000
+"""Tables that one walk may visit, whatever the size of the file. Chosen: each becomes a Python object, and
+real models have some ten thousand tensors and operators."""
+
 MAX_ELEMENTS = 8_000_000
+"""Elements of vectors and strings that one walk may read. Chosen: each may become a Python object; weights
+are views of the file and do not count."""
+
 MAX_NAME_BYTES = 1 << 16
+"""Bytes of one string. Chosen: names appear in error texts and reports."""
 
 _I32 = struct.Struct("<i")
 _U32 = struct.Struct("<I")
@@ -36,42 +43,42 @@ class FlatBuffer:
         self._elements_left = min(MAX_ELEMENTS, 65536 + 4 * self.size)
 
     def root(self) -> Table:
-        """The root table. Raises `ModelFormatError`."""
+        """Return the root table. Raises `ModelFormatError`."""
         if self.size < 8:
             raise ModelFormatError(f"file: {self.size} bytes are too short for a FlatBuffer")
         return Table(self, self.u32(0, ("model",)), ("model",))
 
     def identifier(self) -> bytes:
-        """Bytes 4..7."""
+        """Return the file identifier, bytes 4..7."""
         return bytes(self.view[4:8])
 
     def u32(self, position: int, path: tuple[Any, ...]) -> int:
-        """An unsigned 32-bit word."""
+        """Return the unsigned 32-bit word at `position`. Raises `ModelFormatError` outside the file."""
         self.check(position, 4, path)
         value: int = _U32.unpack_from(self.view, position)[0]
         return value
 
     def check(self, position: int, size: int, path: tuple[Any, ...]) -> None:
-        """Raise unless `[position, position + size)` lies in the file."""
+        """Raise `ModelFormatError` unless `[position, position + size)` lies in the file."""
         if position < 0 or size < 0 or size > self.size or position > self.size - size:
             raise ModelFormatError(
                 f"{describe(path)}: {size} bytes at offset {position} are outside the {self.size} of the file"
             )
 
     def charge_table(self, path: tuple[Any, ...]) -> None:
-        """Count one visited table."""
+        """Count one visited table. Raises `ModelFormatError` beyond the budget."""
         self._tables_left -= 1
         if self._tables_left < 0:
             raise ModelFormatError(f"{describe(path)}: the file describes more tables than it can hold")
 
     def charge_elements(self, count: int, path: tuple[Any, ...]) -> None:
-        """Count `count` vector elements."""
+        """Count `count` vector elements. Raises `ModelFormatError` beyond the budget."""
         self._elements_left -= count
         if self._elements_left < 0:
             raise ModelFormatError(f"{describe(path)}: the file describes more elements than it can hold")
 
     def range(self, offset: int, size: int, path: tuple[Any, ...]) -> memoryview:
-        """A view of bytes at an absolute offset (data that lies behind the FlatBuffer)."""
+        """Return a view of bytes at an absolute offset: data that lies behind the FlatBuffer."""
         self.check(offset, size, path)
         return self.view[offset : offset + size]
 
@@ -99,7 +106,7 @@ class Table:
         self._fields = struct.unpack_from(f"<{count}H", buffer.view, vtable + 4)
 
     def _field(self, slot: int, name: str, size: int) -> int:
-        """Absolute position of a field of `size` inline bytes, or 0 where the field is absent."""
+        """Return the absolute position of a field of `size` inline bytes, 0 where the field is absent."""
         offset = self._fields[slot] if slot < len(self._fields) else 0
         if not offset:
             return 0
@@ -108,11 +115,11 @@ class Table:
         return self._position + int(offset)
 
     def has(self, slot: int) -> bool:
-        """True where the field is present."""
+        """Return whether the field is present."""
         return slot < len(self._fields) and self._fields[slot] != 0
 
     def scalar(self, slot: int, name: str, code: str, default: Any = 0) -> Any:
-        """A scalar of struct code `code`, or `default`."""
+        """Return a scalar of struct code `code`, or `default`."""
         packer = _SCALARS[code]
         position = self._field(slot, name, packer.size)
         return packer.unpack_from(self._buffer.view, position)[0] if position else default
@@ -127,7 +134,7 @@ class Table:
         return position + offset
 
     def _vector(self, slot: int, name: str, item_size: int) -> tuple[int, int]:
-        """(position of the first element, count); count 0 where absent."""
+        """Return (position of the first element, count), (0, 0) where the vector is absent."""
         position = self._target(slot, name)
         if not position:
             return 0, 0
@@ -136,7 +143,7 @@ class Table:
         return position + 4, count
 
     def string(self, slot: int, name: str) -> str | None:
-        """A string, or None where absent. Bytes that are not UTF-8 are kept as escapes."""
+        """Return a string, None where it is absent. Bytes that are not UTF-8 become escapes."""
         position, count = self._vector(slot, name, 1)
         if not position:
             return None
@@ -146,12 +153,12 @@ class Table:
         return bytes(self._buffer.view[position : position + count]).decode("utf-8", "backslashreplace")
 
     def data(self, slot: int, name: str) -> memoryview | None:
-        """A byte vector as a view into the file, or None where absent."""
+        """Return a byte vector as a view into the file, None where it is absent."""
         position, count = self._vector(slot, name, 1)
         return self._buffer.view[position : position + count] if position else None
 
     def numbers(self, slot: int, name: str, code: str) -> tuple[Any, ...] | None:
-        """A vector of scalars of struct code `code`, or None where absent."""
+        """Return a vector of scalars of struct code `code`, None where it is absent."""
         position, count = self._vector(slot, name, _SCALARS[code].size)
         if not position:
             return None
@@ -159,7 +166,10 @@ class Table:
         return struct.unpack_from(f"<{count}{code}", self._buffer.view, position)
 
     def index_view(self, slot: int, name: str, code: Literal["i", "H", "B"]) -> memoryview | None:
-        """A vector of integers as a view into the file, or None where absent: no Python object for each."""
+        """Return a vector of integers as a view into the file, None where it is absent.
+
+        Unlike `numbers` it makes no Python object for each: index vectors of sparse tensors are long.
+        """
         size = _SCALARS[code].size
         position, count = self._vector(slot, name, size)
         if not position:
@@ -168,12 +178,12 @@ class Table:
         return self._buffer.view[position : position + count * size].cast(code)
 
     def table(self, slot: int, name: str) -> Table | None:
-        """A table, or None where absent."""
+        """Return a table, None where it is absent."""
         position = self._target(slot, name)
         return Table(self._buffer, position, (*self.path, name)) if position else None
 
     def tables(self, slot: int, name: str) -> Iterator[Table]:
-        """The tables of a vector, one at a time."""
+        """Yield the tables of a vector, one at a time."""
         position, count = self._vector(slot, name, 4)
         for i in range(count):
             path = (*self.path, name, i)
@@ -181,13 +191,13 @@ class Table:
             yield Table(self._buffer, here + self._buffer.u32(here, path), path)
 
     def count(self, slot: int, name: str) -> int | None:
-        """Length of a vector of tables, or None where absent."""
+        """Return the length of a vector of tables, None where it is absent."""
         position, count = self._vector(slot, name, 4)
         return count if position else None
 
 
 def describe(path: tuple[Any, ...]) -> str:
-    """`model.subgraphs[0].operators[7].inputs` for the error text."""
+    """Return a path as error texts show it: `model.subgraphs[0].operators[7].inputs`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)

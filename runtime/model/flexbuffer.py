@@ -13,26 +13,31 @@ from typing import Any
 from runtime.errors import ModelFormatError
 
 MAX_DEPTH = 32
+"""Nested containers of one FlexBuffer. Chosen: options of operators nest a few deep, and recursion stays far
+below Python's limit."""
+
 MAX_VALUES = 65536
+"""Values of one FlexBuffer. Chosen: offsets may be shared, by which a few bytes could describe any number."""
 
 _INT, _UINT, _FLOAT, _KEY, _STRING = 1, 2, 3, 4, 5
 _INDIRECT_INT, _INDIRECT_UINT, _INDIRECT_FLOAT, _MAP, _VECTOR = 6, 7, 8, 9, 10
 _BLOB, _BOOL, _VECTOR_BOOL = 25, 26, 36
 _CODES: Mapping[int, str] = {_INT: "bhiq", _UINT: "BHIQ", _FLOAT: " efd", _BOOL: "BHIQ"}
 _TYPED = {11: _INT, 12: _UINT, 13: _FLOAT, 14: _KEY, _VECTOR_BOOL: _BOOL}
+"""The type of the elements of each type of typed vector (`flexbuffers.h`)."""
 
 
 def read_map(data: bytes) -> dict[str, Any]:
-    """The root, which must be a map. Raises `ModelFormatError` where the bytes are no such FlexBuffer."""
+    """Return the root of a FlexBuffer, which must be a map. Raises `ModelFormatError` otherwise."""
     if len(data) < 3:
-        raise ModelFormatError(f"options: {len(data)} bytes are no FlexBuffer")
+        raise ModelFormatError(f"options: {len(data)} bytes are not a FlexBuffer")
     reader = _Reader(data)
     width, packed = data[-1], data[-2]
     if width not in (1, 2, 4, 8):
         raise ModelFormatError(f"options: a FlexBuffer root of {width} bytes")
     root = reader.value(len(data) - 2 - width, width, packed, 0)
     if not isinstance(root, dict):
-        raise ModelFormatError("options: the FlexBuffer's root is no map")
+        raise ModelFormatError("options: the FlexBuffer's root is not a map")
     return root
 
 
@@ -42,7 +47,7 @@ class _Reader:
         self._left = MAX_VALUES
 
     def value(self, at: int, width: int, packed: int, depth: int) -> Any:
-        """The value whose inline part is `width` bytes at `at`."""
+        """Return the value whose inline part is `width` bytes at `at`; `packed` is its type byte."""
         self._left -= 1
         if depth > MAX_DEPTH or self._left < 0:
             raise ModelFormatError("options: the FlexBuffer is too deep or has too many values")

@@ -27,7 +27,7 @@ class BlockQuantization:
 class Quantization:
     """Affine: real = scale * (q - zero_point); one pair, or one per slice of `quantized_dimension`.
 
-    Where `blocks` is set it replaces the other fields; where `is_custom` is set nobody knows the rule.
+    Where `blocks` is set it replaces the other fields; where `is_custom` is set the rule is not known.
     """
 
     scales: tuple[float, ...]
@@ -39,7 +39,7 @@ class Quantization:
 
 @dataclass(frozen=True, slots=True)
 class SparseDimension:
-    """One level of a sparse tensor: `dense_size` slots, or compressed rows (`segments`, `indices`)."""
+    """One stored dimension of a sparse tensor: `dense_size` slots, or compressed (`segments`, `indices`)."""
 
     dense_size: int
     segments: Sequence[int] | None = None
@@ -74,7 +74,7 @@ class Tensor:
 
     @property
     def is_constant(self) -> bool:
-        """True where the file holds the values."""
+        """Whether the file holds the values."""
         return self.data is not None
 
 

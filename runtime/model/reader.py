@@ -47,8 +47,8 @@ _OperatorCode = tuple[BuiltinOperator, int, str | None]
 def load_model(path: str | Path, external: ExternalLoader | None = None) -> Model:
     """Read a file through a memory map: constants are views of it. Raises OSError and `ModelFormatError`.
 
-    Weights in files of their own come from `external`, by default from the model's folder.
-    Reading the lengths of the weights can map two megabytes around each; they are let go again.
+    Weights in files of their own come from `external`, by default from the model's folder. Reading the
+    lengths of the weights can make pages of up to 2 MiB around each resident; they are released again.
     """
     with Path(path).open("rb") as file:
         if file.seek(0, 2) == 0:
@@ -100,6 +100,8 @@ class _Reader:
         self._codes = [_operator_code(t) for t in root.tables(1, "operator_codes")]
 
     def _buffer_data(self, table: Table) -> memoryview | None:
+        # Offsets 0 and 1 mean "not used" (schema.fbs); above, the bytes lie behind the FlatBuffer, as files
+        # beyond 2 GiB need.
         offset, size = table.scalar(1, "offset", "Q"), table.scalar(2, "size", "Q")
         if offset > 1 and size > 0:
             return self._buffer.range(offset, size, table.path)
@@ -113,6 +115,7 @@ class _Reader:
             index = table.scalar(1, "buffer", "I")
             if index >= len(self._buffers):
                 raise ModelFormatError(f"{describe(table.path)}: buffer {index} of {len(self._buffers)}")
+            # Entries may share a buffer: copied once each, a small file cannot make many large copies.
             if index not in contents:
                 contents[index] = bytes(self._buffers[index] or b"")
             entries[table.string(0, "name") or ""] = contents[index]
@@ -184,11 +187,13 @@ class _Reader:
             view = table.data(5, "custom_options")
         if not view:
             return b""
+        # These bytes are copied, for every operator that refers to them, so that they count to the budget.
         self._buffer.charge_elements(len(view), table.path)
         return bytes(view)
 
 
 def _operator_code(table: Table) -> _OperatorCode:
+    # Old files have only the byte, new ones hold 127 there for codes that do not fit: the larger counts.
     code = max(table.scalar(0, "deprecated_builtin_code", "b"), table.scalar(3, "builtin_code", "i"))
     opcode = _enum(BuiltinOperator, code, table, "builtin_code")
     custom_code = table.string(1, "custom_code") if opcode is BuiltinOperator.CUSTOM else None
@@ -226,11 +231,14 @@ def _enum(kind: type[_Enum], value: int, table: Table, name: str) -> _Enum:
     try:
         return kind(value)
     except ValueError:
-        raise ModelFormatError(f"{describe((*table.path, name))}: {value} is no {kind.__name__}") from None
+        raise ModelFormatError(f"{describe((*table.path, name))}: {value} is not a {kind.__name__}") from None
 
 
 def _with_empty_constants(tensors: tuple[Tensor, ...], computed: set[int]) -> tuple[Tensor, ...]:
-    """A constant without elements has no bytes in the file; what nobody computes must be one."""
+    """Give tensors without elements that no operator computes empty data: they are constants.
+
+    The file holds no bytes for such a constant, and so cannot say that it is one.
+    """
 
     def is_empty_constant(t: Tensor) -> bool:
         stored = t.data is not None or t.is_variable or t.external_buffer or t.sparsity
@@ -280,7 +288,7 @@ def _index_vector(table: Table, slot: int, name: str) -> Sequence[int]:
     kind = _enum(SparseIndexVector, table.scalar(slot, f"{name}_type", "B"), table, f"{name}_type")
     vector = table.table(slot + 1, name)
     if vector is None or kind is SparseIndexVector.NONE:
-        raise ModelFormatError(f"{describe((*table.path, name))}: a sparse level without its vector")
+        raise ModelFormatError(f"{describe((*table.path, name))}: a sparse dimension without its vector")
     found = vector.index_view(0, "values", _INDEX_CODES[kind])
     return () if found is None else found
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from enum import IntEnum
 
 SCHEMA_VERSION = 3
+"""The one version that LiteRT reads (`TFLITE_SCHEMA_VERSION`); revisions 3a to 3d of the schema keep it."""
+
 FILE_IDENTIFIER = b"TFL3"
+"""Bytes 4..7 of a file."""
 
 
 class TensorType(IntEnum):
@@ -77,7 +80,7 @@ class LSTMKernelType(IntEnum):
 
 
 class CombinerType(IntEnum):
-    """How EMBEDDING_LOOKUP_SPARSE joins rows."""
+    """How EMBEDDING_LOOKUP_SPARSE combines rows."""
 
     SUM = 0
     MEAN = 1
@@ -119,14 +122,14 @@ class QuantizationDetails(IntEnum):
 
 
 class DimensionType(IntEnum):
-    """Storage of one level of a sparse tensor."""
+    """Storage of one dimension of a sparse tensor."""
 
     DENSE = 0
     SPARSE_CSR = 1
 
 
 class SparseIndexVector(IntEnum):
-    """Union of the index vectors of a sparse level."""
+    """Union of the index vectors of a sparse dimension."""
 
     NONE = 0
     INT32 = 1

@@ -20,7 +20,10 @@ from runtime.errors import ModelFormatError
 
 MAGIC = b"SKEL0001"
 MAX_SIZE_BYTES = 2 << 30
+"""Largest file that is restored. Chosen as the largest FlatBuffer, as a small header can declare any size."""
+
 MAX_HEADER_BYTES = 64 << 20
+"""Largest header. Chosen: at about 100 bytes for each hole, more holes than any model has tensors."""
 
 _KINDS = ("n", "u")
 _ITEM_BYTES = {"f4": 4, "f2": 2, "i1": 1, "u1": 1, "i2": 2, "i4": 4}
@@ -38,17 +41,20 @@ class _Hole:
 
     @property
     def size(self) -> int:
-        """In bytes; "p4" packs two elements in one."""
+        """The size in bytes; "p4" packs two elements in one."""
         return self.count // 2 if self.code == "p4" else self.count * _ITEM_BYTES[self.code]
 
 
-# Beyond these a value cannot be held by its type, or its scaling would overflow.
 _LIMITS = {"f4": 3.4e38, "f2": 65504, "i1": 128, "u1": 255, "i2": 32768, "i4": 2.0**31 - 128, "p4": 8}
+"""Largest size of a hole's extremes, by type: beyond it the type cannot hold them. For "i4" it is the largest
+float32 below 2^31, as values are clipped in single precision."""
+
 _MOMENT = 1e30
+"""Largest mean and standard deviation, so that scaling stays finite in single precision."""
 
 
 def is_skeleton(data: bytes | memoryview) -> bool:
-    """True where `data` starts like a gzip file that starts with the magic word."""
+    """Return whether `data` starts like a gzip file whose content starts with the magic word."""
     if bytes(data[:2]) != b"\x1f\x8b":
         return False
     try:
@@ -58,7 +64,7 @@ def is_skeleton(data: bytes | memoryview) -> bool:
 
 
 def restore_skeleton(data: bytes) -> bytearray:
-    """Bytes of a `.skel` file to bytes of the `.tflite` file. Raises `ModelFormatError` for a damaged one."""
+    """Return the bytes of a `.skel` file's `.tflite` file. Raises `ModelFormatError` for a damaged one."""
     head = _inflate(data, 12, partial=True)
     if head[: len(MAGIC)] != MAGIC:
         raise ModelFormatError("skeleton: the content does not start with SKEL0001")
@@ -74,7 +80,10 @@ def restore_skeleton(data: bytes) -> bytearray:
 
 
 def _inflate(data: bytes, limit: int, *, partial: bool) -> bytes:
-    """At most `limit` bytes of a gzip stream; the whole stream must end there unless `partial`."""
+    """Return at most `limit` bytes of a gzip stream; the whole stream must end there unless `partial`.
+
+    The limit is what keeps a small file from unpacking to any size.
+    """
     stream = zlib.decompressobj(wbits=31)
     try:
         out = stream.decompress(data, limit)

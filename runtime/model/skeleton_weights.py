@@ -10,8 +10,14 @@ from numpy.typing import NDArray
 Moments = tuple[float, float, float, float]
 
 _SIGMA = {"n": 37837.22, "u": 75674.44}
+"""Standard deviation of the integers before scaling: of a sum of four uniform 16-bit digits, and of four
+times one digit, which is twice as much. Part of the format."""
+
 _CHUNK = 1 << 20
+"""Elements generated at a time. Chosen to bound the memory of the steps; results do not depend on it."""
+
 _WORD = 2**64
+"""Words of splitmix64 wrap here."""
 
 
 def generate(
@@ -39,7 +45,7 @@ def generate(
 
 
 def _digits(base: np.uint64, start: int, stop: int, *, bell: bool) -> NDArray[np.int32]:
-    """Elements `start` to `stop` before scaling, integers in [-131070, 131070]."""
+    """Return elements `start` to `stop` before scaling, int32 in [-131070, 131070]."""
     with np.errstate(over="ignore"):
         x = np.arange(start + 1, stop + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + base
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

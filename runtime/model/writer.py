@@ -1,4 +1,4 @@
-"""A `Model` to the bytes of a `.tflite` file: cut-outs of models, one-operator models for tests."""
+"""A `Model` written as the bytes of a `.tflite` file: parts of models, models of one operator for tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from runtime.model.options import OptionsTable, operator_options
 from runtime.model.schema import FILE_IDENTIFIER, BuiltinOperator, DimensionType, QuantizationDetails
 
 _BUFFER_ALIGNMENT = 16
+"""Bytes by which the data of a buffer is aligned in the file (`force_align: 16` of schema.fbs), so that a
+memory map serves constants without a copy."""
+
 _PLACEHOLDER = 127
+"""The code in the old, one-byte field of operators whose own is larger (PLACEHOLDER_FOR_GREATER_OP_CODES)."""
 
 
 @dataclass(slots=True)
@@ -217,23 +221,23 @@ def _quantization(q: Quantization) -> _Table:
 
 
 def _sparsity(sparsity: Sparsity) -> _Table:
-    levels = []
-    for level in sparsity.dimensions:
+    dimensions = []
+    for dimension in sparsity.dimensions:
         entry = _Table()
-        if level.segments is None or level.indices is None:
-            entry.scalar(1, "i", level.dense_size)
+        if dimension.segments is None or dimension.indices is None:
+            entry.scalar(1, "i", dimension.dense_size)
         else:
             entry.scalar(0, "b", int(DimensionType.SPARSE_CSR))
-            for slot, values in ((2, level.segments), (4, level.indices)):
+            for slot, values in ((2, dimension.segments), (4, dimension.indices)):
                 vector = _Table()
                 vector.child(0, _Vector("i", values))
                 entry.scalar(slot, "B", 1)
                 entry.child(slot + 1, vector)
-        levels.append(entry)
+        dimensions.append(entry)
     table = _Table()
     table.child(0, _Vector("i", sparsity.traversal_order))
     table.child(1, _Vector("i", sparsity.block_map))
-    table.child(2, levels)
+    table.child(2, dimensions)
     return table
 
 
@@ -304,6 +308,7 @@ def _write_child(out: _Output, position: int, child: _Child) -> None:
 
 
 def _write_table(out: _Output, position: int, table: _Table) -> None:
+    # Fields lie by size, the largest first, so that each is aligned with the least padding.
     sizes = {s: 4 if c == "child" else struct.calcsize("<" + c) for s, (c, _) in table.fields.items()}
     offsets, end = {}, 4
     for slot in sorted(sizes, key=lambda s: -sizes[s]):

@@ -1,4 +1,4 @@
-"""When a result is right: the one table of tolerances (told in docs/measuring.md).
+"""The rule by which a result agrees with its reference, with all tolerances (described in docs/measuring.md).
 
 r = reference output, y = output, n = elements, each output of each input set on its own:
 
@@ -23,16 +23,27 @@ from runtime.model.graph import Model, Operator, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator, TensorType
 
 FP32_TOLERANCE = 1e-4
+"""Largest ||y - r|| / ||r|| of a float model in fp32. Chosen: over a thousand roundings of 6e-8, so that
+another order of summation passes in a deep network; a wrong kernel is off by far more."""
+
 FP16_TOLERANCE = 2e-2
+"""The same in fp16, whose rounding of 5e-4 is about 8000 times as coarse; not scaled by it, as a result must
+stay useful."""
+
 ABSOLUTE_FLOOR = 1e-6
+"""What each element may differ by beside the relative bound (times sqrt(n) in the norm): outputs that are all
+but zero have no meaningful relative error."""
+
 MIN_COSINE = 0.98
+"""Smallest cosine of dequantised outputs where exact equality is not asked. Chosen: kernels that requantise
+otherwise differ by a few quantisation steps in each layer, and keep the direction."""
 
 _FLOATS = {TensorType.FLOAT32, TensorType.FLOAT16, TensorType.FLOAT64, TensorType.BFLOAT16}
 _SMALL_INTEGERS = {TensorType.INT4, TensorType.INT8, TensorType.UINT8, TensorType.INT16}
 
 
 class Arithmetic(StrEnum):
-    """What a model computes in: the row of the table that it falls under."""
+    """The arithmetic of a model, by which its rule is chosen."""
 
     FLOAT = "float"
     INTEGER = "integer"
@@ -70,7 +81,7 @@ class Judgement:
 
 
 def arithmetic_of(model: Model) -> Arithmetic:
-    """Whether a model computes in floats, in integers only, or in both (hybrid weights included).
+    """Return whether a model computes in floats, in integers only, or in both (hybrid weights included).
 
     A leading QUANTIZE and a trailing DEQUANTIZE do not make an integer model mixed.
     """
@@ -91,7 +102,10 @@ def _has_scale(tensor: Tensor) -> bool:
 
 
 def _is_hybrid(graph: Subgraph, op: Operator) -> bool:
-    """Float activations times stored integers: not DEQUANTIZE, whose constant is unpacked once."""
+    """Return whether an operator multiplies float activations by stored integers.
+
+    DEQUANTIZE does not: its constant is unpacked once.
+    """
     if op.opcode == BuiltinOperator.DEQUANTIZE:
         return False
     inputs = [graph.tensors[i] for i in op.inputs if i >= 0]
@@ -100,7 +114,7 @@ def _is_hybrid(graph: Subgraph, op: Operator) -> bool:
 
 
 def _has_float_arithmetic(graph: Subgraph) -> bool:
-    """Any operator, QUANTIZE and DEQUANTIZE apart, that reads or writes a float activation."""
+    """Return whether any operator but QUANTIZE and DEQUANTIZE reads or writes a float activation."""
     conversions = (BuiltinOperator.QUANTIZE, BuiltinOperator.DEQUANTIZE)
     return any(
         graph.tensors[i].type in _FLOATS and not graph.tensors[i].is_constant
@@ -114,7 +128,7 @@ def _has_float_arithmetic(graph: Subgraph) -> bool:
 def rule_for(
     arithmetic: Arithmetic, *, integer_path: bool, precision: str, exact_reference: bool = True
 ) -> Rule:
-    """The row of the table for one pairing.
+    """Return the rule for one pairing of a model and a delegate.
 
     `integer_path`: the delegate computes integer models in integers (`cpu` does). `precision`: "fp32" or
     "fp16". `exact_reference`: the reference was made by reference kernels, not by another fast path.
@@ -137,7 +151,10 @@ def judge(
     facts: Sequence[OutputFacts],
     rule: Rule,
 ) -> Judgement:
-    """Compare output sets: `references[k][i]` is output i for input set k. Fails with the first reason."""
+    """Compare output sets, where `references[k][i]` is output i for input set k.
+
+    The note of a failure is that of the first output that fails.
+    """
     if len(outputs) != len(references) or any(len(y) != len(facts) for y in (*outputs, *references)):
         return Judgement(None, None, None, "fail", rule.text, "the number of outputs differs")
     comparisons = [
@@ -157,7 +174,7 @@ def judge(
 
 
 def worst(judgements: Sequence[Judgement]) -> Judgement:
-    """One judgement for several processes: fails if any fails; the worst figure of each kind."""
+    """Join the judgements of several processes: fail if any fails, with the worst figure of each kind."""
     failed = [j for j in judgements if j.verdict == "fail"]
     return Judgement(
         max_abs=_worst(max, (j.max_abs for j in judgements)),
@@ -175,7 +192,7 @@ def _worst(pick: Any, values: Iterable[float | None]) -> float | None:
 
 
 def _compare(r: Array, y: Array, fact: OutputFacts, rule: Rule, k: int) -> Judgement:
-    """One output of one input set."""
+    """Judge one output of one input set. Positions where the reference is not finite do not count."""
     where = f"output {fact.name!r} of input set {k}"
     if y.dtype != r.dtype or y.shape != r.shape:
         note = f"{where}: {y.dtype}{list(y.shape)}, the reference has {r.dtype}{list(r.shape)}"
@@ -208,17 +225,18 @@ class _Figures:
 
     @property
     def rel_l2(self) -> float | None:
-        """||y - r|| / ||r||; 0 where both are zero, None where only r is."""
+        """The relative error ||y - r|| / ||r||; 0 where both are zero, None where only r is."""
         if self.norm > 0.0:
             return self.error / self.norm
         return 0.0 if self.error == 0.0 else None
 
 
 def _figures(r: Array, y: Array) -> _Figures:
-    """Error measures of two flat float64 arrays."""
+    """Return the error measures of two flat float64 arrays."""
     difference = y - r
     norm_r, norm_y = float(np.linalg.norm(r)), float(np.linalg.norm(y))
     if norm_r > 0.0 and norm_y > 0.0:
+        # Divided first: the product of two large norms could overflow. Rounding may give a little over 1.
         cosine = min(1.0, float(np.dot(r / norm_r, y / norm_y)))
     else:
         cosine = 1.0 if norm_r == norm_y else 0.0
@@ -243,6 +261,6 @@ def _decide(rule: Rule, figures: _Figures, r: Array, y: Array) -> tuple[bool, st
 
 
 def _real(values: Array, fact: OutputFacts) -> Array:
-    """Float64 view of an output: dequantised where it is quantised, flat."""
+    """Return an output as flat float64, dequantised where it is quantised."""
     flat = values.reshape(-1).astype(np.float64)
     return flat if fact.scale == 0.0 else fact.scale * (flat - fact.zero_point)

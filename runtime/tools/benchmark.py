@@ -25,14 +25,14 @@ from runtime.tools.noise import Usage, clocks_mhz, host_pressure, noise_flags
 from runtime.tools.samples import median_interval
 
 MEASURING_VERSION = "1"
-"""Raised whenever what a figure means changes: it cuts every series of results."""
+"""A change of what a figure means raises this version, which cuts every series of results."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopPlan:
     """Counts of one process: at least `min_runs` and `min_seconds`, at most `max_runs` and `max_seconds`.
 
-    `floor_runs` are made even when `max_seconds` is over.
+    `floor_runs` are done even when `max_seconds` is over.
     """
 
     warmup_runs: int
@@ -78,8 +78,8 @@ def measure(
 ) -> ProcessResult:
     """Measure one model in this process, which should be fresh and alone.
 
-    `on_phase` is told what comes next, outside every timed region. Raises what `Opener.open` and
-    `make_pool` raise.
+    `on_phase` is called with the name of the next phase, outside every timed region. Raises what
+    `Opener.open` and `make_pool` raise.
     """
     on_phase("init")
     memory_reset = memory.reset_peak()
@@ -159,7 +159,7 @@ class _Loop:
         self.outputs: tuple[Array, ...] = ()
 
     def once(self, k: int) -> tuple[int, tuple[Array, ...]]:
-        """One timed invoke of input set `k`: ns and the outputs."""
+        """Time one invoke of input set `k`; return ns and the outputs."""
         model, indices = self._model, self._output_indices
         feeds = list(zip(self._input_indices, self._pool.sets[k], strict=True))
         started = time.perf_counter_ns()
@@ -170,7 +170,7 @@ class _Loop:
         return time.perf_counter_ns() - started, outputs
 
     def repeat(self, plan: LoopPlan) -> tuple[NDArray[np.int64], int]:
-        """Timed invokes until the plan is fulfilled: samples in ns, and the input set of the last one."""
+        """Time invokes until the plan is fulfilled; return samples in ns, and the input set of the last."""
         samples = np.zeros(plan.max_runs, dtype=np.int64)
         model, indices, clock = self._model, self._output_indices, time.perf_counter_ns
         feeds = [list(zip(self._input_indices, values, strict=True)) for values in self._pool.sets]
@@ -208,7 +208,7 @@ def _stop_reason(samples: NDArray[np.int64], plan: LoopPlan) -> str:
 
 
 def _median_interval(samples: NDArray[np.int64]) -> str:
-    """The 95 % order-statistic interval of this process's median, `low..high` in ns."""
+    """Return the 95 % order-statistic interval of this process's median, `low..high` in ns."""
     ranks = median_interval(len(samples))
     ordered = np.sort(samples)
     return "..".join("unbounded" if rank is None else str(ordered[rank - 1]) for rank in ranks)
@@ -216,7 +216,7 @@ def _median_interval(samples: NDArray[np.int64]) -> str:
 
 @contextmanager
 def _collector_off() -> Iterator[None]:
-    """Python's garbage collector rests inside."""
+    """Switch Python's garbage collector off inside: a collection would fall into some of the samples."""
     was_on = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -228,11 +228,11 @@ def _collector_off() -> Iterator[None]:
 
 
 def _timer_overhead_ns(rounds: int = 1000) -> float:
-    """Median time between two reads of the clock."""
+    """Return the median time between two reads of the clock in ns."""
     reads = [time.perf_counter_ns() for _ in range(rounds)]
     return float(np.median(np.diff(reads)))
 
 
 def _same(a: tuple[Array, ...], b: tuple[Array, ...]) -> bool:
-    """Equal bit by bit."""
+    """Return whether the outputs are equal bit by bit."""
     return all(x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=True))

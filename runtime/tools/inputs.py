@@ -14,12 +14,18 @@ from runtime.delegates.base import Array
 from runtime.errors import FarmRuntimeError
 
 POOL_VERSION = "inputs-1"
+"""Part of every seed. A change of the rules below raises it, so that old references are not compared with new
+inputs."""
+
 POOL_SIZE = 4
+"""Input sets of a pool. Chosen: more than one shows a delegate that returns stale outputs; each set costs
+memory and one more run of the reference."""
+
 _INDEX_LIKE = (np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint32), np.dtype(np.uint64))
 
 
 class InputSpecNeededError(FarmRuntimeError, ValueError):
-    """An input cannot be filled without being told how; the text says which and what to write."""
+    """An input needs a rule before it can be filled; the text says which input and what to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +47,21 @@ class InputPool:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays."""
+        """The bytes of all arrays."""
         return sum(array.nbytes for values in self.sets for array in values)
 
 
 def make_pool(
     details: Sequence[Mapping[str, Any]], model_sha256: str, rules: Mapping[str, InputRule] | None = None
 ) -> InputPool:
-    """Inputs for a model with these `get_input_details`.
+    """Make the inputs for a model with these `get_input_details`.
 
-    Floats are uniform in [-1, 1), quantised and 8/16-bit integers span their whole type, bools are fair
-    coins; a rule's `low`/`high` replace the range. PCG64 is seeded from the model's sha256, the pool's
-    version, the input's name and the rule's seed, so the values do not depend on the delegate.
-    Raises `InputSpecNeededError` for integers that may be indices, for strings, and for a rule whose
-    name is no input.
+    Floats are uniform in [-1, 1), quantised and 8/16-bit integers span their whole type, bools are true in
+    half of the cases; a rule's `low`/`high` replace the range. PCG64 is seeded from the model's sha256, the
+    pool's version, the input's name and the rule's seed, so the values do not depend on the delegate.
+
+    Raises `InputSpecNeededError` for integers that may be indices, for strings, and for a rule whose name is
+    not an input of the model.
     """
     rules = rules or {}
     check_names(details, rules)
@@ -69,7 +76,7 @@ def make_pool(
 
 
 def check_names(details: Sequence[Mapping[str, Any]], rules: Mapping[str, InputRule]) -> None:
-    """Raises `InputSpecNeededError` where a rule names no input of the model."""
+    """Raise `InputSpecNeededError` where the name of a rule is not an input of the model."""
     known = [str(d["name"]) for d in details]
     for name in rules:
         if name not in known:
@@ -77,7 +84,7 @@ def check_names(details: Sequence[Mapping[str, Any]], rules: Mapping[str, InputR
 
 
 def _column(detail: Mapping[str, Any], model_sha256: str, rule: InputRule) -> list[Array]:
-    """The K values of one input."""
+    """Return the values of one input, one for each set."""
     seed = hashlib.sha256(f"{model_sha256}|{POOL_VERSION}|{detail['name']}|{rule.seed}".encode()).digest()
     generator = np.random.Generator(np.random.PCG64(int.from_bytes(seed[:16], "little")))
     shape = tuple(int(n) for n in detail["shape"])

@@ -18,7 +18,7 @@ from runtime.tools.loading import Opener
 LABELS: Final = "labels"
 SOLE_INPUT: Final = "inputs"
 LARGEST_BYTES: Final = 4 << 30
-"""Of a file's arrays together, unpacked."""
+"""Bytes of a file's arrays together, unpacked. Chosen: a small archive could otherwise fill the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def load_labelled(path: Path) -> LabelledSamples:
         with np.load(path, allow_pickle=False) as found:
             arrays = {name: found[name] for name in found.files}
     except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise InputSpecNeededError(f"labelled data: no .npz of plain arrays: {error}") from error
+        raise InputSpecNeededError(f"labelled data: not a .npz file of plain arrays: {error}") from error
     labels = arrays.pop(LABELS, np.empty(0))
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or not labels.size:
         raise InputSpecNeededError("labelled data: 'labels' must be integers of shape [n], n above 0")
@@ -61,10 +61,10 @@ def count_right(
     rules: Mapping[str, InputRule] | None = None,
     on_sample: Callable[[int], None] = lambda _done: None,
 ) -> int:
-    """How many samples have their label among the `best` largest values of the model's first output.
+    """Return how many samples have their label among the `best` largest values of the model's first output.
 
-    Of equal values the lower class goes first. `on_sample` is told how many are done. Raises what
-    `Opener.open` raises, and `InputSpecNeededError` for data that does not fit the model.
+    Of equal values the lower class comes first. `on_sample` is called with the number of finished samples.
+    Raises what `Opener.open` raises, and `InputSpecNeededError` for data that does not fit the model.
     """
     model = opener.open(model_path, rules).model
     details = model.get_input_details()
@@ -86,7 +86,7 @@ def _best_classes(model: LoadedModel, count: int) -> list[int]:
 
 
 def _column(detail: Mapping[str, Any], samples: LabelledSamples, *, sole: bool) -> Array:
-    """The values of one input, in its shape and type: [n, *shape of the input]."""
+    """Return the values of one input in its shape and type: [n, *shape of the input]."""
     name = str(detail["name"])
     array = samples.arrays.get(name)
     if array is None and sole:
@@ -103,15 +103,15 @@ def _column(detail: Mapping[str, Any], samples: LabelledSamples, *, sole: bool) 
 
 
 def _typed(detail: Mapping[str, Any], array: Array) -> Array:
-    """Values of the input's type as they are; real numbers are quantised as the input says."""
+    """Return values of the input's type as they are, and real numbers quantised by the input's parameters."""
     wanted = np.dtype(detail["dtype"])
     if array.dtype == wanted:
         return array
     scale, zero_point = detail["quantization"]
     if array.dtype.kind == "f" and wanted.kind in "iu" and scale:
         bounds = np.iinfo(wanted)
-        levels = np.rint(array.astype(np.float64) / scale) + zero_point
-        quantised: Array = np.clip(levels, bounds.min, bounds.max).astype(wanted)
+        rounded = np.rint(array.astype(np.float64) / scale) + zero_point
+        quantised: Array = np.clip(rounded, bounds.min, bounds.max).astype(wanted)
         return quantised
     if array.dtype.kind == "f" and wanted.kind == "f":
         return array.astype(wanted)

@@ -10,17 +10,17 @@ _RESET_PEAK = "5"
 
 
 def resident_bytes() -> int:
-    """VmRSS: what is resident now."""
+    """Return VmRSS: the bytes that are resident now."""
     return _status_field("VmRSS")
 
 
 def peak_bytes() -> int:
-    """VmHWM: the largest resident size since the process began or since `reset_peak`."""
+    """Return VmHWM: the largest resident size in bytes since the process began or since `reset_peak`."""
     return _status_field("VmHWM")
 
 
 def reset_peak() -> bool:
-    """Set VmHWM back to VmRSS. False where the kernel refuses: growth is then a lower bound."""
+    """Set VmHWM back to VmRSS. Return False where the kernel refuses: growth is then a lower bound."""
     try:
         _CLEAR_REFS.write_text(_RESET_PEAK)
     except OSError:

@@ -1,4 +1,4 @@
-"""Signs that something else disturbed a measurement. They label a result; they never change it."""
+"""Signs of a disturbed measurement. They label a result; they never change it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 DRIFT_RATIO = 0.03
+"""Change from the median of the first third of the samples to that of the last, as a share. Chosen: steady
+loops stay below; falling clocks and filling caches go above."""
+
 MAX_AUTOCORRELATION = 0.5
+"""Lag-1 autocorrelation of the samples. Chosen: independent samples are near 0; throttling and neighbours
+come in waves, whose samples resemble the one before."""
+
 MAX_SWITCHES_PER_SECOND = 20.0
+"""Involuntary context switches per second of the timed loop. Chosen: more means that another process competes
+for the CPU."""
+
 MAX_TIMER_SHARE = 0.01
+"""Share of the median that reading the clock may take. Chosen: above it the clock shows in the figure."""
+
 _MIN_SAMPLES = 30
 """Below this, first and last third are too short to tell drift from chance."""
 
@@ -33,7 +44,7 @@ class Usage:
 
     @classmethod
     def now(cls) -> Usage:
-        """The counters as they stand."""
+        """Read the counters of this process."""
         used = resource.getrusage(resource.RUSAGE_SELF)
         return cls(time.monotonic(), used.ru_utime + used.ru_stime, used.ru_nivcsw, used.ru_majflt)
 
@@ -46,7 +57,7 @@ class Usage:
         )
 
     def facts(self) -> dict[str, str]:
-        """What a result records of a difference."""
+        """Return what a result records of a difference of two usages."""
         return {
             "involuntary_switches": str(self.involuntary_switches),
             "major_faults": str(self.major_faults),
@@ -55,27 +66,27 @@ class Usage:
 
 
 def clocks_mhz() -> str:
-    """Clock of each CPU in MHz as the kernel tells it now: "3200 3187", or why there is none."""
+    """Return the clock of each CPU in MHz as the kernel reports it now, "3200 3187", or why it is unknown."""
     try:
         lines = _CPU_INFO.read_text().splitlines()
     except OSError as error:
         return f"unknown: {error.strerror}"
     clocks = [line.partition(":")[2] for line in lines if line.startswith("cpu MHz")]
-    return " ".join(f"{float(clock):.0f}" for clock in clocks) or "unknown: the kernel does not tell"
+    return " ".join(f"{float(clock):.0f}" for clock in clocks) or "unknown: the kernel does not report it"
 
 
 def host_pressure() -> dict[str, str]:
-    """Load average and CPU pressure of the host, as far as the kernel tells."""
+    """Return the load average and CPU pressure of the host, as far as the kernel reports them."""
     facts = {"load_average_1min": f"{os.getloadavg()[0]:.2f}"}
     try:
         facts["cpu_pressure"] = _CPU_PRESSURE.read_text().splitlines()[0]
     except OSError:
-        facts["cpu_pressure"] = "not told by this kernel"
+        facts["cpu_pressure"] = "not reported by this kernel"
     return facts
 
 
 def noise_flags(samples_ns: NDArray[np.int64], spent: Usage, timer_overhead_ns: float) -> tuple[str, ...]:
-    """Labels for one process, each `name: figure`; empty for a quiet one."""
+    """Return labels for one process, each `name: figure`; none for an undisturbed one."""
     flags = [*_sample_flags(samples_ns)]
     if spent.wall_s > 0 and spent.involuntary_switches / spent.wall_s > MAX_SWITCHES_PER_SECOND:
         flags.append(f"preempted: {spent.involuntary_switches / spent.wall_s:.0f} involuntary switches/s")
@@ -101,7 +112,7 @@ def _sample_flags(samples_ns: NDArray[np.int64]) -> list[str]:
 
 
 def _autocorrelation(samples: NDArray[np.float64]) -> float:
-    """Lag-1 autocorrelation; 0 where all samples are equal."""
+    """Return the lag-1 autocorrelation; 0 where all samples are equal."""
     centred = samples - samples.mean()
     power = float(np.dot(centred, centred))
     return 0.0 if power == 0.0 else float(np.dot(centred[1:], centred[:-1])) / power

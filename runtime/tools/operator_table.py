@@ -57,7 +57,7 @@ kernels are gone.
 
 
 def operator_table(gpu: Mapping[BuiltinOperator, Sequence[TensorType]]) -> str:
-    """The whole file. `gpu`: what the delegate's families run."""
+    """Return the whole file; `gpu` are the types that the delegate's kernels support, by operator."""
     lines = [_HEAD, *_table(gpu), _CUSTOM_HEAD]
     lines += [f"- `{name}`{_after(spec)}" for name, spec in sorted(CUSTOM_SPECS.items())]
     absent = sorted(o.name for o in BuiltinOperator if o not in SPECS and o not in _NOT_OPERATORS)
@@ -84,7 +84,7 @@ def _cell(column: TensorType, cpu: Sequence[TensorType], gpu: Sequence[TensorTyp
 
 
 def gpu_types() -> Mapping[BuiltinOperator, Sequence[TensorType]]:
-    """What the `gpu` delegate has kernels for. Raises `DelegateError` where its package is missing."""
+    """Return what the `gpu` delegate has kernels for. Raises `DelegateError` where its package is missing."""
     # The registry knows the delegate's class as a callable only.
     factory: Any = delegate_factory(delegate_descriptor("gpu"))
     found: Mapping[BuiltinOperator, Sequence[TensorType]] = factory.operator_types()
@@ -92,7 +92,7 @@ def gpu_types() -> Mapping[BuiltinOperator, Sequence[TensorType]]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the table to the file that is named."""
+    """Write the table to the file in `arguments`; return the exit code."""
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m runtime.tools.operator_table FILE\n")
         return 2

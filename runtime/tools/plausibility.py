@@ -1,4 +1,4 @@
-"""Latencies that physics forbids: a call that returned before the device had computed."""
+"""Latencies below the device's peak rate: a call that returned before the device had computed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Device:
 
 
 def shortest_ms(model: Model, device: Device, arithmetic: Arithmetic, precision: str) -> float:
-    """The shortest possible time of one inference in ms; 0 where the device's peak is not known."""
+    """Return the shortest possible time of one inference in ms; 0 where the device's peak is not known."""
     if device.peak_flops is None:
         return 0.0
     narrow = arithmetic is not Arithmetic.FLOAT or precision != "fp32"
@@ -53,7 +53,7 @@ def shortest_ms(model: Model, device: Device, arithmetic: Arithmetic, precision:
 
 
 def implausible(p50_ms: float | None, bound_ms: float) -> str | None:
-    """Why a median cannot be true; None where it can."""
+    """Return why a median cannot be true, None where it can."""
     if p50_ms is None or p50_ms >= MARGIN * bound_ms:
         return None
     return (
@@ -63,12 +63,12 @@ def implausible(p50_ms: float | None, bound_ms: float) -> str | None:
 
 
 def needed_operations(graph: Subgraph) -> float:
-    """Multiplications and additions of the convolutions and matrix products, the cheapest known algorithm."""
+    """Return the operations of convolutions and matrix products by the cheapest known algorithm."""
     return math.fsum(_operations(graph, operator) for operator in graph.operators)
 
 
 def _operations(graph: Subgraph, operator: Operator) -> float:
-    """A lower bound for one operator; 0 for kinds that do not dominate. Filters: OHWI, 1HWC or OI."""
+    """Return a lower bound for one operator; 0 for kinds that do not dominate. Filters: OHWI, 1HWC or OI."""
     if operator.opcode not in _PRODUCTS or len(operator.inputs) < 2 or min(operator.inputs[:2]) < 0:
         return 0.0
     filter_shape = graph.tensors[operator.inputs[1]].shape

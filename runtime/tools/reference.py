@@ -25,7 +25,7 @@ from runtime.tools.loading import Opener, output_facts
 
 
 class ReferenceKind(StrEnum):
-    """Who made a reference."""
+    """The kernels that computed a reference."""
 
     REFERENCE_KERNELS = "reference"
     XNNPACK = "xnnpack"
@@ -43,7 +43,7 @@ class Reference:
 
 
 def reference_kinds() -> tuple[ReferenceKind, ...]:
-    """The kinds this machine can make, best first."""
+    """Return the kinds that this machine can compute, best first."""
     if litert_version() is None:
         return (ReferenceKind.CPU,)
     return (ReferenceKind.REFERENCE_KERNELS, ReferenceKind.XNNPACK)
@@ -52,7 +52,7 @@ def reference_kinds() -> tuple[ReferenceKind, ...]:
 def reference_path(
     folder: Path, model_sha256: str, rules: Mapping[str, InputRule], kind: ReferenceKind, maker: str
 ) -> Path:
-    """Where the reference is cached: the name is a hash of everything that its values depend on.
+    """Return where the reference is cached; the name is a hash of everything that its values depend on.
 
     `maker` is the version of LiteRT, or the identity of this runtime for kind `cpu`.
     """

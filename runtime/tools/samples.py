@@ -1,6 +1,6 @@
 """Latency statistics: the one definition of a percentile, its sample floors and its intervals.
 
-Everything a result says about time is defined here (and told in docs/measuring.md):
+Everything a result says about time is defined here (and described in docs/measuring.md):
 
 * A percentile of one process is the nearest rank of its samples (`percentile`): no interpolation.
 * A percentile of a cell is the geometric mean, over its processes, of the processes' percentiles. So
@@ -24,6 +24,9 @@ FLOORS: dict[str, int] = {"p50": 11, "p90": 64, "p99": 662}
 """Smallest sample counts: MLPerf Inference's early stopping with confidence 0.99 and no excess allowed."""
 
 MIN_PROCESSES_FOR_INTERVAL = 3
+"""Processes below which `ci95` is None. Chosen: from two, t has one degree of freedom, and the interval is
+wider than any figure."""
+
 _T_975 = (
     12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
     2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930,
@@ -43,7 +46,7 @@ class ProcessTimes:
 
 @dataclass(frozen=True, slots=True)
 class CellLatency:
-    """Summary of a cell in ms. `missing` tells, for every field that is None, why."""
+    """Summary of a cell in ms. `missing` says, for every field that is None, why."""
 
     init: float | None
     init_warm: float | None
@@ -57,10 +60,10 @@ class CellLatency:
 
 
 def percentile(samples: Sequence[float], q: float) -> float:
-    """Nearest rank: the smallest sample that at least the share `q` of the samples does not exceed.
+    """Return the smallest sample that at least the share `q` of the samples does not exceed: nearest rank.
 
-    The element of rank ceil(q * n) of the sorted samples, q in (0, 1]; known as `inverted_cdf`.
-    Raises `ValueError` for no samples or q out of range.
+    It is the element of rank ceil(q * n) of the sorted samples, q in (0, 1]; known as `inverted_cdf`. Raises
+    `ValueError` for no samples or q out of range.
     """
     if not samples:
         raise ValueError("a percentile of no samples")
@@ -70,12 +73,12 @@ def percentile(samples: Sequence[float], q: float) -> float:
 
 
 def _rank(q: float, n: int) -> int:
-    """1-based rank ceil(q * n), free of the rounding error of the product (0.07 * 100 > 7)."""
+    """Return the 1-based rank ceil(q * n), free of the rounding error of the product (0.07 * 100 > 7)."""
     return max(1, math.ceil(round(q * n, 9)))
 
 
 def median_interval(n: int, q: float = 0.5, confidence: float = 0.95) -> tuple[int | None, int | None]:
-    """1-based ranks (l, u) of the order statistics that enclose quantile `q` of `n` independent samples.
+    """Return 1-based ranks (l, u) of the order statistics that enclose quantile `q` of `n` samples.
 
     l is the largest i with P[Bin(n, q) <= i-1] <= a/2, u the smallest i with P[Bin(n, q) <= i-1] >= 1-a/2;
     None where the interval is unbounded on that side.
@@ -93,13 +96,13 @@ def median_interval(n: int, q: float = 0.5, confidence: float = 0.95) -> tuple[i
 
 
 def _log_binomial(k: int, n: int, q: float) -> float:
-    """Natural logarithm of P[Bin(n, q) = k]."""
+    """Return the natural logarithm of P[Bin(n, q) = k]; factorials of many samples overflow by themselves."""
     choose = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
     return choose + k * math.log(q) + (n - k) * math.log1p(-q)
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """exp(mean(ln v)); zero if any value is zero. Raises `ValueError` for no values."""
+    """Return exp(mean(ln v)); zero if any value is zero. Raises `ValueError` for no values."""
     if not values:
         raise ValueError("a geometric mean of no values")
     if min(values) <= 0.0:
@@ -108,7 +111,10 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def interval_of_medians(medians: Sequence[float]) -> tuple[float, float] | None:
-    """95 % interval exp(mean(ln m) +- t * s / sqrt(P)); None below three processes or for a zero median."""
+    """Return the 95 % interval exp(mean(ln m) +- t * s / sqrt(P)).
+
+    It is None below `MIN_PROCESSES_FOR_INTERVAL` processes or for a zero median.
+    """
     count = len(medians)
     if count < MIN_PROCESSES_FOR_INTERVAL or min(medians) <= 0.0:
         return None
@@ -119,7 +125,7 @@ def interval_of_medians(medians: Sequence[float]) -> tuple[float, float] | None:
 
 
 def summarise(processes: Sequence[ProcessTimes]) -> CellLatency:
-    """Summary of a cell from all its processes (see the module's text). Times in, ms out."""
+    """Summarise a cell from all its processes, as the module's text defines; ns in, ms out."""
     missing: dict[str, str] = {}
     measured = [p.invoke_ns for p in processes if p.invoke_ns]
     total = sum(len(samples) for samples in measured)

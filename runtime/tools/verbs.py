@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from runtime.tools.model_info import Advice, DelegateView, MemoryPlan, ModelFacts
 
 USAGE: Final = 2
+"""Exit code for a wrong call or a file that cannot be used, the same as Click's and the farm's."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 _SHOWN_REASONS: Final = 12
+"""Reasons printed for each delegate. Chosen to keep the listing on a screen; `--json` has all."""
 
 
 def model_verbs() -> typer.Typer:
@@ -112,7 +114,7 @@ def restore(
     file: Annotated[Path, typer.Argument(help="The .skel file.")],
     out: Annotated[Path, typer.Argument(help="The .tflite file to write.")],
 ) -> int:
-    """Make a .tflite file of a skeleton, with generated weights."""
+    """Restore a .tflite file from a skeleton, with generated weights."""
     import hashlib
 
     from runtime.model.skeleton import restore_skeleton
@@ -184,13 +186,13 @@ def _bytes(count: int) -> str:
 
 
 def _visible(text: str) -> str:
-    """A stranger's names cannot move the cursor: what is not printable is shown escaped."""
+    """Escape what is not printable, so that a name in a file cannot move the cursor."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 @contextmanager
 def _clear_errors() -> Iterator[None]:
-    """An expected error becomes one line and exit code 2."""
+    """Print an expected error as one line, and exit with code 2."""
     from runtime.errors import FarmRuntimeError
 
     try:

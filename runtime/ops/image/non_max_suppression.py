@@ -46,6 +46,7 @@ def _limits(op: OpContext, most: int) -> _Limits:
 
 
 def _run(op: OpContext, indices: Array, scores: Array | None, count: Array) -> Kernel:
+    """Return the kernel for these outputs; thresholds are read in every run, as they may be computed."""
     for i in range(3, len(op.inputs)):
         op.require(TensorType.FLOAT32, i=i)
     boxes, given = op.read(0), op.read(1)

@@ -162,6 +162,7 @@ def l2_pool(op: OpContext) -> Kernel:
     op.require(TensorType.FLOAT32)
     x, y = op.read(0), op.write()
     clamp = float_activation_range(op.activation())
+    # Every input lies under several windows: it is squared once, not once for each tap.
     squares = op.temporary(x.shape)
     taps = [(out, value) for out, value in _taps(op, squares, y) if out.size]
     counts = np.zeros((1, *y.shape[1:3], 1), np.float32)

@@ -75,7 +75,7 @@ def space_to_batch_shape(op: OpContext) -> tuple[Shape, ...]:
     shape, (blocks, edges) = op.input().shape, _blocks_and_edges(op)
     padded = [d + sum(e) for d, e in zip(shape[1:], edges, strict=False)]
     if any(p % b for p, b in zip(padded, blocks, strict=True)):
-        raise op.error(f"padded axes {padded} are no multiples of the blocks {list(blocks)}")
+        raise op.error(f"padded axes {padded} are not multiples of the blocks {list(blocks)}")
     spatial = (p // b for p, b in zip(padded, blocks, strict=True))
     return ((shape[0] * math.prod(blocks), *spatial, *shape[1 + len(blocks) :]),)
 

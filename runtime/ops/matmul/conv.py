@@ -164,6 +164,7 @@ def _sums(op: OpContext, x: Array, weights: Array, end: RowsEnd, zero: int = 0) 
 
 
 def _sums_lane(lane: Sequence[Tile], product: Product, y: Array, end: RowsEnd) -> Kernel:
+    """Return one thread's kernel of float sums; a product writes to the output itself, without a copy."""
     out_channels = y.shape[3]
     steps = [
         (t, y[t.image, t.start : t.stop].reshape(-1, out_channels),

@@ -210,6 +210,7 @@ def _products(strip: _Strip, filters: Array, runs: Sequence[_Run], out: Array) -
 
 
 def _float_rows(op: OpContext, end: RowsEnd, filters: Array, runs: Sequence[_Run], _most: int) -> _Finish:
+    """Return what sums a strip into the output itself, and finishes its rows."""
     y = op.write()
 
     def finish(strip: _Strip) -> Kernel:
@@ -228,6 +229,7 @@ def _float_rows(op: OpContext, end: RowsEnd, filters: Array, runs: Sequence[_Run
 def _level_rows(
     op: OpContext, bias: Array, limit: float, filters: Array, runs: Sequence[_Run], most: int
 ) -> _Finish:
+    """Return what sums a strip in floating point, and turns the exact sums into output levels."""
     y = op.write()
     shape = (most, *y.shape[2:])
     stage = output_stage(op, y.shape[3], math.prod(shape), offset=bias, limit=limit, width=y.shape[2])

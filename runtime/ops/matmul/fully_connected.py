@@ -149,6 +149,7 @@ def _end(op: OpContext, y: Array) -> Kernel:
 
 
 def _hybrid(op: OpContext) -> Kernel:
+    """Return the hybrid kernel; LiteRT quantises rows asymmetrically for all blockwise weights."""
     x, y = _rows(op)
     q = op.input(1).quantization
     blockwise = q is not None and q.blocks is not None

@@ -16,7 +16,7 @@ def _target(op: OpContext, i: int) -> Shape:
     op.require(*INDICES, i=i)
     shape = op.integers(i, "shape")
     if len(op.input(i).shape) != 1 or min(shape, default=0) < 0:
-        raise op.error(f"{list(shape)} is no shape")
+        raise op.error(f"{list(shape)} is not a shape")
     return shape
 
 

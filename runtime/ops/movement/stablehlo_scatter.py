@@ -41,7 +41,7 @@ def _join(op: OpContext) -> np.ufunc | None:
     try:
         body = op.services.operators_of(op.option("update_computation_subgraph_index"))
     except IndexError:
-        raise op.error("its update computation is no subgraph of the model") from None
+        raise op.error("its update computation is not a subgraph of the model") from None
     if not body:
         return None
     if len(body) > 1 or body[0].opcode not in _JOINS:

@@ -15,7 +15,7 @@ def _permutation(op: OpContext) -> Shape:
     axes = op.integers(1, "permutation")
     counted = tuple(a + rank if a < 0 else a for a in axes)
     if sorted(counted) != list(range(rank)):
-        raise op.error(f"{list(axes)} is no permutation of the axes of {list(op.input().shape)}")
+        raise op.error(f"{list(axes)} is not a permutation of the axes of {list(op.input().shape)}")
     return counted
 
 

@@ -42,7 +42,7 @@ def random_shape(op: OpContext) -> tuple[Shape, ...]:
     op.require(*INDICES)
     shape = op.integers(0, "shape")
     if len(op.input().shape) != 1 or min(shape, default=0) < 0:
-        raise op.error(f"{list(shape)} is no shape")
+        raise op.error(f"{list(shape)} is not a shape")
     return (shape,)
 
 

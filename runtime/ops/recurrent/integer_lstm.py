@@ -117,6 +117,7 @@ class IntegerLstm:
         scales = self._gate_scales(order, has_norm=has_norm)
         hidden_scale, self._hidden_zero = self._parameters(_HIDDEN)
         self._cell_bits = self._log2_of_cell_scale()
+        # Under layer normalisation biases come after it; otherwise they are part of the input's product.
         biases = [op.constant(slots.biases[g], "bias").astype(np.int64) for g in order]
         start = np.zeros(len(order) * sizes.cells, np.int64) if has_norm else np.concatenate(biases)
         self._give = self._product([slots.inputs[g] for g in order], 0, start, scales)

@@ -45,6 +45,7 @@ def svdf(op: OpContext) -> Kernel:
 
 
 def _real(op: OpContext) -> Kernel:
+    """Return the kernel of floats: the state holds the last `memory` features of every filter."""
     filters, memory, units = _sizes(op)
     x, y = op.read(_INPUT), op.write()
     state = op.read(_STATE).reshape(len(x), filters, memory)

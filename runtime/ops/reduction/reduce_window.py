@@ -107,7 +107,7 @@ def _join(op: OpContext) -> np.ufunc:
     try:
         body = op.services.operators_of(op.option("body_subgraph_index"))
     except IndexError:
-        raise op.error("its body is no subgraph of the model") from None
+        raise op.error("its body is not a subgraph of the model") from None
     if len(body) != 1 or body[0].opcode not in _JOINS:
         names = ", ".join(o.name for o in body) or "nothing"
         raise op.unsupported(f"a body of {names}: one add, multiply, maximum, minimum, and, or is needed")

@@ -36,7 +36,7 @@ def _table(op: OpContext) -> HashTable:
     try:
         return op.services.resource_of(HashTable, handle)
     except KeyError:
-        raise op.error(f"{handle} is no handle of a hash table") from None
+        raise op.error(f"{handle} is not the handle of a hash table") from None
 
 
 @operator(BuiltinOperator.HASHTABLE_IMPORT, max_version=1, infer=lambda _op: (), stateful=True, note=_TYPES)

@@ -46,7 +46,7 @@ def variable_of(op: OpContext) -> Variable:
     try:
         return op.services.resource_of(Variable, handle)
     except KeyError:
-        raise op.error(f"{handle} is no handle of a variable") from None
+        raise op.error(f"{handle} is not the handle of a variable") from None
 
 
 def _declared_shape(op: OpContext) -> tuple[Shape, ...]:

@@ -1,4 +1,4 @@
-"""`farm model info`: what a file is, read with the bounded reader, and who would run it here."""
+"""`farm model info`: what a file is, read with the bounded reader, and which delegates would run it here."""
 
 from __future__ import annotations
 

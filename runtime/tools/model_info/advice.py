@@ -1,7 +1,7 @@
 """What was measured to suit a kind of model: one file of the kind, on the delegates, with the source.
 
-`measured.json` is written by `benchmarks/model_kinds.py`. It tells of the machine that it names; a campaign
-tells of the user's own.
+`measured.json` is written by `benchmarks/model_kinds.py`. It holds for the machine that it names; a campaign
+measures the user's own.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Advice:
 
 
 def advice_for(kind: Kind) -> Advice:
-    """What was measured to suit models of this kind."""
+    """Return what was measured to suit models of this kind."""
     told = _told()
     row = next((r for r in told["rows"] if r["kind"] == _SAME_AS.get(kind, kind)), None)
     measured = row and Measured(

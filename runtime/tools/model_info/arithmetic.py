@@ -17,12 +17,12 @@ _Count: TypeAlias = Callable[[Operator, Sequence[Tensor | None], Sequence[Tensor
 
 
 def macs_of(subgraph: Subgraph) -> int:
-    """Sum over the operators; shapes are the file's, a dynamic dimension counts as 1."""
+    """Return the sum over the operators; shapes are the file's, where a dynamic dimension counts as 1."""
     return sum(operator_macs(operator, subgraph) for operator in subgraph.operators)
 
 
 def operator_macs(operator: Operator, subgraph: Subgraph) -> int:
-    """Of one operator; 0 for one that multiplies no matrices."""
+    """Return the operations of one operator; 0 for one that multiplies no matrices."""
     count = _COUNTS.get(operator.opcode)
     if count is None or operator.custom_code is not None:
         return 0
@@ -44,7 +44,7 @@ def _depthwise(_operator: Operator, inputs: Sequence[Tensor | None], outputs: Se
 
 
 def _transposed(_operator: Operator, inputs: Sequence[Tensor | None], _outputs: Sequence[Tensor]) -> int:
-    """Every input element meets one filter of each output channel: `[O, H, W, I]`, or `[D, H, W, O, I]`."""
+    """Every input element is multiplied by a filter per output channel: `[O, H, W, I]`, `[D, H, W, O, I]`."""
     weights, data = _shape(inputs, 1), _shape(inputs, 2)
     return math.prod(data) * math.prod(weights[:-1])
 

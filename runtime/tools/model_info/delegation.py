@@ -1,4 +1,4 @@
-"""Which delegates would take what of a model: asked of the delegates that are installed, nothing is run."""
+"""Which operators of a model the installed delegates would take; nothing is run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from runtime.interpreter import Interpreter
 
 @dataclass(frozen=True, slots=True)
 class DelegateView:
-    """What a delegate makes of a model. `taken` of `total` operators; `reasons`: text -> operators it keeps
-    back. `obstacle`: why the question could not be answered, or why the model cannot run at all.
+    """How a delegate would run a model: `taken` of `total` operators, in `partitions`.
+
+    `reasons` counts the operators that it does not take, by reason. `obstacle` says why the question could
+    not be answered, or why the model cannot run at all.
     """
 
     delegate: str
@@ -63,5 +65,5 @@ def _reported(name: str, report: DelegationReport, obstacle: str = "") -> Delega
 
 
 def _without_tensor(reason: str) -> str:
-    """The reason without the tensor it was seen on, so that equal reasons are counted together."""
+    """Return a reason without the tensor that it names, so that equal reasons are counted together."""
     return reason.partition(": tensor ")[0]

@@ -14,7 +14,7 @@ from runtime.tools.model_info.arithmetic import macs_of
 Kind = Literal["float32", "fp16 weights", "dynamic-range", "integer", "quantisation-aware", "mixed"]
 
 _FLOATS: Final = frozenset({TensorType.FLOAT32, TensorType.FLOAT16, TensorType.FLOAT64})
-_LEVELS: Final = frozenset(
+_QUANTISED: Final = frozenset(
     {TensorType.INT8, TensorType.UINT8, TensorType.INT16, TensorType.INT4, TensorType.UINT4}
 )
 
@@ -72,10 +72,10 @@ class ModelFacts:
 
 
 def model_facts(model: Model, size_bytes: int) -> ModelFacts:
-    """Read the facts of a model off its graph."""
+    """Return the facts of a model, which follow from its graph."""
     first = model.subgraphs[0]
     constants = [t for s in model.subgraphs for t in s.tensors if t.is_constant]
-    weights = [t for t in constants if t.type in _FLOATS or (t.type in _LEVELS and t.quantization)]
+    weights = [t for t in constants if t.type in _FLOATS or (t.type in _QUANTISED and t.quantization)]
     return ModelFacts(
         size_bytes=size_bytes,
         description=model.description,
@@ -98,9 +98,9 @@ def model_facts(model: Model, size_bytes: int) -> ModelFacts:
 
 
 def kind_of(model: Model) -> Kind:
-    """How the file was made smaller, judged by the inputs of its matrix operators.
+    """Return how the file was made smaller, judged by the inputs of its matrix operators.
 
-    FAKE_QUANT marks a quantisation-aware graph before conversion; afterwards such a file is `integer` as any.
+    FAKE_QUANT marks a quantisation-aware graph before conversion; afterwards such a file is `integer`.
     """
     operators = [o for s in model.subgraphs for o in s.operators]
     if any(o.opcode is BuiltinOperator.FAKE_QUANT for o in operators):
@@ -110,7 +110,7 @@ def kind_of(model: Model) -> Kind:
         t.type
         for s in model.subgraphs
         for t in s.tensors
-        if not t.is_constant and t.type in _LEVELS and t.quantization
+        if not t.is_constant and t.type in _QUANTISED and t.quantization
     }
     if not found:
         return "integer" if activations else "float32"
@@ -122,20 +122,20 @@ def kind_of(model: Model) -> Kind:
 
 
 def _pairing(operator: Operator, subgraph: Subgraph) -> Kind | None:
-    """What kind of arithmetic a matrix operator's activations and weights ask for; None for the others."""
+    """Return the kind that a matrix operator's activations and weights ask for; None for other operators."""
     place = _WEIGHTS.get(operator.opcode)
     if place is None or len(operator.inputs) <= max(place) or min(operator.inputs[i] for i in place) < 0:
         return None
     data, weights = (subgraph.tensors[operator.inputs[i]] for i in place)
-    if data.type in _LEVELS:
+    if data.type in _QUANTISED:
         return "integer"
-    if weights.type in _LEVELS:
+    if weights.type in _QUANTISED:
         return "dynamic-range"
     return _stored(weights, subgraph)
 
 
 def _stored(weights: Tensor, subgraph: Subgraph) -> Kind:
-    """Float weights that a DEQUANTIZE makes are stored smaller."""
+    """Return the kind of float weights, which are stored smaller where a DEQUANTIZE computes them."""
     for operator in subgraph.operators:
         if weights.index in operator.outputs and operator.opcode is BuiltinOperator.DEQUANTIZE:
             source = subgraph.tensors[operator.inputs[0]]
@@ -198,7 +198,7 @@ def _quantization(model: Model) -> dict[str, int]:
 
 def _grain(tensor: Tensor) -> str:
     found = tensor.quantization
-    if found is None or tensor.type not in _LEVELS:
+    if found is None or tensor.type not in _QUANTISED:
         return ""
     if found.blocks is not None:
         return ", blockwise"
@@ -213,7 +213,7 @@ def _elements(tensor: Tensor) -> int:
 
 
 def _distinct(tensors: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Tensors may share a buffer; each buffer counts once."""
+    """Yield one tensor for each buffer, as tensors may share them."""
     seen: set[int] = set()
     for tensor in tensors:
         if tensor.buffer not in seen:

@@ -1,4 +1,4 @@
-"""How the memory of a model's tensors is planned: when each lives, where it lies, the most at once."""
+"""The memory plan of a model's tensors: when each lives, where it lies, and the peak."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class MemoryPlan:
 
 
 def memory_plan(subgraph: Subgraph) -> MemoryPlan:
-    """Plan as the interpreter does before shapes change: results of constants alone need no arena."""
+    """Plan as the interpreter does before shapes change; what follows from constants alone needs no arena."""
     known = {t.index for t in subgraph.tensors if t.is_constant}
     running: list[Operator] = []
     for operator in subgraph.operators:
@@ -81,7 +81,7 @@ def _is_folded(operator: Operator, known: set[int]) -> bool:
 
 
 def _peak(lives: Mapping[int, Lifetime], steps: int) -> tuple[int, int]:
-    """(bytes, step) of the largest set that lives at once, each tensor aligned as in the arena."""
+    """Return (bytes, step) of the largest set that lives at once, each tensor aligned as in the arena."""
     changes = [0] * (steps + 3)
     for life in lives.values():
         size = aligned(life.size, ALIGNMENT)

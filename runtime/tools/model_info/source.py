@@ -1,4 +1,4 @@
-"""The file that is looked into: a model, or a skeleton restored beside it for the time of looking."""
+"""The file that `farm model info` reads: a model, or a skeleton restored to a temporary file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runtime.model.skeleton import is_skeleton, restore_skeleton
 
 @contextmanager
 def readable_model(file: Path) -> Iterator[tuple[Path, Model]]:
-    """Path and graph of a `.tflite` file, or of a `.skel` file restored to a temporary one.
+    """Give path and graph of a `.tflite` file, or of a `.skel` file restored to a temporary one.
 
     Raises `OSError` and `ModelFormatError`.
     """

@@ -1,4 +1,4 @@
-"""`farm skeleton`: share a model without its weights, and make one of such a file again."""
+"""`farm skeleton`: a model without its weights, to share, and a model restored from it."""
 
 from __future__ import annotations
 

@@ -29,10 +29,17 @@ Array = NDArray[Any]
 Note = Callable[[str], None]
 
 _ROUNDS: Final = 4
+"""Corrections of one layer. Chosen: without a fused clamp one is enough, as the output scales with the
+weights; with one the ratio shrinks from round to round, and a layer that is not close after four stays as it
+is."""
+
 _CLOSE: Final = 1.05
 """A layer whose root mean square is within this ratio of the original's is left as it is."""
 
 _FACTORS: Final = (0.02, 50.0)
+"""Bounds of one correction. Chosen: behind a clamp that is saturated the ratio says little, and one large
+step could overflow the layers behind."""
+
 _WEIGHTS: Final[Mapping[BuiltinOperator, tuple[int, ...]]] = {
     BuiltinOperator.CONV_2D: (1, 2),
     BuiltinOperator.DEPTHWISE_CONV_2D: (1, 2),
@@ -44,9 +51,9 @@ _WEIGHTS: Final[Mapping[BuiltinOperator, tuple[int, ...]]] = {
 
 
 def calibrated(stripped: Stripped, note: Note = lambda _text: None) -> Stripped:
-    """The same skeleton with scaled recipes. `note` hears of each layer that was scaled.
+    """Scale the recipes of a skeleton in place and return it; `note` is called for each scaled layer.
 
-    Raises `ModelError` where the model cannot be walked operator by operator.
+    Raises `ModelError` where the model cannot be run operator by operator.
     """
     subgraph = stripped.model.subgraphs[0]
     original = _Walk(subgraph, _inputs(subgraph))
@@ -74,7 +81,7 @@ class _Walk:
                 self.arrays[tensor.index] = values
 
     def step(self, operator: Operator) -> None:
-        """Run one operator on what is known."""
+        """Run one operator on the values so far."""
         inputs = tuple(None if i < 0 else self._value(i) for i in operator.inputs)
         outputs = tuple(_shaped(self.subgraph.tensors[i]) for i in operator.outputs)
         shapes = find_spec(operator).infer(OpContext(operator, inputs, outputs))
@@ -82,7 +89,7 @@ class _Walk:
         self.arrays.update(zip(operator.outputs, evaluate(operator, inputs, outputs), strict=True))
 
     def rms(self, index: int) -> float:
-        """Root mean square of a floating-point tensor; 0 for any other and where it is not finite."""
+        """Return the root mean square of a floating-point tensor; 0 for another or where it is not finite."""
         array = self.arrays[index]
         if array.dtype.kind != "f" or not array.size:
             return 0.0
@@ -91,12 +98,12 @@ class _Walk:
         return found if np.isfinite(found) else 0.0
 
     def source(self, index: int) -> int:
-        """The stored tensor that a DEQUANTIZE makes `index` of, or `index` itself."""
+        """Return the stored tensor from which a DEQUANTIZE computes `index`, or `index` itself."""
         made = self.maker.get(index)
         return made.inputs[0] if made is not None and made.opcode is BuiltinOperator.DEQUANTIZE else index
 
     def refill(self, index: int, values: Array) -> None:
-        """Give a constant other values, and everything that a DEQUANTIZE makes of it."""
+        """Replace the values of a constant, and of every tensor that a DEQUANTIZE computes from it."""
         self.arrays[index] = values
         for operator in self.subgraph.operators:
             if operator.opcode is BuiltinOperator.DEQUANTIZE and operator.inputs == (index,):
@@ -105,7 +112,7 @@ class _Walk:
     def _value(self, index: int) -> Value:
         if index not in self.arrays:
             tensor = self.subgraph.tensors[index]
-            raise ModelError(f"tensor {tensor.name!r} of type {tensor.type.name} cannot be walked")
+            raise ModelError(f"tensor {tensor.name!r} of type {tensor.type.name} cannot be computed")
         array = self.arrays[index]
         return replace(_shaped(self.subgraph.tensors[index]), shape=array.shape, constant=array)
 
@@ -115,13 +122,13 @@ def _shaped(tensor: Tensor) -> Value:
 
 
 def _inputs(subgraph: Subgraph) -> dict[int, Array]:
-    """Normal values, levels around the zero point of quantised inputs, small indices, masks that are true."""
+    """Return inputs: normal values, quantised values around the zero point, small indices, true masks."""
     rng = np.random.default_rng(0)
     found: dict[int, Array] = {}
     for index in subgraph.inputs:
         value = _shaped(subgraph.tensors[index])
         if value.dtype is None:
-            raise ModelError(f"input {value.name!r} of type {value.type.name} cannot be made up")
+            raise ModelError(f"input {value.name!r} of type {value.type.name} cannot be generated")
         if "mask" in value.name or value.dtype.kind == "b":
             drawn: Array = np.ones(value.shape)
         elif value.dtype.kind == "f":
@@ -138,7 +145,7 @@ def _inputs(subgraph: Subgraph) -> dict[int, Array]:
 def _layer(
     operator: Operator, walk: _Walk, holes: Mapping[int, tuple[int, Hole]]
 ) -> list[tuple[int, int, Hole]]:
-    """Generated weights and bias of a layer: (tensor, number of the hole, hole)."""
+    """Return the generated weights and bias of a layer as (tensor, number of the hole, hole)."""
     found = []
     for place in _WEIGHTS.get(operator.opcode, ()):
         index = operator.inputs[place] if place < len(operator.inputs) else -1
@@ -158,7 +165,7 @@ def _correct(
     seed: int,
     note: Note,
 ) -> None:
-    """Scale the layer until its first output is as large as in the original. Fused clamps need rounds."""
+    """Scale the layer until its first output is as large as in the original; a fused clamp takes rounds."""
     output = operator.outputs[0]
     wanted = original.rms(output)
     for _ in range(_ROUNDS):

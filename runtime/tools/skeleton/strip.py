@@ -28,9 +28,19 @@ from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.model.skeleton import MAGIC, restore_skeleton
 
 MIN_BYTES: Final = 1024
+"""Bytes above which a buffer becomes a recipe. Chosen: below, the recipe saves little, and small constants
+are often shapes, axes or scalars that the graph depends on."""
+
 MIN_BIAS_BYTES: Final = 16
+"""Bytes from which the bias of a layer becomes a recipe, so that it is scaled together with its weights."""
+
 _STRUCTURED_RATIO: Final = 0.60
+"""Deflated share of a buffer below which it counts as structured. Chosen: trained weights hardly deflate,
+while masks, grids and tables do, and a model may branch on them."""
+
 _STRUCTURED_BYTES: Final = 256 << 10
+"""Deflated bytes up to which a structured buffer is kept. Chosen: a larger one would defeat the purpose of a
+small file."""
 
 _CODES: Final[Mapping[TensorType, str]] = {
     TensorType.FLOAT32: "f4",
@@ -66,7 +76,7 @@ class Hole:
 
     @property
     def size(self) -> int:
-        """In bytes of the file."""
+        """The size in bytes of the file."""
         return self.count // 2 if self.code == "p4" else self.count * int(self.code[1])
 
     def scale(self, factor: float) -> None:
@@ -78,7 +88,7 @@ class Hole:
         self.low, self.high = (float(np.rint(v)) if whole else _single(v) for v in (low, high))
 
     def row(self) -> list[Any]:
-        """As it stands in the skeleton's header."""
+        """Return the hole's row in the skeleton's header."""
         return [
             self.offset, self.count, self.code, self.kind, self.mean, self.std, self.low, self.high
         ]  # fmt: skip
@@ -94,7 +104,7 @@ class Stripped:
     seed: int
 
     def skeleton(self) -> bytes:
-        """The `.skel` file."""
+        """Return the bytes of the `.skel` file; equal inputs give equal bytes."""
         header = {"size": len(self.data), "seed": self.seed, "holes": [hole.row() for hole in self.holes]}
         text = json.dumps(header, separators=(",", ":")).encode()
         parts = [MAGIC, struct.pack("<I", len(text)), text]
@@ -106,13 +116,15 @@ class Stripped:
         return gzip.compress(b"".join(parts), 9, mtime=0)
 
     def restored(self) -> bytearray:
-        """The `.tflite` file that the skeleton restores to."""
+        """Return the `.tflite` file that the skeleton restores to."""
         return restore_skeleton(self.skeleton())
 
 
 def strip(data: bytes | bytearray | memoryview, seed: int = 1) -> Stripped:
-    """Find the weights of a model. Raises `ModelFormatError` for a file that is no model, or whose weight
-    buffers overlap."""
+    """Find the weights of a model.
+
+    Raises `ModelFormatError` for a file that is not a model, or whose weight buffers overlap.
+    """
     view = memoryview(data).toreadonly()
     model = read_model(view)
     base = _address(view)
@@ -154,7 +166,7 @@ def _biases(model: Model) -> Iterator[int]:
 
 
 def _code(tensors: list[Tensor], *, is_bias: bool) -> str | None:
-    """The type code of a buffer that may be replaced, else None."""
+    """Return the type code of a buffer that may be replaced, else None."""
     if len({(t.type, t.quantization is None) for t in tensors}) != 1:
         return None
     tensor = tensors[0]
@@ -179,7 +191,10 @@ def _is_structured(content: memoryview) -> bool:
 
 
 def _hole(buffer: int, offset: int, code: str, content: memoryview) -> Hole:
-    """The recipe of the same mean, deviation and extremes; flat where the extremes are near, else a bell."""
+    """Return the recipe of the same mean, deviation and extremes.
+
+    It is uniform where the extremes are within two deviations of the mean, else bell-shaped.
+    """
     values = _values(content, code)
     mean, std, low, high = (float(v) for v in (values.mean(), values.std(), values.min(), values.max()))
     kind = "u" if max(high - mean, mean - low) < 2.0 * std else "n"

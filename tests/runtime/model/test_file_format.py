@@ -104,10 +104,10 @@ def test_what_the_writer_says_of_other_files_is_read_again(tmp_path):
 @pytest.mark.parametrize(
     ("group", "offset", "length", "said"),
     [
-        ("../weights.bin", 4, 12, "no file beside the model"),
-        ("/etc/passwd", 0, 12, "no file beside the model"),
+        ("../weights.bin", 4, 12, "not a file beside the model"),
+        ("/etc/passwd", 0, 12, "not a file beside the model"),
         ("absent.bin", 4, 12, "cannot be read"),
-        ("", 4, 12, "no file beside the model"),
+        ("", 4, 12, "not a file beside the model"),
         ("weights.bin", 8, 12, "which has 16"),
         ("weights.bin", 1 << 63, 12, "which has 16"),
         ("weights.bin", 4, 8, "takes 12 bytes"),

@@ -180,7 +180,7 @@ BROKEN = {
     ),
     "sparse_order": (
         replaced(tensors={10: {"sparsity": Sparsity((0, 0), (), (SparseDimension(2),) * 2)}}),
-        "no permutation",
+        "not a permutation",
     ),
     "sparse_segments": (
         replaced(

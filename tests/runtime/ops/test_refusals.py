@@ -157,7 +157,7 @@ MOVEMENT = [
     R("are not all 1", Op.SQUEEZE, [x(2, 1)], {"squeeze_dims": (0,)}),
     R("2 axes where one is needed", Op.EXPAND_DIMS, [x(2), const([0, 1], I32)]),
     R("BITCAST", Op.BITCAST, [x(3)], outs=[Out(I64)]),
-    R("is no shape", Op.SCATTER_ND, [given([[0]]), x(1), const([-2], I32)]),
+    R("is not a shape", Op.SCATTER_ND, [given([[0]]), x(1), const([-2], I32)]),
     R("indices [1, 2] and updates [1]", Op.SCATTER_ND, [given([[0, 1]]), x(1), const([2], I32)]),
     R("axes [0, 0] repeat", Op.REVERSE_V2, [x(2), const([0, 0], I32)]),
     R("lengths of [3]", Op.REVERSE_SEQUENCE, [x(2, 4), given([1, 1, 1])], {"seq_dim": 1}),
@@ -183,7 +183,7 @@ MOVEMENT = [
     R("MIRROR_PAD", Op.MIRROR_PAD, [x(2), const([[2, 0]], I32)], {"mode": MirrorPadMode.REFLECT}),
 ]  # fmt: skip
 NUMBERS = [
-    R("is no shape", Op.RANDOM_UNIFORM, [const([-1], I32)], {"seed": 1}),
+    R("is not a shape", Op.RANDOM_UNIFORM, [const([-1], I32)], {"seed": 1}),
     R("numbers of type INT32", Op.RANDOM_UNIFORM, [const([2], I32)], {"seed": 1}, [Out(I32)]),
     R("samples from logits of shape [3]", Op.MULTINOMIAL, [x(3), const(1, I32)], {"seed": 1}, [Out(I32)]),
     R("samples of type FLOAT32", Op.MULTINOMIAL, [x(1, 3), const(1, I32)], {"seed": 1}),

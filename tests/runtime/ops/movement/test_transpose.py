@@ -38,7 +38,7 @@ def test_transpose_matches_litert(case, backend):
 
 def test_a_repeated_axis_is_refused():
     model = one_operator(TRANSPOSE, [random(2, 3), const([1, 1], np.int32)])
-    with pytest.raises(ShapeError, match="no permutation"):
+    with pytest.raises(ShapeError, match="not a permutation"):
         Interpreter(model_content=model).allocate_tensors()
 
 
