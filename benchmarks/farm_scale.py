@@ -34,7 +34,6 @@ from typing import Any
 
 import psycopg
 from sqlalchemy import event
-from sqlmodel import Session
 
 from agent.wire.messages import (
     AgentHello,
@@ -48,14 +47,15 @@ from agent.wire.messages import (
 from benchmarks.farm_figures import Spread, postgres_binaries, report
 from benchmarks.farm_simulator import fleet
 from orchestrator.config.lab import LabTimes
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
+from orchestrator.db.engine.turn import Turn
 from orchestrator.db.migrate import migrate
 from orchestrator.db.write import campaigns, devices
 from orchestrator.dispatch.base import DispatchEvent, MessageReceived
 from orchestrator.manifest.campaign import Campaign, DelegateEntry, DeviceSelector, ModelEntry
 from orchestrator.policy.matrix import MAX_CELLS, expand
 from orchestrator.policy.preview import PastResults, plan_cells
-from orchestrator.scheduling.loop import Service
+from orchestrator.scheduling.loop import SchedulerLoop
 from tests.services.postgres import PostgresCluster
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -146,7 +146,7 @@ def _received(line: bytes) -> MessageReceived:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TimedTurn:
     """One transaction over messages: its results, and seconds until its commit.
 
     `since_message_s`: from the message on; `since_written_s`: from its results' being written on;
@@ -159,11 +159,11 @@ class Turn:
     since_commits_s: tuple[float, ...]
 
 
-class TimedService(Service):
+class TimedScheduler(SchedulerLoop):
     """The scheduler, with a clock around its transactions."""
 
     clock: SqlClock
-    turns: list[Turn]
+    turns: list[TimedTurn]
     _written_at_s = 0.0
 
     def attach(self, clock: SqlClock) -> None:
@@ -182,13 +182,13 @@ class TimedService(Service):
         news = super()._commit(events)
         at_s = self.clock.committed_s
         self._ended_at_s |= dict.fromkeys(self._ending, at_s)
-        self.turns.append(Turn(len(ends), at_s - since, at_s - self._written_at_s, tuple(self._gaps)))
+        self.turns.append(TimedTurn(len(ends), at_s - since, at_s - self._written_at_s, tuple(self._gaps)))
         self._gaps.clear()
         return news
 
-    def _fill(self, session: Session, device_ids: Sequence[str], now: datetime) -> list[tuple[str, JobSpec]]:
+    def _fill(self, turn: Turn, device_ids: Sequence[str], now: datetime) -> list[tuple[str, JobSpec]]:
         self._written_at_s = time.perf_counter()
-        return super()._fill(session, device_ids, now)
+        return super()._fill(turn, device_ids, now)
 
     def _publish(self, jobs: Iterable[tuple[str, JobSpec]]) -> None:
         """Called when the assignments are committed, in a turn or in a sweep."""
@@ -336,27 +336,27 @@ def schedule(database: Database, given: argparse.Namespace, total: int) -> dict[
         pass_fds=[theirs.fileno()], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY,
     )  # fmt: skip
     theirs.close()
-    service = TimedService(database, SocketDispatcher(ours), LabTimes())
-    service.attach(clock)
+    scheduler = TimedScheduler(database, SocketDispatcher(ours), LabTimes())
+    scheduler.attach(clock)
     done, memory, sql_at_flood = 0, [], (0.0, 0.0)
     began, cpu = time.perf_counter(), time.process_time()
     seen = 0
     while done < total:
-        service.listen(1.0)
-        done += sum(turn.results for turn in service.turns[seen:])
-        seen = len(service.turns)
+        scheduler.listen(1.0)
+        done += sum(turn.results for turn in scheduler.turns[seen:])
+        seen = len(scheduler.turns)
         if done >= given.paced and not sql_at_flood[1]:
             sql_at_flood = (clock.seconds, time.perf_counter())
         memory.append((done, _rss_bytes()))
     ended, cpu_s = time.perf_counter(), time.process_time() - cpu
-    service.stop()
+    scheduler.stop()
     told = json.loads(simulator.communicate(timeout=60)[0])
-    return _figures(service.turns, told, given, total, began, ended, cpu_s, clock, sql_at_flood, memory)
+    return _figures(scheduler.turns, told, given, total, began, ended, cpu_s, clock, sql_at_flood, memory)
 
 
 def _figures(
-    turns: Sequence[Turn], told: dict[str, list[float]], given: argparse.Namespace, total: int, began: float,
-    ended: float, cpu_s: float, clock: SqlClock, sql_at_flood: tuple[float, float],
+    turns: Sequence[TimedTurn], told: dict[str, list[float]], given: argparse.Namespace, total: int,
+    began: float, ended: float, cpu_s: float, clock: SqlClock, sql_at_flood: tuple[float, float],
     memory: Sequence[tuple[int, int]],
 ) -> dict[str, Any]:  # fmt: skip
     counted, paced = 0, []

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 
-import pytest
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: it starts the threads
 
-from agent.attempt.lease import LEASES_VARIABLE
-from tests.oracle import NOT_RUN
+import pytest  # as above
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+from agent.attempt.lease import LEASES_VARIABLE  # as above
+from tests.oracle import NOT_RUN  # as above
 
 pytest_plugins = ("tests.services.fixtures",)
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestrator.cli.verb import OK, Json, open_farm
+from orchestrator.config.clock import utc_now
 
 if TYPE_CHECKING:
-    from orchestrator.db.write.agents import AgentState
+    from orchestrator.db.read.agents import AgentState
     from orchestrator.trust.credentials_service import CredentialsService
 
 _LONGEST_MINUTES = 7 * 24 * 60
@@ -38,7 +39,7 @@ def list_agents(as_json: Json = False) -> int:
 
     with open_farm() as farm:
         found, suspect_s = farm.reading.agents(), farm.lab.times.suspect_s
-    now = datetime.now(UTC)
+    now = utc_now()
     if as_json:
         output.emit_json([agent_json(agent, now, suspect_s) for agent in found])
         return OK

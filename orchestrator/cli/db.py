@@ -10,6 +10,7 @@ import typer
 
 from orchestrator.cli.doctor import report
 from orchestrator.cli.verb import OK, Json, open_farm
+from orchestrator.config.clock import utc_now
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -35,7 +36,6 @@ def prune_database(
     With both options a campaign goes only where both let it go. Campaigns that are not over, or whose results
     a later one shows, stay. Files younger than a week stay.
     """
-    from datetime import UTC, datetime
 
     from orchestrator.cli import output
     from orchestrator.errors import UsageError
@@ -45,7 +45,7 @@ def prune_database(
         raise UsageError("say what to keep: farm db prune --keep 90d, or --keep-campaigns 20")
     kept = Keep(None if keep is None else _age(keep), keep_campaigns)
     with open_farm() as farm:
-        gone = prune(farm.database, farm.reading.store(), kept, datetime.now(UTC), dry_run=dry_run)
+        gone = prune(farm.database, farm.reading.store(), kept, utc_now(), dry_run=dry_run)
     if as_json:
         output.emit_json(_json(gone, dry_run))
         return OK

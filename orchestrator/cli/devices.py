@@ -11,7 +11,7 @@ from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
     from agent.wire.messages import AgentHello
-    from orchestrator.db.read.insight import DeviceState
+    from orchestrator.db.read.device_states import DeviceState
     from orchestrator.farm import Farm
 
 

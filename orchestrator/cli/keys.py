@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestrator.cli.verb import OK, Json
+from orchestrator.config.clock import utc_now
 
 if TYPE_CHECKING:
     from orchestrator.trust.farm_key_rotation import FarmKeys
@@ -24,7 +25,7 @@ def list_keys(as_json: Json = False) -> int:
     """List the farm's keys that are good now."""
     from orchestrator.trust.farm_key_rotation import read
 
-    return _show(read(_folder(), datetime.now(UTC)), as_json)
+    return _show(read(_folder(), utc_now()), as_json)
 
 
 def rotate_key(overlap: Overlap = 1440, as_json: Json = False) -> int:
@@ -35,7 +36,7 @@ def rotate_key(overlap: Overlap = 1440, as_json: Json = False) -> int:
     """
     from orchestrator.trust.farm_key_rotation import rotate
 
-    now = datetime.now(UTC)
+    now = utc_now()
     return _show(rotate(_folder(), now, now + timedelta(minutes=overlap)), as_json)
 
 
@@ -43,7 +44,7 @@ def retire_key(as_json: Json = False) -> int:
     """End the time of the key that was replaced now: it counts no more, here and at every agent."""
     from orchestrator.trust.farm_key_rotation import retire
 
-    return _show(retire(_folder(), datetime.now(UTC)), as_json)
+    return _show(retire(_folder(), utc_now()), as_json)
 
 
 def _folder() -> Path:

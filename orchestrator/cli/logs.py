@@ -12,7 +12,7 @@ import typer
 from orchestrator.cli.verb import OK, CellId, Json, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.db.read.insight import Moment
+    from orchestrator.db.read.events import CellEvent
     from orchestrator.farm import Farm
     from orchestrator.results.records import CellRecord
 
@@ -85,7 +85,7 @@ class _Log:
         self._text(cell, attempt_id, output.text[max(0, known - output.start) :])
         self._ends[attempt_id] = output.end
 
-    def _moment(self, cell_id: str, moment: Moment) -> None:
+    def _moment(self, cell_id: str, moment: CellEvent) -> None:
         from orchestrator.cli import output
 
         if self.as_json:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli.verb import OK, Json, open_farm
+from orchestrator.config.clock import utc_now
 
 if TYPE_CHECKING:
     from orchestrator.farm import Farm
@@ -65,11 +66,10 @@ def _overview(overview: Overview) -> Iterator[str]:
 
 
 def _overview_json(overview: Overview) -> dict[str, object]:
-    from datetime import UTC, datetime
 
     from orchestrator.cli.agents import agent_json
 
-    now = datetime.now(UTC)
+    now = utc_now()
     return {
         "cells": dict(overview.cells),
         "devices": dict(overview.devices),

@@ -15,7 +15,7 @@ import typer
 from orchestrator.cli.verb import Json, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.db.read.insight import DeviceState
+    from orchestrator.db.read.device_states import DeviceState
     from orchestrator.farm import Farm
     from orchestrator.farm.campaign_events import CampaignEvents
     from orchestrator.policy.why import Why

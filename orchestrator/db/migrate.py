@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection, inspect
 
-from orchestrator.db.engine.session import Database
+from orchestrator.config.clock import utc_now
+from orchestrator.db.engine.dialects import WRITE_OPTION
+from orchestrator.db.engine.locks import MIGRATION_LOCK
+from orchestrator.db.engine.sessions import Database
 from orchestrator.errors import UnreachableError
 
 if TYPE_CHECKING:
@@ -17,9 +19,6 @@ if TYPE_CHECKING:
 
 HEAD: Final = "0005"
 """The newest revision; a test compares it with the scripts. Alembic is imported only where it differs."""
-
-MIGRATION_LOCK: Final = 0x46524D4D
-"""Key of the advisory lock (PostgreSQL) under which the tables change."""
 
 
 def migrate(database: Database, *, upgrade: bool = True) -> None:
@@ -49,7 +48,7 @@ def migrate(database: Database, *, upgrade: bool = True) -> None:
         )
     if found is not None:
         database.backup(_backup_path(database.backups, found))
-    with database.engine.execution_options(farm_write=True).connect() as connection:
+    with database.engine.execution_options(**{WRITE_OPTION: True}).connect() as connection:
         _suspend_foreign_keys(connection, True)
         with connection.begin():
             if database.is_postgresql:
@@ -92,7 +91,7 @@ def pending_changes(database: Database) -> list[object]:
 
 
 def _backup_path(folder: Path, found: str) -> Path:
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+    stamp = utc_now().strftime("%Y%m%dT%H%M%S%f")
     return folder / f"farm.db.backup-{found}-{stamp}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,7 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeDecorator
 from sqlmodel import Field, SQLModel
 
-from orchestrator.policy.lifecycle import ENDED, LIVE_ATTEMPT, AttemptState, CellState
+from orchestrator.policy.lifecycle import LIVE_ATTEMPT, OPEN, AttemptState, CellState
 
 SQLModel.metadata.naming_convention = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -49,14 +50,13 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value
 
 
-def _words(states: type[CellState] | type[AttemptState]) -> str:
+def _quoted(states: Iterable[CellState | AttemptState]) -> str:
+    """The states as a list of SQL literals, in the order given."""
     return ", ".join(f"'{state.value}'" for state in states)
 
 
-LIVE_WORDS = sorted(state.value for state in LIVE_ATTEMPT)
-OPEN_WORDS = [state.value for state in CellState if state not in ENDED]
 AGENT_ACTIVE, AGENT_DRAINING, AGENT_REMOVED = "active", "draining", "removed"
-_LIVE = text(f"state IN ({', '.join(map(repr, LIVE_WORDS))})")
+_LIVE = text(f"state IN ({_quoted(sorted(LIVE_ATTEMPT))})")
 _COUNTED = text("counted")
 _QUEUED = text("state = 'queued'")
 _UNENDED = text("ended_at IS NULL")
@@ -64,9 +64,12 @@ _FAILED = text("state = 'failed'")
 _SHARED = text("siblings IS NOT NULL")
 MEASURE, HEALTH = "measure", "health"
 
-IS_LIVE = text("attempt.state IN ('dispatched', 'running')")
+IS_LIVE = text(f"attempt.state IN ({_quoted(sorted(LIVE_ATTEMPT))})")
+IS_OPEN = text(f"cell.state IN ({_quoted(sorted(OPEN))})")
 IS_QUEUED = text("cell.state = 'queued'")
-"""As the partial indexes say it: a bound parameter would keep an engine from using them."""
+"""Conditions of queries, in the words of the partial indexes: a bound parameter would keep an engine from
+using them.
+"""
 
 
 class Campaign(SQLModel, table=True):
@@ -186,7 +189,7 @@ class Cell(SQLModel, table=True):
 
     __table_args__ = (
         UniqueConstraint("campaign_no", "key"),
-        CheckConstraint(f"state IN ({_words(CellState)})", name="state"),
+        CheckConstraint(f"state IN ({_quoted(CellState)})", name="state"),
         Index("ix_cell_pick", "campaign_no", "line", "rank", "position",
               sqlite_where=_QUEUED, postgresql_where=_QUEUED),
         Index("ix_cell_siblings", "device_id", "siblings", sqlite_where=_SHARED, postgresql_where=_SHARED),
@@ -234,7 +237,7 @@ class Attempt(SQLModel, table=True):
 
     __table_args__ = (
         UniqueConstraint("cell_id", "attempt_no"),
-        CheckConstraint(f"state IN ({_words(AttemptState)})", name="state"),
+        CheckConstraint(f"state IN ({_quoted(AttemptState)})", name="state"),
         Index("ix_attempt_failed", "device_id", "cell_id", sqlite_where=_FAILED, postgresql_where=_FAILED),
         Index("uq_attempt_live_cell", "cell_id", unique=True, sqlite_where=_LIVE, postgresql_where=_LIVE),
         Index("uq_attempt_live_device", "device_id", unique=True, sqlite_where=_LIVE, postgresql_where=_LIVE),

@@ -11,7 +11,7 @@ from agent.wire.messages import AgentHello
 from orchestrator.config.filesystem import NETWORK_FILESYSTEMS, filesystem_of
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import revision
 from orchestrator.doctor.check import Check
 from orchestrator.doctor.lab import broker_check, lab_checks

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
+from orchestrator.config.clock import utc_now
 from orchestrator.config.lab import LabConfig
-from orchestrator.db.engine.session import Database
-from orchestrator.db.write import agents
-from orchestrator.db.write import scheduler_state as scheduler_row
+from orchestrator.db.engine.sessions import Database
+from orchestrator.db.read import agents, scheduler_state
 from orchestrator.doctor.check import Check
 from orchestrator.errors import FarmError
 
@@ -69,18 +69,18 @@ def scheduler_check(database: Database) -> Check:
     fix = "start it: farm serve"
     try:
         with database.read() as session:
-            found = scheduler_row.read(session)
+            found = scheduler_state.read(session)
     except FarmError as error:
         return Check("scheduler", False, str(error), fix)
     if found is None:
         return Check("scheduler", False, "`farm serve` never ran on this database", fix)
-    if found.broker == scheduler_row.STOPPED:
+    if found.broker == scheduler_state.STOPPED:
         return Check("scheduler", False, f"it was stopped on {found.host}", fix)
-    silent = datetime.now(UTC) - found.beat_at
+    silent = utc_now() - found.beat_at
     where = f"process {found.pid} on {found.host}"
     if silent > timedelta(seconds=SCHEDULER_SILENT_S):
         return Check("scheduler", False, f"{where} was last well {silent.total_seconds():.0f} s ago", fix)
-    if found.broker == scheduler_row.BROKER_DOWN:
+    if found.broker == scheduler_state.BROKER_DOWN:
         said = f"{where}: broker down: {found.broker_text}"
         return Check("scheduler", False, said, "see the check of the broker; it goes on by itself")
     return Check("scheduler", True, f"running, {where}")
@@ -95,7 +95,7 @@ def agent_checks(lab: LabConfig, database: Database) -> list[Check]:
         return [Check("agents", False, str(error), "see the check of the database")]
     if not found:
         return [Check("agents", False, "none has said hello", "on a lab machine: farm-agent start")]
-    limit = datetime.now(UTC) - timedelta(seconds=lab.times.suspect_s)
+    limit = utc_now() - timedelta(seconds=lab.times.suspect_s)
     bad = [check for agent in found if (check := _agent(agent, limit)) is not None]
     well = [agent.agent_id for agent in found if _agent(agent, limit) is None]
     return [*bad, Check("agents", True, "well: " + ", ".join(well))] if well else bad

@@ -11,9 +11,10 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from orchestrator.config.address import Address
+from orchestrator.config.clock import utc_now
 from orchestrator.config.lab import LabConfig
 from orchestrator.config.limits import StoreLimits, require_budget, size_text, used_bytes
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.doctor.check import Check
 from orchestrator.endpoint.client import host_of_files
 from orchestrator.errors import FarmError
@@ -64,7 +65,7 @@ def endpoint_check(address: Address) -> Check:
         return Check("endpoint", False, f"{address.url} does not answer: {error}", fix)
     if said.get("farm") != "well":
         return Check("endpoint", False, f"{address.url} is no farm's", "correct FARM_ENDPOINT")
-    if ends_at is not None and ends_at < datetime.now(UTC) + SOON:
+    if ends_at is not None and ends_at < utc_now() + SOON:
         found = f"the certificate of {address.url} ends {ends_at:%Y-%m-%d}"
         return Check("endpoint", False, found, "renew it, and restart farm serve")
     if address.is_open:

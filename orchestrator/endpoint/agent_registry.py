@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from agent.wire.credentials import farm_of
 from agent.wire.envelope import PublicKey
 from orchestrator.config.address import Address
-from orchestrator.db.engine.session import Database
-from orchestrator.db.write import credentials, running_attempts
+from orchestrator.config.clock import utc_now
+from orchestrator.db.engine.sessions import Database
+from orchestrator.db.read import credentials, running_attempts
 from orchestrator.errors import UsageError
 from orchestrator.trust import enrolment
 from orchestrator.trust.farm_key_rotation import FarmKeys
@@ -36,7 +36,7 @@ class Records:
         """Use a one-time token. Raises `UsageError`."""
         request = enrolment.Request.read(asked)
         with self.database.write() as session:
-            agent_id = enrolment.enrol(session, request, datetime.now(UTC))
+            agent_id = enrolment.enrol(session, request, utc_now())
             key = self._named_by(request.token)
         log.info("agent %s is enrolled with key %s", agent_id, request.public_key.key_id)
         return {
@@ -60,7 +60,7 @@ class Records:
     def agent_of(self, bearer: str) -> str | None:
         """The agent whose valid token this is."""
         with self.database.read() as session:
-            return credentials.agent_of_bearer(session, bearer, datetime.now(UTC))
+            return credentials.agent_of_bearer(session, bearer, utc_now())
 
     def may_fetch(self, agent_id: str, sha256: str) -> bool:
         """Whether an attempt of this agent that is under way uses this artifact."""

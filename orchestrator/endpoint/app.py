@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from agent.wire.messages import PROTOCOL_VERSION
 from orchestrator.config.limits import StoreLimits
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.endpoint.access import Gate, Trust
 from orchestrator.endpoint.artifacts import Artifacts
 from orchestrator.endpoint.deliveries import Deliveries

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from datetime import UTC, datetime
 
-from sqlmodel import Session
-
-from orchestrator.db.engine.session import Database
-from orchestrator.db.read import records
-from orchestrator.db.write import campaigns, devices, events
+from orchestrator.config.clock import utc_now
+from orchestrator.db.engine.sessions import Database, Session
+from orchestrator.db.read import campaign_progress, devices, events, records
 from orchestrator.results.events import EventKind, FarmEvent
 
 
@@ -32,16 +29,16 @@ class CampaignEvents:
         return open_count > 0
 
     def _look(self, session: Session) -> tuple[list[FarmEvent], int]:
-        open_count = campaigns.open_count(session, self._campaign_no)
+        open_count = campaign_progress.open_count(session, self._campaign_no)
         found: list[tuple[str, EventKind, str]] = []
-        for row in events.since(session, self._campaign_no, self._since):
+        for row in events.of_campaign(session, self._campaign_no, self._since):
             found.append((row.cell_id, row.kind, row.text))
             self._since = row.no
         found += self._new_phases(session)
         if not found:
             return [], open_count
         cells = {c.cell_id: c for c in records.cells_by_id(session, list({name for name, _, _ in found}))}
-        total = campaigns.total_count(session, self._campaign_no)
+        total = campaign_progress.total_count(session, self._campaign_no)
         eta_s = self._eta_s(session) if open_count else 0.0
         news = [
             FarmEvent(kind, cells[name], text, total - open_count, total, eta_s) for name, kind, text in found
@@ -61,7 +58,7 @@ class CampaignEvents:
     def _eta_s(self, session: Session) -> float:
         """Seconds until the busiest exclusion group has done its cells: its devices run one at a time."""
         queues: dict[str, float] = defaultdict(float)
-        expected = campaigns.remaining_by_target(session, self._campaign_no, datetime.now(UTC))
+        expected = campaign_progress.remaining_by_target(session, self._campaign_no, utc_now())
         groups = devices.groups(session, list(expected))
         for target, seconds in expected.items():
             queues[groups.get(target, target)] += seconds

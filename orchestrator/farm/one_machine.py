@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
+from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
-from orchestrator.db.engine.session import Database
-from orchestrator.db.write import attempts, ingest, scheduler_state
+from orchestrator.db.engine.sessions import Database
+from orchestrator.db.read import running_attempts, scheduler_state
+from orchestrator.db.write import ingest
 from orchestrator.dispatch.embedded import EmbeddedDispatcher
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.scheduling.lock import SchedulerLock
@@ -47,9 +48,9 @@ class OneMachine:
         if lock is None:
             return
         with lock:
-            now = datetime.now(UTC)
+            now = utc_now()
             with self.database.read() as session:
-                left = attempts.live(session, now)
+                left = running_attempts.running(session, now)
             # Opening a farm must not wait for another process's write where nothing is to be written.
             if left:
                 with self.database.write() as session:

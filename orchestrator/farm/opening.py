@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from orchestrator.config.filesystem import NETWORK_FILESYSTEMS, filesystem_of
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
 from orchestrator.dispatch.embedded import agent_command
 from orchestrator.doctor.check import Check

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 from typing import Final
 
 from agent.wire.messages import AgentHello
+from orchestrator.config.clock import utc_now
 from orchestrator.config.lab import LabConfig
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
+from orchestrator.db.read import devices as known_devices
 from orchestrator.db.write import devices
 from orchestrator.dispatch.base import MessageReceived
 from orchestrator.errors import UnreachableError
@@ -63,7 +64,7 @@ class PresentDevices:
 
     def _lab_hello(self) -> AgentHello:
         with self._database.read() as session:
-            hello = devices.lab_hello(session)
+            hello = known_devices.lab_hello(session)
         if not hello.devices:
             raise UnreachableError(
                 "no agent of this lab has reported its devices; start one on a lab machine: farm-agent start"
@@ -78,7 +79,7 @@ class PresentDevices:
                 for event in dispatcher.events(_LISTEN_S):
                     if isinstance(event, MessageReceived) and isinstance(event.message, AgentHello):
                         with self._database.write() as session:
-                            devices.record_hello(session, event.message, datetime.now(UTC), sole=True)
+                            devices.record_hello(session, event.message, utc_now(), sole=True)
                         return event.message
         finally:
             dispatcher.close(grace_s=5.0)
@@ -92,7 +93,7 @@ class PresentDevices:
         if holder is None:
             return None
         with self._database.read() as session:
-            recorded = devices.recorded_hello(session)
+            recorded = known_devices.recorded_hello(session)
         # An older record is of the scheduler before: its agent may have had other devices.
         if recorded is None or recorded.seen_at.timestamp() < holder.since_at:
             return None

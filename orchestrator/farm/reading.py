@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from pydantic import TypeAdapter, ValidationError
 
 from agent.wire.messages import ProcessSamples
+from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
-from orchestrator.db.engine.session import Database
-from orchestrator.db.read import insight, records
-from orchestrator.db.write import agents, events, outputs, scheduler_state
-from orchestrator.db.write.outputs import Output
+from orchestrator.db.engine.sessions import Database
+from orchestrator.db.read import (
+    agents,
+    device_states,
+    events,
+    open_cells,
+    outputs,
+    records,
+    scheduler_state,
+    waiting,
+)
+from orchestrator.db.read.outputs import Output
 from orchestrator.endpoint.client import fetch_samples, host_of_files
 from orchestrator.errors import FarmError
 from orchestrator.farm.campaign_events import CampaignEvents
@@ -103,12 +112,12 @@ class Reading:
 
     def overview(self) -> Overview:
         """How the farm is."""
-        now = datetime.now(UTC)
+        now = utc_now()
         suspect = now - timedelta(seconds=self.lab.times.suspect_s)
         with self.database.read() as session:
-            cells = insight.counts(session, suspect)
+            cells = open_cells.counts(session, suspect)
             known = tuple(agents.states(session))
-            states = [d.state for d in insight.device_states(session, now, self._silent_before(now))]
+            states = [d.state for d in device_states.device_states(session, now, self._silent_before(now))]
             state = scheduler_state.read(session)
         unscheduled = why_unscheduled(self.home, self.lab, state, now)
         return Overview(
@@ -124,33 +133,33 @@ class Reading:
 
     def why(self, prefix: str) -> Why:
         """Why a cell waits, or how it goes. Raises `UsageError`."""
-        now = datetime.now(UTC)
+        now = utc_now()
         with self.database.read() as session:
             cell_id = records.find_cell(session, prefix)
             unscheduled = why_unscheduled(self.home, self.lab, scheduler_state.read(session), now)
-            facts = insight.cell_facts(session, cell_id, now, self._silent_before(now), unscheduled)
+            facts = waiting.cell_facts(session, cell_id, now, self._silent_before(now), unscheduled)
         return explain(facts, now)
 
     def waiting(self, ref: str, limit: int) -> list[tuple[str, Why]]:
         """The cells of a campaign that come next: model on delegate, why each waits. Raises `UsageError`."""
-        now = datetime.now(UTC)
+        now = utc_now()
         silent = self._silent_before(now)
         with self.database.read() as session:
             unscheduled = why_unscheduled(self.home, self.lab, scheduler_state.read(session), now)
             number = records.find_campaign(session, ref).no or 0
             return [
-                (what, explain(insight.cell_facts(session, cell_id, now, silent, unscheduled), now))
-                for cell_id, what in insight.first_queued(session, number, limit)
+                (what, explain(waiting.cell_facts(session, cell_id, now, silent, unscheduled), now))
+                for cell_id, what in waiting.first_queued(session, number, limit)
             ]
 
-    def history(self, prefix: str, after: int = 0) -> tuple[str, list[insight.Moment]]:
+    def history(self, prefix: str, after: int = 0) -> tuple[str, list[events.CellEvent]]:
         """A cell's id, and what happened to it after moment number `after`. Raises `UsageError`."""
         with self.database.read() as session:
             cell_id = records.find_cell(session, prefix)
-            return cell_id, insight.history(session, cell_id, after)
+            return cell_id, events.of_cell(session, cell_id, after)
 
     def output(self, attempt_id: str) -> Output | None:
-        """The last of what the runner of an attempt under way has written, as its agent reports it."""
+        """The last of what the runner of an attempt under way has outputs, as its agent reports it."""
         with self.database.read() as session:
             return outputs.of_attempt(session, attempt_id)
 
@@ -161,11 +170,11 @@ class Reading:
             since = events.newest(session)
         return campaign.campaign_id, CampaignEvents(self.database, campaign.no or 0, since)
 
-    def devices(self) -> list[insight.DeviceState]:
+    def devices(self) -> list[device_states.DeviceState]:
         """Every device that an agent ever reported, with what it does now."""
-        now = datetime.now(UTC)
+        now = utc_now()
         with self.database.read() as session:
-            return insight.device_states(session, now, self._silent_before(now))
+            return device_states.device_states(session, now, self._silent_before(now))
 
     def agents(self) -> list[agents.AgentState]:
         """Every agent that ever said hello, by name."""

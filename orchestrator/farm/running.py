@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
+from orchestrator.config.clock import utc_now
 from orchestrator.config.lab import LabConfig
 from orchestrator.db import tables
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.db.read import records
 from orchestrator.db.write import campaigns, ingest
 from orchestrator.farm.campaign_events import CampaignEvents
@@ -18,7 +18,7 @@ from orchestrator.farm.one_machine import OneMachine
 from orchestrator.farm.submission import Submitted
 from orchestrator.results.events import FarmEvent
 from orchestrator.scheduling.lock import lock_holder
-from orchestrator.scheduling.loop import Service
+from orchestrator.scheduling.loop import SchedulerLoop
 from orchestrator.sources import health_model
 from orchestrator.sources.store import Store
 
@@ -78,9 +78,9 @@ class Running:
         """Be the scheduler until the campaign has ended and nothing runs."""
         health_model.provide(Store(self.machine.home.store))
         with self.database.write() as session:
-            ingest.recover(session, datetime.now(UTC))
+            ingest.recover(session, utc_now())
             campaigns.park_others(session, number)
-        service = Service(self.database, self.machine.start_agent())
+        service = SchedulerLoop(self.database, self.machine.start_agent())
         try:
             while news.emit(on_event):
                 service.assign()

@@ -9,20 +9,21 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
+from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
-from orchestrator.db.engine.session import Database
-from orchestrator.db.write.scheduler_state import BROKER_DOWN, BROKER_UP, STOPPED, SchedulerState, write
+from orchestrator.db.engine.sessions import Database
+from orchestrator.db.read.scheduler_state import BROKER_DOWN, BROKER_UP, STOPPED, SchedulerState
+from orchestrator.db.write.scheduler_state import write
 from orchestrator.dispatch.base import Dispatcher
 from orchestrator.dispatch.lab import LabDispatcher
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.farm.opening import Farm
 from orchestrator.scheduling.lock import SchedulerLock, lock_holder
-from orchestrator.scheduling.loop import Service
+from orchestrator.scheduling.loop import SchedulerLoop
 from orchestrator.sources import health_model
 from orchestrator.sources.store import Store
 from orchestrator.trust.agent_keys import AgentKeys
@@ -56,7 +57,7 @@ class Server:
     _outage: str = ""
 
     def __post_init__(self) -> None:
-        now, store = datetime.now(UTC), Store(self.home.store).identity()
+        now, store = utc_now(), Store(self.home.store).identity()
         self._state = SchedulerState(socket.gethostname(), os.getpid(), now, now, BROKER_DOWN, "", store)
 
     def run(self) -> None:
@@ -64,7 +65,7 @@ class Server:
         with self._lock() as lock, self.endpoint():
             health_model.provide(Store(self.home.store))
             log.info("scheduling on %s; agents come through the broker", self.database.name)
-            service = Service(self.database, self.dispatcher, self.lab.times)
+            service = SchedulerLoop(self.database, self.dispatcher, self.lab.times)
             while not self.stopping():
                 try:
                     self._beat(lock)
@@ -75,7 +76,7 @@ class Server:
                     self._recovered()
             try:
                 service.stop()
-                self._tell(replace(self._state, beat_at=datetime.now(UTC), broker=STOPPED, broker_text=""))
+                self._tell(replace(self._state, beat_at=utc_now(), broker=STOPPED, broker_text=""))
             except UnreachableError as error:
                 log.warning("stopped without the database: %s", error)
         log.info("stopped; agents go on with what they have")
@@ -100,7 +101,7 @@ class Server:
         if broker == BROKER_UP and time.monotonic() > self._rights_at_s:
             self._rights_at_s = time.monotonic() + _RIGHTS_EVERY_S
             self.credentials.apply_rights()
-        state = replace(self._state, beat_at=datetime.now(UTC), broker=broker, broker_text=fault)
+        state = replace(self._state, beat_at=utc_now(), broker=broker, broker_text=fault)
         self._tell(state)
 
     def _tell(self, state: SchedulerState) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
-from sqlmodel import Session
-
-from orchestrator.db.engine.session import Database
-from orchestrator.db.write import agents, campaigns, events, results
+from orchestrator.config.clock import utc_now
+from orchestrator.db.engine.sessions import Database
+from orchestrator.db.engine.turn import Turn
+from orchestrator.db.read import agents, events, past_results
+from orchestrator.db.write import campaigns, unplaceable
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.farm.present_devices import PresentDevices
 from orchestrator.manifest.campaign import Campaign
@@ -52,11 +53,9 @@ class Submission:
         ids = {device.device_id: device.environment_id for device in hello.devices}
         environments = {device.device_id: device.environment for device in hello.devices}
         with self.database.read() as session:
-            past = results.past_results(session, specs, ids)
+            past = past_results.past_results(session, specs, ids)
         reuse = NEVER if force else campaign.reuse
-        return SubmissionPlan(
-            campaign, reuse, plan_cells(specs, environments, ids, past, reuse, datetime.now(UTC))
-        )
+        return SubmissionPlan(campaign, reuse, plan_cells(specs, environments, ids, past, reuse, utc_now()))
 
     def submit(self, plan: SubmissionPlan) -> Submitted:
         """Store the planned cells in one transaction, or find the unfinished campaign with the same content.
@@ -72,23 +71,23 @@ class Submission:
                 f"campaign {plan.campaign.name!r} has no cell: its rules exclude all {len(plan.cells)}"
             )
         content = campaigns.content_of(plan.campaign, plan.cells, plan.reuse)
-        now = datetime.now(UTC)
-        with self.database.write() as session:
-            before = events.newest(session)
-            known = campaigns.find_unfinished(session, content)
+        now = utc_now()
+        with self.database.write() as turn:
+            before = events.newest(turn)
+            known = campaigns.find_unfinished(turn, content)
             if known is not None:
-                campaigns.resume(session, known, now)
+                campaigns.resume(turn, known, now)
                 return Submitted(known.campaign_id, before)
-            _require_reused(session, plan)
-            campaign_id = campaigns.add(session, plan.campaign, plan.cells, content, plan.reuse, now)
-            _end_cells_of_agents_that_left(session, plan, now)
+            _require_reused(turn, plan)
+            campaign_id = campaigns.add(turn, plan.campaign, plan.cells, content, plan.reuse, now)
+            _end_cells_of_agents_that_left(turn, plan, now)
         return Submitted(campaign_id, before)
 
 
-def _require_reused(session: Session, plan: SubmissionPlan) -> None:
+def _require_reused(turn: Turn, plan: SubmissionPlan) -> None:
     """Raise `FarmError` where a result that the plan reuses is gone (`farm db prune` on another machine)."""
     reused = {cell.reused.attempt_id for cell in plan.cells if cell.reused is not None}
-    gone = reused - results.stored(session, reused)
+    gone = reused - past_results.stored(turn, reused)
     if gone:
         raise FarmError(
             f"{len(gone)} of the results that campaign {plan.campaign.name!r} was to reuse were deleted "
@@ -96,11 +95,13 @@ def _require_reused(session: Session, plan: SubmissionPlan) -> None:
         )
 
 
-def _end_cells_of_agents_that_left(session: Session, plan: SubmissionPlan, now: datetime) -> None:
+def _end_cells_of_agents_that_left(turn: Turn, plan: SubmissionPlan, now: datetime) -> None:
     # Draining an agent ends the cells that wait for it at that moment; these came a moment later, and nothing
     # else would ever end them.
     planned = {device for cell in plan.cells if cell.action == "run" for device in cell.spec.devices}
-    left = agents.leaving(session)
-    lost = planned.intersection(agents.devices_of(session, list(left)))
+    left = agents.leaving(turn)
+    lost = planned.intersection(agents.devices_of(turn, list(left)))
     if lost:
-        agents.strand(session, sorted(lost), "its agent left while the campaign was submitted", now)
+        unplaceable.fail_unplaceable(
+            turn, sorted(lost), "its agent left while the campaign was submitted", now
+        )

@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
+from orchestrator.db.read import retention as kept
+from orchestrator.db.read.retention import Ended
 from orchestrator.db.write import retention
-from orchestrator.db.write.retention import Ended
 from orchestrator.sources import health_model
 from orchestrator.sources.store import Store
 
@@ -59,9 +60,9 @@ def prune(
     """
     with store.collecting():
         with database.read() as session:
-            wanted = to_prune(retention.ended(session), keep, now)
+            wanted = to_prune(kept.ended(session), keep, now)
             numbers = {campaign.no for campaign in wanted}
-            while shown := retention.shown_elsewhere(session, numbers):
+            while shown := kept.shown_elsewhere(session, numbers):
                 numbers -= shown
         if not dry_run:
             for number in sorted(numbers):
@@ -69,7 +70,7 @@ def prune(
             with database.write() as session:
                 retention.forget_unused(session)
         with database.read() as session:
-            named = {entry.sha256 for entry in retention.references(session, numbers if dry_run else ())}
+            named = {entry.sha256 for entry in kept.references(session, numbers if dry_run else ())}
         named.add(health_model.model_sha256())
         artifacts, freed_bytes = _collect(store, named, (now - grace).timestamp(), dry_run=dry_run)
     return Pruned(

@@ -42,7 +42,13 @@ class AttemptState(StrEnum):
 ENDED: Final = frozenset(
     {CellState.DONE, CellState.FAILED, CellState.UNSUPPORTED, CellState.CANCELLED},
 )
+"""The terminal states of a cell."""
+
+OPEN: Final = frozenset(CellState) - ENDED
+"""The states of a cell that is still to be measured or is being measured."""
+
 LIVE_ATTEMPT: Final = frozenset({AttemptState.DISPATCHED, AttemptState.RUNNING})
+"""The states of an attempt under way: it holds its device."""
 
 CELL_MOVES: Final[Mapping[CellState, frozenset[CellState]]] = {
     CellState.QUEUED: frozenset({CellState.DISPATCHED}) | ENDED,
@@ -81,10 +87,24 @@ MAX_DEVICE_FAULTS: Final = 3
 CRASHED: Final = frozenset({ReasonCode.CRASH, ReasonCode.RUNNER_KILLED})
 """The runner died of a signal: chance once, the model twice."""
 
+CURABLE: Final = frozenset({ReasonCode.NO_DEVICE, ReasonCode.DELEGATE_MISSING})
+"""Reasons that installing or connecting something removes, though the environment's fields may stay the same.
+"""
+
 MAX_ATTEMPTS: Final = 3
+"""How many attempts at a cell may fail. Chosen: two chances beyond the first, for a fault of the farm that
+hits the same cell twice; more would keep a device busy with what does not work.
+"""
+
 MAX_CRASHES: Final = 2
+"""How many of them may end with the runner's death by a signal. The first may be chance, such as memory that
+another program took; the second is the model's.
+"""
+
 RETRY_DELAYS_S: Final = (0.0, 1.0, 5.0)
-"""How long a cell waits after its first, second, ... failed attempt."""
+"""How many seconds a cell waits after its first, second, ... failed attempt. Chosen: a device that was lost
+for a moment is back; longer waits would only delay the campaign, as other cells use the device meanwhile.
+"""
 
 
 class IllegalMoveError(Exception):

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from agent.wire.messages import MeasurePlan, ReasonCode
 from orchestrator.errors import UsageError
 from orchestrator.policy.fingerprint import ChangedField, Ingredients, changed_fields, fingerprint
+from orchestrator.policy.lifecycle import CURABLE
 from orchestrator.policy.matrix import CellSpec
 
 Action: TypeAlias = Literal["run", "reuse", "no_device", "excluded"]
@@ -21,9 +22,6 @@ _MAX_AGE = "max-age:"
 
 REUSABLE_FAILURES = frozenset({ReasonCode.WRONG_OUTPUT})
 """Failures that measuring again would only repeat; any other failed cell runs again."""
-
-_CURABLE = frozenset({ReasonCode.NO_DEVICE, ReasonCode.DELEGATE_MISSING})
-"""Reasons that installing something removes, though the environment's fields may stay the same."""
 
 _PROCESS_OVERHEAD_S = 2.0
 _CELL_OVERHEAD_S = 3.0
@@ -175,7 +173,7 @@ def reuse_limit(reuse: str, now: datetime) -> datetime | None:
 def reusable(known: KnownResult, limit: datetime) -> bool:
     """Whether a result with the right fingerprint may stand for a new measurement."""
     settled = known.status in ("done", "unsupported") or known.reason_code in REUSABLE_FAILURES
-    settled = settled and known.reason_code not in _CURABLE
+    settled = settled and known.reason_code not in CURABLE
     return settled and known.received_at >= limit
 
 

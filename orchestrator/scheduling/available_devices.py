@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from orchestrator.db.write.agents import Member
+from orchestrator.db.read.agents import Member
 
 
 @dataclass(slots=True)
-class Roster:
+class AvailableDevices:
     """A copy in memory of what the database says of devices, and of who was heard since.
 
     `silence_s` None: there is one agent, a child whose death is noticed at once; its silence means nothing.
@@ -24,7 +24,7 @@ class Roster:
     _saved: dict[str, datetime] = field(default_factory=dict)
 
     def refresh(self, members: Iterable[Member]) -> None:
-        """Take over what the database says."""
+        """Replace the copy by what the database says now; a newer sign of life is kept."""
         self._members = {member.device_id: member for member in members}
         grouped: dict[str, list[str]] = defaultdict(list)
         for member in self._members.values():
@@ -34,12 +34,12 @@ class Roster:
                 self._heard[member.agent_id] = max(known, member.heard_at)
         self._of_agent = dict(grouped)
 
-    def heard(self, agent_id: str, now: datetime) -> None:
-        """An agent said something."""
+    def note_heard(self, agent_id: str, now: datetime) -> None:
+        """Note a sign of life of an agent."""
         self._heard[agent_id] = now
 
     def unsaved(self, older_than: timedelta) -> dict[str, datetime]:
-        """Agents that were heard since the database was told last, that long ago; it is about to be told."""
+        """Agents whose newest sign of life is that much newer than the stored one. The caller stores it."""
         found = {
             name: at
             for name, at in self._heard.items()
@@ -48,13 +48,9 @@ class Roster:
         self._saved.update(found)
         return found
 
-    def lost(self) -> None:
-        """The one agent is gone; its devices come back with its hello."""
+    def forget_agents(self) -> None:
+        """Forget who was heard: the one agent is gone, and its devices come back with its hello."""
         self._heard.clear()
-
-    def agent_of(self, device_id: str) -> str:
-        """The agent of a device. Raises `KeyError`."""
-        return self._members[device_id].agent_id
 
     def usable(self, now: datetime) -> list[str]:
         """Every device that may get work."""

@@ -1,15 +1,13 @@
-"""What an agent's word does to the database, and what is to be sent once that is committed."""
+"""Applies the agents' messages to the database; returns what is to be done once that is committed."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
-
-from sqlmodel import Session
 
 from agent.wire import failpoint
 from agent.wire.messages import (
@@ -27,18 +25,12 @@ from agent.wire.messages import (
     Shutdown,
     Upgrade,
 )
+from orchestrator.config.clock import utc_now
 from orchestrator.db import tables
-from orchestrator.db.engine import turn
-from orchestrator.db.write import (
-    agents,
-    attempts,
-    campaigns,
-    devices,
-    ingest,
-    outbox,
-    outputs,
-    running_attempts,
-)
+from orchestrator.db.engine.turn import Turn
+from orchestrator.db.read import agents as known_agents
+from orchestrator.db.read import jobs, running_attempts
+from orchestrator.db.write import agents, attempts, devices, ingest, outputs, unplaceable
 from orchestrator.dispatch.base import (
     AgentLost,
     BrokerBack,
@@ -46,201 +38,250 @@ from orchestrator.dispatch.base import (
     IncompatibleHello,
     MessageReceived,
 )
-from orchestrator.scheduling.available_devices import Roster
+from orchestrator.scheduling.available_devices import AvailableDevices
 
 UPGRADE_COMMAND: Final = "pip install --upgrade 'delegate-farm[lab]' && farm-agent start"
 
-_PHASE_EVERY_S = 2.0
-_ABOUT_ATTEMPTS = (Heartbeat, JobStarted, JobRefused, JobResult, RunnerOutput)
+_PHASE_EVERY_S: Final = 2.0
+"""How often at most the phase of a running attempt is written, in seconds. Chosen: a person who watches sees
+every phase that lasts; smaller: each short phase of each device is a transaction.
+"""
+
+_ABOUT_ATTEMPTS: Final = (Heartbeat, JobStarted, JobRefused, JobResult, RunnerOutput)
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Todo:
-    """What one transaction leaves to be done after its commit.
+@dataclass(frozen=True, slots=True)
+class FollowUp:
+    """What a transaction leaves to be done after its commit.
 
     `freed`: devices whose host may take another cell. `news`: something happened that a watcher wants
-    to see. `republish`: the broker may have lost what it held. `greeted`: the roster is out of date.
+    to see. `republish`: the broker may have lost what it held. `agents_changed`: an agent or its devices are
+    not what they were.
     """
 
-    replies: list[tuple[str, ForAgent]] = field(default_factory=list)
-    freed: set[str] = field(default_factory=set)
+    replies: tuple[tuple[str, ForAgent], ...] = ()
+    freed: frozenset[str] = frozenset()
     news: bool = False
     republish: bool = False
-    greeted: bool = False
+    agents_changed: bool = False
+
+    @classmethod
+    def of_all(cls, parts: Sequence[FollowUp]) -> FollowUp:
+        """Everything that these leave to be done."""
+        return cls(
+            tuple(reply for part in parts for reply in part.replies),
+            frozenset(device_id for part in parts for device_id in part.freed),
+            any(part.news for part in parts),
+            any(part.republish for part in parts),
+            any(part.agents_changed for part in parts),
+        )
+
+
+_NOTHING: Final = FollowUp()
+
+
+@dataclass(frozen=True, slots=True)
+class _LastBeat:
+    """The heartbeat of an attempt that was stored last, and when (monotonic) to store the next one."""
+
+    agent_id: str
+    phase: str
+    new_phase_after_s: float
+    same_phase_after_s: float
 
 
 @dataclass(slots=True)
-class Intake:
-    """Takes words in. `patience_s`: how long a returned agent has to speak of the attempts it had."""
+class Inbox:
+    """Applies messages, in the order in which they came.
 
-    roster: Roster
+    `sole`: there is one agent, a child of this process. `patience_s`: how long a returned agent has to report
+    the attempts it had; until then (monotonic) they are `in_doubt`. `heartbeat_s`: how often agents send a
+    heartbeat.
+    """
+
+    available: AvailableDevices
     sole: bool
     patience_s: float
-    beat_every_s: float
-    doubtful: dict[str, float] = field(default_factory=dict)
-    _phases: dict[str, tuple[str, str, float, float]] = field(default_factory=dict)
+    heartbeat_s: float
+    in_doubt: dict[str, float] = field(default_factory=dict)
+    _beats: dict[str, _LastBeat] = field(default_factory=dict)
     _refused: set[str] | None = None
 
-    def matters(self, event: DispatchEvent) -> bool:
-        """False for a sign of life that the database need not hear of."""
+    def is_relevant(self, event: DispatchEvent) -> bool:
+        """False for a sign of life that the database need not store: it is noted in memory alone."""
         if not isinstance(event, MessageReceived):
             return True
         match event.message:
             case Heartbeat(attempt_id=attempt_id, phase=phase):
-                owner, known, phase_after, beat_after = self._phases.get(attempt_id, ("", "", 0.0, 0.0))
-                if owner != event.agent_id:
+                last = self._beats.get(attempt_id)
+                if last is None or last.agent_id != event.agent_id:
                     return True
-                self.doubtful.pop(attempt_id, None)
+                self.in_doubt.pop(attempt_id, None)
                 now_s = time.monotonic()
-                return (phase != known and now_s >= phase_after) or now_s >= beat_after
+                new_phase = phase != last.phase and now_s >= last.new_phase_after_s
+                return new_phase or now_s >= last.same_phase_after_s
             case AgentAlive():
-                self.roster.heard(event.agent_id, datetime.now(UTC))
+                self.available.note_heard(event.agent_id, utc_now())
                 return False
         return True
 
-    def prepare(self, session: Session, events: Iterable[DispatchEvent]) -> None:
-        """Load what these words are about, all at once."""
-        messages = [event.message for event in events if isinstance(event, MessageReceived)]
-        named = [m.attempt_id for m in messages if isinstance(m, _ABOUT_ATTEMPTS)]
-        if not named:
-            return
-        ended = {m.attempt_id for m in messages if isinstance(m, JobResult)}
-        turn.load_attempts(session, named)
-        known = [row for name in ended if (row := turn.get(session, tables.Attempt, name))]
-        turn.load_history(session, {row.cell_id for row in known})
+    def apply(self, turn: Turn, events: Sequence[DispatchEvent], now: datetime) -> FollowUp:
+        """Apply what came. Raises `IllegalMoveError`, `RefusedError`, `ValueError` or `KeyError` for a
+        message that cannot be applied; the whole turn is then to be rolled back.
+        """
+        _load(turn, events)
+        return FollowUp.of_all([self._apply(turn, event, now) for event in events])
 
-    def take(self, session: Session, event: DispatchEvent, todo: Todo, now: datetime) -> None:
-        """Do what one event asks of the database."""
+    def _apply(self, turn: Turn, event: DispatchEvent, now: datetime) -> FollowUp:
         match event:
             case MessageReceived(agent_id, message):
-                self._hear(session, agent_id, message, todo, now)
+                return self._on_message(turn, agent_id, message, now)
             case IncompatibleHello(agent_id, protocol):
-                self._refuse(session, agent_id, protocol, todo, now)
+                return self._on_old_hello(turn, agent_id, protocol, now)
             case AgentLost(reason):
                 log.info("the agent is lost: %s", reason)
-                self.roster.lost()
-                todo.news = True
+                self.available.forget_agents()
+                return FollowUp(news=True)
             case BrokerBack():
-                todo.republish = True
+                return FollowUp(republish=True)
 
-    def _hear(self, session: Session, agent_id: str, message: object, todo: Todo, now: datetime) -> None:
+    def _on_message(self, turn: Turn, agent_id: str, message: object, now: datetime) -> FollowUp:
         if not self.sole:
-            if not isinstance(message, AgentHello) and agent_id in self._strangers(session):
-                return
-            self.roster.heard(agent_id, now)
+            if not isinstance(message, AgentHello) and agent_id in self._refused_agents(turn):
+                return _NOTHING
+            self.available.note_heard(agent_id, now)
             if isinstance(message, _ABOUT_ATTEMPTS):
                 name = message.attempt_id
-                if not _may_speak_of(session, agent_id, name):
+                if not _owns(turn, agent_id, name):
                     log.warning("agent %s speaks of attempt %s of another; it is ignored", agent_id, name)
-                    return
+                    return _NOTHING
         match message:
             case AgentHello():
-                self._greet(session, message, todo, now)
+                return self._on_hello(turn, message, now)
             case JobStarted():
-                self._phases.pop(message.attempt_id, None)
-                attempts.started(session, message.attempt_id, message.epoch, now)
-                todo.news = True
+                self._beats.pop(message.attempt_id, None)
+                attempts.start(turn, message.attempt_id, message.epoch, now)
+                return FollowUp(news=True)
             case Heartbeat():
-                self._beat(session, agent_id, message, todo, now)
+                return self._on_heartbeat(turn, agent_id, message, now)
             case RunnerOutput():
-                outputs.append(session, message)
+                outputs.append(turn, message)
             case JobRefused():
-                self._free(session, message.attempt_id, todo)
-                ingest.refuse(session, message, now)
+                freed = self._free(turn, message.attempt_id)
+                ingest.refuse(turn, message, now)
+                return FollowUp(freed=freed, news=True)
             case JobResult():
-                self._result(session, agent_id, message, todo, now)
+                return self._on_result(turn, agent_id, message, now)
+        return _NOTHING
 
-    def _strangers(self, session: Session) -> set[str]:
-        """Agents that speak another protocol: until a hello says otherwise, whatever they mean is unknown,
-        and no receipt of theirs ends what they keep.
+    def _refused_agents(self, turn: Turn) -> set[str]:
+        """Agents that speak another protocol. Until a hello says otherwise, the farm cannot know what their
+        messages mean, and acknowledges none of their results: they keep them.
         """
         if self._refused is None:
-            self._refused = agents.refused(session)
+            self._refused = known_agents.refused(turn)
         return self._refused
 
-    def _greet(self, session: Session, hello: AgentHello, todo: Todo, now: datetime) -> None:
-        """A hello after a break: what was under way is in doubt until the agent speaks of it."""
-        row = session.get(tables.Agent, hello.agent_id)
-        if not self.sole and row is not None and row.state == tables.AGENT_REMOVED:
-            log.warning("agent %s was removed and still says hello; it is told to end", hello.agent_id)
-            todo.replies.append((hello.agent_id, Shutdown()))
-            return
-        stolen = [d.device_id for d in hello.devices if not d.device_id.startswith(f"{hello.agent_id}.")]
+    def _on_hello(self, turn: Turn, hello: AgentHello, now: datetime) -> FollowUp:
+        """Store a hello. What was under way before it is in doubt until the agent reports it."""
+        name = hello.agent_id
+        if not self.sole and known_agents.state_of(turn, name) == tables.AGENT_REMOVED:
+            log.warning("agent %s was removed and still says hello; it is told to end", name)
+            return FollowUp(replies=((name, Shutdown()),))
+        stolen = [d.device_id for d in hello.devices if not d.device_id.startswith(f"{name}.")]
         if not self.sole and stolen:
-            log.warning("agent %s names devices that are not its own: %s", hello.agent_id, ", ".join(stolen))
-            return
-        self._strangers(session).discard(hello.agent_id)
-        before = agents.present_devices_of(session, hello.agent_id)
-        devices.record_hello(session, hello, now, sole=self.sole)
-        ids = tuple(device.device_id for device in hello.devices)
+            log.warning("agent %s names devices that are not its own: %s", name, ", ".join(stolen))
+            return _NOTHING
+        self._refused_agents(turn).discard(name)
+        before = known_agents.present_devices_of(turn, name)
+        devices.record_hello(turn, hello, now, sole=self.sole)
+        self.available.note_heard(name, now)
+        self._fail_unplaceable(turn, hello, before, now)
+        until = time.monotonic() + self.patience_s
+        for attempt_id in running_attempts.of_agent(turn, name):
+            if attempt_id not in hello.live:
+                self.in_doubt.setdefault(attempt_id, until)
+        again = [] if self.sole else self._unstarted(turn, hello)
+        freed = frozenset(device.device_id for device in hello.devices)
+        return FollowUp(tuple(again), freed, news=True, agents_changed=True)
+
+    def _unstarted(self, turn: Turn, hello: AgentHello) -> list[tuple[str, ForAgent]]:
+        """Jobs that the agent may never have got: they are sent again, and are no longer in doubt."""
+        again: list[tuple[str, ForAgent]] = []
+        for agent_id, job in jobs.unstarted(turn, agent_id=hello.agent_id):
+            if job.attempt_id not in hello.live:
+                self.in_doubt.pop(job.attempt_id, None)
+                again.append((agent_id, job))
+        return again
+
+    def _fail_unplaceable(self, turn: Turn, hello: AgentHello, before: set[str], now: datetime) -> None:
+        """End the cells of devices that the agent no longer names: they can run nowhere."""
+        named = {device.device_id for device in hello.devices}
         if self.sole:
             hint = {entry.kind: entry.reason for entry in hello.missing}
-            campaigns.drop_vanished(session, ids, hint, now)
-        todo.greeted = True
-        self.roster.heard(hello.agent_id, now)
-        self._strand(session, hello, before, now)
-        until = time.monotonic() + self.patience_s
-        for attempt_id in running_attempts.of_agent(session, hello.agent_id):
-            if attempt_id not in hello.live:
-                self.doubtful.setdefault(attempt_id, until)
-        for agent_id, job in outbox.unstarted(session, agent_id=hello.agent_id):
-            if not self.sole and job.attempt_id not in hello.live:
-                self.doubtful.pop(job.attempt_id, None)
-                todo.replies.append((agent_id, job))
-        todo.freed.update(ids)
-        todo.news = True
-
-    def _strand(self, session: Session, hello: AgentHello, before: set[str], now: datetime) -> None:
-        """Cells of a device that its agent no longer names can run nowhere."""
-        if self.sole:
-            return
-        named = {device.device_id for device in hello.devices}
-        gone = [name for name in agents.devices_of(session, [hello.agent_id]) if name in before - named]
-        if gone:
+            unplaceable.fail_vanished(turn, sorted(named), hint, now)
+        elif gone := sorted(before - named):
             why = "; ".join(f"{entry.kind}: {entry.reason}" for entry in hello.missing)
-            agents.strand(session, gone, why or f"agent {hello.agent_id} does not name it any more", now)
+            why = why or f"agent {hello.agent_id} does not name it any more"
+            unplaceable.fail_unplaceable(turn, gone, why, now)
 
-    def _refuse(self, session: Session, agent_id: str, protocol: int, todo: Todo, now: datetime) -> None:
+    def _on_old_hello(self, turn: Turn, agent_id: str, protocol: int, now: datetime) -> FollowUp:
         why = f"it speaks protocol {protocol}, the farm {PROTOCOL_VERSION}; on its host: {UPGRADE_COMMAND}"
         log.warning("agent %s is refused: %s", agent_id, why)
-        agents.refuse(session, agent_id, protocol, why, now)
-        self._strangers(session).add(agent_id)
-        todo.greeted = True
-        todo.replies.append((agent_id, Upgrade(protocol=PROTOCOL_VERSION, command=UPGRADE_COMMAND)))
-        todo.news = True
+        agents.refuse(turn, agent_id, protocol, why, now)
+        self._refused_agents(turn).add(agent_id)
+        upgrade = Upgrade(protocol=PROTOCOL_VERSION, command=UPGRADE_COMMAND)
+        return FollowUp(((agent_id, upgrade),), news=True, agents_changed=True)
 
-    def _beat(self, session: Session, agent_id: str, beat: Heartbeat, todo: Todo, now: datetime) -> None:
-        """The reply to a heartbeat is the wish to end, where there is one."""
+    def _on_heartbeat(self, turn: Turn, agent_id: str, beat: Heartbeat, now: datetime) -> FollowUp:
+        """Store a heartbeat. Its reply is the request to end the attempt, where there is one."""
         now_s = time.monotonic()
-        self.doubtful.pop(beat.attempt_id, None)
-        again = (now_s + _PHASE_EVERY_S, now_s + self.beat_every_s / 2)
-        self._phases[beat.attempt_id] = (agent_id, beat.phase, *again)
-        standing = running_attempts.note_beat(session, beat, now)
-        if standing != "wanted":
-            todo.replies.append((agent_id, CancelJob(attempt_id=beat.attempt_id)))
-        todo.news = todo.news or standing == "wanted"
+        self.in_doubt.pop(beat.attempt_id, None)
+        # Half the interval: a heartbeat that comes a little early must not leave a gap of two.
+        stored = _LastBeat(agent_id, beat.phase, now_s + _PHASE_EVERY_S, now_s + self.heartbeat_s / 2)
+        self._beats[beat.attempt_id] = stored
+        if attempts.note_heartbeat(turn, beat, now) == "wanted":
+            return FollowUp(news=True)
+        return FollowUp(replies=((agent_id, CancelJob(attempt_id=beat.attempt_id)),))
 
-    def _result(self, session: Session, agent_id: str, message: JobResult, todo: Todo, now: datetime) -> None:
-        self._free(session, message.attempt_id, todo)
-        with session.no_autoflush:
-            outcome = ingest.apply(session, message, now)
+    def _on_result(self, turn: Turn, agent_id: str, message: JobResult, now: datetime) -> FollowUp:
+        freed = self._free(turn, message.attempt_id)
+        # The changes of all messages are flushed together at the end, not before each one's questions.
+        with turn.no_autoflush:
+            outcome = ingest.apply(turn, message, now)
         failpoint.reached("orchestrator.before_ingest_commit")
         if outcome in ("conflict", "unknown"):
             log.warning("result of attempt %s: %s; it is not stored", message.attempt_id, outcome)
-        todo.replies.append((agent_id, Receipt(attempt_id=message.attempt_id)))
+        receipt = Receipt(attempt_id=message.attempt_id)
+        return FollowUp(((agent_id, receipt),), freed, news=True)
 
-    def _free(self, session: Session, attempt_id: str, todo: Todo) -> None:
-        attempt = turn.get(session, tables.Attempt, attempt_id, lock=True)
-        if attempt is not None:
-            todo.freed.add(attempt.device_id)
-        self.doubtful.pop(attempt_id, None)
-        self._phases.pop(attempt_id, None)
-        todo.news = True
+    def _free(self, turn: Turn, attempt_id: str) -> frozenset[str]:
+        """Forget an attempt that ends; returns its device."""
+        attempt = turn.find_attempt(attempt_id)
+        self.in_doubt.pop(attempt_id, None)
+        self._beats.pop(attempt_id, None)
+        return frozenset() if attempt is None else frozenset({attempt.device_id})
 
 
-def _may_speak_of(session: Session, agent_id: str, attempt_id: str) -> bool:
-    """An attempt is of the agent whose device it uses; what nobody knows harms nobody."""
-    attempt = turn.get(session, tables.Attempt, attempt_id)
+def _load(turn: Turn, events: Iterable[DispatchEvent]) -> None:
+    """Load what the messages are about, all at once: a turn over hundreds of them asks a handful of
+    questions.
+    """
+    messages = [event.message for event in events if isinstance(event, MessageReceived)]
+    named = [m.attempt_id for m in messages if isinstance(m, _ABOUT_ATTEMPTS)]
+    if not named:
+        return
+    ended = {m.attempt_id for m in messages if isinstance(m, JobResult)}
+    turn.load_attempts(named)
+    known = [row for name in ended if (row := turn.find_attempt(name))]
+    turn.load_history({row.cell_id for row in known})
+
+
+def _owns(turn: Turn, agent_id: str, attempt_id: str) -> bool:
+    """Whether an attempt uses a device of this agent. Unknown attempts are harmless: nothing is done for
+    them.
+    """
+    attempt = turn.find_attempt(attempt_id)
     return attempt is None or attempt.device_id.startswith(f"{agent_id}.")

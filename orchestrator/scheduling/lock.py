@@ -9,7 +9,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.db.engine.session import AdvisoryLock, Database
+from orchestrator.db.engine.locks import AdvisoryLock
+from orchestrator.db.engine.sessions import Database
 from orchestrator.errors import UnreachableError
 
 

@@ -5,38 +5,38 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
-
-from sqlalchemy.exc import SQLAlchemyError
-from sqlmodel import Session
 
 from agent.wire import failpoint
 from agent.wire.messages import CancelJob, ForAgent, JobResult, JobSpec, Reason, ReasonCode, Shutdown
+from orchestrator.config.clock import utc_now
 from orchestrator.config.lab import LabTimes
 from orchestrator.db import tables
-from orchestrator.db.engine import turn
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database, RefusedError
+from orchestrator.db.engine.turn import Turn
 from orchestrator.db.queue import picking
-from orchestrator.db.write import agents, attempts, campaigns, ingest, outbox, results, running_attempts
+from orchestrator.db.read import agents as known_agents
+from orchestrator.db.read import jobs as known_jobs
+from orchestrator.db.read import running_attempts
+from orchestrator.db.write import agents, assignments, attempts, ingest, outbox, unplaceable
 from orchestrator.dispatch.base import BrokerDownError, Dispatcher, DispatchEvent, MessageReceived
 from orchestrator.errors import UnreachableError
-from orchestrator.policy.assign import Assignment
-from orchestrator.policy.fingerprint import fingerprint
 from orchestrator.policy.lifecycle import IllegalMoveError
-from orchestrator.policy.preview import reusable, reuse_limit
-from orchestrator.scheduling.available_devices import Roster
-from orchestrator.scheduling.inbox import Intake, Todo
+from orchestrator.scheduling.available_devices import AvailableDevices
+from orchestrator.scheduling.inbox import Inbox
 from orchestrator.scheduling.lost_attempts import Reaper
 
 RETURN_PATIENCE_S: Final = 5.0
-"""How long a returned embedded agent has to speak of the attempts it had."""
+"""How many seconds a returned embedded agent has to report the attempts it had. Chosen: it does so at once
+after its hello; smaller than a busy machine's pauses: an attempt that runs is given up.
+"""
 
 log = logging.getLogger(__name__)
 
 
-class Service:
-    """Gives cells to devices, follows them, takes their results in. The caller holds the scheduler lock."""
+class SchedulerLoop:
+    """Gives cells to devices, follows them, stores their results. The caller holds the scheduler lock."""
 
     def __init__(self, database: Database, dispatcher: Dispatcher, times: LabTimes | None = None) -> None:
         """`times`: of a lab; None: the one embedded agent, whose death is noticed at once."""
@@ -44,12 +44,12 @@ class Service:
         self._dispatcher = dispatcher
         self._sole = dispatcher.sole_agent
         self._times = times or LabTimes()
-        self._roster = Roster(None if self._sole else self._times.suspect_s)
-        self._intake = Intake(
-            roster=self._roster,
+        self._available = AvailableDevices(None if self._sole else self._times.suspect_s)
+        self._inbox = Inbox(
+            available=self._available,
             sole=self._sole,
             patience_s=RETURN_PATIENCE_S if self._sole else self._times.patience_s,
-            beat_every_s=self._times.heartbeat_s,
+            heartbeat_s=self._times.heartbeat_s,
         )
         self._reaper = Reaper(database, self._times)
         self._cancelled: set[str] = set()
@@ -68,8 +68,9 @@ class Service:
         until = time.monotonic() + timeout_s
         news = False
         while not news and (left_s := until - time.monotonic()) >= 0:
-            self._pending = self._pending or self._heard(left_s)
-            news = self._take(self._pending)
+            # What the database could not store stays pending: the dispatcher would not bring it again.
+            self._pending = self._pending or self._receive(left_s)
+            news = self._apply(self._pending)
             self._pending = ()
         self._give_up_doubtful()
         if self._sole or time.monotonic() >= self._sweep_at_s:
@@ -78,18 +79,19 @@ class Service:
 
     def assign(self) -> None:
         """Fill every idle device. A cell that meanwhile has a result elsewhere reuses it."""
-        now = _now()
-        usable = self._roster.usable(now)
+        now = utc_now()
+        usable = self._available.usable(now)
         if not usable or self._dispatcher.fault:
             return
+        # Asked in a read first: where nothing waits, no writer is held up.
         with self._database.read() as session:
             free = picking.idle(session)
             idle = [name for name in usable if name in free]
             waiting = picking.choose(session, idle, now)
         if not waiting:
             return
-        with self._database.write() as session:
-            jobs = self._fill(session, idle, now)
+        with self._database.write() as turn:
+            jobs = self._fill(turn, idle, now)
         self._publish(jobs)
 
     def stop(self) -> None:
@@ -99,17 +101,17 @@ class Service:
         the agents go on, and so do their attempts.
         """
         if not self._sole:
-            self._take(self._pending)
+            self._apply(self._pending)
             self._settle_sent()
             self._dispatcher.close()
             return
-        now = _now()
-        with self._database.write() as session:
-            attempts.ask_to_stop(session, [a.attempt_id for a in attempts.live(session, now)])
+        now = utc_now()
+        with self._database.write() as turn:
+            attempts.ask_to_stop(turn, [a.attempt_id for a in running_attempts.running(turn, now)])
         try:
             for event in self._dispatcher.close():
                 if isinstance(event, MessageReceived) and isinstance(event.message, JobResult):
-                    self._take([event])
+                    self._apply([event])
         finally:
             text = "stopped before it was finished"
             self._give_up_all(Reason(code=ReasonCode.INTERRUPTED, text=text))
@@ -117,9 +119,9 @@ class Service:
     def live_count(self) -> int:
         """Attempts under way."""
         with self._database.read() as session:
-            return len(attempts.live(session, _now()))
+            return len(running_attempts.running(session, utc_now()))
 
-    def _heard(self, timeout_s: float) -> Sequence[DispatchEvent]:
+    def _receive(self, timeout_s: float) -> Sequence[DispatchEvent]:
         try:
             return self._dispatcher.events(timeout_s)
         except UnreachableError as error:
@@ -127,18 +129,18 @@ class Service:
                 self._give_up_all(Reason(code=ReasonCode.AGENT_LOST, text=str(error)))
             raise
 
-    def _take(self, events: Sequence[DispatchEvent]) -> bool:
-        """Act on what came, in one transaction; one by one where something of it cannot be. True: news."""
-        wanted = [event for event in events if self._intake.matters(event)]
+    def _apply(self, events: Sequence[DispatchEvent]) -> bool:
+        """Apply what came, in one turn; one by one where something of it cannot be applied. True: news."""
+        wanted = [event for event in events if self._inbox.is_relevant(event)]
         if not wanted:
             return False
         try:
             return self._commit(wanted)
-        except (IllegalMoveError, SQLAlchemyError, ValueError, KeyError):
+        except (IllegalMoveError, RefusedError, ValueError, KeyError):
             if len(wanted) == 1:
                 log.exception("a message is left aside: %.300r", wanted[0])
                 return False
-        news = [self._take([event]) for event in wanted]
+        news = [self._apply([event]) for event in wanted]
         return any(news)
 
     def _commit(self, events: Sequence[DispatchEvent]) -> bool:
@@ -146,27 +148,32 @@ class Service:
 
         The embedded scheduler works for one campaign: whether that goes on is seen before `assign`.
         """
-        todo, now = Todo(), _now()
-        with self._database.write() as session:
-            self._intake.prepare(session, events)
-            for event in events:
-                self._intake.take(session, event, todo, now)
-            if todo.greeted:
-                self._roster.refresh(agents.members(session))
+        now = utc_now()
+        with self._database.write() as turn:
+            follow_up = self._inbox.apply(turn, events, now)
+            if follow_up.agents_changed:
+                self._available.refresh(known_agents.members(turn))
             jobs = []
-            if not self._sole and not self._dispatcher.fault:
-                jobs = self._fill(session, self._roster.beside(todo.freed, now), now)
+            if not self._sole:
+                jobs = self._fill(turn, self._available.beside(follow_up.freed, now), now)
             if self._sent:
-                outbox.sent(session, self._sent)
+                outbox.remove(turn, self._sent)
+        # Nothing is sent before the commit: a receipt ends what the agent keeps, a job must be known here.
         self._sent.clear()
-        self._send_all(todo.replies)
+        self._send_all(follow_up.replies)
         self._publish(jobs)
-        if todo.republish:
+        if follow_up.republish:
             self._republish()
-        return todo.news
+        return follow_up.news
+
+    def _fill(self, turn: Turn, device_ids: Sequence[str], now: datetime) -> list[tuple[str, JobSpec]]:
+        """Begin attempts on these devices, unless their jobs could not be sent."""
+        return [] if self._dispatcher.fault else assignments.fill(turn, device_ids, now)
 
     def _send_all(self, messages: Iterable[tuple[str, ForAgent]]) -> None:
-        """Whatever is not sent is asked for again: a receipt by the repeated result, a job by the reaper."""
+        """Send messages. Those that cannot be sent are asked for again: a receipt by the repeated result, a
+        job by the reaper.
+        """
         for agent_id, message in messages:
             try:
                 self._dispatcher.send(agent_id, message)
@@ -187,69 +194,72 @@ class Service:
             self._sent.append(job.attempt_id)
 
     def _republish(self) -> None:
-        """Send everything that is owed, and again what was sent and not started."""
+        """Send everything that is in the outbox, and again what was sent and not started."""
         with self._database.read() as session:
-            jobs = {job.attempt_id: (agent_id, job) for agent_id, job in outbox.owed(session)}
-            for agent_id, job in outbox.unstarted(session):
+            jobs = {job.attempt_id: (agent_id, job) for agent_id, job in known_jobs.owed(session)}
+            for agent_id, job in known_jobs.unstarted(session):
                 jobs[job.attempt_id] = (agent_id, job)
         self._publish(jobs.values())
 
     def _settle_sent(self) -> None:
         if self._sent:
-            with self._database.write() as session:
-                outbox.sent(session, self._sent)
+            with self._database.write() as turn:
+                outbox.remove(turn, self._sent)
             self._sent.clear()
 
     def _give_up_doubtful(self) -> None:
-        doubtful = self._intake.doubtful
-        for attempt_id in [name for name, until in doubtful.items() if time.monotonic() >= until]:
-            del doubtful[attempt_id]
+        """End the attempts that their agent has not reported in time since its return."""
+        in_doubt = self._inbox.in_doubt
+        for attempt_id in [name for name, until in in_doubt.items() if time.monotonic() >= until]:
+            del in_doubt[attempt_id]
             reason = Reason(
                 code=ReasonCode.AGENT_LOST, text="the agent died and knows nothing of this attempt"
             )
-            with self._database.write() as session:
-                ingest.give_up(session, attempt_id, reason, _now())
+            with self._database.write() as turn:
+                ingest.give_up(turn, attempt_id, reason, utc_now())
 
     def _give_up_all(self, reason: Reason) -> None:
-        with self._database.write() as session:
-            now = _now()
-            for attempt in attempts.live(session, now):
-                ingest.give_up(session, attempt.attempt_id, reason, now)
+        with self._database.write() as turn:
+            now = utc_now()
+            for attempt in running_attempts.running(turn, now):
+                ingest.give_up(turn, attempt.attempt_id, reason, now)
 
     def _sweep(self) -> None:
-        """What no message tells: the wishes of users and operators, silence, and time that is over."""
+        """Do what no message asks for: steering requests, silent attempts, and those that are over their
+        time.
+        """
         self._settle_sent()
-        self._obey_wishes()
+        self._apply_steering_requests()
         if self._sole:
             return
-        now = _now()
-        if heard := self._roster.unsaved(timedelta(seconds=self._times.heartbeat_s / 2)):
-            with self._database.write() as session:
-                agents.note_heard(session, heard)
+        now = utc_now()
+        if heard := self._available.unsaved(timedelta(seconds=self._times.heartbeat_s / 2)):
+            with self._database.write() as turn:
+                agents.note_heard(turn, heard)
         with self._database.read() as session:
-            self._roster.refresh(agents.members(session))
-            leaving = agents.leaving(session)
+            self._available.refresh(known_agents.members(session))
+            leaving = known_agents.leaving(session)
         if leaving:
-            self._see_off(leaving, now)
+            self._retire(leaving, now)
         again = self._reaper.reap(now, broker_down=bool(self._dispatcher.fault))
         self._publish(again)
         self.assign()
 
-    def _see_off(self, leaving: Mapping[str, str], now: datetime) -> None:
-        """Nothing waits for a device whose agent drains or is removed; a removed agent is told to end."""
+    def _retire(self, leaving: Mapping[str, str], now: datetime) -> None:
+        """End the cells that wait for agents that drain or are removed; send a removed agent its shutdown."""
         with self._database.read() as session:
-            gone = agents.devices_of(session, list(leaving))
-            stranded = agents.stranded(session, gone)
-        if stranded:
-            with self._database.write() as session:
-                agents.strand(session, gone, "its agent was drained or removed", now)
+            gone = known_agents.devices_of(session, list(leaving))
+            wanted = known_agents.are_waited_for(session, gone)
+        if wanted:
+            with self._database.write() as turn:
+                unplaceable.fail_unplaceable(turn, gone, "its agent was drained or removed", now)
         removed = {name for name, state in leaving.items() if state == tables.AGENT_REMOVED}
         self._send_all((name, Shutdown()) for name in sorted(removed - self._dismissed))
         self._dismissed = removed
 
-    def _obey_wishes(self) -> None:
+    def _apply_steering_requests(self) -> None:
         """Stop what a user cancelled, what nobody waits for, and what is long over its time."""
-        now = _now()
+        now = utc_now()
         with self._database.read() as session:
             found = running_attempts.unwanted(session, now)
             agent_of = {a.attempt_id: running_attempts.agent_of(session, a.attempt_id) or "" for a in found}
@@ -260,8 +270,8 @@ class Service:
         ]
         parked = [a.attempt_id for a in unwanted if a.parked and not a.cancel_asked and not a.stop_asked]
         if parked:
-            with self._database.write() as session:
-                attempts.ask_to_stop(session, parked)
+            with self._database.write() as turn:
+                attempts.ask_to_stop(turn, parked)
         self._cancelled &= {a.attempt_id for a in found}
         self._cancelled |= {a.attempt_id for a in unwanted}
         self._send_all((agent_of[a.attempt_id], CancelJob(attempt_id=a.attempt_id)) for a in unwanted)
@@ -269,63 +279,5 @@ class Service:
             if attempt.overdue and (self._sole or not self._reaper.in_grace(now)):
                 self._send_all([(agent_of[attempt.attempt_id], CancelJob(attempt_id=attempt.attempt_id))])
                 reason = Reason(code=ReasonCode.TIMEOUT, text="the agent did not end it at its time limit")
-                with self._database.write() as session:
-                    ingest.lose(session, attempt.attempt_id, reason, now)
-
-    def _fill(self, session: Session, device_ids: Sequence[str], now: datetime) -> list[tuple[str, JobSpec]]:
-        """Begin attempts on these devices, as many as they take. Each is owed to its agent."""
-        jobs: list[tuple[str, JobSpec]] = []
-        while chosen := picking.choose(session, device_ids, now):
-            begun = self._begin(session, chosen, now)
-            jobs += begun
-            if len(begun) == len(chosen):
-                break
-        outbox.add(session, jobs, now)
-        return jobs
-
-    def _begin(
-        self, session: Session, chosen: Sequence[Assignment], now: datetime
-    ) -> list[tuple[str, JobSpec]]:
-        turn.load_cells(session, [assignment.cell_id for assignment in chosen])
-        turn.load(session, tables.Device, [assignment.device_id for assignment in chosen])
-        waiting = [
-            assignment
-            for assignment in chosen
-            if attempts.still_waiting(session, turn.get_one(session, tables.Cell, assignment.cell_id))
-        ]
-        reused = _reuse(session, waiting, now)
-        return [
-            (self._roster.agent_of(assignment.device_id), attempts.begin(session, assignment, now))
-            for assignment in waiting
-            if assignment.cell_id not in reused
-        ]
-
-
-def _reuse(session: Session, waiting: Sequence[Assignment], now: datetime) -> set[str]:
-    """Another campaign may have measured the same since these cells were submitted; ids of those that take
-    its result over.
-    """
-    limits: dict[str, datetime] = {}
-    prints: dict[str, str] = {}
-    for assignment in waiting:
-        cell = turn.get_one(session, tables.Cell, assignment.cell_id)
-        device = turn.get_one(session, tables.Device, assignment.device_id)
-        campaign = turn.get_one(session, tables.Campaign, cell.campaign_no)
-        limit = reuse_limit(campaign.reuse, now)
-        if limit is not None:
-            limits[cell.cell_id] = limit
-            series = results.ingredients(cell, assignment.device_id).series
-            prints[cell.cell_id] = fingerprint(series, device.environment_id)
-    known = results.known_by_fingerprint(session, set(prints.values()))
-    reused = set()
-    for cell_id, limit in limits.items():
-        found = known.get(prints[cell_id])
-        if found is not None and reusable(found, limit):
-            cell = turn.get_one(session, tables.Cell, cell_id)
-            campaigns.reuse_result(session, cell, found.attempt_id, now)
-            reused.add(cell_id)
-    return reused
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
+                with self._database.write() as turn:
+                    ingest.lose(turn, attempt.attempt_id, reason, now)

@@ -1,16 +1,18 @@
-"""What becomes of attempts that nothing is heard of, by the server's clock alone."""
+"""Declares attempts lost that nothing was heard of for too long, by the server's clock alone."""
 
 from __future__ import annotations
 
 import logging
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from agent.wire.messages import JobSpec, Reason, ReasonCode
+from orchestrator.config.clock import utc_now
 from orchestrator.config.lab import LabTimes
-from orchestrator.db.engine.session import Database
-from orchestrator.db.write import ingest, outbox, running_attempts
+from orchestrator.db.engine.sessions import Database
+from orchestrator.db.read import jobs, running_attempts
+from orchestrator.db.write import ingest
 
 log = logging.getLogger(__name__)
 
@@ -18,16 +20,18 @@ log = logging.getLogger(__name__)
 @dataclass(slots=True)
 class Reaper:
     """Silence counts from the moment somebody listened: from this process's start, and from the end of the
-    last outage of the broker. Nothing is lost because the farm itself was away.
+    last outage of the broker. No attempt is lost because the farm itself was away.
     """
 
     database: Database
     times: LabTimes
-    _listening_since: datetime = field(default_factory=lambda: datetime.now(UTC))
+    _listening_since: datetime = field(default_factory=utc_now)
     _due_s: float = 0.0
 
     def in_grace(self, now: datetime) -> bool:
-        """Too early to tell late from unheard: agents may still be handing over what they kept."""
+        """Whether agents may still be handing over what they kept during an outage, so that a late attempt
+        cannot be told from one whose messages are on their way.
+        """
         return now - self._listening_since < timedelta(seconds=self.times.patience_s)
 
     def reap(self, now: datetime, *, broker_down: bool) -> list[tuple[str, JobSpec]]:
@@ -42,7 +46,7 @@ class Reaper:
         if now - self._listening_since < timedelta(seconds=self.times.resend_s):
             return []
         with self.database.read() as session:
-            return outbox.unstarted(session, before=now - timedelta(seconds=self.times.resend_s))
+            return jobs.unstarted(session, before=now - timedelta(seconds=self.times.resend_s))
 
     def _lose_silent(self, now: datetime) -> None:
         before = now - timedelta(seconds=self.times.lost_s)
@@ -53,6 +57,7 @@ class Reaper:
         for attempt in found:
             text = f"nothing heard of it from agent {attempt.agent_id} for {self.times.lost_s:.0f} s"
             log.warning("attempt %s is lost: %s", attempt.attempt_id, text)
-            with self.database.write() as session:
+            # One transaction each: another writer, or an agent's late result, may come between.
+            with self.database.write() as turn:
                 reason = Reason(code=ReasonCode.AGENT_LOST, text=text)
-                ingest.lose(session, attempt.attempt_id, reason, now)
+                ingest.lose(turn, attempt.attempt_id, reason, now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from agent.wire.messages import ProcessSamples
+from orchestrator.config.clock import utc_now
 from orchestrator.errors import FarmError
 from orchestrator.results import export
 from orchestrator.results import format as text
@@ -40,7 +41,7 @@ def build_site(farm: SiteSource, out_dir: Path, *, built_at: datetime | None = N
     something other than a site, `FarmError` where the farm cannot be read.
     """
     archive = Archive.read(farm)
-    moment = built_at or datetime.now(UTC)
+    moment = built_at or utc_now()
     with replaced_folder(out_dir, links.MANIFEST) as folder:
         _Writer(farm, archive, folder, moment).write()
     return out_dir / links.INDEX

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Final
 
 from agent.wire.envelope import Envelope, Freshness, PublicKey, key_id_of, open_envelope
-from orchestrator.db.engine.session import Database
+from orchestrator.config.clock import utc_now
+from orchestrator.db.engine.sessions import Database
+from orchestrator.db.read import credentials as known_credentials
 from orchestrator.db.write import credentials
 from orchestrator.errors import UnreachableError
 
@@ -72,7 +73,7 @@ class AgentKeys:
             return
         try:
             with self.database.read() as session:
-                found = credentials.valid(session, datetime.now(UTC))
+                found = known_credentials.valid(session, utc_now())
             if time.monotonic() - self._saved_at_s > SAVE_S:
                 self.save()
         except UnreachableError as error:
@@ -81,7 +82,7 @@ class AgentKeys:
             self._keep({entry.key_id: entry for entry in found})
         self._read_at_s = time.monotonic()
 
-    def _keep(self, found: dict[str, credentials.Known]) -> None:
+    def _keep(self, found: dict[str, known_credentials.Known]) -> None:
         for gone in self._keys.keys() - found.keys():
             log.warning("key %s of agent %s is valid no more", gone, self._keys.pop(gone).agent_id)
         for name in found.keys() - self._keys.keys():

@@ -5,19 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-
-from sqlmodel import Session
 
 from agent.wire.credentials import Applicant, crosses_in_the_clear, without_secrets
 from agent.wire.envelope import SigningKey
 from agent.wire.messages import Reason, ReasonCode
+from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.db import tables
-from orchestrator.db.engine.session import Database
-from orchestrator.db.write import agents, credentials, ingest, running_attempts
+from orchestrator.db.engine.sessions import Database
+from orchestrator.db.engine.turn import Turn
+from orchestrator.db.read import agents as known_agents
+from orchestrator.db.read import credentials as known_credentials
+from orchestrator.db.read import running_attempts
+from orchestrator.db.write import agents, credentials, ingest, unplaceable
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.trust import acl, enrolment
 from orchestrator.trust.farm_key_rotation import FarmKeyFolder
@@ -52,7 +55,7 @@ class CredentialsService:
         """A one-time token; see `enrolment.invite`. Raises `UsageError`."""
         with self.database.write() as session:
             return enrolment.invite(
-                session, agent_id, self.key.public.key_id, _now(), valid=valid, overlap=overlap
+                session, agent_id, self.key.public.key_id, utc_now(), valid=valid, overlap=overlap
             )
 
     def enrol_here(self, agent_id: str, state: Path, overlap: timedelta | None = None) -> None:
@@ -63,7 +66,7 @@ class CredentialsService:
         applicant = Applicant.new()
         request = enrolment.Request.read(applicant.ask(token))
         with self.database.write() as session:
-            enrolment.enrol(session, request, _now())
+            enrolment.enrol(session, request, utc_now())
         address = self.lab.address
         granted = {
             "agent_id": agent_id,
@@ -96,11 +99,11 @@ class CredentialsService:
 
         Returns how many attempts were under way. Raises `UsageError`.
         """
-        now = _now()
+        now = utc_now()
         why = f"agent {agent_id} was revoked"
         with self.database.write() as session:
             if not credentials.revoke_all(session, agent_id, now):
-                known = ", ".join(credentials.enrolled(session)) or "none"
+                known = ", ".join(known_credentials.enrolled(session)) or "none"
                 raise UsageError(f"agent {agent_id} was never enrolled; known: {known}")
             lost = self._lose(session, agent_id, why, now)
         self.apply_rights()
@@ -141,16 +144,12 @@ class CredentialsService:
 
     def _users(self) -> dict[str, list[str]]:
         with self.database.read() as session:
-            return acl.users(credentials.valid(session, _now()), self.lab.key_prefix)
+            return acl.users(known_credentials.valid(session, utc_now()), self.lab.key_prefix)
 
-    def _lose(self, session: Session, agent_id: str, why: str, now: datetime) -> int:
-        under_way = running_attempts.of_agent(session, agent_id)
+    def _lose(self, turn: Turn, agent_id: str, why: str, now: datetime) -> int:
+        under_way = running_attempts.of_agent(turn, agent_id)
         for attempt_id in under_way:
-            ingest.lose(session, attempt_id, Reason(code=ReasonCode.AGENT_LOST, text=why), now)
-        if agents.set_state(session, agent_id, tables.AGENT_REMOVED):
-            agents.strand(session, agents.devices_of(session, [agent_id]), why, now)
+            ingest.lose(turn, attempt_id, Reason(code=ReasonCode.AGENT_LOST, text=why), now)
+        if agents.set_state(turn, agent_id, tables.AGENT_REMOVED):
+            unplaceable.fail_unplaceable(turn, known_agents.devices_of(turn, [agent_id]), why, now)
         return len(under_way)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlmodel import Session
-
-from agent.wire.credentials import digest
 from agent.wire.envelope import PublicKey, check_proof
 from orchestrator.db import tables
+from orchestrator.db.engine.turn import Turn
+from orchestrator.db.read import agents as known_agents
+from orchestrator.db.read import credentials as known_credentials
 from orchestrator.db.write import agents, credentials
 from orchestrator.errors import UsageError
 
@@ -62,7 +62,7 @@ def check_name(agent_id: str) -> None:
 
 
 def invite(
-    session: Session,
+    turn: Turn,
     agent_id: str,
     farm_key_id: str,
     now: datetime,
@@ -76,51 +76,33 @@ def invite(
     None: it must not be enrolled. Raises `UsageError`.
     """
     check_name(agent_id)
-    there = credentials.has_valid(session, agent_id, now)
+    there = known_credentials.has_valid(turn, agent_id, now)
     if there and overlap is None:
         raise UsageError(
             f"agent {agent_id} is enrolled; new secrets for it: farm agents rotate {agent_id}; "
             f"to shut it out: farm agents revoke {agent_id}"
         )
     if not there and overlap is not None:
-        known = ", ".join(credentials.enrolled(session)) or "none"
+        known = ", ".join(known_credentials.enrolled(turn)) or "none"
         raise UsageError(f"agent {agent_id} is not enrolled; once enrolled: {known}")
-    credentials.close_invitations(session, agent_id, now)
+    credentials.close_invitations(turn, agent_id, now)
     token = f"{secrets.token_urlsafe(_SECRET_BYTES)}.{farm_key_id}"
-    session.add(
-        tables.Invitation(
-            token_sha256=digest(token),
-            agent_id=agent_id,
-            made_at=now,
-            expires_at=now + valid,
-            overlap_s=0.0 if overlap is None else overlap.total_seconds(),
-        )
-    )
+    credentials.add_invitation(turn, token, agent_id, now, valid=valid, overlap=overlap or timedelta())
     return token
 
 
-def enrol(session: Session, request: Request, now: datetime) -> str:
+def enrol(turn: Turn, request: Request, now: datetime) -> str:
     """Use a one-time token: the agent's name. A removed agent is back. Raises `UsageError`."""
-    row = session.get(tables.Invitation, digest(request.token), with_for_update=True)
-    if row is None or row.used_at is not None or row.expires_at <= now:
+    invitation = credentials.use_invitation(turn, request.token, now)
+    if invitation is None:
         raise UsageError(
             "this one-time token is none of this farm's, or was used, replaced, or is too old; "
             "make a new one on the server: farm agents enrol NAME (or: farm agents rotate NAME)"
         )
-    if session.get(tables.Credential, request.public_key.key_id) is not None:
+    name, key = invitation.agent_id, request.public_key
+    credentials.replace_all(turn, name, now + invitation.overlap)
+    if not credentials.add(turn, name, key, request.token_sha256, request.password_sha256, now):
         raise UsageError("this key is known already; an enrolment makes a new one")
-    row.used_at = now
-    credentials.replace_all(session, row.agent_id, now + timedelta(seconds=row.overlap_s))
-    session.add(
-        tables.Credential(
-            key_id=request.public_key.key_id,
-            agent_id=row.agent_id,
-            public_key=request.public_key.text,
-            token_sha256=request.token_sha256,
-            password_sha256=request.password_sha256,
-            made_at=now,
-        )
-    )
-    if row.agent_id in agents.leaving(session) and not row.overlap_s:
-        agents.set_state(session, row.agent_id, tables.AGENT_ACTIVE)
-    return row.agent_id
+    if name in known_agents.leaving(turn) and not invitation.overlap:
+        agents.set_state(turn, name, tables.AGENT_ACTIVE)
+    return name

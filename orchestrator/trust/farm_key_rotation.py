@@ -10,12 +10,13 @@ import logging
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from agent.wire.credentials import write_secret
 from agent.wire.envelope import PublicKey, SigningKey
+from orchestrator.config.clock import utc_now
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.trust.farm_key_file import FILE, farm_key, require_private
 
@@ -64,7 +65,7 @@ class FarmKeyFolder:
     _read_at_s: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._keys = read(self.folder, _now())
+        self._keys = read(self.folder, utc_now())
         self._read_at_s = time.monotonic()
 
     def keys(self) -> FarmKeys:
@@ -73,7 +74,7 @@ class FarmKeyFolder:
             return self._keys
         self._read_at_s = time.monotonic()
         try:
-            found = read(self.folder, _now())
+            found = read(self.folder, utc_now())
         except FarmError as error:
             log.error("the farm goes on with the keys that it has: %s", error)
             return self._keys
@@ -134,7 +135,3 @@ def retire(folder: Path, now: datetime) -> FarmKeys:
     except OSError as error:
         raise FarmError(f"{folder / FORMER_FILE} cannot be deleted: {error.strerror}") from error
     return FarmKeys(keys.current)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

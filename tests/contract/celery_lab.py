@@ -13,7 +13,7 @@ from sqlmodel import select
 
 from agent.wire.messages import Device
 from orchestrator.db import tables
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.farm import Farm
 from orchestrator.trust.credentials_service import CredentialsService
 from tests.contract import checker

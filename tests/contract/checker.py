@@ -14,11 +14,8 @@ from sqlmodel import select
 
 from orchestrator.config.home import FarmHome
 from orchestrator.db import tables
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.policy.lifecycle import ENDED, LIVE_ATTEMPT, MAX_ATTEMPTS
-
-_ENDED = {state.value for state in ENDED}
-_LIVE = {state.value for state in LIVE_ATTEMPT}
 
 
 def truth(home: FarmHome) -> list[dict[str, Any]]:
@@ -53,8 +50,8 @@ def check(home: FarmHome, database_url: str | None = None, *, all_ended: bool = 
 def _every_cell_has_ended(cells: dict[str, tables.Cell], all_ended: bool) -> None:
     """I1: exactly one terminal state, with a reason."""
     for cell in cells.values():
-        assert cell.state in _ENDED or not all_ended, f"{cell.cell_id} is {cell.state}"
-        if cell.state in _ENDED:
+        assert cell.state in ENDED or not all_ended, f"{cell.cell_id} is {cell.state}"
+        if cell.state in ENDED:
             assert cell.reason_code, f"{cell.cell_id} ended {cell.state} without a reason"
             assert cell.ended_at is not None
 
@@ -82,7 +79,7 @@ def _attempts_are_bounded(attempts: list[tables.Attempt]) -> None:
     failures = Counter(attempt.cell_id for attempt in attempts if attempt.state == "failed")
     assert all(count <= MAX_ATTEMPTS for count in failures.values()), failures
     for attempt in attempts:
-        assert attempt.state not in _LIVE, f"{attempt.attempt_id} is still {attempt.state}"
+        assert attempt.state not in LIVE_ATTEMPT, f"{attempt.attempt_id} is still {attempt.state}"
         assert attempt.reason_code
         assert attempt.ended_at is not None
     numbers: dict[str, list[int]] = defaultdict(list)

@@ -18,14 +18,11 @@ from sqlmodel import select
 from agent.attempt import runlog
 from agent.wire.messages import Latency, Measurement, artifact_path
 from orchestrator.db import tables
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import HEAD, revision
 from orchestrator.policy.lifecycle import ENDED, LIVE_ATTEMPT, MAX_ATTEMPTS
 from runtime.tools.samples import ProcessTimes, summarise
 from tests.faults import truth
-
-_ENDED = {state.value for state in ENDED}
-_LIVE = {state.value for state in LIVE_ATTEMPT}
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ def violations(evidence: Evidence) -> list[str]:
 def every_cell_has_ended(found: Evidence) -> Iterator[str]:
     """I1: exactly one terminal state, with a reason and a time."""
     for cell in found.cells.values():
-        if cell.state not in _ENDED:
+        if cell.state not in ENDED:
             yield f"cell {cell.cell_id} is still {cell.state}"
         elif not cell.reason_code or cell.ended_at is None:
             yield f"cell {cell.cell_id} ended {cell.state} without a reason or a time"
@@ -127,7 +124,7 @@ def attempts_are_bounded(found: Evidence) -> Iterator[str]:
             yield f"cell {cell_id} has {count} failed attempts"
     marked = truth.alive()
     for attempt in found.attempts.values():
-        if attempt.state in _LIVE:
+        if attempt.state in LIVE_ATTEMPT:
             yield f"attempt {attempt.attempt_id} is still {attempt.state}"
         elif not attempt.reason_code or attempt.ended_at is None:
             yield f"attempt {attempt.attempt_id} ended without a reason or a time"

@@ -24,7 +24,7 @@ from agent.wire.credentials import FILE
 from orchestrator.config.address import Address
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.trust.credentials_service import CredentialsService
 from tests.faults import invariants, mutations, truth
 from tests.faults.machines import ENTRY, AgentMachine, Held, Machine, fake_devices, plain_environment

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from orchestrator.db.engine.session import Database
+    from orchestrator.db.engine.sessions import Database
 
 VARIABLE: Final = "FAULT_MUTATION"
 ENTRY: Final = Path(__file__).with_name("entry.py")
@@ -67,13 +67,12 @@ def without_flock() -> None:
 
 def without_epoch() -> None:
     """Whatever epoch a result carries, it is taken for the newest of its device."""
-    from orchestrator.db import tables
     from orchestrator.db.write import ingest
     from orchestrator.policy.lifecycle import ATTEMPT_MOVES, LIVE_ATTEMPT, AttemptState, CellState
 
-    def decides(session: Any, attempt: Any, _message: Any, ended: Any) -> bool:
+    def decides(turn: Any, attempt: Any, _message: Any, ended: Any) -> bool:
         state = AttemptState(attempt.state)
-        waits = session.get_one(tables.Cell, attempt.cell_id).state == CellState.QUEUED
+        waits = turn.cell(attempt.cell_id).state == CellState.QUEUED
         return ended.state in ATTEMPT_MOVES[state] and (state in LIVE_ATTEMPT or waits)
 
     assert callable(ingest._decides)

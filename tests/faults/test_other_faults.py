@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from agent.attempt.lease import try_lease
-from orchestrator.db.migrate import HEAD, MIGRATION_LOCK, revision
+from orchestrator.db.engine.locks import MIGRATION_LOCK
+from orchestrator.db.migrate import HEAD, revision
 from tests import needs
 from tests.faults.lab import LISTEN_PORT, until
 from tests.needs import REPOSITORY

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
+from orchestrator.db.read import running_attempts
 from orchestrator.db.write import attempts
 from orchestrator.policy.assign import Assignment
 from tests.faults.lab import until
@@ -74,7 +75,7 @@ def test_scenario_13_two_schedulers_at_once_cannot_both_give_a_device_work(fault
         rival = Database.connect(lab.postgres.socket_url(lab.database_name), lab.folder)
         try:
             with rival.read() as session:
-                assert not attempts.live(session, datetime.now(UTC)), "both see a free device"
+                assert not running_attempts.running(session, datetime.now(UTC)), "both see a free device"
             meeting.wait()
             with rival.write() as session:
                 attempts.begin(session, Assignment(cell_id, device), datetime.now(UTC))

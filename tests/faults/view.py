@@ -11,12 +11,10 @@ from typing import Any
 from sqlmodel import col, select
 
 from orchestrator.db import tables
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.errors import UnreachableError
 from orchestrator.policy.lifecycle import ENDED
 from tests.faults import truth
-
-_ENDED = {state.value for state in ENDED}
 
 
 @dataclass
@@ -52,7 +50,7 @@ class View:
 
     def open_cells(self) -> list[tables.Cell]:
         """Cells that have not ended."""
-        return [cell for cell in self.cells() if cell.state not in _ENDED]
+        return [cell for cell in self.cells() if cell.state not in ENDED]
 
     def attempts(self, cell_id: str | None = None) -> list[tables.Attempt]:
         """Attempts, of one cell or all, oldest first."""

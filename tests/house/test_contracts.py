@@ -26,6 +26,8 @@ BREACHES = {
     "C8": ("agent/attempt/journal.py", "import agent.daemon"),
     "C9": ("orchestrator/results/records.py", "import orchestrator.site.pages"),
     "C10": ("agent/processes/oom.py", "import agent.attempt.journal"),
+    "C11": ("orchestrator/results/records.py", "import sqlalchemy"),
+    "C12": ("orchestrator/db/read/records.py", "import orchestrator.db.write.events"),
 }
 """Contract → (file, the import that it forbids there). C9 and C10 also fail when a room has no floor."""
 

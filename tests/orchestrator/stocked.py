@@ -22,10 +22,10 @@ from agent.wire.messages import (
     Status,
 )
 from orchestrator.db import tables
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
+from orchestrator.db.read.past_results import past_results
 from orchestrator.db.write import attempts, campaigns, devices
-from orchestrator.db.write.results import past_results
 from orchestrator.manifest.campaign import Campaign
 from orchestrator.policy.assign import Assignment
 from orchestrator.policy.matrix import expand
@@ -90,7 +90,7 @@ def dispatch(
         cell = session.get_one(tables.Cell, cell_id)
         job = attempts.begin(session, Assignment(cell_id, device_id or cell.target), now)
         if start:
-            assert attempts.started(session, job.attempt_id, job.epoch, now)
+            assert attempts.start(session, job.attempt_id, job.epoch, now)
     return job
 
 

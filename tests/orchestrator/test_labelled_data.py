@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agent.wire.messages import JobSpec, LabelledData, MeasurePlan
-from orchestrator.db.write import retention
+from orchestrator.db.read import retention
 from orchestrator.errors import UsageError
 from orchestrator.manifest import ManifestError, load_manifest
 from orchestrator.sources import Web, check_all

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.config.address import Address
 from orchestrator.config.limits import StoreLimits
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
 from orchestrator.endpoint.access import Trust
 from orchestrator.endpoint.app import application

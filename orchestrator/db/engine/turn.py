@@ -1,184 +1,248 @@
-"""The rows that one transaction works on: locked and loaded many at a time, then found without a query.
+"""One write transaction as a unit of work: the rows that it holds, and what it writes once at its end.
 
-Code that needs a row asks here. Where nobody loaded it before, it is loaded (and locked) now; so a
-transaction over hundreds of messages takes a handful of statements, and one over a single message is correct
-by the same code. What has to be said once per transaction is deferred to its end.
+A row is asked for by its key. Code that works on many rows loads them before, many at a time; a row that
+nobody loaded is loaded when it is asked for. So a transaction over hundreds of messages takes a handful of
+statements, and one over a single message is correct by the same code.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import BindParameter, Delete, Update, bindparam, func, insert, inspect
+from sqlalchemy import (
+    BindParameter,
+    Connection,
+    Delete,
+    Float,
+    Update,
+    bindparam,
+    func,
+    insert,
+    inspect,
+    update,
+)
 from sqlmodel import Session, SQLModel, col, select
 
 from orchestrator.db import tables
+from orchestrator.db.tables import Attempt, Campaign, Cell, Device, Environment, Model, Result
 
 Row = TypeVar("Row", bound=SQLModel)
 
-_ROWS, _HISTORY, _DEFERRED = "workset_rows", "workset_history", "workset_deferred"
-_GATHERED = "workset_gathered"
-_CHUNK = 500
-_TRIES = (
-    select(func.count())
-    .where(col(tables.Attempt.cell_id) == tables.Cell.cell_id)
-    .correlate(tables.Cell)
-    .scalar_subquery()
+_CHUNK: Final = 500
+"""How many keys one statement names at most. Chosen: one statement for the usual turn, and far below the
+32,766 parameters that SQLite takes.
+"""
+
+_TRIES: Final = (
+    select(func.count()).where(col(Attempt.cell_id) == Cell.cell_id).correlate(tables.Cell).scalar_subquery()
 )
 _NAMES: Final[BindParameter[Any]] = bindparam("names", expanding=True)
+
+# Both statements lock in the order of their keys: two transactions then never wait for each other's rows.
+# Made once: SQLAlchemy takes longer to build and compile such a statement than PostgreSQL to answer it.
 _ATTEMPTS: Final[Any] = (
-    select(tables.Attempt, tables.Cell, tables.Device, tables.Campaign)
-    .add_columns(tables.Result, _TRIES)
-    .join(tables.Cell, col(tables.Cell.cell_id) == tables.Attempt.cell_id)
-    .join(tables.Device, col(tables.Device.device_id) == tables.Attempt.device_id)
-    .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
-    .outerjoin(tables.Result, col(tables.Result.attempt_id) == tables.Attempt.attempt_id)
-    .where(col(tables.Attempt.attempt_id).in_(_NAMES))
-    .order_by(col(tables.Attempt.attempt_id))
-    .with_for_update(of=[tables.Attempt, tables.Cell, tables.Device])
+    select(Attempt, Cell, Device, Campaign)
+    .add_columns(Result, _TRIES)
+    .join(Cell, col(Cell.cell_id) == Attempt.cell_id)
+    .join(Device, col(Device.device_id) == Attempt.device_id)
+    .join(Campaign, col(Campaign.no) == Cell.campaign_no)
+    .outerjoin(Result, col(Result.attempt_id) == Attempt.attempt_id)
+    .where(col(Attempt.attempt_id).in_(_NAMES))
+    .order_by(col(Attempt.attempt_id))
+    .with_for_update(of=[Attempt, Cell, Device])
 )
 _CELLS: Final = (
-    select(tables.Cell, tables.Campaign, tables.Model, _TRIES)
-    .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
-    .join(tables.Model, col(tables.Model.sha256) == tables.Cell.model_sha256)
-    .where(col(tables.Cell.cell_id).in_(_NAMES))
-    .order_by(col(tables.Cell.cell_id))
-    .with_for_update(of=[tables.Cell])
+    select(Cell, Campaign, Model, _TRIES)
+    .join(Campaign, col(Campaign.no) == Cell.campaign_no)
+    .join(Model, col(Model.sha256) == Cell.model_sha256)
+    .where(col(Cell.cell_id).in_(_NAMES))
+    .order_by(col(Cell.cell_id))
+    .with_for_update(of=[Cell])
 )
 
 
-def load(session: Session, model: type[Row], keys: Iterable[Any]) -> None:
-    """Load rows and hold them for this transaction, in the order of their keys; what is not there is known,
-    too.
+def _charge_statement() -> Update:
+    """The database adds: a sum made here would need the campaign's row locked by every turn."""
+    campaign = tables.metadata.tables["campaign"]
+    return (
+        update(campaign)
+        .where(campaign.c.no == bindparam("number"))
+        .values(
+            served_s=campaign.c.served_s + bindparam("seconds", type_=Float),
+            served_at=func.coalesce(bindparam("at", type_=tables.UtcDateTime), campaign.c.served_at),
+        )
+    )
+
+
+_CHARGE: Final = _charge_statement()
+
+
+class Turn(Session):
+    """A session that writes, and knows the rows that it has loaded.
+
+    Attempts, cells and devices are locked when they are loaded, for as long as the transaction lasts;
+    campaigns, models, results and environments are only known.
     """
-    kept = _kept(session)
-    wanted = sorted({key for key in keys if (model, key) not in kept})
-    (primary,) = inspect(model).primary_key
-    for start in range(0, len(wanted), _CHUNK):
-        chunk = wanted[start : start + _CHUNK]
-        query = select(model).where(primary.in_(chunk)).order_by(primary).with_for_update()
-        found = session.exec(query.execution_options(populate_existing=True)).all()
-        by_key = {getattr(row, primary.key): row for row in found}
-        kept.update({(model, key): by_key.get(key) for key in chunk})
+
+    def __init__(self, connection: Connection) -> None:
+        """Use `Database.write`."""
+        super().__init__(connection)
+        self._rows: dict[tuple[type[SQLModel], Any], Any] = {}
+        self._history: dict[str, list[Attempt]] = {}
+        self._inserts: dict[type[SQLModel], list[Mapping[str, Any]]] = defaultdict(list)
+        self._charges: dict[int, tuple[float, datetime | None]] = {}
+        self._at_end: dict[Hashable, Callable[[], None]] = {}
+
+    def attempt(self, attempt_id: str) -> Attempt:
+        """An attempt that must be there. Raises `LookupError`."""
+        return _required(self.find_attempt(attempt_id), "attempt", attempt_id)
+
+    def find_attempt(self, attempt_id: str) -> Attempt | None:
+        """An attempt, or None."""
+        return self._find(Attempt, attempt_id, lock=True)
+
+    def cell(self, cell_id: str) -> Cell:
+        """A cell. Raises `LookupError`."""
+        return _required(self._find(Cell, cell_id, lock=True), "cell", cell_id)
+
+    def device(self, device_id: str) -> Device:
+        """A device. Raises `LookupError`."""
+        return _required(self._find(Device, device_id, lock=True), "device", device_id)
+
+    def campaign(self, number: int) -> Campaign:
+        """A campaign. Raises `LookupError`."""
+        return _required(self._find(Campaign, number), "campaign", number)
+
+    def model(self, sha256: str) -> Model:
+        """A model. Raises `LookupError`."""
+        return _required(self._find(Model, sha256), "model", sha256)
+
+    def find_result(self, attempt_id: str) -> Result | None:
+        """What an attempt delivered, or None."""
+        return self._find(Result, attempt_id)
+
+    def find_environment(self, environment_id: str) -> Environment | None:
+        """An environment, or None."""
+        return self._find(Environment, environment_id)
+
+    def load_attempts(self, attempt_ids: Iterable[str]) -> None:
+        """Load attempts with everything that their ends are about: cell, device, campaign, result, and the
+        attempts before them.
+        """
+        wanted = {name for name in attempt_ids if (Attempt, name) not in self._rows}
+        for chunk in _chunks(wanted):
+            # What the query does not find is known as missing, and not asked for again.
+            self._rows.update({(model, name): None for model in (Attempt, Result) for name in chunk})
+            found: Any = self.exec(_ATTEMPTS, params={"names": chunk})
+            for attempt, cell, device, campaign, result, tries in found:
+                self._rows[Attempt, attempt.attempt_id] = attempt
+                self._rows[Result, attempt.attempt_id] = result
+                self._keep(cell, device, campaign)
+                if tries == 1:
+                    self._history[cell.cell_id] = [attempt]
+
+    def load_cells(self, cell_ids: Iterable[str]) -> None:
+        """Load cells that are about to begin, each with its campaign, its model and its attempts."""
+        wanted = set(cell_ids)
+        for chunk in _chunks(wanted):
+            for cell, campaign, model, tries in self.exec(_CELLS, params={"names": chunk}):
+                self._keep(cell, campaign, model)
+                if tries == 0:
+                    self._history.setdefault(cell.cell_id, [])
+        self.load_history(wanted)
+
+    def load_devices(self, device_ids: Iterable[str]) -> None:
+        """Load devices, in the order of their ids."""
+        wanted = {name for name in device_ids if (Device, name) not in self._rows}
+        for chunk in _chunks(wanted):
+            query = select(Device).where(col(Device.device_id).in_(chunk)).order_by(col(Device.device_id))
+            locked = query.with_for_update().execution_options(populate_existing=True)
+            found = {row.device_id: row for row in self.exec(locked)}
+            self._rows.update({(Device, name): found.get(name) for name in chunk})
+
+    def load_history(self, cell_ids: Iterable[str]) -> None:
+        """Load every attempt at these cells."""
+        for chunk in _chunks({cell_id for cell_id in cell_ids if cell_id not in self._history}):
+            grouped: dict[str, list[Attempt]] = defaultdict(list)
+            for row in self.exec(select(Attempt).where(col(Attempt.cell_id).in_(chunk))):
+                grouped[row.cell_id].append(row)
+            self._history.update({cell_id: grouped[cell_id] for cell_id in chunk})
+
+    def history(self, cell_id: str) -> list[Attempt]:
+        """Every attempt at a cell, oldest first."""
+        self.load_history([cell_id])
+        return sorted(self._history[cell_id], key=lambda row: row.attempt_no)
+
+    def add_attempt(self, attempt: Attempt) -> None:
+        """Add a new attempt to its cell's history."""
+        self.load_history([attempt.cell_id])
+        self._history[attempt.cell_id].append(attempt)
+        self.put(Attempt, attempt.attempt_id, attempt)
+
+    def put(self, model: type[Row], key: Any, row: Row) -> None:
+        """Add a new row; who asks for it later in this transaction finds it."""
+        self.add(row)
+        self._rows[model, key] = row
+
+    def charge(self, campaign_no: int, seconds: float, served_at: datetime | None = None) -> None:
+        """Add device-seconds that a campaign was given (negative: did not need) to its share.
+
+        `served_at`: when it was given a device. Written at the end, in one statement per campaign.
+        """
+        sum_s, last = self._charges.get(campaign_no, (0.0, None))
+        self._charges[campaign_no] = (sum_s + seconds, served_at or last)
+
+    def insert_at_end(self, table: type[SQLModel], rows: Iterable[Mapping[str, Any]]) -> None:
+        """Insert rows of a table that nobody reads in this transaction, all in one statement at its end."""
+        self._inserts[table].extend(rows)
+
+    def at_end(self, key: Hashable, action: Callable[[], None]) -> None:
+        """Do something at the end of the transaction, once per key: the action that was given last.
+
+        It may only write (see `write_only`): the answers come after all of it was sent.
+        """
+        self._at_end[key] = action
+
+    def write_only(self, statement: Update | Delete, **values: object) -> None:
+        """Change rows whose copies in this session nobody reads again."""
+        self.connection().execute(statement, values)
+
+    def settle(self) -> None:
+        """Write everything out: the changed rows, then what was put off until the end."""
+        self.flush()
+        for table, rows in self._inserts.items():
+            if rows:
+                self.connection().execute(insert(table).inline(), rows)
+        for number, (seconds, served_at) in self._charges.items():
+            self.write_only(_CHARGE, number=number, seconds=seconds, at=served_at)
+        for action in self._at_end.values():
+            action()
+        self._inserts.clear()
+        self._charges.clear()
+        self._at_end.clear()
+
+    def _find(self, model: type[Row], key: Any, *, lock: bool = False) -> Row | None:
+        if (model, key) not in self._rows:
+            self._rows[model, key] = self.get(model, key, with_for_update=True if lock else None)
+        found: Row | None = self._rows[model, key]
+        return found
+
+    def _keep(self, *rows: SQLModel) -> None:
+        for row in rows:
+            (key,) = inspect(row).identity
+            self._rows[type(row), key] = row
 
 
-def load_attempts(session: Session, attempt_ids: Iterable[str]) -> None:
-    """Attempts with everything that their ends are about: attempt, cell and device are held; campaign, result
-    and the attempts before them are known.
-    """
-    kept = _kept(session)
-    wanted = sorted({name for name in attempt_ids if (tables.Attempt, name) not in kept})
-    for start in range(0, len(wanted), _CHUNK):
-        chunk = wanted[start : start + _CHUNK]
-        kept.update({(model, name): None for model in (tables.Attempt, tables.Result) for name in chunk})
-        found: Any = session.exec(_ATTEMPTS, params={"names": chunk})
-        for attempt, cell, device, campaign, result, tries in found:
-            kept[tables.Attempt, attempt.attempt_id] = attempt
-            kept[tables.Result, attempt.attempt_id] = result
-            _keep(session, cell, device, campaign)
-            if tries == 1:
-                _histories(session)[cell.cell_id] = [attempt]
+def _required(row: Row | None, what: str, key: object) -> Row:
+    if row is None:
+        raise LookupError(f"no {what} {key!r}")
+    return row
 
 
-def load_cells(session: Session, cell_ids: Iterable[str]) -> None:
-    """Cells that are about to begin: each is held, its campaign, its model and its attempts are known."""
-    wanted = sorted(set(cell_ids))
-    for start in range(0, len(wanted), _CHUNK):
-        found = session.exec(_CELLS, params={"names": wanted[start : start + _CHUNK]})
-        for cell, campaign, model, tries in found:
-            _keep(session, cell, campaign, model)
-            if tries == 0:
-                _histories(session).setdefault(cell.cell_id, [])
-    load_history(session, wanted)
-
-
-def get(session: Session, model: type[Row], key: Any, *, lock: bool = False) -> Row | None:
-    """A row, or None. `lock`: for as long as the transaction lasts, if it was not loaded before."""
-    kept = _kept(session)
-    if (model, key) not in kept:
-        kept[model, key] = session.get(model, key, with_for_update=True if lock else None)
-    found: Row | None = kept[model, key]
-    return found
-
-
-def get_one(session: Session, model: type[Row], key: Any, *, lock: bool = False) -> Row:
-    """A row that must be there. Raises `LookupError`."""
-    found = get(session, model, key, lock=lock)
-    if found is None:
-        raise LookupError(f"no {model.__name__} {key!r}")
-    return found
-
-
-def put(session: Session, model: type[Row], key: Any, row: Row) -> None:
-    """Add a new row; who asks for it later in this transaction finds it."""
-    session.add(row)
-    _kept(session)[model, key] = row
-
-
-def load_history(session: Session, cell_ids: Iterable[str]) -> None:
-    """Every attempt at these cells."""
-    known = _histories(session)
-    wanted = sorted({cell_id for cell_id in cell_ids if cell_id not in known})
-    for start in range(0, len(wanted), _CHUNK):
-        chunk = wanted[start : start + _CHUNK]
-        grouped: dict[str, list[tables.Attempt]] = defaultdict(list)
-        for row in session.exec(select(tables.Attempt).where(col(tables.Attempt.cell_id).in_(chunk))):
-            grouped[row.cell_id].append(row)
-        known.update({cell_id: grouped[cell_id] for cell_id in chunk})
-
-
-def history(session: Session, cell_id: str) -> list[tables.Attempt]:
-    """Every attempt at a cell, oldest first; the list takes new ones."""
-    load_history(session, [cell_id])
-    found = _histories(session)[cell_id]
-    found.sort(key=lambda row: row.attempt_no)
-    return found
-
-
-def defer(session: Session, key: tuple[str, Any], action: Callable[[Session], None]) -> None:
-    """Do something at the end of the transaction, once per key; the last one said is done."""
-    session.info.setdefault(_DEFERRED, {})[key] = action
-
-
-def gather(session: Session, table: type[SQLModel], rows: Iterable[dict[str, Any]]) -> None:
-    """Insert these rows of a table that nobody looks at in this transaction, all at its end."""
-    waiting: list[dict[str, Any]] = session.info.setdefault((_GATHERED, table), [])
-    waiting.extend(rows)
-    if waiting:
-        defer(session, (_GATHERED, table), lambda session: _insert(session, table))
-
-
-def _insert(session: Session, table: type[SQLModel]) -> None:
-    rows = session.info.pop((_GATHERED, table))
-    session.connection().execute(insert(table).inline(), rows)
-
-
-def write_only(session: Session, statement: Update | Delete, **values: object) -> None:
-    """Change rows at the end of a transaction, where nobody looks at this session's copies of them again."""
-    session.connection().execute(statement, values)
-
-
-def settle(session: Session) -> None:
-    """Write everything out, then do what was deferred."""
-    session.flush()
-    deferred = session.info.pop(_DEFERRED, {})
-    for action in deferred.values():
-        action(session)
-
-
-def _keep(session: Session, *rows: SQLModel) -> None:
-    for row in rows:
-        (key,) = inspect(row).identity
-        _kept(session)[type(row), key] = row
-
-
-def _histories(session: Session) -> dict[str, list[tables.Attempt]]:
-    known: dict[str, list[tables.Attempt]] = session.info.setdefault(_HISTORY, {})
-    return known
-
-
-def _kept(session: Session) -> dict[tuple[type[SQLModel], Any], Any]:
-    kept: dict[tuple[type[SQLModel], Any], Any] = session.info.setdefault(_ROWS, {})
-    return kept
+def _chunks(names: Iterable[str]) -> Iterator[list[str]]:
+    """The names in order, at most `_CHUNK` at a time."""
+    ordered = sorted(names)
+    return (ordered[start : start + _CHUNK] for start in range(0, len(ordered), _CHUNK))

@@ -15,7 +15,7 @@ from sqlalchemy import Row, Select, literal, select, union_all
 from sqlmodel import Session
 
 from orchestrator.db import tables
-from orchestrator.db.engine.session import together
+from orchestrator.db.engine.dialects import pipelined
 from orchestrator.db.queue import candidate_queries
 from orchestrator.policy.assign import Assignment, DeviceSlot, Share, WaitingCell, assign
 from orchestrator.policy.lifecycle import AttemptState
@@ -47,7 +47,7 @@ def choose(session: Session, device_ids: Sequence[str], now: datetime) -> tuple[
     """
     if not device_ids:
         return ()
-    with together(session):
+    with pipelined(session):
         session.flush()
     hosts = _hosts(session, device_ids, now)
     asking = [device.device_id for host in hosts for device in host.idle]
@@ -253,7 +253,7 @@ def _long_ago(not_before: datetime | None, now: datetime) -> bool:
     return not_before is not None and not_before <= now - candidate_queries.OTHER_UNIT
 
 
-def lines_of(session: Session, device: DeviceLike) -> list[str]:
+def lines_served_by(session: Session, device: DeviceLike) -> list[str]:
     """The lines that a device serves: its own, and those of the classes that it belongs to."""
     return [device.device_id, *(pool.line for pool in _pools(session) if pool.takes(device))]
 

@@ -255,6 +255,6 @@ def phases(session: Session, campaign_no: int) -> Mapping[str, str]:
     rows = session.exec(
         select(tables.Attempt.cell_id, tables.Attempt.phase)
         .join(tables.Cell, col(tables.Cell.cell_id) == tables.Attempt.cell_id)
-        .where(tables.Cell.campaign_no == campaign_no, col(tables.Attempt.state).in_(tables.LIVE_WORDS))
+        .where(tables.Cell.campaign_no == campaign_no, tables.IS_LIVE)
     )
     return dict(rows.all())

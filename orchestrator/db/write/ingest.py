@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from sqlmodel import Session
-
 from agent.wire.messages import JobRefused, JobResult, Reason, ReasonCode, Status
 from orchestrator.db import tables
-from orchestrator.db.engine import turn
+from orchestrator.db.engine.turn import Turn
+from orchestrator.db.read import running_attempts
 from orchestrator.db.write import attempts, events, results
 from orchestrator.policy.lifecycle import (
     ATTEMPT_MOVES,
@@ -27,35 +26,35 @@ Ingested: TypeAlias = Literal["counted", "superseded", "late", "duplicate", "con
 _MEASURED = frozenset({AttemptState.DONE, AttemptState.UNSUPPORTED})
 
 
-def apply(session: Session, message: JobResult, now: datetime) -> Ingested:
+def apply(turn: Turn, message: JobResult, now: datetime) -> Ingested:
     """Take a result in. Whatever it returns, the agent gets its receipt once this is committed.
 
     counted: it decided its cell · superseded: its attempt ended, the cell tries again · late: stored,
     never counted · duplicate: known already · conflict: another result of this attempt is stored, and
     stays · unknown: no such attempt here.
     """
-    attempt = turn.get(session, tables.Attempt, message.attempt_id, lock=True)
+    attempt = turn.find_attempt(message.attempt_id)
     if attempt is None:
         return "unknown"
-    stored = turn.get(session, tables.Result, message.attempt_id)
+    stored = turn.find_result(message.attempt_id)
     if stored is not None:
         return "duplicate" if stored.content == results.content_digest(message) else "conflict"
     ended = attempt_end(message.status, message.reason, stop_asked=attempt.stop_asked)
-    if not _decides(session, attempt, message, ended):
-        results.store(session, message, ended.reason, attempt, now, counted=False, late=True)
+    if not _decides(turn, attempt, message, ended):
+        results.store(turn, message, ended.reason, attempt, now, counted=False, late=True)
         if ended.state in _MEASURED:
-            cell = turn.get_one(session, tables.Cell, attempt.cell_id, lock=True)
-            events.add(session, cell, "late", f"attempt {attempt.attempt_no}: {ended.state.value}", now)
+            cell = turn.cell(attempt.cell_id)
+            events.add(turn, cell, "late", f"attempt {attempt.attempt_no}: {ended.state.value}", now)
         return "late"
-    settled = attempts.end(session, attempt, ended, now)
+    settled = attempts.end(turn, attempt, ended, now)
     counted = settled.state in ENDED and settled.state.value == ended.state.value
-    results.store(session, message, ended.reason, attempt, now, counted=counted, late=False)
+    results.store(turn, message, ended.reason, attempt, now, counted=counted, late=False)
     if counted:
-        turn.get_one(session, tables.Cell, attempt.cell_id, lock=True).shown_attempt_id = attempt.attempt_id
+        turn.cell(attempt.cell_id).shown_attempt_id = attempt.attempt_id
     return "counted" if counted else "superseded"
 
 
-def _decides(session: Session, attempt: tables.Attempt, message: JobResult, ended: AttemptEnd) -> bool:
+def _decides(turn: Turn, attempt: tables.Attempt, message: JobResult, ended: AttemptEnd) -> bool:
     """Whether the result may still end its attempt.
 
     One that was given up as lost may be overridden by its real result, as long as nothing has been
@@ -71,8 +70,8 @@ def _decides(session: Session, attempt: tables.Attempt, message: JobResult, ende
         return False
     if state in LIVE_ATTEMPT:
         return True
-    cell = turn.get_one(session, tables.Cell, attempt.cell_id, lock=True)
-    device = turn.get_one(session, tables.Device, attempt.device_id, lock=True)
+    cell = turn.cell(attempt.cell_id)
+    device = turn.device(attempt.device_id)
     return (
         attempt.reason_code in {code.value for code in LOST}
         and ended.state in _MEASURED
@@ -81,35 +80,35 @@ def _decides(session: Session, attempt: tables.Attempt, message: JobResult, ende
     )
 
 
-def refuse(session: Session, message: JobRefused, now: datetime) -> None:
+def refuse(turn: Turn, message: JobRefused, now: datetime) -> None:
     """The agent did not take the job: the attempt ends as any failed one."""
-    attempt = turn.get(session, tables.Attempt, message.attempt_id, lock=True)
-    if attempt is not None and attempt.epoch == message.epoch and attempt.state in tables.LIVE_WORDS:
+    attempt = turn.find_attempt(message.attempt_id)
+    if attempt is not None and attempt.epoch == message.epoch and attempt.state in LIVE_ATTEMPT:
         ended = attempt_end(Status.FAILED, message.reason, stop_asked=attempt.stop_asked)
-        attempts.end(session, attempt, ended, now)
+        attempts.end(turn, attempt, ended, now)
 
 
-def give_up(session: Session, attempt_id: str, reason: Reason, now: datetime) -> None:
+def give_up(turn: Turn, attempt_id: str, reason: Reason, now: datetime) -> None:
     """End an attempt of which nothing more is heard. Does nothing where it has ended already."""
-    attempt = turn.get(session, tables.Attempt, attempt_id, lock=True)
-    if attempt is not None and attempt.state in tables.LIVE_WORDS:
+    attempt = turn.find_attempt(attempt_id)
+    if attempt is not None and attempt.state in LIVE_ATTEMPT:
         ended = attempt_end(Status.FAILED, reason, stop_asked=attempt.stop_asked)
-        attempts.end(session, attempt, ended, now)
+        attempts.end(turn, attempt, ended, now)
 
 
-def lose(session: Session, attempt_id: str, reason: Reason, now: datetime) -> None:
+def lose(turn: Turn, attempt_id: str, reason: Reason, now: datetime) -> None:
     """Give an attempt up although its agent may still be at it: the device's epoch grows, so that
     whatever comes of it later is late.
     """
-    attempt = turn.get_one(session, tables.Attempt, attempt_id, lock=True)
-    turn.get_one(session, tables.Device, attempt.device_id, lock=True).epoch += 1
-    give_up(session, attempt_id, reason, now)
+    attempt = turn.attempt(attempt_id)
+    turn.device(attempt.device_id).epoch += 1
+    give_up(turn, attempt_id, reason, now)
 
 
-def recover(session: Session, now: datetime) -> int:
+def recover(turn: Turn, now: datetime) -> int:
     """After a scheduler that was killed: its open attempts end `interrupted`. Returns their number."""
-    left = attempts.live(session, now)
+    left = running_attempts.running(turn, now)
     for attempt in left:
         text = "the scheduling process ended while this attempt ran"
-        give_up(session, attempt.attempt_id, Reason(code=ReasonCode.INTERRUPTED, text=text), now)
+        give_up(turn, attempt.attempt_id, Reason(code=ReasonCode.INTERRUPTED, text=text), now)
     return len(left)

@@ -1,42 +1,31 @@
-"""What the runners of attempts under way have written so far: the end of it, as long as they run."""
+"""What the runners of attempts under way write: the last of it is kept for as long as they run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import delete
-from sqlmodel import Session, col, select
+from sqlmodel import col, select
 
 from agent.wire.messages import RunnerOutput
 from orchestrator.db import tables
-from orchestrator.db.engine import turn
+from orchestrator.db.engine.turn import Turn
+from orchestrator.policy.lifecycle import LIVE_ATTEMPT
 
 KEPT_CHARACTERS: Final = 16 * 1024
-"""Of one attempt. The end of what it wrote in all comes with its result."""
+"""How many characters of one attempt are kept. Chosen: some screens of a terminal for `farm logs`; larger
+ones are written anew with every piece. The end of all that a runner wrote comes with its result.
+"""
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """The last of what a runner wrote; `start` characters were before it."""
-
-    start: int
-    text: str
-
-    @property
-    def end(self) -> int:
-        """How many characters the runner has written."""
-        return self.start + len(self.text)
-
-
-def append(session: Session, piece: RunnerOutput) -> None:
-    """Take in a piece. What is known already, or of an attempt that is over, is ignored."""
-    attempt = turn.get(session, tables.Attempt, piece.attempt_id, lock=True)
-    if attempt is None or attempt.epoch != piece.epoch or attempt.state not in tables.LIVE_WORDS:
+def append(turn: Turn, piece: RunnerOutput) -> None:
+    """Add a piece. One that is known already, or of an attempt that has ended, is ignored."""
+    attempt = turn.find_attempt(piece.attempt_id)
+    if attempt is None or attempt.epoch != piece.epoch or attempt.state not in LIVE_ATTEMPT:
         return
-    row = session.get(tables.Output, piece.attempt_id)
+    row = turn.get(tables.Output, piece.attempt_id)
     if row is None:
-        _forget_ended(session)
+        _forget_ended(turn)
         row = tables.Output(attempt_id=piece.attempt_id, start=piece.start, text="")
     known = row.start + len(row.text)
     text = piece.text.replace("\0", "\N{REPLACEMENT CHARACTER}")
@@ -48,16 +37,10 @@ def append(session: Session, piece: RunnerOutput) -> None:
         row.text += text[known - piece.start :]
     row.start += max(0, len(row.text) - KEPT_CHARACTERS)
     row.text = row.text[-KEPT_CHARACTERS:]
-    session.add(row)
+    turn.add(row)
 
 
-def of_attempt(session: Session, attempt_id: str) -> Output | None:
-    """What an attempt's runner has written so far; None: nothing, or it is long over."""
-    row = session.get(tables.Output, attempt_id)
-    return None if row is None else Output(row.start, row.text)
-
-
-def _forget_ended(session: Session) -> None:
-    """The end of what an ended attempt wrote is in its result."""
+def _forget_ended(turn: Turn) -> None:
+    """Delete the output of ended attempts: the end of what they wrote is in their results."""
     live = select(tables.Attempt.attempt_id).where(tables.IS_LIVE)
-    session.connection().execute(delete(tables.Output).where(col(tables.Output.attempt_id).not_in(live)))
+    turn.connection().execute(delete(tables.Output).where(col(tables.Output.attempt_id).not_in(live)))

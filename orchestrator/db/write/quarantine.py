@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from sqlalchemy import func
-from sqlmodel import Session, col, select
+from sqlmodel import select
 
 from orchestrator.db import tables
-from orchestrator.db.engine import turn
+from orchestrator.db.engine.turn import Turn
 from orchestrator.db.write import events, identity
 from orchestrator.policy.fingerprint import Ingredients, digest
 from orchestrator.policy.lifecycle import MAX_DEVICE_FAULTS, AttemptEnd, CellState, device_verdict
@@ -19,11 +19,11 @@ CHECK_DELAYS_S: Final = (10.0, 60.0, 600.0, 3600.0)
 """How long a device in quarantine waits for its first, second, ... health check; the last one repeats."""
 
 
-def note(
-    session: Session, attempt: tables.Attempt, cell: tables.Cell, ended: AttemptEnd, now: datetime
+def note_end(
+    turn: Turn, attempt: tables.Attempt, cell: tables.Cell, ended: AttemptEnd, now: datetime
 ) -> None:
     """Let the device cool down; after faults on several cells in a row, put it in quarantine."""
-    device = turn.get_one(session, tables.Device, attempt.device_id, lock=True)
+    device = turn.device(attempt.device_id)
     if device.cooldown_s:
         device.rests_until = now + timedelta(seconds=device.cooldown_s)
     worked = device_verdict(ended)
@@ -34,15 +34,15 @@ def note(
     device.faulty_cells = [*device.faulty_cells, cell.cell_id]
     if len(device.faulty_cells) >= MAX_DEVICE_FAULTS:
         count = len(device.faulty_cells)
-        quarantine(session, device, f"{count} cells in a row failed: {ended.reason.text}", now)
+        quarantine(turn, device, f"{count} cells in a row failed: {ended.reason.text}", now)
         text = f"{device.device_id}: {device.quarantine_text}; it is checked soon"
-        events.add(session, cell, "quarantined", f"{text}, or: farm devices release {device.device_id}", now)
+        events.add(turn, cell, "quarantined", f"{text}, or: farm devices release {device.device_id}", now)
 
 
-def quarantine(session: Session, device: tables.Device, text: str, now: datetime) -> None:
+def quarantine(turn: Turn, device: tables.Device, text: str, now: datetime) -> None:
     """Give a device nothing but health checks, until one passes or somebody releases it."""
     take_out(device, text, now)
-    ensure_check(session, device, now)
+    ensure_check(turn, device, now)
 
 
 def take_out(device: tables.Device, text: str, now: datetime) -> None:
@@ -57,43 +57,43 @@ def release(device: tables.Device) -> None:
     device.health_failures = 0
 
 
-def checked(session: Session, check: tables.Attempt, passed: bool, now: datetime) -> None:
+def on_check_ended(turn: Turn, check: tables.Attempt, passed: bool, now: datetime) -> None:
     """A health check has ended: the device is well again, or the next check is due later. One that began
     before the device was taken out says nothing.
     """
-    device = turn.get_one(session, tables.Device, check.device_id, lock=True)
+    device = turn.device(check.device_id)
     if device.quarantined_at is not None and check.dispatched_at < device.quarantined_at:
         return
     if passed:
         release(device)
     elif device.quarantined_at is not None:
         device.health_failures += 1
-        ensure_check(session, device, now)
+        ensure_check(turn, device, now)
 
 
-def ensure_check(session: Session, device: tables.Device, now: datetime) -> None:
+def ensure_check(turn: Turn, device: tables.Device, now: datetime) -> None:
     """See that a health check waits for a device in quarantine."""
     if device.quarantined_at is None:
         return
-    campaign = _campaign(session, now)
-    session.flush()
-    waits = session.exec(
+    campaign = _campaign(turn, now)
+    turn.flush()
+    waits = turn.exec(
         select(tables.Cell.cell_id).where(
             tables.Cell.campaign_no == campaign.no,
             tables.Cell.line == device.device_id,
-            col(tables.Cell.state).in_(tables.OPEN_WORDS),
+            tables.IS_OPEN,
         )
     ).first()
     if waits is None:
         delay_s = CHECK_DELAYS_S[min(device.health_failures, len(CHECK_DELAYS_S) - 1)]
-        _add_check(session, campaign, device, now + timedelta(seconds=delay_s))
+        _add_check(turn, campaign, device, now + timedelta(seconds=delay_s))
         campaign.ended_at = None
-        session.flush()
+        turn.flush()
 
 
-def _campaign(session: Session, now: datetime) -> tables.Campaign:
+def _campaign(turn: Turn, now: datetime) -> tables.Campaign:
     """The farm's own campaign, made at the first need."""
-    found = session.exec(select(tables.Campaign).where(tables.Campaign.purpose == tables.HEALTH)).first()
+    found = turn.exec(select(tables.Campaign).where(tables.Campaign.purpose == tables.HEALTH)).first()
     if found is not None:
         return found
     made = tables.Campaign(
@@ -111,25 +111,23 @@ def _campaign(session: Session, now: datetime) -> tables.Campaign:
         purpose=tables.HEALTH,
         ended_at=now,
     )
-    session.add(made)
-    session.flush()
+    turn.add(made)
+    turn.flush()
     return made
 
 
-def _add_check(
-    session: Session, campaign: tables.Campaign, device: tables.Device, not_before: datetime
-) -> None:
+def _add_check(turn: Turn, campaign: tables.Campaign, device: tables.Device, not_before: datetime) -> None:
     sha256, size_bytes = health_model.model_sha256(), len(health_model.model())
-    if session.get(tables.Model, sha256) is None:
-        session.add(tables.Model(sha256=sha256, size_bytes=size_bytes, added_at=not_before))
-        session.flush()
+    if turn.get(tables.Model, sha256) is None:
+        turn.add(tables.Model(sha256=sha256, size_bytes=size_bytes, added_at=not_before))
+        turn.flush()
     number = campaign.no or 0
-    position = session.exec(
+    position = turn.exec(
         select(func.count()).select_from(tables.Cell).where(tables.Cell.campaign_no == number)
     ).one()
     kind = device.delegates[0]
     key = digest({"device": device.device_id, "position": position})
-    session.add(
+    turn.add(
         tables.Cell(
             cell_id=identity.cell_id(campaign.campaign_id, key),
             campaign_no=number,

@@ -1,25 +1,15 @@
-"""Results: what was delivered, and what planning asks of the past."""
+"""Stores what was delivered, with the environment that it was measured in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cache
-from typing import Any
 
-from sqlalchemy import and_, bindparam, func
-from sqlmodel import Session, col, select
-from sqlmodel.sql.expression import Select
-
-from agent.wire.messages import InputSpec, JobResult, MeasurePlan, Reason, ReasonCode, environment_id
+from agent.wire.messages import JobResult, Reason, environment_id
 from orchestrator.db import tables
-from orchestrator.db.engine import turn
+from orchestrator.db.engine.turn import Turn
+from orchestrator.db.read.past_results import ingredients
 from orchestrator.db.write.devices import record_environment
-from orchestrator.policy.fingerprint import Ingredients, digest, fingerprint
-from orchestrator.policy.matrix import CellSpec
-from orchestrator.policy.preview import KnownResult, PastResults
-
-_CHUNK = 500
+from orchestrator.policy.fingerprint import digest, fingerprint
 
 
 def content_digest(message: JobResult) -> str:
@@ -28,7 +18,7 @@ def content_digest(message: JobResult) -> str:
 
 
 def store(
-    session: Session,
+    turn: Turn,
     message: JobResult,
     reason: Reason,
     attempt: tables.Attempt,
@@ -38,11 +28,11 @@ def store(
     late: bool,
 ) -> tables.Result:
     """Keep a delivered result with the environment it was measured in."""
-    cell = turn.get_one(session, tables.Cell, attempt.cell_id, lock=True)
-    device = turn.get_one(session, tables.Device, attempt.device_id, lock=True)
+    cell = turn.cell(attempt.cell_id)
+    device = turn.device(attempt.device_id)
     environment = device.environment_id
     if message.environment and environment_id(message.environment) != environment:
-        environment = record_environment(session, message.environment)
+        environment = record_environment(turn, message.environment)
     measured = message.measurement
     series = ingredients(cell, attempt.device_id).series
     row = tables.Result(
@@ -66,127 +56,5 @@ def store(
         late=late,
         received_at=now,
     )
-    turn.put(session, tables.Result, row.attempt_id, row)
+    turn.put(tables.Result, row.attempt_id, row)
     return row
-
-
-def past_results(
-    session: Session, specs: Iterable[CellSpec], environment_ids: Mapping[str, str]
-) -> PastResults:
-    """What is known of these cells. `environment_ids`: by device id."""
-    runnable = [spec for spec in specs if spec.obstacle is None]
-    groups = {spec.siblings or spec.key: spec for spec in runnable}.values()
-    measured = {(spec.on(name).series, environment_ids[name]) for spec in groups for name in spec.devices}
-    return PastResults(
-        by_fingerprint=_newest_by(
-            session, col(tables.Result.fingerprint), sorted(fingerprint(*pair) for pair in measured)
-        ),
-        by_series=_newest_by(session, col(tables.Result.series), sorted({series for series, _ in measured})),
-        by_names=_newest_by_names(session, {spec.model for spec in runnable}),
-    )
-
-
-def stored(session: Session, attempt_ids: Iterable[str]) -> set[str]:
-    """Those of these attempts whose results are stored."""
-    wanted = sorted(attempt_ids)
-    found: set[str] = set()
-    for start in range(0, len(wanted), _CHUNK):
-        chunk = col(tables.Result.attempt_id).in_(wanted[start : start + _CHUNK])
-        found.update(session.exec(select(tables.Result.attempt_id).where(chunk)))
-    return found
-
-
-def known_by_fingerprint(session: Session, wanted: Iterable[str]) -> Mapping[str, KnownResult]:
-    """The newest counted result with each of these fingerprints."""
-    return _newest_by(session, col(tables.Result.fingerprint), sorted(wanted))
-
-
-def _newest_by(session: Session, column: Any, values: Sequence[str]) -> dict[str, KnownResult]:
-    """Mostly nothing is known, so that is asked first."""
-    found: dict[str, KnownResult] = {}
-    for start in range(0, len(values), _CHUNK):
-        chunk = values[start : start + _CHUNK]
-        if session.connection().execute(_any_counted(column), {"values": chunk}).first() is None:
-            continue
-        counted = (col(tables.Result.counted), column.in_(chunk))
-        newest = select(column.label("value"), func.max(tables.Result.received_at).label("at"))
-        last = newest.where(*counted).group_by(column).subquery()
-        query = _known().join(last, and_(column == last.c.value, col(tables.Result.received_at) == last.c.at))
-        for result, cell, environment in session.exec(query.where(col(tables.Result.counted))):
-            found[getattr(result, column.key)] = _known_result(result, cell, environment)
-    return found
-
-
-@cache
-def _any_counted(column: Any) -> Any:
-    wanted = column.in_(bindparam("values", expanding=True))
-    return select(column).where(col(tables.Result.counted), wanted).limit(1)
-
-
-def _newest_by_names(session: Session, models: Iterable[str]) -> dict[tuple[str, str, str], KnownResult]:
-    names = sorted(models)
-    found = {}
-    for start in range(0, len(names), _CHUNK):
-        newest = (
-            select(
-                tables.Cell.model,
-                tables.Cell.delegate,
-                tables.Result.device_id,
-                func.max(tables.Result.received_at).label("at"),
-            )
-            .join(tables.Cell, col(tables.Cell.cell_id) == tables.Result.cell_id)
-            .where(col(tables.Result.counted), col(tables.Cell.model).in_(names[start : start + _CHUNK]))
-            .group_by(col(tables.Cell.model), col(tables.Cell.delegate), col(tables.Result.device_id))
-            .subquery()
-        )
-        same = (
-            col(tables.Cell.model) == newest.c.model,
-            col(tables.Cell.delegate) == newest.c.delegate,
-            col(tables.Result.device_id) == newest.c.device_id,
-            col(tables.Result.received_at) == newest.c.at,
-            col(tables.Result.counted),
-        )
-        for result, cell, environment in session.exec(_known().join(newest, and_(*same))):
-            found[cell.model, cell.delegate, result.device_id] = _known_result(result, cell, environment)
-    return found
-
-
-def _known() -> Select[tables.Result, tables.Cell, tables.Environment]:
-    return (
-        select(tables.Result, tables.Cell, tables.Environment)
-        .join(tables.Cell, col(tables.Cell.cell_id) == tables.Result.cell_id)
-        .join(
-            tables.Environment,
-            col(tables.Environment.environment_id) == tables.Result.environment_id,
-        )
-    )
-
-
-def _known_result(row: tables.Result, cell: tables.Cell, environment: tables.Environment) -> KnownResult:
-    return KnownResult(
-        attempt_id=row.attempt_id,
-        cell_id=row.cell_id,
-        status=row.status,
-        reason_code=ReasonCode(row.reason_code),
-        received_at=row.received_at,
-        duration_s=row.duration_ns / 1e9,
-        ingredients=ingredients(cell, row.device_id),
-        environment=environment.fields,
-    )
-
-
-def ingredients(cell: tables.Cell, device_id: str) -> Ingredients:
-    """What a measurement of this cell on this device depends on."""
-    return Ingredients(
-        model_sha256=cell.model_sha256,
-        delegate_kind=cell.delegate_kind,
-        delegate_options=cell.delegate_options,
-        device_id=device_id,
-        plan=MeasurePlan.model_validate(cell.plan),
-        inputs=input_specs(cell.inputs),
-    )
-
-
-def input_specs(stored: Mapping[str, Any]) -> dict[str, InputSpec]:
-    """Input specs from their JSON."""
-    return {name: InputSpec.model_validate_json(value) for name, value in stored.items()}

@@ -1,97 +1,28 @@
-"""What may go: campaigns that ended, and everything that hangs on them."""
+"""Deletes ended campaigns with everything that belongs to them, a part of it per transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
-from sqlalchemy import ColumnElement, Text, cast, delete, func, literal, or_
-from sqlmodel import Session, col, select
+from sqlalchemy import delete
+from sqlmodel import col, select
 
-from agent.wire.messages import MeasurePlan
 from orchestrator.db import tables
-from orchestrator.policy.lifecycle import LIVE_ATTEMPT
+from orchestrator.db.engine.turn import Turn
 
 CELLS_AT_ONCE: Final = 2000
 """How many cells one transaction forgets: the scheduler waits for it on SQLite."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A campaign whose last cell ended."""
-
-    no: int
-    campaign_id: str
-    name: str
-    ended_at: datetime
-    cells: int
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """An artifact that the database names. `size_bytes`: of a model, None: not known."""
-
-    sha256: str
-    size_bytes: int | None
-    what: str
-
-
-def ended(session: Session) -> list[Ended]:
-    """Campaigns of users that ended and have nothing under way, the one that ended last first."""
-    live = (
-        select(tables.Cell.campaign_no)
-        .join(tables.Attempt, col(tables.Attempt.cell_id) == tables.Cell.cell_id)
-        .where(col(tables.Attempt.state).in_([state.value for state in LIVE_ATTEMPT]))
-    )
-    cells = (
-        select(func.count())
-        .select_from(tables.Cell)
-        .where(tables.Cell.campaign_no == tables.Campaign.no)
-        .scalar_subquery()
-    )
-    rows = session.exec(
-        select(tables.Campaign, cells)
-        .where(
-            col(tables.Campaign.ended_at).is_not(None),
-            tables.Campaign.purpose == tables.MEASURE,
-            col(tables.Campaign.no).not_in(live),
-        )
-        .order_by(col(tables.Campaign.ended_at).desc(), col(tables.Campaign.no).desc())
-    ).all()
-    return [
-        Ended(row.no, row.campaign_id, row.name, row.ended_at, count)
-        for row, count in rows
-        if row.no is not None and row.ended_at is not None
-    ]
-
-
-def shown_elsewhere(session: Session, numbers: Collection[int]) -> set[int]:
-    """Those of these campaigns whose results a cell of another campaign shows."""
-    if not numbers:
-        return set()
-    owner, viewer = tables.Cell.__table__.alias("owner"), tables.Cell.__table__.alias("viewer")  # type: ignore[attr-defined]  # SQLModel's table
-    attempt = tables.Attempt.__table__  # type: ignore[attr-defined]  # as above
-    found = session.connection().execute(
-        select(owner.c.campaign_no)
-        .distinct()
-        .select_from(viewer)
-        .join(attempt, attempt.c.attempt_id == viewer.c.shown_attempt_id)
-        .join(owner, owner.c.cell_id == attempt.c.cell_id)
-        .where(owner.c.campaign_no.in_(numbers), viewer.c.campaign_no.not_in(numbers))
-    )
-    return set(found.scalars())
-
-
-def forget(session: Session, number: int) -> bool:
+def forget(turn: Turn, number: int) -> bool:
     """Delete a campaign with its cells, attempts, results and events: so much of it as others can wait for.
 
     True: it is gone, or what is left was shown elsewhere meanwhile; False: call again, in a new transaction.
     """
     some = select(tables.Cell.cell_id).where(tables.Cell.campaign_no == number)
-    found = session.exec(some.order_by(tables.Cell.cell_id).limit(CELLS_AT_ONCE)).all()
-    cells = set(found) - _shown_meanwhile(session, found, number)
+    found = turn.exec(some.order_by(tables.Cell.cell_id).limit(CELLS_AT_ONCE)).all()
+    cells = set(found) - _shown_meanwhile(turn, found, number)
     attempts = select(tables.Attempt.attempt_id).where(col(tables.Attempt.cell_id).in_(cells))
     for statement in (
         delete(tables.Event).where(col(tables.Event.cell_id).in_(cells)),
@@ -101,18 +32,18 @@ def forget(session: Session, number: int) -> bool:
         delete(tables.Attempt).where(col(tables.Attempt.cell_id).in_(cells)),
         delete(tables.Cell).where(col(tables.Cell.cell_id).in_(cells)),
     ):
-        session.connection().execute(statement)
-    if session.exec(some.limit(1)).first() is not None:
+        turn.connection().execute(statement)
+    if turn.exec(some.limit(1)).first() is not None:
         return not cells
-    session.connection().execute(delete(tables.Campaign).where(col(tables.Campaign.no) == number))
+    turn.connection().execute(delete(tables.Campaign).where(col(tables.Campaign.no) == number))
     return True
 
 
-def _shown_meanwhile(session: Session, cells: Collection[str], number: int) -> set[str]:
+def _shown_meanwhile(turn: Turn, cells: Collection[str], number: int) -> set[str]:
     """Those of a campaign's cells whose results the scheduler has just reused for another campaign."""
     viewer = tables.Cell
     return set(
-        session.exec(
+        turn.exec(
             select(tables.Attempt.cell_id)
             .join(viewer, col(viewer.shown_attempt_id) == tables.Attempt.attempt_id)
             .where(col(tables.Attempt.cell_id).in_(cells), viewer.campaign_no != number)
@@ -120,7 +51,7 @@ def _shown_meanwhile(session: Session, cells: Collection[str], number: int) -> s
     )
 
 
-def forget_unused(session: Session) -> None:
+def forget_unused(turn: Turn) -> None:
     """Delete models and environments that nothing names any more."""
     models = select(tables.Cell.model_sha256)
     environments = select(tables.Device.environment_id).union(select(tables.Result.environment_id))
@@ -128,46 +59,4 @@ def forget_unused(session: Session) -> None:
         delete(tables.Model).where(col(tables.Model.sha256).not_in(models)),
         delete(tables.Environment).where(col(tables.Environment.environment_id).not_in(environments)),
     ):
-        session.connection().execute(statement)
-
-
-def references(session: Session, without: Collection[int] = ()) -> list[Reference]:
-    """Every artifact that a campaign names, those of the campaigns `without` left out."""
-    kept = or_(literal(not without), col(tables.Cell.campaign_no).not_in(without))
-    models = session.exec(
-        select(tables.Model.sha256, tables.Model.size_bytes)
-        .where(col(tables.Model.sha256).in_(select(tables.Cell.model_sha256).where(kept)))
-        .order_by(col(tables.Model.sha256))
-    )
-    found = [Reference(sha256, size, "model") for sha256, size in models]
-    samples = session.exec(
-        select(tables.Result.samples_sha256)
-        .distinct()
-        .join(tables.Cell, col(tables.Cell.cell_id) == tables.Result.cell_id)
-        .where(kept, col(tables.Result.samples_sha256).is_not(None))
-        .order_by(col(tables.Result.samples_sha256))
-    )
-    found += [Reference(sha256, None, "samples") for sha256 in samples if sha256 is not None]
-    return found + _labelled(session, kept)
-
-
-def _labelled(session: Session, kept: ColumnElement[bool]) -> list[Reference]:
-    """Labelled data that plans of these cells name."""
-    plans = session.exec(
-        select(tables.Cell.plan).where(kept, cast(tables.Cell.plan, Text).contains('"labelled"'))
-    )
-    named = {data.sha256: data for plan in plans if (data := MeasurePlan.model_validate(plan).labelled)}
-    return [Reference(name, named[name].size_bytes, "labelled data") for name in sorted(named)]
-
-
-def unshown(session: Session) -> int:
-    """How many cells show a result that is not there."""
-    missing = (
-        select(func.count())
-        .select_from(tables.Cell)
-        .where(
-            col(tables.Cell.shown_attempt_id).is_not(None),
-            col(tables.Cell.shown_attempt_id).not_in(select(tables.Result.attempt_id)),
-        )
-    )
-    return session.exec(missing).one()
+        turn.connection().execute(statement)

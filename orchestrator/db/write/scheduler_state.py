@@ -1,48 +1,17 @@
-"""Who schedules: one row, written by that process alone, read by everybody who wonders."""
+"""The row that the scheduling process writes about itself."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-
-from sqlmodel import Session
-
 from orchestrator.db import tables
-
-NO_BROKER, BROKER_UP, BROKER_DOWN = "none", "up", "down"
-STOPPED = "stopped"
-"""In place of the broker's state: the process ended in order, and nobody looks after the broker."""
+from orchestrator.db.engine.turn import Turn
+from orchestrator.db.read.scheduler_state import SchedulerState
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulerState:
-    """The process that schedules, or did. `broker`: none | up | down | stopped; `broker_text`: why it
-    is down; `store`: which one has the farm's files.
-    """
-
-    host: str
-    pid: int
-    since_at: datetime
-    beat_at: datetime
-    broker: str
-    broker_text: str
-    store: str
-
-
-def write(session: Session, state: SchedulerState) -> None:
+def write(turn: Turn, state: SchedulerState) -> None:
     """Replace the row."""
-    row = session.get(tables.Scheduler, 1)
-    said = {name: getattr(state, name) for name in SchedulerState.__slots__}
+    row = turn.get(tables.Scheduler, 1)
+    values = {name: getattr(state, name) for name in SchedulerState.__slots__}
     if row is None:
-        session.add(tables.Scheduler(no=1, **said))
+        turn.add(tables.Scheduler(no=1, **values))
     else:
-        row.sqlmodel_update(said)
-
-
-def read(session: Session) -> SchedulerState | None:
-    """The row; None where no lab ever ran on this database."""
-    row = session.get(tables.Scheduler, 1)
-    if row is None:
-        return None
-    said = {name: getattr(row, name) for name in SchedulerState.__slots__}
-    return SchedulerState(**said)
+        row.sqlmodel_update(values)

@@ -11,7 +11,7 @@ from sqlmodel import select
 from agent.wire.messages import ReasonCode, RunnerOutput, Status
 from orchestrator.cli.logs import unseen
 from orchestrator.db import tables
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
 from orchestrator.db.write import ingest, outputs, steering_requests
 from orchestrator.manifest.campaign import DeviceSelector

@@ -16,7 +16,7 @@ from contextlib import suppress
 
 import pytest
 
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
 from orchestrator.scheduling.lock import SchedulerLock
 from tests.orchestrator.asked import CPU, POCL, asked

@@ -7,8 +7,8 @@ from sqlmodel import select
 
 from orchestrator.db import tables
 from orchestrator.db.queue import picking
-from orchestrator.db.read import records
-from orchestrator.db.write import campaigns, ingest
+from orchestrator.db.read import campaign_progress, records
+from orchestrator.db.write import campaigns, ingest, unplaceable
 from tests.orchestrator.asked import CPU, POCL, asked
 from tests.orchestrator.stocked import cells, dispatch, planned, result, stock
 
@@ -17,7 +17,7 @@ FOUR = ("a", "b", "c", "d")
 
 def remaining(database, now=None):
     with database.read() as session:
-        return campaigns.remaining_by_target(session, 1, now or datetime.now(UTC))
+        return campaign_progress.remaining_by_target(session, 1, now or datetime.now(UTC))
 
 
 def finish(database, cell):
@@ -122,7 +122,7 @@ def test_cells_of_devices_that_are_gone_end_with_the_reason(database):
     stock(database, asked(("a",), {"cpu": {}, "gpu": {}}))
     with database.write() as session:
         hint = {"gpu": "no OpenCL platform"}
-        assert campaigns.drop_vanished(session, [CPU.device_id], hint, datetime.now(UTC)) == 1
+        assert unplaceable.fail_vanished(session, [CPU.device_id], hint, datetime.now(UTC)) == 1
     gpu = cells(database)[1]
     assert (gpu.target, gpu.state, gpu.reason_code) == (POCL.device_id, "unsupported", "no_device")
     assert gpu.reason_text == "device pocl-0 is not there any more: no OpenCL platform"

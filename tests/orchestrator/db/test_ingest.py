@@ -8,7 +8,8 @@ from sqlmodel import select
 
 from agent.wire.messages import JobRefused, Reason, ReasonCode, Status
 from orchestrator.db import tables
-from orchestrator.db.write import attempts, campaigns, ingest
+from orchestrator.db.read import running_attempts
+from orchestrator.db.write import campaigns, ingest
 from orchestrator.policy.lifecycle import IllegalMoveError
 from tests.orchestrator.asked import asked
 from tests.orchestrator.stocked import cells, dispatch, result, stock
@@ -150,7 +151,7 @@ def test_cancelling_ends_waiting_cells_at_once_and_running_ones_with_their_attem
         row = session.exec(select(tables.Campaign)).one()
         assert row.campaign_id == campaign_id
         assert campaigns.cancel_campaign(session, row, datetime.now(UTC)) == 2
-        (live,) = attempts.live(session, datetime.now(UTC))
+        (live,) = running_attempts.running(session, datetime.now(UTC))
         assert live.cancel_asked
     assert [c.state for c in cells(database)] == ["running", "cancelled"]
     assert waiting.cell_id == cells(database)[1].cell_id

@@ -10,7 +10,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
 from orchestrator.db import migrate as migration
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.db.write import ingest
 from orchestrator.errors import UnreachableError
 from tests.orchestrator.stocked import cells, dispatch, result, stock

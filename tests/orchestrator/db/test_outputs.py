@@ -9,6 +9,7 @@ from sqlmodel import select
 
 from agent.wire.messages import RunnerOutput
 from orchestrator.db import tables
+from orchestrator.db.read import outputs as written
 from orchestrator.db.write import ingest, outputs
 from tests.orchestrator.asked import asked
 from tests.orchestrator.stocked import cells, dispatch, result, stock
@@ -22,7 +23,7 @@ def tell(database, job, start, text, **other):
 
 def kept(database, job):
     with database.read() as session:
-        found = outputs.of_attempt(session, job.attempt_id)
+        found = written.of_attempt(session, job.attempt_id)
     return None if found is None else (found.start, found.text)
 
 

@@ -11,10 +11,10 @@ from sqlalchemy import literal
 
 from agent.wire.messages import Device, Reason, ReasonCode, Status
 from orchestrator.db import tables
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
 from orchestrator.db.queue import candidate_queries, picking
-from orchestrator.db.write import agents, attempts, campaigns, ingest, quarantine
+from orchestrator.db.write import agents, attempts, ingest, quarantine, unplaceable
 from orchestrator.manifest.campaign import DeviceSelector
 from orchestrator.policy.assign import Assignment
 from orchestrator.policy.lifecycle import AttemptEnd, AttemptState
@@ -70,7 +70,7 @@ def begin(database, assignment, *, start=True):
     with database.write() as session:
         job = attempts.begin(session, assignment, now())
         if start:
-            assert attempts.started(session, job.attempt_id, job.epoch, now())
+            assert attempts.start(session, job.attempt_id, job.epoch, now())
     return job
 
 
@@ -177,8 +177,8 @@ def test_more_cells_of_a_class_than_devices_end_at_once_with_the_reason(database
 def test_a_class_of_which_no_device_is_left_ends_with_the_reason(database):
     stock(database, two_of_the_class(), FLEET)
     with database.write() as session:
-        assert campaigns.drop_vanished(session, ["host-cpu", "gpu-1"], {}, now()) == 0
-        assert campaigns.drop_vanished(session, ["host-cpu"], {"gpu": "no driver"}, now()) == 2
+        assert unplaceable.fail_vanished(session, ["host-cpu", "gpu-1"], {}, now()) == 0
+        assert unplaceable.fail_vanished(session, ["host-cpu"], {"gpu": "no driver"}, now()) == 2
     assert (
         cells(database)[0].reason_text == "no device of the class any:kind=gpu is there any more: no driver"
     )
@@ -337,9 +337,11 @@ def test_ends_before_a_users_retry_do_not_count(database):
 def test_a_class_outlives_an_agent_only_while_another_has_a_device_of_it(database):
     stock(database, two_of_the_class(), FLEET)
     with database.write() as session:
-        assert agents.strand(session, ["gpu-0"], "agent a drains", now()) == 0
+        assert unplaceable.fail_unplaceable(session, ["gpu-0"], "agent a drains", now()) == 0
         agents.set_state(session, "embedded", tables.AGENT_DRAINING)
-        assert agents.strand(session, ["gpu-0", "gpu-1", "gpu-2"], "agent a drains", now()) == 2
+        assert (
+            unplaceable.fail_unplaceable(session, ["gpu-0", "gpu-1", "gpu-2"], "agent a drains", now()) == 2
+        )
     assert {cell.state for cell in cells(database)} == {"unsupported"}
     assert cells(database)[0].reason_text.endswith("is there any more: agent a drains")
 

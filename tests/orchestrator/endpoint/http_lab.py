@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from agent.wire.credentials import Applicant
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.trust import enrolment
 from orchestrator.trust.farm_key_file import farm_key
 from tests.services.certificates import Authority

@@ -11,9 +11,9 @@ from alembic import command
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.db import migrate
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
+from orchestrator.db.read.scheduler_state import BROKER_UP, SchedulerState
 from orchestrator.db.write import scheduler_state
-from orchestrator.db.write.scheduler_state import BROKER_UP, SchedulerState
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.farm import Farm
 

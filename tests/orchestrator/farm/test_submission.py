@@ -16,7 +16,7 @@ from agent.wire.messages import AgentHello
 from orchestrator import cli
 from orchestrator.config.home import FarmHome
 from orchestrator.db import tables
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.db.write import ingest
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.farm import Farm, submission

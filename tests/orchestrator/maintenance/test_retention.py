@@ -21,10 +21,11 @@ from sqlalchemy import func
 from sqlmodel import select
 
 from orchestrator.db import tables
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
+from orchestrator.db.read.retention import Ended
 from orchestrator.db.write import campaigns, ingest
-from orchestrator.db.write.retention import Ended, forget
+from orchestrator.db.write.retention import forget
 from orchestrator.errors import FarmError
 from orchestrator.maintenance.backup import backup
 from orchestrator.maintenance.check import check

@@ -11,8 +11,9 @@ from agent.wire.credentials import Applicant, Credentials, crosses_in_the_clear,
 from agent.wire.envelope import SigningKey, open_envelope, seal
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
+from orchestrator.db.read import credentials as known_credentials
 from orchestrator.db.write import credentials
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.trust import agent_keys, enrolment
@@ -55,7 +56,7 @@ def enrolled(database, name="rack-1"):
 
 def agent_of(database, applicant, now=NOW):
     with database.read() as session:
-        return credentials.agent_of_bearer(session, applicant.token, now)
+        return known_credentials.agent_of_bearer(session, applicant.token, now)
 
 
 def test_an_agent_is_known_by_its_token_and_the_database_holds_no_secret(database, tmp_path):

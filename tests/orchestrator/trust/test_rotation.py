@@ -14,7 +14,7 @@ from agent.link.trusted_farm_keys import TrustedFarmKeys
 from agent.wire.credentials import Applicant
 from agent.wire.envelope import SigningKey, keys_message, open_envelope, read_keys, seal
 from orchestrator.config.home import FarmHome
-from orchestrator.db.engine.session import Database
+from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.trust import enrolment, farm_key_rotation

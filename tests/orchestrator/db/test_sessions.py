@@ -13,7 +13,8 @@ from sqlalchemy.exc import StatementError
 from sqlmodel import select
 
 from orchestrator.db import tables
-from orchestrator.db.engine.session import Database, insert_missing
+from orchestrator.db.engine.dialects import insert_missing
+from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
 from orchestrator.errors import UnreachableError
 from tests.orchestrator.stocked import cells, new_database, stock

@@ -1,20 +1,56 @@
-"""Attempts under way: what was heard of them, what users want of them, which have fallen silent."""
+"""Attempts under way: what users want of them, whose they are, which have fallen silent."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypeAlias
 
 from sqlalchemy import Text, cast, func, or_
 from sqlmodel import Session, col, select
 
-from agent.wire.messages import Heartbeat
 from orchestrator.db import tables
-from orchestrator.db.engine import turn
-from orchestrator.db.write import attempts
 
-Standing: TypeAlias = Literal["wanted", "unwanted", "stale"]
+
+@dataclass(frozen=True, slots=True)
+class RunningAttempt:
+    """A try that is under way. `cancel_asked`: a user wants it to end; `parked`: nobody waits for it."""
+
+    attempt_id: str
+    cell_id: str
+    campaign_no: int
+    device_id: str
+    cancel_asked: bool
+    parked: bool
+    stop_asked: bool
+    overdue: bool
+
+
+def running(
+    session: Session, now: datetime, attempt_ids: Sequence[str] | None = None
+) -> list[RunningAttempt]:
+    """Every attempt under way, with what is wanted of it."""
+    query = (
+        select(tables.Attempt, tables.Cell, tables.Campaign)
+        .join(tables.Cell, col(tables.Cell.cell_id) == tables.Attempt.cell_id)
+        .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
+        .where(tables.IS_LIVE)
+    )
+    if attempt_ids is not None:
+        query = query.where(col(tables.Attempt.attempt_id).in_(attempt_ids))
+    return [
+        RunningAttempt(
+            attempt_id=attempt.attempt_id,
+            cell_id=cell.cell_id,
+            campaign_no=cell.campaign_no,
+            device_id=attempt.device_id,
+            cancel_asked=cell.cancel_asked_at is not None or campaign.cancel_asked_at is not None,
+            parked=campaign.parked,
+            stop_asked=attempt.stop_asked,
+            overdue=attempt.deadline_at is not None and attempt.deadline_at < now,
+        )
+        for attempt, cell, campaign in session.exec(query)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,26 +63,14 @@ class Silent:
     since: datetime
 
 
-def note_beat(session: Session, beat: Heartbeat, now: datetime) -> Standing:
-    """Store a sign of life. stale: its attempt has ended or has another epoch; unwanted: cancel it."""
-    attempt = turn.get(session, tables.Attempt, beat.attempt_id, lock=True)
-    if attempt is None or attempt.epoch != beat.epoch or attempt.state not in tables.LIVE_WORDS:
-        return "stale"
-    attempt.phase, attempt.heard_at = beat.phase, now
-    cell = turn.get_one(session, tables.Cell, attempt.cell_id, lock=True)
-    campaign = turn.get_one(session, tables.Campaign, cell.campaign_no)
-    unwanted = cell.cancel_asked_at or campaign.cancel_asked_at or attempt.stop_asked
-    return "unwanted" if unwanted else "wanted"
-
-
-def unwanted(session: Session, now: datetime) -> list[attempts.LiveAttempt]:
+def unwanted(session: Session, now: datetime) -> list[RunningAttempt]:
     """Attempts that a user cancelled, that nobody waits for, or that are over their time."""
     query = (
         select(tables.Attempt.attempt_id)
         .join(tables.Cell, col(tables.Cell.cell_id) == tables.Attempt.cell_id)
         .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
         .where(
-            col(tables.Attempt.state).in_(tables.LIVE_WORDS),
+            tables.IS_LIVE,
             or_(
                 col(tables.Cell.cancel_asked_at).is_not(None),
                 col(tables.Campaign.cancel_asked_at).is_not(None),
@@ -57,7 +81,7 @@ def unwanted(session: Session, now: datetime) -> list[attempts.LiveAttempt]:
         )
     )
     found = session.exec(query).all()
-    return attempts.live(session, now, found) if found else []
+    return running(session, now, found) if found else []
 
 
 def uses(session: Session, agent_id: str, sha256: str) -> bool:
@@ -69,7 +93,7 @@ def uses(session: Session, agent_id: str, sha256: str) -> bool:
         .join(tables.Device, col(tables.Device.device_id) == tables.Attempt.device_id)
         .where(
             tables.Device.agent_id == agent_id,
-            col(tables.Attempt.state).in_(tables.LIVE_WORDS),
+            tables.IS_LIVE,
             or_(col(tables.Cell.model_sha256) == sha256, in_plan),
         )
     )
@@ -81,7 +105,7 @@ def of_agent(session: Session, agent_id: str) -> list[str]:
     query = (
         select(tables.Attempt.attempt_id)
         .join(tables.Device, col(tables.Device.device_id) == tables.Attempt.device_id)
-        .where(tables.Device.agent_id == agent_id, col(tables.Attempt.state).in_(tables.LIVE_WORDS))
+        .where(tables.Device.agent_id == agent_id, tables.IS_LIVE)
     )
     return list(session.exec(query))
 
@@ -101,6 +125,6 @@ def silent(session: Session, before: datetime) -> list[Silent]:
     rows = session.exec(
         select(tables.Attempt.attempt_id, tables.Device.agent_id, tables.Attempt.device_id, last)
         .join(tables.Device, col(tables.Device.device_id) == tables.Attempt.device_id)
-        .where(col(tables.Attempt.state).in_(tables.LIVE_WORDS), last < before)
+        .where(tables.IS_LIVE, last < before)
     )
     return [Silent(*row) for row in rows]

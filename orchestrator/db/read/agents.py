@@ -1,0 +1,116 @@
+"""Agents as the scheduler and operators see them: who is there, who was heard, who is to leave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import and_, func
+from sqlmodel import Session, col, select
+
+from orchestrator.db import tables
+from orchestrator.policy.lifecycle import CellState
+
+
+@dataclass(frozen=True, slots=True)
+class AgentState:
+    """One agent. `heard_at`: its last sign of life; `devices`: how many it has; `live`: its attempts."""
+
+    agent_id: str
+    host: str
+    version: str
+    protocol: int
+    state: str
+    refused: str | None
+    heard_at: datetime | None
+    devices: int
+    live: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A present device and what decides whether it gets work."""
+
+    device_id: str
+    agent_id: str
+    willing: bool
+    heard_at: datetime | None
+
+
+def members(session: Session) -> list[Member]:
+    """Every device that its agent's last hello named."""
+    willing = and_(col(tables.Agent.state) == tables.AGENT_ACTIVE, col(tables.Agent.refused).is_(None))
+    rows = session.exec(
+        select(tables.Device.device_id, tables.Device.agent_id, willing, tables.Agent.heard_at)
+        .join(tables.Agent, col(tables.Agent.agent_id) == tables.Device.agent_id)
+        .where(col(tables.Device.present))
+    )
+    return [Member(*row) for row in rows]
+
+
+def states(session: Session) -> list[AgentState]:
+    """Every agent that ever said hello, by name."""
+    devices = _count(session, select(tables.Device.agent_id, func.count()).where(col(tables.Device.present))
+                     .group_by(tables.Device.agent_id))  # fmt: skip
+    live = _count(session, select(tables.Device.agent_id, func.count())
+                  .join(tables.Attempt, col(tables.Attempt.device_id) == tables.Device.device_id)
+                  .where(tables.IS_LIVE)
+                  .group_by(tables.Device.agent_id))  # fmt: skip
+    return [
+        AgentState(
+            row.agent_id, row.host, row.version, row.protocol, row.state, row.refused, row.heard_at,
+            devices.get(row.agent_id, 0), live.get(row.agent_id, 0),
+        )
+        for row in session.exec(select(tables.Agent).order_by(col(tables.Agent.agent_id)))
+    ]  # fmt: skip
+
+
+def _count(session: Session, query: object) -> Mapping[str, int]:
+    return {agent_id: count for agent_id, count in session.exec(query)}  # type: ignore[call-overload]  # noqa: C416  # two columns
+
+
+def refused(session: Session) -> set[str]:
+    """Agents of another protocol than the farm's."""
+    return set(
+        session.exec(select(tables.Agent.agent_id).where(col(tables.Agent.refused).is_not(None))).all()
+    )
+
+
+def state_of(session: Session, agent_id: str) -> str | None:
+    """`active`, `draining` or `removed`; None for an agent that never said hello."""
+    row = session.get(tables.Agent, agent_id)
+    return None if row is None else row.state
+
+
+def devices_of(session: Session, agent_ids: Sequence[str]) -> list[str]:
+    """The devices that these agents ever named."""
+    return list(
+        session.exec(select(tables.Device.device_id).where(col(tables.Device.agent_id).in_(agent_ids)))
+    )
+
+
+def present_devices_of(session: Session, agent_id: str) -> set[str]:
+    """The devices that this agent's last hello named."""
+    device = tables.Device
+    query = select(device.device_id).where(device.agent_id == agent_id, col(device.present))
+    return set(session.exec(query))
+
+
+def leaving(session: Session) -> Mapping[str, str]:
+    """Agents that get no more work because somebody said so: name -> `draining` or `removed`."""
+    return dict(
+        session.exec(
+            select(tables.Agent.agent_id, tables.Agent.state).where(
+                col(tables.Agent.state) != tables.AGENT_ACTIVE
+            )
+        ).all()
+    )
+
+
+def are_waited_for(session: Session, device_ids: Sequence[str]) -> bool:
+    """Whether a queued cell waits for one of these devices alone."""
+    waiting = select(tables.Cell.cell_id).where(
+        tables.Cell.state == CellState.QUEUED.value, col(tables.Cell.target).in_(device_ids)
+    )
+    return session.exec(waiting.limit(1)).first() is not None

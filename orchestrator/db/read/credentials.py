@@ -1,0 +1,65 @@
+"""The credentials of agents: which are valid, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, and_, or_
+from sqlmodel import Session, col, select
+
+from agent.wire.credentials import digest
+from orchestrator.db import tables
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A valid credential. `newest_issued`: see `tables.Credential`."""
+
+    key_id: str
+    agent_id: str
+    public_key: str
+    password_sha256: str
+    newest_issued: float
+
+
+def valid(session: Session, now: datetime) -> list[Known]:
+    """Every credential that is neither revoked nor replaced for good, by agent."""
+    rows = session.exec(
+        select(tables.Credential)
+        .where(_is_valid(now))
+        .order_by(col(tables.Credential.agent_id), col(tables.Credential.made_at))
+    )
+    return [
+        Known(row.key_id, row.agent_id, row.public_key, row.password_sha256, row.newest_issued)
+        for row in rows
+    ]
+
+
+def agent_of_bearer(session: Session, token: str, now: datetime) -> str | None:
+    """The agent whose valid token this is. The look-up is by hash: how long it takes tells nothing."""
+    return session.exec(
+        select(tables.Credential.agent_id).where(
+            tables.Credential.token_sha256 == digest(token), _is_valid(now)
+        )
+    ).first()
+
+
+def has_valid(session: Session, agent_id: str, now: datetime) -> bool:
+    """Whether an agent is enrolled."""
+    query = select(tables.Credential.key_id).where(tables.Credential.agent_id == agent_id, _is_valid(now))
+    return session.exec(query.limit(1)).first() is not None
+
+
+def enrolled(session: Session) -> Sequence[str]:
+    """Every agent that ever was, also those that are revoked now."""
+    names = select(tables.Credential.agent_id).distinct().order_by(col(tables.Credential.agent_id))
+    return session.exec(names).all()
+
+
+def _is_valid(now: datetime) -> ColumnElement[bool]:
+    return and_(
+        col(tables.Credential.revoked_at).is_(None),
+        or_(col(tables.Credential.expires_at).is_(None), col(tables.Credential.expires_at) > now),
+    )

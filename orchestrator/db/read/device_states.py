@@ -1,0 +1,125 @@
+"""What each device does now: idle, busy, resting, in quarantine, or why it gets no work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from orchestrator.db import tables
+from orchestrator.policy.assign import Occupancy
+from orchestrator.policy.why import Occupant
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceState:
+    """A device as operators see it.
+
+    `state`: idle | busy | excluded | resting | quarantined | unavailable | absent; `note` says why.
+    """
+
+    device_id: str
+    agent_id: str
+    kind: str
+    name: str
+    delegates: tuple[str, ...]
+    environment_id: str
+    exclusion_group: str
+    labels: Mapping[str, str]
+    state: str
+    note: str
+    cooldown_s: float
+    cell_id: str | None
+    cell: str
+    left_s: float | None
+
+
+def device_states(session: Session, now: datetime, silent_before: datetime | None) -> list[DeviceState]:
+    """Every device that was ever named, with what it does now."""
+    occupied = {occupant.device_id: occupant for occupant in occupants(session, now)}
+    excluded = Occupancy(_groups(session, occupied))
+    rows = session.exec(
+        select(tables.Device, tables.Agent)
+        .join(tables.Agent, col(tables.Agent.agent_id) == tables.Device.agent_id)
+        .order_by(col(tables.Device.agent_id), col(tables.Device.device_id))
+    )
+    found = []
+    for device, agent in rows:
+        holder = occupied.get(device.device_id)
+        state, note = _standing(device, why_unwilling(agent, silent_before), now)
+        if state == "idle" and holder is not None:
+            state, note = "busy", holder.phase
+        elif state == "idle" and not excluded.free(device.exclusion_group):
+            state, note = "excluded", "something runs beside it"
+        found.append(
+            DeviceState(
+                device_id=device.device_id,
+                agent_id=device.agent_id,
+                kind=device.kind,
+                name=device.name,
+                delegates=tuple(device.delegates),
+                environment_id=device.environment_id,
+                exclusion_group=device.exclusion_group,
+                labels=dict(device.labels),
+                state=state,
+                note=note,
+                cooldown_s=device.cooldown_s,
+                cell_id=None if holder is None else holder.cell_id,
+                cell="" if holder is None else holder.what,
+                left_s=None if holder is None else holder.left_s,
+            )
+        )
+    return found
+
+
+def _standing(device: tables.Device, unwilling: str, now: datetime) -> tuple[str, str]:
+    if not device.present:
+        return "absent", "its agent did not name it last"
+    if unwilling:
+        return "unavailable", unwilling
+    if device.quarantined_at is not None:
+        return "quarantined", device.quarantine_text or ""
+    if device.rests_until is not None and device.rests_until > now:
+        return "resting", f"{(device.rests_until - now).total_seconds():.0f} s more"
+    return "idle", ""
+
+
+def why_unwilling(agent: tables.Agent, silent_before: datetime | None) -> str:
+    """Why an agent gets no work; empty where it does."""
+    if agent.refused:
+        return f"agent {agent.agent_id} is refused: {agent.refused}"
+    if agent.state != tables.AGENT_ACTIVE:
+        return f"agent {agent.agent_id} is {agent.state}"
+    if silent_before is not None and (agent.heard_at is None or agent.heard_at < silent_before):
+        heard = "never heard" if agent.heard_at is None else f"not heard since {agent.heard_at:%H:%M:%S} UTC"
+        return f"agent {agent.agent_id} was {heard}"
+    return ""
+
+
+def _groups(session: Session, device_ids: Mapping[str, Any]) -> list[str]:
+    query = select(tables.Device.exclusion_group).where(col(tables.Device.device_id).in_(list(device_ids)))
+    return list(session.exec(query))
+
+
+def occupants(session: Session, now: datetime) -> list[Occupant]:
+    """The attempts that hold devices now."""
+    rows = session.exec(
+        select(tables.Attempt, tables.Cell)
+        .join(tables.Cell, col(tables.Cell.cell_id) == tables.Attempt.cell_id)
+        .where(tables.IS_LIVE)
+    )
+    return [
+        Occupant(
+            attempt.attempt_id,
+            cell.cell_id,
+            attempt.device_id,
+            f"{cell.model} on {cell.delegate}",
+            attempt.phase,
+            attempt.started_at or attempt.dispatched_at,
+            max(0.0, cell.expected_s - (now - (attempt.started_at or now)).total_seconds()),
+        )
+        for attempt, cell in rows
+    ]

@@ -1,0 +1,46 @@
+"""What happened, in order: to the cells of a campaign, or to one cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+from sqlalchemy import func
+from sqlmodel import Session, col, select
+
+from orchestrator.db import tables
+from orchestrator.results.events import EventKind
+
+
+@dataclass(frozen=True, slots=True)
+class CellEvent:
+    """Something that happened to a cell. `no` grows with every event of the farm."""
+
+    no: int
+    at: datetime
+    cell_id: str
+    kind: EventKind
+    text: str
+
+
+def newest(session: Session) -> int:
+    """Number of the last event; 0 before the first."""
+    return session.exec(select(func.max(tables.Event.no))).one() or 0
+
+
+def of_campaign(session: Session, campaign_no: int, after: int) -> list[CellEvent]:
+    """What happened to a campaign's cells after event number `after`, in order."""
+    query = select(tables.Event).where(tables.Event.campaign_no == campaign_no, col(tables.Event.no) > after)
+    return _events(session.exec(query.order_by(col(tables.Event.no))).all())
+
+
+def of_cell(session: Session, cell_id: str, after: int = 0) -> list[CellEvent]:
+    """What happened to a cell after event number `after`, in order."""
+    query = select(tables.Event).where(tables.Event.cell_id == cell_id, col(tables.Event.no) > after)
+    return _events(session.exec(query.order_by(col(tables.Event.no))).all())
+
+
+def _events(rows: Sequence[tables.Event]) -> list[CellEvent]:
+    return [CellEvent(row.no or 0, row.at, row.cell_id, cast(EventKind, row.kind), row.text) for row in rows]

@@ -1,0 +1,75 @@
+"""Jobs that the broker should have: those that it never got, and those that nobody has started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from sqlmodel import Session, col, select
+from sqlmodel.sql.expression import SelectOfScalar
+
+from agent.wire.messages import JobSpec, MeasurePlan
+from orchestrator.db import tables
+from orchestrator.db.read.past_results import input_specs
+from orchestrator.policy.lifecycle import AttemptState
+
+HARD_LIMIT_AFTER_S: Final = 10.0
+"""How many seconds after the soft limit, at which a runner is asked to end, the agent kills it. Chosen: a
+runner that ends in order has time to write what it measured. Larger: a hung one holds its device for longer.
+"""
+
+
+def job(cell: tables.Cell, attempt: tables.Attempt, model_bytes: int) -> JobSpec:
+    """What the agent gets to know of an attempt. `model_bytes`: size of the cell's model."""
+    return JobSpec(
+        attempt_id=attempt.attempt_id,
+        attempt_no=attempt.attempt_no,
+        cell_id=cell.cell_id,
+        epoch=attempt.epoch,
+        device_id=attempt.device_id,
+        model_id=cell.model,
+        model_sha256=cell.model_sha256,
+        model_bytes=model_bytes,
+        delegate=cell.delegate,
+        delegate_kind=cell.delegate_kind,
+        delegate_options=cell.delegate_options,
+        plan=MeasurePlan.model_validate(cell.plan),
+        inputs=input_specs(cell.inputs),
+        soft_limit_s=cell.soft_limit_s,
+        hard_limit_s=cell.soft_limit_s + HARD_LIMIT_AFTER_S,
+    )
+
+
+def owed(session: Session) -> list[tuple[str, JobSpec]]:
+    """Jobs that were not sent yet, with their agents, oldest first."""
+    in_outbox = select(tables.Attempt).join(
+        tables.Outbox, col(tables.Outbox.attempt_id) == tables.Attempt.attempt_id
+    )
+    return _jobs(session, in_outbox)
+
+
+def unstarted(
+    session: Session, *, agent_id: str | None = None, before: datetime | None = None
+) -> list[tuple[str, JobSpec]]:
+    """Jobs that were sent and of which nothing was heard: of one agent, or dispatched before a moment."""
+    query = select(tables.Attempt).where(col(tables.Attempt.heard_at).is_(None))
+    if before is not None:
+        query = query.where(tables.Attempt.dispatched_at < before)
+    if agent_id is not None:
+        query = query.join(tables.Device, col(tables.Device.device_id) == tables.Attempt.device_id).where(
+            tables.Device.agent_id == agent_id
+        )
+    return _jobs(session, query)
+
+
+def _jobs(session: Session, attempts: SelectOfScalar[tables.Attempt]) -> list[tuple[str, JobSpec]]:
+    waiting = attempts.where(tables.Attempt.state == AttemptState.DISPATCHED.value)
+    found: Iterable[tables.Attempt] = session.exec(waiting.order_by(col(tables.Attempt.attempt_id))).all()
+    jobs = []
+    for attempt in found:
+        cell = session.get_one(tables.Cell, attempt.cell_id)
+        device = session.get_one(tables.Device, attempt.device_id)
+        model = session.get_one(tables.Model, cell.model_sha256)
+        jobs.append((device.agent_id, job(cell, attempt, model.size_bytes)))
+    return jobs

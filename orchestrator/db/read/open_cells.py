@@ -1,0 +1,28 @@
+"""How many cells are open, and what holds them up."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import func
+from sqlmodel import Session, col, select
+
+from orchestrator.db import tables
+from orchestrator.policy.lifecycle import OPEN, CellState
+
+
+def counts(session: Session, suspect_before: datetime) -> dict[str, int]:
+    """Open cells by state; `suspect`: attempts of which nothing was heard since; `paused` of the queued."""
+    rows = session.exec(
+        select(tables.Cell.state, func.count()).where(tables.IS_OPEN).group_by(col(tables.Cell.state))
+    )
+    found = {state.value: 0 for state in CellState if state in OPEN} | dict(rows.all())
+    last = func.coalesce(tables.Attempt.heard_at, tables.Attempt.started_at, tables.Attempt.dispatched_at)
+    silent = select(func.count()).select_from(tables.Attempt).where(tables.IS_LIVE, last < suspect_before)
+    paused = (
+        select(func.count())
+        .select_from(tables.Cell)
+        .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
+        .where(tables.IS_QUEUED, col(tables.Campaign.paused_at).is_not(None))
+    )
+    return found | {"suspect": session.exec(silent).one(), "paused": session.exec(paused).one()}

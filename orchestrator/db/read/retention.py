@@ -1,0 +1,121 @@
+"""What could be deleted, and what is still named: ended campaigns, and the artifacts of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Text, cast, func, literal, or_
+from sqlmodel import Session, col, select
+
+from agent.wire.messages import MeasurePlan
+from orchestrator.db import tables
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A campaign whose last cell ended."""
+
+    no: int
+    campaign_id: str
+    name: str
+    ended_at: datetime
+    cells: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An artifact that the database names. `size_bytes`: of a model, None: not known."""
+
+    sha256: str
+    size_bytes: int | None
+    what: str
+
+
+def ended(session: Session) -> list[Ended]:
+    """Campaigns of users that ended and have nothing under way, the one that ended last first."""
+    live = (
+        select(tables.Cell.campaign_no)
+        .join(tables.Attempt, col(tables.Attempt.cell_id) == tables.Cell.cell_id)
+        .where(tables.IS_LIVE)
+    )
+    cells = (
+        select(func.count())
+        .select_from(tables.Cell)
+        .where(tables.Cell.campaign_no == tables.Campaign.no)
+        .scalar_subquery()
+    )
+    rows = session.exec(
+        select(tables.Campaign, cells)
+        .where(
+            col(tables.Campaign.ended_at).is_not(None),
+            tables.Campaign.purpose == tables.MEASURE,
+            col(tables.Campaign.no).not_in(live),
+        )
+        .order_by(col(tables.Campaign.ended_at).desc(), col(tables.Campaign.no).desc())
+    ).all()
+    return [
+        Ended(row.no, row.campaign_id, row.name, row.ended_at, count)
+        for row, count in rows
+        if row.no is not None and row.ended_at is not None
+    ]
+
+
+def shown_elsewhere(session: Session, numbers: Collection[int]) -> set[int]:
+    """Those of these campaigns whose results a cell of another campaign shows."""
+    if not numbers:
+        return set()
+    owner, viewer = tables.Cell.__table__.alias("owner"), tables.Cell.__table__.alias("viewer")  # type: ignore[attr-defined]  # SQLModel's table
+    attempt = tables.Attempt.__table__  # type: ignore[attr-defined]  # as above
+    found = session.connection().execute(
+        select(owner.c.campaign_no)
+        .distinct()
+        .select_from(viewer)
+        .join(attempt, attempt.c.attempt_id == viewer.c.shown_attempt_id)
+        .join(owner, owner.c.cell_id == attempt.c.cell_id)
+        .where(owner.c.campaign_no.in_(numbers), viewer.c.campaign_no.not_in(numbers))
+    )
+    return set(found.scalars())
+
+
+def references(session: Session, without: Collection[int] = ()) -> list[Reference]:
+    """Every artifact that a campaign names, those of the campaigns `without` left out."""
+    kept = or_(literal(not without), col(tables.Cell.campaign_no).not_in(without))
+    models = session.exec(
+        select(tables.Model.sha256, tables.Model.size_bytes)
+        .where(col(tables.Model.sha256).in_(select(tables.Cell.model_sha256).where(kept)))
+        .order_by(col(tables.Model.sha256))
+    )
+    found = [Reference(sha256, size, "model") for sha256, size in models]
+    samples = session.exec(
+        select(tables.Result.samples_sha256)
+        .distinct()
+        .join(tables.Cell, col(tables.Cell.cell_id) == tables.Result.cell_id)
+        .where(kept, col(tables.Result.samples_sha256).is_not(None))
+        .order_by(col(tables.Result.samples_sha256))
+    )
+    found += [Reference(sha256, None, "samples") for sha256 in samples if sha256 is not None]
+    return found + _labelled(session, kept)
+
+
+def _labelled(session: Session, kept: ColumnElement[bool]) -> list[Reference]:
+    """Labelled data that plans of these cells name."""
+    plans = session.exec(
+        select(tables.Cell.plan).where(kept, cast(tables.Cell.plan, Text).contains('"labelled"'))
+    )
+    named = {data.sha256: data for plan in plans if (data := MeasurePlan.model_validate(plan).labelled)}
+    return [Reference(name, named[name].size_bytes, "labelled data") for name in sorted(named)]
+
+
+def unshown(session: Session) -> int:
+    """How many cells show a result that is not there."""
+    missing = (
+        select(func.count())
+        .select_from(tables.Cell)
+        .where(
+            col(tables.Cell.shown_attempt_id).is_not(None),
+            col(tables.Cell.shown_attempt_id).not_in(select(tables.Result.attempt_id)),
+        )
+    )
+    return session.exec(missing).one()

@@ -1,0 +1,38 @@
+"""Who schedules: one row, which that process alone writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlmodel import Session
+
+from orchestrator.db import tables
+
+NO_BROKER, BROKER_UP, BROKER_DOWN = "none", "up", "down"
+STOPPED = "stopped"
+"""In place of the broker's state: the process ended in order, and nobody looks after the broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerState:
+    """The process that schedules, or did. `broker`: none | up | down | stopped; `broker_text`: why it
+    is down; `store`: which one has the farm's files.
+    """
+
+    host: str
+    pid: int
+    since_at: datetime
+    beat_at: datetime
+    broker: str
+    broker_text: str
+    store: str
+
+
+def read(session: Session) -> SchedulerState | None:
+    """The row; None where no lab ever ran on this database."""
+    row = session.get(tables.Scheduler, 1)
+    if row is None:
+        return None
+    values = {name: getattr(row, name) for name in SchedulerState.__slots__}
+    return SchedulerState(**values)

@@ -1,0 +1,82 @@
+"""How cells end: each terminal state is written once, and with the last one the end of the campaign."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from sqlalchemy import Update, bindparam, exists, literal, select, update
+
+from agent.wire.messages import Reason, ReasonCode
+from orchestrator.db import tables
+from orchestrator.db.engine.turn import Turn
+from orchestrator.db.queue import candidate_queries
+from orchestrator.db.write import events
+from orchestrator.policy.lifecycle import CellState, move_cell
+from orchestrator.results.events import EventKind
+
+
+def _close_statement() -> Update:
+    """End a campaign that has no open cell left.
+
+    Almost always some cell is still queued, and that is asked first: in the order of `ix_cell_pick`, which
+    makes the engine take that index and stop at its first row, however many cells have ended. A plain EXISTS
+    over all open cells would read the ended ones too.
+    """
+    cell, campaign = candidate_queries.cell, candidate_queries.campaign
+    of_campaign = cell.c.campaign_no == bindparam("number")
+    queued = select(cell.c.cell_id).where(of_campaign, tables.IS_QUEUED)
+    first = queued.order_by(cell.c.line, cell.c.rank, cell.c.position).limit(1).scalar_subquery()
+    is_open = exists(literal(1)).where(of_campaign, tables.IS_OPEN)
+    this = (campaign.c.no == bindparam("number"), campaign.c.ended_at.is_(None))
+    return (
+        update(campaign)
+        .where(*this, first.is_(None), ~is_open)
+        .values(ended_at=bindparam("at", type_=tables.UtcDateTime))
+    )
+
+
+_CLOSE: Final = _close_statement()
+
+
+def finish(
+    turn: Turn,
+    cell: tables.Cell,
+    state: CellState,
+    reason: Reason,
+    now: datetime,
+    kind: EventKind = "finished",
+) -> None:
+    """Write a cell's terminal state, once. Raises `IllegalMoveError` for a cell that has ended."""
+    finish_all(turn, [(cell, state, reason)], now, kind)
+
+
+def finish_all(
+    turn: Turn,
+    ends: Iterable[tuple[tables.Cell, CellState, Reason]],
+    now: datetime,
+    kind: EventKind = "finished",
+) -> None:
+    """Write the terminal states of many cells, and the end of the campaigns that have no other cell left.
+
+    Raises `IllegalMoveError` for a cell that has ended.
+    """
+    campaigns = set()
+    for cell, state, reason in ends:
+        cell.state = move_cell(CellState(cell.state), state).value
+        cell.reason_code = reason.code.value
+        cell.reason_text = reason.text
+        cell.ended_at = now
+        cell.not_before = None
+        events.add(turn, cell, kind, sentence(reason), now)
+        campaigns.add(cell.campaign_no)
+    for number in campaigns:
+        # At the end of the turn: its cells are written by then, and one question serves all of them.
+        turn.at_end(("close", number), partial(turn.write_only, _CLOSE, number=number, at=now))
+
+
+def sentence(reason: Reason) -> str:
+    """A reason as an event's text; empty for a cell that was measured."""
+    return "" if reason.code is ReasonCode.COMPLETED else f"{reason.code.value}: {reason.text}"
