@@ -12,11 +12,16 @@ if TYPE_CHECKING:
 NOTHING = "—"
 TIMES = "\u00d7"
 EN_DASH = "\u2013"
-MINUS = "\u2212"
 _NARROW_SPACE = "\u202f"
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What a spreadsheet takes for a formula; the last four are full-width forms."""
+
+LONGEST_NAME = 72
+"""Characters of a name in a heading or table: one line of text on a page."""
+
+_NAME_END = 12
+"""Characters kept of a long name's end, where variants of one model differ (`_static_int8`)."""
 
 
 def milliseconds(value: float | None) -> str:
@@ -105,11 +110,11 @@ def moment(value: datetime | None) -> str:
     return aware.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def short_name(text: str, limit: int = 72) -> str:
-    """A name for a heading or table: the middle of a very long one is left out."""
+def short_name(text: str, limit: int = LONGEST_NAME) -> str:
+    """A name for a heading or table: the middle of one above `limit` characters is left out."""
     if len(text) <= limit:
         return text
-    return f"{text[: limit - 13]}…{text[-12:]}"
+    return f"{text[: limit - _NAME_END - 1]}…{text[-_NAME_END:]}"
 
 
 def visible(text: str) -> str:

@@ -6,6 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+_ROUNDING = 1e-9
+"""Slack in steps for the rounding of a division, so that a tick that lies on the end of an axis is kept."""
+
+_LOG_MARGIN = 0.06
+"""Space at both ends of a logarithmic axis, as a share of its length in logarithms."""
+
+_DENSE_LOG_RATIO = 300
+"""High over low up to which 2 and 5 get ticks besides the powers of ten; above, labels would run together."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tick:
@@ -40,12 +49,12 @@ class Scale:
         if len(values) >= 2:
             return tuple(Tick(px(self(v)), f"{v:g}") for v in values)
         step, values = _linear_values(self.low, self.high, wanted)
-        digits = max(0, -math.floor(math.log10(step) + 1e-9))
+        digits = max(0, -math.floor(math.log10(step) + _ROUNDING))
         return tuple(Tick(px(self(v)), f"{v:.{digits}f}") for v in values)
 
 
 def px(value: float) -> str:
-    """A coordinate with one decimal; a whole number has none."""
+    """Write a coordinate with one decimal, a whole number without: pages hold thousands of them."""
     return f"{value:.1f}".removesuffix(".0")
 
 
@@ -53,7 +62,7 @@ def log_scale(values: Sequence[float], start: float, end: float, least_factor: f
     """A logarithmic scale around positive values, at least `least_factor` wide, so that noise stays small."""
     low, high = min(values), max(values)
     widen = max(1.0, math.sqrt(least_factor / (high / low)))
-    margin = (high / low * widen * widen) ** 0.06
+    margin = (high / low * widen * widen) ** _LOG_MARGIN
     return Scale(low / widen / margin, high * widen * margin, start, end, logarithmic=True)
 
 
@@ -61,13 +70,14 @@ def _linear_values(low: float, high: float, wanted: int) -> tuple[float, list[fl
     """The step (1, 2 or 5 times a power of ten) and its multiples inside the range."""
     raw = (high - low) / max(1, wanted)
     magnitude = 10.0 ** math.floor(math.log10(raw))
+    # 0.999: a step that is too small by a rounding error alone is taken all the same.
     step = next(m * magnitude for m in (1.0, 2.0, 5.0, 10.0) if m * magnitude >= raw * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
+    first = math.ceil(low / step - _ROUNDING)
+    last = math.floor(high / step + _ROUNDING)
     return step, [i * step for i in range(first, last + 1)]
 
 
 def _log_values(low: float, high: float) -> list[float]:
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1.0, 2.0, 5.0) if high / low < 300 else (1.0,)
+    steps = (1.0, 2.0, 5.0) if high / low < _DENSE_LOG_RATIO else (1.0,)
     return [v for d in decades for m in steps if low <= (v := m * 10.0**d) <= high]

@@ -12,7 +12,7 @@ from orchestrator.results.metrics import P50, Section, in_section
 from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord
 from orchestrator.results.speedups import counted_latency
 from orchestrator.site import links
-from orchestrator.site.cell_view import accuracy_facts, cell_view, status_view
+from orchestrator.site.cell_view import accuracy_facts, cell_view, device_id, status_view
 from orchestrator.site.figures import Footnotes, figure, head
 from orchestrator.site.pages import (
     AttemptRow,
@@ -98,6 +98,7 @@ def _process(process: ProcessSamples) -> ProcessRow:
         warmup_count=text.count(len(process.warmup_ns)),
         timed_count=text.count(len(timed)) + batch,
         least=text.nanoseconds(min(timed, default=None)),
+        # The lower median is the nearest rank, by which the measuring core forms a p50, too.
         median=text.nanoseconds(median_low(timed) if timed else None),
         greatest=text.nanoseconds(max(timed, default=None)),
         memory_before=text.byte_count(process.memory_before_bytes),
@@ -132,7 +133,7 @@ def _attempt(attempt: AttemptRecord) -> AttemptRow:
     return AttemptRow(
         number=attempt.number,
         state=status_view(attempt.state, reason.code.value if reason else "", reason.text if reason else ""),
-        device=text.short_name(attempt.device_id or "no device", 48),
+        device=device_id(attempt.device_id or "-"),
         started=text.moment(attempt.started_at),
         duration=text.duration(attempt.duration_ns),
         log_tail=attempt.log_tail,

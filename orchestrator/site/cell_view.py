@@ -20,6 +20,12 @@ from orchestrator.site.pages import (
     StatusView,
 )
 
+_DELEGATE_CHARACTERS = 40
+"""Characters of a delegate's name in a heading, as many as a column of the matrix holds on two lines."""
+
+_DEVICE_CHARACTERS = 48
+"""Characters of a device's id, which has its host's name in front; in smaller type than a delegate's."""
+
 _STATES = {
     "done": ("●", "good"),
     "failed": ("✗", "bad"),
@@ -47,12 +53,12 @@ _DELEGATION_TONES = {"full": "good", "partial": "warn", "none": "bad"}
 
 def delegate_name(delegate: str) -> str:
     """A delegate's name, short enough for a heading."""
-    return text.short_name(delegate, 40)
+    return text.short_name(delegate, _DELEGATE_CHARACTERS)
 
 
 def device_id(device: str) -> str:
     """A device's id, short enough for a heading; `-` is no device."""
-    return "no device" if device == "-" else text.short_name(device, 48)
+    return "no device" if device == "-" else text.short_name(device, _DEVICE_CHARACTERS)
 
 
 def column_name(delegate: str, device: str) -> str:

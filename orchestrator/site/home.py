@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from orchestrator.policy.lifecycle import OPEN
 from orchestrator.results import format as text
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.site import links
 from orchestrator.site.archive import Archive
+from orchestrator.site.cell_view import delegate_name, device_id
 from orchestrator.site.matrix import build_matrix
 from orchestrator.site.pages import (
     CampaignPage,
@@ -20,7 +22,6 @@ from orchestrator.site.pages import (
     Link,
 )
 
-_OPEN = ("queued", "dispatched", "running")
 _ORDER = ("done", "failed", "unsupported", "cancelled", "running", "dispatched", "queued")
 
 
@@ -56,12 +57,12 @@ def campaign_view(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> Camp
         level=campaign.level,
         counts=" · ".join(words) or "no cells",
         model_count=len(campaign.models),
-        delegates=", ".join(text.short_name(d, 40) for d in campaign.delegates),
+        delegates=", ".join(delegate_name(d) for d in campaign.delegates),
         labels=tuple(sorted(campaign.labels.items())),
         manifest_sha256=campaign.manifest_sha256,
         json_href=links.campaign_data(campaign.campaign_id, "json"),
         csv_href=links.campaign_data(campaign.campaign_id, "csv"),
-        unfinished=sum(counts[state] for state in _OPEN),
+        unfinished=sum(counts[state] for state in OPEN),
     )
 
 
@@ -77,7 +78,7 @@ def devices(cells: Sequence[CellRecord]) -> tuple[DeviceView, ...]:
 def _device(device: str, environments: Sequence[Sequence[CellRecord]]) -> DeviceView:
     before = [environments[0], *environments]
     return DeviceView(
-        device=text.short_name(device, 48),
+        device=device_id(device),
         device_name=text.short_name(environments[0][0].device_name),
         environments=tuple(
             _environment(cells, previous[0].environment)
@@ -93,7 +94,7 @@ def _environment(cells: Sequence[CellRecord], previous: Mapping[str, str]) -> En
     return EnvironmentView(
         anchor=links.environment_anchor(first.device, first.environment_id or ""),
         environment_id=first.environment_id or "",
-        delegates=", ".join(dict.fromkeys(text.short_name(c.delegate, 40) for c in cells)),
+        delegates=", ".join(dict.fromkeys(delegate_name(c.delegate) for c in cells)),
         cell_count=len(cells),
         changes=_changes(previous, first.environment),
         environment=tuple(sorted(first.environment.items())),

@@ -58,7 +58,7 @@ def _elsewhere(archive: Archive, campaign: CampaignRecord, sha256: str) -> tuple
     """The same bytes in other campaigns."""
     return tuple(
         Link(
-            f"{text.short_name(other.name, 40)}, {text.moment(other.submitted_at)}",
+            f"{text.short_name(other.name)}, {text.moment(other.submitted_at)}",
             links.model_page(other.campaign_id, name),
         )
         for other, name in archive.campaigns_with_model(sha256)

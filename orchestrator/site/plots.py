@@ -17,22 +17,83 @@ from orchestrator.site.axes import Scale, log_scale, px
 from orchestrator.site.pages import Histogram, HistogramRow, RangePlot, RangeRow, Scatter, ScatterPanel
 
 _WIDTH = 960
+"""Width of every drawing in units of its viewBox; the style sheet scales it to the page, about 1 px each."""
+
 _LEFT = 54
+"""Space left of the samples in px: a tick's label of six digits at 8 px distance."""
+
 _RIGHT = 10
+"""Space right of the samples in px: the last dot and its axis stay inside."""
+
 _TOP = 24
+"""Space above the samples in px: the label of a process on one line."""
+
 _PLOT_HEIGHT = 190
+"""Height of the samples in px, chosen: 1 % of the axis is about two pixels."""
+
 _BOTTOM = _TOP + _PLOT_HEIGHT
+"""Where the samples end, in px from the top."""
+
+_AXIS_HEIGHT = 24
+"""Space below a drawing in px: the labels of its axis on one line."""
+
 _PANEL_GAP = 10
+"""Space between the panels of two processes in px, so that their samples are not taken for one series."""
+
 _PANEL_PAD = 4
-_GREATEST_WARMUP_SHARE = 0.3
+"""Space inside a panel at both ends in px, so that no dot lies on the border."""
+
+_WARMUP_SHARES = (0.06, 0.3)
+"""Least and greatest share of a panel's width for the warm-up. In between it is drawn at its share of the
+samples; one sample stays visible, and a long warm-up leaves most of the panel to the timed samples."""
+
 _FEW = 150
+"""Timed samples of a process up to which dots are drawn larger, chosen by eye: so few small ones get lost."""
+
+_BULK = 0.98
+"""Share of the timed samples that decides where the axis ends; the slowest 2 % would squeeze the rest."""
+
+_BEYOND_BULK = 0.8
+"""How far the axis goes beyond the bulk, in heights of the bulk: the beginning of the tail is still seen."""
+
+_MARGIN = 0.06
+"""Space above and below the samples, in heights of the axis, so that no dot lies on its end."""
 
 _BINS = 96
+"""Bars of a histogram: at the width of the drawing about 8 px each, fine enough to tell two modes apart."""
+
+_BAR_GAP = 0.8
+"""Space between two bars in px: enough to count them, too little to look like an empty bin."""
+
 _STRIP_HEIGHT = 44
+"""Height of the tallest bar of a process in px; the template's median line is 4 px taller."""
+
 _STRIP_GAP = 10
+"""Space between the histograms of two processes in px."""
+
+_STRIP_LEFT = _LEFT + 56
+"""Where the bars begin in px: `process 20` is written in front of them."""
+
+_STRIP_RIGHT = 90
+"""Space right of the bars in px: the count of samples outside is written there, by the template as well."""
+
+_STRIP_TICKS = 8
+"""Ticks wanted below the histograms, whose axis is wider than it is high."""
 
 _RANGE_LEFT = 250
+"""Space left of a range in px: a label of `_RANGE_LABEL` characters."""
+
+_RANGE_LABEL = 34
+"""Characters of a delegate and its device in front of a range; the middle of a longer one is left out."""
+
+_RANGE_RIGHT = 16
+"""Space right of a range in px: the diamond of the first invoke stays inside."""
+
 _RANGE_ROW = 26
+"""Height of a range in px: a line of text with room above and below."""
+
+_RANGE_PAD = 4
+"""Space above the first and below the last range in px."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +117,10 @@ def bounds(processes: Sequence[ProcessSamples]) -> Bounds | None:
     if not samples:
         return None
     low, greatest = samples[0], samples[-1]
-    bulk = samples[math.ceil(0.98 * len(samples)) - 1]
-    limit = bulk + 0.8 * (bulk - low)
+    bulk = samples[math.ceil(_BULK * len(samples)) - 1]
+    limit = bulk + _BEYOND_BULK * (bulk - low)
     high = min(greatest, limit)
+    # Equal samples have no range of their own; a clock that stood still gives zeros.
     if high <= low:
         low, high = low * 0.95, high * 1.05 or 1.0
     above = sum(s > high for s in samples)
@@ -70,7 +132,7 @@ def scatter(processes: Sequence[ProcessSamples], p50: float | None) -> Scatter |
     limits = bounds(processes)
     if limits is None:
         return None
-    margin = 0.06 * (limits.high - limits.low)
+    margin = _MARGIN * (limits.high - limits.low)
     scale = Scale(limits.low - margin, limits.high + margin, _BOTTOM, _TOP)
     width = (_WIDTH - _LEFT - _RIGHT - _PANEL_GAP * (len(processes) - 1)) / len(processes)
     panels = tuple(
@@ -78,7 +140,7 @@ def scatter(processes: Sequence[ProcessSamples], p50: float | None) -> Scatter |
     )
     return Scatter(
         width=_WIDTH,
-        height=_BOTTOM + 24,
+        height=_BOTTOM + _AXIS_HEIGHT,
         left=_LEFT,
         top=_TOP,
         bottom=_BOTTOM,
@@ -102,7 +164,8 @@ def _cut_caption(limits: Bounds, sign: str = "") -> str:
 
 def _panel(process: ProcessSamples, left: float, width: float, scale: Scale) -> ScatterPanel:
     warm, timed = len(process.warmup_ns), len(process.invoke_ns)
-    share = 0.0 if not warm else min(_GREATEST_WARMUP_SHARE, max(0.06, warm / (warm + timed)))
+    least, greatest = _WARMUP_SHARES
+    share = min(greatest, max(least, warm / (warm + timed))) if warm else 0.0
     warm_width = share * width
     warm_path, warm_above = _dots(process.warmup_ns, left, warm_width, scale)
     timed_path, timed_above = _dots(process.invoke_ns, left + warm_width, width - warm_width, scale)
@@ -129,6 +192,7 @@ def _dots(samples_ns: Sequence[int], left: float, width: float, scale: Scale) ->
             above[x] = None
         else:
             inside[x, _half(scale(ns / 1e6))] = None
+    # A line of no length with round ends is the shortest dot that SVG has: a page holds thousands of them.
     return "".join(f"M{px(x)} {px(y)}h0" for x, y in inside), tuple(px(x) for x in above)
 
 
@@ -141,7 +205,7 @@ def histogram(processes: Sequence[ProcessSamples]) -> Histogram | None:
     limits = bounds(processes)
     if limits is None:
         return None
-    scale = Scale(limits.low, limits.high, _LEFT + 56, _WIDTH - 90)
+    scale = Scale(limits.low, limits.high, _STRIP_LEFT, _WIDTH - _STRIP_RIGHT)
     rows = tuple(
         _strip(process, scale, (i + 1) * (_STRIP_HEIGHT + _STRIP_GAP))
         for i, process in enumerate(p for p in processes if p.invoke_ns)
@@ -149,10 +213,10 @@ def histogram(processes: Sequence[ProcessSamples]) -> Histogram | None:
     bottom = len(rows) * (_STRIP_HEIGHT + _STRIP_GAP)
     return Histogram(
         width=_WIDTH,
-        height=bottom + 24,
-        left=_LEFT + 56,
+        height=bottom + _AXIS_HEIGHT,
+        left=_STRIP_LEFT,
         bottom=bottom,
-        ticks=scale.ticks(8),
+        ticks=scale.ticks(_STRIP_TICKS),
         rows=rows,
         caption=_cut_caption(limits),
     )
@@ -170,11 +234,12 @@ def _strip(process: ProcessSamples, scale: Scale, base: int) -> HistogramRow:
     bin_width = (scale.end - scale.start) / _BINS
     tallest = max(1, *counts)
     bars = [(scale.start + i * bin_width, n / tallest * _STRIP_HEIGHT) for i, n in enumerate(counts) if n]
-    path = "".join(f"M{px(x)} {base}v-{px(height)}h{px(bin_width - 0.8)}V{base}z" for x, height in bars)
+    path = "".join(f"M{px(x)} {base}v-{px(height)}h{px(bin_width - _BAR_GAP)}V{base}z" for x, height in bars)
     return HistogramRow(
         label=process_name(process),
         base=str(base),
         path=path,
+        # The lower median is the nearest rank, by which the measuring core forms a p50, too.
         median=px(scale(median_low(process.invoke_ns) / 1e6)),
         outside=f"+{outside} above" if outside else "",
     )
@@ -186,11 +251,11 @@ def range_plot(latencies: Sequence[tuple[str, Latency]]) -> RangePlot | None:
     values = [v for _, latency in drawn for v in _range_values(latency)]
     if not values:
         return None
-    scale = log_scale(values, _RANGE_LEFT, _WIDTH - 16)
-    bottom = len(drawn) * _RANGE_ROW + 8
+    scale = log_scale(values, _RANGE_LEFT, _WIDTH - _RANGE_RIGHT)
+    bottom = len(drawn) * _RANGE_ROW + 2 * _RANGE_PAD
     return RangePlot(
         width=_WIDTH,
-        height=bottom + 26,
+        height=bottom + _AXIS_HEIGHT,
         left=_RANGE_LEFT,
         bottom=bottom,
         ticks=scale.ticks(),
@@ -209,8 +274,8 @@ def _range_row(label: str, latency: Latency, index: int, scale: Scale) -> RangeR
 
     low, high = latency.ci95 or (None, None)
     return RangeRow(
-        label=text.short_name(label, 34),
-        y=px(index * _RANGE_ROW + _RANGE_ROW / 2 + 4),
+        label=text.short_name(label, _RANGE_LABEL),
+        y=px(index * _RANGE_ROW + _RANGE_ROW / 2 + _RANGE_PAD),
         p50=at(latency.p50),
         low=at(low),
         high=at(high),

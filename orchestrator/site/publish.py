@@ -17,7 +17,11 @@ from pathlib import Path
 from orchestrator.errors import FarmError, UsageError
 
 _AT_FDCWD = -100
+"""Linux (fcntl.h): relative paths start at the working folder, as they do for rename."""
+
 _RENAME_EXCHANGE = 2
+"""Linux (fs.h), a flag of renameat2: both paths exist and change places in one step. Between two renames a
+reader would meet no site at all."""
 
 
 @contextmanager
@@ -31,11 +35,13 @@ def replaced_folder(target: Path, marker: str) -> Iterator[Path]:
     _require_replaceable(target, marker)
     target.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{target.name}.building-"
+    # Under the lock no other build runs, so a folder with the prefix was left behind by one that was killed.
     with _held(target.parent / f".{target.name}.lock"):
         for left_over in target.parent.glob(f"{prefix}*"):
             shutil.rmtree(left_over)
         fresh = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
         try:
+            # mkdtemp makes it for its owner alone; a web server runs as somebody else.
             fresh.chmod(0o755)
             yield fresh
             _put_in_place(fresh, target)
