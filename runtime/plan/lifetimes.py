@@ -12,8 +12,8 @@ from runtime.ops.support.value import Shape, dtype_of
 
 ALIGNMENT = 64
 """Bytes to which every tensor of the arena is aligned: a cache line, and the width of an AVX-512 register.
-Smaller, and vector loads of kernels cross cache lines; larger, and the many
-small tensors of a model waste memory."""
+Smaller, and vector loads of kernels cross cache lines; larger, and the many small tensors of a model waste
+memory."""
 
 Touched: TypeAlias = "tuple[Sequence[int], Sequence[int]]"
 """What a step reads and writes."""

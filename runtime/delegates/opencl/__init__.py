@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from runtime.delegates.descriptor import DelegateDescriptor, HostDevice, Option, OptionValue, threads_option
-from runtime.delegates.opencl.options import PERSISTENT_MODES, PRECISIONS, TUNING_LEVELS, Options
+from runtime.delegates.opencl.options import PERSISTENT_MODES, PRECISIONS, TUNING_EFFORTS, Options
 
 __all__ = ["DESCRIPTOR"]
 
@@ -49,7 +49,7 @@ DESCRIPTOR: Final = DelegateDescriptor(
         ),
         "tuning": Option(
             value_type=str,
-            choices=TUNING_LEVELS,
+            choices=TUNING_EFFORTS,
             default=_DEFAULTS.tuning,
             help="How thoroughly kernel variants are timed before the first run; `none` decides by rules.",
         ),

@@ -1,4 +1,4 @@
-"""Partition → graph: one node for each operator, in the families' terms."""
+"""Builds the graph of a partition: one node for each operator, in the terms of its kernel family."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from runtime.delegates.opencl.lowering.spec import OperatorFacts
 from runtime.model.graph import Operator
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float16))
+"""Types of constants that enter the graph as float32; integers (axes, paddings, shapes) stay what they
+are."""
 
 
 def is_folded(facts: GraphFacts, operator: Operator) -> bool:
-    """True for an operator whose results are constants already (DEQUANTIZE of float16 weights)."""
+    """True for an operator whose results are constants already (DEQUANTIZE of fp16 weights)."""
     return all(output in facts.constants for output in operator.outputs)
 
 
 def refusal(facts: GraphFacts, operator: Operator) -> Unsupported | None:
-    """Why the delegate cannot run an operator, or None."""
+    """The reason why the delegate cannot run an operator, or None."""
     if is_folded(facts, operator):
         return None
     family = families().get(operator.opcode)
@@ -74,6 +76,7 @@ def build_graph(partition: Partition) -> Graph:
         if is_folded(facts, operator):
             continue
         spec = families()[operator.opcode].read(OperatorFacts(operator, facts))
+        # Operands of fused steps are no inputs of the node, so nothing below would register them.
         for step in spec.steps:
             for tensor in step.operands:
                 value(tensor)

@@ -1,4 +1,4 @@
-"""A compiled partition: choose candidates, record them, and run the recording."""
+"""A compiled partition: candidates are chosen and recorded once, and every run replays the recording."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runtime.errors import DelegateError
 
 
 def layout_rules() -> LayoutRules:
-    """What the kernel families can do, by node."""
+    """What the kernel families can do, asked by the passes, which know no families."""
     known = families()
     return LayoutRules(
         applies_epilogue=lambda node: known[node.op].epilogue,
@@ -49,6 +49,7 @@ class CompiledGraph:
         context = Context(self.graph, opened.capabilities)
         alternatives = [list(candidates_of(node, context)) for node in self.graph.nodes]
         tuner = Tuner(opened, options)
+        # One program holds the candidates of all nodes: a start of the compiler costs more than a function.
         alternatives = tuner.shortlist(alternatives)
         launches = [launch for node in alternatives for candidate in node for launch in candidate.launches]
         source = assemble(launches, opened.capabilities)
@@ -59,6 +60,7 @@ class CompiledGraph:
             stages = tuner.choose(self.graph, alternatives, source, program)
             self.recording = Recording(opened, self.graph, stages, source, program)
             self.watch: SpinWatch[list[Entry]] = tuner.schedule(self.recording, source)
+        # Only now: lowering packed the weights from the graph, and the recording holds its own copy.
         self.graph = without_constants(self.graph)
 
     @property
@@ -93,8 +95,7 @@ def without_constants(graph: Graph) -> Graph:
 
 
 def cache_folder(options: Options, environment: dict[str, str]) -> Path | None:
-    """Where programs and tuning results are kept: the option, `FARM_CACHE_DIR`, or the user's cache
-    directory."""
+    """The folder of programs and tuning results: the option, else `FARM_CACHE_DIR`, else the user's cache."""
     if options.cache_dir is not None:
         return Path(options.cache_dir) if options.cache_dir else None
     if environment.get("FARM_CACHE_DIR"):

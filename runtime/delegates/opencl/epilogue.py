@@ -1,7 +1,7 @@
-"""The one table of fused element-wise steps: name → expression, and how steps join to an expression.
+"""The one table of fused element-wise steps, by name, and how steps join to one expression.
 
-In an expression `{v}` is the running float16 value, `{0}`, `{1}` the loaded operands, `{a}`, `{b}` the step's
-parameters as literals. Every expression uses `{v}` exactly once, so that steps nest without repeating work.
+In an expression `{v}` is the running float16 vector, `{0}`, `{1}` the loaded operands, `{a}`, `{b}` the
+step's parameters as literals. Every expression uses `{v}` exactly once, so nesting steps repeats no work.
 """
 
 from __future__ import annotations
@@ -56,10 +56,12 @@ EXPRESSIONS = {
 }
 
 MAX_RANK = 5
-"""Highest rank over which an operand can be broadcast."""
+"""Highest rank over which an operand can be broadcast: channels and the four digits of a pixel index that
+`BROADCAST_INDEX` of `kernels/common.cl` takes apart. Operators of a higher rank stay on the CPU."""
 
 MAX_OPERANDS = 6
-"""Most operands of one epilogue (`EPILOGUE_PARAMS_n` of `kernels/common.cl`)."""
+"""Most operands of one epilogue: `kernels/common.cl` has `EPILOGUE_PARAMS_n` up to this n. Chosen: chains of
+networks have two or three, and a longer one continues in a launch of its own."""
 
 UNSAFE_ON_ZERO = frozenset({"DIV", "REVERSE_DIV", "RSQRT", "LOG"})
 """Steps that make Inf or NaN of the zeros in padded lanes: the joined expression then masks them."""
@@ -130,8 +132,7 @@ def _general_access(
 
 
 def join(steps: Iterable[Step], accesses: Sequence[str], channels: int) -> str:
-    """One expression over `v`, `p`, `c` for all steps; `accesses` names the access of each operand in
-    order."""
+    """One expression over `v`, `p`, `c` for all steps; `accesses` names each operand's access, in order."""
     text, position, unsafe = "(v)", 0, False
     for step in steps:
         loads = []
@@ -141,6 +142,7 @@ def join(steps: Iterable[Step], accesses: Sequence[str], channels: int) -> str:
         parameters = dict(zip("ab", map(literal, step.parameters), strict=False))
         text = EXPRESSIONS[step.op].format(*loads, v=text, **parameters)
         unsafe |= step.op in UNSAFE_ON_ZERO
+    # One Inf or NaN in a padded lane would spread over real channels in the next product: 0 * Inf is NaN.
     if unsafe and channels != round_up(channels):
         text = f"mask16({text}, c, {channels})"
     return text

@@ -2,6 +2,9 @@
 
 A `Graph` is immutable; a pass returns a new one (`runtime.delegates.opencl.passes`). Values and nodes are
 named by integers: a value's id is the tensor index of the model where it came from one, else a fresh number.
+
+Throughout this package `float16` is OpenCL's vector of 16 floats. The half-precision type, which numpy calls
+float16, is written fp16; the delegate computes in float32 only.
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ from numpy.typing import NDArray
 from runtime.model.schema import BuiltinOperator
 
 LANES = 16
-"""Channels are padded to a multiple of this; the widest vector of the kernels."""
+"""Floats in the vector of the kernels, to a multiple of which channels are padded. 16 floats fill a register
+of AVX-512 and a cache line; a compiler splits them where registers are narrower. Larger, and layers with few
+channels compute more padding; smaller, and such registers stay half empty."""
 
 
 def round_up(count: int, multiple: int = LANES) -> int:
@@ -33,9 +38,10 @@ def ceil_div(count: int, divisor: int) -> int:
 class Layout:
     """Where element (pixel p, channel c) of a value lies: `offset + p * pixel_stride + c * channel_stride`.
 
-    Counted in elements from the start of the buffer of value `root` (another value for a view: a reshape,
-    a part of a concatenation). `padded`: the lanes up to `round_up(C, 16)` behind each pixel exist, are
-    finite, and may be overwritten by the producer; kernels that load and store float16 need it.
+    Offset and strides are counted in elements from the start of the buffer of value `root`, which is another
+    value for a view (a reshape, a part of a concatenation). Where `padded` is true, the lanes up to
+    `round_up(C, 16)` behind each pixel exist, are finite, and may be overwritten by the producer; kernels
+    that load and store whole vectors need them.
     """
 
     root: int
@@ -47,7 +53,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One tensor, float32. `data` is the content of a constant, in the logical shape."""
+    """One float32 tensor. `data` is the content of a constant in the logical shape, without padding."""
 
     id: int
     shape: tuple[int, ...]
@@ -79,7 +85,8 @@ class Value:
 class Step:
     """One fused element-wise step behind a node: a key of `epilogue.EXPRESSIONS` with its operands.
 
-    `operands` are value ids (a residual of the output's shape, a constant of shape [C]); `parameters` floats.
+    `operands` are value ids, e.g. of a residual of the output's shape or of a constant of shape [C];
+    `parameters` are numbers that stand in the expression as literals.
     """
 
     op: str

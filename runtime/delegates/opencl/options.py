@@ -1,4 +1,4 @@
-"""The delegate's options: parsed once, strictly, from the mapping that a user gives."""
+"""The delegate's options, parsed once and strictly from the mapping that a user gives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from runtime.errors import DelegateError
 
 PRECISIONS = ("fp32",)
-TUNING_LEVELS = ("none", "fast", "exhaustive")
+TUNING_EFFORTS = ("none", "fast", "exhaustive")
 PERSISTENT_MODES = ("auto", "off", "on")
 
 
@@ -18,13 +18,17 @@ PERSISTENT_MODES = ("auto", "off", "on")
 class Options:
     """Effective options.
 
-    `device`: an index into the list of OpenCL devices, a part of a device's or platform's name, or its id;
-    None takes a GPU where there is one, else a CPU device. `precision`: "fp32". `threads`: most work-groups
-    that run at the same time on a CPU device, None for all it has. `tuning`: "none" (heuristics), "fast" (a
-    few measurements for the heaviest nodes), "exhaustive". `persistent`: "auto" measures whether one
-    persistent kernel beats enqueued kernels, "off" and "on" decide it (CPU devices only). `cache_dir`:
-    where programs and tuning results are kept; None takes the environment's `FARM_CACHE_DIR` or the user's
-    cache directory; "" keeps nothing.
+    - `device`: an index into the list of OpenCL devices, or a part of a device's or platform's name. None
+      chooses a GPU where there is one, else a CPU device.
+    - `precision`: "fp32".
+    - `threads`: most work-groups that run at the same time on a CPU device; None for all it has.
+    - `tuning`: "none" relies on the cost models, "fast" measures the heaviest nodes, "exhaustive" every node.
+    - `persistent`: "auto" measures whether persistent kernels beat enqueued ones, "off" and "on" decide it.
+      It applies to PoCL's CPU devices only.
+    - `cache_dir`: the folder of programs and tuning results. None stands for `FARM_CACHE_DIR` or the user's
+      cache directory, "" keeps nothing.
+    - `max_delegated_partitions`: most partitions of a graph, the largest ones.
+    - `require_full_delegation`: an operator that would stay on the CPU is an error.
     """
 
     device: str | int | None = None
@@ -93,7 +97,7 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "device": _device,
     "precision": _precision,
     "threads": _count,
-    "tuning": _choice(*TUNING_LEVELS),
+    "tuning": _choice(*TUNING_EFFORTS),
     "persistent": _choice(*PERSISTENT_MODES),
     "cache_dir": _text,
     "max_delegated_partitions": _count,

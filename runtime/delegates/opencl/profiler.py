@@ -1,4 +1,4 @@
-"""Where the time goes: one row per kernel, from events, with the model's operators it stands for."""
+"""Tells where the time goes: one row per kernel, from events, with the model's operators it stands for."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from runtime.delegates.opencl.device import mapped_errors
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
-    """One kernel: median time on the device in ns, work in flops and bytes, and the model's operator
-    indices."""
+    """One kernel: its median time on the device in ns, its work, and the indices of the model's operators."""
 
     label: str
     function: str

@@ -1,9 +1,8 @@
-"""Launches → source text → program. Equal functions are compiled once; driver binaries are kept on disk.
+"""Makes a program of launches. Equal functions are compiled once; drivers' binaries are kept on disk.
 
 On a CPU device all functions of a program sit behind one kernel, `run_layers`, that takes a table of
-(function,
-offsets): PoCL then optimises each function once, and one enqueue can run one layer or many. On other
-devices each function is a kernel of its own.
+(function, offsets): PoCL then optimises each function once, and one enqueue can run one layer or many. On
+other devices each function is a kernel of its own.
 """
 
 from __future__ import annotations
@@ -27,15 +26,21 @@ if TYPE_CHECKING:
     import pyopencl
 
 BUILD_OPTIONS = ("-cl-std=CL1.2",)
+"""OpenCL C 1.2 is what every driver has. No fast-math option: with -cl-fast-relaxed-math the own exp of
+`kernels/common.cl` was slower, and results would differ between drivers."""
+
 TABLE_ROW = 24
-"""Integers in a row of the layer table: `ROW` of `kernels/layers.cl`."""
+"""Integers in a row of the layer table, `ROW` of `kernels/layers.cl`: the function's number, then one offset
+for each pointer. A function with more pointers would not fit."""
+
 GPU_ARGUMENTS = 16
-"""Most pointers of a function on a GPU: the offsets travel in an int16."""
+"""Most pointers of a function on a GPU: their offsets travel in one argument of the type int16, a vector of
+16 integers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """What makes two launches share compiled code."""
+    """What a launch compiles to: launches with equal functions share the compiled code."""
 
     source: str
     name: str
@@ -56,8 +61,7 @@ class Source:
 
 
 def function_of(launch: Launch) -> Function:
-    """The function that a launch calls; 'C' in `spaces` marks a pointer to constants, 'A' one into the
-    arena."""
+    """The function that a launch calls; `spaces` marks each pointer: A into the arena, C to constants."""
     pointers = (*launch.args, *launch.epilogue.operands)
     return Function(
         source=launch.instance.source,
@@ -72,8 +76,7 @@ def function_of(launch: Launch) -> Function:
 
 @cache
 def kernel_source(file_name: str) -> str:
-    """The text of a file of `kernels/`, behind a `#line` directive, so that build errors name file and
-    line."""
+    """The text of a file of `kernels/`; a `#line` directive makes build errors name the file and its line."""
     text = files("runtime.delegates.opencl").joinpath("kernels", file_name).read_text(encoding="utf-8")
     return f'#line 1 "{file_name}"\n{text}\n'
 
@@ -115,7 +118,7 @@ def _pointers(function: Function, first: int) -> list[str]:
 
 
 def assemble(launches: Iterable[Launch], device: Capabilities) -> Source:
-    """Join `common.cl`, every distinct function, and the entries."""
+    """Join `common.cl`, every distinct function, and the entries: one for a CPU device, else one each."""
     names = _unique_names(function_of(launch) for launch in launches)
     parts = [kernel_source("common.cl")]
     cases = []
@@ -141,8 +144,7 @@ def _kernel_text(function: Function, name: str) -> str:
 
 
 class ProgramCache:
-    """Driver binaries on disk, by a hash of source, options, device and driver. An absent folder keeps
-    nothing.
+    """Driver binaries on disk, by a hash of source, options, device and driver; without a folder, nothing.
 
     PoCL keeps the kernels that it compiles by itself (`POCL_CACHE_DIR`); asked for a program's binary, it
     would compile every kernel a second time. `build_program` therefore leaves PoCL alone.
@@ -171,7 +173,7 @@ class ProgramCache:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the target, then rename."""
+    """Write beside the target, then rename, so that other processes see all of the content or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent)
     try:
@@ -184,7 +186,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def program_key(text: str, options: Sequence[str], device: Capabilities) -> str:
-    """Cache key of a program."""
+    """Cache key of a program: a hash of its source, the build options, the device and its driver."""
     return hashlib.sha256("\0".join((text, *options, device.key)).encode()).hexdigest()
 
 

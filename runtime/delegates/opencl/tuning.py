@@ -1,4 +1,4 @@
-"""Which candidate of each node, and which way to enqueue: measured, and remembered on disk."""
+"""Chooses a candidate for each node and the way to enqueue them, by measurements that are kept on disk."""
 
 from __future__ import annotations
 
@@ -20,36 +20,62 @@ if TYPE_CHECKING:
     import pyopencl
 
 _SHORTLIST = {"none": 1, "fast": 2, "exhaustive": 99}
+"""Candidates of a node that are compiled and timed, by the option `tuning`; 99 means all. Compiling takes
+most of the first start: 0.1 to 0.2 seconds for each function with PoCL."""
+
 _ROUNDS = {"none": 0, "fast": 9, "exhaustive": 30}
+"""Timed rounds, by the option `tuning`, behind one that warms up. Chosen: of 9 samples the lower quartile is
+the third; more rounds tell apart candidates that are closer, and take longer."""
+
 _LIGHT_SHARE = {"none": 0.0, "fast": 0.02, "exhaustive": 0.0}
+"""Share of the graph's estimated time below which equal nodes together get no second candidate, by the option
+`tuning`. Chosen: even a candidate that is a fifth faster would gain less than half a percent there."""
+
 _BYTE_WEIGHT = 8
-"""A byte of traffic takes about as long as this many flops."""
+"""Flops that take about as long as a byte of traffic: about 200 GFLOP/s of a core with AVX-512 against 25
+GB/s from memory. It only ranks nodes by weight; larger puts those that copy first."""
+
 _SCHEDULE_ROUNDS = {"none": 5, "fast": 11, "exhaustive": 31}
+"""Most rounds in which the schedules are compared, by the option `tuning`; odd, and even "none" must measure,
+as no rule tells which schedule is faster."""
+
 _FEWEST_SCHEDULE_ROUNDS = 3
+"""Rounds that are run however long they take. With fewer, one disturbed run could choose the schedule."""
+
 _SCHEDULE_SECONDS = 1.0
+"""Seconds after which no further round begins, so that the first result of a large model does not wait for a
+choice that gains it little: the longer a run, the smaller the share of its launches."""
+
 _SEGMENT_LENGTHS = ("16", "100000")
+"""Most layers of a persistent segment, as the names under which a schedule is kept; the second means the
+whole graph. Short segments lose a launch each, and end sooner when another program takes a core away."""
+
 _MARGIN = 1.02
+"""Factor by which the time of a persistent schedule counts as longer than it was. Equal schedules are then
+enqueued plainly, which a foreign load slows down less; larger forgoes real gains."""
+
 _LAUNCH_NS = 1500
-"""What a further launch costs beside its own time: a barrier, and the idle end of the one before."""
+"""Nanoseconds that a further launch of a candidate costs beside its own time: a barrier, and the idle end of
+the launch before. The lower end of what an enqueued kernel cost with PoCL, 1.5 to 2.5 microseconds on one
+core."""
 
 
 class Tuner:
-    """Measures candidates on the device; keeps winners under a key of device, driver, threads and
-    functions."""
+    """Measures candidates on the device, and keeps winners by device, driver, threads and functions."""
 
     def __init__(self, opened: OpenedDevice, options: Options) -> None:
         self._opened = opened
-        self._level = options.tuning
+        self._effort = options.tuning
         self._persistent = options.persistent
 
     def shortlist(self, alternatives: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
-        """The candidates that the tuning level considers: each costs compile time, so light nodes get one."""
+        """The candidates that the option `tuning` allows; compiling is slow, so light nodes get one."""
         keys = [self._key(node) for node in alternatives]
         weights: dict[str, int] = {}
         for key, node in zip(keys, alternatives, strict=True):
             weights[key] = weights.get(key, 0) + _weight(node[0])
-        light = _LIGHT_SHARE[self._level] * sum(weights.values())
-        most = _SHORTLIST[self._level]
+        light = _LIGHT_SHARE[self._effort] * sum(weights.values())
+        most = _SHORTLIST[self._effort]
         return [
             list(node[: most if weights[key] >= light else 1])
             for key, node in zip(keys, alternatives, strict=True)
@@ -83,6 +109,7 @@ class Tuner:
         """How the layers are enqueued: one by one, or persistent segments (PoCL's CPU devices only)."""
         count = len(recording.launches)
         plain = [recording.entry(layer) for layer in range(count)]
+        # A single layer has no further launch to save.
         if self._persistent == "off" or not self._may_persist() or count < 2:
             return SpinWatch(plain, plain)
         if self._persistent == "on":
@@ -103,13 +130,15 @@ class Tuner:
         return self._opened.capabilities.is_pocl and not self._opened.capabilities.is_gpu
 
     def _fastest(self, recording: Recording, schedules: Mapping[str, Sequence[Entry]]) -> str:
-        """The name of the fastest schedule, interleaved; a persistent one must win clearly. Where other
-        programs starve the spinning ones, few rounds are enough to see it."""
+        """The name of the schedule that is fastest in interleaved runs; a persistent one must win clearly.
+
+        Where other programs starve the spinning ones, few rounds are enough to see it.
+        """
         times: dict[str, list[float]] = {name: [] for name in schedules}
         for entries in schedules.values():
             recording.run(entries)
         started = perf_counter()
-        for attempt in range(_SCHEDULE_ROUNDS[self._level]):
+        for attempt in range(_SCHEDULE_ROUNDS[self._effort]):
             if attempt >= _FEWEST_SCHEDULE_ROUNDS and perf_counter() - started > _SCHEDULE_SECONDS:
                 break
             for name, entries in schedules.items():
@@ -130,8 +159,10 @@ class Tuner:
         source: Source,
         program: pyopencl.Program,
     ) -> dict[str, str]:
-        """Time the candidates of each missing key, round by round through the graph: caches are as cold as
-        in use."""
+        """Time the candidates of each missing key, and return the name of the fastest for each.
+
+        Rounds go through the whole graph, so that caches are as cold as in use and a disturbance hits all.
+        """
         stages: list[Stage] = []
         owners: list[str] = []
         seen: set[str] = set()
@@ -140,11 +171,12 @@ class Tuner:
                 seen.add(key)
                 stages += [Stage(position, candidate) for candidate in node]
                 owners += [key] * len(node)
+        # All candidates of a node write the node's buffer in turn: times are compared here, not results.
         recording = Recording(self._opened, graph, stages, source, program)
         queue = recording.profiling_queue()
         entries = [recording.entry(layer) for layer in range(len(recording.launches))]
         times: dict[tuple[str, str], list[int]] = {}
-        for attempt in range(_ROUNDS[self._level] + 1):
+        for attempt in range(_ROUNDS[self._effort] + 1):
             layer = 0
             for stage, key in zip(stages, owners, strict=True):
                 elapsed = _LAUNCH_NS * (len(stage.candidate.launches) - 1)
@@ -161,12 +193,12 @@ class Tuner:
         return {key: name for key, (_, name) in best.items()}
 
     def _key(self, node: Sequence[Candidate]) -> str:
-        """Device, threads, level and everything that the candidates compile."""
+        """A hash of device, threads, the option `tuning` and everything that the candidates compile."""
         functions = [(c.name, [repr(function_of(launch)) for launch in c.launches]) for c in node]
         files = sorted({launch.instance.source for c in node for launch in c.launches})
         texts = [kernel_source(name) for name in ("common.cl", *files)]
         device = self._opened.capabilities
-        content = repr((device.key, device.compute_units, self._level, functions, texts))
+        content = repr((device.key, device.compute_units, self._effort, functions, texts))
         return hashlib.sha256(content.encode()).hexdigest()
 
     def _recall(self, key: str) -> str | None:

@@ -1,5 +1,7 @@
-"""Persistent segments spin at their barriers: where other programs take a core away, one run can take a
-hundred times longer. The watch sees that in the runs themselves and steps back to plain enqueues for a while.
+"""Steps back from persistent segments while other programs starve them.
+
+Persistent segments spin at their barriers: where another program takes a core away, one run can take a
+hundred times longer. The watch sees that in the runs themselves and returns to plain enqueues for a while.
 """
 
 from __future__ import annotations
@@ -9,12 +11,20 @@ from typing import Final, Generic, TypeVar
 Schedule = TypeVar("Schedule")
 
 SLOW_FACTOR: Final = 8.0
-"""A run this many times the best one was starved."""
+"""A run that takes this many times as long as the best one was starved. Clock changes and other noise stay
+below it; a group that waits for a thread exceeds it."""
+
 STRIKES: Final = 3
-"""Starved runs, less the good ones between them, until the watch steps back."""
+"""Starved runs, less the good ones between them, until the watch steps back. Fewer, and a single pause of the
+machine costs the faster schedule; more, and each costs a run that is many times longer."""
+
 PAUSE_RUNS: Final = 64
-"""Plain runs before the persistent schedule gets another chance; doubled each time it is lost again."""
+"""Plain runs before the persistent schedule gets another chance; doubled each time it is lost again. Fewer
+try sooner after a short disturbance."""
+
 MOST_PAUSE_RUNS: Final = 4096
+"""Plain runs to which the pause grows at most. Under a lasting load three starved runs in 4096 cost little,
+and when the load ends the faster schedule comes back."""
 
 
 class SpinWatch(Generic[Schedule]):

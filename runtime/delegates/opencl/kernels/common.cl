@@ -45,7 +45,9 @@ static inline float16 min16(float16 a, float16 b) { return a < b ? a : b; }
 #define EPILOGUE_PARAMS_5 EPILOGUE_PARAMS_4, __global const float *restrict e4
 #define EPILOGUE_PARAMS_6 EPILOGUE_PARAMS_5, __global const float *restrict e5
 
-// exp: x = n ln 2 + r, polynomial in r, exponent added as an integer. Relative error about 1e-7 in [-87, 87].
+// exp: x = n ln 2 + r, polynomial in r, exponent added as an integer. Relative error about 1e-7 in [-87, 87], beyond
+// which the exponent would leave float32. Adding 12582912 = 1.5 * 2^23 rounds to an integer, which then stands in the
+// low bits. ln 2 is subtracted in two parts, the first of so few bits that its product with n is exact.
 static inline float16 exp16(float16 x)
 {
     x = min16(max16(x, (float16)-87.0f), (float16)87.0f);
@@ -74,22 +76,25 @@ static inline float16 prelu16(float16 x, float16 alpha)
     return max16(x, (float16)0.0f) + alpha * min16(x, (float16)0.0f);
 }
 static inline float16 square16(float16 x) { return x * x; }
+// expm1 of the negative part only: of large numbers it would overflow to Inf in lanes that select drops.
 static inline float16 elu16(float16 x)
 {
     return select(x, expm1(min16(x, (float16)0.0f)), x < (float16)0.0f);
 }
+// The driver's tanh and erf are exact near zero, where a quotient of exponentials would cancel.
 static inline float16 tanh16(float16 x) { return tanh(x); }
 static inline float16 gelu16(float16 x) { return 0.5f * x * (1.0f + erf(x * 0.70710678f)); }
 static inline float16 gelu_approximate16(float16 x)
 {
     return 0.5f * x * (1.0f + tanh16(0.79788456f * (x + 0.044715f * x * x * x)));
 }
-// Zero in the lanes behind the last channel.
+// Zero in the lanes behind the last channel: what a step made of their unspecified contents must not spread.
 static inline float16 mask16(float16 x, int channel, int channels)
 {
     const int16 lane = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) + channel;
     return select((float16)0.0f, x, lane < (int16)channels);
 }
+// The maximum and the sum of a vector's lanes, by halves: four steps instead of fifteen.
 static inline float max_of16(float16 x)
 {
     const float8 a = fmax(x.lo, x.hi);

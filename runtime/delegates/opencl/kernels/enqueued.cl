@@ -1,4 +1,6 @@
 // The entry of one function on a GPU: KERNEL is its name, CALL its call, made by program.py.
+// Offsets come in one argument, as buffers with an offset would need objects of their own. A unit function has a
+// group of one item for each unit; another function reads its own ids, and t and nt are unused.
 #define ARENA(i) (arena + offsets.s##i)
 #define CONSTANT(i) (constants + offsets.s##i)
 #if UNIT_FUNCTION

@@ -2,6 +2,7 @@
 // of a function and the offsets of its pointers; LAYER_CASES, made by program.py, has a CASE for each function.
 // One enqueue may run one layer (any number of groups), or many with a spin barrier between two layers; the latter
 // needs all groups to run at the same time: the host launches no more groups than the device has threads.
+// Integers in a row of the table: TABLE_ROW of program.py.
 #define ROW 24
 #define ARENA(i) (arena + row[i])
 #define CONSTANT(i) (constants + row[i])
@@ -20,6 +21,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void run_layers(__global
         __global const int *row = table + layer * ROW;
         switch (row[0]) { LAYER_CASES }
         if (last - first > 1) {
+            // What this group stored must be visible before it counts as arrived. The counter only grows within a
+            // launch, so that no group can miss a barrier that others have left already.
             mem_fence(CLK_GLOBAL_MEM_FENCE);
             expected += nt;
             const int arrived = atomic_inc(counter) + 1;
@@ -27,7 +30,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void run_layers(__global
                 while (*(volatile __global int *)counter < expected) { }
                 mem_fence(CLK_GLOBAL_MEM_FENCE);
             } else if (arrived == expected) {
-                *counter = 0; // the last group out
+                // The last group to end prepares the next launch; behind the last layer nobody waits.
+                *counter = 0;
             }
         }
     }

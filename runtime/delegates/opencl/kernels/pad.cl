@@ -1,4 +1,6 @@
 // Constant padding of up to four dimensions, channels included; a unit is one output row.
+// A pixel outside of the input is VALUE in all channels; one inside has VALUE before and behind its channels. TAIL
+// zeros keep padded lanes finite.
 // Defines: OUT_N, OUT_H, OUT_W, OUT_C, IN_N, IN_H, IN_W, IN_C, BEFORE_N, BEFORE_H, BEFORE_W, BEFORE_C, IN_STRIDE,
 // OUT_STRIDE, TAIL, VALUE.
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out)

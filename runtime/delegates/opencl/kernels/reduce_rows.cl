@@ -14,6 +14,8 @@
 #define START 1.0f
 #define COMBINE(a, b) ((a) * (b))
 #endif
+// REDUCED pixels to one number: 16 partial results side by side, joined in halves. Channels behind the last whole
+// vector are taken one by one, because the padded lanes beside them hold unspecified numbers.
 static float LOCAL_NAME(reduced)(__global const float *restrict in)
 {
     float16 wide = (float16)START;
@@ -31,6 +33,7 @@ static float LOCAL_NAME(reduced)(__global const float *restrict in)
     return COMBINE(narrow, one) * SCALE;
 }
 
+// Sixteen outputs make one vector, so that the epilogue and the store are those of every other kernel.
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out EPILOGUE_PARAMS)
 {
     for (int p = FIRST_UNIT(t, nt); p < FIRST_UNIT(t + 1, nt); p++)

@@ -1,6 +1,7 @@
 // Copies between layouts: element i of the input in row-major order becomes element i of the output.
 // Defines: PIXELS, IN_CHANNELS, OUT_CHANNELS, IN_STRIDE, IN_CHANNEL_STRIDE, OUT_STRIDE; TAIL zeros are written behind
 // each output pixel; GROUP output pixels lie together, the next group GROUP_STRIDE elements behind the start of one.
+// Rows of unlike lengths share no alignment, so elements are copied one by one; equal channels spare the divisions.
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out)
 {
     const int first = (int)((long)PIXELS * FIRST_UNIT(t, nt) / UNITS);

@@ -1,4 +1,6 @@
 // Softmax over the channels of each pixel; a unit is one pixel.
+// The highest value is subtracted first, so that no exponential overflows. The exponentials are kept in the output,
+// where the last loop scales them. Padded lanes are left out: they may neither win the maximum nor count in the sum.
 // Defines: CHANNELS, IN_STRIDE, OUT_STRIDE, BETA.
 #define PADDED ((CHANNELS + 15) / 16 * 16)
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out EPILOGUE_PARAMS)

@@ -1,4 +1,6 @@
 // N-D gather with strides (transpose, slice): each output pixel has a source offset from five digits of its index.
+// Quotients and extents are constants, so the compiler turns their divisions into multiplications. Neighbours of the
+// output may lie anywhere in the input, so elements are copied one by one; TAIL zeros keep padded lanes finite.
 // Defines: PIXELS, CHANNELS, OUT_STRIDE, TAIL, BASE, CHANNEL_STEP, and for axis 0..4 QUOTIENTa, EXTENTa, STEPa.
 #define SOURCE_DIGIT(a, p) ((p) / QUOTIENT##a % EXTENT##a * STEP##a)
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out)

@@ -1,4 +1,4 @@
-"""CONCATENATION: resolved by the layout pass into views and copies; nothing is left to lower."""
+"""CONCATENATION: the layout pass resolves it into views and copies, so nothing is left to lower."""
 
 from __future__ import annotations
 

@@ -27,10 +27,23 @@ from runtime.delegates.opencl.lowering.spec import (
 from runtime.model.schema import BuiltinOperator as Op
 
 _UNITS_PER_WORKER = 4
+"""Units that every worker should get, at least: the channels of a tile are cut where there are fewer tiles.
+More even out workers of unlike speed; each part computes the positions of its tile again."""
+
 _MOST_ROWS, _MOST_COLUMNS = 4, 8
+"""Height and width of a tile in output pixels. Chosen around the tiles that were fastest, 2x7 and 2x4; larger
+ones make unrolled code that is compiled for longer, and only `_MOST_SUMS` of their pixels fit."""
+
 _CLOSE_RATIO = 1.05
+"""Costs within this ratio are left to measurement. Wider than for products (`conv/tiles.py`): the model
+counts arithmetic and loads, but large maps are bound by memory, which it does not see."""
+
 _MOST_SUMS, _MOST_SUMS_NARROW = 16, 4
-"""Output pixels of a tile where a register holds 16 floats, or fewer: the sums fit, the code stays small."""
+"""Output pixels of a tile where a register holds 16 floats, or fewer: the sums stay in registers, the code
+stays small."""
+
+_FEWEST_CHAINS = 8
+"""Sums that must be in flight to hide the latency of a multiply-add, as in `conv/tiles.py`."""
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
@@ -62,17 +75,17 @@ def rank_tiles(shape: ConvShape, vector_floats: int) -> list[tuple[int, int]]:
 
 
 def _cost(tile: tuple[int, int], shape: ConvShape) -> int:
-    """Half cycles for 16 channels of one image; fewer than 8 sums cannot hide a multiply-add's latency."""
+    """Half cycles for 16 channels of one image: multiply-adds, loads of the patch and the taps, stores."""
     s, (rows, columns) = shape, tile
     taps, sums = s.filter_h * s.filter_w, rows * columns
     patch_h = (rows - 1) * s.stride_h + (s.filter_h - 1) * s.dilation_h + 1
     patch_w = (columns - 1) * s.stride_w + (s.filter_w - 1) * s.dilation_w + 1
     tiles = ceil_div(s.out_h, rows) * ceil_div(s.out_w, columns)
-    return tiles * (taps * max(sums, 8) + 2 * patch_h * patch_w + taps + 2 * sums)
+    return tiles * (taps * max(sums, _FEWEST_CHAINS) + 2 * patch_h * patch_w + taps + 2 * sums)
 
 
 def _parts(shape: ConvShape, tiles: int, blocks: int, workers: int) -> int:
-    """Into how many parts the channels of a tile are cut, so that every worker has something to do."""
+    """The number of parts into which a tile's channels are cut, so that every worker has something to do."""
     wanted = ceil_div(_UNITS_PER_WORKER * workers, tiles * shape.images)
     return next(count for count in range(min(wanted, blocks), 0, -1) if blocks % count == 0)
 

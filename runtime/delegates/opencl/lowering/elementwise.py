@@ -1,4 +1,7 @@
-"""Element-wise operators: each is a chain of epilogue steps that starts with the load of an operand."""
+"""Element-wise operators: each is a chain of epilogue steps that starts with the load of an operand.
+
+Most of them never reach `lower`: the pass `fuse_epilogue` appends them to the kernel of their operand.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,11 @@ _UNARY = {
     Op.SIGN: "SIGN",
 }
 _UNITS = 32
-_PIXELS_PER_UNIT = 8
+"""Most units, and so most work-groups, of a launch. Chosen: several for each thread of the usual CPU device;
+a device with more compute units leaves some idle."""
+
+_VECTORS_PER_UNIT = 8
+"""Vectors of 16 that a unit has at least: with fewer, handing a unit to a thread costs more than its work."""
 
 
 def _supports(facts: OperatorFacts) -> Unsupported | None:
@@ -109,7 +116,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
             defines(PIXELS=value.pixels, CHANNELS=channels, OUT_STRIDE=layout.pixel_stride),
         ),
         (target,),
-        units=max(1, min(_UNITS, value.pixels * channels // (16 * _PIXELS_PER_UNIT), value.pixels)),
+        units=max(1, min(_UNITS, value.pixels * channels // (16 * _VECTORS_PER_UNIT), value.pixels)),
         label=f"{node.op.name} {'x'.join(map(str, value.shape))}",
         sources=node.sources,
         flops=value.elements * max(1, len(node.epilogue) - 1),

@@ -20,6 +20,8 @@ from runtime.delegates.opencl.lowering.spec import (
 from runtime.model.schema import BuiltinOperator as Op
 
 _AXES = 4
+"""Dimensions that `kernels/pad.cl` takes apart: N, H, W, C. A lower rank gets ones in front; a higher one
+stays on the CPU."""
 
 
 def _supports(facts: OperatorFacts) -> Unsupported | None:

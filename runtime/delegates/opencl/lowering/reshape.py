@@ -1,4 +1,4 @@
-"""RESHAPE and its kin: a copy between layouts where the layout pass could not make it a view."""
+"""RESHAPE, SQUEEZE and EXPAND_DIMS: a copy between layouts where the layout pass could not make a view."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from runtime.delegates.opencl.lowering.spec import (
 from runtime.model.schema import BuiltinOperator as Op
 
 _UNITS = 16
+"""Most units, and so most work-groups, of a copy. Chosen: copies are short and bound by memory, which few
+threads saturate; a device with more compute units leaves some idle."""
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
@@ -30,8 +32,10 @@ def _any_layout(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protoco
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
-    """One copy. `tail`, `group_pixels` and `group_stride` come from the layout pass (parts of a
-    concatenation)."""
+    """One copy.
+
+    For a part of a concatenation the layout pass sets `tail`, `group_pixels` and `group_stride`.
+    """
     (source,), (target,) = node.inputs, node.outputs
     if source is None:
         raise ValueError("RESHAPE has one input")

@@ -11,6 +11,8 @@ from runtime.delegates.opencl.lowering.transpose import element_strides, gather
 from runtime.model.schema import BuiltinOperator as Op
 
 _MOST_AXES = 5
+"""Highest rank, which is LiteRT's own limit for both operators (`kernels/slice.cc`,
+`kernels/strided_slice.cc`)."""
 _OTHER_MASKS = ("ellipsis_mask", "new_axis_mask")
 
 

@@ -1,11 +1,11 @@
 """What a kernel family is, and how to write one.
 
-A family is one module `lowering/<family>.py` with a module constant `FAMILY = Family(...)` (found by
-discovery)
-and its OpenCL C in `kernels/<family>.cl` or `kernels/<family>_<variant>.cl`. It answers three questions:
+A family is one module `lowering/<family>.py` with a module constant `FAMILY = Family(...)`, which discovery
+finds, and its OpenCL C in `kernels/<family>.cl` or `kernels/<family>_<variant>.cl`. A large family is a
+folder in both places, with the constant in `lowering/<family>/family.py`. A family answers three questions:
 
 1. `supports(facts)`: can these options and shapes run? None, or `Unsupported(reason)`. The frame has already
-   checked that the tensors are float32 (constants may be float16: they arrive as float32) and static.
+   checked that the tensors are float32 (constants may be fp16: they arrive as float32) and static.
 2. `read(facts)`: the operator in the delegate's terms, a `NodeSpec`: which tensors stay inputs of the node,
    normalised attributes, and the fused activation by name (it becomes the node's first epilogue step). Window
    families (conv, depthwise, pool) use the names of `window_attributes`, so that the padding pass knows them.
@@ -24,9 +24,8 @@ A launch on a CPU device runs a *unit function*, the text of the family's `.cl` 
 
 - Worker t of nt does the units [UNITS * t / nt, UNITS * (t + 1) / nt): `FIRST_UNIT` of `common.cl`; the frame
   defines `UNITS` from `Launch.units`. Units should cost about the same; the frame picks nt.
-- Pointer parameters stand in the order of `Launch.args`. The frame passes them from one arena and one
-buffer of
-  constants; each is 64-byte aligned unless its layout's offset says otherwise, and `restrict`.
+- Pointer parameters stand in the order of `Launch.args`. The frame passes them from one arena and one buffer
+  of constants; each is `restrict`, and 64-byte aligned unless its layout's offset says otherwise.
 - Parameters of shape and tile are compile-time: `Instance.defines`. Names of defines are upper case and need
   not be unique between families: the frame undefines them behind each instance.
 - The frame defines `FUNC` from `Instance.name`, by the grammar `<dtype>_<family>_<variant>__<tile>`, e.g.
@@ -34,19 +33,17 @@ buffer of
 - The file is included once per instance: file-level helpers live in `common.cl`, or are named by
   `LOCAL_NAME(helper)` (= FUNC##_helper), or are static inline functions behind an include guard when they do
   not depend on the defines.
-- The epilogue is an expression of a float16 `v` at pixel `p` (all leading dimensions of the output
-flattened),
-  channels `c .. c+15`: `EPILOGUE(v, p, c)`. `v` is evaluated once, `p` and `c` several times. The launch that
-  stores the node's output gets `epilogue=epilogue_of(node, context.graph)`; the frame then defines EPILOGUE,
-  EPILOGUE_PARAMS and the operands' strides and appends their pointers. Without it EPILOGUE(v, p, c) is `(v)`.
-  `Family.epilogue` says that a family applies it.
+- The epilogue, `EPILOGUE(v, p, c)`, is an expression of a float16 `v` at pixel `p` (all leading dimensions of
+  the output flattened) and channels `c .. c+15`. `v` is evaluated once, `p` and `c` several times. The launch
+  that stores the node's output gets `epilogue=epilogue_of(node, context.graph)`; the frame then defines
+  EPILOGUE, EPILOGUE_PARAMS and the operands' strides and appends their pointers. Without it EPILOGUE(v, p, c)
+  is `(v)`. `Family.epilogue` says that a family applies it.
 - Layouts: element (p, c) of a value lies at pointer[p * pixel_stride + c * channel_stride], the strides being
   those of `context.layout(value_id)`; they go into defines. Padded lanes (C .. round_up(C)) must be written
   and finite (zero weights give zero: finite).
 - A family that can read a dense or transposed first input (images of 3 channels: any strides, no padded
-lanes)
-  says so with `reads_any_layout`; else the frame inserts a packing launch. `writes_dense` is the same for
-  outputs whose pixel stride is exactly C.
+  lanes) says so with `reads_any_layout`; else the frame inserts a packing launch. `writes_dense` is the same
+  for outputs whose pixel stride is exactly C.
 - Constants: `packed("name", elements, make)`; `make` is called only when the candidate is chosen or timed.
 
 Work-groups: `Launch.work_size` None means the unit function, enqueued as work-groups of one item. A GPU
@@ -76,8 +73,7 @@ Array: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class OperatorFacts:
-    """One operator of the model with what is known about its tensors. Index i counts the operator's
-    inputs."""
+    """One operator of the model with what is known about its tensors; `i` counts the operator's inputs."""
 
     operator: Operator
     graph: GraphFacts
@@ -108,9 +104,8 @@ class OperatorFacts:
 class NodeSpec:
     """An operator in the delegate's terms.
 
-    `inputs` are tensor indices (-1 for absent); `steps` (operands: tensor indices) become the node's
-    epilogue,
-    followed by `activation`, a name of ActivationFunctionType.
+    `inputs` are tensor indices, -1 for an absent one. `steps`, whose operands are tensor indices, become the
+    node's epilogue, followed by `activation`, a name of ActivationFunctionType.
     """
 
     inputs: tuple[int, ...]
@@ -139,8 +134,7 @@ class PackedConstant:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Memory that lives only within one candidate; `key` tells several apart (a Winograd input and
-    output)."""
+    """Memory that lives only within one candidate, in elements; `key` tells several blocks of it apart."""
 
     key: str
     elements: int
@@ -218,6 +212,10 @@ class Context:
         return data
 
 
+NEWEST_VERSION = 99
+"""An operator version above every one that LiteRT has: a family that sets nothing knows all of them. It would
+refuse operators if it were smaller than a version in use."""
+
 Lower: TypeAlias = Callable[[Node, Context], Sequence[Candidate]]
 
 
@@ -231,7 +229,10 @@ def _never(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protocol's s
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A kernel family: the operators it runs and how."""
+    """A kernel family: the operators that it runs, and its answers to the three questions above.
+
+    `max_version` is the newest version of the operators whose rules the family knows.
+    """
 
     operators: tuple[BuiltinOperator, ...]
     read: Callable[[OperatorFacts], NodeSpec]
@@ -240,11 +241,11 @@ class Family:
     epilogue: bool = False
     reads_any_layout: Callable[[Node, Graph], bool] = _never
     writes_dense: Callable[[Node, Graph], bool] = _never
-    max_version: int = 99
+    max_version: int = NEWEST_VERSION
 
 
 def epilogue_of(node: Node, graph: Graph) -> Epilogue:
-    """The fused steps of `node` for its storing launch."""
+    """The fused steps of `node`, for the launch that stores its output."""
     operands = operands_of(node, graph)
     expression = join(
         node.epilogue, [operand.access for operand in operands], graph.values[node.outputs[0]].channels
@@ -286,8 +287,10 @@ def activation_of(facts: OperatorFacts) -> str:
 
 
 def window_attributes(facts: OperatorFacts, filter_h: int, filter_w: int) -> dict[str, int]:
-    """Strides, dilations and explicit padding of a window operator on input 0, [N, H, W, C] (`padding.h` of
-    LiteRT)."""
+    """Strides, dilations and explicit padding of a window operator on input 0, [N, H, W, C].
+
+    SAME padding puts the odd pixel behind the image, as LiteRT's `kernels/padding.h` does.
+    """
     options = facts.options
     found: dict[str, int] = {}
     same = Padding(options["padding"]) is Padding.SAME

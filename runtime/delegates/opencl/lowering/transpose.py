@@ -20,7 +20,11 @@ from runtime.delegates.opencl.lowering.spec import (
 from runtime.model.schema import BuiltinOperator as Op
 
 _AXES = 5
+"""Leading dimensions that `kernels/transpose.cl` takes apart, so ranks up to 6; more stay on the CPU. Each
+digit costs a division by a constant for every pixel."""
+
 _UNITS = 16
+"""Most units, and so most work-groups, of a gather, as of the copies in `reshape.py`."""
 
 
 def element_strides(value: Value, layout: Layout) -> list[int]:
@@ -34,8 +38,10 @@ def element_strides(value: Value, layout: Layout) -> list[int]:
 
 
 def gather(node: Node, context: Context, steps: Sequence[int], base: int = 0) -> Launch:
-    """A launch that fills the output from the input: a step of one along output axis i moves steps[i]
-    elements."""
+    """A launch that gathers the output: one step along output axis i moves `steps[i]` elements in the input.
+
+    It begins at element `base` of the input.
+    """
     (source,), (target,) = node.inputs[:1], node.outputs
     if source is None:
         raise ValueError(f"{node.op.name} needs its first input")

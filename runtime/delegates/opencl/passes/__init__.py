@@ -17,7 +17,12 @@ __all__ = ["LayoutRules", "optimise"]
 
 
 def optimise(graph: Graph, rules: LayoutRules) -> Graph:
-    """Run every pass, in order. `rules` says what the kernel families can do."""
+    """Run every pass, in order. `rules` says what the kernel families can do.
+
+    Identities go first, as they hide neighbours from the patterns. SWISH and the scales are matched while
+    their factors are still nodes of their own, which fusing into epilogues ends. Layouts come last: they
+    depend on which nodes are left.
+    """
     passes: tuple[Callable[[Graph], Graph], ...] = (
         remove_identity,
         merge_padding,

@@ -1,4 +1,4 @@
-"""Where every value lies: rows of channels padded to 16; views instead of copies where shapes allow it.
+"""Decides where every value lies: rows of channels padded to 16, views instead of copies where shapes allow.
 
 The graph's inputs and outputs are dense (the host's layout). A concatenation's parts are written into it by
 their producers, a reshape that keeps the order of the padded rows is a view, a transposition of a graph input
@@ -26,7 +26,10 @@ class LayoutRules:
 
 
 def assign_layouts(graph: Graph, rules: LayoutRules) -> Graph:
-    """The graph with `layouts` filled, views removed, and copies inserted."""
+    """The graph with `layouts` filled, views removed, and copies inserted.
+
+    The graph's border comes first: the copies that it needs take part in the placement.
+    """
     graph = _pack_inputs(graph, rules)
     graph = _unpack_outputs(graph, rules)
     return _Placement(graph, rules).run()
@@ -119,6 +122,10 @@ class _Placement:
         return replace(graph, layouts={v: self._resolved(v) for v in graph.values if v in self.layouts})
 
     def _own_layout(self, value: Value) -> Layout:
+        """The layout of a value in a buffer of its own: dense at the graph's border, else padded rows.
+
+        One pixel of an output counts as padded: `round_up` of its buffer leaves room behind it.
+        """
         boundary = value.id in self.fixed
         stride = value.channels if boundary else round_up(value.channels)
         output = value.id in self.graph.outputs
@@ -164,6 +171,10 @@ class _Placement:
         return direct and self.rules.reads_any_layout(reader, self.graph)
 
     def _reshape_is_view(self, node: Node) -> bool:
+        """Let one side lie in the other's buffer, and return whether that was possible.
+
+        The source moves into the target first: the target's place was fixed by what reads it.
+        """
         source, target = node.inputs[0], node.outputs[0]
         if source is None:
             return False
@@ -193,6 +204,10 @@ class _Placement:
         return inner.channels if dense and inner.channels % LANES == 0 else 0
 
     def _concatenation(self, node: Node) -> list[Node]:
+        """Give each part its place in the result; what cannot be written there by its producer is copied.
+
+        A value that occurs twice can lie in one place only, so its second occurrence is a copy.
+        """
         (target,), axis = node.outputs, node.attributes["axis"]
         shape = self.graph.values[target].shape
         nodes, start, seen = [], 0, set()

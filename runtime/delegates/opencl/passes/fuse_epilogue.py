@@ -1,4 +1,7 @@
-"""Element-wise nodes become the epilogue of the kernel that produces one of their operands."""
+"""Element-wise nodes become the epilogue of the kernel that produces one of their operands.
+
+A launch and a pass over memory are saved for each: the value is still in a register when the step is applied.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ _SWAPPED = {
     "DIV": "REVERSE_DIV",
     "REVERSE_DIV": "DIV",
 }
+"""Step a(x, y) → the step b with b(y, x) = a(x, y), so that either operand can be the running value."""
 
 
 def fuse_epilogue(graph: Graph, fusable: Callable[[Node], bool]) -> Graph:
@@ -41,6 +45,7 @@ def fuse_epilogue(graph: Graph, fusable: Callable[[Node], bool]) -> Graph:
                 continue
             if len(consumers[source]) > 1 or _operand_count(producer, steps) > MAX_OPERANDS:
                 continue
+            # x * f(x): the fused value would have to be read before it is stored.
             if any(source in step.operands for step in steps[1:]):
                 continue
             fused, replaced = _joined(producer, node, steps), producer.id

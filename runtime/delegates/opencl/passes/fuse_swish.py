@@ -1,4 +1,7 @@
-"""x * LOGISTIC(x) becomes one SWISH step."""
+"""The product x * LOGISTIC(x) becomes one SWISH step.
+
+Both factors depend on x, so neither could be fused into x's producer; one step of x alone can.
+"""
 
 from __future__ import annotations
 

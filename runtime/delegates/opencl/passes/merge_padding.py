@@ -1,7 +1,7 @@
-"""PAD before a window operation becomes its explicit padding.
+"""A PAD in front of a window operation becomes that operation's explicit padding.
 
-Zeros in front of a convolution; -infinity (or the lowest float) in front of a max pool, whose own padding
-ignores the border.
+A convolution takes over zeros. A max pool, whose own padding leaves the border out, takes over -infinity or
+the lowest float, which never win.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from runtime.model.schema import BuiltinOperator
 _PADS = frozenset({BuiltinOperator.PAD, BuiltinOperator.PADV2})
 _CONVOLUTIONS = frozenset({BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CONV_2D})
 _LOWEST = -3.0e38
+"""A padding value up to this one never wins against a float32 of a network: converters write -infinity or the
+lowest float, -3.4e38, in more than one rounding. A higher bound would drop values that could be a maximum."""
 
 
 def merge_padding(graph: Graph) -> Graph:

@@ -21,7 +21,10 @@ def renamed(node: Node, names: dict[int, int]) -> Node:
 
 
 def remove_identity(graph: Graph) -> Graph:
-    """Readers of a removed node's result read its input instead. A graph output stays."""
+    """Let the readers of a removed node's result read its input instead.
+
+    A node that makes an output of the graph stays: the output has memory of its own.
+    """
     names: dict[int, int] = {}
     kept = []
     for original in graph.nodes:

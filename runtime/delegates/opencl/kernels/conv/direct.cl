@@ -7,6 +7,8 @@
 // Defines: M, K, CHANNELS (of the output, padded), TILE_M, TILE_N, PANELS, PANEL_OUTER, UNROLL, IN_H, IN_W, IN_CHANNELS,
 // IN_STRIDE, IN_STEP, OUT_H, OUT_W, OUT_STRIDE, FILTER_H, FILTER_W, STRIDE_H, STRIDE_W, DILATION_H, DILATION_W, PAD_TOP,
 // PAD_LEFT, GROUP_IN, GROUP_OUT (channels of a group).
+// Every sum starts as the bias, so nothing is added at the end. All loops over a tile have constant bounds and are
+// unrolled, so its sums stay in registers.
 #define VECTORS (TILE_N / 16)
 #define ROW_TILES ((M + TILE_M - 1) / TILE_M)
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global const float *restrict weights,
@@ -61,6 +63,7 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
             #pragma unroll
             for (int j = 0; j < VECTORS; j++) {
                 const int c = panel * TILE_N + j * 16;
+// The last panel may be wider than what is left of the channels.
 #if PANELS * TILE_N > CHANNELS
                 if (c < CHANNELS)
 #endif

@@ -4,6 +4,8 @@
 // weights: for each panel of TILE_N channels, the bias and then K rows, [PANELS][1 + K][TILE_N].
 // Defines: M, K, CHANNELS (of the output, padded), TILE_M, TILE_N, PANELS, PANEL_OUTER (1: all pixels of a panel, then
 // the next panel), UNROLL, IN_STRIDE and IN_STEP (elements from pixel to pixel, from channel to channel), OUT_STRIDE.
+// Every sum starts as the bias, so nothing is added at the end. An input value is spread over a vector and serves all
+// columns of its row; a vector of weights serves all rows.
 #define VECTORS (TILE_N / 16)
 #define ROW_TILES ((M + TILE_M - 1) / TILE_M)
 static void FUNC(const int t, const int nt, __global const float *restrict in,
@@ -40,6 +42,7 @@ static void FUNC(const int t, const int nt, __global const float *restrict in,
             #pragma unroll
             for (int j = 0; j < VECTORS; j++) {
                 const int c = panel * TILE_N + j * 16;
+// The last panel may be wider than what is left of the channels.
 #if PANELS * TILE_N > CHANNELS
                 if (c < CHANNELS)
 #endif

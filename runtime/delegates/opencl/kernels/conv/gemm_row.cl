@@ -1,8 +1,7 @@
 // One row times a matrix: out[n] = in[:] . W[:][n] + bias[n]; the weights are read once, in order.
 // A unit is TILE_N columns. SPLIT sums per column hide the latency of the multiply-adds.
 // weights: for each panel of TILE_N columns, the bias and then K rows, [PANELS][1 + K][TILE_N].
-// Defines: K, CHANNELS (of the output, padded), TILE_N, PANELS, SPLIT, IN_STEP (elements from
-// channel to channel).
+// Defines: K, CHANNELS (of the output, padded), TILE_N, PANELS, SPLIT, IN_STEP (elements from channel to channel).
 #define VECTORS (TILE_N / 16)
 static void FUNC(const int t, const int nt, __global const float *restrict in,
     __global const float *restrict weights, __global float *restrict out EPILOGUE_PARAMS)
@@ -38,6 +37,7 @@ static void FUNC(const int t, const int nt, __global const float *restrict in,
             #pragma unroll
             for (int s = 1; s < SPLIT; s++)
                 total += sum[s][j];
+// The last panel may be wider than what is left of the channels.
 #if PANELS * TILE_N > CHANNELS
             if (c < CHANNELS)
 #endif

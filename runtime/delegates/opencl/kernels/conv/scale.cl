@@ -1,6 +1,7 @@
 // Multiplies row k of the packed weights of a pointwise convolution by scale[k]; copies the bias.
 // weights, out: [PANELS][1 + K][TILE_N], the bias first. A unit is ROWS rows of one panel.
 // Defines: K, TILE_N, PANELS, ROWS.
+// Scaling the few weights replaces a pass over the whole map in front of the convolution (passes/fold_scale.py).
 #define CHUNKS ((1 + K + ROWS - 1) / ROWS)
 static void FUNC(const int t, const int nt, __global const float *restrict weights,
     __global const float *restrict scale, __global float *restrict out)

@@ -21,6 +21,7 @@
 #define WIDTH (((OUT_W - 1) * STRIDE_W + (FILTER_W - 1) * DILATION_W + 1) * IN_STRIDE)
 #define COUNT (IN_W * IN_STRIDE < WIDTH - LEFT ? IN_W * IN_STRIDE : WIDTH - LEFT)
 
+// One input row to its place between the zeros on the left and on the right; rows outside of the image are zeros.
 static void LOCAL_NAME(copy_row)(__global const float *restrict from, float *restrict to, const bool inside)
 {
     int x = 0;
@@ -30,6 +31,7 @@ static void LOCAL_NAME(copy_row)(__global const float *restrict from, float *res
         to[x] = inside ? from[x] : 0.0f;
 }
 
+// The zeros around the image are written once for each worker: rows only ever fill the same part between them.
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global const float *restrict weights,
     __global float *restrict out EPILOGUE_PARAMS)
 {
@@ -78,6 +80,7 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
                 #pragma unroll
                 for (int j = 0; j < VECTORS; j++) {
                     const int c = panel * TILE_N + j * 16, p = u * OUT_W + x + i;
+// The last panel may be wider than what is left of the channels.
 #if PANELS * TILE_N > CHANNELS
                     if (c < CHANNELS)
 #endif

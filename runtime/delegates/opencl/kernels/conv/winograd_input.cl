@@ -2,6 +2,8 @@
 // SIDE = TILE + 2 (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015). A unit is one row of
 // tiles. out: [SIDE * SIDE][TILES][CHANNELS].
 // Defines: TILE (2 or 4), N, IN_H, IN_W, IN_STRIDE, TILES_Y, TILES_X, CHANNELS (padded), PAD_TOP, PAD_LEFT.
+// TRANSFORM is one side of that product, for four or six numbers: applied to columns, then to rows. Elements of a patch
+// are stored far apart, because the second phase multiplies all patches of one element.
 #define SIDE (TILE + 2)
 #define TILES (N * TILES_Y * TILES_X)
 #if TILE == 2

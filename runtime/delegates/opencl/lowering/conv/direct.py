@@ -22,14 +22,17 @@ from runtime.delegates.opencl.lowering.spec import (
 
 
 def direct_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
-    """The best tiles of two widths."""
+    """The cheapest tile, and one of another width where the cost model sees no difference."""
     depth = shape.filter_h * shape.filter_w * shape.group_in
     tiles = best_tiles(shape.pixels, shape.out_channels, depth, context.device)
     return [direct(node, context, shape, tile) for tile in tiles]
 
 
 def direct(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candidate:
-    """One launch; a panel reads all channels of the groups that its outputs belong to."""
+    """One launch; a panel reads all channels of the groups that its outputs belong to.
+
+    Pixels outside of the image are read from a row of zeros, so that the inner loop needs no bounds checks.
+    """
     s, width = shape, tile.columns
     depth = grouped_depth(width, s.out_channels, s.group_in, s.group_out, s.in_channels)
     count = ceil_div(s.out_channels, width)

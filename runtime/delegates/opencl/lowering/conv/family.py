@@ -48,7 +48,11 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 
 def product_of(shape: ConvShape) -> Product | None:
-    """The convolution as a product of its input's rows, None where it is not one."""
+    """The convolution as a product of its input's rows, None where it is not one.
+
+    A window of one pixel makes a row of each pixel. A window as large as the image makes one row of the whole
+    image, whose padded lanes get rows of zero weights.
+    """
     layout = shape.in_layout
     if shape.groups > 1:
         return None
@@ -84,6 +88,10 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
 
 
 def _unscaled(node: Node, context: Context) -> Sequence[Candidate]:
+    """The ways without a scale: a product wherever it is one, else the most specialised kernel that fits.
+
+    On small maps Winograd's transforms cost about as much as its products save, so the tuner gets both.
+    """
     shape = conv_shape(node, context)
     product = product_of(shape)
     if product is not None:

@@ -21,15 +21,25 @@ from runtime.delegates.opencl.lowering.spec import (
 )
 
 _ROW_TILES = (64, 32, 16)
+"""Columns of a unit of a one-row product, the widest first. A wider panel streams its weights in longer runs,
+a narrower one leaves more units for the workers; all are multiples of the vector's 16 floats."""
+
 _ROW_SPLIT = {64: 2, 32: 4, 16: 8}
-"""Columns of a unit of a one-row product → sums per column."""
+"""Columns of a unit of a one-row product → sums per column. Every row gives 8 vectors of sums in flight,
+which hide the latency of a multiply-add (`_FEWEST_CHAINS` of `tiles.py`); fewer wait for each other, more
+only add the work of joining them."""
+
+_UNITS_PER_WORKER = 4
+"""Units of a one-row product that every worker should get, at least. More even out workers of unlike speed
+and make the panels narrower."""
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """out[p, n] = bias()[n] + sum over k of in[p * row_stride + k * step] * matrix()[k, n].
+    """The product out[p, n] = bias()[n] + sum over k of in[p * row_stride + k * step] * matrix()[k, n].
 
-    p < `rows`, k < `depth`, n < `columns`.
+    p < `rows`, k < `depth`, n < `columns`; `row_stride` and `step` are elements of the input. `matrix` gives
+    float32 [depth, columns] and `bias` [columns], or None for no bias; packing calls them.
     """
 
     rows: int
@@ -60,7 +70,7 @@ def product_candidates(node: Node, context: Context, product: Product, what: str
 
 
 def gemm(node: Node, context: Context, product: Product, what: str, tile: Tile) -> Candidate:
-    """Register tiles of several rows."""
+    """One launch in register tiles of several rows: each weight that is loaded serves all rows of a tile."""
     (source, *_), (target,) = node.inputs, node.outputs
     if source is None:
         raise ValueError(f"{what} has an input")
@@ -101,12 +111,15 @@ def gemm(node: Node, context: Context, product: Product, what: str, tile: Tile) 
 
 def _row_width(product: Product, context: Context) -> int:
     """As many columns per unit as leave some units for each worker."""
-    enough = 4 * context.device.compute_units
+    enough = _UNITS_PER_WORKER * context.device.compute_units
     return next((width for width in _ROW_TILES if product.columns >= enough * width), _ROW_TILES[-1])
 
 
 def row(node: Node, context: Context, product: Product, what: str, width: int) -> Candidate:
-    """One row, `width` columns per unit."""
+    """One launch for a product of one row, `width` columns for each unit.
+
+    Nothing is used twice, so memory bounds it; the weights lie in the order in which they are read.
+    """
     (source, *_), (target,) = node.inputs, node.outputs
     if source is None:
         raise ValueError(f"{what} has an input")

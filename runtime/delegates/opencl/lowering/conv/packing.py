@@ -1,4 +1,4 @@
-"""Weights in the order in which the kernels read them. Pure numpy."""
+"""Packs weights in the order in which the kernels read them, in plain numpy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ Floats = NDArray[np.float32]
 
 
 def panels(matrix: Floats, bias: Floats | None, width: int) -> Floats:
-    """[K, N] and [N] → [ceil(N / width), 1 + K, width]: the bias, then the rows; zeros behind column N."""
+    """Pack a matrix [K, N] and a bias [N] as [ceil(N / width), 1 + K, width]: the bias, then the rows.
+
+    Columns behind N are zeros, so that the padded lanes of the output become zeros too.
+    """
     depth, columns = matrix.shape
     count = ceil_div(columns, width)
     padded = np.zeros((1 + depth, count * width), np.float32)
@@ -22,7 +25,10 @@ def panels(matrix: Floats, bias: Floats | None, width: int) -> Floats:
 
 
 def filter_matrix(weights: Floats, pixel_stride: int) -> Floats:
-    """[O, h, w, I] → [h * w * pixel_stride, O]: a row per element of a window, zero rows for padded lanes."""
+    """Turn a filter [O, h, w, I] into a matrix [h * w * pixel_stride, O]: a row for each element of a window.
+
+    The rows of padded lanes are zeros: whatever finite number such a lane holds, it adds nothing.
+    """
     out_channels, height, width, channels = weights.shape
     rows = np.zeros((height, width, pixel_stride, out_channels), np.float32)
     rows[:, :, :channels] = weights.transpose(1, 2, 3, 0)
@@ -30,7 +36,7 @@ def filter_matrix(weights: Floats, pixel_stride: int) -> Floats:
 
 
 def grouped_panels(weights: Floats, bias: Floats | None, width: int, channels: int, depth: int) -> Floats:
-    """Panels of a convolution with groups: [O, h, w, I / groups] → [panels, 1 + h * w * depth, width].
+    """Pack a filter [O, h, w, I / groups] as [panels, 1 + h * w * depth, width], for a grouped convolution.
 
     A panel of `width` outputs reads `depth` input channels of `channels`, from `first_channel` on: those of
     all groups in the panel; the weights of foreign groups are zero.
@@ -68,7 +74,10 @@ def grouped_depth(width: int, out_channels: int, group_in: int, group_out: int, 
 
 
 def depthwise_blocks(weights: Floats, bias: Floats | None, channels: int) -> Floats:
-    """[O, h, w, 1] and [O] → [channels / 16, 1 + h * w, 16]: bias and taps, zeros behind channel O."""
+    """Pack a filter [O, h, w, 1] and a bias [O] as [channels / 16, 1 + h * w, 16]: the bias, then the taps.
+
+    Channels behind O are zeros.
+    """
     out_channels, height, width, _ = weights.shape
     rows = np.zeros((1 + height * width, channels), np.float32)
     rows[1:, :out_channels] = weights.reshape(out_channels, height * width).T

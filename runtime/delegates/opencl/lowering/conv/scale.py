@@ -17,10 +17,15 @@ from runtime.delegates.opencl.lowering.spec import (
 )
 
 _ROWS = 32
+"""Rows of packed weights that a unit multiplies, 2 to 4 KiB for the usual panels. Chosen: fewer make units
+that end before a worker has fetched them, more leave workers idle on the few weights of such a layer."""
 
 
 def scaled_candidates(candidates: Sequence[Candidate], scale: int) -> list[Candidate]:
-    """Each product with the weights in front of it multiplied, row k by element k of value `scale`."""
+    """Each product behind a launch that multiplies its weights, row k by element k of the value `scale`.
+
+    Only `conv/gemm.cl` is kept: its panels hold one row for each input channel, which the scale belongs to.
+    """
     return [
         replace(candidate, name=f"scaled_{candidate.name}", launches=_scaled(candidate.launches[0], scale))
         for candidate in candidates

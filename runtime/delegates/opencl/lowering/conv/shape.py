@@ -1,4 +1,4 @@
-"""The numbers of one convolution node, read once."""
+"""Reads the numbers of one convolution node once, for all kernels that may run it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from runtime.delegates.opencl.lowering.spec import Context
 
 @dataclass(frozen=True, slots=True)
 class ConvShape:
-    """[images, in_h, in_w, in_channels] by [out_channels, filter_h, filter_w, group_in].
+    """A convolution of [images, in_h, in_w, in_channels] by [out_channels, filter_h, filter_w, group_in].
 
-    The result is [images, out_h, out_w, out_channels]. `filter` and `bias` make the weights when they are
-    packed.
+    The result is [images, out_h, out_w, out_channels]. Packing calls `filter` and `bias`.
     """
 
     source: int
@@ -87,7 +86,7 @@ class ConvShape:
 
     @property
     def bytes(self) -> int:
-        """What must be read and written at least once."""
+        """Bytes that must be read and written at least once."""
         inputs = self.images * self.in_h * self.in_w * self.in_channels
         weights = self.out_channels * self.filter_h * self.filter_w * self.group_in
         return 4 * (inputs + weights + self.pixels * self.out_channels)
@@ -162,7 +161,7 @@ def conv_shape(node: Node, context: Context, *, depthwise: bool = False) -> Conv
 
 
 def _filter(value: int, context: Context, *, depthwise: bool) -> Floats:
-    """[O, h, w, I / groups]; a depthwise filter is [1, h, w, O] in the model."""
+    """The filter as [O, h, w, I / groups]; a depthwise one is [1, h, w, O] in the model."""
     data = context.constant(value)
     return data.transpose(3, 1, 2, 0) if depthwise else data
 

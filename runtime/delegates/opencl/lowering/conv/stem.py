@@ -19,12 +19,19 @@ from runtime.delegates.opencl.lowering.spec import (
 )
 
 _MOST_CHANNELS = 4
+"""Input channels up to which a pixel counts as an image's (grey, RGB, RGBA). With more, padding to 16 lanes
+wastes less, and the other kernels need no copy of the rows."""
+
 _MOST_STEPS = 32
-"""Taps of one line whose code is unrolled."""
+"""Taps of one line whose code is unrolled: 7 x 4 channels and 9 x 3 fit. More make the code of a unit larger
+than it saves."""
+
 _MOST_ROWS, _MOST_SUMS = 8, 16 * LANES
-"""Tiles beyond this size run slower here: their sums live too shortly."""
+"""Pixels, and sums in floats, of a tile. Larger tiles run slower here: their sums live too shortly."""
+
 _MOST_LINE_BYTES = 64 << 10
-"""The input rows under one output row, in private memory."""
+"""Bytes of the input rows under one output row, which every worker copies to private memory. Chosen so that
+the copy stays in a core's second-level cache; larger images take another kernel."""
 
 
 def is_planar(shape: ConvShape) -> bool:
@@ -33,7 +40,7 @@ def is_planar(shape: ConvShape) -> bool:
 
 
 def stem_fits(shape: ConvShape) -> bool:
-    """Whether the kernel can read this input, and its code and private memory stay small."""
+    """True where the kernel can read this input, and its code and private memory stay small."""
     s, layout = shape, shape.in_layout
     if s.groups > 1 or s.in_channels > _MOST_CHANNELS or s.filter_h * s.filter_w == 1:
         return False
@@ -56,7 +63,10 @@ def stem_candidates(node: Node, context: Context, shape: ConvShape) -> list[Cand
 
 
 def stem(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candidate:
-    """One launch; a unit is an output row."""
+    """One launch; a unit is an output row.
+
+    The rows under its window are copied once, with their padding, so that every tap has a constant offset.
+    """
     s, count = shape, tile.panels(shape.out_channels)
     depth = s.filter_h * s.filter_w * s.in_channels
 
@@ -90,6 +100,9 @@ def stem(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candidat
 
 
 def stem_matrix(weights: Floats, *, planar: bool) -> Floats:
-    """[O, h, w, I] → [h * w * I, O], rows in the order of the lines: y, x, channel or y, channel, x."""
+    """Turn a filter [O, h, w, I] into a matrix [h * w * I, O] with rows in the order of the copied lines.
+
+    That order is y, x, channel for interleaved images and y, channel, x for planar ones.
+    """
     order = (1, 3, 2, 0) if planar else (1, 2, 3, 0)
     return weights.transpose(order).reshape(-1, weights.shape[0])

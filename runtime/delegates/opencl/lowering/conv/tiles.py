@@ -1,4 +1,4 @@
-"""Which register tile a product of pixels and weights gets: a small cost model, fitted to measurements."""
+"""Chooses the register tile of a product by a small cost model that is fitted to measurements."""
 
 from __future__ import annotations
 
@@ -16,14 +16,28 @@ every tile of rows; too small, pixels are read again for every panel although th
 stayed."""
 
 _MOST_ROWS = {1: 24, 2: 13, 3: 8, 4: 6, 5: 4, 7: 3}
-"""Vectors per row → rows, where a register holds 16 floats. Sums, a weight row and an input value leave two
-of 32 registers free: with fewer the compiler spills."""
+"""Vectors per row → most rows of a tile, where a register holds 16 floats. Sums, a weight row and an input
+value leave two of 32 registers free: with fewer the compiler spills sums to memory."""
+
 _MOST_ROWS_NARROW = {1: 6}
-"""The same where a register holds fewer: 16 of 8 floats, 32 of 4, or a GPU's."""
+"""The same where a register holds fewer floats: there are 16 registers of 8, 32 of 4, or a GPU's, and a
+vector of the kernels takes several."""
 _FEWEST_CHAINS = 8
-"""Sums that must be in flight to hide the latency of a multiply-add on two pipes."""
+"""Vectors of sums that must be in flight to hide the latency of a multiply-add: four cycles on each of two
+pipes. A tile with fewer takes as long as one with eight."""
+
 _CLOSE_RATIO = 1.02
-"""Costs within this ratio are a matter of measurement."""
+"""Costs within this ratio are left to measurement. The model counts what bounds these kernels, so little is
+close; `depthwise_conv.py` allows more, as its model sees less. Every further candidate must be compiled:
+larger, and the first start takes longer; smaller, and the model's errors stay."""
+
+_LOAD_COST = 0.15
+"""Cost of a load of a weight vector or an input value, where a multiply-add costs 1. Fitted to measurements;
+larger prefers square tiles."""
+
+_SUM_COST, _UNIT_COST = 4.0, 30.0
+"""Cost of a vector of sums that is begun and stored, and of a unit, where a multiply-add costs 1. Fitted to
+measurements; larger prefers fewer and larger tiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +87,9 @@ def best_tiles(pixels: int, channels: int, depth: int, device: Capabilities) -> 
 
 
 def _cost(tile: Tile, pixels: int, channels: int, depth: int, workers: int) -> float:
-    """Half cycles of the busiest worker, times the workers."""
+    """Half cycles of the busiest worker, times the number of workers: idle workers count as work."""
     width = tile.columns // LANES
     sums = tile.rows * width
-    inner = max(sums, _FEWEST_CHAINS) + 0.15 * (tile.rows + width)
+    inner = max(sums, _FEWEST_CHAINS) + _LOAD_COST * (tile.rows + width)
     units = tile.units(pixels, channels)
-    return ceil_div(units, workers) * workers * (depth * inner + 4.0 * sums + 30.0)
+    return ceil_div(units, workers) * workers * (depth * inner + _SUM_COST * sums + _UNIT_COST)

@@ -1,4 +1,8 @@
-"""Convolutions 3x3 with stride 1 by Winograd's method, in three launches."""
+"""Convolutions 3x3 with stride 1 by Winograd's method, in three launches.
+
+F(2x2, 3x3) needs 2.25 times fewer multiplications than the plain product, F(4x4, 3x3) 4 times fewer; their
+transformed weights take 1.8 and 4 times the memory.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +40,28 @@ _FILTER_TRANSFORMS = {
         ]
     ),
 }
-"""G of Lavin and Gray, by the size of an output tile."""
+"""Matrix G of Lavin and Gray ("Fast Algorithms for Convolutional Neural Networks", 2015), by the size of an
+output tile."""
+
 _LEAST_CHANNELS = 16
+"""Input and output channels from which on the products outweigh the transforms; one vector of the kernels."""
+
 _LEAST_PIXELS = 6
+"""Height and width in pixels from which on the method can pay. Smaller maps have too few tiles to share three
+launches among the workers."""
+
 _SMALL_MAP, _LARGE_MAP = 7, 28
+"""Heights or widths in pixels. Up to the first, F(4x4, 3x3) is slower than the plain product and F(2x2, 3x3)
+about level with it; from the second on F(4x4, 3x3) is level or faster with any number of channels (measured
+with PoCL on two AVX-512 cores, weights cold). Between them the tuner decides."""
+
 _MANY_CHANNELS = 128
-"""With more, the larger weights of F(4x4, 3x3) cost as much to read as its arithmetic saves."""
+"""Input channels above which the larger weights of F(4x4, 3x3) cost as much to read as its arithmetic saves,
+on maps between small and large (measured at 14x14 with 128 and 256)."""
 
 
 def winograd_fits(shape: ConvShape) -> bool:
-    """Whether the method applies, and the map is large enough for it to pay."""
+    """True where the method applies, and the map is large enough for it to pay."""
     s = shape
     window = (s.filter_h, s.filter_w, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w)
     if window != (3, 3, 1, 1, 1, 1) or s.groups > 1 or s.in_layout.channel_stride != 1:
@@ -112,7 +128,10 @@ class _Grid:
 
 
 def winograd(node: Node, context: Context, shape: ConvShape, size: int) -> Candidate:
-    """Three launches: patches, products, outputs."""
+    """Three launches: patches, products, outputs.
+
+    Each phase needs all results of the one before, and a launch is the only barrier between workers.
+    """
     tiles_y, tiles_x = ceil_div(shape.out_h, size), ceil_div(shape.out_w, size)
     depth, tiles = round_up(shape.in_channels), shape.images * tiles_y * tiles_x
     tile = best_tiles(tiles, shape.out_channels, depth, context.device)[0]
@@ -202,7 +221,10 @@ def _output(node: Node, context: Context, shape: ConvShape, grid: _Grid) -> Laun
 
 
 def pack_filter(weights: Floats, size: int, depth: int, width: int) -> Floats:
-    """[O, 3, 3, I] → G w G' as [(size + 2)^2, panels, depth, width], zeros behind channel I and output O."""
+    """Transform a filter w, [O, 3, 3, I], to G w G', packed as [(size + 2)^2, panels, depth, width].
+
+    Input channels behind I and outputs behind O are zeros. One product with kron(G, G) does both of G's.
+    """
     transform = np.kron(_FILTER_TRANSFORMS[size], _FILTER_TRANSFORMS[size]).astype(np.float32)
     outputs, _, _, inputs = weights.shape
     count, elements = ceil_div(outputs, width), (size + 2) ** 2
