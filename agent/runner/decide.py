@@ -117,6 +117,7 @@ def _take_cpus(attempt: AttemptFile, descriptor: DelegateDescriptor) -> int:
     try:
         cpus = choose_cpus(allowed, core_siblings(allowed), int(wanted))
     except ValueError as error:
+        # Not a failure of the model: `no_device` is not reused, so the cell runs again with more CPUs.
         reason = Reason(code=ReasonCode.NO_DEVICE, text=str(error))
         raise FailedError(Failure(status=Status.UNSUPPORTED, reason=reason)) from error
     os.sched_setaffinity(0, cpus)
@@ -184,6 +185,7 @@ class Children:
         self, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float | None = None
     ) -> Ended:
         command = [*RUNNER_COMMAND, *arguments]
+        # The kernel counts for the whole control group; a rise while the process ran is taken for its own.
         killed_before = oom.kills()
         process = start(Launch(command, environment, self.folder, inherited=_inherited()))
         try:
@@ -196,9 +198,9 @@ class Children:
 
 
 def _inherited() -> tuple[int, ...]:
-    """The lease's descriptors, which every process of the attempt holds on to."""
-    told = os.environ.get(LEASE_VARIABLE)
-    return () if told is None else tuple(map(int, told.split(",")))
+    """The lease's descriptors. While a process of the attempt has them open, the kernel keeps the lock."""
+    listed = os.environ.get(LEASE_VARIABLE)
+    return () if listed is None else tuple(map(int, listed.split(",")))
 
 
 def find_reference(attempt: AttemptFile, children: Children) -> Reference | str:

@@ -1,4 +1,4 @@
-"""What a measuring process finds in its environment: caches of its own, and the threads it may use."""
+"""The environment of a measuring process: caches of its own, and the threads that it may use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _CACHES = {
     "NEO_CACHE_DIR": "neo",
     "MESA_SHADER_CACHE_DIR": "mesa",
 }
-"""Every program cache that we know of: ours, pyopencl's (under XDG_CACHE_HOME) and the drivers'."""
+"""Every program cache that we know of, as variable → folder: ours, pyopencl's (under XDG_CACHE_HOME) and the
+drivers'. A cache that is missing here would make the cold start of an attempt a warm one."""
 
 _POOLS = (
     "OPENBLAS_NUM_THREADS",
@@ -43,6 +44,7 @@ def choose_cpus(allowed: Sequence[int], siblings: Mapping[int, frozenset[int]], 
     """
     if not 1 <= threads <= len(allowed):
         raise ValueError(f"threads: {threads}, but this host lets us use {len(allowed)} CPUs")
+    # A hyper-thread shares its core's units: two threads on one core would measure each other.
     place: dict[int, int] = {}
     for cpu in sorted(allowed):
         core = siblings.get(cpu, frozenset({cpu}))
@@ -51,7 +53,7 @@ def choose_cpus(allowed: Sequence[int], siblings: Mapping[int, frozenset[int]], 
 
 
 def core_siblings(cpus: Sequence[int]) -> dict[int, frozenset[int]]:
-    """Logical CPUs that share a core, as the kernel tells; a CPU without topology is alone."""
+    """Logical CPUs that share a core, as the kernel lists them; a CPU without topology is alone."""
     found = {}
     for cpu in cpus:
         path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")

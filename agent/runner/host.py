@@ -20,6 +20,7 @@ HOST_CPU: Final = "host-cpu"
 _CPUINFO = Path("/proc/cpuinfo")
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 _SOURCES = (".py", ".cl")
+"""Suffixes of the files whose change may change an output or a time."""
 
 
 def host_environment() -> dict[str, str]:
@@ -53,7 +54,7 @@ def host_facts() -> dict[str, str]:
 
 
 def cpu_model() -> str:
-    """The CPU's name as the kernel tells it."""
+    """The CPU's name as the kernel gives it."""
     text = _CPUINFO.read_text() if _CPUINFO.exists() else ""
     named = re.search(r"^(?:model name|Model|Hardware)\s*:\s*(.+)$", text, re.MULTILINE)
     return " ".join(named.group(1).split()) if named else platform.processor() or platform.machine()

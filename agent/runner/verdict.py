@@ -1,4 +1,4 @@
-"""From the reports of all processes to the result: judged, summed up, struck out where it is wrong."""
+"""The result of an attempt, from the reports of its processes: judged, summed up, struck out where wrong."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from runtime.tools.samples import FLOORS, ProcessTimes, summarise
 
 @dataclass(frozen=True, slots=True)
 class _ModelFacts:
-    """What the verdict needs to know of the model; `shortest_ms` is the physical bound on its latency."""
+    """What the verdict reads of the model; `shortest_ms` is the physical bound on its latency."""
 
     arithmetic: Arithmetic
     shortest_ms: float
@@ -148,6 +148,7 @@ def _judged(reference: Reference, report: ProcessReport, folder: Path, rule: Rul
     """One process: the outputs of every input set, of the first invoke and of the last timed one."""
     assert report.samples is not None
     facts = [OutputFacts(f.name, f.scale, f.zero_point) for f in report.output_facts]
+    # The first and the last timed run too: a delegate that answers from memory once it is timed is seen.
     outputs = load_outputs(outputs_path(folder, report.samples.index), len(facts))
     expected = (*reference.outputs, reference.outputs[0], reference.outputs[report.last_set])
     return judge(expected, outputs, facts, rule)

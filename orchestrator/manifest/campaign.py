@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from agent.wire.messages import InputSpec, MeasurePlan
 
 OptionValue: TypeAlias = str | int | float | bool
 
-DEFAULT_SOFT_LIMIT_S = 900.0
-HIGHEST_PRIORITY = 100
-"""Priorities go from minus this to this."""
+DEFAULT_SOFT_LIMIT_S: Final = 900.0
+"""The least time limit of one attempt, in seconds, where the file sets none. Chosen well above the 200 s that
+`plans.soft_limit_s` computes for the level `quick`, because the reference of a large model takes its share. A
+smaller limit ends large models in a timeout; with a larger one a hanging runner holds its device for
+longer."""
+
+HIGHEST_PRIORITY: Final = 100
+"""Priorities go from minus this to this, both included. Chosen: enough steps to order campaigns by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ class DelegateEntry:
 class DeviceSelector:
     """Which devices to use: every given field must match; `name` is a glob over device id and name.
 
-    `count`: any so many of them, chosen when they are free; None: each of them.
+    `count`: so many of them, whichever are free first; None: each of them.
     """
 
     kind: str | None = None

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
 from orchestrator.errors import UsageError
 from orchestrator.manifest.problems import ManifestError, Problem
 
-MAX_FILE_BYTES = 1024 * 1024
-MAX_DEPTH = 12
-MAX_NODES = 50_000
+MAX_FILE_BYTES: Final = 1024 * 1024
+"""The largest campaign file. Chosen: 500 bytes for each of the models that it may name. A larger file
+is most likely a model or a data set that was given by mistake, and is not read to its end."""
+
+MAX_DEPTH: Final = 12
+"""How deep lists and mappings may nest. The schema itself needs eight (the file, `models`, a model, `inputs`,
+an input, `random`, `range`, a number). PyYAML composes by recursion, so a deeper file would exhaust Python's
+stack."""
+
+MAX_NODES: Final = 50_000
+"""The most values in one file. Keys count too. Chosen: 25 for each of `schema.MAX_MODELS` models. It
+bounds the memory and the time that a hostile file costs before anything in it is checked."""
 
 
 class _Refused(yaml.MarkedYAMLError):
@@ -29,6 +38,7 @@ class _BoundedLoader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """The next node; checks it before it is built."""
+        # Checked on the event, before the node: a node's children are composed before it is returned.
         event = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs leave it open
         self._check(event)
         self._depth += 1

@@ -66,6 +66,7 @@ def campaign_for_model(
         delegates=tuple(DelegateEntry(kind, kind) for kind in kinds),
         devices=(),
         exclude=(),
+        # The peer, because a ratio to our own `cpu` says little to somebody who knows LiteRT.
         baseline_delegate="litert" if "litert" in kinds else None,
         reuse=reuse,
         manifest_sha256=hashlib.sha256(identity.encode()).hexdigest(),
@@ -73,7 +74,7 @@ def campaign_for_model(
 
 
 class _Builder:
-    """Joins the checked values; notes what breaks a rule between two places of the file."""
+    """Joins the checked values, and notes each mistake that only two places of the file together make."""
 
     def __init__(self, values: dict[str, Any], root: yaml.Node, problems: Problems) -> None:
         self._values = values
@@ -176,7 +177,10 @@ class _Builder:
             yield ExcludeRule(**{key: pattern.value for key, pattern in rule.items()})
 
     def _check_class_rule(self, rule: dict[str, Placed]) -> None:
-        """A class is bound late: a rule about a device would have to be kept until then."""
+        """Refuse rules about devices where a selector counts.
+
+        A class is bound to a device when its cell starts, long after the rules were applied.
+        """
         counted = any("count" in selector for selector in self._values.get("devices", ()))
         if "device" in rule and counted:
             text = "a rule about devices and a selector with 'count' do not go together; narrow the selector"

@@ -15,7 +15,7 @@ from orchestrator.manifest.problems import suggestion
 def narrow(campaign: Campaign, delegates: Sequence[str] = (), only: str = "*") -> Campaign:
     """The campaign with the named delegates and the models whose id matches the glob.
 
-    A baseline that is left out is none. Raises `UsageError` where nothing is left.
+    A baseline that is not among the named delegates is dropped. Raises `UsageError` where nothing is left.
     """
     names = [entry.name for entry in campaign.delegates]
     for name in delegates:
@@ -29,6 +29,8 @@ def narrow(campaign: Campaign, delegates: Sequence[str] = (), only: str = "*") -
     if (models, chosen) == (campaign.models, campaign.delegates):
         return campaign
     kept = {entry.name for entry in chosen}
+    # Another digest than the whole file's: a part is another submission, and must not be found as the same
+    # one.
     identity = "\n".join((campaign.manifest_sha256, *sorted(kept), "", *(entry.id for entry in models)))
     return replace(
         campaign,

@@ -1,12 +1,13 @@
-"""Levels: how often a cell is measured. Single counts are overridden under `measure:`."""
+"""Levels: the counts of processes, runs and seconds of a cell. `measure:` overrides single ones."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
 from agent.wire.messages import MeasurePlan
+from orchestrator.manifest.campaign import DEFAULT_SOFT_LIMIT_S
 
 LEVELS: dict[str, MeasurePlan] = {
     "quick": MeasurePlan(level="quick"),
@@ -32,15 +33,23 @@ LEVELS: dict[str, MeasurePlan] = {
 """Counts of each level. `publish` times as many samples in each process as a p99 needs in the whole cell: the
 floor is the measuring core's, and a test compares the two."""
 
-_LEAST_LIMIT_S = 900.0
-_SLACK_PER_PROCESS_S = 60.0
-"""Start, load, cold compile and outputs of one process."""
+"""The counts of docs/measuring.md. Chosen by the sample floors of percentiles: `quick` has enough samples for
+p90 (90, of which 64 are needed), `publish` enough for p99 even in each process alone (662). More processes
+give a narrower interval of p50 and take proportionally longer."""
+
+_SLACK_PER_PROCESS_S: Final = 60.0
+"""Seconds that one process may need besides its runs: start, load, cold compilation, outputs. Chosen; a
+smaller value would end a slow compilation in a timeout where the level has many processes."""
+
+_LONGEST_WARMUP_RATIO: Final = 3
+"""How many times its planned seconds warm-up may last: the measuring loop stops it there, whether or not its
+runs are done (`runtime.tools.benchmark`)."""
 
 
 def soft_limit_s(plan: MeasurePlan) -> float:
     """How long one attempt may take where the file does not say: enough for every process at its cap."""
-    process = _SLACK_PER_PROCESS_S + 3 * plan.warmup_seconds + plan.max_seconds
-    return max(_LEAST_LIMIT_S, plan.processes * process)
+    process = _SLACK_PER_PROCESS_S + _LONGEST_WARMUP_RATIO * plan.warmup_seconds + plan.max_seconds
+    return max(DEFAULT_SOFT_LIMIT_S, plan.processes * process)
 
 
 _FIELDS = {

@@ -5,12 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 import yaml
 
 from orchestrator.errors import UsageError
 
-MAX_REPORTED = 20
+MAX_REPORTED: Final = 20
+"""How many mistakes one message lists. Chosen: about a screen of a terminal. The rest is counted, and appears
+once the first ones are mended."""
 
 
 @dataclass(frozen=True, slots=True)

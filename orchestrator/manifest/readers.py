@@ -36,6 +36,8 @@ MAX_ITEMS: Final = 10_000
 file may have (`document.MAX_NODES`), so that the message names the list."""
 
 _DAY_S: Final = 86_400
+"""Seconds of a day of 24 hours, as `d` means it; leap seconds and summer time do not enter."""
+
 _YEAR_S: Final = 365 * _DAY_S
 """The longest duration, in seconds. Chosen: nobody waits longer; a larger number is a mistake of its unit."""
 

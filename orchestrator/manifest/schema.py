@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import yaml
 
 from orchestrator.manifest.campaign import HIGHEST_PRIORITY
@@ -19,22 +21,55 @@ from orchestrator.manifest.readers import (
     text,
 )
 
-MAX_MODELS = 2000
+MAX_MODELS: Final = 2000
+"""The most models of one file. Chosen so that with a few delegates on a few devices the cells stay below
+`matrix.MAX_CELLS`; a longer file would be refused there, after its models were fetched."""
+
+MAX_RULES: Final = 1000
+"""The most device selectors, devices of one class, and exclusion rules. Chosen; each rule is tried on each
+cell."""
+
+_MOST_RUNS: Final = 10_000_000
+"""The largest count of timed runs. Chosen: so many runs of one microsecond take ten seconds."""
+
+_MOST_WARMUP_RUNS: Final = 1_000_000
+"""The largest count of warm-up runs. Chosen; each one's time is kept with the result."""
+
+_MOST_SECONDS: Final = 86_400
+"""The longest warm-up or timed phase of one process, in seconds: a day. Chosen; nothing else can use the
+device meanwhile."""
+
+_MOST_PROCESSES: Final = 20
+"""The most processes of a cell, as `agent.wire.messages.MeasurePlan` bounds them; Student's quantiles are
+tabled up to that many (`runtime.tools.samples`)."""
+
+_LARGEST_INT32: Final = 2**31 - 1
+"""The largest size of a dimension: a shape is a vector of int32 in a `.tflite` file."""
+
+_MOST_DIMENSIONS: Final = 8
+"""The highest rank of an input. Chosen above that of any model that we know; which ranks an operator takes is
+judged where the model is opened."""
+
+_LARGEST_SEED: Final = 2**63 - 1
+"""The largest seed: the largest signed integer of 64 bits. Chosen; numpy would take larger ones."""
+
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}"
 
 _name = text(pattern=NAME_PATTERN, rule="expected letters, digits and . _ + - (at most 100)", numeric=True)
 _label = text(limit=200, numeric=True)
 _glob = text(limit=200, numeric=True)
-_count = number(whole=True, minimum=1, maximum=10_000_000)
-_seconds = number(minimum=0, maximum=86_400)
+_count = number(whole=True, minimum=1, maximum=_MOST_RUNS)
+_seconds = number(minimum=0, maximum=_MOST_SECONDS)
 
 MEASURE = Keys(
     {
-        "warmup": Keys({"runs": number(whole=True, minimum=0, maximum=1_000_000), "min_seconds": _seconds}),
+        "warmup": Keys(
+            {"runs": number(whole=True, minimum=0, maximum=_MOST_WARMUP_RUNS), "min_seconds": _seconds}
+        ),
         "timed": Keys(
             {"min_runs": _count, "max_runs": _count, "min_seconds": _seconds, "max_seconds": _seconds}
         ),
-        "processes": number(whole=True, minimum=1, maximum=20),
+        "processes": number(whole=True, minimum=1, maximum=_MOST_PROCESSES),
     },
     later=("target_ci", "timing", "batch", "profile"),
 )
@@ -43,7 +78,9 @@ LIMITS = Keys({"job": duration}, later=("queue",))
 
 
 def _shape(node: yaml.Node, problems: Problems) -> tuple[int, ...] | None:
-    sizes = listing(number(whole=True, minimum=0, maximum=2**31 - 1), maximum=8)(node, problems)
+    sizes = listing(number(whole=True, minimum=0, maximum=_LARGEST_INT32), maximum=_MOST_DIMENSIONS)(
+        node, problems
+    )
     return None if sizes is None else tuple(int(size) for size in sizes)
 
 
@@ -60,7 +97,7 @@ def _range(node: yaml.Node, problems: Problems) -> tuple[float, float] | None:
 INPUT = Keys(
     {
         "shape": _shape,
-        "random": Keys({"seed": number(whole=True, minimum=0, maximum=2**63 - 1), "range": _range}),
+        "random": Keys({"seed": number(whole=True, minimum=0, maximum=_LARGEST_SEED), "range": _range}),
     },
     later=("data",),
 )
@@ -103,7 +140,7 @@ DEVICE = Keys(
         "vendor": _glob,
         "name": _glob,
         "labels": table(_label),
-        "count": number(whole=True, minimum=1, maximum=1000),
+        "count": number(whole=True, minimum=1, maximum=MAX_RULES),
     },
 )
 
@@ -145,8 +182,8 @@ ROOT = Keys(
         ),
         "models": listing(placed(MODEL), minimum=1, maximum=MAX_MODELS),
         "delegates": table(placed(delegate), _name),
-        "devices": listing(DEVICE, minimum=1, maximum=1000),
-        "exclude": listing(placed(EXCLUDE), maximum=1000),
+        "devices": listing(DEVICE, minimum=1, maximum=MAX_RULES),
+        "exclude": listing(placed(EXCLUDE), maximum=MAX_RULES),
         "baseline": Keys({"delegate": placed(_name)}, required=("delegate",), later=("against",)),
     },
     required=("version", "campaign", "models", "delegates"),

@@ -1,4 +1,4 @@
-"""A campaign spread out: models x delegates x devices -> cells. Pure."""
+"""The cells of a campaign: models x delegates x devices. Pure."""
 
 from __future__ import annotations
 
@@ -6,20 +6,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from agent.wire.messages import Device, InputSpec, MeasurePlan, MissingDelegate, Reason, ReasonCode
 from orchestrator.errors import UsageError
-from orchestrator.manifest.campaign import Campaign, DelegateEntry, DeviceSelector, ExcludeRule, ModelEntry
+from orchestrator.manifest.campaign import (
+    DEFAULT_SOFT_LIMIT_S,
+    Campaign,
+    DelegateEntry,
+    DeviceSelector,
+    ExcludeRule,
+    ModelEntry,
+)
 from orchestrator.policy.fingerprint import Ingredients, digest
 from orchestrator.policy.selectors import DeviceClass, class_target, is_class, matches, named
 
-MAX_CELLS = 10_000
-NO_DEVICE = "-"
+MAX_CELLS: Final = 10_000
+"""The most cells of one campaign. Chosen: all cells of a submission are stored in one transaction, which on
+SQLite keeps every other writer waiting. `benchmarks/farm_scale.py` measures campaigns of this size."""
+
+NO_DEVICE: Final = "-"
+"""The target of a cell that no device can take."""
 
 
 class ModelFile(Protocol):
-    """A model that lies in the store."""
+    """A model that is kept in the store."""
 
     @property
     def id(self) -> str:
@@ -39,9 +50,9 @@ class CellSpec:
     """One model x delegate x target x level, before it is known whether it must run.
 
     `target`: a device id, `any:SELECTOR#N` for any device of a class, or "-" where no device can take it.
-    `devices`: those it may run on, as far as they are known now; `line`: where it waits for one; `obstacle`:
-    why it cannot run (`no_device`) or is not wanted (`excluded`), else None. `position`: its place in the
-    matrix, model by model.
+    `devices`: those it may run on, as far as they are known now; `line`: the queue in which it waits for one;
+    `obstacle`: why it cannot run (`no_device`) or is not wanted (`excluded`), else None. `position`: its
+    place in the matrix, model by model.
     """
 
     position: int
@@ -55,7 +66,7 @@ class CellSpec:
     level: str
     plan: MeasurePlan
     inputs: Mapping[str, InputSpec] = field(default_factory=dict)
-    soft_limit_s: float = 900.0
+    soft_limit_s: float = DEFAULT_SOFT_LIMIT_S
     obstacle: Reason | None = None
     devices: tuple[str, ...] = ()
     line: str = NO_DEVICE
@@ -73,7 +84,8 @@ class CellSpec:
 
     @property
     def siblings(self) -> str | None:
-        """What the cells that want different devices of one class have in common; None: it wants no class."""
+        """Digest that is equal for the cells that want different devices of one class; None without a
+        class."""
         if not is_class(self.target):
             return None
         return digest({"model": self.model, "delegate": self.delegate, "series": self.on(self.line).series})
@@ -99,6 +111,7 @@ def expand(
     files = {model.id: model for model in models}
     _check_names(campaign.devices, devices)
     targets = {d.name: list(_targets(d, campaign, devices, missing)) for d in campaign.delegates}
+    # Counted before the first cell is made: the product of long lists could exhaust memory.
     count = len(campaign.models) * sum(map(len, targets.values()))
     if count > MAX_CELLS:
         raise UsageError(f"{count} cells; a campaign has at most {MAX_CELLS}: split it into several files")
@@ -116,7 +129,7 @@ def expand(
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where the cells of a delegate go: one device, any of a class, or nowhere."""
+    """Where a cell of a delegate may run: on one device, on any of a class, or nowhere."""
 
     name: str
     line: str
@@ -130,7 +143,7 @@ def _targets(
     devices: Sequence[Device],
     missing: Sequence[MissingDelegate],
 ) -> Iterator[_Target]:
-    """The devices that selectors name one by one, then the classes; nowhere, where there are neither."""
+    """The devices that selectors name one by one, then the classes, or the one target "-" without either."""
     each = [selector for selector in campaign.devices if selector.count is None]
     classes = [selector for selector in campaign.devices if selector.count is not None]
     chosen = [d for d in devices if not campaign.devices or any(matches(d, selector) for selector in each)]
@@ -138,6 +151,7 @@ def _targets(
     yield from (_Target(name, name, (name,)) for name in hosts)
     found = bool(hosts)
     for selector in classes:
+        # Of all devices: a class does not exclude those that another selector names.
         members = [d.device_id for d in devices if DeviceClass(selector, delegate.kind).takes(d)]
         if members:
             found = True
@@ -153,6 +167,7 @@ def _class_targets(selector: DeviceSelector, kind: str, members: tuple[str, ...]
     line = DeviceClass(selector, kind).line
     for number in range(selector.count or 0):
         obstacle = None
+        # A cell of its own for each missing device: the table then shows how many are lacking.
         if number >= len(members):
             text = (
                 f"`{_as_yaml(_fields(selector))}` counts {selector.count} devices that host {kind!r}; "

@@ -16,20 +16,26 @@ from urllib.parse import quote, unquote
 from orchestrator.manifest.campaign import DeviceSelector
 
 ANY = "any:"
+"""The beginning of every target and line that means a class; the ids of devices never begin so."""
+
 _LABEL = "label."
+"""What tells a label from a field of the same name, such as a label `kind`."""
+
 _PLAIN = " *?[]!()/+"
+"""Characters of globs and names that stay readable in a value; `,`, `=`, `#` and `%` have a meaning in the
+text."""
 
 
 class DeviceLike(Protocol):
-    """What a selector looks at."""
+    """The properties of a device that a selector compares."""
 
     @property
     def device_id(self) -> str:
-        """Its id."""
+        """The id, such as `host-cpu`."""
 
     @property
     def name(self) -> str:
-        """Its own name."""
+        """The name that the kernel or the driver gives it."""
 
     @property
     def kind(self) -> str:
@@ -41,11 +47,11 @@ class DeviceLike(Protocol):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Free words of the operator."""
+        """The labels that an operator gave it, by name."""
 
     @property
     def delegates(self) -> Sequence[str]:
-        """Delegate kinds that it hosts."""
+        """The delegate kinds that it hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,7 @@ class DeviceClass:
 
     @property
     def line(self) -> str:
-        """Where the cells that want such a device queue."""
+        """The queue of the cells that want such a device."""
         return f"{ANY}{selector_text(self.selector)}/{self.delegate_kind}"
 
     def takes(self, device: DeviceLike) -> bool:
@@ -74,7 +80,8 @@ def parse_line(line: str) -> DeviceClass:
 
 
 def matches(device: DeviceLike, selector: DeviceSelector) -> bool:
-    """Whether every given field of the selector fits the device; `count` says nothing about one."""
+    """Whether every given field of the selector fits the device; `count` concerns no single device."""
+    # Vendors without regard to case: a user writes `nvidia*` where the driver says `NVIDIA Corporation`.
     return (
         selector.kind in (None, device.kind)
         and (selector.vendor is None or fnmatchcase(device.vendor.lower(), selector.vendor.lower()))
