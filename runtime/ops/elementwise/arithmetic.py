@@ -84,7 +84,7 @@ def maximum_minimum(op: OpContext) -> Kernel:
     kind = op.require(*_WITH_HALVES)
     op.require_same_type(0, 1)
     if kind in QUANTIZED and op.input(0).quantization is not None:
-        require_equal_quantization(op, op.input(0), op.input(1), op.output())
+        op.require_equal_quantization(op.input(0), op.input(1), op.output())
     return extremum_of_pairs(op, largest=op.operator.opcode is BuiltinOperator.MAXIMUM)
 
 
@@ -101,13 +101,6 @@ def extremum_of_pairs(op: OpContext, *, largest: bool) -> Kernel:
         np.copyto(y, x, where=first)
 
     return pairwise(op, apply)
-
-
-def require_equal_quantization(op: OpContext, first: object, *others: object) -> None:
-    """Raise `UnsupportedOperatorError` unless all values have one scale and zero point."""
-    for value in others:
-        if getattr(value, "quantization", None) != getattr(first, "quantization", None):
-            raise op.unsupported("inputs and output differ in scale or zero point")
 
 
 _QUOTIENTS = (TensorType.FLOAT32, TensorType.INT32, *QUANTIZED)

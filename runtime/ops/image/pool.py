@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.elementwise.arithmetic import require_equal_quantization
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.fused_activation import LARGEST, clamp_floats
 from runtime.ops.support.registry import operator
@@ -76,7 +75,7 @@ def max_pool(op: OpContext) -> Kernel:
     kind = op.require(TensorType.FLOAT32, *QUANTIZED)
     op.require_same_type(0)
     if kind in QUANTIZED:
-        require_equal_quantization(op, op.input(), op.output())
+        op.require_equal_quantization(op.input(), op.output())
     x, y = op.read(0), op.write()
     is_float = kind is TensorType.FLOAT32
     clamp = _clamp(op, kind)
@@ -112,7 +111,7 @@ def average_pool(op: OpContext) -> Kernel:
     clamp = _clamp(op, kind)
     integer = kind in QUANTIZED
     if integer:
-        require_equal_quantization(op, op.input(), op.output())
+        op.require_equal_quantization(op.input(), op.output())
     total = op.temporary(y.shape, np.int32) if integer else y
     add_up = _adder(op, x, total)
     counts = np.zeros((1, *y.shape[1:3], 1), np.int32 if integer else np.float32)

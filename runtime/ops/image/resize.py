@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.elementwise.arithmetic import require_equal_quantization
 from runtime.ops.support.blocks import BLOCK_ELEMENTS
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.registry import operator
@@ -234,7 +233,7 @@ def resize_nearest_neighbor(op: OpContext) -> Kernel:
     kind = op.require(*_COPIED)
     op.require_same_type(0)
     if kind in QUANTIZED:
-        require_equal_quantization(op, op.input(), op.output())
+        op.require_equal_quantization(op.input(), op.output())
     x, y = op.read(0), op.write()
     rows = _nearest(op, x.shape[1], y.shape[1])
     columns = _nearest(op, x.shape[2], y.shape[2])

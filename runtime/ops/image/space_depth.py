@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator
-from runtime.ops.movement.copies import copies, copy, zero_level
+from runtime.ops.movement.copies import copies, copy, quantized_zero
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import require_rank
@@ -100,7 +100,7 @@ def space_to_batch(op: OpContext) -> Kernel:
     move = (y.reshape(source.shape), source)
     if padded is x:
         return copies([move])
-    border = np.full(1, zero_level(op.output()), x.dtype)
+    border = np.full(1, quantized_zero(op.output()), x.dtype)
     return copies([(padded, border), (inside, x), move])
 
 

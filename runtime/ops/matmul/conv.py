@@ -23,8 +23,8 @@ from runtime.ops.matmul.hybrid import (
 from runtime.ops.matmul.integer_gemm import (
     LEVELS,
     ExactGemm,
+    input_zero_point,
     integer_bias,
-    level_zero,
     output_stage,
     require_filter,
     stored_filter,
@@ -231,7 +231,7 @@ def _conv_levels(op: OpContext, kind: TensorType) -> Kernel:
     weights, zero = stored_filter(op)
     out_channels, filter_h, filter_w, depth = weights.shape
     groups = x.shape[3] // depth
-    in_zero = level_zero(op)
+    in_zero = input_zero_point(op)
     bias = integer_bias(op, out_channels)
     each = out_channels // groups
     gemms = [

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from runtime.model.schema import BuiltinOperator, Padding, TensorType
+from runtime.ops.matmul.conv import check_bias
+from runtime.ops.matmul.windows import transposed_span
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.fused_activation import clamp_floats
 from runtime.ops.support.registry import operator
@@ -50,19 +52,13 @@ def _volume(op: OpContext, i: int) -> Shape:
     return shape
 
 
-def _check_bias(op: OpContext, i: int, channels: int) -> None:
-    bias = op.optional(i)
-    if bias is not None and bias.elements != channels:
-        raise op.error(f"bias of shape {list(bias.shape)} for {channels} output channels")
-
-
 def conv_3d_shape(op: OpContext) -> tuple[Shape, ...]:
     """Return [N, Do, Ho, Wo, Co]. Raises `ShapeError` where filter and input differ in channels."""
     n, *sizes, channels = _volume(op, 0)
     *filter_sizes, depth, out_channels = require_rank(op, 1, 5)
     if depth != channels:
         raise op.error(f"{channels} input channels for a filter of {depth}")
-    _check_bias(op, 2, out_channels)
+    check_bias(op, out_channels)
     found = _windows(op, tuple(sizes), tuple(filter_sizes))
     return ((n, *(w.size for w in found), out_channels),)
 
@@ -138,7 +134,7 @@ def conv_3d_transpose_shape(op: OpContext) -> tuple[Shape, ...]:
         raise op.error(f"{channels} input channels for a filter of {depth}")
     if min((*filter_sizes, *_strides(op), *_dilations(op))) < 1:
         raise op.error("filter, strides and dilations must be positive")
-    _check_bias(op, 3, out_channels)
+    check_bias(op, out_channels, 3)
     return (stated,)
 
 
@@ -179,7 +175,9 @@ def _reached(
     before = [_before(op, axis, out_sizes[axis], filter_sizes[axis]) for axis in range(3)]
     for tap in product(*map(range, filter_sizes)):
         spans = [
-            _span(tap[axis] * dilations[axis] - before[axis], strides[axis], sizes[axis], out_sizes[axis])
+            transposed_span(
+                tap[axis] * dilations[axis] - before[axis], strides[axis], sizes[axis], out_sizes[axis]
+            )
             for axis in range(3)
         ]
         if all(source.stop > source.start for source, _ in spans):
@@ -193,11 +191,3 @@ def _before(op: OpContext, axis: int, out: int, extent: int) -> int:
     same = op.option("padding") is Padding.SAME
     steps = -(-out // stride) if same else (out + stride - effective) // stride
     return max(0, (steps - 1) * stride + effective - out) // 2
-
-
-def _span(offset: int, stride: int, size: int, out: int) -> tuple[slice, slice]:
-    """Return the inputs i whose output position `i * stride + offset` lies inside, and those positions."""
-    low = max(0, -(offset // stride))
-    high = max(low, min(size, (out - 1 - offset) // stride + 1))
-    start = offset + low * stride
-    return slice(low, high), slice(start, max(start, start + (high - low - 1) * stride + 1), stride)

@@ -28,8 +28,8 @@ from runtime.ops.matmul.hybrid import (
 from runtime.ops.matmul.integer_gemm import (
     LEVELS,
     centred_filter,
+    input_zero_point,
     integer_bias,
-    level_zero,
     output_stage,
     require_filter,
 )
@@ -147,7 +147,7 @@ def _depthwise_levels(op: OpContext, kind: TensorType) -> Kernel:
     taps = weights.shape[1] * weights.shape[2]
     exact = taps <= _EXACT_TAPS[kind]
     filters = weights.astype(np.float32 if exact else np.float64)
-    zero = level_zero(op)
+    zero = input_zero_point(op)
     bias = integer_bias(op, weights.shape[3]) - zero * weights.sum(axis=(0, 1, 2), dtype=np.int64)
     largest = np.abs(weights).sum(axis=(0, 1, 2), dtype=np.int64) * max(abs(bound) for bound in RANGES[kind])
     limit = float((largest + np.abs(bias)).max(initial=0))

@@ -18,8 +18,8 @@ from runtime.ops.matmul.integer_gemm import (
     LEVELS,
     ExactGemm,
     OutputStage,
+    input_zero_point,
     integer_bias,
-    level_zero,
     require_filter,
     stored_filter,
 )
@@ -224,7 +224,7 @@ def _levels(op: OpContext, kind: TensorType) -> Kernel:
     """Return the kernel of quantised activations and weights, whose sums are exact integers."""
     x, y = _rows(op)
     channels = y.shape[1]
-    gemm = ExactGemm(op, *stored_filter(op), kind, level_zero(op), integer_bias(op, channels))
+    gemm = ExactGemm(op, *stored_filter(op), kind, input_zero_point(op), integer_bias(op, channels))
     finish = _output_stage(op)
 
     def lane_of(blocks: list[slice]) -> Kernel:

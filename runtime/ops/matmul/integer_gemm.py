@@ -77,8 +77,8 @@ def centred_filter(op: OpContext, i: int = 1) -> Array:
     return levels.astype(np.int16) - np.int16(zero)
 
 
-def level_zero(op: OpContext, i: int = 0) -> int:
-    """Return the level of real zero in input `i`."""
+def input_zero_point(op: OpContext, i: int = 0) -> int:
+    """Return the zero point of input `i`."""
     return op.scale_and_zero_point(op.input(i))[1]
 
 

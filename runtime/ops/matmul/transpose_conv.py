@@ -14,11 +14,12 @@ from runtime.ops.matmul.hybrid import RowQuantizer, channel_scales, filter_level
 from runtime.ops.matmul.integer_gemm import (
     LEVELS,
     centred_filter,
+    input_zero_point,
     integer_bias,
-    level_zero,
     output_stage,
     require_filter,
 )
+from runtime.ops.matmul.windows import transposed_span
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import image_shape, require_rank
@@ -113,7 +114,7 @@ def _levels(op: OpContext, kind: TensorType) -> Kernel:
     channels = y.shape[3]
     weights = centred_filter(op).astype(np.float64)
     centred, total = op.temporary(x.shape, np.float64), op.temporary(y.shape, np.float64)
-    zero = float(level_zero(op, 2))
+    zero = float(input_zero_point(op, 2))
     bias = integer_bias(op, channels, 3)
     finish = output_stage(op, channels, y.size, data=2, bias=3)
     run_sums = _sums(op, centred, weights, total, None)
@@ -136,18 +137,10 @@ def _scatter(op: OpContext, taps: Array, image: Array, size: Shape) -> list[tupl
     left = _before(padding, out_width, filter_w, stride_w)
     pairs = []
     for i in range(filter_h):
-        in_h, out_h = _span(i - top, stride_h, size[0], out_height)
+        in_h, out_h = transposed_span(i - top, stride_h, size[0], out_height)
         for j in range(filter_w):
-            in_w, out_w = _span(j - left, stride_w, size[1], out_width)
+            in_w, out_w = transposed_span(j - left, stride_w, size[1], out_width)
             target = image[out_h, out_w]
             if target.size:
                 pairs.append((target, taps[in_h, in_w, :, i, j]))
     return pairs
-
-
-def _span(offset: int, stride: int, size: int, out: int) -> tuple[slice, slice]:
-    """Return the inputs i whose output position `i * stride + offset` lies inside, and those positions."""
-    low = max(0, -(offset // stride))
-    high = max(low, min(size, (out - 1 - offset) // stride + 1))
-    start = offset + low * stride
-    return slice(low, high), slice(start, max(start, start + (high - low - 1) * stride + 1), stride)

@@ -154,6 +154,14 @@ def _source(
     return copies, source
 
 
+def transposed_span(offset: int, stride: int, size: int, out: int) -> tuple[slice, slice]:
+    """Return which of `size` inputs i land at `i * stride + offset` inside `out` outputs, and where."""
+    low = max(0, -(offset // stride))
+    high = max(low, min(size, (out - 1 - offset) // stride + 1))
+    start = offset + low * stride
+    return slice(low, high), slice(start, max(start, start + (high - low - 1) * stride + 1), stride)
+
+
 def _windows(g: Geometry, source: Array, rows: int) -> Array:
     """Return a view [rows, Wo, kh, kw * C] (or [.., kh, kw, C] when dilated) of all windows."""
     row, column, item = source.strides

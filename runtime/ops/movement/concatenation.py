@@ -7,7 +7,7 @@ from itertools import accumulate
 import numpy as np
 
 from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
-from runtime.ops.movement.copies import copies, require_equal_quantization
+from runtime.ops.movement.copies import copies, require_same_scale
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import axis_index
@@ -43,7 +43,7 @@ def concatenation(op: OpContext) -> Kernel:
     values = [op.input(i) for i in range(len(op.inputs))]
     op.require_same_type(*range(len(values)))
     if values[0].type is TensorType.INT8:
-        require_equal_quantization(op, op.output(), *values)
+        require_same_scale(op, op.output(), *values)
     y = op.write()
     axis = axis_index(op, op.option("axis"), y.ndim)
     stops = list(accumulate(v.shape[axis] for v in values))

@@ -31,8 +31,12 @@ def copies(pairs: Sequence[tuple[Array, Array]]) -> Kernel:
     return run
 
 
-def require_equal_quantization(op: OpContext, *values: Value) -> None:
-    """Raise `UnsupportedOperatorError` where the values are not on one scale; values without one agree."""
+def require_same_scale(op: OpContext, *values: Value) -> None:
+    """Raise `UnsupportedOperatorError` where values differ in scale or zero point.
+
+    Unlike `OpContext.require_equal_quantization` it accepts values without a scale: elements that are only
+    moved keep their meaning beside them.
+    """
     found = {
         (v.quantization.scales, v.quantization.zero_points)
         for v in values
@@ -42,7 +46,7 @@ def require_equal_quantization(op: OpContext, *values: Value) -> None:
         raise op.unsupported("inputs and output differ in scale or zero point")
 
 
-def zero_level(value: Value) -> int:
+def quantized_zero(value: Value) -> int:
     """Return the integer that stands for real zero: the zero point of a quantised value, else 0."""
     q = value.quantization
     return q.zero_points[0] if q is not None and q.zero_points else 0

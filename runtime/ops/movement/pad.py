@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, MirrorPadMode
-from runtime.ops.movement.copies import copies, copy, require_equal_quantization, zero_level
+from runtime.ops.movement.copies import copies, copy, quantized_zero, require_same_scale
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.registry import operator
 from runtime.ops.support.type_sets import MOVABLE, PLAIN, QUANTIZED
@@ -36,8 +36,8 @@ def pad(op: OpContext) -> Kernel:
     x, y, paddings = op.read(0), op.write(), _paddings(op)
     value = 0
     if op.input().type in QUANTIZED:
-        require_equal_quantization(op, op.input(), op.output())
-        value = zero_level(op.output())
+        require_same_scale(op, op.input(), op.output())
+        value = quantized_zero(op.output())
     fill = op.read(2).reshape(-1) if op.optional(2) is not None else np.full(1, value, y.dtype)
     # Borders of one axis reach over the whole later axes, and over the inside of earlier ones: each element
     # is written once.

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.elementwise.arithmetic import require_equal_quantization
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import axis_index
@@ -80,7 +79,7 @@ def extremum(op: OpContext) -> Kernel:
     kind = op.require(*_NUMBERS, *QUANTIZED, *_FLAGS)
     op.require_same_type(0)
     if kind in QUANTIZED and op.input().quantization is not None:
-        require_equal_quantization(op, op.input(), op.output())
+        op.require_equal_quantization(op.input(), op.output())
     if not op.input().elements:
         raise op.unsupported("extremum of an empty tensor")
     if kind is TensorType.FLOAT32:

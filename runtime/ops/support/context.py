@@ -245,6 +245,11 @@ class OpContext:
             names = ", ".join(sorted(t.name for t in found))
             raise self.unsupported(f"mixed types {names}; the CPU kernel needs one type")
 
+    def require_equal_quantization(self, first: Value, *others: Value) -> None:
+        """Raise `UnsupportedOperatorError` unless all values have equal quantisation, or none has any."""
+        if any(value.quantization != first.quantization for value in others):
+            raise self.unsupported("inputs and output differ in scale or zero point")
+
 
 def unsupported(operator: Operator, reason: str) -> UnsupportedOperatorError:
     """Return the error for an operator that the CPU path cannot run."""

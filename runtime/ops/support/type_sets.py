@@ -5,16 +5,20 @@ from __future__ import annotations
 from runtime.model.schema import TensorType
 
 INDICES = (TensorType.INT32, TensorType.INT64)
+"""Indices, axes and shapes."""
+
 NARROW_INDICES = (TensorType.INT16, *INDICES)
+"""Indices of the operators that LiteRT extended to int16."""
+
 QUANTIZED = (TensorType.INT8, TensorType.UINT8, TensorType.INT16)
+"""Quantised activations."""
 
-# Values that are only moved: everything but handles, which are not data.
 MOVABLE = tuple(t for t in TensorType if t not in (TensorType.RESOURCE, TensorType.VARIANT))
+"""Values that are only moved: everything but handles, which are not data."""
 
-# Those among them that have a zero.
 PLAIN = tuple(t for t in MOVABLE if t is not TensorType.STRING)
+"""Movable values that have a zero."""
 
-# Values that are compared or added as numbers.
 REAL_NUMBERS = (
     TensorType.FLOAT32,
     TensorType.FLOAT64,
@@ -27,3 +31,4 @@ REAL_NUMBERS = (
     TensorType.INT64,
     TensorType.UINT64,
 )
+"""Values that are compared or added as numbers."""

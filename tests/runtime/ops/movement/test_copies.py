@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from runtime.errors import UnsupportedOperatorError
-from runtime.ops.movement.copies import copies, copy, require_equal_quantization, zero_level
+from runtime.ops.movement.copies import copies, copy, quantized_zero, require_same_scale
 from tests.runtime.models import per_tensor
 from tests.runtime.ops.contexts import bound, context
 
@@ -30,12 +30,12 @@ def test_later_copies_lie_over_earlier_ones(count):
 
 def test_values_of_one_scale_and_of_none_agree():
     q = per_tensor(0.1, 3)
-    require_equal_quantization(context(), bound(LEVELS, q), bound(LEVELS), bound(LEVELS, per_tensor(0.1, 3)))
+    require_same_scale(context(), bound(LEVELS, q), bound(LEVELS), bound(LEVELS, per_tensor(0.1, 3)))
     for other in (per_tensor(0.2, 3), per_tensor(0.1, 4)):
         with pytest.raises(UnsupportedOperatorError, match="differ in scale or zero point"):
-            require_equal_quantization(context(), bound(LEVELS, q), bound(LEVELS, other))
+            require_same_scale(context(), bound(LEVELS, q), bound(LEVELS, other))
 
 
 def test_real_zero_is_the_zero_point():
-    assert zero_level(bound(LEVELS, per_tensor(0.1, -7))) == -7
-    assert zero_level(bound(LEVELS)) == 0
+    assert quantized_zero(bound(LEVELS, per_tensor(0.1, -7))) == -7
+    assert quantized_zero(bound(LEVELS)) == 0

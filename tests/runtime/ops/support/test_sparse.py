@@ -46,7 +46,7 @@ def test_blocks_are_placed_whole(block, density):
     [
         (tensor(VALUES, None, 2, 3), "no stored elements"),
         (tensor(VALUES, ROWS), "no stored elements"),
-        (tensor(VALUES[:2], ROWS, 2, 3), "2 stored elements where its levels have 3"),
+        (tensor(VALUES[:2], ROWS, 2, 3), "2 stored elements where its dimensions have 3"),
         (tensor(VALUES, ROWS, 2, 2), r"outside the shape \[2, 2\]"),
         (tensor(VALUES, ROWS, 1 << 20, 1 << 10), "12 bytes for a shape of"),
         (tensor(VALUES.view(np.uint8)[:5], ROWS, 2, 3), "5 bytes for a shape of"),
