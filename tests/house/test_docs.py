@@ -1,0 +1,49 @@
+"""What the documents name exists: files, folders and make targets."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.needs import REPOSITORY
+
+DOCUMENTS = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *sorted(f"docs/{p.name}" for p in (REPOSITORY / "docs").glob("*.md")),
+]
+PLACE = re.compile(
+    r"`((?:orchestrator|agent|runtime|templates|tests|benchmarks|examples|docs|requirements)/[^`\s]*)`"
+)
+LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+TARGET = re.compile(r"(?:`|^    )make ([a-z-]+)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_file_that_a_document_names_exists(document):
+    text = (REPOSITORY / document).read_text(encoding="utf-8")
+    named = {place for place in PLACE.findall(text) if "<" not in place and "*" not in place}
+    assert sorted(place for place in named if not (REPOSITORY / place).exists()) == []
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, "benchmarks/README.md", "ansible/README.md"])
+def test_a_link_of_a_document_leads_somewhere(document):
+    path = REPOSITORY / document
+    links = LINK.findall(path.read_text(encoding="utf-8"))
+    assert sorted(link for link in links if not (path.parent / link).exists()) == []
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, "benchmarks/README.md"])
+def test_a_make_target_that_a_document_names_exists(document):
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    rules = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    text = (REPOSITORY / document).read_text(encoding="utf-8")
+    assert sorted(set(TARGET.findall(text)) - rules) == []
+
+
+@pytest.mark.parametrize("floor", ["orchestrator", "agent", "runtime"])
+def test_the_architecture_names_every_room(floor):
+    text = (REPOSITORY / "docs/architecture.md").read_text(encoding="utf-8")
+    rooms = [p.name for p in (REPOSITORY / floor).iterdir() if p.is_dir() and not p.name.startswith("_")]
+    assert [room for room in sorted(rooms) if f"| `{room}/`" not in text] == []
