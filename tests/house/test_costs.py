@@ -58,13 +58,22 @@ THINGS = {
         frozenset({"validate"}),
         {"orchestrator/cli/__init__.py": r"\bvalidate\b"},
     ),
+    "page of the site": Thing(
+        ("orchestrator/site/method_page.py", "templates/method.html.j2"),
+        "from pathlib import Path; import tempfile; from orchestrator.site.build import build_site\n"
+        "class Empty:\n    campaigns = staticmethod(lambda: [])\n"
+        "out = Path(tempfile.mkdtemp()) / 'site'; build_site(Empty(), out)\n"
+        "names = [page.name for page in out.glob('*.html')]",
+        frozenset({"method.html"}),
+        {"orchestrator/site/build.py": r"\bmethod_page\b"},
+    ),
 }
 """Row of CONTRIBUTING.md → an example of it."""
 
 
 def listed(tree: Path, listing: str) -> frozenset[str]:
     """What the program finds when it runs on the packages of `tree`."""
-    code = f"import json, sys; sys.path.insert(0, {str(tree)!r}); {listing}; print(json.dumps(names))"
+    code = f"import json, sys; sys.path.insert(0, {str(tree)!r})\n{listing}\nprint(json.dumps(names))"
     ran = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     return frozenset(json.loads(ran.stdout))
