@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from orchestrator.trust.credentials_service import CredentialsService
 
 _LONGEST_MINUTES = 7 * 24 * 60
+"""Minutes of a token or an overlap, at most: a week. Chosen: who needs longer can make another."""
 
 Name = Annotated[str, typer.Argument(help="An agent's name; see `farm agents list`.")]
 NewName = Annotated[str, typer.Argument(help="The agent's name: letters, digits, - and _.")]

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from orchestrator.trust.farm_key_rotation import FarmKeys
 
 _LONGEST_MINUTES = 30 * 24 * 60
+"""Minutes that two keys are trusted, at most: 30 days. Chosen: an agent that is away for longer enrols
+again.
+"""
 
 Overlap = Annotated[
     int, typer.Option(help="Minutes that the present key stays good.", min=1, max=_LONGEST_MINUTES)

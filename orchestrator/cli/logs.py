@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     from orchestrator.results.records import CellRecord
 
 _LOOK_EVERY_S = 0.5
+"""Seconds between two looks with --follow: agents report output every second or so, so more adds nothing."""
+
 _OPEN = {"queued", "dispatched", "running"}
 _LIVE = {"dispatched", "running"}
 _REMEMBERED = 32 * 1024
-"""So many characters of an attempt: more than the end that comes with its result."""
+"""Characters of an attempt that are remembered as shown: more than the tail that comes with its result, so
+the tail is never shown twice.
+"""
 
 
 def logs(

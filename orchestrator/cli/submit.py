@@ -58,7 +58,7 @@ def submit(
     from orchestrator.cli import output
     from orchestrator.cli.outcome import end_of_campaign
     from orchestrator.cli.stopping import StoppedError, same_command, stoppable
-    from orchestrator.endpoint.client import deliver
+    from orchestrator.endpoint.client import upload
     from orchestrator.sources.store import Store
 
     campaign, checked = _asked(file, model, delegate or [], only)
@@ -71,7 +71,7 @@ def submit(
             plan = farm.submission.plan(campaign, models, force=force)
             if dry_run:
                 return _show_plan(plan.cells, as_json)
-            deliver(farm.home, farm.lab, farm.database, _files(campaign, models), output.note)
+            upload(farm.home, farm.lab, farm.database, _files(campaign, models), output.note)
             submitted = farm.submission.submit(plan)
         campaign_id = submitted.campaign_id
         output.note(f"campaign {campaign_id}: {_summary(plan.cells)}")

@@ -17,8 +17,13 @@ CampaignRef = Annotated[str, typer.Argument(help="A campaign: its id, the beginn
 Ref = Annotated[str, typer.Argument(help="A campaign or cell: its id, or the beginning of it.")]
 
 OK = 0
+"""Exit code: everything asked for was done."""
+
 SOME_FAILED = 1
+"""Exit code: the verb did its work, and what it reports is not all well; also of `FarmError`."""
+
 INTERRUPTED = 130
+"""Exit code after Ctrl-C: 128 + SIGINT, as shells count."""
 
 
 @dataclass(frozen=True, slots=True)

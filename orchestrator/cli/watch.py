@@ -22,10 +22,21 @@ if TYPE_CHECKING:
     from orchestrator.results.events import FarmEvent
 
 _LOOK_EVERY_S = 0.5
+"""Seconds between two drawings: a display that feels live for two small queries."""
+
 _ABANDONED_AFTER = 8
+"""Looks in a row without a scheduler after which watching ends. Chosen: 4 s, in which one `farm submit` can
+take over from another.
+"""
+
 _LAST_EVENTS = 10
+"""Lines of what ended last; with the other two tables they fit a screen of 40 lines."""
+
 _NEXT_CELLS = 8
+"""Lines of cells that come next. Each asks the database why it waits, so more cost more."""
+
 _ASK_EVERY_S = 3.0
+"""Seconds between two questions why cells wait: the dearest part of the screen."""
 
 
 def watch(
@@ -72,7 +83,7 @@ def _follow(farm: Farm, campaign_id: str, news: CampaignEvents, as_json: bool) -
 
 
 def _until_ended(farm: Farm, news: CampaignEvents, on_event: Any, on_look: Any = None) -> None:
-    """Raises `UnreachableError` where nobody schedules any more, and so nothing will ever end."""
+    """Raises `UnreachableError` where no scheduler runs any more, so that nothing would ever end."""
     from orchestrator.errors import UnreachableError
 
     alone = 0

@@ -1,4 +1,4 @@
-"""Where a folder lies: SQLite's write-ahead log needs memory that all its users share, so a local disk."""
+"""On which file system a folder lies: SQLite's write-ahead log needs shared memory, and so a local disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NETWORK_FILESYSTEMS: Final = frozenset(
 
 
 def filesystem_of(path: Path) -> str:
-    """Type of the file system that holds `path`, as the kernel calls it; `unknown` where it does not say."""
+    """Type of the file system of `path`, in the kernel's word; `unknown` where /proc cannot be read."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

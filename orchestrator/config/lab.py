@@ -29,17 +29,18 @@ _SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {
     "npm_registry": ("https",),
 }
 _LONGEST_S = 7 * 86_400.0
+"""Seconds that a time may be set to, at most: a week. Chosen: more is a typing error, as milliseconds are."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabTimes:
-    """Every time a lab lives by, in seconds. Set with `FARM_<NAME>`, or under `[times]` in `farm.toml`.
+    """Every period and limit of a lab, in seconds. Set with `FARM_<NAME>`, or under `[times]` in `farm.toml`.
 
     heartbeat_s    an agent's sign of life, per running attempt and per idle agent
     suspect_s      silence after which an agent or attempt is shown as suspect
     lost_s         silence after which an attempt is lost and its device's epoch grows
-    patience_s     how long an agent that said hello has to speak of the attempts it had
-    sweep_s        how often wishes of other terminals (cancel, pause, drain) are looked for
+    patience_s     how long an agent has after its hello to report the attempts it had
+    sweep_s        how often steering requests of other terminals (cancel, pause, drain) are looked for
     reaper_s       how often the reaper looks for silence and deadlines
     backoff_s      the longest pause between two tries to reach the broker
     watchdog_s     a link whose own message does not come back through the broker for so long is restarted
@@ -135,7 +136,7 @@ def _read(path: Path) -> dict[str, object]:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}; see FARM_CONFIG") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is no TOML: {error}") from error
+        raise UsageError(f"{path} is not TOML: {error}") from error
 
 
 def _table(name: str, value: object, path: Path | None) -> dict[str, object]:
@@ -147,11 +148,11 @@ def _table(name: str, value: object, path: Path | None) -> dict[str, object]:
 def _flag(name: str, given: dict[str, object], environment: Mapping[str, str], path: Path | None) -> bool:
     variable = f"FARM_{name.upper()}"
     own = given.pop(name, False)
-    said = environment.get(variable)
-    if said:
-        if said not in ("0", "1"):
-            raise UsageError(f"{variable}: {said!r} is neither 0 nor 1")
-        return said == "1"
+    text = environment.get(variable)
+    if text:
+        if text not in ("0", "1"):
+            raise UsageError(f"{variable}: {text!r} is neither 0 nor 1")
+        return text == "1"
     if not isinstance(own, bool):
         raise UsageError(f"{path}: {name} must be true or false, not {own!r}")
     return own
@@ -173,11 +174,11 @@ def _times(given: Mapping[str, object], environment: Mapping[str, str], path: Pa
 
 def _seconds(where: str, value: object) -> float:
     try:
-        seconds = float(value)  # type: ignore[arg-type]  # anything that is no number is refused here
+        seconds = float(value)  # type: ignore[arg-type]  # what float() refuses is refused below
     except (TypeError, ValueError):
         seconds = -1.0
     if not 0 < seconds < _LONGEST_S:
-        raise UsageError(f"{where}: {value!r} is no number of seconds above 0")
+        raise UsageError(f"{where}: {value!r} is not a number of seconds above 0")
     return seconds
 
 

@@ -12,18 +12,26 @@ from typing import Final
 from orchestrator.errors import FarmError, UsageError
 
 MIB: Final = 1 << 20
+"""Bytes of a mebibyte."""
+
 GIB: Final = 1 << 30
+"""Bytes of a gibibyte."""
 
 _LARGEST_FLOOR_BYTES = GIB
+"""Free space that is kept on a large file system. Chosen: the database, by default on
+the same disk, can finish what is under way.
+"""
+
 _FLOOR_PART = 50
+"""One part in so many (2 %) of a small file system is kept free, where 1 GiB would be most of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
     """Bytes. Set with `FARM_<NAME>`, or under `[store]` in `farm.toml`.
 
-    store_bytes       what models and samples may take together before submissions are refused; None: no
-                      budget but the floor
+    store_bytes       bytes of models and samples together above which submissions are refused; None: only
+                      the floor limits them
     artifact_bytes    the largest model
     samples_bytes     the largest file of samples that an agent may send
     free_bytes        free space that is never used up; None: 2 % of the file system, at most 1 GiB
@@ -58,7 +66,7 @@ class StoreLimits:
 
 
 def used_bytes(root: Path) -> int:
-    """What the files of a store take together."""
+    """Bytes of all files of a store together."""
     total = 0
     pending = [root]
     while pending:
@@ -84,11 +92,11 @@ def require_budget(root: Path, limits: StoreLimits, more_bytes: int = 0) -> None
         return
     used = used_bytes(root)
     if used >= limits.store_bytes or used + more_bytes > limits.store_bytes:
-        wanted = f", {size_text(more_bytes)} more are to come" if more_bytes else ""
+        wanted = f", {size_text(more_bytes)} more would be added" if more_bytes else ""
         raise FarmError(
             f"the store {root} holds {size_text(used)}{wanted}, "
             f"its budget is {size_text(limits.store_bytes)}: "
-            "nothing new is taken; free some with: farm db prune --keep 90d, or raise FARM_STORE_BYTES"
+            "nothing new is accepted; free space with: farm db prune --keep 90d, or raise FARM_STORE_BYTES"
         )
 
 
@@ -98,10 +106,11 @@ def require_floor(root: Path, limits: StoreLimits, more_bytes: int = 0) -> None:
     disk = shutil.disk_usage(there)
     floor = limits.floor_bytes(disk.total)
     if disk.free - more_bytes < floor:
-        wanted = f", {size_text(more_bytes)} more are to come" if more_bytes else ""
+        wanted = f", {size_text(more_bytes)} more would be added" if more_bytes else ""
         raise FarmError(
             f"only {size_text(disk.free)} are free for the store {root}{wanted}, and {size_text(floor)} are "
-            "kept free: nothing is taken; free some, as with: farm db prune --keep 90d (FARM_FREE_BYTES)"
+            "kept free (FARM_FREE_BYTES): nothing new is accepted; "
+            "free space, e.g. with: farm db prune --keep 90d"
         )
 
 
@@ -118,5 +127,5 @@ def size_text(size_bytes: int) -> str:
 def _bytes(where: str, value: object) -> int:
     text = str(value)
     if isinstance(value, bool) or not text.isdecimal() or not 0 < int(text) < 1 << 60:
-        raise UsageError(f"{where}: {value!r} is no number of bytes above 0")
+        raise UsageError(f"{where}: {value!r} is not a number of bytes above 0")
     return int(text)

@@ -1,1 +1,1 @@
-"""What is wrong with this installation, and the fix for each fault."""
+"""`farm doctor`: every part of an installation, and the fix for each fault."""

@@ -1,4 +1,4 @@
-"""Who gets in at the broker, and what crosses the network on the way there: one line each, with the fix."""
+"""Whom the broker lets in, and what crosses the network unencrypted: one line each, with the fix."""
 
 from __future__ import annotations
 
@@ -13,24 +13,29 @@ _SETTINGS = ("port", "tls-port", "bind", "protected-mode")
 
 
 def access_checks(lab: LabConfig) -> list[Check]:
-    """None of a broker that does not answer. Raises nothing; what it does not tell, the URLs say alone."""
+    """Check login and network; empty where the broker does not answer. Raises nothing.
+
+    Where this user may not read the broker's settings, only the URLs are judged.
+    """
     settings = _settings(lab)
     return [] if settings is None else [login_check(lab, settings), network_check(lab, settings)]
 
 
 def login_check(lab: LabConfig, settings: Mapping[str, str]) -> Check:
-    """Whether somebody without a password gets in: whoever does may drop every job."""
+    """Whether a client without a password is let in: it could drop every job."""
     by_network = any(settings.get(name, "0") != "0" for name in ("port", "tls-port"))
     by_url = not (lab.broker_url or "").startswith("redis+socket:")
-    if not _lets_anybody_in(lab):
-        return Check("broker login", True, "nobody gets in without a password")
+    if not _needs_no_password(lab):
+        return Check("broker login", True, "a password is required")
     if not (by_network or by_url):
-        return Check("broker login", True, "without a password, through a socket on this machine alone")
+        return Check("broker login", True, "no password, but only a socket on this machine leads to it")
     fix = (
         "in redis.conf: requirepass PASSWORD (now: redis-cli CONFIG SET requirepass PASSWORD), "
         "then FARM_BROKER_URL=rediss://:PASSWORD@HOST:PORT/0"
     )
-    return Check("broker login", False, "its default user has no password: whoever reaches it is let in", fix)
+    return Check(
+        "broker login", False, "its default user has no password: every client that reaches it is let in", fix
+    )
 
 
 def network_check(lab: LabConfig, settings: Mapping[str, str]) -> Check:
@@ -41,16 +46,16 @@ def network_check(lab: LabConfig, settings: Mapping[str, str]) -> Check:
             return Check("broker network", False, f"{name} leaves this machine without TLS", fix)
     port = settings.get("port", "0")
     outside = [] if port == "0" else _outside(settings.get("bind", ""))
-    if outside and not (settings.get("protected-mode") == "yes" and _lets_anybody_in(lab)):
+    if outside and not (settings.get("protected-mode") == "yes" and _needs_no_password(lab)):
         found = f"it listens without TLS on {', '.join(outside)}, port {port}"
         return Check("broker network", False, found, f"{fix} (or, for one machine: bind 127.0.0.1)")
-    return Check("broker network", True, "without TLS on this machine alone")
+    return Check("broker network", True, "unencrypted connections stay on this machine")
 
 
 def _outside(bind: str) -> list[str]:
-    """Addresses of a `bind` setting that other machines reach; nothing said means every one."""
-    said = [word.removeprefix("-") for word in bind.split()] or ["*"]
-    return [word for word in said if not _is_loopback(word)]
+    """Addresses of a `bind` setting that other machines reach; an empty setting means every address."""
+    words = [word.removeprefix("-") for word in bind.split()] or ["*"]
+    return [word for word in words if not _is_loopback(word)]
 
 
 def _is_loopback(word: str) -> bool:
@@ -60,7 +65,7 @@ def _is_loopback(word: str) -> bool:
         return word == "localhost"
 
 
-def _lets_anybody_in(lab: LabConfig) -> bool:
+def _needs_no_password(lab: LabConfig) -> bool:
     from redis.exceptions import RedisError  # noqa: PLC0415  # only a lab has a broker
 
     from orchestrator.dispatch.broker import redis_client  # noqa: PLC0415  # see above
@@ -73,7 +78,7 @@ def _lets_anybody_in(lab: LabConfig) -> bool:
 
 
 def _settings(lab: LabConfig) -> Mapping[str, str] | None:
-    """How the broker listens; empty where this user may not ask, None where it does not answer."""
+    """How the broker listens; empty where this user may not read settings, None where it does not answer."""
     from redis.exceptions import RedisError, ResponseError  # noqa: PLC0415  # see above
 
     from orchestrator.dispatch.broker import redis_client  # noqa: PLC0415  # see above

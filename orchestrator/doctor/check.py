@@ -1,4 +1,4 @@
-"""One look at one part of the farm."""
+"""What `farm doctor` and `farm db check` report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One part of the farm. `fix` is empty where it is well."""
+    """What was found of one part of the farm. `fix` is empty where `ok`."""
 
     name: str
     ok: bool

@@ -1,4 +1,4 @@
-"""What is wrong with this machine, one line each, with the fix."""
+"""Look at every part of this machine's farm: one line each, with the fix where it is bad."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import revision
 from orchestrator.doctor.check import Check
 from orchestrator.doctor.lab import broker_check, lab_checks
-from orchestrator.doctor.store import delivery_check, endpoint_check, store_check
+from orchestrator.doctor.store import endpoint_check, store_check, upload_check
 from orchestrator.errors import FarmError
 from orchestrator.scheduling.lock import lock_holder
 
 MIN_FREE_BYTES = 1024**3
+"""Free space below which the disk is a fault: 1 GiB, the floor that `config.limits` keeps on a large disk."""
 
 
 def examine(
@@ -32,20 +33,20 @@ def examine(
     if lab.is_lab and lab.address is not None:
         local.append(endpoint_check(lab.address))
     if lab.is_lab:
-        return [*local, *_delivery(home, database, lab), *lab_checks(lab, database)]
+        return [*local, *_upload(home, database, lab), *lab_checks(lab, database)]
     return [*local, _scheduler(home), *_agent(hello), _peer()]
 
 
-def _delivery(home: FarmHome, database: Database, lab: LabConfig) -> list[Check]:
+def _upload(home: FarmHome, database: Database, lab: LabConfig) -> list[Check]:
     try:
-        check = delivery_check(home.store, lab, database)
+        check = upload_check(home.store, lab, database)
     except FarmError as error:
-        return [Check("delivery", False, str(error), "see the checks before")]
+        return [Check("upload", False, str(error), "see the checks before")]
     return [] if check is None else [check]
 
 
 def examine_without_database(home: FarmHome, lab: LabConfig, error: FarmError) -> list[Check]:
-    """What can be looked at where the database cannot: `error` says why."""
+    """Look at the parts that need no database; `error` is why it cannot be used."""
     why, _, fix = str(error).partition("; ")
     usable = home.root.is_dir()
     checks = [_home(home), _disk(home)] if usable else []
@@ -99,19 +100,24 @@ def _scheduler(home: FarmHome) -> Check:
 
 def _agent(hello: Callable[[], AgentHello]) -> list[Check]:
     try:
-        said = hello()
+        report = hello()
     except FarmError as error:
         return [Check("agent", False, str(error), "see the end of agent/agent.log in the farm's folder")]
-    names = ", ".join(device.device_id for device in said.devices) or "none"
+    names = ", ".join(device.device_id for device in report.devices) or "none"
     checks = [
-        Check("agent", bool(said.devices), f"devices: {names}", "" if said.devices else "see agent.log")
+        Check(
+            "agent",
+            bool(report.devices),
+            f"devices: {names}",
+            "" if report.devices else "see agent/agent.log in the farm's folder",
+        )
     ]
-    opencl = [device for device in said.devices if device.api == "opencl"]
+    opencl = [device for device in report.devices if device.api == "opencl"]
     if opencl:
         found = "; ".join(f"{device.device_id}: {device.name}" for device in opencl)
         checks.append(Check("opencl", True, found))
     else:
-        why = next((entry.reason for entry in said.missing if entry.kind == "gpu"), "no OpenCL device")
+        why = next((entry.reason for entry in report.missing if entry.kind == "gpu"), "no OpenCL device")
         fix = "install your GPU's OpenCL driver, or PoCL: apt-get install pocl-opencl-icd"
         checks.append(Check("opencl", False, why, fix))
     return checks

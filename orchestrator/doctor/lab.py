@@ -1,4 +1,4 @@
-"""What is wrong with a lab, one line each, with the fix: broker, scheduler, agents."""
+"""The parts that only a lab has: broker, scheduler, agents; one line each, with the fix."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from orchestrator.doctor.check import Check
 from orchestrator.errors import FarmError
 
 SCHEDULER_SILENT_S = 30.0
-"""`farm serve` tells every few seconds that it is well."""
+"""Seconds without a heartbeat after which the scheduler is a fault. Chosen: `farm serve` records one every
+5 s, so five in a row may be late.
+"""
 
 _REDIS_SETTINGS = (
-    ("maxmemory-policy", "noeviction", "it may drop jobs when memory is short"),
-    ("appendonly", "yes", "a restart forgets what it held (the farm sends it again, later)"),
+    ("maxmemory-policy", "noeviction", "Redis may drop jobs when memory is short"),
+    ("appendonly", "yes", "a restart loses the jobs in it (the farm sends them again, later)"),
 )
 
 
@@ -38,23 +40,23 @@ def broker_check(lab: LabConfig) -> Check:
         with redis_client(lab.broker_url or "", lab.broker_ca) as client:
             client.ping()
             wrong = _wrong_settings(client)
-            client.set(f"{lab.key_prefix}doctor", "well", ex=1)
+            client.set(f"{lab.key_prefix}doctor", "written", ex=1)
     except ResponseError as error:
-        fix = "give Redis memory, disk space or its replicas back; jobs wait in the database meanwhile"
-        return Check("broker", False, f"takes no writes: {str(error).splitlines()[0]}", fix)
+        fix = "give Redis memory, disk space or its replicas back; until then jobs wait in the database"
+        return Check("broker", False, f"refuses writes: {str(error).splitlines()[0]}", fix)
     except (RedisError, OSError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         fix = "start redis-server on the broker's machine, or correct FARM_BROKER_URL"
         return Check("broker", False, f"cannot be reached: {first}", fix)
     if wrong:
-        said = "; ".join(f"{name} is not {wanted}: {why}" for name, wanted, why in wrong)
+        text = "; ".join(f"{name} is not {wanted}: {why}" for name, wanted, why in wrong)
         fix = "; ".join(f"redis-cli CONFIG SET {name} {wanted}" for name, wanted, _ in wrong)
-        return Check("broker", False, said, fix)
+        return Check("broker", False, text, fix)
     return Check("broker", True, "answers")
 
 
 def _wrong_settings(client: object) -> list[tuple[str, str, str]]:
-    """Settings that do not suit; none where this user may not look."""
+    """Settings with another value than the farm needs; none where this user may not read them."""
     from redis.exceptions import NoPermissionError, ResponseError  # noqa: PLC0415  # see broker_check
 
     try:
@@ -65,7 +67,7 @@ def _wrong_settings(client: object) -> list[tuple[str, str, str]]:
 
 
 def scheduler_check(database: Database) -> Check:
-    """Whether `farm serve` runs somewhere and is well."""
+    """Whether `farm serve` runs somewhere and sends heartbeats."""
     fix = "start it: farm serve"
     try:
         with database.read() as session:
@@ -73,32 +75,34 @@ def scheduler_check(database: Database) -> Check:
     except FarmError as error:
         return Check("scheduler", False, str(error), fix)
     if found is None:
-        return Check("scheduler", False, "`farm serve` never ran on this database", fix)
+        return Check("scheduler", False, "`farm serve` has never run on this database", fix)
     if found.broker == scheduler_state.STOPPED:
         return Check("scheduler", False, f"it was stopped on {found.host}", fix)
     silent = utc_now() - found.beat_at
     where = f"process {found.pid} on {found.host}"
     if silent > timedelta(seconds=SCHEDULER_SILENT_S):
-        return Check("scheduler", False, f"{where} was last well {silent.total_seconds():.0f} s ago", fix)
+        return Check("scheduler", False, f"{where}: last heartbeat {silent.total_seconds():.0f} s ago", fix)
     if found.broker == scheduler_state.BROKER_DOWN:
-        said = f"{where}: broker down: {found.broker_text}"
-        return Check("scheduler", False, said, "see the check of the broker; it goes on by itself")
+        text = f"{where}: broker down: {found.broker_text}"
+        return Check(
+            "scheduler", False, text, "see the check of the broker; scheduling then resumes by itself"
+        )
     return Check("scheduler", True, f"running, {where}")
 
 
 def agent_checks(lab: LabConfig, database: Database) -> list[Check]:
-    """One line per agent that is not as it should be, and one for all others."""
+    """One line per agent with a fault, and one for all others."""
     try:
         with database.read() as session:
             found = agents.states(session)
     except FarmError as error:
         return [Check("agents", False, str(error), "see the check of the database")]
     if not found:
-        return [Check("agents", False, "none has said hello", "on a lab machine: farm-agent start")]
+        return [Check("agents", False, "no agent has connected yet", "on a lab machine: farm-agent start")]
     limit = utc_now() - timedelta(seconds=lab.times.suspect_s)
     bad = [check for agent in found if (check := _agent(agent, limit)) is not None]
     well = [agent.agent_id for agent in found if _agent(agent, limit) is None]
-    return [*bad, Check("agents", True, "well: " + ", ".join(well))] if well else bad
+    return [*bad, Check("agents", True, "working: " + ", ".join(well))] if well else bad
 
 
 def _agent(agent: agents.AgentState, limit: datetime) -> Check | None:
@@ -109,8 +113,8 @@ def _agent(agent: agents.AgentState, limit: datetime) -> Check | None:
         return Check(name, False, f"refused: {agent.refused}", "upgrade it with that command")
     if agent.heard_at is None or agent.heard_at < limit:
         last = "never" if agent.heard_at is None else f"{agent.heard_at:%Y-%m-%d %H:%M:%S} UTC"
-        fix = f"see that its host is up and reaches the broker, then there: farm-agent start ({agent.host})"
-        return Check(name, False, f"last heard {last}", fix)
+        fix = f"make sure that {agent.host} is up and reaches the broker, then run there: farm-agent start"
+        return Check(name, False, f"last heartbeat: {last}", fix)
     if agent.devices == 0:
-        return Check(name, False, "it has no device", f"on {agent.host}: farm-agent probe")
+        return Check(name, False, "it has no devices", f"on {agent.host}: farm-agent probe")
     return None

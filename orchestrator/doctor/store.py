@@ -1,4 +1,4 @@
-"""What is wrong with the store and the endpoint, one line each, with the fix."""
+"""The store and the endpoint: one line each, with the fix."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from orchestrator.config.address import Address
 from orchestrator.config.clock import utc_now
@@ -16,13 +15,15 @@ from orchestrator.config.lab import LabConfig
 from orchestrator.config.limits import StoreLimits, require_budget, size_text, used_bytes
 from orchestrator.db.engine.sessions import Database
 from orchestrator.doctor.check import Check
-from orchestrator.endpoint.client import host_of_files
+from orchestrator.endpoint.client import host_of_files, open_connection
 from orchestrator.errors import FarmError
 from orchestrator.sources.store import Store
 
 ANSWER_LIMIT_S: Final = 5.0
+"""Seconds that the endpoint has to answer. Chosen: `/health` does no work, so a slower answer is a fault."""
+
 SOON: Final = timedelta(days=14)
-"""So long before its end a certificate is a fault."""
+"""A certificate that ends so soon is a fault. Chosen: time enough to renew it by hand."""
 
 
 def store_check(root: Path, limits: StoreLimits) -> Check:
@@ -38,8 +39,8 @@ def store_check(root: Path, limits: StoreLimits) -> Check:
     return Check("store", True, f"{size_text(used_bytes(root))}, {budget}")
 
 
-def delivery_check(root: Path, lab: LabConfig, database: Database) -> Check | None:
-    """Whether what is submitted on this machine gets to the farm's store; None: this is the farm's store.
+def upload_check(root: Path, lab: LabConfig, database: Database) -> Check | None:
+    """Whether models submitted on this machine reach the farm's store; None: the farm's store is here.
 
     Raises `FarmError`.
     """
@@ -49,40 +50,39 @@ def delivery_check(root: Path, lab: LabConfig, database: Database) -> Check | No
     found = f"the farm's files are on {host}; this machine"
     if lab.address is None or lab.address.submit_token is None:
         fix = "set FARM_ENDPOINT and FARM_SUBMIT_TOKEN as the server has them, or submit there"
-        return Check("delivery", False, f"{found} has no way to send models there", fix)
-    return Check("delivery", True, f"{found} sends models to {lab.address.url}")
+        return Check("upload", False, f"{found} has no way to send models there", fix)
+    return Check("upload", True, f"{found} sends models to {lab.address.url}")
 
 
 def endpoint_check(address: Address) -> Check:
-    """Whether the endpoint answers as agents would see it, and for how long its certificate holds."""
+    """Whether the endpoint answers as an agent would see it, and for how long its certificate is valid."""
     try:
-        said, ends_at = _ask(address)
+        answer, ends_at = _ask(address)
     except ssl.SSLError as error:
         fix = "correct FARM_TLS_CERT, FARM_TLS_KEY and FARM_TLS_CA"
-        return Check("endpoint", False, f"{address.url}: no trusted TLS: {error}", fix)
+        return Check("endpoint", False, f"{address.url}: TLS fails: {error}", fix)
     except (OSError, http.client.HTTPException, FarmError) as error:
-        fix = "start it: farm serve; it answers under FARM_ENDPOINT"
+        fix = "start it: farm serve; it listens where FARM_ENDPOINT leads"
         return Check("endpoint", False, f"{address.url} does not answer: {error}", fix)
-    if said.get("farm") != "well":
-        return Check("endpoint", False, f"{address.url} is no farm's", "correct FARM_ENDPOINT")
+    if answer.get("farm") != "well":
+        return Check("endpoint", False, f"{address.url} is not a farm endpoint", "correct FARM_ENDPOINT")
     if ends_at is not None and ends_at < utc_now() + SOON:
         found = f"the certificate of {address.url} ends {ends_at:%Y-%m-%d}"
         return Check("endpoint", False, found, "renew it, and restart farm serve")
     if address.is_open:
         found = f"{address.url}: tokens cross the network in the clear"
-        return Check("endpoint", False, found, "set FARM_TLS_CERT and FARM_TLS_KEY, and say https")
+        return Check(
+            "endpoint",
+            False,
+            found,
+            "set FARM_TLS_CERT and FARM_TLS_KEY, and let FARM_ENDPOINT begin with https",
+        )
     return Check("endpoint", True, f"answers at {address.url}")
 
 
 def _ask(address: Address) -> tuple[dict[str, Any], datetime | None]:
-    parts = urlsplit(address.url)
-    host, ends_at = str(parts.hostname), None
-    connection: http.client.HTTPConnection
-    if parts.scheme == "https":
-        context = ssl.create_default_context(cadata=address.authority_text())
-        connection = http.client.HTTPSConnection(host, parts.port, timeout=ANSWER_LIMIT_S, context=context)
-    else:
-        connection = http.client.HTTPConnection(host, parts.port, timeout=ANSWER_LIMIT_S)
+    ends_at = None
+    connection = open_connection(address, ANSWER_LIMIT_S)
     try:
         connection.connect()
         if isinstance(connection.sock, ssl.SSLSocket):

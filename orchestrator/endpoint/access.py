@@ -1,4 +1,4 @@
-"""Who may ask for what: agents with the token of their enrolment, others with the farm's own tokens."""
+"""Which request is allowed: agents have the token of their enrolment, others one of the farm's tokens."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 LONGEST_TOKEN: Final = 512
+"""Characters of a token that is looked at. Chosen: far above every token that the farm makes or asks for,
+and short enough that hashing what a stranger sends costs nothing.
+"""
 
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
@@ -24,7 +27,7 @@ class Trust(Protocol):
         """The credentials of a new agent. Raises `UsageError` where the request is not to be granted."""
 
     def agent_of(self, bearer: str) -> str | None:
-        """Name of the agent whose token this is; None: nobody's, or one that was revoked."""
+        """Name of the agent that has this token; None: no agent has it, or it was revoked."""
 
     def may_fetch(self, agent_id: str, sha256: str) -> bool:
         """Whether an attempt of this agent that is under way uses this artifact."""
@@ -32,7 +35,7 @@ class Trust(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Lets requests in."""
+    """Lets requests in, or refuses them."""
 
     trust: Trust
     read_token: str | None = field(default=None, repr=False)
@@ -42,32 +45,32 @@ class Gate:
         """The agent that asks. Raises `HTTPException` 401."""
         name = await run_in_threadpool(self.trust.agent_of, _bearer(request))
         if name is None:
-            raise HTTPException(401, "this token is no agent's, or it was revoked; enrol again", _CHALLENGE)
+            raise HTTPException(401, "no agent has this token, or it was revoked; enrol again", _CHALLENGE)
         return name
 
     async def fetcher(self, request: Request, sha256: str) -> None:
-        """Let an agent have what it works on. Raises `HTTPException` 401 or 403."""
+        """Let an agent fetch what its attempts use. Raises `HTTPException` 401 or 403."""
         name = await self.agent(request)
         if not await run_in_threadpool(self.trust.may_fetch, name, sha256):
-            raise HTTPException(403, f"no attempt of agent {name} that is under way uses {sha256[:12]}")
+            raise HTTPException(403, f"no running attempt of agent {name} uses {sha256[:12]}")
 
     async def reader(self, request: Request) -> None:
         """Let a reader in. Raises `HTTPException` 401, or 403 where the farm has no read token."""
         if self.read_token is None:
-            raise HTTPException(403, "results are not open to readers; set FARM_READ_TOKEN for `farm serve`")
+            raise HTTPException(403, "results are closed to readers; set FARM_READ_TOKEN for `farm serve`")
         _compare(request, self.read_token, "read token")
 
     async def submitter(self, request: Request) -> None:
-        """Let in who brings models. Raises `HTTPException` 401, or 403 where the farm has no submit token."""
+        """Let a sender of models in. Raises `HTTPException` 401; 403 where the farm has no submit token."""
         if self.submit_token is None:
-            raise HTTPException(403, "models are taken from nobody; set FARM_SUBMIT_TOKEN for `farm serve`")
+            raise HTTPException(403, "uploads are closed; set FARM_SUBMIT_TOKEN for `farm serve`")
         _compare(request, self.submit_token, "submit token")
 
 
 def _bearer(request: Request) -> str:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token or len(token) > LONGEST_TOKEN:
-        raise HTTPException(401, "say who asks: Authorization: Bearer TOKEN", _CHALLENGE)
+        raise HTTPException(401, "a token is needed: Authorization: Bearer TOKEN", _CHALLENGE)
     return token
 
 

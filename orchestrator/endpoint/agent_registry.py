@@ -1,4 +1,4 @@
-"""What the endpoint asks the farm's records about agents."""
+"""The agents as the endpoint sees them: enrolment, tokens, and which artifacts each may fetch."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
-    """Enrols agents and knows their tokens; any thread may ask.
+class AgentRegistry:
+    """Enrols agents and checks their tokens; any thread may call it.
 
     `farm_keys`: the farm's own that are good now. `admit`: lets an agent's new credentials in at the broker,
     and gives the broker's part of the answer (`broker_url`, `broker_user`, `key_prefix`, `broker_ca`).

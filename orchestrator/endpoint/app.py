@@ -18,13 +18,15 @@ from orchestrator.config.limits import StoreLimits
 from orchestrator.db.engine.sessions import Database
 from orchestrator.endpoint.access import Gate, Trust
 from orchestrator.endpoint.artifacts import Artifacts
-from orchestrator.endpoint.deliveries import Deliveries
+from orchestrator.endpoint.model_uploads import ModelUploads
 from orchestrator.endpoint.results_routes import Reading
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.sources.store import Store
 
 LARGEST_REQUEST_BYTES: Final = 16 * 1024
-"""Of an enrolment; samples have their own limit."""
+"""Bytes of an enrolment's body, at most; uploads have limits of their own. Chosen: a request has less than
+1 KiB.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +43,7 @@ def application(
     gate = Gate(trust, read_token, submit_token)
     reading = Reading(database, gate)
     artifacts = Artifacts(store, limits, gate, reading.are_samples)
-    deliveries = Deliveries(store, limits, gate)
+    models = ModelUploads(store, limits, gate)
 
     async def enrol(request: Request) -> Response:
         asked = _asked(await _small_body(request))
@@ -58,8 +60,8 @@ def application(
         Route("/samples/{sha256}", artifacts.has, methods=["HEAD"]),
         Route("/samples/{sha256}", artifacts.receive, methods=["PUT"]),
         Route("/samples/{sha256}", artifacts.show, methods=["GET"]),
-        Route("/models/{sha256}", deliveries.has, methods=["HEAD"]),
-        Route("/models/{sha256}", deliveries.receive, methods=["PUT"]),
+        Route("/models/{sha256}", models.has, methods=["HEAD"]),
+        Route("/models/{sha256}", models.receive, methods=["PUT"]),
         Route("/campaigns", reading.campaigns, methods=["GET"]),
         Route("/campaigns/{ref}", reading.campaign, methods=["GET"]),
         Route("/campaigns/{ref}/results", reading.results, methods=["GET"]),
@@ -77,7 +79,7 @@ async def _small_body(request: Request) -> bytes:
     async for chunk in request.stream():
         body += chunk
         if len(body) > LARGEST_REQUEST_BYTES:
-            raise HTTPException(413, f"larger than {LARGEST_REQUEST_BYTES} bytes")
+            raise HTTPException(413, f"the body is larger than {LARGEST_REQUEST_BYTES} bytes")
     return body
 
 
@@ -86,14 +88,14 @@ def _asked(body: bytes) -> dict[str, object]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise HTTPException(400, "no JSON") from error
+        raise HTTPException(400, "the body is not JSON") from error
     if not isinstance(found, dict) or any(isinstance(value, dict | list) for value in found.values()):
-        raise HTTPException(400, "no flat JSON object")
+        raise HTTPException(400, "the body is not a flat JSON object")
     return found
 
 
 async def _refused(request: Request, error: HTTPException) -> Response:
-    """Whoever is refused while it sends is not listened to until it ends."""
+    """Answer with the reason; the rest of a refused body is not read, so the connection closes."""
     closing = {"connection": "close"} if request.method in ("PUT", "POST") else {}
     headers = dict(error.headers or {}) | closing
     return JSONResponse({"error": error.detail}, error.status_code, headers=headers)

@@ -23,9 +23,14 @@ from orchestrator.errors import FarmError, UsageError
 from orchestrator.sources.store import Store, TooLargeError
 
 MOST_UPLOADS: Final = 16
-"""At once; each takes a thread for as long as its sender takes. Further ones wait, other requests do not."""
+"""Uploads at a time; each takes a thread for as long as its sender takes. Chosen: further uploads wait, and
+the farm keeps threads for other requests.
+"""
 
 _BLOCK_BYTES = 1 << 20
+"""Bytes of one read and one write while a file is sent: large enough that calls cost nothing beside the
+copy.
+"""
 _KIND = "application/octet-stream"
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""A request's body as a worker thread reads it, and what it says of its size before."""
+"""A request's body as a worker thread reads it, and the size that its header announces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
 STALL_LIMIT_S: Final = 30.0
-"""A sender that says nothing for so long is cut off."""
+"""Seconds without a byte after which a sender is cut off. Chosen: a lossy link recovers within it, and a
+sender that stopped holds its thread no longer.
+"""
 
 
 @dataclass(slots=True)
@@ -32,7 +34,7 @@ class Body:
         return block
 
     async def drop(self, most: int) -> None:
-        """Read on, up to a limit: a sender that is cut off in the middle may never see the answer."""
+        """Read and drop the rest, `most` bytes at most: a sender that is cut off may never see the answer."""
         with suppress(OSError, ClientDisconnect):
             while most > 0 and (block := await self._next()):
                 most -= len(block)
@@ -44,15 +46,15 @@ class Body:
                     if chunk:
                         return chunk
         except TimeoutError as error:
-            raise OSError(errno.ETIMEDOUT, "the sender said nothing more") from error
+            raise OSError(errno.ETIMEDOUT, "the sender stopped sending") from error
         return b""
 
 
 def announced(request: Request, limit: int, setting: str) -> int:
-    """How many bytes a request says it brings; 0: it does not say. Raises `HTTPException` 400, 413."""
+    """The content length of a request in bytes; 0: no header. Raises `HTTPException` 400, 413."""
     said = request.headers.get("content-length", "0")
     if not said.isdecimal():
-        raise HTTPException(400, f"content-length {said!r} is no number")
+        raise HTTPException(400, f"content-length {said!r} is not a number")
     if int(said) > limit:
         raise HTTPException(413, f"{said} bytes; the limit of the farm is {limit} ({setting})")
     return int(said)

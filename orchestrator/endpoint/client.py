@@ -1,4 +1,4 @@
-"""On a machine that has not the farm's store: models go there over the endpoint, samples come from there."""
+"""A machine without the farm's store: it uploads models to the farm's endpoint and downloads samples."""
 
 from __future__ import annotations
 
@@ -21,24 +21,30 @@ from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.sources.store import Store
 
 TRIES: Final = 5
-"""So often in a row a transfer may break without a byte of progress."""
+"""Broken transfers in a row, without a byte of progress, after which an upload is given up. Chosen: with
+the pauses between them, 10 s without the farm are survived.
+"""
 
 PAUSE_S: Final = 1.0
+"""Seconds before the second try; each further pause is this much longer."""
+
 _TIMEOUT_S = 60.0
+"""Seconds without a byte after which a connection counts as broken: twice what the farm waits for a sender.
+"""
 _BROKEN = (OSError, http.client.HTTPException)
 
 
-def deliver(
+def upload(
     home: FarmHome,
     lab: LabConfig,
     database: Database,
     files: Iterable[str],
     note: Callable[[str], None],
 ) -> None:
-    """See that the farm's store has these files (sha256), which this machine's store has.
+    """Upload these files (sha256) from this machine's store to the farm's, where the two differ.
 
-    Nothing is to do where the two are one. Raises `UsageError` where they are not and nothing says how to
-    reach the other; `FarmError` for what the farm does not take; `UnreachableError`.
+    Raises `UsageError` where the address or the token of the farm's endpoint is not configured; `FarmError`
+    for a file that the farm refuses; `UnreachableError`.
     """
     store = Store(home.store)
     host = host_of_files(store, database)
@@ -62,13 +68,13 @@ def host_of_files(store: Store, database: Database) -> str | None:
 
 
 def fetch_samples(home: FarmHome, lab: LabConfig, host: str, sha256: str) -> None:
-    """Bring the samples of a result from the store on `host` into this machine's. Raises `FarmError`."""
+    """Copy the samples of a result from the store on `host` to this machine's. Raises `FarmError`."""
     if lab.address is None or lab.address.read_token is None:
         raise FarmError(
             f"the raw samples are in the store of {host}; set FARM_ENDPOINT and FARM_READ_TOKEN as there, "
             "or run this there"
         )
-    connection = _connection(lab.address)
+    connection = open_connection(lab.address)
     try:
         headers = {"Authorization": f"Bearer {lab.address.read_token}"}
         connection.request("GET", f"/samples/{sha256}", headers=headers)
@@ -93,7 +99,7 @@ class Sender:
     pause_s: float = PAUSE_S
 
     def send(self, sha256: str, store: Store, note: Callable[[str], None]) -> None:
-        """See that the farm has a model; what broke goes on where it broke. Raises `FarmError`."""
+        """Send a model unless the farm has it; a broken transfer resumes. Raises `FarmError`."""
         size = store.path(sha256).stat().st_size
         faults, best, why = 0, -1, ""
         while faults < TRIES:
@@ -118,7 +124,7 @@ class Sender:
 
     def _offset(self, sha256: str) -> int | None:
         """How many bytes of a model the farm has; None: all of it."""
-        connection = _connection(self.address)
+        connection = open_connection(self.address)
         try:
             connection.request("HEAD", f"/models/{sha256}", headers=self._headers())
             answer = connection.getresponse()
@@ -130,11 +136,11 @@ class Sender:
         if answer.status == 404 and (offset := answer.getheader("upload-offset", "")).isdecimal():
             return int(offset)
         if answer.status in (401, 403):
-            raise UsageError(f"{self.address.url} does not know FARM_SUBMIT_TOKEN; set it as on the server")
+            raise UsageError(f"{self.address.url} refuses FARM_SUBMIT_TOKEN; set it as on the server")
         raise _AgainError(f"it answers {answer.status}")
 
     def _put(self, sha256: str, store: Store, offset: int, size: int) -> None:
-        connection = _connection(self.address)
+        connection = open_connection(self.address)
         headers = self._headers() | {
             "Content-Range": f"bytes {offset}-{size - 1}/{size}",
             "Content-Length": str(size - offset),
@@ -158,7 +164,7 @@ class Sender:
             return
         said = f"it answers {answer.status}: {_said(body)}"
         if answer.status in (413, 507):
-            raise FarmError(f"model {sha256[:12]} is not taken by {self.address.url}: {said}")
+            raise FarmError(f"model {sha256[:12]} is refused by {self.address.url}: {said}")
         raise _AgainError(said)
 
     def _headers(self) -> dict[str, str]:
@@ -166,15 +172,16 @@ class Sender:
 
 
 class _AgainError(Exception):
-    """One try came to nothing; another may not."""
+    """One try failed; another may succeed."""
 
 
-def _connection(address: Address) -> http.client.HTTPConnection:
+def open_connection(address: Address, timeout_s: float = _TIMEOUT_S) -> http.client.HTTPConnection:
+    """A connection to the endpoint, not open yet; where `address.authority` is set, TLS trusts it alone."""
     parts = urlsplit(address.url)
     if parts.scheme == "http":
-        return http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=_TIMEOUT_S)
+        return http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=timeout_s)
     context = ssl.create_default_context(cadata=address.authority_text())
-    return http.client.HTTPSConnection(str(parts.hostname), parts.port, timeout=_TIMEOUT_S, context=context)
+    return http.client.HTTPSConnection(str(parts.hostname), parts.port, timeout=timeout_s, context=context)
 
 
 def _said(body: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Campaigns and results as JSON, for whoever has the read token."""
+"""Campaigns and results as JSON, for readers who have the read token."""
 
 from __future__ import annotations
 

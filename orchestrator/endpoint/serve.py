@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from orchestrator.config.address import Address
-from orchestrator.endpoint.agent_registry import Records
+from orchestrator.endpoint.agent_registry import AgentRegistry
 from orchestrator.endpoint.app import application
 from orchestrator.endpoint.server import EndpointServer
 from orchestrator.sources.store import Store
@@ -15,12 +15,17 @@ from orchestrator.trust.credentials_service import CredentialsService
 
 @contextmanager
 def answering(credentials: CredentialsService, address: Address) -> Iterator[None]:
-    """Answer over HTTP at this address within the block. Raises `FarmError`."""
+    """Serve HTTP at this address until the block ends. Raises `FarmError`."""
     address.require_certificate()
-    records = Records(credentials.database, address, credentials.key_folder.keys, credentials.admit)
+    registry = AgentRegistry(credentials.database, address, credentials.key_folder.keys, credentials.admit)
     store = Store(credentials.home.store)
     app = application(
-        credentials.database, store, credentials.lab.limits, records, address.read_token, address.submit_token
+        credentials.database,
+        store,
+        credentials.lab.limits,
+        registry,
+        address.read_token,
+        address.submit_token,
     )
     with EndpointServer(app, address):
         yield

@@ -17,14 +17,25 @@ from orchestrator.config.address import Address
 from orchestrator.errors import FarmError
 
 START_LIMIT_S: Final = 30.0
+"""Seconds that the server has to start. Chosen: it takes well under one; a thread that hangs must not hang
+the farm.
+"""
+
 END_LIMIT_S: Final = 5
+"""Whole seconds (uvicorn's unit) that requests under way have when the farm stops; uploads resume
+afterwards.
+"""
+
 MOST_CONNECTIONS: Final = 256
+"""Connections and tasks at a time; further requests are answered 503. Chosen: above the agents of a
+large lab that transfer at once, and few enough for the memory of a small server.
+"""
 
 log = logging.getLogger(__name__)
 
 
 class EndpointServer:
-    """Answers from `with` to the end of its block."""
+    """Serves HTTP from `with` to the end of its block."""
 
     def __init__(self, app: ASGIApp, address: Address) -> None:
         """Listen. Raises `FarmError` where the address or the certificate cannot be used."""

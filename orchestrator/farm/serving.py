@@ -31,17 +31,29 @@ from orchestrator.trust.credentials_service import CredentialsService
 from orchestrator.trust.signing import FarmSeal
 
 STEP_S: Final = 1.0
+"""Seconds of one wait for messages. Chosen: SIGTERM takes effect within it; news ends the wait early."""
 
-_ROW_EVERY_S = 5.0
+_HEARTBEAT_EVERY_S = 5.0
+"""Seconds between two heartbeats in the database. Chosen: six fit into the silence after which `farm doctor`
+reports the scheduler (30 s), so one slow transaction raises no alarm; more often only writes more.
+"""
+
 _RIGHTS_EVERY_S = 60.0
+"""Seconds between two writes of the agents' users to the broker. Chosen: a Redis that restarted without its
+users locks every agent out for at most this long.
+"""
+
 _FIRST_PAUSE_S = 1.0
+"""Seconds before the first new try when the database is unreachable; each further pause is twice as long, up
+to `LabTimes.backoff_s`. Chosen: a short outage is noticed to be over at once.
+"""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Server:
-    """Schedules until `stopping` says so. Whatever it knows is in the database: it may die at any moment."""
+    """Schedules until `stopping` is true. All it knows is in the database: it may be killed at any moment."""
 
     home: FarmHome
     lab: LabConfig
@@ -51,7 +63,7 @@ class Server:
     credentials: CredentialsService
     endpoint: Callable[[], AbstractContextManager[None]] = nullcontext
     _state: SchedulerState = field(init=False)
-    _row_at_s: float = 0.0
+    _heartbeat_at_s: float = 0.0
     _rights_at_s: float = 0.0
     _pause_s: float = _FIRST_PAUSE_S
     _outage: str = ""
@@ -61,7 +73,7 @@ class Server:
         self._state = SchedulerState(socket.gethostname(), os.getpid(), now, now, BROKER_DOWN, "", store)
 
     def run(self) -> None:
-        """Raises `FarmError` where another process schedules already."""
+        """Schedule. Raises `FarmError` where another process schedules already."""
         with self._lock() as lock, self.endpoint():
             health_model.provide(Store(self.home.store))
             log.info("scheduling on %s; agents come through the broker", self.database.name)
@@ -76,35 +88,35 @@ class Server:
                     self._recovered()
             try:
                 service.stop()
-                self._tell(replace(self._state, beat_at=utc_now(), broker=STOPPED, broker_text=""))
+                self._record(replace(self._state, beat_at=utc_now(), broker=STOPPED, broker_text=""))
             except UnreachableError as error:
                 log.warning("stopped without the database: %s", error)
-        log.info("stopped; agents go on with what they have")
+        log.info("stopped; agents finish the attempts that they have")
 
     def _lock(self) -> SchedulerLock:
         lock = SchedulerLock.acquire(self.home.scheduler_lock, None, self.database)
         if lock is None:
             holder = lock_holder(self.home.scheduler_lock)
             who = f"process {holder.pid}" if holder else "a process on another machine"
-            raise FarmError(f"{who} schedules for {self.database.name} already; stop it, or use it")
+            raise FarmError(f"{who} already schedules for {self.database.name}; stop it, or use it")
         return lock
 
     def _beat(self, lock: SchedulerLock) -> None:
-        """Tell the others that this process is well, and see that nobody else schedules."""
+        """Record a heartbeat, and make sure that no other process has taken over."""
         fault = self.dispatcher.fault
         broker = BROKER_DOWN if fault else BROKER_UP
-        if time.monotonic() < self._row_at_s and broker == self._state.broker:
+        if time.monotonic() < self._heartbeat_at_s and broker == self._state.broker:
             return
         if not lock.renew(self.database):
             raise FarmError(f"another process took over the scheduling for {self.database.name}")
-        self._row_at_s = time.monotonic() + _ROW_EVERY_S
+        self._heartbeat_at_s = time.monotonic() + _HEARTBEAT_EVERY_S
         if broker == BROKER_UP and time.monotonic() > self._rights_at_s:
             self._rights_at_s = time.monotonic() + _RIGHTS_EVERY_S
             self.credentials.apply_rights()
         state = replace(self._state, beat_at=utc_now(), broker=broker, broker_text=fault)
-        self._tell(state)
+        self._record(state)
 
-    def _tell(self, state: SchedulerState) -> None:
+    def _record(self, state: SchedulerState) -> None:
         with self.database.write() as session:
             write(session, state)
         self._state = state
@@ -120,13 +132,13 @@ class Server:
 
     def _recovered(self) -> None:
         if self._outage:
-            log.warning("well again after: %s", self._outage)
+            log.warning("recovered from: %s", self._outage)
         self._outage = ""
         self._pause_s = _FIRST_PAUSE_S
 
 
 def serve_lab(home: FarmHome, lab: LabConfig, stopping: Callable[[], bool]) -> None:
-    """Be the lab's scheduler until `stopping`. Raises `FarmError`."""
+    """Schedule for the lab until `stopping` is true. Raises `FarmError`."""
     if lab.broker_url is None:
         raise UsageError("a lab needs a broker: set FARM_BROKER_URL")
     with Farm.open(home, lab=lab, serving=True) as farm:

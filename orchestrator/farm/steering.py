@@ -21,7 +21,7 @@ from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import HIGHEST_PRIORITY
 
 _LONGEST_COOL_DOWN_S = 3600.0
-"""Chosen: an hour cools any device; a longer rest is a device taken out, which `quarantine` says better."""
+"""Seconds. Chosen: an hour cools any device; a device that needs longer belongs in quarantine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,11 @@ def check(database: Database, store: Store, *, deep: bool = False) -> list[Check
         try:
             checks.append(look(database))
         except FarmError as error:
-            checks.append(Check(name, False, str(error), "farm db backup tells whether it can be read"))
+            checks.append(
+                Check(
+                    name, False, str(error), "try farm db backup: it fails where the database cannot be read"
+                )
+            )
     try:
         with database.read() as session:
             named = retention.references(session)
@@ -40,7 +44,7 @@ def _integrity(database: Database) -> Check:
     if faults:
         found = "; ".join(faults[:_SHOWN_FAULTS])
         return Check(
-            "integrity", False, f"{database.name}: {found}", "restore a backup (farm db backup makes one)"
+            "integrity", False, f"{database.name}: {found}", "restore a backup that `farm db backup` made"
         )
     return Check("integrity", True, database.name)
 
@@ -51,7 +55,7 @@ def _tables(database: Database) -> Check:
     if found != HEAD or changes:
         said = f"revision {found}, {len(changes)} differences from revision {HEAD}"
         return Check(
-            "tables", False, said, "restore a backup, or tell the developers what changed the tables"
+            "tables", False, said, "restore a backup, or report what changed the tables to the developers"
         )
     return Check("tables", True, f"revision {found}")
 
@@ -72,7 +76,9 @@ def _artifacts(store: Store, named: Sequence[Reference], *, deep: bool) -> Check
         said = f"{len(wrong)} of {len(named)}: {'; '.join(wrong[:_SHOWN_FAULTS])}"
         fix = "submit the campaigns of these models again; samples that are gone stay gone"
         return Check("artifacts", False, said, fix)
-    return Check("artifacts", True, f"{len(named)} {'hashed, all' if deep else 'there,'} well")
+    return Check(
+        "artifacts", True, f"{len(named)} files are there{', and every hash is right' if deep else ''}"
+    )
 
 
 def _fault(store: Store, entry: Reference, deep: bool) -> str:

@@ -17,7 +17,9 @@ from orchestrator.sources import health_model
 from orchestrator.sources.store import Store
 
 GRACE: Final = timedelta(days=7)
-"""An artifact this young stays though nothing names it: its result may still be on the way."""
+"""A younger file stays though nothing names it: its result may still be on the way. Chosen: an agent
+may lose its connection between the samples and their result, and be away for days.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What went, or would go. `shown`: campaigns that stay because later ones show their results."""
+    """What was deleted, or would be. `shown`: campaigns that stay because later ones show their results."""
 
     campaigns: tuple[Ended, ...]
     shown: tuple[Ended, ...]
@@ -39,7 +41,7 @@ class Pruned:
 
 
 def to_prune(ended: Sequence[Ended], keep: Keep, now: datetime) -> list[Ended]:
-    """Those of the campaigns (the one that ended last first) that no part of `keep` keeps."""
+    """The campaigns to delete: those that no part of `keep` keeps. `ended`: the one that ended last first."""
     beyond = ended if keep.campaigns is None else ended[keep.campaigns :]
     return [campaign for campaign in beyond if keep.age is None or campaign.ended_at < now - keep.age]
 

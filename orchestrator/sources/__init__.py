@@ -1,4 +1,4 @@
-"""Where models come from: files, skeletons, the zoo, wheels, packages, https: all end in the store."""
+"""Where models come from: files, skeletons, the zoo, wheels, npm packages, https. All end in the store."""
 
 from __future__ import annotations
 

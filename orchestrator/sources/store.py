@@ -21,15 +21,18 @@ from orchestrator.config.limits import StoreLimits, require_floor
 from orchestrator.errors import FarmError, UsageError
 
 DEFAULT_MAX_BYTES = 2 * 1024**3
+"""Bytes of one artifact, where no limit is given: a FlatBuffer's offsets are signed 32-bit numbers."""
+
 _CHUNK_BYTES = 1024 * 1024
+"""Bytes of one read while a file is copied in; after each, the free space of the disk is looked at again."""
 
 
 class TooLargeError(UsageError):
-    """A file is larger than the store takes."""
+    """A file is larger than the store accepts."""
 
 
 class Readable(Protocol):
-    """Anything bytes are read from in pieces."""
+    """Whatever is read in pieces: a file, an answer, a body."""
 
     def read(self, size: int, /) -> bytes:
         """At most `size` bytes; empty at the end."""
@@ -76,7 +79,7 @@ class Store:
         return os.fdopen(descriptor, "rb")
 
     def touch(self, sha256: str) -> bool:
-        """Note that somebody counts on the artifact, so that it is not collected; False: it is not here."""
+        """Mark the artifact as needed, so that it is not collected; False: the store lacks it."""
         if self.find(sha256) is None:
             return False
         try:
@@ -87,13 +90,13 @@ class Store:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """What is in the store now stays there until the block ends; several may say so at once."""
+        """Keep everything in the store until the block ends; several processes may do so at once."""
         with self._lock(fcntl.LOCK_SH):
             yield
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """Nobody counts on an unreferenced artifact within the block; waits for those who do."""
+        """Hold the right to delete unreferenced artifacts; waits until no process is `in_use`."""
         with self._lock(fcntl.LOCK_EX):
             yield
 
@@ -136,7 +139,7 @@ class Store:
         return StoredFile(sha256, size)
 
     def identity(self) -> str:
-        """What tells this store from every other; made where there is none. Raises `FarmError`."""
+        """The random name of this store, unlike any other's; made by the first call. Raises `FarmError`."""
         path = self.root / "identity"
         try:
             self.root.mkdir(parents=True, exist_ok=True)
@@ -151,21 +154,21 @@ class Store:
             raise _mapped(error, "its identity", self.root) from error
 
     def incoming(self, sha256: str) -> Path:
-        """Where a file grows that comes in several pieces. Raises `ValueError` for what is no sha256."""
+        """Path of a file that arrives in several pieces. Raises `ValueError` for anything but a sha256."""
         artifact_path(self.root, sha256)
         folder = self.root / "incoming"
         folder.mkdir(parents=True, exist_ok=True)
         return folder / sha256
 
     def size_of_incoming(self, sha256: str) -> int:
-        """How many bytes of a file that grows are here. Raises `ValueError` for what is no sha256."""
+        """How many bytes of such a file have arrived. Raises `ValueError` for anything but a sha256."""
         try:
             return self.incoming(sha256).stat().st_size
         except FileNotFoundError:
             return 0
 
     def adopt(self, sha256: str, what: str) -> StoredFile:
-        """Take in a file that has grown to its end; one that is not what its name says is deleted.
+        """Store a file that has arrived completely; one whose hash differs from its name is deleted.
 
         Raises `UsageError`, naming it `what`.
         """
@@ -208,7 +211,7 @@ class Store:
 
 
 def wrong_hash(what: str, expected: str, found: str) -> UsageError:
-    """The error for content that is not what its sha256 says."""
+    """The error for content with another sha256 than was pinned or announced."""
     return UsageError(
         f"{what}: wrong sha256\n  expected {expected}\n  found    {found}\n"
         "the content differs from what was pinned; check the source, or pin the new hash"

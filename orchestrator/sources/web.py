@@ -22,10 +22,18 @@ from orchestrator.config.lab import DEFAULT_REGISTRY
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 
 MOST_REDIRECTS: Final = 5
+"""Redirects that are followed. Chosen: download sites use two or three; more is a loop."""
+
 TIMEOUT_S: Final = 30.0
+"""Seconds that one connect or one read may take. Chosen: a server that is silent for longer is down."""
+
 DOWNLOAD_LIMIT_S: Final = 1800.0
+"""Seconds that a whole download may take. Chosen: 2 GiB at 10 Mbit/s; a server that sends a byte now and
+then would otherwise hold the submission for ever.
+"""
 
 _REDIRECTS = (301, 302, 303, 307, 308)
+"""Status codes of RFC 9110 that name another address in `Location`."""
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
 _HEADERS = {"User-Agent": "delegate-farm", "Accept-Encoding": "identity", "Accept": "*/*"}
 
@@ -78,7 +86,7 @@ class Web:
         for text in addresses:
             if not self.allow_private and not is_public(ipaddress.ip_address(text.partition("%")[0])):
                 raise UsageError(
-                    f"{what}: {host} is {text}, which is no public address; where that is meant, "
+                    f"{what}: {host} is {text}, which is not a public address; if that is intended, "
                     "set FARM_ALLOW_PRIVATE=1, or allow_private = true in farm.toml"
                 )
         return addresses
@@ -121,7 +129,7 @@ def parse_url(url: str, what: str) -> SplitResult:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise UsageError(f"{what}: no URL: {error}") from error
+        raise UsageError(f"{what}: not a URL: {error}") from error
     if parts.scheme != "https" or not parts.hostname:
         raise UsageError(
             f"{what}: expected https://HOST/PATH, not {parts.scheme or 'nothing'}:{'//' * bool(parts.netloc)}"
@@ -129,12 +137,12 @@ def parse_url(url: str, what: str) -> SplitResult:
     if parts.username is not None or parts.password is not None:
         raise UsageError(f"{what}: a user name or password has no place in a URL")
     if re.search(r"[\x00-\x20\x7f]", url) or port == 0:
-        raise UsageError(f"{what}: no URL: it holds a blank or control character, or port 0")
+        raise UsageError(f"{what}: not a URL: it holds a blank or control character, or port 0")
     return parts
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is one of the public Internet, however it is written down."""
+    """Whether an address belongs to the public Internet; IPv4 inside IPv6 counts as the IPv4 address."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
         if address in _TRANSLATED:
@@ -147,7 +155,7 @@ def is_public(address: Address) -> bool:
 
 
 class _Connection(http.client.HTTPSConnection):
-    """Connects to one of the given addresses, whatever the name says by then; it must be the name's host."""
+    """Connects to one of the given addresses without resolving again; TLS still checks the host's name."""
 
     def __init__(self, parts: SplitResult, addresses: list[str]) -> None:
         self._addresses = addresses
@@ -178,7 +186,7 @@ def _mapped(what: str) -> Iterator[None]:
         yield
     except ssl.SSLCertVerificationError as error:
         raise FarmError(
-            f"{what}: the server's certificate is not to be trusted: {error.verify_message}"
+            f"{what}: the server's certificate cannot be trusted: {error.verify_message}"
         ) from error
     except (OSError, http.client.HTTPException) as error:
         text = str(error) or type(error).__name__

@@ -34,7 +34,7 @@ TIMES = {
 class CeleryLab(Lab):
     """The services start with the first use of the farm."""
 
-    agent_is_well: ClassVar[str] = f"well: {AGENT_ID}"
+    agent_is_well: ClassVar[str] = f"working: {AGENT_ID}"
     services: list[Server] = field(default_factory=list)
 
     def open(self) -> Farm:

@@ -123,9 +123,9 @@ def test_scenario_18_a_redis_that_takes_no_writes_keeps_jobs_in_the_outbox(redis
 
 
 def no_writes(lab) -> str:
-    """What `farm doctor` says of a broker that takes no writes; empty: nothing yet."""
+    """What `farm doctor` says of a broker that refuses writes; empty: nothing yet."""
     done = lab.call("doctor", limit_s=30)
-    return done.stdout if done.returncode != 0 and "takes no writes" in done.stdout else ""
+    return done.stdout if done.returncode != 0 and "refuses writes" in done.stdout else ""
 
 
 def test_scenario_20_a_message_that_is_lost_in_a_half_open_connection_is_dispatched_again(fault_lab):

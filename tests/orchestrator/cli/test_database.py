@@ -46,7 +46,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 def test_a_measured_farm_is_well_and_is_copied(measured: Shell) -> None:
     ran = measured.farm("db", "check", "--deep")
     assert ran.code == 0, ran.out
-    assert "ok   artifacts: 2 hashed, all well" in ran.out
+    assert "ok   artifacts: 2 files are there, and every hash is right" in ran.out
     assert measured.farm("db", "check", "--json").json()["ok"]
     copied = measured.farm("db", "backup", "copy.db", "--json")
     assert copied.json()["bytes"] == (measured.folder / "copy.db").stat().st_size
@@ -93,7 +93,7 @@ def test_a_full_budget_refuses_a_submission_with_the_figure_and_keeps_what_is_th
     small = Limited(measured.folder, (("FARM_STORE_BYTES", "100"),))
     ran = small.farm("submit", "models.yaml", "--force")
     assert ran.code == 1
-    assert "its budget is 100 bytes: nothing new is taken" in ran.err
+    assert "its budget is 100 bytes: nothing new is accepted" in ran.err
     assert len(small.farm("results", "--format", "json").json()) == 1
     doctor = small.farm("doctor")
     assert "BAD  store:" in doctor.out

@@ -78,15 +78,15 @@ def test_where_the_farm_answers(tmp_path: Path) -> None:
     ("said", "words"),
     [
         ({"endpoint": "https://lab", "tls_cert": "/c"}, "go together"),
-        ({"endpoint": "http://lab", "tls_cert": "/c", "tls_key": "/k"}, "say https"),
-        ({"endpoint": "ftp://lab"}, "no http or https URL"),
-        ({"endpoint": "http://lab:x"}, "no URL"),
+        ({"endpoint": "http://lab", "tls_cert": "/c", "tls_key": "/k"}, "begins with http; use https"),
+        ({"endpoint": "ftp://lab"}, "not an http or https URL"),
+        ({"endpoint": "http://lab:x"}, "is not a URL"),
         ({"endpoint": "http://lab/path"}, "nothing else"),
         ({"endpoint": "http://u:p@lab"}, "nothing else"),
-        ({"listen": "lab"}, "no HOST:PORT"),
+        ({"listen": "lab"}, "is not HOST:PORT"),
         ({"listen": "0.0.0.0:1"}, "set FARM_ENDPOINT"),
         ({"listen": "[::]:1"}, "set FARM_ENDPOINT"),
-        ({"listen": "lab:99999"}, "no HOST:PORT"),
+        ({"listen": "lab:99999"}, "is not HOST:PORT"),
         ({"listen": "lab:1", "read_token": "short"}, "FARM_READ_TOKEN.*openssl rand"),
         ({"listen": "lab:1", "submit_token": "short"}, "FARM_SUBMIT_TOKEN.*openssl rand"),
     ],
@@ -103,7 +103,7 @@ def test_an_address_that_cannot_be_is_refused_in_one_line(
 def test_who_answers_needs_a_certificate_and_who_only_asks_does_not(tmp_path: Path) -> None:
     address = load(tmp_path, endpoint="https://lab").address
     assert address is not None
-    with pytest.raises(UsageError, match="no certificate"):
+    with pytest.raises(UsageError, match="there is no certificate"):
         address.require_certificate()
 
 
@@ -116,5 +116,5 @@ def test_the_authority_for_agents_is_a_certificate(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("nonsense")
     address = load(tmp_path, listen="lab:1", tls_ca=str(tmp_path / "ca.pem")).address
     assert address is not None
-    with pytest.raises(UsageError, match=r"FARM_TLS_CA.*no certificate"):
+    with pytest.raises(UsageError, match=r"FARM_TLS_CA.*not a certificate"):
         address.authority_text()

@@ -43,7 +43,7 @@ def with_password(server: RedisServer) -> str:
 def test_a_default_user_without_a_password_is_named_with_the_way_to_give_it_one(broker) -> None:
     server = broker()
     ok, found, fix = look(server.url)["broker login"]
-    assert (ok, found) == (False, "its default user has no password: whoever reaches it is let in")
+    assert (ok, found) == (False, "its default user has no password: every client that reaches it is let in")
     assert "CONFIG SET requirepass PASSWORD" in fix
     with server.client() as client:
         client.config_set("requirepass", PASSWORD)

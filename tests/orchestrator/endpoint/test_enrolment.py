@@ -17,7 +17,7 @@ from agent.wire.envelope import SigningKey
 from agent.wire.messages import AgentHello, JobSpec
 from orchestrator.config.address import Address
 from orchestrator.db.write import credentials, devices, ingest
-from orchestrator.endpoint.agent_registry import Records
+from orchestrator.endpoint.agent_registry import AgentRegistry
 from orchestrator.trust import enrolment
 from orchestrator.trust.farm_key_rotation import FarmKeys
 from tests.orchestrator.asked import CPU, asked
@@ -37,7 +37,7 @@ class Enrolling:
         self.endpoint = Endpoint(folder, tls=self.authority.issue())
         address = Address(self.endpoint.url, "127.0.0.1", self.endpoint.port, authority=self.authority.path)
         self.admitted: list[str] = []
-        self.endpoint.trust.records = Records(
+        self.endpoint.trust.records = AgentRegistry(
             self.endpoint.database,
             address,
             lambda: FarmKeys(FARM),
@@ -92,7 +92,7 @@ def test_an_agent_fetches_the_models_of_its_own_live_attempts_alone(farm: Enroll
     others = farm.fetching(farm.enrol(farm.invite("rack-2")), tmp_path / "others")
     with mine.client, others.client:
         mine.fetch(job.model_sha256, 1)
-        with pytest.raises(TransferError, match="403: no attempt of agent rack-2 that is under way uses"):
+        with pytest.raises(TransferError, match="403: no running attempt of agent rack-2 uses"):
             others.fetch(job.model_sha256, 1)
         with farm.endpoint.database.write() as session:
             ingest.apply(session, result(job), datetime.now(UTC))

@@ -120,7 +120,7 @@ def test_a_user_elsewhere_brings_the_models_or_is_told_how(lab: HttpLab) -> None
     assert "set FARM_ENDPOINT and FARM_SUBMIT_TOKEN" in told.stderr
     looked = lab.run("farm", "doctor", "--json", environment=lab.elsewhere())
     faults = [check["name"] for check in json.loads(looked.stdout)["checks"] if not check["ok"]]
-    assert "delivery" in faults
+    assert "upload" in faults
     assert looked.returncode == 1
     assert json.loads(lab.run("farm", "status", "--json").stdout)["campaigns"] == []
 
@@ -128,7 +128,7 @@ def test_a_user_elsewhere_brings_the_models_or_is_told_how(lab: HttpLab) -> None
         FARM_ENDPOINT=lab.url, FARM_SUBMIT_TOKEN=SUBMIT_TOKEN, FARM_TLS_CA=str(lab.authority.path)
     )
     looked = json.loads(lab.run("farm", "doctor", "--json", environment=user).stdout)
-    assert [check["ok"] for check in looked["checks"] if check["name"] == "delivery"] == [True]
+    assert [check["ok"] for check in looked["checks"] if check["name"] == "upload"] == [True]
     ran = lab.run("farm", "submit", "models.yaml", environment=user)
     assert ran.returncode == 0, ran.stderr + lab.serve.tail()
     assert ran.stderr.count("sending model ") == 2

@@ -89,7 +89,7 @@ def test_only_the_bytes_that_are_missing_are_sent(endpoint: Endpoint, user: http
     assert (asked.status_code, asked.headers["upload-offset"]) == (404, "4000000")
     early = user.put(f"/models/{SHA}", content=CONTENT, headers=content_range(0, len(CONTENT)))
     assert early.status_code == 409
-    assert "4000000 bytes are here" in early.json()["error"]
+    assert "the farm has 4000000 bytes" in early.json()["error"]
     rest = user.put(
         f"/models/{SHA}", content=CONTENT[4_000_000:], headers=content_range(4_000_000, len(CONTENT))
     )

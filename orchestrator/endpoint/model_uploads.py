@@ -25,30 +25,31 @@ from orchestrator.endpoint.ranges import Part
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.sources.store import Store
 
-MOST_DELIVERIES: Final = 8
-"""At once; each takes a thread for as long as its sender takes."""
+MOST_UPLOADS: Final = 8
+"""Uploads of models at a time; each takes a thread for as long as its sender takes. Further ones wait."""
 
 OFFSET_HEADER: Final = "upload-offset"
-"""How many bytes of a model are here already."""
+"""Header of an answer: how many bytes of the model the farm has already."""
 
 _BLOCK_BYTES = 1 << 20
+"""Bytes of one write while a model comes in; after each, the free space of the disk is looked at again."""
 _RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
 
 log = logging.getLogger(__name__)
 
 
 class _NotNowError(Exception):
-    """The sender has to look again at what is here."""
+    """The sender has to ask again how much the farm has."""
 
 
 @dataclass(frozen=True, slots=True)
-class Deliveries:
+class ModelUploads:
     """The handlers of `/models/{sha256}`."""
 
     store: Store
     limits: StoreLimits
     gate: Gate
-    senders: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(MOST_DELIVERIES))
+    senders: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(MOST_UPLOADS))
 
     async def has(self, request: Request) -> Response:
         """`HEAD /models/{sha256}`: 200 where the farm has the model, else 404 and how much of it is here."""
@@ -87,18 +88,18 @@ class Deliveries:
         said = _RANGE.fullmatch(request.headers.get("content-range", ""))
         first, last, size = map(int, said.groups()) if said else (0, 0, 0)
         if not first <= last == size - 1:
-            raise HTTPException(400, "say which bytes come, up to the last: Content-Range: bytes N-M/SIZE")
+            raise HTTPException(400, "a range up to the last byte is needed: Content-Range: bytes N-M/SIZE")
         if size > self.limits.artifact_bytes:
             limit = self.limits.artifact_bytes
             raise HTTPException(413, f"{size} bytes; the limit of the farm is {limit} (FARM_ARTIFACT_BYTES)")
         return Part(first, size)
 
     def _grow(self, body: Body, sha256: str, part: Part) -> None:
-        """Append what comes; a sender that breaks off leaves what it sent for the next try."""
+        """Append what arrives; what a broken transfer has sent stays for the next try."""
         with self._opened(sha256) as out:
             here = out.seek(0, os.SEEK_END)
             if here != part.start:
-                raise _NotNowError(f"{here} bytes are here, not {part.start}; go on from there")
+                raise _NotNowError(f"the farm has {here} bytes, not {part.start}; continue from there")
             require_budget(self.store.root, self.limits, part.size)
             left = part.size
             while block := body.read(_BLOCK_BYTES):
@@ -114,12 +115,12 @@ class Deliveries:
 
     @contextmanager
     def _opened(self, sha256: str) -> Iterator[BinaryIO]:
-        """The file that grows, held alone. Raises `ValueError` for what is no sha256."""
+        """The growing file, locked for this sender. Raises `ValueError` for anything but a sha256."""
         path = self.store.incoming(sha256)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, 0o600), "ab") as out:
             try:
                 fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise _NotNowError("somebody else sends this model now; look again in a while") from error
+                raise _NotNowError("another sender is uploading this model; ask again later") from error
             yield out
