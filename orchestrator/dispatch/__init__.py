@@ -1,1 +1,1 @@
-"""How jobs get to agents and their words come back: one protocol, one module per link."""
+"""How jobs reach agents and their messages come back: one protocol, one module per link."""

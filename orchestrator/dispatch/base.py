@@ -1,4 +1,4 @@
-"""What every dispatcher does. The same messages travel over every link."""
+"""The interface of every dispatcher, and the events that it returns; every link carries the same messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.errors import UnreachableError
 
 @dataclass(frozen=True, slots=True)
 class MessageReceived:
-    """What an agent said. Whoever carried it vouches for the name."""
+    """A message from an agent. The link has checked that it is this agent's."""
 
     agent_id: str
     message: ForOrchestrator
@@ -20,7 +20,7 @@ class MessageReceived:
 
 @dataclass(frozen=True, slots=True)
 class IncompatibleHello:
-    """An agent of another protocol said hello: whatever else it says is not to be understood."""
+    """A hello from an agent that speaks another protocol; none of its other messages can be read."""
 
     agent_id: str
     protocol: int
@@ -28,14 +28,14 @@ class IncompatibleHello:
 
 @dataclass(frozen=True, slots=True)
 class AgentLost:
-    """The link to the agent broke. Its attempts are in doubt until it is back, or for good."""
+    """The link to the agent broke. The state of its attempts is unknown until it is back."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerBack:
-    """The broker answers (again): what it held before may be gone."""
+    """The broker answers for the first time or again; messages that it held before may be lost."""
 
 
 DispatchEvent: TypeAlias = MessageReceived | IncompatibleHello | AgentLost | BrokerBack
@@ -46,14 +46,14 @@ class BrokerDownError(UnreachableError):
 
 
 class Dispatcher(Protocol):
-    """Hands messages out and brings back what the agents say."""
+    """Sends messages to agents and returns theirs."""
 
     sole_agent: bool
-    """There is one agent: a device that it does not name does not exist."""
+    """True where there is one agent only: a device that it does not report does not exist."""
 
     @property
     def fault(self) -> str:
-        """Why nothing can be sent now; empty while all is well."""
+        """Why nothing can be sent now; empty while messages can be sent."""
 
     def send(self, agent_id: str, message: ForAgent) -> None:
         """Send a message to an agent. A link to a child that breaks shows as `AgentLost` among the events.
@@ -62,11 +62,11 @@ class Dispatcher(Protocol):
         """
 
     def events(self, timeout_s: float) -> Sequence[DispatchEvent]:
-        """What has come, after at most `timeout_s` seconds; returns at once when something has.
+        """Return what has arrived, at once or after at most `timeout_s` seconds.
 
-        The call says that everything returned before is stored: it is acknowledged now and will not come
-        again. Raises `UnreachableError` where no agent can be had.
+        Calling it states that everything returned before is stored: it is acknowledged now and is not
+        delivered again. Raises `UnreachableError` where no agent can be reached.
         """
 
     def close(self, grace_s: float = 20.0) -> Sequence[DispatchEvent]:
-        """End the link; embedded: stop what runs, too. Returns the last words, within `grace_s` seconds."""
+        """End the link; an embedded agent stops what runs. Returns its last messages, within `grace_s` s."""

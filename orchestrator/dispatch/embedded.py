@@ -33,13 +33,25 @@ from orchestrator.dispatch.base import AgentLost, DispatchEvent, MessageReceived
 from orchestrator.errors import UnreachableError
 
 MAX_STARTS: Final = 5
-"""Agents started in a row that took no job before the farm gives up."""
+"""Agents that may be started in a row without one taking a job; then the farm gives up. Chosen: a driver
+that crashes now and then is survived, an installation that cannot work is reported within seconds."""
 
 SILENCE_LIMIT_S: Final = 60.0
-"""An agent that says nothing for so long while it has a job (or owes its hello) is stuck."""
+"""Seconds of silence after which an agent that has a job, or has not sent its hello, counts as stuck.
+Heartbeats come every second; smaller would kill an agent on a machine that is short of memory."""
 
-_SEND_LIMIT_S = 10.0
-_LOG_TAIL_BYTES = 2000
+_SEND_LIMIT_S: Final = 10.0
+"""Seconds that one message to the agent may take; an agent that does not read for so long is replaced."""
+_READ_BYTES: Final = 1 << 20
+"""Bytes read from the agent at once. Any size works: lines are joined across reads."""
+_LOG_TAIL_BYTES: Final = 2000
+"""Bytes of the agent's log that an error message quotes: about the last 25 lines."""
+_RESTART_PAUSE_S: Final = 0.1
+"""Seconds that each start waits longer than the one before it, so that a short shortage can pass."""
+_CLOSE_POLL_S: Final = 0.5
+"""Longest wait in seconds for one message at the end; it bounds how late the agent's end is noticed."""
+_EXIT_PATIENCE_S: Final = 2.0
+"""Seconds that an agent which closed its connection has to exit; later, no exit code is reported."""
 
 
 def agent_command(home: FarmHome) -> list[str]:
@@ -48,7 +60,7 @@ def agent_command(home: FarmHome) -> list[str]:
 
 
 class EmbeddedDispatcher:
-    """One child agent in a session of its own. A dead one is replaced, a few times."""
+    """One child agent in a session of its own. An agent that ends is replaced, at most `MAX_STARTS` times."""
 
     sole_agent = True
 
@@ -81,7 +93,7 @@ class EmbeddedDispatcher:
         self._send(message)
 
     def events(self, timeout_s: float) -> Sequence[DispatchEvent]:
-        """What has come. Raises `UnreachableError` when agents die again and again."""
+        """Return what has arrived. Raises `UnreachableError` when agents end again and again."""
         if not self._pending:
             self._receive(timeout_s)
         found, self._pending = self._pending, []
@@ -90,12 +102,12 @@ class EmbeddedDispatcher:
         return found
 
     def close(self, grace_s: float = 20.0) -> Sequence[DispatchEvent]:
-        """Send `Shutdown`, listen until the agent is gone or `grace_s` is over, then kill it."""
+        """Send `Shutdown`, receive until the agent has ended or `grace_s` is over, then kill it."""
         try:
             self._send(Shutdown())
             until = time.monotonic() + grace_s
             while not self._lost() and time.monotonic() < until:
-                self._receive(min(0.5, max(0.0, until - time.monotonic())))
+                self._receive(min(_CLOSE_POLL_S, max(0.0, until - time.monotonic())))
         finally:
             self._kill()
         found, self._pending = self._pending, []
@@ -134,42 +146,42 @@ class EmbeddedDispatcher:
                 f"the embedded agent ended {self._starts} times in a row ({reason}); "
                 f"its log {self._log} ends with:\n{self._log_tail()}"
             )
-        time.sleep(0.1 * (self._starts - 1))
+        time.sleep(_RESTART_PAUSE_S * (self._starts - 1))
         self._start()
 
     def _send(self, message: Wire) -> None:
         try:
             self._link.sendall(encode(message))
         except OSError as error:
-            self._lose(f"it does not take messages: {error}")
+            self._mark_lost(f"it does not receive messages: {error}")
 
     def _receive(self, timeout_s: float) -> None:
         readable, _, _ = select.select([self._link], [], [], timeout_s)
         if not readable:
-            owed = self._jobs or not self._hello_received
-            if owed and time.monotonic() - self._last_message_s > self._silence_limit_s:
-                self._lose(f"it said nothing for {self._silence_limit_s:g} s")
+            awaited = self._jobs or not self._hello_received
+            if awaited and time.monotonic() - self._last_message_s > self._silence_limit_s:
+                self._mark_lost(f"it sent nothing for {self._silence_limit_s:g} s")
             return
         try:
-            data = self._link.recv(1 << 20)
+            data = self._link.recv(_READ_BYTES)
         except OSError as error:
-            self._lose(str(error))
+            self._mark_lost(str(error))
             return
         self._last_message_s = time.monotonic()
         if not data:
-            self._lose(self._exit_words())
+            self._mark_lost(self._exit_reason())
             return
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
             self._on_message(line)
         if len(self._buffer) > MAX_MESSAGE_BYTES:
-            self._lose(f"it sent more than {MAX_MESSAGE_BYTES} bytes without a line end")
+            self._mark_lost(f"it sent more than {MAX_MESSAGE_BYTES} bytes without a line end")
 
     def _on_message(self, line: bytes) -> None:
         try:
             message: ForOrchestrator = decode_for_orchestrator(line)
         except ValueError as error:
-            self._lose(f"it sent something unreadable: {error}")
+            self._mark_lost(f"it sent something unreadable: {error}")
             return
         if isinstance(message, AgentHello):
             if message.protocol != PROTOCOL_VERSION:
@@ -185,22 +197,22 @@ class EmbeddedDispatcher:
             self._jobs.discard(message.attempt_id)
         self._pending.append(MessageReceived(self._agent_id, message))
 
-    def _lose(self, reason: str) -> None:
+    def _mark_lost(self, reason: str) -> None:
         if not self._lost():
             self._pending.append(AgentLost(reason))
 
     def _lost(self) -> bool:
         return any(isinstance(event, AgentLost) for event in self._pending)
 
-    def _exit_words(self) -> str:
+    def _exit_reason(self) -> str:
         try:
-            code = self._child.wait(timeout=2.0)
+            code = self._child.wait(timeout=_EXIT_PATIENCE_S)
         except subprocess.TimeoutExpired:
             return "it closed the connection"
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
     def _kill(self) -> None:
-        """Nothing of the agent's session is left; its runners die with it, or by its lease's rules."""
+        """Kill the agent's session; its runners, in sessions of their own, die with it (PR_SET_PDEATHSIG)."""
         self._link.close()
         if self._child.poll() is None:
             try:

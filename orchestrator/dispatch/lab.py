@@ -1,4 +1,4 @@
-"""Agents elsewhere, through the broker: envelopes out, envelopes in, and patience with an absent broker."""
+"""Agents on other machines, reached through the broker, which may be away for a while."""
 
 from __future__ import annotations
 
@@ -33,33 +33,41 @@ from orchestrator.dispatch.base import (
 from orchestrator.dispatch.broker import FarmBroker, MalformedError, envelope_of
 
 BATCH: Final = 200
-"""Messages that one transaction takes in at most."""
+"""Most messages that one transaction stores. Larger makes a transaction, and what is delivered again after a
+crash, longer; smaller costs more commits. It must stay below the prefetch of `dispatch.broker`."""
 
-_FIRST_PAUSE_S = 1.0
-_NOT_YET = "not connected yet"
+_FIRST_PAUSE_S: Final = 1.0
+"""Seconds until the first try after the broker was lost; each further pause is twice as long."""
+_JITTER: Final = (0.75, 1.25)
+"""Each pause is multiplied by a random number of this range: not all who lost the broker return at once."""
+_BATCH_WAIT_S: Final = 0.0005
+"""Seconds to wait for one more message of a batch. Larger delays the commit of what has come; smaller makes
+smaller batches while messages arrive."""
+_LEAST_WAIT_S: Final = 0.001
+"""Shortest wait in seconds for the first message: a deadline in the past must not be a negative timeout."""
+_NOT_YET: Final = "not connected yet"
 
 log = logging.getLogger(__name__)
 
 
 class Seal(Protocol):
-    """Signs what goes to an agent and knows who signed what comes."""
+    """Signs messages to agents, and checks whose signature is on theirs."""
 
     def seal(self, agent_id: str, payload: bytes) -> str:
-        """An envelope around one message, for one agent."""
+        """Return an envelope around one message, for one agent."""
 
     def open(self, envelope: str) -> tuple[str, bytes]:
-        """The agent that signed, and its message. Raises `ValueError`."""
+        """Return the agent that signed, and its message. Raises `ValueError`."""
 
-    def owed(self) -> Sequence[tuple[str, str]]:
-        """Envelopes of the seal's own that are to be sent, by agent."""
+    def pending(self) -> Sequence[tuple[str, str]]:
+        """Return envelopes of the seal's own that have to be sent, each with its agent."""
 
 
 class LabDispatcher:
     """Sends to each agent's queue and drains the ingest queue.
 
-    A broker that is away is looked for again after 1, 2, 4 ... seconds, at most `times.backoff_s`; one
-    through which this process's own word does not come back within `times.watchdog_s` is left and looked
-    for anew.
+    A lost connection is tried again after 1, 2, 4 ... seconds, at most `times.backoff_s`. A connection
+    through which this process's own ping does not come back within `times.watchdog_s` counts as lost.
     """
 
     sole_agent = False
@@ -74,7 +82,7 @@ class LabDispatcher:
         connected: Callable[[], None] | None = None,
     ) -> None:
         """Nothing is connected before the first use. `authority`: PEM file of the broker's CA. `connected`
-        is called whenever the broker answers (again), before anything is taken from it.
+        is called whenever a connection was made, before any message is received.
         """
         self._authority = authority
         self._connected = connected
@@ -86,7 +94,7 @@ class LabDispatcher:
         self._fault = _NOT_YET
         self._pause_s = _FIRST_PAUSE_S
         self._retry_at_s = 0.0
-        self._came: list[DispatchEvent] = []
+        self._received: list[DispatchEvent] = []
         self._unacknowledged: list[Message] = []
         self._dropped = 0
         self._ping = ""
@@ -105,40 +113,40 @@ class LabDispatcher:
         try:
             self._broker.send(agent_id, envelope)
         except Exception as error:
-            self._lose(error)
+            self._disconnect(error)
             raise BrokerDownError(f"the broker is down: {self._fault}") from error
 
     def events(self, timeout_s: float) -> Sequence[DispatchEvent]:
-        """Up to `BATCH` messages; the ones returned before are acknowledged."""
+        """Return up to `BATCH` messages; those returned before are acknowledged."""
         until = time.monotonic() + timeout_s
         self._connect(timeout_s)
         if self._broker is None:
-            return self._taken()
+            return self._take_received()
         try:
             self._acknowledge()
             self._watch(self._broker)
-            waiting = self._drain(max(0.001, until - time.monotonic())) if not self._came else True
+            waiting = bool(self._received) or self._drain(max(_LEAST_WAIT_S, until - time.monotonic()))
             while waiting and len(self._unacknowledged) < BATCH:
-                waiting = self._drain(0.0005)
-            for agent_id, envelope in self._seal.owed():
+                waiting = self._drain(_BATCH_WAIT_S)
+            for agent_id, envelope in self._seal.pending():
                 self._broker.send(agent_id, envelope)
         except Exception as error:  # noqa: BLE001  # the client of the broker raises many kinds
-            self._lose(error)
-        return self._taken()
+            self._disconnect(error)
+        return self._take_received()
 
-    def close(self, grace_s: float = 20.0) -> Sequence[DispatchEvent]:  # noqa: ARG002  # agents go on
-        """Acknowledge what is stored and disconnect."""
+    def close(self, grace_s: float = 20.0) -> Sequence[DispatchEvent]:  # noqa: ARG002  # agents continue
+        """Acknowledge what is stored and disconnect; agents continue with their jobs."""
         if self._broker is not None:
             try:
                 self._acknowledge()
                 self._broker.close()
-            except Exception as error:  # noqa: BLE001  # what is not acknowledged comes again
+            except Exception as error:  # noqa: BLE001  # what is not acknowledged is delivered again
                 log.warning("the broker went away at the end: %s", _brief(error))
             self._broker = None
         return ()
 
     def _drain(self, timeout_s: float) -> bool:
-        """Take in a message; False where none came in time, or none that is one."""
+        """Receive a message; False where none came in time, or one that cannot be read."""
         assert self._broker is not None
         try:
             return self._broker.drain(timeout_s)
@@ -147,44 +155,46 @@ class LabDispatcher:
             return False
 
     def _drop(self, error: Exception) -> None:
-        """Whatever was wrong with it: one message must not stop the others."""
+        """Log a message that cannot be used: it must not stop the others."""
         self._dropped += 1
         log.warning("a message from the broker is dropped (%d so far): %s", self._dropped, _brief(error))
 
-    def _taken(self) -> Sequence[DispatchEvent]:
-        came, self._came = self._came, []
-        return came
+    def _take_received(self) -> Sequence[DispatchEvent]:
+        received, self._received = self._received, []
+        return received
 
     def _connect(self, timeout_s: float) -> None:
-        """Try for the broker when it is time; wait where it is not."""
+        """Connect when the next try is due; sleep until then, at most `timeout_s`."""
         if self._broker is not None:
             return
         pause_s = self._retry_at_s - time.monotonic()
         if pause_s > 0:
             time.sleep(min(pause_s, timeout_s))
             return
-        gc.collect()  # Kombu's old channels keep their sockets in circles of references until they are found
+        # Kombu's old channels keep their sockets in cycles of references until the collector finds them.
+        gc.collect()
         try:
             self._broker = FarmBroker(self._url, self._key_prefix, self._on_message, self._authority)
             if self._connected is not None:
                 self._connected()
         except Exception as error:  # noqa: BLE001  # the client of the broker raises many kinds
-            self._lose(error)
+            self._disconnect(error)
             return
         log.warning("the broker answers")
         self._fault = ""
         self._pause_s = _FIRST_PAUSE_S
         self._ping = ""
         self._pinged_s = time.monotonic()
-        self._came.append(BrokerBack())
+        self._received.append(BrokerBack())
 
-    def _lose(self, error: Exception) -> None:
-        """Leave a connection that failed, and say so once per outage."""
+    def _disconnect(self, error: Exception) -> None:
+        """Drop a connection that failed, and log it once per outage."""
         if not self._fault or self._fault == _NOT_YET:
             log.warning("the broker is down: %s", _brief(error))
         self._fault = _brief(error)
+        # The broker delivers these again, over the next connection.
         self._unacknowledged.clear()
-        self._retry_at_s = time.monotonic() + self._pause_s * random.uniform(0.75, 1.25)  # noqa: S311  # jitter
+        self._retry_at_s = time.monotonic() + self._pause_s * random.uniform(*_JITTER)  # noqa: S311  # jitter
         self._pause_s = min(self._times.backoff_s, self._pause_s * 2)
         broker, self._broker = self._broker, None
         if broker is not None:
@@ -199,7 +209,7 @@ class LabDispatcher:
         self._unacknowledged.clear()
 
     def _watch(self, broker: FarmBroker) -> None:
-        """A word to oneself every while; one that does not come back in time is the broker's fault."""
+        """Ping this process through the broker. Raises `TimeoutError` where a ping is late."""
         now_s = time.monotonic()
         if self._ping and now_s - self._pinged_s > self._times.watchdog_s:
             raise TimeoutError(f"nothing came back through the broker for {self._times.watchdog_s:g} s")
@@ -214,13 +224,13 @@ class LabDispatcher:
             if is_ping(envelope):
                 self._ping = "" if envelope == self._ping else self._ping
                 return
-            self._came.append(_read(*self._seal.open(envelope)))
+            self._received.append(_read(*self._seal.open(envelope)))
         except Exception as error:  # noqa: BLE001  # anybody may have written it
             self._drop(error)
 
 
 def _read(agent_id: str, payload: bytes) -> DispatchEvent:
-    """A message of a known agent. Raises `ValueError`."""
+    """Decode a message whose signature is a known agent's. Raises `ValueError`."""
     try:
         message = decode_for_orchestrator(payload)
     except ValueError:
@@ -234,13 +244,13 @@ def _read(agent_id: str, payload: bytes) -> DispatchEvent:
 
 
 def _incompatible_hello(agent_id: str, payload: bytes) -> IncompatibleHello:
-    """An agent of another protocol has a hello of another form; only its number is looked at."""
-    said: Any = json.loads(payload) if len(payload) <= MAX_MESSAGE_BYTES else None
-    if isinstance(said, dict) and said.get("type") == "hello":
-        protocol = said.get("protocol")
+    """Read the protocol number alone: its hello may have any other fields. Raises `ValueError`."""
+    fields: Any = json.loads(payload) if len(payload) <= MAX_MESSAGE_BYTES else None
+    if isinstance(fields, dict) and fields.get("type") == "hello":
+        protocol = fields.get("protocol")
         if isinstance(protocol, int) and protocol != PROTOCOL_VERSION:
             return IncompatibleHello(agent_id, protocol)
-    raise ValueError(f"agent {agent_id} said something unreadable: {payload[:100]!r}")
+    raise ValueError(f"agent {agent_id} sent something unreadable: {payload[:100]!r}")
 
 
 def _brief(error: BaseException) -> str:

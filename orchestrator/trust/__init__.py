@@ -1,1 +1,1 @@
-"""Who is trusted: the farm's key, the agents' credentials and enrolment, and their rights at the broker."""
+"""Who is trusted: the farm's keys, the agents' credentials and enrolment, and their rights at the broker."""

@@ -1,8 +1,8 @@
 """What each agent may do at the broker: Redis' access lists, made from the names of its keys.
 
-An agent may read and write the keys under its own name, and add to the ingest list; it sees neither what
-others say nor what is said to them. These are two users with one password: Redis 6 cannot allow one command
-on one key of a user, and Redis 7 needs no more than Redis 6 can say.
+An agent may read and write the keys under its own name, and add to the ingest list; it can read neither the
+messages of other agents nor those to them. These are two users with one password, since Redis 6 cannot allow
+a user one command on one key alone; the same rules work on Redis 7.
 """
 
 from __future__ import annotations
@@ -30,20 +30,26 @@ COMMANDS: Final = (
 )  # fmt: skip
 """What Kombu's transport uses of a list with acknowledgements, and its health checks."""
 INGEST_COMMANDS: Final = ("lpush", "ping", "select", "client|setinfo", "client|setname")
-"""Of the user that adds to the ingest list: it has no command that reads."""
+"""Commands of the user that adds to the ingest list: none of them reads."""
 
-_LEAST_REDIS = (6, 2)
+_LEAST_REDIS: Final = (6, 2)
+"""Oldest version of Redis whose access lists can separate agents: `resetchannels` came with 6.2."""
+_SETINFO_REDIS: Final = (7, 2)
+"""First version of Redis that knows CLIENT SETINFO; an older one refuses an access list that names it."""
 
 log = logging.getLogger(__name__)
 
 
 def user(agent_id: str, key_prefix: str) -> str:
-    """The name that an agent logs in with."""
+    """Return the user name that an agent logs in with."""
     return f"{key_prefix}agent.{agent_id}"
 
 
 def users(known: Iterable[Known], key_prefix: str) -> dict[str, list[str]]:
-    """User -> the words of `ACL SETUSER` after its name. Every valid password counts: rotations overlap."""
+    """Return, by user, the words of `ACL SETUSER` after its name.
+
+    Every valid password is among them: in a rotation the old one stays good for a while.
+    """
     hashes: dict[str, list[str]] = {}
     for entry in known:
         hashes.setdefault(entry.agent_id, []).append(f"#{entry.password_sha256}")
@@ -62,14 +68,14 @@ def _words(passwords: list[str], commands: Iterable[str], keys: Iterable[str]) -
 
 
 def literal(text: str) -> str:
-    """A pattern of keys that means this text alone."""
+    """Return a pattern of keys that matches this text alone."""
     return "".join(f"\\{letter}" if letter in "*?[]\\" else letter for letter in text)
 
 
 def lines(url: str, authority: Path | None, known: Mapping[str, list[str]]) -> list[str]:
-    """The same as commands for `redis-cli`, for a broker whose access lists somebody else keeps.
+    """Return the access lists as commands for `redis-cli`, for a broker that another administrator manages.
 
-    One that does not tell its version gets those that every version understands.
+    A broker that does not tell its version gets commands that every version understands.
     """
     try:
         with redis_client(url, authority) as client:
@@ -80,23 +86,23 @@ def lines(url: str, authority: Path | None, known: Mapping[str, list[str]]) -> l
 
 
 def apply(url: str, authority: Path | None, key_prefix: str, known: Mapping[str, list[str]]) -> bool:
-    """Make the broker's access lists these: those that are no more among them end. False: it lets nobody.
-    Who is new there begins with an empty queue: what was said to it before it was shut out is void.
+    """Set the broker's access lists of agents to these, and delete all others. An agent that is new there
+    begins with an empty queue: messages from before it was shut out are void.
 
-    Raises `UnreachableError`.
+    Returns False where the farm's user may not manage users. Raises `UnreachableError`.
     """
     try:
         with redis_client(url, authority) as client:
             version = _version(client)
             if version < _LEAST_REDIS:
-                raise UnreachableError("the broker is older than Redis 6.2, it cannot keep agents apart")
+                raise UnreachableError("the broker is older than Redis 6.2 and cannot separate agents")
             names = {n.decode() if isinstance(n, bytes) else n for n in client.acl_users()}
             gone = [
                 name for name in sorted(names) if name.startswith(user("", key_prefix)) and name not in known
             ]
             if gone:
                 client.acl_deluser(*gone)
-                log.info("the broker lets them in no more: %s", ", ".join(gone))
+                log.info("users deleted at the broker: %s", ", ".join(gone))
             for name, words in known.items():
                 if name not in names and not name.endswith(INGEST_SUFFIX):
                     client.delete(key_prefix + agent_queue(name.removeprefix(user("", key_prefix))))
@@ -104,8 +110,8 @@ def apply(url: str, authority: Path | None, key_prefix: str, known: Mapping[str,
     except NoPermissionError:
         return False
     except (RedisError, OSError) as error:
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UnreachableError(f"the broker's access lists are not up to date: {said}") from error
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UnreachableError(f"the broker's access lists are not up to date: {why}") from error
     return True
 
 
@@ -114,14 +120,14 @@ def _version(client: Redis) -> tuple[int, ...]:
 
 
 def _fitting(words: list[str], version: tuple[int, ...]) -> list[str]:
-    """Without what this version of Redis does not know."""
-    if version < (7, 2):
+    """Return the words that this version of Redis knows."""
+    if version < _SETINFO_REDIS:
         words = [word for word in words if word != "+client|setinfo"]
     return words
 
 
 def authority_text(path: Path | None) -> str | None:
-    """The CA of the broker as PEM, for an agent that enrols. Raises `UsageError`."""
+    """Return the CA of the broker as PEM, for an agent that enrols. Raises `UsageError`."""
     if path is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The keys of the agents, in memory: every message is checked, and the database is asked once a second."""
+"""The keys of the agents, in memory: every message is checked, but the database is read once a second."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ from orchestrator.db.write import credentials
 from orchestrator.errors import UnreachableError
 
 REFRESH_S: Final = 1.0
-"""How long a key that was revoked can still be taken for a valid one."""
+"""Seconds between two reads of the database, and so how long a revoked key can still be accepted. Smaller
+costs more queries; larger lets a revoked agent continue."""
 STRANGER_S: Final = 0.02
-"""An unknown key may be that of an agent that has just been enrolled: its first word must not be lost."""
+"""Shortest seconds between two reads where a key is unknown. It may be that of an agent enrolled just now,
+whose hello must not be lost; the bound keeps a stranger's messages from costing a query each."""
 SAVE_S: Final = 10.0
+"""Seconds between two times that the newest `issued` of each agent is stored. After a crash, expiry
+is judged by a time that is up to so much too old; smaller costs more transactions."""
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +36,7 @@ class _Key:
 
 @dataclass(slots=True)
 class AgentKeys:
-    """For one thread."""
+    """Checks the signatures of agents' envelopes, for one thread."""
 
     database: Database
     _keys: dict[str, _Key] = field(default_factory=dict)
@@ -41,7 +45,7 @@ class AgentKeys:
     _saved_at_s: float = field(default_factory=time.monotonic)
 
     def open(self, envelope: str) -> Envelope:
-        """Check who signed, and that it is neither old nor a repetition. Raises `ValueError`."""
+        """Open an envelope that a known agent signed, neither expired nor a replay. Raises `ValueError`."""
         key_id = key_id_of(envelope)
         self._refresh(REFRESH_S if key_id in self._keys else STRANGER_S)
         key = self._keys.get(key_id)
@@ -57,7 +61,7 @@ class AgentKeys:
         return opened
 
     def save(self) -> None:
-        """Remember in the database how new each agent's newest envelope was."""
+        """Store the newest `issued` of each agent, by which a restart judges which envelopes have expired."""
         self._saved_at_s = time.monotonic()
         newest = {name: key.fresh.newest for name, key in self._keys.items()}
         changed = {name: issued for name, issued in newest.items() if issued > self._saved.get(name, 0.0)}
@@ -68,7 +72,7 @@ class AgentKeys:
         self._saved |= changed
 
     def _refresh(self, every_s: float) -> None:
-        """Read anew when it is time. A database that does not answer changes nothing."""
+        """Read the keys when it is time. While the database does not answer, the known keys are used."""
         if time.monotonic() - self._read_at_s < every_s:
             return
         try:
@@ -77,20 +81,20 @@ class AgentKeys:
             if time.monotonic() - self._saved_at_s > SAVE_S:
                 self.save()
         except UnreachableError as error:
-            log.debug("the keys of agents are not read anew: %s", error)
+            log.debug("the keys of agents cannot be read: %s", error)
         else:
             self._keep({entry.key_id: entry for entry in found})
         self._read_at_s = time.monotonic()
 
     def _keep(self, found: dict[str, known_credentials.Known]) -> None:
         for gone in self._keys.keys() - found.keys():
-            log.warning("key %s of agent %s is valid no more", gone, self._keys.pop(gone).agent_id)
+            log.warning("key %s of agent %s is no longer valid", gone, self._keys.pop(gone).agent_id)
         for name in found.keys() - self._keys.keys():
             entry = found[name]
             try:
                 public = PublicKey.read(entry.public_key)
             except ValueError as error:
-                log.error("the database holds no key for agent %s: %s", entry.agent_id, error)
+                log.error("the database holds no usable key of agent %s: %s", entry.agent_id, error)
                 continue
             self._keys[name] = _Key(entry.agent_id, public, Freshness(entry.newest_issued))
             self._saved[name] = entry.newest_issued

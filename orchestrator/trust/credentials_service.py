@@ -1,4 +1,4 @@
-"""What verbs and server do about agents' credentials: database, broker and the farm's key together."""
+"""Agents' credentials in the database, at the broker and under the farm's keys, managed together."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CredentialsService:
-    """Of one lab. Any thread may use it."""
+    """The credentials of one lab's agents. Any thread may use it."""
 
     home: FarmHome
     lab: LabConfig
@@ -39,7 +39,7 @@ class CredentialsService:
 
     @classmethod
     def open(cls, home: FarmHome, lab: LabConfig, database: Database) -> CredentialsService:
-        """With the farm's key, which is made where there is none. Raises `FarmError`."""
+        """Open the lab's credentials; the farm's key is made where there is none. Raises `FarmError`."""
         if not lab.is_lab:
             raise UsageError(
                 "only a lab has agents to enrol; set FARM_BROKER_URL=redis://..., or broker_url in farm.toml"
@@ -48,19 +48,19 @@ class CredentialsService:
 
     @property
     def key(self) -> SigningKey:
-        """The farm's newest."""
+        """The farm's newest key."""
         return self.key_folder.keys().current
 
     def invite(self, agent_id: str, valid: timedelta, overlap: timedelta | None = None) -> str:
-        """A one-time token; see `enrolment.invite`. Raises `UsageError`."""
+        """Return a one-time token; see `enrolment.invite`. Raises `UsageError`."""
         with self.database.write() as session:
             return enrolment.invite(
                 session, agent_id, self.key.public.key_id, utc_now(), valid=valid, overlap=overlap
             )
 
     def enrol_here(self, agent_id: str, state: Path, overlap: timedelta | None = None) -> None:
-        """Enrol an agent of this machine: its credentials go straight into its state folder, and without an
-        endpoint it uses the farm's store. Raises `UsageError` or `FarmError`.
+        """Enrol an agent of this machine: its credentials are written into its state folder. Without an
+        endpoint its store is a link to the farm's. Raises `UsageError` or `FarmError`.
         """
         token = self.invite(agent_id, enrolment.VALID, overlap)
         applicant = Applicant.new()
@@ -81,10 +81,10 @@ class CredentialsService:
             if address is None and not store.is_symlink():
                 store.symlink_to(self.home.store)
         except OSError as error:
-            raise FarmError(f"{state} cannot take the credentials: {error.strerror}") from error
+            raise FarmError(f"{state} cannot store the credentials: {error.strerror}") from error
 
     def admit(self, agent_id: str) -> Mapping[str, str | None]:
-        """Let an agent's credentials in at the broker. Returns the broker's part of the answer."""
+        """Give an agent its users at the broker. Returns the broker's part of the enrolment's answer."""
         self.apply_rights()
         url = self.lab.agent_broker_url or self.lab.broker_url or ""
         return {
@@ -95,9 +95,9 @@ class CredentialsService:
         }
 
     def revoke(self, agent_id: str) -> int:
-        """Shut an agent out, now: its keys, its user at the broker, its attempts, its place in the lab.
+        """Shut an agent out: end its keys, its users at the broker and its attempts; remove it from the lab.
 
-        Returns how many attempts were under way. Raises `UsageError`.
+        Returns how many attempts were running. Raises `UsageError`.
         """
         now = utc_now()
         why = f"agent {agent_id} was revoked"
@@ -105,34 +105,36 @@ class CredentialsService:
             if not credentials.revoke_all(session, agent_id, now):
                 known = ", ".join(known_credentials.enrolled(session)) or "none"
                 raise UsageError(f"agent {agent_id} was never enrolled; known: {known}")
-            lost = self._lose(session, agent_id, why, now)
+            lost = self._end_attempts(session, agent_id, why, now)
         self.apply_rights()
         return lost
 
     def apply_rights(self) -> None:
-        """Give the broker the users that the database knows. A broker that refuses is only warned of.
+        """Give the broker the users that the database knows. A broker that refuses only causes a warning.
 
-        Two processes may do so at once, and one of them with what was true before a revocation: each looks
-        again when it is done.
+        Two processes may do so at once, one of them with users that were read before a revocation: each
+        reads them again when it is done.
         """
         given: Mapping[str, list[str]] | None = None
         while (users := self._users()) != given:
             try:
                 done = acl.apply(self.lab.broker_url or "", self.lab.broker_ca, self.lab.key_prefix, users)
             except UnreachableError as error:
-                log.warning("%s; its users are brought up to date when it answers", error)
+                log.warning("%s; its users are updated when it answers", error)
                 return
             if not done:
-                log.warning("the broker lets nobody manage its users; load the output of: farm agents acl")
+                log.warning(
+                    "the farm's user may not manage users at the broker; load the output of: farm agents acl"
+                )
                 return
             given = users
 
     def acl_commands(self) -> list[str]:
-        """The same as Redis commands."""
+        """Return the users that the broker should have, as Redis commands."""
         return acl.lines(self.lab.broker_url or "", self.lab.broker_ca, self._users())
 
     def warn_of_plaintext(self) -> None:
-        """Say loudly what crosses a network unencrypted."""
+        """Log a warning for each connection that crosses a network unencrypted."""
         for name, url in (
             ("FARM_BROKER_URL", self.lab.broker_url),
             ("FARM_AGENT_BROKER_URL", self.lab.agent_broker_url),
@@ -146,10 +148,10 @@ class CredentialsService:
         with self.database.read() as session:
             return acl.users(known_credentials.valid(session, utc_now()), self.lab.key_prefix)
 
-    def _lose(self, turn: Turn, agent_id: str, why: str, now: datetime) -> int:
-        under_way = running_attempts.of_agent(turn, agent_id)
-        for attempt_id in under_way:
+    def _end_attempts(self, turn: Turn, agent_id: str, why: str, now: datetime) -> int:
+        running = running_attempts.of_agent(turn, agent_id)
+        for attempt_id in running:
             ingest.lose(turn, attempt_id, Reason(code=ReasonCode.AGENT_LOST, text=why), now)
         if agents.set_state(turn, agent_id, tables.AGENT_REMOVED):
             unplaceable.fail_unplaceable(turn, known_agents.devices_of(turn, [agent_id]), why, now)
-        return len(under_way)
+        return len(running)

@@ -1,4 +1,4 @@
-"""How an agent comes to be known: a one-time token, then a public key and hashes of its secrets."""
+"""How an agent is enrolled: with a one-time token it hands in a public key and hashes of its secrets."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from orchestrator.db.write import agents, credentials
 from orchestrator.errors import UsageError
 
 VALID: Final = timedelta(hours=1)
-"""How long a one-time token can be used."""
-OVERLAP: Final = timedelta(hours=1)
-"""How long the credentials go on that a rotation replaces."""
+"""How long a one-time token can be used. Chosen: long enough to log in at another machine."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_SECRET_BYTES = 32
+_SECRET_BYTES: Final = 32
+"""Random bytes of a one-time token: 256 bits cannot be guessed, so no limit of tries is needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What an agent sends to be enrolled."""
+    """What an agent sends to be enrolled: no secret but the one-time token."""
 
     token: str
     public_key: PublicKey
@@ -38,7 +37,7 @@ class Request:
 
     @classmethod
     def read(cls, asked: Mapping[str, object]) -> Request:
-        """Raises `UsageError`; the text repeats nothing that was sent."""
+        """Read it from JSON fields. Raises `UsageError`, whose text repeats nothing that was sent."""
         names = ("token", "public_key", "token_sha256", "password_sha256", "proof")
         said = {name: value for name in names if isinstance(value := asked.get(name), str)}
         if len(said) != len(names) or set(asked) != set(names):
@@ -54,7 +53,7 @@ class Request:
 
 
 def check_name(agent_id: str) -> None:
-    """An agent's name is part of device ids and of keys at the broker. Raises `UsageError`."""
+    """Check an agent's name, which is part of device ids and of keys at the broker. Raises `UsageError`."""
     if not _NAME.fullmatch(agent_id):
         raise UsageError(
             f"{agent_id!r} cannot be an agent's name: at most 63 letters, digits, - and _, no - or _ first"
@@ -70,10 +69,10 @@ def invite(
     valid: timedelta = VALID,
     overlap: timedelta | None = None,
 ) -> str:
-    """A new one-time token, which ends those that the agent had: SECRET.KEYID.
+    """Return a new one-time token SECRET.KEYID; it voids those that the agent had.
 
-    `overlap`: the agent is enrolled and its present credentials go on for so long after the token was used;
-    None: it must not be enrolled. Raises `UsageError`.
+    `overlap`: how long the present credentials of an enrolled agent stay valid after the token was used;
+    None: the agent must not be enrolled. Raises `UsageError`.
     """
     check_name(agent_id)
     there = known_credentials.has_valid(turn, agent_id, now)
@@ -92,11 +91,11 @@ def invite(
 
 
 def enrol(turn: Turn, request: Request, now: datetime) -> str:
-    """Use a one-time token: the agent's name. A removed agent is back. Raises `UsageError`."""
+    """Use a one-time token; return the agent's name. A removed agent is active again. Raises `UsageError`."""
     invitation = credentials.use_invitation(turn, request.token, now)
     if invitation is None:
         raise UsageError(
-            "this one-time token is none of this farm's, or was used, replaced, or is too old; "
+            "this one-time token is not of this farm, or was used, replaced, or is too old; "
             "make a new one on the server: farm agents enrol NAME (or: farm agents rotate NAME)"
         )
     name, key = invitation.agent_id, request.public_key

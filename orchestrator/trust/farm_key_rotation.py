@@ -1,6 +1,6 @@
-"""The farm's keys while one replaces another: both are good for a while, then the new one alone.
+"""The farm's keys while one replaces another: both are valid for a while, then the new one alone.
 
-The former key is in `farm.key.former`, as JSON with the time of its end; `farm.key` is the newest.
+`farm.key` holds the newest key; `farm.key.former` holds the one before it, as JSON with the time of its end.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from orchestrator.trust.farm_key_file import FILE, farm_key, require_private
 
 FORMER_FILE: Final = f"{FILE}.former"
 REFRESH_S: Final = 1.0
-"""How long a running farm can go on with the keys of before."""
+"""Seconds between two reads of the folder, and so how long a running farm can use replaced keys. Smaller
+costs more file reads; larger delays the end of a retired key."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class FarmKeys:
-    """The farm's keys that are good now. `until`: the end of the former one."""
+    """The farm's valid keys. `until`: when the former one ends."""
 
     current: SigningKey
     former: SigningKey | None = None
@@ -37,20 +38,23 @@ class FarmKeys:
 
     @property
     def public(self) -> tuple[PublicKey, ...]:
-        """What an agent is to trust, the newest first."""
+        """The public keys that an agent is to trust, the newest first."""
         return (self.current.public, *([self.former.public] if self.former else []))
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The same by their ids."""
+        """Ids of the valid keys, the newest first."""
         return tuple(key.key_id for key in self.public)
 
     def named(self, key_id: str) -> PublicKey | None:
-        """The key of this id, while it is good."""
+        """Return the key of this id; None where it is not valid."""
         return next((key for key in self.public if key.key_id == key_id), None)
 
     def signing_for(self, trusted: Collection[str]) -> SigningKey:
-        """The newest key that an agent trusts. What nobody knows of it: the one that it had longest."""
+        """Return the newest key that an agent trusts.
+
+        Where `trusted` is empty nothing is known of the agent yet: it surely had the former key.
+        """
         if self.former is not None and self.current.public.key_id not in trusted:
             return self.former
         return self.current
@@ -58,7 +62,7 @@ class FarmKeys:
 
 @dataclass(slots=True)
 class FarmKeyFolder:
-    """The keys of a folder, read anew as they change; any thread may ask."""
+    """The valid keys of a folder, read again as they change; any thread may use it."""
 
     folder: Path
     _keys: FarmKeys = field(init=False)
@@ -69,14 +73,14 @@ class FarmKeyFolder:
         self._read_at_s = time.monotonic()
 
     def keys(self) -> FarmKeys:
-        """Those that are good now. A folder that cannot be read changes nothing, and is told of."""
+        """Return the valid keys: the last ones, with an error in the log, where the folder cannot be read."""
         if time.monotonic() - self._read_at_s < REFRESH_S:
             return self._keys
         self._read_at_s = time.monotonic()
         try:
             found = read(self.folder, utc_now())
         except FarmError as error:
-            log.error("the farm goes on with the keys that it has: %s", error)
+            log.error("the farm continues with the keys that it has: %s", error)
             return self._keys
         if found.ids != self._keys.ids:
             log.warning("the farm's keys are now, the newest first: %s", ", ".join(found.ids))
@@ -85,7 +89,7 @@ class FarmKeyFolder:
 
 
 def read(folder: Path, now: datetime) -> FarmKeys:
-    """The keys of a folder; a former one whose time is over is deleted. Raises `FarmError`."""
+    """Return the keys of a folder; a former key whose time is over is deleted. Raises `FarmError`."""
     current, path = farm_key(folder), folder / FORMER_FILE
     try:
         require_private(path)
@@ -100,7 +104,7 @@ def read(folder: Path, now: datetime) -> FarmKeys:
         raise FarmError(f"the farm's former key {path} cannot be used: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise FarmError(
-            f"{path} is no former key of the farm ({error}); delete it to end its time"
+            f"{path} is not a former key of the farm ({error}); delete it to end its time"
         ) from error
     if former.public.key_id == current.public.key_id:
         return FarmKeys(current)
@@ -108,7 +112,7 @@ def read(folder: Path, now: datetime) -> FarmKeys:
 
 
 def rotate(folder: Path, now: datetime, until: datetime) -> FarmKeys:
-    """Make a new key; the one that was current is good until then. Raises `UsageError` or `FarmError`."""
+    """Make a new key; the current one stays valid until then. Raises `UsageError` or `FarmError`."""
     keys = read(folder, now)
     if keys.former is not None:
         raise UsageError(
@@ -118,6 +122,8 @@ def rotate(folder: Path, now: datetime, until: datetime) -> FarmKeys:
     new = SigningKey.new()
     try:
         said = {"key": keys.current.secret(), "until": until.isoformat()}
+        # The former key first: a crash in between leaves one key twice, which `read` takes for one; the
+        # other order would lose the key that all agents trust.
         write_secret(folder / FORMER_FILE, json.dumps(said) + "\n")
         write_secret(folder / FILE, new.secret() + "\n")
     except OSError as error:
@@ -126,10 +132,10 @@ def rotate(folder: Path, now: datetime, until: datetime) -> FarmKeys:
 
 
 def retire(folder: Path, now: datetime) -> FarmKeys:
-    """End the time of the former key now. Raises `UsageError` where there is none, and `FarmError`."""
+    """End the former key now. Raises `UsageError` where there is none, or `FarmError`."""
     keys = read(folder, now)
     if keys.former is None:
-        raise UsageError("the farm has one key; a new one: farm keys rotate")
+        raise UsageError("the farm has one key only; make a new one with: farm keys rotate")
     try:
         (folder / FORMER_FILE).unlink(missing_ok=True)
     except OSError as error:

@@ -100,7 +100,7 @@ def test_a_stopped_agent_is_noticed_by_its_silence(agent):
     assert dispatcher.events(0.5) == [], "an idle agent owes no word"
     os.kill(dispatcher.pid, signal.SIGSTOP)
     dispatcher.send("x", JOB)
-    assert gather(dispatcher, 1)[0] == AgentLost("it said nothing for 0.3 s")
+    assert gather(dispatcher, 1)[0] == AgentLost("it sent nothing for 0.3 s")
 
 
 def test_an_agent_that_ignores_shutdown_is_killed_after_the_grace(agent):

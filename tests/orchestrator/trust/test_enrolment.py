@@ -175,7 +175,7 @@ def test_the_farms_key_stays_the_same_and_is_for_its_user_alone(tmp_path):
         farm_key(tmp_path / "keys")
     path.chmod(0o600)
     path.write_text("nonsense")
-    with pytest.raises(FarmError, match="no key of the farm"):
+    with pytest.raises(FarmError, match="not a key of the farm"):
         farm_key(tmp_path / "keys")
 
 

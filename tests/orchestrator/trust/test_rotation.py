@@ -58,7 +58,7 @@ class Pair:
     def tell(self) -> None:
         """One sign of life, and what the farm has to say to it."""
         self.farm.open(self.agent.seal(HELLO))
-        for name, envelope in self.farm.owed():
+        for name, envelope in self.farm.pending():
             assert (name, self.agent.open(envelope)) == ("rack-1", None)
 
     def send(self) -> str:
@@ -116,7 +116,7 @@ def test_an_agent_that_was_away_all_the_time_is_named_with_the_way_back(pair: Pa
         ValueError, match=r"rack-1 trusts key .* which was retired.*farm agents rotate rack-1"
     ):
         pair.farm.open(pair.agent.seal(HELLO))
-    assert pair.farm.owed() == ()
+    assert pair.farm.pending() == ()
     with pytest.raises(ValueError, match="replaced while this agent was away"):
         pair.agent.open(pair.farm.seal("rack-1", JOB))
 
@@ -148,7 +148,7 @@ def test_an_agent_is_not_told_again_with_every_word(pair: Pair) -> None:
     told = 0
     for _ in range(20):
         pair.farm.open(pair.agent.seal(HELLO))
-        told += len(pair.farm.owed())
+        told += len(pair.farm.pending())
     assert told == 1
 
 
@@ -194,7 +194,7 @@ def test_a_former_key_that_others_can_read_or_that_is_none_is_named(tmp_path: Pa
         farm_key_rotation.read(tmp_path, NOW)
     path.chmod(0o600)
     path.write_text("[]")
-    with pytest.raises(FarmError, match="is no former key"):
+    with pytest.raises(FarmError, match="is not a former key"):
         farm_key_rotation.read(tmp_path, NOW)
 
 
@@ -206,7 +206,7 @@ def test_a_running_farm_goes_on_with_the_keys_that_it_has_where_the_files_cannot
     before = keys.keys().ids
     (tmp_path / "farm.key").write_text("nonsense")
     assert keys.keys().ids == before
-    assert "goes on with the keys that it has" in caplog.text
+    assert "continues with the keys that it has" in caplog.text
 
 
 @pytest.fixture
