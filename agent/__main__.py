@@ -13,7 +13,7 @@ from agent.wire.logs import LogFormat, log_to_stderr
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Parse and serve. Returns the exit code."""
+    """Parse the arguments and serve. Returns the exit code."""
     parser = _parser()
     given = parser.parse_args(arguments)
     log_to_stderr(LogFormat.TEXT, prefix=LOG_PREFIX, loggers=("agent",))
@@ -40,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--store", type=Path, required=True, help="content-addressed store")
     parser.add_argument("--agent-id", default="embedded", help="name in the farm (default: embedded)")
     parser.add_argument("--leases", type=Path, help="folder of the device locks (default: host-wide)")
-    parser.add_argument("--heartbeat", type=float, default=1.0, help="seconds between signs of life")
+    parser.add_argument("--heartbeat", type=float, default=1.0, help="seconds between heartbeats")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""`farm-agent`: serve a lab with this host's devices, or look at what it offers."""
+"""`farm-agent`: enrol this host in a lab, serve the lab with its devices, or list them."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ def enrol_here(
         typer.Option(
             envvar="FARM_ENROL_TOKEN",
             show_envvar=True,
-            help="One-time token of `farm agents enrol`; other users see it here, but not in the variable.",
+            help="One-time token of `farm agents enrol`; other users can see it here, not in the variable.",
         ),
     ],
     state: State = None,
 ) -> None:
     """Make this host an agent of a lab, or give it new secrets (after `farm agents rotate`).
 
-    The keys are made here and stay here: credentials.json in the state folder, readable by this user alone.
-    A running agent takes new ones over by itself. A certificate of a private CA: set SSL_CERT_FILE.
-    Exit code: 0 enrolled, 1 not.
+    The keys are made here and stay here, in credentials.json in the state folder, which only this user can
+    read. A running agent switches to new ones by itself. Where a private CA signed the server's certificate,
+    set SSL_CERT_FILE to the CA.
+    Exit code: 0 enrolled, 1 not enrolled.
 
     Example: farm-agent enrol --server https://lab:8460 --token "$TOKEN"
     """
@@ -59,9 +60,9 @@ def start(
 ) -> None:
     """Serve the lab that this host was enrolled in, in the foreground, until SIGTERM.
 
-    A host that is not enrolled yet is, where FARM_SERVER and FARM_ENROL_TOKEN are set.
-    What runs then is reported as interrupted and tried again elsewhere; results that the farm has not
-    confirmed are kept and sent by the next start.
+    A host that is not enrolled yet is enrolled first where FARM_SERVER and FARM_ENROL_TOKEN are set.
+    At SIGTERM, running attempts are reported as interrupted, and the farm tries them again; results that the
+    farm has not confirmed are kept and sent after the next start.
     Exit code: 0 stopped, 1 it cannot start, 3 the farm speaks another protocol.
 
     Example: farm-agent start --log-format json
@@ -81,7 +82,7 @@ def start(
 
 @app.command("probe")
 def show_probe() -> None:
-    """List this host's devices as JSON.
+    """List this host's devices, and the delegates that it lacks, as JSON.
 
     Example: farm-agent probe
     """
@@ -95,7 +96,7 @@ def show_probe() -> None:
 
 @app.command("version")
 def show_version() -> None:
-    """Print the version and the protocol.
+    """Print the version of the agent and of its protocol.
 
     Example: farm-agent version
     """
@@ -107,5 +108,5 @@ def _log(form: LogFormat) -> None:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run `farm-agent`."""
     app()

@@ -1,4 +1,4 @@
-"""Where one agent works and what it starts. Read once, at the edge; passed on as a value."""
+"""The settings of one agent: its folders, commands and times. They are read once and passed on as values."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ LOG_PREFIX: Final = "farm-agent: "
 """Begins each line that an agent logs as text; its parent or the journal of systemd adds the time."""
 
 _LEAST_MEMORY_BYTES: Final = 64 << 20
+"""Least limit of a runner's address space in bytes: a Python with numpy needs more before it loads a model,
+so a smaller limit would fail every attempt."""
 
 
 def state_folder() -> Path:
-    """Where a lab's agent keeps its journal: `$FARM_AGENT_STATE`, else a folder of this user's."""
+    """Return the state folder of a lab's agent: `$FARM_AGENT_STATE`, else a folder in this user's home."""
     explicit = os.environ.get(STATE_VARIABLE)
     if explicit:
         return Path(explicit).expanduser().absolute()
@@ -29,27 +31,27 @@ def state_folder() -> Path:
 
 
 def memory_limit(environment: Mapping[str, str] = os.environ) -> int | None:
-    """`$FARM_RUNNER_MEMORY_BYTES`: address space that each process of an attempt may have; None: no limit.
+    """Return `$FARM_RUNNER_MEMORY_BYTES`, the address space of each process of an attempt; None: no limit.
 
     Raises `ValueError` naming the variable.
     """
-    said = environment.get(MEMORY_VARIABLE)
-    if not said:
+    text = environment.get(MEMORY_VARIABLE)
+    if not text:
         return None
-    if not said.isdecimal() or int(said) < _LEAST_MEMORY_BYTES:
+    if not text.isdecimal() or int(text) < _LEAST_MEMORY_BYTES:
         raise ValueError(
-            f"{MEMORY_VARIABLE}: {said!r} is no number of bytes from {_LEAST_MEMORY_BYTES} on; "
-            "a runner needs so much before it loads a model"
+            f"{MEMORY_VARIABLE}: {text!r} is not a number of bytes of at least {_LEAST_MEMORY_BYTES}, "
+            "which a runner needs before it loads a model"
         )
-    return int(said)
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True)
 class LinkTimes:
-    """What an agent in a lab waits for, in seconds; set with `FARM_<NAME>`.
+    """The times of an agent in a lab, in seconds; set with `FARM_<NAME>`.
 
-    heartbeat_s   a sign of life, per running attempt and per idle agent
-    watchdog_s    a link whose own message does not come back through the broker for so long is restarted
+    heartbeat_s   between two heartbeats, of each running attempt and of the agent
+    watchdog_s    a link through which no ping has come back for so long is restarted
     resend_s      a result without a receipt for so long is sent again
     """
 
@@ -59,14 +61,14 @@ class LinkTimes:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> LinkTimes:
-        """Raises `ValueError` naming the variable."""
+        """Read the times from the environment. Raises `ValueError` naming the variable."""
         chosen = {}
         for entry in fields(cls):
             name = f"FARM_{entry.name.upper()}"
             try:
                 chosen[entry.name] = float(environment.get(name, str(entry.default)))
             except ValueError as error:
-                raise ValueError(f"{name}: {environment[name]!r} is no number of seconds") from error
+                raise ValueError(f"{name}: {environment[name]!r} is not a number of seconds") from error
             if chosen[entry.name] <= 0:
                 raise ValueError(f"{name}: {environment[name]!r} is not above 0")
         return cls(**chosen)
@@ -76,14 +78,14 @@ class LinkTimes:
 class AgentConfig:
     """Folders and commands. `runner_command` gets `JOB.json FOLDER` appended, `probe_command` `--probe`.
 
-    `device_prefix` makes the names of this host's devices its own in a lab; `resend_s` (None: the other
-    side is a parent that cannot forget) is how long a result waits for its receipt before it is sent again.
+    `device_prefix` makes the names of this host's devices unique in a lab; `resend_s` is how long a result
+    waits for its receipt before it is sent again (None: never, since the other side is the parent process).
 
-    agent.lock    held (flock) by the one agent that uses this state folder
-    journal.db    attempts taken on, and results without a receipt
-    runs.log      the ground truth of what ran when (`agent.attempt.runlog`)
+    agent.lock    locked (flock) by the only agent that uses this state folder
+    journal.db    accepted attempts, and results without a receipt
+    runs.log      which process ran when (`agent.attempt.runlog`)
     references/   reference outputs by hash
-    work/         one folder per live attempt
+    work/         one folder per running attempt
     """
 
     agent_id: str
@@ -98,7 +100,7 @@ class AgentConfig:
     resend_s: float | None = None
 
     def named(self, device: Device) -> Device:
-        """A device under the name that the farm knows it by."""
+        """Return a device under the name that the farm knows it by."""
         return device.model_copy(update={"device_id": self.device_prefix + device.device_id})
 
     @property
@@ -113,14 +115,14 @@ class AgentConfig:
 
     @property
     def runs_log(self) -> Path:
-        """The log of starts and ends."""
+        """The log of process starts and ends."""
         return self.state / "runs.log"
 
     @property
     def references(self) -> Path:
-        """Cached reference outputs."""
+        """The folder of cached reference outputs."""
         return self.state / "references"
 
     def folder(self, attempt_id: str) -> Path:
-        """Work folder of an attempt."""
+        """Return the work folder of an attempt."""
         return self.state / "work" / attempt_id

@@ -1,4 +1,4 @@
-"""What this host offers: asks a runner process (`--probe`) and believes only well-formed answers."""
+"""The devices of this host, as a runner process lists them (`--probe`); only a valid list is accepted."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ RUNNER_COMMAND = (sys.executable, "-P", "-m", "agent.runner")
 """`-P`: a file called `numpy.py` in the user's folder must not become part of a measurement."""
 
 PROBE_TIMEOUT_S = 20.0
+"""Seconds that one listing may take. Loading OpenCL drivers and compiling a first kernel on each device takes
+seconds; a driver that hangs delays the agent's start by so much."""
 
 
 class ProbeError(Exception):
-    """The host's devices could not be listed at all."""
+    """The host's devices could not be listed, not even its CPU."""
 
 
 class ProbeReport(Wire):
-    """Answer of `python -m agent.runner --probe`."""
+    """The answer of `python -m agent.runner --probe`."""
 
     devices: tuple[Device, ...]
     missing: tuple[MissingDelegate, ...] = ()
@@ -48,9 +50,9 @@ def _ask(command: list[str], timeout_s: float) -> ProbeReport:
     except OSError as error:
         raise ProbeError(f"{command[0]} cannot be run: {error.strerror}") from error
     if answer.returncode != 0:
-        said = last_line(answer.stderr.decode(errors="replace"))
+        last = last_line(answer.stderr.decode(errors="replace"))
         raise ProbeError(
-            f"the probe ended with {describe_exit(answer.returncode)}" + (f": {said}" if said else "")
+            f"the probe ended with {describe_exit(answer.returncode)}" + (f": {last}" if last else "")
         )
     try:
         return ProbeReport.model_validate_json(answer.stdout)

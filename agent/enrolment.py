@@ -1,4 +1,4 @@
-"""Become an agent of a lab: a one-time token of the farm's for credentials that are made here."""
+"""Enrol this host in a lab: a one-time token of the farm is exchanged for credentials that are made here."""
 
 from __future__ import annotations
 
@@ -16,36 +16,38 @@ from agent.wire.credentials import FILE, Applicant, Credentials, crosses_in_the_
 TOKEN_VARIABLE: Final = "FARM_ENROL_TOKEN"  # noqa: S105  # a name
 SERVER_VARIABLE: Final = "FARM_SERVER"
 
-_TIMEOUT = httpx.Timeout(30.0, connect=10.0)
-_LARGEST_ANSWER = 256 * 1024
+_TIMEOUT: Final = httpx.Timeout(30.0, connect=10.0)
+"""Seconds without a byte before the request fails, and to connect: a person waits for it."""
+_LARGEST_ANSWER: Final = 256 * 1024
+"""Bytes of an answer above which it is not a farm's. A farm sends keys and at most two CA certificates."""
 
 log = logging.getLogger(__name__)
 
 
 class EnrolmentError(Exception):
-    """This host is not enrolled; the text says why, without the token."""
+    """This host was not enrolled; the text tells why and does not contain the token."""
 
 
 def enrol(server: str, token: str, state: Path) -> Credentials:
-    """Ask the farm's endpoint, and keep the credentials in the state folder. Raises `EnrolmentError`."""
+    """Send new keys to the farm's endpoint, write the credentials. Raises `EnrolmentError`."""
     applicant = Applicant.new()
     try:
         farm_of(token)
         if crosses_in_the_clear(server):
             log.warning("THE TOKEN CROSSES THE NETWORK IN THE CLEAR: %s has no TLS; use https://", server)
-        credentials = applicant.accept(token, _post(server, applicant.ask(token)))
+        credentials = applicant.accept(token, _post(server, applicant.request(token)))
         credentials.write(state)
     except (ValueError, httpx.InvalidURL) as error:
         raise EnrolmentError(str(error)) from error
     except httpx.HTTPError as error:
-        raise EnrolmentError(f"{server} cannot be reached: {_words(error)}") from error
+        raise EnrolmentError(f"{server} cannot be reached: {_brief(error)}") from error
     except OSError as error:
-        raise EnrolmentError(f"{state} cannot take the credentials: {error.strerror}") from error
+        raise EnrolmentError(f"{state} cannot store the credentials: {error.strerror}") from error
     return credentials
 
 
 def enrol_once(state: Path, environment: Mapping[str, str] = os.environ) -> None:
-    """Where this host has no credentials: with `$FARM_ENROL_TOKEN` at `$FARM_SERVER`, if they are set.
+    """Enrol a host without credentials, with `$FARM_ENROL_TOKEN` at `$FARM_SERVER`, where they are set.
 
     Raises `EnrolmentError`.
     """
@@ -61,23 +63,26 @@ def enrol_once(state: Path, environment: Mapping[str, str] = os.environ) -> None
     log.info("enrolled as %s", enrol(server, token, state).agent_id)
 
 
-def _post(server: str, asked: Mapping[str, str]) -> dict[str, Any]:
+def _post(server: str, request: Mapping[str, str]) -> dict[str, Any]:
     context = ssl.create_default_context()
     with httpx.Client(verify=context, timeout=_TIMEOUT, follow_redirects=False, trust_env=False) as client:
-        answer = client.post(f"{server.rstrip('/')}/enrol", json=dict(asked))
+        answer = client.post(f"{server.rstrip('/')}/enrol", json=dict(request))
     if len(answer.content) > _LARGEST_ANSWER:
-        raise ValueError(f"{server} answers with {len(answer.content)} bytes; that is no farm")
+        raise ValueError(f"{server} answers with {len(answer.content)} bytes; it is not a farm endpoint")
     try:
-        said = answer.json()
+        granted = answer.json()
     except ValueError:
-        said = None
-    if not isinstance(said, dict):
-        raise ValueError(f"{server} answers {answer.status_code} and no JSON object; that is no farm")
+        granted = None
+    if not isinstance(granted, dict):
+        raise ValueError(
+            f"{server} answers with status {answer.status_code} and not with a JSON object; "
+            "it is not a farm endpoint"
+        )
     if answer.status_code != 200:
-        raise ValueError(f"{server} refuses: {said.get('error', answer.reason_phrase)}"[:500])
-    return said
+        raise ValueError(f"{server} refuses: {granted.get('error', answer.reason_phrase)}"[:500])
+    return granted
 
 
-def _words(error: Exception) -> str:
+def _brief(error: Exception) -> str:
     text = str(error)
     return f"{type(error).__name__}: {text.splitlines()[0] if text else 'no reason given'}"[:300]

@@ -1,4 +1,4 @@
-"""An agent of a lab: the same daemon as on one machine, with a link to the broker in place of a parent."""
+"""An agent of a lab: the daemon of a single machine, with a link to the broker instead of a parent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def serve_lab(state: Path) -> int:
     """Serve until SIGTERM. Returns the exit code."""
     try:
         times, memory_limit_bytes = LinkTimes.from_environment(), memory_limit()
-        budget_from()
+        budget_from()  # the link reads it: a mistake in it is reported here, at the start
     except ValueError as error:
         log.error("%s", error)
         return 1
@@ -43,5 +43,5 @@ def serve_lab(state: Path) -> int:
     )
     command = [sys.executable, "-P", "-m", "agent.link", "--state", str(state)]
     command += ["--watchdog", f"{times.watchdog_s:g}"]
-    log.info("agent %s serves its lab; state in %s", agent_id, state)
+    log.info("agent %s serves its lab; its state folder is %s", agent_id, state)
     return serve_over(config, lambda: LinkProcess(command, link, times.watchdog_s, agent_id))

@@ -1,1 +1,1 @@
-"""One attempt at a job: its states, its files, its lease, its journal entry and its result."""
+"""One attempt at a job: its admission, states, files, lease, journal entry and result."""

@@ -5,18 +5,23 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from typing import Final
 
 from agent.wire.messages import artifact_path
 
-_BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES: Final = 1 << 20
+"""Bytes copied and hashed at once. Larger costs memory, smaller more system calls."""
 
 
 class ArtifactError(Exception):
-    """A file is missing from the store or is not what its name says; the text tells which and why."""
+    """A file is missing from the store or does not hash to its name; the text tells which and why."""
 
 
 def verified_file(store: Path, sha256: str, size: int, what: str = "model") -> Path:
-    """Path of a file whose bytes hash to its name; `what` it is, for messages. Raises `ArtifactError`."""
+    """Return the path of a file, once its bytes hash to its name. `what` names the kind of file in messages.
+
+    Raises `ArtifactError`.
+    """
     path = artifact_path(store, sha256)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -33,7 +38,7 @@ def verified_file(store: Path, sha256: str, size: int, what: str = "model") -> P
 
 
 def put_artifact(store: Path, source: Path, sha256: str) -> None:
-    """Copy `source` into the store under its hash. Raises `ArtifactError` where the bytes differ."""
+    """Copy `source` into the store under its hash. Raises `OSError`, or `ArtifactError` for other bytes."""
     target = artifact_path(store, sha256)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{sha256}.{os.getpid()}.tmp")
@@ -43,6 +48,7 @@ def put_artifact(store: Path, source: Path, sha256: str) -> None:
             while block := reader.read(_BLOCK_BYTES):
                 digest.update(block)
                 writer.write(block)
+            # On the disk before the rename: after a power cut no name may stand over missing bytes.
             writer.flush()
             os.fsync(writer.fileno())
         if digest.hexdigest() != sha256:

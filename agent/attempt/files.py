@@ -1,10 +1,10 @@
-"""What passes between an agent and the runner of one attempt, as JSON files in the attempt's work folder.
+"""The files by which an agent and the runner of one attempt exchange data, in the attempt's work folder.
 
 job.json          AttemptFile       agent -> runner
-progress          one line of text  runner -> agent: what it does now
+progress          one line of text  runner -> agent: its present phase
 process-<i>.json  ProcessReport     measuring process -> runner
-result.json       RunnerResult      runner -> agent; there only when complete (atomic rename)
-samples.json      the raw samples   runner -> agent, who puts them into the store
+result.json       RunnerResult      runner -> agent; appears complete (atomic rename)
+samples.json      the raw samples   runner -> agent, which copies them into the store
 labelled.json     LabelledReport    the process that runs on labelled data -> runner
 log               stdout and stderr of all of them
 """
@@ -37,12 +37,15 @@ SAMPLES_FILE: Final = "samples.json"
 LABELLED_FILE: Final = "labelled.json"
 PROGRESS_FILE: Final = "progress"
 
+_LOG_TAIL_BYTES: Final = 4000
+"""Bytes of a log that go into a result: about the last 50 lines, which hold a traceback."""
+
 LEASE_VARIABLE: Final = "FARM_LEASE_DESCRIPTOR"
-"""In the runner's environment: the number of the inherited descriptor that holds the device."""
+"""In the runner's environment: numbers of the inherited descriptors that lock the device, with commas."""
 
 
 class AttemptFile(Wire):
-    """Everything a runner needs: it has no network and no database."""
+    """Everything that a runner needs: it has no network and no database."""
 
     job: JobSpec
     device: Device
@@ -61,7 +64,7 @@ class OutputFact(Wire):
 
 
 class Failure(Wire):
-    """Why a process measured nothing. `delegation` where a delegate took no operator."""
+    """Why a process measured nothing. `delegation` is set where a delegate took no operator."""
 
     status: Status
     reason: Reason
@@ -69,7 +72,7 @@ class Failure(Wire):
 
 
 class ProcessReport(Wire):
-    """What one measuring process has to tell: samples or a failure. Outputs lie in `process-<i>.npz`."""
+    """The report of one measuring process: samples or a failure. Its outputs are in `process-<i>.npz`."""
 
     samples: ProcessSamples | None = None
     failure: Failure | None = None
@@ -80,14 +83,14 @@ class ProcessReport(Wire):
 
 
 class LabelledReport(Wire):
-    """What the process that ran on labelled data has to tell."""
+    """The report of the process that ran on labelled data."""
 
     score: LabelledScore | None = None
     failure: Failure | None = None
 
 
 class RunnerResult(Wire):
-    """How the runner's work ended. `samples_sha256` is the hash of `samples.json`."""
+    """The result of a runner. `samples_sha256` is the hash of `samples.json`."""
 
     status: Status
     reason: Reason | None
@@ -97,22 +100,23 @@ class RunnerResult(Wire):
 
 
 def report_path(folder: Path, index: int) -> Path:
-    """Where measuring process `index` writes its `ProcessReport`."""
+    """Return where measuring process `index` writes its `ProcessReport`."""
     return folder / f"process-{index}.json"
 
 
 def outputs_path(folder: Path, index: int) -> Path:
-    """Where measuring process `index` writes its outputs."""
+    """Return where measuring process `index` writes its outputs."""
     return folder / f"process-{index}.npz"
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` so that `path` holds all of it or does not change, also through a power cut."""
+    """Write `data` so that `path` holds all of it or does not change, even in a power cut."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with temporary.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+    # The data is on the disk before the name points to it, and the name before this returns.
     temporary.replace(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -122,22 +126,22 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def write_progress(folder: Path, phase: str) -> None:
-    """Tell what happens now; a reader sees the old line or the new one."""
+    """Write the present phase; a reader sees the old line or the new one, and no part of one."""
     temporary = folder / f".{PROGRESS_FILE}.{os.getpid()}.tmp"
     temporary.write_text(phase)
     temporary.replace(folder / PROGRESS_FILE)
 
 
 def read_progress(folder: Path) -> str:
-    """The last line of `write_progress`; empty before the first."""
+    """Return the last line of `write_progress`; empty before the first."""
     try:
         return (folder / PROGRESS_FILE).read_text()
     except FileNotFoundError:
         return ""
 
 
-def log_tail(folder: Path, limit: int = 4000) -> str:
-    """The last `limit` bytes of the log, undecodable bytes replaced."""
+def log_tail(folder: Path, limit: int = _LOG_TAIL_BYTES) -> str:
+    """Return the last `limit` bytes of the log, undecodable bytes replaced."""
     try:
         with (folder / LOG_FILE).open("rb") as file:
             file.seek(0, os.SEEK_END)

@@ -1,18 +1,21 @@
-"""What this agent has taken on and not yet handed over, in one SQLite file that survives kill -9.
+"""Attempts that this agent has accepted and not yet delivered, in one SQLite file that survives kill -9.
 
-An attempt is `open` from its acceptance, `spooled` once its result is known, `delivered` once the
-orchestrator has it. A result leaves the journal only on its receipt.
+An attempt is `open` from its acceptance, `spooled` once its result is known, and `delivered` once the
+orchestrator has the result. A result leaves the journal only on its receipt.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Final
 
 from agent.wire.messages import JobResult, JobSpec
 
-_KEEP_DELIVERED = 10_000
-_SCHEMA = """
+_KEEP_DELIVERED: Final = 10_000
+"""Youngest entries whose ids are kept, so that a repeated job does not run again. A job is repeated within
+minutes; larger only makes the file grow, by the length of a job per entry."""
+_SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS attempt (
     attempt_id TEXT PRIMARY KEY,
     state TEXT NOT NULL CHECK (state IN ('open', 'spooled', 'delivered')),
@@ -20,17 +23,18 @@ CREATE TABLE IF NOT EXISTS attempt (
     result TEXT
 )
 """
-_EPOCHS = """
+_EPOCHS: Final = """
 CREATE TABLE IF NOT EXISTS epoch (device_id TEXT PRIMARY KEY, epoch INTEGER NOT NULL)
 """
 
 
 class Journal:
-    """Every method is one committed transaction when it returns."""
+    """The journal of one agent. Each method's changes are committed when it returns."""
 
     def __init__(self, path: Path) -> None:
         """Open or create. Raises `sqlite3.Error`."""
         self._db = sqlite3.connect(path, isolation_level=None)
+        # FULL: a commit is on the disk when it returns, so a power cut forgets no accepted attempt.
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
         self._db.execute(_SCHEMA)
@@ -45,12 +49,12 @@ class Journal:
         self._db.close()
 
     def state_of(self, attempt_id: str) -> str | None:
-        """`open`, `spooled`, `delivered`, or None for an attempt never seen."""
+        """Return `open`, `spooled`, `delivered`, or None for an attempt never seen."""
         row = self._db.execute("SELECT state FROM attempt WHERE attempt_id = ?", (attempt_id,)).fetchone()
         return None if row is None else str(row[0])
 
     def accept(self, job: JobSpec) -> None:
-        """Take an attempt on. Raises `sqlite3.IntegrityError` for one already known."""
+        """Record an attempt as accepted. Raises `sqlite3.IntegrityError` for one already known."""
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.execute(
@@ -64,28 +68,28 @@ class Journal:
             )
 
     def epochs(self) -> dict[str, int]:
-        """The newest epoch of each device, by the jobs taken on."""
+        """Return the newest epoch of each device, by the accepted jobs."""
         return dict(self._db.execute("SELECT device_id, epoch FROM epoch"))
 
     def open_jobs(self) -> list[JobSpec]:
-        """Attempts without a result, oldest first."""
+        """Return attempts without a result, oldest first."""
         rows = self._db.execute("SELECT job FROM attempt WHERE state = 'open' ORDER BY rowid")
         return [JobSpec.model_validate_json(row[0]) for row in rows]
 
     def spool(self, result: JobResult) -> None:
-        """Keep a result until its receipt; the attempt is no longer open."""
+        """Store a result until its receipt; the attempt is no longer open."""
         self._db.execute(
             "UPDATE attempt SET state = 'spooled', result = ? WHERE attempt_id = ? AND state = 'open'",
             (result.model_dump_json(), result.attempt_id),
         )
 
     def spooled(self) -> list[JobResult]:
-        """Results without a receipt, oldest first."""
+        """Return results without a receipt, oldest first."""
         rows = self._db.execute("SELECT result FROM attempt WHERE state = 'spooled' ORDER BY rowid")
         return [JobResult.model_validate_json(row[0]) for row in rows]
 
     def delivered(self, attempt_id: str) -> None:
-        """The receipt is here: drop the result, remember the attempt."""
+        """Drop the result, whose receipt has come; the attempt's id stays."""
         self._db.execute(
             "UPDATE attempt SET state = 'delivered', result = NULL "
             "WHERE attempt_id = ? AND state = 'spooled'",

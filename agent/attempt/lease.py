@@ -1,10 +1,10 @@
 """Exclusive use of silicon: one flock per exclusion group, for the whole host.
 
-Groups are paths: whoever holds `host-cpu/gpu-0` alone holds `host-cpu` together with others of its kind, so
-that `host-cpu` itself (a CPU job) is had only while nothing runs beside it.
+Groups are paths: a lease of `host-cpu/gpu-0` locks that group exclusively and shares the lock of `host-cpu`
+with other leases below it, so that `host-cpu` itself (a CPU job) is granted only while none of them runs.
 
 The lock belongs to an open file that the runner inherits, so the kernel frees it only when the agent has
-let go and every process of the attempt is dead, however it died.
+closed it and every process of the attempt is dead, however it died.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _HOST_WIDE = (Path("/run/lock"), Path("/tmp"))  # noqa: S108  # shared by all us
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A held lock: of the group, and shares of those above it. Each of the `descriptors` is inheritable on
-    request (`pass_fds`).
+    """The exclusive lock of a group and shared locks of those above it. A runner inherits the `descriptors`
+    through `pass_fds`.
     """
 
     exclusion_group: str
     descriptors: tuple[int, ...]
 
     def release(self) -> None:
-        """Let go of the agent's share; the lock is free once no runner holds it either."""
+        """Close the agent's descriptors; the lock is free once no process of the attempt has them open."""
         for descriptor in self.descriptors:
             os.close(descriptor)
 
 
 def lease_folder() -> Path:
-    """`$FARM_LEASES`, else a folder that every user and every farm of this host shares."""
+    """Return `$FARM_LEASES`, else a folder that every user and every farm of this host shares."""
     explicit = os.environ.get(LEASES_VARIABLE)
     if explicit:
         return Path(explicit)
@@ -44,11 +44,12 @@ def lease_folder() -> Path:
 
 
 def try_lease(folder: Path, exclusion_group: str) -> Lease | None:
-    """Take the group's lock now; None while another attempt holds it. Raises `OSError`."""
+    """Lock the group now; return None while another attempt holds it. Raises `OSError`."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = exclusion_group.split("/")
     paths = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
     held: list[int] = []
+    # From the root down, without waiting: no two attempts can wait for each other.
     try:
         for path in paths:
             held.append(_open_shared(folder / f"farm-{_file_name(path)}.lock"))
@@ -69,7 +70,7 @@ def _close(descriptors: Iterable[int]) -> None:
 
 
 def _open_shared(path: Path) -> int:
-    """Open or create; a file of another user in a sticky folder is only read, which flock allows."""
+    """Open or create a lock file. One of another user can only be opened for reading, which flock allows."""
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

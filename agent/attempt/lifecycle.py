@@ -1,4 +1,4 @@
-"""The life of one attempt on this agent: (state, event) -> (state, actions). Pure; the daemon acts.
+"""The life of one attempt on this agent: (state, event) -> (state, actions). Pure; `running` acts.
 
 waiting --LeaseGranted--> running --RunnerExited--------------------------> ended
    |                         |--soft limit | cancel | shutdown--> stopping --RunnerExited--> ended
@@ -15,14 +15,16 @@ from agent.processes.exit_reason import exit_reason
 from agent.wire.messages import Reason, ReasonCode, Status
 
 CANCEL_GRACE_S = 2.0
-"""From SIGTERM to SIGKILL where a person waits."""
+"""Seconds from SIGTERM to SIGKILL where a person waits for the end. Larger makes the cancel of a runner that
+ignores SIGTERM slower; smaller gives drivers less time to close their devices."""
 
 LEASE_PATIENCE_S = 3600.0
-"""How long an attempt waits for a device that another attempt (of any farm on this host) uses."""
+"""Seconds that an attempt waits for a device which another attempt, of any farm on this host, uses. One hour
+is four times the default limit of an attempt; smaller gives up while others still take their turns."""
 
 
 class Phase(StrEnum):
-    """Where an attempt stands."""
+    """The phase of an attempt."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -32,7 +34,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """State of one attempt. Times in seconds of one monotonic clock."""
+    """The state of one attempt. Times are seconds of one monotonic clock."""
 
     soft_limit_s: float
     hard_limit_s: float
@@ -45,7 +47,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class LeaseGranted:
-    """The exclusion group's lock is ours."""
+    """The attempt has the lock of its exclusion group."""
 
     now_s: float
 
@@ -66,7 +68,7 @@ class CancelAsked:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownAsked:
-    """The agent is to end, or its orchestrator is gone: `why` tells."""
+    """The agent is to end, or its orchestrator is gone: `why` tells which."""
 
     now_s: float
     why: str
@@ -74,9 +76,9 @@ class ShutdownAsked:
 
 @dataclass(frozen=True, slots=True)
 class RunnerExited:
-    """The runner is gone. `has_result`: it left a complete result file. `log`: the end of its output.
+    """The runner has exited. `has_result`: it left a complete result file. `log`: the end of its output.
 
-    `oom_killed`: the kernel killed for want of memory while it ran.
+    `oom_killed`: the kernel killed a process, out of memory, while it ran.
     """
 
     returncode: int
@@ -90,17 +92,17 @@ Event: TypeAlias = LeaseGranted | Tick | CancelAsked | ShutdownAsked | RunnerExi
 
 @dataclass(frozen=True, slots=True)
 class StartRunner:
-    """Tell the orchestrator and exec the runner."""
+    """Tell the orchestrator and start the runner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terminate:
-    """SIGTERM to the runner's session."""
+    """Send SIGTERM to the runner's session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """SIGKILL to every process of the attempt."""
+    """Send SIGKILL to every process of the attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ class ReportResultFile:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The attempt ended without a result of the runner."""
+    """The attempt ended without a result from the runner."""
 
     status: Status
     reason: Reason
@@ -120,7 +122,7 @@ Action: TypeAlias = StartRunner | Terminate | Kill | ReportResultFile | Report
 
 
 def step(attempt: Attempt, event: Event) -> tuple[Attempt, tuple[Action, ...]]:
-    """One transition. An event that means nothing in this phase changes nothing."""
+    """Return the next state and the actions to perform. An event without meaning here changes nothing."""
     match attempt.phase, event:
         case Phase.WAITING, LeaseGranted(now_s):
             return replace(attempt, phase=Phase.RUNNING, started_s=now_s), (StartRunner(),)
@@ -134,7 +136,7 @@ def step(attempt: Attempt, event: Event) -> tuple[Attempt, tuple[Action, ...]]:
         case Phase.RUNNING, CancelAsked(now_s) | ShutdownAsked(now_s):
             return _stop(attempt, now_s + CANCEL_GRACE_S, _stop_reason(event))
         case Phase.STOPPING, CancelAsked(now_s) | ShutdownAsked(now_s):
-            return _hurry(attempt, event, now_s), ()
+            return _stop_sooner(attempt, event, now_s), ()
         case Phase.STOPPING, Tick(now_s) if now_s >= attempt.kill_at_s:
             return attempt, (Kill(),)
         case ((Phase.RUNNING | Phase.STOPPING), RunnerExited()):
@@ -153,8 +155,8 @@ def _stop(attempt: Attempt, kill_at_s: float, reason: Reason) -> tuple[Attempt, 
     return replace(attempt, phase=Phase.STOPPING, kill_at_s=kill_at_s, stopped_for=reason), (Terminate(),)
 
 
-def _hurry(attempt: Attempt, event: CancelAsked | ShutdownAsked, now_s: float) -> Attempt:
-    """Someone waits for an attempt that is stopping already; a person's wish to cancel is its reason then."""
+def _stop_sooner(attempt: Attempt, event: CancelAsked | ShutdownAsked, now_s: float) -> Attempt:
+    """Shorten the grace of an attempt that is stopping already; a cancel becomes its reason."""
     cancelled = isinstance(event, CancelAsked)
     return replace(
         attempt,
@@ -169,7 +171,7 @@ def _end(attempt: Attempt, reason: Reason) -> tuple[Attempt, tuple[Action, ...]]
 
 
 def _exited(attempt: Attempt, event: RunnerExited) -> tuple[Attempt, tuple[Action, ...]]:
-    """A complete result counts, whatever stopped the runner; only a cancelled attempt stays cancelled."""
+    """A complete result counts, whatever stopped the runner, except in a cancelled attempt."""
     cancelled = attempt.stopped_for is not None and attempt.stopped_for.code is ReasonCode.CANCELLED
     if event.has_result and not cancelled:
         return replace(attempt, phase=Phase.ENDED), (ReportResultFile(),)

@@ -1,16 +1,19 @@
-"""From what a runner left in its work folder to the message that the orchestrator gets."""
+"""The result of an attempt: from the files that its runner left to the message for the orchestrator."""
 
 from __future__ import annotations
 
 import errno
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from agent.attempt.artifacts import ArtifactError, put_artifact
 from agent.attempt.files import RESULT_FILE, SAMPLES_FILE, RunnerResult, log_tail
 from agent.wire.messages import Device, JobResult, JobSpec, Reason, ReasonCode, Status
 
-_MAX_RESULT_BYTES = 2 * 1024 * 1024
+_MAX_RESULT_BYTES: Final = 2 * 1024 * 1024
+"""Largest result file in bytes that is read: half of `MAX_MESSAGE_BYTES`, so that the message with the log
+and the device's facts stays below its limit. Samples are in a file of their own and do not count."""
 
 
 class NoRoomError(OSError):
@@ -19,7 +22,7 @@ class NoRoomError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """An attempt that has ended, and where its files lie."""
+    """An attempt that has ended, and where its files are."""
 
     job: JobSpec
     device: Device | None
@@ -28,7 +31,7 @@ class Outcome:
 
 
 def reported(outcome: Outcome, status: Status, reason: Reason) -> JobResult:
-    """The result of an attempt whose runner left none."""
+    """Return the result of an attempt whose runner left none."""
     device = outcome.device
     return JobResult(
         attempt_id=outcome.job.attempt_id,
@@ -50,7 +53,7 @@ def has_result(folder: Path) -> bool:
 
 
 def from_result_file(outcome: Outcome, store: Path) -> JobResult:
-    """The runner's result, its samples put into the store. What is not understood becomes `runner_error`.
+    """Return the runner's result, once its samples are in the store. An unusable one becomes `runner_error`.
 
     Raises `NoRoomError` while the samples do not fit on the disk: the work folder keeps everything.
     """

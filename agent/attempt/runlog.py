@@ -1,7 +1,8 @@
-"""The ground truth of what ran when: one line per start and end, written by the processes themselves.
+"""The log of which process ran when: one line per start and end, written by the processes themselves.
 
-Every reference and measuring process appends `start` and `end`; the agent appends `gone` once every
-process of an attempt is dead, which closes what a killed process left open. Times are CLOCK_BOOTTIME.
+Every reference and measuring process appends `start` and `end`; the agent appends `gone` once every process
+of an attempt is dead, which ends the interval of a killed one. Times are CLOCK_BOOTTIME: the clock of all
+processes of a host, which also runs while the host sleeps.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class RunLine:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """One process's life; `end_ns` None where neither it nor the agent closed it."""
+    """The time in which one process ran; `end_ns` is None where neither it nor the agent wrote its end."""
 
     attempt_id: str
     exclusion_group: str
@@ -42,7 +43,7 @@ class Interval:
 
 
 def append(path: Path, event: Event, attempt_id: str, exclusion_group: str, what: str) -> None:
-    """Add one line in a single write, so that lines of several processes never mix."""
+    """Append one line in a single write, so that lines of several processes never mix."""
     line = RunLine(
         time.clock_gettime_ns(time.CLOCK_BOOTTIME), event, attempt_id, exclusion_group, os.getpid(), what
     )
@@ -54,14 +55,14 @@ def append(path: Path, event: Event, attempt_id: str, exclusion_group: str, what
 
 
 def read(path: Path) -> list[RunLine]:
-    """All lines in the order of writing; none where the log does not exist yet."""
+    """Return all lines in the order of writing; none where the log does not exist yet."""
     if not path.exists():
         return []
     return [RunLine(**json.loads(line)) for line in path.read_text().splitlines()]
 
 
 def intervals(lines: Iterable[RunLine]) -> list[Interval]:
-    """Lives of processes, by start; `gone` closes every open one of its attempt."""
+    """Return the intervals of processes by their start; `gone` ends every open one of its attempt."""
     finished: list[Interval] = []
     open_starts: dict[tuple[str, int], RunLine] = {}
     for line in lines:
@@ -82,7 +83,7 @@ def _interval(start: RunLine, end_ns: int | None) -> Interval:
 
 
 def overlaps(lives: Iterable[Interval]) -> list[tuple[Interval, Interval]]:
-    """Pairs of different attempts that were alive at the same time in one exclusion group."""
+    """Return pairs of different attempts that ran at the same time in one exclusion group."""
     groups: dict[str, list[Interval]] = {}
     for life in lives:
         groups.setdefault(life.exclusion_group, []).append(life)

@@ -1,4 +1,4 @@
-"""One attempt that this agent has taken on: performs what `agent.attempt.lifecycle` decides."""
+"""One attempt that this agent has accepted: performs what `agent.attempt.lifecycle` decides."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from agent.attempt import lifecycle, runlog
 from agent.attempt.files import (
@@ -40,14 +41,19 @@ from agent.wire.messages import (
 NO_ROOM_TEXT = "measured; waiting: no space left on the agent's disk for its samples"
 WAITING_TEXT = "waiting: another attempt on this host uses the device"
 
+_HEARTBEAT_MARGIN: Final = 0.9
+"""Part of the heartbeat time after which the next one is due. The loop wakes once per heartbeat time: with a
+factor of 1 it could wake just before the due time, and send only every other heartbeat."""
+
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class RunningAttempt:
-    """Call `advance` when time has passed or a child has ended. `outbox` collects messages for the link.
+    """A running attempt. Call `advance` when time has passed or a child has ended.
 
-    `result` is there once the attempt has ended: everything of it is dead then, and the device still leased.
+    `outbox` collects messages for the link. `result` is set once the attempt has ended: none of its processes
+    lives then, and the device is still leased.
     """
 
     config: AgentConfig
@@ -80,7 +86,7 @@ class RunningAttempt:
 
     @property
     def waits_for_disk(self) -> bool:
-        """True where all is measured and only the disk is full: the next agent can take it over."""
+        """True where everything is measured and the disk is full: the next agent can complete it."""
         return self._uncollected is not None and self.result is None
 
     @property
@@ -94,7 +100,7 @@ class RunningAttempt:
         return self.config.folder(self.job.attempt_id)
 
     def advance(self) -> None:
-        """Try for the device, notice the runner's end or the passing of time, tell the phase."""
+        """Try to lease the device, apply the runner's exit or the passing of time, report the phase."""
         if self._uncollected is not None:
             self._collect(self._uncollected)
             return
@@ -104,9 +110,9 @@ class RunningAttempt:
                 self.apply(lifecycle.LeaseGranted(time.monotonic()))
         returncode = None if self._runner is None else self._runner.poll()
         if returncode is not None:
-            left_result, said = has_result(self.folder), log_tail(self.folder)
             oom_killed = oom.kills() > self._oom_kills
-            self.apply(lifecycle.RunnerExited(returncode, left_result, said, oom_killed))
+            log_end = log_tail(self.folder)
+            self.apply(lifecycle.RunnerExited(returncode, has_result(self.folder), log_end, oom_killed))
         else:
             self.apply(lifecycle.Tick(time.monotonic()))
         if self.result is None:
@@ -126,7 +132,7 @@ class RunningAttempt:
         self._beat_due_s = 0.0
 
     def release(self) -> None:
-        """Free the device and the work folder; call it once the result is journaled."""
+        """Free the device and delete the work folder; call it once the result is journaled."""
         if self._lease is not None:
             self._lease.release()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -147,7 +153,7 @@ class RunningAttempt:
                 self.result = reported(self._outcome(), status, _with(reason, unkillable))
 
     def _start(self, lease: Lease) -> None:
-        """Write the job file and exec the runner; a runner that cannot be started is a result too."""
+        """Write the job file and start the runner; where it cannot be started, that is the result."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         job_file = self.folder / JOB_FILE
@@ -176,7 +182,7 @@ class RunningAttempt:
             self.result = reported(self._outcome(), Status.FAILED, reason)
 
     def _reap(self) -> set[int]:
-        """Make sure that nothing of the attempt lives, and write so into the ground truth."""
+        """End all processes of the attempt and log it. Returns the ids of those that could not be killed."""
         if self._runner is None:
             return set()
         left = self._runner.reap()
@@ -184,8 +190,8 @@ class RunningAttempt:
         return left
 
     def _collect(self, outcome: Outcome) -> None:
-        """Take over what the runner left. What was measured is not thrown away for want of room: it waits
-        in its folder, and the device, still leased, with it.
+        """Make the runner's files the result. On a full disk nothing measured is thrown away: the files wait
+        in their folder, and the device stays leased.
         """
         try:
             self.result = from_result_file(outcome, self.config.store)
@@ -201,19 +207,19 @@ class RunningAttempt:
         return Outcome(self.job, self.device, self.folder, duration)
 
     def _send_heartbeat(self) -> None:
-        """Give a sign of life when one is due, or when there is something new to tell."""
+        """Send a heartbeat when one is due, or when the phase has changed."""
         phase = self._phase_now()
         now_s = time.monotonic()
         if phase == self._phase and now_s < self._beat_due_s:
             return
         self._beats += 1
-        self._phase, self._beat_due_s = phase, now_s + 0.9 * self.config.heartbeat_s
+        self._phase, self._beat_due_s = phase, now_s + _HEARTBEAT_MARGIN * self.config.heartbeat_s
         self.outbox.append(
             Heartbeat(attempt_id=self.job.attempt_id, epoch=self.job.epoch, seq=self._beats, phase=phase)
         )
 
     def _send_output(self) -> None:
-        """Tell what the runner wrote since; the end of it all comes with the result."""
+        """Send what the runner wrote since the last piece; the end of the log comes with the result."""
         piece = None if self._runner is None else self._output.piece(time.monotonic())
         if piece is not None:
             self.outbox.append(
@@ -229,7 +235,7 @@ class RunningAttempt:
 
 
 def log_gone(config: AgentConfig, attempt_id: str, device: Device | None, left: set[int]) -> None:
-    """Write into the ground truth that nothing of an attempt lives, if that is so."""
+    """Log that no process of an attempt lives, where none is `left`."""
     if not left:
         group = "" if device is None else device.exclusion_group
         runlog.append(config.runs_log, "gone", attempt_id, group, "attempt")

@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _or_leave(target: Callable[[], None]) -> None:
-    """A thread that fails must not leave a process behind that only looks alive."""
+    """Run one thread; where it fails the whole process ends, which otherwise would only look alive."""
     try:
         target()
     except Exception as error:  # noqa: BLE001  # whatever it is, a new process is the cure

@@ -23,26 +23,30 @@ from agent.link.cache import Cache, budget_from
 from agent.wire.messages import artifact_path
 
 TRIES: Final = 5
-"""So often a transfer may break without a byte of progress, or end with other bytes than it should."""
+"""Tries of a transfer in a row without a further byte, or with wrong bytes at the end, before it fails.
+Larger waits longer for an endpoint that is away; a try with progress starts the count again."""
 
 PAUSE_S: Final = 1.0
-_TIMEOUT = httpx.Timeout(30.0, connect=5.0)
-_BLOCK_BYTES = 1 << 20
+"""Seconds of the pause after the first such try; the n-th pause is n times as long, 10 s in all."""
+_TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
+"""Seconds without a byte before a transfer counts as broken, and to connect; its length is not limited."""
+_BLOCK_BYTES: Final = 1 << 20
+"""Bytes read from a file at once for an upload. Larger costs memory, smaller more system calls."""
 
 log = logging.getLogger(__name__)
 
 
 class TransferError(OSError):
-    """A file could not be carried; the text says why."""
+    """A file could not be transferred; the text tells why."""
 
 
 class _BrokenError(Exception):
-    """One try ended early; the next one goes on from there."""
+    """One try ended early; the next one continues from there."""
 
 
 @dataclass(slots=True)
 class EndpointArtifacts:
-    """The farm's files. A model that is not what its name says is fetched anew, and never handed on."""
+    """The files of the farm's endpoint. A model that does not hash to its name is fetched again."""
 
     client: httpx.Client
     cache: Cache
@@ -51,7 +55,7 @@ class EndpointArtifacts:
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def has(self, sha256: str, size: int) -> bool:
-        """Whether the model is here and was found intact."""
+        """Whether the model is here and was verified."""
         return self.cache.knows(sha256, size)
 
     def has_room(self) -> bool:
@@ -67,17 +71,17 @@ class EndpointArtifacts:
                 self._fetch(sha256, size)
 
     def hold(self, attempt_id: str, files: Iterable[str]) -> None:
-        """An attempt is to use these files: they are not evicted before `release`."""
+        """Protect the files that an attempt is going to use: they are not evicted before `release`."""
         self.cache.held[attempt_id] = frozenset(files)
 
     def release(self, attempt_id: str, *, damaged: bool) -> None:
-        """The attempt ended; what the daemon found wanting is hashed before it is used again."""
+        """End that protection; `damaged` files are hashed before their next use."""
         for sha256 in self.cache.held.pop(attempt_id, frozenset()):
             if damaged:
                 self.cache.doubt(sha256)
 
     def upload(self, sha256: str) -> None:
-        """Make sure that the farm has the samples; they are deleted here then. Raises `TransferError`."""
+        """Make sure that the farm has the samples, then delete them here. Raises `TransferError`."""
         path = artifact_path(self.cache.root, sha256)
         known = self._request("HEAD", f"/samples/{sha256}")
         if known.status_code == 404:
@@ -100,18 +104,18 @@ class EndpointArtifacts:
         faults, best, why = 0, _size(part), ""
         while faults < TRIES:
             try:
-                self._go_on(sha256, size, part)
+                self._resume(sha256, size, part)
             except _BrokenError as error:
                 why = str(error)
             else:
                 if self._is_right(part, sha256, size):
                     self.cache.admit(sha256, part)
                     return
-                why = "its bytes are not what its name says"
+                why = "its bytes do not hash to its name"
                 part.unlink(missing_ok=True)
                 best = 0
                 faults += 1
-                log.warning("model %s came damaged and is fetched anew", sha256[:12])
+                log.warning("model %s arrived damaged and is fetched again", sha256[:12])
                 continue
             now = _size(part)
             faults = 0 if now > best else faults + 1
@@ -120,8 +124,8 @@ class EndpointArtifacts:
                 time.sleep(self.pause_s * faults)
         raise TransferError(f"it cannot be fetched from {self.client.base_url}: {why}")
 
-    def _go_on(self, sha256: str, size: int, part: Path) -> None:
-        """Fetch what is missing of the file. Raises `_BrokenError`; `TransferError` where no try can help."""
+    def _resume(self, sha256: str, size: int, part: Path) -> None:
+        """Fetch what is missing of a file. Raises `_BrokenError`; `TransferError` where no try can help."""
         start = _size(part)
         if start == size:
             return
@@ -131,24 +135,24 @@ class EndpointArtifacts:
         headers = {"range": f"bytes={start}-"} if start else {}
         try:
             with self.client.stream("GET", f"/artifacts/{sha256}", headers=headers) as answer:
-                self._take(answer, start, size, part)
+                self._receive(answer, start, size, part)
         except httpx.TransportError as error:
-            raise _BrokenError(_words(error)) from error
+            raise _BrokenError(_brief(error)) from error
 
-    def _take(self, answer: httpx.Response, start: int, size: int, part: Path) -> None:
+    def _receive(self, answer: httpx.Response, start: int, size: int, part: Path) -> None:
         if answer.status_code in (401, 403, 404):
             answer.read()
-            raise TransferError(f"the farm answers {answer.status_code}: {_said(answer)}")
+            raise TransferError(f"the farm answers {answer.status_code}: {_error_text(answer)}")
         if answer.status_code not in (200, 206):
             answer.read()
-            raise _BrokenError(f"the farm answers {answer.status_code}: {_said(answer)}")
+            raise _BrokenError(f"the farm answers {answer.status_code}: {_error_text(answer)}")
         expected = f"bytes {start}-{size - 1}/{size}"
-        goes_on = answer.status_code == 206
-        if goes_on and answer.headers.get("content-range") != expected:
+        resumed = answer.status_code == 206
+        if resumed and answer.headers.get("content-range") != expected:
             part.unlink(missing_ok=True)
             raise _BrokenError(f"the farm sends {answer.headers.get('content-range')!r}, not {expected!r}")
-        left = size - start if goes_on else size
-        with part.open("ab" if goes_on else "wb") as out:
+        left = size - start if resumed else size
+        with part.open("ab" if resumed else "wb") as out:
             for block in answer.iter_raw():
                 left -= len(block)
                 if left < 0:
@@ -172,11 +176,11 @@ class EndpointArtifacts:
         try:
             return self.client.request(method, path, content=content, headers=headers)
         except httpx.TransportError as error:
-            raise TransferError(f"{self.client.base_url} cannot be reached: {_words(error)}") from error
+            raise TransferError(f"{self.client.base_url} cannot be reached: {_brief(error)}") from error
 
     @contextmanager
     def _alone(self, sha256: str) -> Iterator[None]:
-        """Two jobs of one model fetch it once."""
+        """Hold a file's own lock, so that two jobs of one model fetch it once."""
         with self._guard:
             lock = self._busy.setdefault(sha256, threading.Lock())
         with lock:
@@ -184,29 +188,29 @@ class EndpointArtifacts:
 
 
 def artifacts_of(credentials: Mapping[str, Any], state: Path) -> Artifacts:
-    """Where an agent's files come from: the endpoint that its credentials name, else the farm's own store.
+    """Return where an agent's files come from: the endpoint in its credentials, else the farm's own store.
 
-    A `store` that is a link to the farm's own needs no endpoint. Raises `ValueError`.
+    A `store` that is a link to the farm's needs no endpoint. Raises `ValueError`.
     """
     url = credentials.get("endpoint")
     if not url or (state / "store").is_symlink():
         return SharedStore()
     token = credentials.get("token")
     if not isinstance(url, str) or not isinstance(token, str):
-        raise ValueError("the credentials name an endpoint and no token; enrol again")
+        raise ValueError("the credentials have an endpoint and no token; enrol again")
     return connect(url, token, credentials.get("endpoint_ca"), state)
 
 
 def connect(url: str, token: str, authority: str | None, state: Path) -> EndpointArtifacts:
-    """The artifacts of an enrolled agent; nothing is opened yet.
+    """Return the artifacts of an enrolled agent; no connection is opened yet.
 
-    `authority`: PEM of the CA that signed the endpoint's certificate, None: the system's. Raises
-    `ValueError` for a certificate or a budget that is none.
+    `authority`: PEM of the CA that signed the endpoint's certificate, None: the system's CAs. Raises
+    `ValueError` for an invalid certificate or cache budget.
     """
     try:
         context = ssl.create_default_context(cadata=authority)
     except ssl.SSLError as error:
-        raise ValueError(f"the CA of the credentials is no certificate: {error}") from error
+        raise ValueError(f"the CA in the credentials is not a certificate: {error}") from error
     client = httpx.Client(
         base_url=url,
         headers={"authorization": f"Bearer {token}", "accept-encoding": "identity"},
@@ -215,12 +219,12 @@ def connect(url: str, token: str, authority: str | None, state: Path) -> Endpoin
         follow_redirects=False,
         trust_env=False,
     )
-    cache = Cache(state / "store", budget_from(), lambda: files_of_live(state / "work"))
+    cache = Cache(state / "store", budget_from(), lambda: files_of_running(state / "work"))
     return EndpointArtifacts(client, cache)
 
 
-def files_of_live(work: Path) -> set[str]:
-    """The models and labelled data that running attempts use, by the job files of their work folders."""
+def files_of_running(work: Path) -> set[str]:
+    """Return the models and labelled data of running attempts, by the job files in their work folders."""
     found = set()
     for path in work.glob(f"*/{JOB_FILE}"):
         try:
@@ -246,16 +250,16 @@ def _size(path: Path) -> int:
 
 def _expect(answer: httpx.Response, status: int) -> None:
     if answer.status_code != status:
-        raise TransferError(f"the farm answers {answer.status_code}: {_said(answer)}")
+        raise TransferError(f"the farm answers {answer.status_code}: {_error_text(answer)}")
 
 
-def _said(answer: httpx.Response) -> str:
+def _error_text(answer: httpx.Response) -> str:
     try:
         return str(answer.json()["error"])[:300]
     except (ValueError, KeyError, TypeError):
         return answer.reason_phrase
 
 
-def _words(error: Exception) -> str:
+def _brief(error: Exception) -> str:
     text = str(error)
     return f"{type(error).__name__}: {text.splitlines()[0] if text else 'no reason given'}"[:300]

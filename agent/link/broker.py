@@ -37,6 +37,8 @@ class AgentBroker:
 
     def application(self) -> Celery:
         """A Celery application that takes one kind of task, as JSON, from the agent's own queue."""
+        # Acknowledged on receipt, one message at a time and no reconnection: the farm repeats what a link
+        # lost, and the daemon starts another link.
         app = Celery("farm-agent", set_as_current=False)
         app.conf.update(
             broker_url=self.url,

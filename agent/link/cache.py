@@ -1,8 +1,8 @@
-"""The models that this agent keeps: a content-addressed folder with a byte budget, least recently used first.
+"""The models that this agent keeps: a content-addressed folder with a byte budget and LRU eviction.
 
 <store>/sha256/ab/<sha256>   a file that hashes to its name
-<store>/fetched/<sha256>     it came from the farm, so it may go again; last used at the mark's time
-<store>/incoming/<sha256>    the beginning of a file that is under way
+<store>/fetched/<sha256>     a mark: the file came from the farm and may go; last used at the mark's time
+<store>/incoming/<sha256>    the part of a file that has been fetched so far
 """
 
 from __future__ import annotations
@@ -23,25 +23,31 @@ from agent.wire.messages import artifact_path
 
 BUDGET_VARIABLE: Final = "FARM_AGENT_CACHE_BYTES"
 DEFAULT_BUDGET_BYTES: Final = 20 << 30
+"""Bytes of fetched models that an agent keeps without `FARM_AGENT_CACHE_BYTES`: 20 GiB, chosen to hold many
+models on a small disk. Smaller fetches more often; larger can fill the disk of a small machine."""
 FRESH_S: Final = 120.0
-"""So long after its last use nothing is evicted: a job that a former link handed down has no folder yet."""
+"""Seconds after its last use before a file may be evicted: a job that an earlier link passed to the daemon
+may not have its work folder yet, so nothing else shows that the file is needed."""
 
-_FREE_BYTES = 64 << 20
+_FREE_BYTES: Final = 64 << 20
+"""Bytes of the disk that stay free besides the files: room for an attempt's work folder, journal and logs."""
+_ABANDONED_S: Final = 86_400
+"""Seconds without progress after which a partly fetched file is deleted: one day, the life of an envelope."""
 
 
 def budget_from(environment: Mapping[str, str] = os.environ) -> int:
-    """`$FARM_AGENT_CACHE_BYTES`. Raises `ValueError` naming the variable."""
-    said = environment.get(BUDGET_VARIABLE)
-    if not said:
+    """Return `$FARM_AGENT_CACHE_BYTES`, or the default. Raises `ValueError` naming the variable."""
+    text = environment.get(BUDGET_VARIABLE)
+    if not text:
         return DEFAULT_BUDGET_BYTES
-    if not said.isdecimal() or int(said) == 0:
-        raise ValueError(f"{BUDGET_VARIABLE}: {said!r} is no number of bytes above 0")
-    return int(said)
+    if not text.isdecimal() or int(text) == 0:
+        raise ValueError(f"{BUDGET_VARIABLE}: {text!r} is not a number of bytes above 0")
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A file that may go. `used_at`: seconds since the epoch."""
+class Evictable:
+    """A fetched file, which may be evicted. `used_at`: seconds since the epoch."""
 
     sha256: str
     size_bytes: int
@@ -49,11 +55,11 @@ class Kept:
 
 
 def to_evict(
-    kept: Iterable[Kept], in_use: Set[str], more_bytes: int, budget_bytes: int, fresh_after: float
+    kept: Iterable[Evictable], in_use: Set[str], more_bytes: int, budget_bytes: int, fresh_after: float
 ) -> list[str]:
-    """What has to go so that `more_bytes` fit into the budget: those used longest ago, none that is in use.
+    """Choose files to evict so that `more_bytes` fit into the budget: the least recently used, none in use.
 
-    It may be less than is needed.
+    They may free less than is needed.
     """
     files = sorted(kept, key=lambda file: file.used_at)
     over = sum(file.size_bytes for file in files) + more_bytes - budget_bytes
@@ -84,7 +90,7 @@ class Cache:
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def knows(self, sha256: str, size: int) -> bool:
-        """Whether the file is here, was found intact and is unchanged since; it counts as used now."""
+        """Whether the file is here, was verified and is unchanged since; it counts as used now."""
         stat = self._stat(sha256)
         if stat is None or stat[2] != size or self._verified.get(sha256) != stat:
             return False
@@ -92,7 +98,7 @@ class Cache:
         return True
 
     def verify(self, sha256: str, size: int) -> bool:
-        """Hash the file; one that is not what its name says is deleted."""
+        """Hash the file. One whose bytes do not hash to its name is deleted."""
         path = artifact_path(self.root, sha256)
         stat = self._stat(sha256)
         if stat is None:
@@ -108,20 +114,23 @@ class Cache:
         return True
 
     def doubt(self, sha256: str) -> None:
-        """Somebody found it wanting: hash it before it is used again."""
+        """Hash the file again before its next use: the daemon could not use it."""
         self._verified.pop(sha256, None)
 
     def incoming(self, sha256: str) -> Path:
-        """Where a file grows while it is fetched."""
+        """Return where a file is stored while it is fetched. Raises `ValueError` for what is not a hash."""
         folder = self.root / "incoming"
         folder.mkdir(parents=True, exist_ok=True)
+        # Called for its check alone: a name from a message must not lead out of the folder.
         artifact_path(self.root, sha256)
         return folder / sha256
 
     def admit(self, sha256: str, grown: Path) -> None:
-        """Take in a complete file whose hash was checked, durably."""
+        """Move a complete file whose hash was checked into the store, durably."""
         target = artifact_path(self.root, sha256)
         target.parent.mkdir(parents=True, exist_ok=True)
+        # The bytes reach the disk before the name does, and the mark before both: after a power cut there is
+        # no file with a good name and bad bytes, nor one that could never be evicted.
         with grown.open("rb") as file:
             os.fsync(file.fileno())
         self._mark(sha256)
@@ -138,7 +147,7 @@ class Cache:
 
     @contextmanager
     def room_for(self, sha256: str, size: int) -> Iterator[None]:
-        """Evict until the file fits, and keep its room while the block lasts.
+        """Evict until the file fits, and reserve its room while the block lasts.
 
         Raises `OSError` where it does not fit, with the figures.
         """
@@ -157,7 +166,7 @@ class Cache:
         return shutil.disk_usage(self.root).free >= _FREE_BYTES
 
     def _make_room(self, more_bytes: int) -> None:
-        self._drop_old_beginnings()
+        self._delete_abandoned()
         fresh_after = time.time() - self.fresh_s
         in_use = frozenset(self.running()).union(*list(self.held.values()))
         for sha256 in to_evict(self._kept(), in_use, more_bytes, self.budget_bytes, fresh_after):
@@ -173,7 +182,7 @@ class Cache:
         if free < more_bytes + _FREE_BYTES:
             raise OSError(
                 errno.ENOSPC,
-                f"{free} bytes are free in {self.root}, {more_bytes} are to come; free some space",
+                f"{free} bytes are free in {self.root}, {more_bytes} are needed; free some space",
             )
 
     def discard(self, sha256: str) -> None:
@@ -182,18 +191,18 @@ class Cache:
         artifact_path(self.root, sha256).unlink(missing_ok=True)
         (self.root / "fetched" / sha256).unlink(missing_ok=True)
 
-    def _kept(self) -> list[Kept]:
+    def _kept(self) -> list[Evictable]:
         found = []
         for mark in (self.root / "fetched").glob("*"):
             stat = self._stat(mark.name)
             if stat is not None:
-                found.append(Kept(mark.name, stat[2], mark.stat().st_mtime))
+                found.append(Evictable(mark.name, stat[2], mark.stat().st_mtime))
         return found
 
-    def _drop_old_beginnings(self) -> None:
-        """A transfer that nobody goes on with for a day is given up."""
+    def _delete_abandoned(self) -> None:
+        """Delete partly fetched files that have not grown for a day."""
         self.root.mkdir(parents=True, exist_ok=True)
-        limit = time.time() - 86_400
+        limit = time.time() - _ABANDONED_S
         for path in (self.root / "incoming").glob("*"):
             if path.stat().st_mtime < limit:
                 path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The Celery worker of a link: one queue, one task, one at a time, acknowledged as soon as it is here."""
+"""The Celery worker of a link: one queue, one task, one message at a time, acknowledged on receipt."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from celery.worker import WorkController
 from agent.wire.queue import MESSAGE_TASK
 
 
-def register(app: Celery, take: Callable[[str], None]) -> None:
-    """Make `take` the one task of an application; Celery's own (map, chain, cleaning up) are forgotten."""
-    app.task(name=MESSAGE_TASK, ignore_result=True)(take)
+def register(app: Celery, on_message: Callable[[str], None]) -> None:
+    """Make `on_message` the only task of an application; Celery's own (map, chain, clean-up) are removed."""
+    app.task(name=MESSAGE_TASK, ignore_result=True)(on_message)
     app.finalize()
     for name in [name for name in app.tasks if name != MESSAGE_TASK]:
         app.tasks.unregister(name)
 
 
-def work(app: Celery, name: str, take: Callable[[str], None]) -> str:
-    """Hand every message of the application's queue to `take` until the broker is lost; says why it ended."""
-    register(app, take)
+def work(app: Celery, name: str, on_message: Callable[[str], None]) -> str:
+    """Call `on_message` for every message of the application's queue. Returns why the worker ended."""
+    register(app, on_message)
+    # No heartbeat, mingle or gossip: an agent's user has no right to the keys and channels that they need.
     worker = WorkController(
         app=app,
         hostname=f"link@{name}",

@@ -1,1 +1,1 @@
-"""Processes of an attempt: started in a control group, supervised, found again, ended, explained."""
+"""Processes of an attempt: how they start in a control group, are found, end, and why they ended."""

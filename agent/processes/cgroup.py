@@ -1,6 +1,6 @@
-"""A control group (version 2) per attempt, where this process may make one: whoever is born in it stays.
+"""A control group (version 2) per attempt, where this process may make one. Its children stay in it.
 
-Where there is none, session, descent and mark alone tell an attempt's processes
+Without one, an attempt's processes are found by session, descent and mark alone
 (`agent.processes.descendants`).
 """
 
@@ -16,7 +16,7 @@ _PREFIX = "farm-attempt-"
 
 @cache
 def own() -> Path | None:
-    """The group that this process is in, as a folder; None without a mounted version 2."""
+    """Return the group of this process as a folder; None where version 2 is not mounted."""
     try:
         mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
         mounted = next((Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"), None)
@@ -28,7 +28,7 @@ def own() -> Path | None:
 
 
 def create(attempt_id: str) -> Path | None:
-    """Make the attempt's group; None where this process may not."""
+    """Make the attempt's group and return its folder; None where this process may not."""
     folder = _folder(attempt_id)
     if folder is None:
         return None
@@ -40,8 +40,9 @@ def create(attempt_id: str) -> Path | None:
 
 
 def enter(folder: Path) -> None:
-    """Move this process into a group; where it may not, it stays where it is."""
+    """Move this process into a group. Where it may not, it stays in its own."""
     with contextlib.suppress(OSError):
+        # System calls only: this runs in a child between fork and exec. "0" means the writing process.
         descriptor = os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.write(descriptor, b"0")
@@ -50,7 +51,7 @@ def enter(folder: Path) -> None:
 
 
 def members(attempt_id: str) -> set[int]:
-    """Ids of the processes in the attempt's group."""
+    """Return the ids of the processes in the attempt's group."""
     folder = _folder(attempt_id)
     try:
         return set() if folder is None else set(map(int, (folder / "cgroup.procs").read_text().split()))
@@ -59,7 +60,7 @@ def members(attempt_id: str) -> set[int]:
 
 
 def kill(attempt_id: str) -> None:
-    """SIGKILL every process of the group at once, those that are being forked too."""
+    """Kill every process of the group at once, even those that are being forked."""
     folder = _folder(attempt_id)
     if folder is not None:
         with contextlib.suppress(OSError):
@@ -67,7 +68,7 @@ def kill(attempt_id: str) -> None:
 
 
 def remove(attempt_id: str) -> None:
-    """Remove the group; one that still has processes stays."""
+    """Remove the group. One that still has processes stays."""
     folder = _folder(attempt_id)
     if folder is not None:
         with contextlib.suppress(OSError):
@@ -75,7 +76,7 @@ def remove(attempt_id: str) -> None:
 
 
 def sweep() -> None:
-    """Remove the empty groups that agents left which were killed; one with processes stays."""
+    """Remove the empty groups of agents that were killed. One that still has processes stays."""
     base = own()
     for folder in () if base is None else base.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):

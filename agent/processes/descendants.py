@@ -1,6 +1,4 @@
-"""Find every process of an attempt: in its control group, in its session, below its runner, or marked with
-its id (Linux /proc).
-"""
+"""Every process of an attempt, found in /proc by control group, session, descent, or a mark with its id."""
 
 from __future__ import annotations
 
@@ -13,16 +11,17 @@ from typing import Final
 from agent.processes import cgroup
 
 ATTEMPT_VARIABLE: Final = "FARM_ATTEMPT"
-"""In the environment of every process of an attempt: its id. Finds processes that left the session."""
+"""In the environment of every process of an attempt: its id. It finds processes that left the session."""
 
-_PROC = "/proc"
-_READ_BYTES = 1 << 16
-_ZOMBIE = "Z"
+_PROC: Final = "/proc"
+_READ_BYTES: Final = 1 << 16
+"""Bytes read from a file of /proc at once; longer ones are read in several pieces."""
+_ZOMBIE: Final = "Z"
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessStat:
-    """The part of /proc/<pid>/stat that tells who belongs to whom."""
+    """The fields of /proc/<pid>/stat that tell which process belongs to which."""
 
     pid: int
     parent: int
@@ -31,7 +30,7 @@ class ProcessStat:
 
 
 def processes() -> Iterator[ProcessStat]:
-    """Every process of this host, zombies included."""
+    """Yield every process of this host, zombies included."""
     for name in os.listdir(_PROC):  # noqa: PTH208  # a path each would cost as much as the look itself
         if name.isdigit():
             stat = _read_stat(int(name))
@@ -40,11 +39,11 @@ def processes() -> Iterator[ProcessStat]:
 
 
 def processes_of(attempt_id: str, runner_pid: int | None = None) -> set[int]:
-    """Ids of an attempt's live processes: session members and descendants of the runner, those in its
-    control group, and marked ones.
+    """Return the ids of an attempt's live processes: session members and descendants of the runner, those in
+    its control group, and marked ones.
 
-    Whatever a runner of ours starts stays below this process, which is a subreaper: marks are looked for
-    there. Those of an earlier agent's runner may be anywhere.
+    All descendants of a runner of this agent stay below this process, which is a subreaper: marks are only
+    read there. Those of an earlier agent's runner (`runner_pid` None) may be anywhere.
     """
     scan = list(processes())
     everyone = [stat for stat in scan if stat.state != _ZOMBIE]
@@ -62,7 +61,7 @@ def processes_of(attempt_id: str, runner_pid: int | None = None) -> set[int]:
 
 
 def strays(live_attempts: Iterable[str], known_children: Iterable[int]) -> set[int]:
-    """Orphans that this agent inherited (it is a subreaper) and that belong to no live attempt.
+    """Return orphans that this agent inherited as a subreaper and that belong to no running attempt.
 
     Zombies are among them: they only have to be reaped.
     """
@@ -72,7 +71,7 @@ def strays(live_attempts: Iterable[str], known_children: Iterable[int]) -> set[i
 
 
 def marker_of(pid: int) -> str | None:
-    """The attempt id in a process's environment; None where there is none or it may not be read."""
+    """Return the attempt id in a process's environment; None where it has none or may not be read."""
     prefix = f"{ATTEMPT_VARIABLE}=".encode()
     environment = _read(pid, "environ")
     if environment is None:
@@ -84,7 +83,7 @@ def marker_of(pid: int) -> str | None:
 
 
 def _below(everyone: list[ProcessStat], roots: set[int]) -> set[int]:
-    """All descendants of `roots`."""
+    """Return all descendants of `roots`."""
     children: dict[int, list[int]] = defaultdict(list)
     for stat in everyone:
         children[stat.parent].append(stat.pid)
@@ -105,7 +104,7 @@ def _read_stat(pid: int) -> ProcessStat | None:
 
 
 def _read(pid: int, name: str) -> bytes | None:
-    """A file of a process, whole; None for one that is gone or may not be looked at."""
+    """Return a whole file of a process; None where the process is gone or the file may not be read."""
     try:
         descriptor = os.open(f"{_PROC}/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

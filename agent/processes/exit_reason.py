@@ -1,4 +1,4 @@
-"""What a process's exit means (pure)."""
+"""The reason of a process's exit, from its exit code and its log (pure)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KILLED_HINT = f"if not a person, most likely the kernel, out of memory; {_SMALL
 
 
 def describe_exit(returncode: int) -> str:
-    """`exit code 3`, or the signal's name."""
+    """Return `exit code 3`, or the signal's name."""
     if returncode >= 0:
         return f"exit code {returncode}"
     try:
@@ -23,9 +23,9 @@ def describe_exit(returncode: int) -> str:
 
 
 def exit_reason(returncode: int, who: str, log: str, *, oom_killed: bool = False) -> Reason:
-    """Why `who` ended without a result and without being asked to. `log`: the end of its output.
+    """Return why `who` ended without a result and without a request to end. `log`: the end of its output.
 
-    `oom_killed`: the kernel killed for want of memory meanwhile.
+    `oom_killed`: the kernel killed a process, out of memory, meanwhile.
     """
     ended = describe_exit(returncode)
     if returncode == -signal.SIGKILL and oom_killed:
@@ -49,6 +49,6 @@ def exit_reason(returncode: int, who: str, log: str, *, oom_killed: bool = False
 
 
 def last_line(log: str) -> str:
-    """The last line that says something, at most 300 characters."""
+    """Return the last line that is not blank, at most 300 characters of it."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     return lines[-1][:300] if lines else ""

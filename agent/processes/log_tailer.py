@@ -1,4 +1,4 @@
-"""What a runner writes while it runs, in small pieces: limited in rate and size."""
+"""The output of a runner while it runs, in small pieces: limited in rate and size."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Final
 
 PIECE_BYTES: Final = 4096
-"""The longest piece; of more that came at once only the end is told."""
+"""Longest piece in bytes; of more output that came at once only the end is sent. With `PAUSE_S` it bounds the
+traffic of an attempt to 2 KiB/s; a piece must also stay below the 8192 characters of `RunnerOutput`."""
 
 PAUSE_S: Final = 2.0
-"""Between two pieces of one attempt."""
+"""Seconds between two pieces of one attempt: how late a line of output is sent, at most."""
 
 _Decoder = codecs.getincrementaldecoder("utf-8")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Text that follows `start` characters which were told, or left out, before."""
+    """Text that follows `start` characters which were sent, or left out, before."""
 
     start: int
     text: str
@@ -26,16 +27,16 @@ class Piece:
 
 @dataclass(slots=True)
 class OutputReader:
-    """Reads a log that grows. Bytes that are no text become U+FFFD; what is left out counts as characters."""
+    """Reads a log that grows. Invalid UTF-8 becomes U+FFFD; bytes that are left out count as characters."""
 
     path: Path
     _read: int = 0
-    _told: int = 0
+    _sent: int = 0
     _due_s: float = 0.0
     _decoder: codecs.IncrementalDecoder = field(default_factory=lambda: _Decoder("replace"))
 
     def piece(self, now_s: float) -> Piece | None:
-        """What is new; None where nothing is, or where it is too early to tell."""
+        """Return what is new; None where nothing is, or where the last piece is too recent."""
         if now_s < self._due_s:
             return None
         try:
@@ -45,8 +46,8 @@ class OutputReader:
         text = self._decoder.decode(new).replace("\0", "\N{REPLACEMENT CHARACTER}")
         if not text:
             return None
-        piece = Piece(self._told, text)
-        self._told += len(text)
+        piece = Piece(self._sent, text)
+        self._sent += len(text)
         self._due_s = now_s + PAUSE_S
         return piece
 
@@ -57,7 +58,7 @@ class OutputReader:
             if left_out:
                 self._decoder.reset()
                 self._read += left_out
-                self._told += left_out
+                self._sent += left_out
             file.seek(self._read)
             new = file.read(PIECE_BYTES)
         self._read += len(new)

@@ -1,6 +1,6 @@
-"""How often the kernel has killed for want of memory where this process lives.
+"""How often the kernel has killed a process, out of memory, in the control group of this one.
 
-A process killed so ends by SIGKILL, which tells nothing: the kernel's own count does (`memory.events` of
+Such a process ends by SIGKILL, which does not tell the cause; the kernel's own count does (`memory.events` of
 control groups of version 2, `memory.oom_control` of version 1, else `/proc/vmstat` of the whole host).
 """
 
@@ -12,13 +12,14 @@ from pathlib import Path
 from agent.processes import cgroup
 
 SCORE_ADJUSTMENT = 500
-"""A runner's standing with the kernel, from -1000 (never) to 1000 (first): it goes before its agent."""
+"""The oom_score_adj of a runner, on the kernel's scale from -1000 (never killed) to 1000 (killed first). The
+kernel adds it to the share of memory in use, in thousandths: 500 puts a runner before its small agent."""
 
 _COUNT = "oom_kill"
 
 
 def kills() -> int:
-    """Processes killed so far. Two readings tell whether one was killed in between."""
+    """Return the number of processes killed so far. Two readings tell whether one was killed in between."""
     for path in _counters():
         try:
             words = path.read_text().split()
@@ -29,18 +30,15 @@ def kills() -> int:
     return 0
 
 
-def offer() -> None:
-    """Out of memory, the kernel is to take this process before those that it works for.
-
-    A standing that is worse already stays.
-    """
+def raise_own_score() -> None:
+    """Make the kernel kill this process before its agent when memory runs out. A higher score stays."""
     path = Path("/proc/self/oom_score_adj")
     if int(path.read_text()) < SCORE_ADJUSTMENT:
         path.write_text(str(SCORE_ADJUSTMENT))
 
 
 def _counters() -> Iterator[Path]:
-    """Where the kernel may keep the count, the narrowest first."""
+    """Yield the files where the kernel may keep the count, the narrowest group first."""
     group = cgroup.own()
     if group is not None:
         yield from (folder / "memory.events" for folder in (group, *group.parents))
@@ -51,7 +49,7 @@ def _counters() -> Iterator[Path]:
 
 
 def _memory_group() -> Path | None:
-    """The group of version 1 that counts this process's memory; None where there is none."""
+    """Return the group of version 1 that counts this process's memory; None where there is none."""
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     mounted = (f[1] for f in mounts if f[2] == "cgroup" and "memory" in f[3].split(","))
     groups = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]

@@ -18,18 +18,24 @@ from agent.processes import cgroup, oom
 from agent.processes.descendants import ATTEMPT_VARIABLE, processes_of
 
 LOG_FILE: Final = "log"
-"""In the folder of a launch: stdout and stderr of the process and of everything it starts."""
+"""File in the folder of a launch: stdout and stderr of the process and of everything that it starts."""
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_PDEATHSIG: Final = 1
+"""Option of prctl(2), from linux/prctl.h: the signal that this process gets when its parent dies."""
+_PR_SET_CHILD_SUBREAPER: Final = 36
+"""Option of prctl(2), from linux/prctl.h: orphaned descendants become children of this process."""
 REAP_LIMIT_S: Final = 10.0
-_LIBC = ctypes.CDLL(None, use_errno=True)
+"""Seconds of trying after which processes count as not killable: a driver can hold one in the kernel. Smaller
+could give up on one that frees gigabytes; larger blocks the agent's loop, and its heartbeats, for longer."""
+_REAP_POLL_S: Final = 0.01
+"""Seconds between two looks at the processes that are left."""
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to start a process. `memory_limit_bytes` bounds its address space (RLIMIT_AS); `group` is the
-    control group that it begins in. `expendable`: out of memory, the kernel is to take it before its parent.
+    """How to start a process. `memory_limit_bytes` bounds its address space (RLIMIT_AS); it starts in the
+    control group `group`. `expendable`: when memory runs out, the kernel kills it before its parent.
     """
 
     command: Sequence[str]
@@ -43,21 +49,23 @@ class Launch:
 
 
 def start(launch: Launch) -> subprocess.Popen[bytes]:
-    """Exec a process that dies with this one, dumps no core and writes to `<folder>/log`.
+    """Start a process that is killed with this one, dumps no core and writes to `<folder>/log`.
 
-    Call it from the main thread: the kernel ties the child's life to the thread that made it.
+    Call it from the main thread: the kernel kills the child with the thread that made it.
     Raises `OSError` where the command cannot be run.
     """
     parent = os.getpid()
 
     def in_child() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        # The parent may have died before prctl took effect: then no signal will come.
         if os.getppid() != parent:
             os._exit(1)
+        # Before exec: every process that the runner ever starts is born in the group and cannot be missed.
         if launch.group is not None:
             cgroup.enter(launch.group)
         if launch.expendable:
-            oom.offer()
+            oom.raise_own_score()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if launch.memory_limit_bytes is not None:
             resource.setrlimit(resource.RLIMIT_AS, (launch.memory_limit_bytes, launch.memory_limit_bytes))
@@ -76,22 +84,22 @@ def start(launch: Launch) -> subprocess.Popen[bytes]:
 
 
 def become_subreaper() -> None:
-    """Orphans of runners become children of this process, so that they can be found and reaped."""
+    """Make orphans of runners children of this process, to be found and reaped. Raises `OSError`."""
     if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
 @dataclass(slots=True)
 class Runner:
-    """The live runner of one attempt."""
+    """The runner process of one attempt."""
 
     attempt_id: str
     process: subprocess.Popen[bytes]
 
     @classmethod
     def start(cls, attempt_id: str, launch: Launch) -> Runner:
-        """Exec the runner as leader of a new session, in a control group where there may be one, marked
-        with its attempt. Raises `OSError`.
+        """Start the runner as leader of a new session, marked with its attempt, in a control group where that
+        is possible. Raises `OSError`.
         """
         environment = {**launch.environment, ATTEMPT_VARIABLE: attempt_id}
         group = cgroup.create(attempt_id)
@@ -101,10 +109,10 @@ class Runner:
         return cls(attempt_id, process)
 
     def poll(self) -> int | None:
-        """The runner's exit code (negative: signal), None while it lives.
+        """Return the runner's exit code (negative: signal); None while it lives.
 
-        The dead runner is not reaped before `reap`: until then its id, which is also its session's,
-        cannot come to belong to anybody else.
+        The dead runner is left a zombie until `reap`: until then the kernel cannot give its id, which is
+        also its session's, to another process.
         """
         if self.process.returncode is not None:
             return self.process.returncode
@@ -119,12 +127,12 @@ class Runner:
             os.killpg(self.process.pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL the runner, its session, its descendants and whoever left them."""
+        """Kill the runner, its session, its descendants and processes that left them."""
         cgroup.kill(self.attempt_id)
         _kill_all(processes_of(self.attempt_id, self.process.pid))
 
     def reap(self) -> set[int]:
-        """End the runner and all it left behind, and reap it. Returns who could not be killed."""
+        """End the runner and all processes of its attempt; reap it. Returns the ids that outlived this."""
         left = reap(self.attempt_id, self.process.pid)
         if self.process.pid not in left:
             self.process.wait()
@@ -132,14 +140,14 @@ class Runner:
 
 
 def reap(attempt_id: str, runner_pid: int | None = None) -> set[int]:
-    """Kill every process of an attempt until none is left. Returns the ids that outlive 10 s of trying."""
+    """Kill every process of an attempt until none is left. Returns the ids that live after `REAP_LIMIT_S`."""
     deadline = time.monotonic() + REAP_LIMIT_S
     cgroup.kill(attempt_id)
     while remaining := processes_of(attempt_id, runner_pid):
         if time.monotonic() > deadline:
             return remaining
         _kill_all(remaining)
-        time.sleep(0.01)
+        time.sleep(_REAP_POLL_S)
         _collect(remaining - {runner_pid or 0})
     cgroup.remove(attempt_id)
     return set()

@@ -1,4 +1,4 @@
-"""What the daemon needs of whatever carries its words."""
+"""The interface of the links that carry the daemon's messages."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from agent.wire.messages import Wire
 
 
 class TransportError(Exception):
-    """The other side does not keep to the protocol."""
+    """The other side violates the protocol."""
 
 
 class Transport(Protocol):
-    """Non-blocking. `fileno` is negative while there is no connection."""
+    """A link; no method blocks. `fileno` is negative while there is no connection."""
 
     @property
     def has_backlog(self) -> bool:
@@ -20,25 +20,25 @@ class Transport(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """The process that carries the words, where it is a child of this one."""
+        """Id of the process that carries the messages, where it is a child of this one."""
 
     def fileno(self) -> int:
-        """For a selector."""
+        """Return the descriptor for a selector."""
 
     def send(self, message: Wire) -> None:
-        """Send or keep; what is lost on the way is said again by whoever needs an answer."""
+        """Send a message, or queue it. The daemon repeats a lost message that needs an answer."""
 
     def flush(self) -> None:
-        """Send as much as fits."""
+        """Send as much of the queue as fits."""
 
     def receive(self) -> list[bytes] | None:
-        """Whole lines that have arrived; None where nothing will ever come again. Raises `TransportError`."""
+        """Return whole lines that have arrived; None where no more will come. Raises `TransportError`."""
 
     def tend(self) -> bool:
-        """Do what time asks for. True: the connection is new, whoever listens knows nothing of us yet."""
+        """Do what is due. Returns True where the connection is new: its other side knows nothing yet."""
 
     def pause_s(self) -> float | None:
-        """When `tend` has something to do; None: never."""
+        """Seconds until `tend` has something to do; None: never."""
 
     def close(self, drain_s: float = 0.0) -> None:
-        """End after trying for `drain_s` seconds to send what waits."""
+        """Close the link after trying for `drain_s` seconds to send the queue."""

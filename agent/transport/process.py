@@ -1,7 +1,7 @@
-"""The way to a lab: a child process that speaks with the broker, restarted when it ends or hangs.
+"""The link to a lab: a child process that uses the broker, restarted when it ends or hangs.
 
-The daemon never speaks with the broker itself. The child (`agent.link`) may die, hang in a reconnection or
-lose what it holds: it is killed and started again, and the daemon says everything that still matters again.
+The daemon never uses the broker itself. The child (`agent.link`) may die, hang in a reconnection or lose what
+it holds: it is killed and started again, and the daemon repeats every message that is still relevant.
 """
 
 from __future__ import annotations
@@ -24,16 +24,24 @@ from agent.transport.socket import SocketLink
 from agent.wire.messages import Wire
 
 ALIVE: Final = b'{"type":"link-alive"}'
-"""What the child says when a message to itself has made the round trip through the broker."""
+"""Line from the child when one of its pings has made the round trip through the broker."""
 REFUSED_EXIT: Final = 77
-"""Exit code of a child that the broker does not let in."""
+"""Exit code of a child whose credentials the broker refuses (EX_NOPERM of sysexits.h)."""
 NAME_TAKEN_EXIT: Final = 78
-"""Exit code of a child whose name another machine has."""
+"""Exit code of a child whose name another machine has claimed."""
 
 log = logging.getLogger(__name__)
 
-_FIRST_PAUSE_S = 0.5
-_LONGEST_PAUSE_S = 30.0
+_FIRST_PAUSE_S: Final = 0.5
+"""Seconds before a lost link is replaced; each further pause is twice as long until a link comes to life."""
+_LONGEST_PAUSE_S: Final = 30.0
+"""Longest such pause in seconds: how late an agent can be after the broker is back. Smaller means more logins
+at a broker that refuses them."""
+_JITTER: Final = (0.75, 1.25)
+"""Each pause is multiplied by a random number of this range, so that the agents of a lab do not all return at
+once."""
+_WAKE_MARGIN_S: Final = 0.01
+"""Seconds added to each pause, so that `tend` runs after its deadline and not just before it."""
 
 
 class LinkProcess:
@@ -67,17 +75,17 @@ class LinkProcess:
         return -1 if self._socket is None else self._socket.fileno()
 
     def send(self, message: Wire) -> None:
-        """Hand to the child; without one the message is dropped: a new link is told everything anyway."""
+        """Send to the child; without one the message is dropped, since a new link gets everything anyway."""
         if self._socket is not None:
             self._socket.send(message)
 
     def flush(self) -> None:
-        """Send as much as fits."""
+        """Send as much of the queue as fits."""
         if self._socket is not None:
             self._socket.flush()
 
     def receive(self) -> list[bytes] | None:
-        """Lines for the daemon; an end of the stream only means that the child is to be replaced."""
+        """Return lines for the daemon. The end of the stream only means that the child has to be replaced."""
         if self._socket is None:
             return []
         try:
@@ -89,15 +97,15 @@ class LinkProcess:
             self._drop("it ended")
             return []
         if ALIVE in lines:
-            self._came_alive()
+            self._on_alive()
         return [line for line in lines if line != ALIVE]
 
     def tend(self) -> bool:
-        """Replace a child that ended, and kill one whose own message does not come back."""
+        """Replace a child that ended; kill one whose pings do not come back."""
         now_s = time.monotonic()
         if self._child is not None:
             if now_s - self._alive_s > self._watchdog_s:
-                self._drop(f"nothing came back through the broker for {self._watchdog_s:g} s")
+                self._drop(f"no ping came back through the broker for {self._watchdog_s:g} s")
             return False
         if now_s < self._start_at_s:
             return False
@@ -105,12 +113,12 @@ class LinkProcess:
         return True
 
     def pause_s(self) -> float | None:
-        """Until the watchdog bites, or until the next start."""
+        """Seconds until the watchdog expires, or until the next start."""
         due_s = self._start_at_s if self._child is None else self._alive_s + self._watchdog_s
-        return max(0.0, due_s - time.monotonic()) + 0.01
+        return max(0.0, due_s - time.monotonic()) + _WAKE_MARGIN_S
 
     def close(self, drain_s: float = 0.0) -> None:
-        """Let the child send what it has, for at most `drain_s` seconds."""
+        """Let the child send what it has for `drain_s` seconds at most, then kill it."""
         if self._child is None or self._socket is None:
             return
         self._socket.end_writing(drain_s)
@@ -133,7 +141,7 @@ class LinkProcess:
         self._socket = SocketLink(ours.detach())
         self._alive_s = time.monotonic()
 
-    def _came_alive(self) -> None:
+    def _on_alive(self) -> None:
         self._alive_s = time.monotonic()
         self._pause_s = _FIRST_PAUSE_S
         if self._refused:
@@ -141,35 +149,36 @@ class LinkProcess:
         self._refused = False
 
     def _drop(self, why: str) -> None:
-        """The child is of no more use. The pause grows as long as no link comes to life."""
+        """Kill the child and plan the next start. The pause grows as long as no link comes to life."""
         code = self._kill()
-        pause_s = self._pause_s * random.uniform(0.75, 1.25)  # noqa: S311  # so that agents do not come all at once
+        pause_s = self._pause_s * random.uniform(*_JITTER)  # noqa: S311  # jitter
         self._start_at_s = time.monotonic() + pause_s
         self._pause_s = min(_LONGEST_PAUSE_S, self._pause_s * 2)
         if code in (REFUSED_EXIT, NAME_TAKEN_EXIT):
-            self._say_refused(code)
+            self._log_refused(code)
             return
-        said = f" (exit code {code})" if code > 0 else ""
+        exit_code = f" (exit code {code})" if code > 0 else ""
         log.warning(
             "the link to the broker is restarted in %.1f s: %s%s; its log: %s",
-            pause_s, why, said, self._folder / LOG_FILE,
+            pause_s, why, exit_code, self._folder / LOG_FILE,
         )  # fmt: skip
 
-    def _say_refused(self, code: int) -> None:
-        """Once, however often it is tried again."""
+    def _log_refused(self, code: int) -> None:
+        """Log the reason and the cure once, however often the login is tried again."""
         if not self._refused and code == NAME_TAKEN_EXIT:
             log.error(
-                "another machine serves as agent %s: what both measure would look like one machine's. Give "
+                "another machine serves as agent %s: results of both would look like one machine's. Give "
                 "this one a name of its own; on the server: farm agents enrol NAME; then here: farm-agent "
-                "enrol --server URL --token TOKEN. It tries again by itself, if the other ends; its log: %s",
+                "enrol --server URL --token TOKEN. This agent tries again by itself, in case the other one "
+                "ends; log of its link: %s",
                 self._agent_id, self._folder / LOG_FILE,
             )  # fmt: skip
         elif not self._refused:
             log.error(
-                "the broker refuses agent %s: it was revoked, or its secrets ran out. Its results are kept "
-                "here. To let it in again, on the server: farm agents enrol %s; then here: farm-agent enrol "
-                "--server URL --token TOKEN. It tries again by itself, at most every %.0f s (a broker that "
-                "only forgot its users gets them back from `farm serve`); its log: %s",
+                "the broker refuses agent %s: it was revoked, or its secrets have expired. Its results are "
+                "kept here. To admit it again, on the server: farm agents enrol %s; then here: farm-agent "
+                "enrol --server URL --token TOKEN. This agent tries again by itself, at most every %.0f s (a "
+                "broker that only lost its users gets them back from `farm serve`); log of its link: %s",
                 self._agent_id, self._agent_id, _LONGEST_PAUSE_S, self._folder / LOG_FILE,
             )  # fmt: skip
         self._refused = True

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from typing import Final
 
 from agent.transport.base import TransportError
 from agent.wire.messages import MAX_MESSAGE_BYTES, AgentAlive, Heartbeat, Wire, encode
 
-_READ_BYTES = 1 << 16
-_HEARTBEAT_BACKLOG_BYTES = 1 << 16
+_READ_BYTES: Final = 1 << 16
+"""Bytes read at once. Any size works: lines are joined across reads."""
+_HEARTBEAT_BACKLOG_BYTES: Final = 1 << 16
+"""Bytes in the queue above which heartbeats are dropped: the other side has stopped reading, and only the
+newest heartbeat means anything. Smaller could drop one behind a large result; larger only holds memory."""
 
 
 class SocketLink:
-    """Non-blocking: what cannot be sent at once waits in memory; the daemon's loop flushes it."""
+    """A link that does not block: what cannot be sent at once is queued, and the daemon's loop flushes it."""
 
     def __init__(self, descriptor: int) -> None:
         """Take over a connected stream socket."""
@@ -26,20 +30,20 @@ class SocketLink:
 
     @property
     def pid(self) -> int | None:
-        """None: the other side is not ours to care for."""
+        """None: the other side is not a child of this process."""
         return None
 
     def tend(self) -> bool:
-        """True once, at the beginning."""
+        """Return True once, at the beginning."""
         new, self._new = self._new, False
         return new
 
     def pause_s(self) -> float | None:
-        """None: a socket needs no care."""
+        """None: a socket needs no tending."""
         return None
 
     def fileno(self) -> int:
-        """For a selector."""
+        """Return the descriptor for a selector."""
         return self._socket.fileno()
 
     @property
@@ -48,35 +52,35 @@ class SocketLink:
         return bool(self._outgoing)
 
     def close(self, drain_s: float = 0.0) -> None:
-        """Close the socket after trying for `drain_s` seconds to send what waits."""
+        """Close the socket after trying for `drain_s` seconds to send the queue."""
         with contextlib.suppress(OSError):
             self._socket.settimeout(drain_s)
             self._socket.sendall(self._outgoing)
         self._socket.close()
 
     def end_writing(self, drain_s: float) -> None:
-        """Say that nothing more will come, once what waits is sent or `drain_s` seconds are over."""
+        """Shut down the sending side, once the queue is sent or `drain_s` seconds are over."""
         with contextlib.suppress(OSError):
             self._socket.settimeout(drain_s)
             self._socket.sendall(self._outgoing)
             self._socket.shutdown(socket.SHUT_WR)
 
     def send(self, message: Wire) -> None:
-        """Send or keep. A sign of life is dropped where the other side has stopped reading."""
+        """Send a message, or queue it. A heartbeat is dropped where the other side has stopped reading."""
         if isinstance(message, Heartbeat | AgentAlive) and len(self._outgoing) > _HEARTBEAT_BACKLOG_BYTES:
             return
         self._outgoing += encode(message)
         self.flush()
 
     def flush(self) -> None:
-        """Send as much as fits. A closed connection is noticed by `receive`."""
+        """Send as much of the queue as fits. `receive` notices a closed connection."""
         with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
             while self._outgoing:
                 sent = self._socket.send(self._outgoing)
                 del self._outgoing[:sent]
 
     def receive(self) -> list[bytes] | None:
-        """Whole lines that have arrived; None at the end of the stream. Raises `TransportError`."""
+        """Return whole lines that have arrived; None at the end of the stream. Raises `TransportError`."""
         try:
             data = self._socket.recv(_READ_BYTES)
         except BlockingIOError:

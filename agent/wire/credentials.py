@@ -1,6 +1,6 @@
-"""What an agent needs to be known: made on its own machine; the farm gets hashes and the public key alone.
+"""The credentials of an agent: made on its own machine; the farm gets hashes and the public key only.
 
-Both floors import this module; it imports the envelope and nothing else of theirs.
+Both floors import this module; it imports only the wire.
 """
 
 from __future__ import annotations
@@ -21,17 +21,22 @@ from agent.wire.envelope import PublicKey, SigningKey
 FILE: Final = "credentials.json"
 PLAIN_SCHEMES: Final = ("redis", "http")
 INGEST_SUFFIX: Final = ".ingest"
-"""After an agent's user at the broker: the user that may add to the ingest list, and nothing else."""
+"""Added to an agent's user name at the broker: the user that may only add to the ingest list."""
 
-_SECRET_BYTES = 32
-_LONGEST_FILE = 256 * 1024
+_SECRET_BYTES: Final = 32
+"""Random bytes of a password or token: 256 bits cannot be guessed, so their hashes need no salt."""
+_LONGEST_FILE: Final = 256 * 1024
+"""Most bytes of the credentials file that are read. It holds keys and at most two CA certificates, which fit
+many times; a longer file is cut and is not JSON then."""
+_KEY_ID_DIGITS: Final = 16
+"""Hex digits of the farm's key id at the end of a one-time token (`envelope.PublicKey.key_id`)."""
 _TEXTS = ("agent_id", "broker_url", "key_prefix", "signing_key", "farm_key", "token")
 _OPTIONAL = ("endpoint", "endpoint_ca", "broker_ca")
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """An enrolled agent's own. `broker_url` holds its password, `token` opens the endpoint.
+    """The credentials of an enrolled agent. `broker_url` holds its password, `token` is for the endpoint.
 
     `farm_key`: the public key of the farm. `endpoint`: its URL, None: agent and farm share a store.
     `endpoint_ca`, `broker_ca`: CA certificates as PEM, None: the system's.
@@ -49,40 +54,40 @@ class Credentials:
 
     @classmethod
     def read(cls, state: Path) -> Credentials:
-        """From an agent's state folder. Raises `OSError` or `ValueError`."""
+        """Read them from an agent's state folder. Raises `OSError` or `ValueError`."""
         path = state / FILE
         try:
             said = json.loads(path.read_bytes()[:_LONGEST_FILE])
         except ValueError as error:
-            raise ValueError(f"{path} is no JSON: {error}") from error
+            raise ValueError(f"{path} is not JSON: {error}") from error
         if not isinstance(said, dict):
-            raise ValueError(f"{path} is no JSON object")
+            raise ValueError(f"{path} is not a JSON object")
         return cls.of(said)
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Credentials:
-        """From the values of such a file. Raises `ValueError` naming what is wrong."""
+        """Make them from the values of such a file. Raises `ValueError` naming what is wrong."""
         for name in (*_TEXTS, *_OPTIONAL):
             value = said.get(name)
             if (value is None and name not in _OPTIONAL) or not isinstance(value, str | None):
-                raise ValueError(f"credentials: {name} is no text; enrol this host (again)")
+                raise ValueError(f"credentials: {name} is not text; enrol this host (again)")
         SigningKey.read(said["signing_key"])
         PublicKey.read(said["farm_key"])
         return cls(**{name: said.get(name) for name in (*_TEXTS, *_OPTIONAL)})  # type: ignore[arg-type]  # checked above
 
     def values(self) -> dict[str, str | None]:
-        """Every value by its name, secrets too."""
+        """Return every value by its name, secrets included."""
         return {name: getattr(self, name) for name in (*_TEXTS, *_OPTIONAL)}
 
     def write(self, state: Path) -> None:
-        """Put them into a state folder, for this user's eyes alone, all or nothing. Raises `OSError`."""
+        """Write them into a state folder, readable by this user only, all or nothing. Raises `OSError`."""
         state.mkdir(parents=True, exist_ok=True)
         write_secret(state / FILE, json.dumps(self.values(), indent=1))
 
 
 @dataclass(frozen=True, slots=True)
 class Applicant:
-    """New secrets of an agent that asks to be enrolled."""
+    """New secrets of an agent that requests its enrolment."""
 
     key: SigningKey
     token: str = field(repr=False)
@@ -90,13 +95,13 @@ class Applicant:
 
     @classmethod
     def new(cls) -> Applicant:
-        """256 random bits each."""
+        """Make new secrets of 256 random bits each."""
         return cls(
             SigningKey.new(), secrets.token_urlsafe(_SECRET_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
         )
 
-    def ask(self, invitation: str) -> dict[str, str]:
-        """What to send to the farm with a one-time token: no secret but that one."""
+    def request(self, invitation: str) -> dict[str, str]:
+        """Return what to send to the farm with a one-time token: no secret but that token."""
         return {
             "token": invitation,
             "public_key": self.key.public.text,
@@ -106,8 +111,8 @@ class Applicant:
         }
 
     def accept(self, invitation: str, granted: Mapping[str, Any]) -> Credentials:
-        """The credentials, from the farm's answer. Raises `ValueError`, also where not the farm that made
-        the one-time token answered.
+        """Return the credentials, from the farm's answer. Raises `ValueError`, also where the answer does not
+        come from the farm that made the one-time token.
         """
         for name in ("agent_id", "broker_url", "broker_user", "key_prefix", "farm_key"):
             if not isinstance(granted.get(name), str):
@@ -125,26 +130,26 @@ class Applicant:
 
 
 def farm_of(invitation: str) -> str:
-    """Key id of the farm that made a one-time token: SECRET.KEYID. Raises `ValueError`."""
+    """Return the key id of the farm that made a one-time token SECRET.KEYID. Raises `ValueError`."""
     secret, dot, key_id = invitation.rpartition(".")
-    if not dot or not secret or len(key_id) != 16:
-        raise ValueError("this is no token of `farm agents enrol`")
+    if not dot or not secret or len(key_id) != _KEY_ID_DIGITS:
+        raise ValueError("this is not a token of `farm agents enrol`")
     return key_id
 
 
 def digest(secret: str) -> str:
-    """The sha256 (hex) that is kept in a secret's place; the secrets are random and need no salt."""
+    """Return the sha256 (hex) that is stored instead of a secret; random secrets need no salt."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def signed_in(url: str, user: str, password: str) -> str:
-    """A broker's URL with user and password in place of those it may have. Raises `ValueError`."""
+    """Return a broker's URL with this user and password instead of any other. Raises `ValueError`."""
     scheme, host, rest = _parts(url)
     return f"{scheme}://{quote(user, safe='')}:{quote(password, safe='')}@{host}{rest}"
 
 
 def for_ingest(url: str) -> str:
-    """A broker's URL with the user that may add to the ingest list; unchanged where it names no user.
+    """Return a broker's URL with the user for the ingest list; unchanged where it names no user.
 
     Raises `ValueError`.
     """
@@ -157,13 +162,13 @@ def for_ingest(url: str) -> str:
 
 
 def without_secrets(url: str) -> str:
-    """The same URL without user and password. Raises `ValueError`."""
+    """Return the same URL without user and password. Raises `ValueError`."""
     scheme, host, rest = _parts(url)
     return f"{scheme}://{host}{rest}"
 
 
 def _parts(url: str) -> tuple[str, str, str]:
-    """Scheme, host with port, and all that follows."""
+    """Return scheme, host with port, and all that follows."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return parts.scheme, host, parts._replace(scheme="", netloc="").geturl()

@@ -1,8 +1,8 @@
 """Signed envelopes: the form in which the farm and its agents exchange messages through a broker.
 
 `1.<key id>.<signature>.<body>`: the body is canonical JSON {v, kind, agent_id, attempt_id?, device_id?,
-epoch?, farm?, issued, expires, nonce, payload}, and the signature (Ed25519) covers its very bytes, so that
-nothing of a stranger's is parsed. Both floors import this module; it imports nothing of theirs.
+epoch?, farm?, issued, expires, nonce, payload}. The signature (Ed25519) covers its exact bytes and is checked
+before they are parsed. Both floors import this module; it imports only the wire.
 """
 
 from __future__ import annotations
@@ -24,23 +24,40 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from agent.wire.queue import MAX_ENVELOPE_BYTES
 
 VERSION: Final = 1
+"""Version of the envelope's form, in front of its text and in its body. A receiver opens no other one."""
 MAX_DEPTH: Final = 32
+"""Deepest nesting of a body. Messages of this protocol are nested less than ten deep; the bound keeps a
+signed but hostile body from exhausting the stack."""
 KEYS_KIND: Final = "farm-keys"
-"""Of the message that tells an agent which keys of the farm to trust."""
+"""Kind of the message that names the farm's keys which an agent is to trust."""
 LIFETIME_S: Final = 86_400.0
-"""From `issued` to `expires`. Whatever is as old was said again since, in another envelope."""
+"""Seconds from `issued` to `expires`: one day. Senders repeat in new envelopes what is not confirmed, so an
+older envelope is never needed. Larger means more nonces to remember; smaller must still exceed the time after
+which a message is repeated."""
 
 _SIGNED: Final = b"delegate-farm envelope 1\n"
 _PROOF: Final = b"delegate-farm enrolment 1\n"
-_NONCE_BYTES = 16
-_ABOUT = ("attempt_id", "device_id", "epoch")
-_MOST_KEYS = 8
-_HEAD = frozenset({"v", "kind", "agent_id", "issued", "expires", "nonce", "payload"})
+_NONCE_BYTES: Final = 16
+"""Random bytes of a nonce: with 128 bits no two envelopes share one."""
+_KEY_BYTES: Final = 32
+"""Bytes of an Ed25519 key, private or public (RFC 8032)."""
+_SIGNATURE_BYTES: Final = 64
+"""Bytes of an Ed25519 signature (RFC 8032)."""
+_KEY_ID_DIGITS: Final = 16
+"""Hex digits of a key id: 64 bits tell keys apart; the signature, not the id, proves who signed."""
+_LATEST_TIME_S: Final = 1e11
+"""Bound of a time in seconds since 1970, about the year 5138; it keeps sums of times exact and finite."""
+_FORGET_AT_ONCE: Final = 4
+"""Nonces looked at per envelope, and dropped if expired: more than one, so that the memory can shrink."""
+_ABOUT: Final = ("attempt_id", "device_id", "epoch")
+_MOST_KEYS: Final = 8
+"""Most keys in one announcement. A farm has two at most, during a rotation; the rest is room."""
+_HEAD: Final = frozenset({"v", "kind", "agent_id", "issued", "expires", "nonce", "payload"})
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """One that signatures are checked with. `key_id`: 16 hex digits of its sha256."""
+    """A key that signatures are checked with. `key_id`: the first 16 hex digits of its sha256."""
 
     key_id: str
     text: str
@@ -48,14 +65,16 @@ class PublicKey:
 
     @classmethod
     def read(cls, text: str) -> PublicKey:
-        """From 32 bytes in URL-safe base64. Raises `ValueError`."""
-        raw = _decoded(text, "a public key", 32)
+        """Read a key from 32 bytes in URL-safe base64. Raises `ValueError`."""
+        raw = _decoded(text, "a public key", _KEY_BYTES)
         return cls(
-            hashlib.sha256(raw).hexdigest()[:16], _encoded(raw), Ed25519PublicKey.from_public_bytes(raw)
+            hashlib.sha256(raw).hexdigest()[:_KEY_ID_DIGITS],
+            _encoded(raw),
+            Ed25519PublicKey.from_public_bytes(raw),
         )
 
     def verify(self, signature: bytes, signed: bytes) -> None:
-        """Raises `ValueError` for a signature of another key or of other bytes."""
+        """Check a signature. Raises `ValueError` for one of another key or of other bytes."""
         try:
             self._key.verify(signature, signed)
         except InvalidSignature as error:
@@ -64,20 +83,20 @@ class PublicKey:
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """One that signs. Its text is a secret."""
+    """A key that signs. Its text is a secret."""
 
     public: PublicKey
     _key: Ed25519PrivateKey = field(repr=False)
 
     @classmethod
     def new(cls) -> SigningKey:
-        """A new random one."""
+        """Make a new random key."""
         return cls._of(Ed25519PrivateKey.generate())
 
     @classmethod
     def read(cls, secret: str) -> SigningKey:
-        """From what `secret` gave. Raises `ValueError`."""
-        return cls._of(Ed25519PrivateKey.from_private_bytes(_decoded(secret, "a signing key", 32)))
+        """Read a key from the text that `secret` returns. Raises `ValueError`."""
+        return cls._of(Ed25519PrivateKey.from_private_bytes(_decoded(secret, "a signing key", _KEY_BYTES)))
 
     @classmethod
     def _of(cls, key: Ed25519PrivateKey) -> SigningKey:
@@ -85,26 +104,26 @@ class SigningKey:
         return cls(PublicKey.read(_encoded(raw)), key)
 
     def secret(self) -> str:
-        """The key itself, for a file that its owner alone may read: 32 bytes in URL-safe base64."""
+        """Return the key itself, for a file that only its owner may read: 32 bytes in URL-safe base64."""
         return _encoded(self._key.private_bytes_raw())
 
     def sign(self, signed: bytes) -> bytes:
-        """64 bytes."""
+        """Return the signature of some bytes, 64 bytes long."""
         return self._key.sign(signed)
 
     def prove(self, token: str) -> str:
-        """That whoever asks for an enrolment with this token holds this key."""
+        """Return a proof that whoever requests an enrolment with this token holds this key."""
         return _encoded(self.sign(_PROOF + token.encode()))
 
 
 def check_proof(key: PublicKey, token: str, proof: str) -> None:
-    """Raises `ValueError` where the proof was not made with this key for this token."""
-    key.verify(_decoded(proof, "a proof", 64), _PROOF + token.encode())
+    """Check a proof. Raises `ValueError` where it was not made with this key for this token."""
+    key.verify(_decoded(proof, "a proof", _SIGNATURE_BYTES), _PROOF + token.encode())
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """An opened one: the signature was right. `issued`, `expires`: seconds, by the sender's clock.
+    """An envelope whose signature was right. `issued`, `expires`: seconds since 1970 by the sender's clock.
 
     `farm`: ids of the farm's keys that the sender trusts, where it is an agent.
     """
@@ -141,41 +160,42 @@ def seal(key: SigningKey, agent_id: str, payload: bytes, issued: float, farm: Se
 
 
 def key_id_of(envelope: str) -> str:
-    """The key that an envelope says it is signed with. Raises `ValueError` for what is no envelope."""
+    """Return the id of the key that an envelope claims. Raises `ValueError` for what is not an envelope."""
     return _split(envelope)[0]
 
 
 def open_envelope(envelope: str, key: PublicKey) -> Envelope:
-    """Check size, signature and form. Raises `ValueError`; the text repeats nothing of the message."""
+    """Check size, signature and form. Raises `ValueError`, whose text repeats nothing of the message."""
     key_id, signature, body = _split(envelope)
     if key_id != key.key_id:
         raise ValueError(f"signed with key {key_id}, not with {key.key_id}")
-    key.verify(_decoded(signature, "a signature", 64), _SIGNED + body.encode())
+    # Before anything is parsed: no bytes of a stranger reach the JSON reader.
+    key.verify(_decoded(signature, "a signature", _SIGNATURE_BYTES), _SIGNED + body.encode())
     head = _parse(body.encode())
     message = head.get("payload")
     if not isinstance(message, dict) or set(head) - {*_ABOUT, "farm"} != _HEAD or head["v"] != VERSION:
-        raise ValueError("the body is of another form")
+        raise ValueError("the body has another form")
     if head["kind"] != message.get("type") or any(head.get(name) != message.get(name) for name in _ABOUT):
         raise ValueError("head and payload contradict each other")
     agent_id, nonce, issued, expires = (head[name] for name in ("agent_id", "nonce", "issued", "expires"))
     farm = head.get("farm", "")
     words = (head["kind"], agent_id, nonce, farm)
     if not all(isinstance(word, str) for word in words) or not all(map(_is_time, (issued, expires))):
-        raise ValueError("the body is of another form")
+        raise ValueError("the body has another form")
     if len(nonce) != 2 * _NONCE_BYTES or not issued <= expires <= issued + LIFETIME_S:
-        raise ValueError("nonce or times are of another form")
+        raise ValueError("nonce or times have another form")
     return Envelope(
         head["kind"], agent_id, issued, expires, nonce, _canonical(message).encode(), tuple(farm.split())
     )
 
 
 def keys_message(keys: Iterable[PublicKey]) -> bytes:
-    """Tells an agent to trust these keys of the farm from now on, and no others."""
+    """Return the message that tells an agent to trust these keys of the farm from now on, and no others."""
     return _canonical({"type": KEYS_KIND, "keys": [key.text for key in keys]}).encode()
 
 
 def read_keys(payload: bytes) -> tuple[PublicKey, ...]:
-    """The keys of such a message. Raises `ValueError`."""
+    """Return the keys of such a message. Raises `ValueError`."""
     texts = _parse(payload).get("keys")
     if not isinstance(texts, list) or not 1 <= len(texts) <= _MOST_KEYS:
         raise ValueError(f"a farm has 1 to {_MOST_KEYS} keys")
@@ -186,10 +206,10 @@ def read_keys(payload: bytes) -> tuple[PublicKey, ...]:
 
 @dataclass(slots=True)
 class Freshness:
-    """What one sender said already. Times are compared with the sender's own, as far as they are known:
-    clocks of two machines need not agree.
+    """Refuses replays and expired envelopes of one sender.
 
-    `newest`: the latest `issued` that was seen, whenever that was.
+    Ages are measured against the sender's own clock, estimated from the newest `issued` and the time since:
+    the clocks of two machines need not agree. `newest`: the latest `issued` that was seen.
     """
 
     newest: float = 0.0
@@ -201,7 +221,7 @@ class Freshness:
         self._newest_at_s = self.monotonic()
 
     def accept(self, envelope: Envelope) -> None:
-        """Note an envelope. Raises `ValueError` where it has expired or was here before."""
+        """Accept an envelope once. Raises `ValueError` where it has expired or was accepted before."""
         late_s = self.now() - envelope.expires
         if late_s > 0:
             raise ValueError(
@@ -220,20 +240,20 @@ class Freshness:
         self._forget()
 
     def now(self) -> float:
-        """What the sender's clock shows at least."""
+        """Return the least that the sender's clock can show now, in seconds since 1970."""
         return self.newest + self.monotonic() - self._newest_at_s
 
     def _forget(self) -> None:
-        """Drop what has expired, a few at a time; it is refused by its time from then on."""
+        """Drop a few expired nonces: their envelopes are refused by their time from now on."""
         now = self.now()
-        for nonce in [nonce for nonce, _ in zip(self._seen, range(4), strict=False)]:
+        for nonce in [nonce for nonce, _ in zip(self._seen, range(_FORGET_AT_ONCE), strict=False)]:
             if self._seen[nonce] < now:
                 del self._seen[nonce]
 
 
 @dataclass(slots=True)
 class IssueClock:
-    """A clock that is never set back, for `issued`."""
+    """A clock for `issued` that never goes back: the receiver takes an older time for an older envelope."""
 
     wall: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
@@ -241,14 +261,14 @@ class IssueClock:
     _last_at_s: float = 0.0
 
     def now(self) -> float:
-        """Seconds since 1970, or more where the clock was ahead once."""
+        """Return seconds since 1970, or more where the clock was ahead once."""
         now_s = self.monotonic()
         passed = self._last + now_s - self._last_at_s if self._last else 0.0
         self._last, self._last_at_s = max(self.wall(), passed), now_s
         return self._last
 
     def advance_to(self, least: float) -> None:
-        """Show at least this from now on."""
+        """Show at least this time from now on."""
         if least > self.now():
             self._last = least
 
@@ -259,7 +279,7 @@ def _split(envelope: str) -> tuple[str, str, str]:
     version, _, rest = envelope.partition(".")
     key_id, _, rest = rest.partition(".")
     signature, dot, body = rest.partition(".")
-    if version != str(VERSION) or not dot or len(key_id) != 16 or not body.isascii():
+    if version != str(VERSION) or not dot or len(key_id) != _KEY_ID_DIGITS or not body.isascii():
         raise ValueError("no signed envelope")
     return key_id, signature, body
 
@@ -292,7 +312,7 @@ def _no_constant(word: str) -> float:
 
 
 def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e11
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _LATEST_TIME_S
 
 
 def _encoded(raw: bytes) -> str:

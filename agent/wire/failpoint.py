@@ -1,6 +1,6 @@
-"""Named points where a test lets this process die: `FARM_FAILPOINT=NAME@FILE`, once per FILE. Unset: nothing.
+"""Named points where a test kills this process: `FARM_FAILPOINT=NAME@FILE`, once per FILE. Unset: never.
 
-FILE is created at the moment of death, so that the process that takes over passes the same point alive.
+FILE is created just before the kill, so that the process that takes over passes the same point alive.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NAME, _, _FILE = os.environ.get(VARIABLE, "").partition("@")
 
 
 def reached(name: str) -> None:
-    """End as by SIGKILL where `name` is the chosen point and nobody has died there yet."""
+    """Kill this process with SIGKILL where `name` is the chosen point and FILE does not exist yet."""
     if name == _NAME and _first():
         os.kill(os.getpid(), signal.SIGKILL)
 

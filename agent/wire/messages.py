@@ -1,6 +1,6 @@
-"""The wire between orchestrator and agent: frozen, versioned pydantic models, JSON only.
+"""The messages between orchestrator and agent: frozen, versioned pydantic models, JSON only.
 
-Imports pydantic alone: reading the wire must pull in neither the runtime nor pyopencl.
+This module imports only pydantic: reading messages must load neither the runtime nor pyopencl.
 Times ending in `_ns` are durations from a monotonic clock; names ending in `_at` are UTC wall-clock seconds.
 """
 
@@ -23,7 +23,10 @@ from pydantic import (
 )
 
 PROTOCOL_VERSION = 3
+"""Version of the messages. A farm gives no jobs to an agent of another version, but tells it to upgrade."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+"""Largest message in bytes. The largest real one is a result, at most 2 MiB from the runner and 4000 bytes of
+its log; a larger bound lets a peer that sends no line end make the other side hold more memory."""
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -35,7 +38,7 @@ class Wire(BaseModel):
 
 
 class Status(StrEnum):
-    """How an attempt ended; the cell takes the word over."""
+    """How an attempt ended; its cell gets the same state."""
 
     DONE = "done"
     FAILED = "failed"
@@ -44,7 +47,7 @@ class Status(StrEnum):
 
 
 class ReasonCode(StrEnum):
-    """Why. One noun each; the text beside it is for people."""
+    """Why an attempt ended so: one noun each; the text beside it is for people."""
 
     COMPLETED = "completed"
     UNSUPPORTED_OPERATOR = "unsupported_operator"
@@ -69,14 +72,14 @@ class ReasonCode(StrEnum):
 
 
 class Reason(Wire):
-    """Reason code and one sentence: what, where, what to do."""
+    """A reason code and one sentence: what happened, where, and what to do."""
 
     code: ReasonCode
     text: str
 
 
 class Device(Wire):
-    """One thing that is measured on.
+    """A device that models are measured on.
 
     `environment` holds the fields that split a series (CPU model, driver, library versions, ...);
     `facts` is recorded beside them and never hashed. Devices of one `exclusion_group` share silicon.
@@ -106,7 +109,7 @@ def environment_id(environment: dict[str, str]) -> str:
 
 
 class MissingDelegate(Wire):
-    """A delegate kind this host cannot offer, and why (`gpu`: no OpenCL platform found ...)."""
+    """A delegate kind that this host cannot offer, and why (`gpu`: no OpenCL platform found ...)."""
 
     kind: str
     reason: str
@@ -115,7 +118,7 @@ class MissingDelegate(Wire):
 class LabelledData(Wire):
     """Samples of known class (docs/models-yaml.md), which a cell is run on once everything is timed.
 
-    `at_least`: the share of right answers below which the cell fails; None: it is only told.
+    `at_least`: the share of right answers below which the cell fails; None: it is only reported.
     """
 
     sha256: Sha256
@@ -139,15 +142,15 @@ class MeasurePlan(Wire):
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A plan without labelled data reads as it did before there was any: its series goes on."""
-        said: dict[str, Any] = serialise(self)
+        """Leave out missing labelled data, so that the JSON of such a plan, and its series, stay the same."""
+        fields: dict[str, Any] = serialise(self)
         if self.labelled is None:
-            del said["labelled"]
-        return said
+            del fields["labelled"]
+        return fields
 
 
 class InputSpec(Wire):
-    """What to feed one input: `shape` resizes it, `low`/`high`/`seed` shape the random data."""
+    """Data of one input: `shape` resizes it; `low`, `high` and `seed` define the random values."""
 
     shape: tuple[int, ...] | None = None
     seed: int = 0
@@ -177,7 +180,7 @@ class JobSpec(Wire):
 
     @property
     def files(self) -> dict[str, int]:
-        """What has to be in the agent's store: the model and labelled data; sizes in bytes by sha256."""
+        """Files that the agent's store must have, the model and labelled data: sizes in bytes by sha256."""
         data = self.plan.labelled
         more = {} if data is None else {data.sha256: data.size_bytes}
         return {self.model_sha256: self.model_bytes} | more
@@ -292,14 +295,14 @@ class AgentHello(Wire):
 
 
 class AgentAlive(Wire):
-    """Sign of life of an agent, whether it has jobs or not. `waiting`: results without a receipt."""
+    """Heartbeat of an agent, whether it has jobs or not. `waiting`: results without a receipt."""
 
     type: Literal["alive"] = "alive"
     waiting: int = 0
 
 
 class Heartbeat(Wire):
-    """Sign of life of a running attempt; `phase` is shown as progress."""
+    """Heartbeat of a running attempt; `phase` is shown as its progress."""
 
     type: Literal["heartbeat"] = "heartbeat"
     attempt_id: str
@@ -317,7 +320,7 @@ class JobStarted(Wire):
 
 
 class RunnerOutput(Wire):
-    """A piece of what a running attempt's processes wrote; `start` characters were before it."""
+    """A piece of the output of a running attempt's processes; `start` characters came before it."""
 
     type: Literal["output"] = "output"
     attempt_id: str
@@ -327,7 +330,7 @@ class RunnerOutput(Wire):
 
 
 class JobRefused(Wire):
-    """The agent did not take the job (unknown device, device busy, model missing, already seen)."""
+    """The agent did not accept the job (unknown device, device busy, model missing, already seen)."""
 
     type: Literal["refused"] = "refused"
     attempt_id: str
@@ -353,27 +356,27 @@ class JobResult(Wire):
 
 
 class Receipt(Wire):
-    """The result is in the database: the agent may drop its spool file."""
+    """The result is in the database: the agent may drop its copy."""
 
     type: Literal["receipt"] = "receipt"
     attempt_id: str
 
 
 class CancelJob(Wire):
-    """Stop this attempt; its result comes back `cancelled`."""
+    """Stop this attempt; its result will be `cancelled`."""
 
     type: Literal["cancel"] = "cancel"
     attempt_id: str
 
 
 class Shutdown(Wire):
-    """End: stop what runs, report it `interrupted`, exit."""
+    """The agent is to end: stop what runs, report it as `interrupted`, exit."""
 
     type: Literal["shutdown"] = "shutdown"
 
 
 class Upgrade(Wire):
-    """The agent's protocol is not the farm's: it gets no jobs before `command` was run on its host."""
+    """The agent's protocol is not the farm's: it gets no jobs until `command` was run on its host."""
 
     type: Literal["upgrade"] = "upgrade"
     protocol: int
@@ -391,7 +394,7 @@ _TO_ORCHESTRATOR: TypeAdapter[Any] = TypeAdapter(ToOrchestrator)
 
 
 def encode(message: Wire) -> bytes:
-    """One line of UTF-8 JSON, newline included."""
+    """Encode a message as one line of UTF-8 JSON, newline included."""
     return message.model_dump_json().encode() + b"\n"
 
 
@@ -412,7 +415,7 @@ def _decode(adapter: TypeAdapter[Any], line: bytes) -> Any:
 
 
 def type_of(line: bytes) -> str:
-    """The type of a message, without a look at its other fields. Raises `ValueError` where it has none."""
+    """Return the type of a message without validating its other fields. Raises `ValueError` without one."""
     fields = json.loads(line)
     if not isinstance(fields, dict) or not isinstance(fields.get("type"), str):
         raise ValueError("a message without a type")
@@ -420,7 +423,7 @@ def type_of(line: bytes) -> str:
 
 
 def artifact_path(store: Path, sha256: str) -> Path:
-    """Where a content-addressed store keeps an artifact: `<store>/sha256/ab/<64 hex digits>`."""
+    """Return where a content-addressed store keeps an artifact: `<store>/sha256/ab/<64 hex digits>`."""
     if not re.fullmatch(r"[0-9a-f]{64}", sha256):
         raise ValueError(f"not a sha256: {sha256!r}")
     return store / PurePosixPath("sha256", sha256[:2], sha256)

@@ -64,7 +64,7 @@ class CredentialsService:
         """
         token = self.invite(agent_id, enrolment.VALID, overlap)
         applicant = Applicant.new()
-        request = enrolment.Request.read(applicant.ask(token))
+        request = enrolment.Request.read(applicant.request(token))
         with self.database.write() as session:
             enrolment.enrol(session, request, utc_now())
         address = self.lab.address

@@ -15,7 +15,13 @@ from pathlib import Path
 import pytest
 
 from agent.attempt.artifacts import verified_file
-from agent.link.artifact_client import EndpointArtifacts, TransferError, artifacts_of, connect, files_of_live
+from agent.link.artifact_client import (
+    EndpointArtifacts,
+    TransferError,
+    artifacts_of,
+    connect,
+    files_of_running,
+)
 from agent.link.artifact_sync import SharedStore
 from agent.link.cache import budget_from
 from agent.wire.messages import artifact_path
@@ -100,7 +106,7 @@ def test_a_flipped_bit_is_noticed_and_the_model_fetched_anew(
 ) -> None:
     through_proxy.fetch(SHA, len(MODEL))
     assert verified_file(state / "store", SHA, len(MODEL)).read_bytes() == MODEL
-    assert "came damaged" in caplog.text
+    assert "arrived damaged" in caplog.text
 
 
 @pytest.mark.parametrize("through_proxy", [["--cut-after", "350000", "--flip-at", "200000"]], indirect=True)
@@ -140,7 +146,7 @@ def test_a_model_that_is_swapped_on_the_farm_never_arrives(
     path = endpoint.store.path(SHA)
     path.chmod(0o644)
     path.write_bytes(b"x" * len(MODEL))
-    with pytest.raises(TransferError, match="not what its name says"):
+    with pytest.raises(TransferError, match="do not hash to its name"):
         artifacts.fetch(SHA, len(MODEL))
     assert not artifact_path(state / "store", SHA).exists()
     assert list((state / "store" / "incoming").iterdir()) == []
@@ -261,7 +267,7 @@ def test_credentials_say_where_files_come_from(state: Path, tmp_path: Path) -> N
     chosen.client.close()
     with pytest.raises(ValueError, match="no token; enrol again"):
         artifacts_of({"endpoint": "http://127.0.0.1:1"}, state)
-    with pytest.raises(ValueError, match="no certificate"):
+    with pytest.raises(ValueError, match="not a certificate"):
         artifacts_of(said | {"endpoint_ca": "nonsense"}, state)
     (state / "store").symlink_to(tmp_path)
     assert isinstance(artifacts_of(said, state), SharedStore)
@@ -280,4 +286,4 @@ def test_files_of_running_attempts_are_known_by_their_job_files(tmp_path: Path) 
     for name, text in texts.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "job.json").write_text(text)
-    assert files_of_live(tmp_path) == {"x", "y", "z"}
+    assert files_of_running(tmp_path) == {"x", "y", "z"}

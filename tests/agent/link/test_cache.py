@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.link.cache import Cache, Kept, to_evict
+from agent.link.cache import Cache, Evictable, to_evict
 from agent.wire.messages import artifact_path
 
 files = st.lists(
     st.builds(
-        Kept,
+        Evictable,
         sha256=st.text("abc", min_size=3, max_size=3),
         size_bytes=st.integers(0, 50),
         used_at=st.floats(0, 100),

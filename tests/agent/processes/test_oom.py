@@ -49,7 +49,7 @@ def test_a_process_killed_by_a_person_is_not_counted():
 
 def test_a_process_offers_itself_unless_it_is_worse_off_already():
     code = "import sys; sys.path.insert(0, sys.argv[1])\n"
-    code += "from agent.processes import oom; oom.offer(); oom.offer()\n"
+    code += "from agent.processes import oom; oom.raise_own_score(); oom.raise_own_score()\n"
     code += "print(open('/proc/self/oom_score_adj').read())"
     done = subprocess.run(
         [sys.executable, "-c", code, str(needs.REPOSITORY)], capture_output=True, check=True

@@ -79,7 +79,7 @@ class HttpLab:
         database.close()
         applicant = Applicant.new()
         trusting = ssl.create_default_context(cafile=self.authority.path)
-        ask = applicant.ask(invitation)
+        ask = applicant.request(invitation)
         answer = httpx.post(f"{self.url}/enrol", json=ask, verify=trusting, trust_env=False)
         given = applicant.accept(invitation, answer.json())
         replace(given, broker_url=self.redis.socket_url).write(self.state)

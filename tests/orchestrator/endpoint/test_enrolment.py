@@ -52,7 +52,7 @@ class Enrolling:
 
     def enrol(self, invitation: str) -> Credentials:
         applicant = Applicant.new()
-        answer = self.client.post("/enrol", json=applicant.ask(invitation))
+        answer = self.client.post("/enrol", json=applicant.request(invitation))
         assert answer.status_code == 200, answer.text
         return applicant.accept(invitation, answer.json())
 
@@ -115,7 +115,7 @@ def test_a_one_time_token_is_good_for_one_agent_once_and_in_time(farm: Enrolling
     invitation = farm.invite()
     farm.enrol(invitation)
     for bad in (invitation, farm.invite("rack-2", timedelta(seconds=-1)), f"nonsense.{FARM.public.key_id}"):
-        answer = farm.client.post("/enrol", json=Applicant.new().ask(bad))
+        answer = farm.client.post("/enrol", json=Applicant.new().request(bad))
         assert (answer.status_code, "make a new one" in answer.json()["error"]) == (403, True)
         assert bad not in answer.text
     assert farm.admitted == ["rack-1"]

@@ -42,7 +42,7 @@ def invite(database, name="rack-1", now=NOW, **options):
 
 def enrol(database, token, applicant=None, now=NOW):
     applicant = applicant or Applicant.new()
-    request = enrolment.Request.read(applicant.ask(token))
+    request = enrolment.Request.read(applicant.request(token))
     with database.write() as session:
         return enrolment.enrol(session, request, now), applicant
 
@@ -135,7 +135,7 @@ def test_a_revocation_ends_secrets_and_open_tokens_at_once(database):
 )
 def test_a_request_that_does_not_prove_its_key_is_refused(changed, why):
     with pytest.raises(UsageError, match=why):
-        enrolment.Request.read({**Applicant.new().ask("t"), **changed})
+        enrolment.Request.read({**Applicant.new().request("t"), **changed})
 
 
 def test_an_agent_trusts_only_the_farm_that_made_its_token():

@@ -46,7 +46,7 @@ def test_a_token_that_does_not_enrol_ends_the_start_with_one_line(lab: TrustedLa
             {"FARM_ENROL_TOKEN": spent, "FARM_SERVER": lab.environment["FARM_ENDPOINT"]},
             "make a new one on the server: farm agents enrol NAME",
         ),
-        ({"FARM_ENROL_TOKEN": "nonsense", "FARM_SERVER": "https://127.0.0.1:1"}, "is no token of"),
+        ({"FARM_ENROL_TOKEN": "nonsense", "FARM_SERVER": "https://127.0.0.1:1"}, "is not a token of"),
         ({}, "this host is not enrolled"),
     )
     for number, (settings, said) in enumerate(cases):

@@ -43,7 +43,7 @@ class Pair:
         with self.database.write() as session:
             token = enrolment.invite(session, "rack-1", self.keys.current.public.key_id, now)
             self.applicant = Applicant.new()
-            enrolment.enrol(session, enrolment.Request.read(self.applicant.ask(token)), now)
+            enrolment.enrol(session, enrolment.Request.read(self.applicant.request(token)), now)
         self.enrolled = self.keys.current.public
         self.farm = FarmSeal(lambda: self.keys, AgentKeys(self.database))
         self.restart_agent()
