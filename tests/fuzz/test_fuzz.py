@@ -1,4 +1,4 @@
-"""A seeded half minute of each fuzzer; `make fuzz` runs the long ones."""
+"""Ten seeded seconds of each fuzzer; `make fuzz` runs the long ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.fuzz.limited import run_cases
 from tests.fuzz.seeds import Seed, operator_seeds, seeds, shared_files, zoo_files
 from tests.needs import shared_models
 
-SECONDS = 30.0
+SECONDS = 10.0
 SMALL_ZOO = 6
 MISSING = 8
 """So many operators may be younger than `operators.zip`; `collect.py` gathers them anew."""

@@ -1,8 +1,8 @@
-"""Random numbers, spectra, suppression, tables, projections, against LiteRT's kernels."""
+"""Spectra, tables, projections and words against LiteRT's kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ from runtime.model.schema import BuiltinOperator, CombinerType, LSHProjectionTyp
 from tests.runtime.models import Arg, Out, const, one_operator
 from tests.runtime.ops.properties.examples import Example
 from tests.runtime.ops.properties.rows import Built, Row, of_terms, within
-from tests.runtime.ops.properties.strategies import Operands, fixed_or_fed, shapes
+from tests.runtime.ops.properties.strategies import Operands, shapes
 
 Op = BuiltinOperator
 T = TensorType
@@ -21,25 +21,6 @@ T = TensorType
 
 def _rng(draw: DrawFn) -> np.random.Generator:
     return np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-
-
-def numbers(opcode: Op) -> Callable[[DrawFn, Operands], Example]:
-    """A shape and two seeds, not both zero; one run, for the next run goes on in the stream."""
-
-    def build(draw: DrawFn, _: Operands) -> Example:
-        options = {"seed": draw(st.integers(1, 2**62)), "seed2": draw(st.integers(0, 2**62))}
-        args = [const(draw(shapes(1, 3, 9)), np.int32)]
-        return Example(one_operator(opcode, args, [Out()], options), (), runs=1)
-
-    return build
-
-
-def multinomial(draw: DrawFn, _: Operands) -> Example:
-    logits = _rng(draw).normal(0, 2, (draw(st.integers(1, 3)), draw(st.integers(1, 9)))).astype(np.float32)
-    options = {"seed": draw(st.integers(1, 2**31)), "seed2": draw(st.integers(0, 2**31))}
-    args = [Arg(logits), const(draw(st.integers(1, 20)), np.int32)]
-    out = Out(draw(st.sampled_from([np.int32, np.int64])))
-    return Example(one_operator(Op.MULTINOMIAL, args, [out], options), (logits,), runs=1)
 
 
 def spectrum(draw: DrawFn, _: Operands) -> Built:
@@ -60,21 +41,6 @@ def part(draw: DrawFn, o: Operands) -> Built:
     values = _rng(draw).normal(0, 10, (*draw(shapes(1, 4, 4)), 2))
     held = (values[..., 0] + 1j * values[..., 1]).astype(o.dtype)
     return [Arg(held)], [Out(np.float32 if o.type is T.COMPLEX64 else np.float64)], {}
-
-
-def suppression(*, soft: bool) -> Callable[[DrawFn, Operands], Built]:
-    def build(draw: DrawFn, _: Operands) -> Built:
-        rng, count = _rng(draw), draw(st.integers(1, 30))
-        corners, sides = rng.uniform(0, 1, (count, 2)), rng.uniform(-0.1, 0.5, (count, 2))
-        boxes = np.hstack([corners, corners + sides]).astype(np.float32)
-        scores = rng.uniform(0, 1, count).round(draw(st.sampled_from([1, 7]))).astype(np.float32)
-        most = draw(st.integers(1, 40))
-        limits = [draw(st.sampled_from(v)) for v in ([0.1, 0.3, 0.5, 0.9], [0.0, 0.2, 0.6], [0.0, 0.2, 0.7])]
-        args = [Arg(boxes), Arg(scores), fixed_or_fed(draw, most, np.int32)]
-        args += [const(v) for v in limits[: 3 if soft else 2]]
-        return args, [Out(np.int32), *([Out()] if soft else []), Out(np.int32)], {}
-
-    return build
 
 
 def embedding(draw: DrawFn, o: Operands) -> Built:
@@ -142,13 +108,8 @@ def word_groups(draw: DrawFn, _: Operands) -> Example:
 
 ROWS = [
     Row("sentence", Op.SKIP_GRAM, (T.STRING,), word_groups),
-    Row("seeded", Op.RANDOM_UNIFORM, (T.INT32,), numbers(Op.RANDOM_UNIFORM), within()),
-    Row("seeded", Op.RANDOM_STANDARD_NORMAL, (T.INT32,), numbers(Op.RANDOM_STANDARD_NORMAL), within()),
-    Row("seeded", Op.MULTINOMIAL, (T.FLOAT32,), multinomial),
     Row("any", Op.RFFT2D, (T.FLOAT32,), spectrum, _energy),
     *(Row("any", opcode, COMPLEX, part, within()) for opcode in (Op.REAL, Op.IMAG, Op.COMPLEX_ABS)),
-    Row("hard", Op.NON_MAX_SUPPRESSION_V4, (T.FLOAT32,), suppression(soft=False)),
-    Row("soft", Op.NON_MAX_SUPPRESSION_V5, (T.FLOAT32,), suppression(soft=True), within()),
     Row("levels", Op.EMBEDDING_LOOKUP, (T.INT8, T.INT4, T.INT2), embedding, within(), version=5),
     Row("combined", Op.EMBEDDING_LOOKUP_SPARSE, (T.FLOAT32,), combined, SUMS),
     Row("any", Op.HASHTABLE_LOOKUP, (T.FLOAT32, T.INT32, T.INT8), hash_lookup),
