@@ -117,7 +117,7 @@ class Model(SQLModel, table=True):
 
 
 class Agent(SQLModel, table=True):
-    """What an agent said of itself last. `missing`: delegate kinds its host cannot offer, with reasons.
+    """An agent as its last hello described it. `missing`: delegate kinds its host cannot offer, with reasons.
 
     `heard_at`: its last sign of life, by the server's clock. `state`: active | draining | removed.
     `refused`: why it gets no jobs though it is there (another protocol version).
@@ -171,7 +171,10 @@ class Device(SQLModel, table=True):
 
 
 class Pool(SQLModel, table=True):
-    """A class of devices that cells waited for at some time: the line they stood in."""
+    """A class of devices that cells waited for at some time. `line`: the text of the class, under which its
+    cells wait (`Cell.line`): a device that becomes idle looks only at its own line and at those of these
+    classes.
+    """
 
     line: str = Field(primary_key=True)
 
@@ -180,11 +183,11 @@ class Cell(SQLModel, table=True):
     """One model x delegate x target x level of a campaign.
 
     `key` digests what the cell is; `target` is a device id, `any:SELECTOR#N` for any device of a class, or
-    "-" where no device can take it. `line` is where it queues: its device, or a class with a delegate kind.
-    `siblings` joins the cells that want different devices of one class; `device_id` is the one that it has,
-    or that its result is of. `retried_after`: attempts up to this number were before a user's `retry` and do
-    not count against the cell.
-    `shown_attempt_id` is the result the cell shows: its own counted one, or the reused one of another cell.
+    "-" where no device can take it. `line` names the queue that it waits in: a device id, or the text of a
+    class with a delegate kind (`any:SELECTOR/KIND`). `siblings` joins the cells that want different devices
+    of one class; `device_id` is the one that it has, or that its result is of. `retried_after`: attempts up
+    to this number were before a user's `retry` and do not count against the cell. `shown_attempt_id` is the
+    result the cell shows: its own counted one, or the reused one of another cell.
     """
 
     __table_args__ = (
@@ -229,10 +232,10 @@ class Cell(SQLModel, table=True):
 
 
 class Attempt(SQLModel, table=True):
-    """One try at a cell on a device. The three partial unique indexes are the last line of defence:
-    one live attempt per cell, per device and per exclusion group.
+    """One try at a cell on a device. The three partial unique indexes keep the invariant even where
+    the scheduler is wrong: one live attempt per cell, per device and per exclusion group.
 
-    `heard_at`: the last word about it, by the server's clock.
+    `heard_at`: when its last message came, by the server's clock.
     """
 
     __table_args__ = (
@@ -266,7 +269,7 @@ class Attempt(SQLModel, table=True):
 
 
 class Result(SQLModel, table=True):
-    """What an attempt delivered. `counted`: it decided its cell; every other one is evidence only.
+    """The result that an attempt delivered. `counted`: it decided its cell; every other one is evidence only.
 
     `late`: it came after its attempt had been given up, or with an old epoch. `content` digests the
     message, so that a repeated delivery is told from a contradicting one.
@@ -301,7 +304,7 @@ class Result(SQLModel, table=True):
 
 
 class Event(SQLModel, table=True):
-    """What happened, in order: the feed of every terminal that watches a campaign."""
+    """What happened to a cell, in order: every terminal that watches a campaign reads it from here."""
 
     no: int | None = Field(default=None, primary_key=True)
     at: datetime = Field(sa_type=UtcDateTime)
@@ -328,7 +331,7 @@ class Outbox(SQLModel, table=True):
 
 
 class Scheduler(SQLModel, table=True):
-    """The process that schedules, one row: who it is, when it was last well, and how its broker is.
+    """The process that schedules, one row: which it is, its last heartbeat, and the state of its broker.
 
     `broker`: none | up | down | stopped; `broker_text` says why it is down. `store`: which store
     has the farm's files.
@@ -356,7 +359,7 @@ class Invitation(SQLModel, table=True):
 
 
 class Credential(SQLModel, table=True):
-    """What an agent is known by: its public key, and hashes of its token and of its broker's password.
+    """What identifies an agent: its public key, and hashes of its token and of its broker's password.
 
     `expires_at`: it was replaced and ends then. `newest_issued`: the latest time (seconds, by the agent's
     clock) in an envelope that it signed, so that older ones are known as such after a restart.

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 AGEING_S: Final = 3600.0
-"""A campaign that gets no device gains one step of priority per hour, until it gets one."""
+"""After how many seconds without a device a campaign gains one step of priority, until it gets one. Chosen:
+an hour lets a campaign of high priority run undisturbed for a while; larger: one of low priority waits longer
+behind it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ def assign(
     least, then matrix order. What is assigned here counts as given for the rest.
 
     `taken`: exclusion groups of the attempts under way; `shares`: by campaign. A cell whose device is
-    excluded by what runs beside it holds the place: nothing later in line starts there. The order of the
+    excluded by what runs beside it keeps its place: no cell of lower order starts there. The order of the
     arguments' items changes nothing.
     """
     given = dict(shares or {})
@@ -111,6 +114,7 @@ def assign(
         fits = [slot for slot in slots if slot.takes(cell) and slot.rests_until_s <= now_s]
         slot = next((slot for slot in fits if occupied.free(slot.exclusion_group)), None)
         if slot is None:
+            # Otherwise a stream of cells for `host/gpu-0` would keep a cell for `host` waiting for ever.
             for held in fits:
                 occupied.take(held.exclusion_group)
             continue
@@ -121,7 +125,7 @@ def assign(
     return tuple(chosen)
 
 
-def level(rank: int, share: Share, now_s: float) -> int:
+def aged_rank(rank: int, share: Share, now_s: float) -> int:
     """The rank with its age: one step lower per `AGEING_S` that its campaign went without a device."""
     return rank - int(max(0.0, now_s - share.waits_since_s) // AGEING_S)
 
@@ -129,7 +133,7 @@ def level(rank: int, share: Share, now_s: float) -> int:
 def _order(cell: WaitingCell, share: Share, now_s: float) -> tuple[bool, int, float, int, int, int, str]:
     return (
         not cell.health,
-        level(cell.rank, share, now_s),
+        aged_rank(cell.rank, share, now_s),
         share.served_s,
         cell.campaign_no,
         cell.rank,

@@ -1,4 +1,4 @@
-"""When is a result of yesterday the result of today? Digests of what a measurement depends on. Pure."""
+"""Digests of what a measurement depends on: equal ones tell that measuring again would repeat it. Pure."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from agent.wire.messages import MeasurePlan, ReasonCode
 from orchestrator.errors import UsageError
@@ -23,8 +23,16 @@ _MAX_AGE = "max-age:"
 REUSABLE_FAILURES = frozenset({ReasonCode.WRONG_OUTPUT})
 """Failures that measuring again would only repeat; any other failed cell runs again."""
 
-_PROCESS_OVERHEAD_S = 2.0
-_CELL_OVERHEAD_S = 3.0
+_PROCESS_OVERHEAD_S: Final = 2.0
+"""Seconds that a measuring process takes beside measuring: starting Python, opening the model. A guess, used
+only for cells that were never measured; a campaign's own pace corrects the time left
+(`read.campaign_progress`).
+"""
+
+_CELL_OVERHEAD_S: Final = 3.0
+"""Seconds that a cell takes beside its measuring processes: starting the runner, judging, the result's way
+back. A guess, as above.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -258,11 +258,14 @@ class SchedulerLoop:
         self._dismissed = removed
 
     def _apply_steering_requests(self) -> None:
-        """Stop what a user cancelled, what nobody waits for, and what is long over its time."""
+        """Stop what a user cancelled, what nobody waits for, and what is long over its time.
+
+        A cancelled attempt ends by its agent's result; one that is overdue is given up as well, so that its
+        device does not wait for an agent that cannot end it.
+        """
         now = utc_now()
         with self._database.read() as session:
             found = running_attempts.unwanted(session, now)
-            agent_of = {a.attempt_id: running_attempts.agent_of(session, a.attempt_id) or "" for a in found}
         unwanted = [
             a
             for a in found
@@ -274,10 +277,10 @@ class SchedulerLoop:
                 attempts.ask_to_stop(turn, parked)
         self._cancelled &= {a.attempt_id for a in found}
         self._cancelled |= {a.attempt_id for a in unwanted}
-        self._send_all((agent_of[a.attempt_id], CancelJob(attempt_id=a.attempt_id)) for a in unwanted)
+        self._send_all((a.agent_id, CancelJob(attempt_id=a.attempt_id)) for a in unwanted)
         for attempt in found:
             if attempt.overdue and (self._sole or not self._reaper.in_grace(now)):
-                self._send_all([(agent_of[attempt.attempt_id], CancelJob(attempt_id=attempt.attempt_id))])
+                self._send_all([(attempt.agent_id, CancelJob(attempt_id=attempt.attempt_id))])
                 reason = Reason(code=ReasonCode.TIMEOUT, text="the agent did not end it at its time limit")
                 with self._database.write() as turn:
                     ingest.lose(turn, attempt.attempt_id, reason, now)

@@ -1,16 +1,19 @@
-"""The questions behind picking: who idles, and which cells are first in line. Each statement is made once.
+"""The queries behind picking: which devices are idle, and which cells could be next on them.
 
-A cell stands in one line: that of its device, or that of a class of devices. One seek per unfinished campaign
-and line finds the first that may start, by index alone, however many cells there are.
+A cell waits in one line: that of its device, or that of a class of devices (`cell.line`). One seek per
+unfinished campaign and line finds the first cell that may start, by index alone, however many cells there
+are. The fixed statements are made once: building and compiling one takes longer than its answer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
+    Row,
     Select,
     and_,
     bindparam,
@@ -22,12 +25,16 @@ from sqlalchemy import (
     text,
     union_all,
 )
+from sqlmodel import Session
 
 from orchestrator.db import tables
 from orchestrator.db.tables import UtcDateTime
 
 OTHER_UNIT: Final = timedelta(seconds=60)
-"""How long a cell of a class that failed on a device waits for another unit before it goes there again."""
+"""How long a cell of a class that failed on a device waits for another unit before it may go there again.
+Chosen: about the length of a short cell, after which another unit has come free; longer: a class with one
+device left stands still for longer after each failure.
+"""
 
 agent, attempt, campaign, cell, device, pool = (
     tables.metadata.tables[name] for name in ("agent", "attempt", "campaign", "cell", "device", "pool")
@@ -61,7 +68,11 @@ def startable() -> tuple[ColumnElement[bool], ...]:
 
 
 def in_order(line: Any) -> Select[Any]:
-    """Ids of the cells in a line that may start at `:now`, in the order of their campaigns."""
+    """Ids of the cells in a line that may start at `:now`, in the order of their campaign.
+
+    The order is that of `ix_cell_pick` after campaign and line: with a limit, the engine walks the index from
+    the first cell on and sorts nothing.
+    """
     c = candidate.c
     return (
         select(c.cell_id)
@@ -74,6 +85,9 @@ def in_order(line: Any) -> Select[Any]:
 def fits(device_id: Any) -> tuple[ColumnElement[bool], ...]:
     """No sibling has this device; a cell that failed here since `:long_ago` prefers another unit."""
     c = candidate.c
+    # NOT IN over the few cells that have this device (`ix_cell_siblings`): asked once for the whole line,
+    # where a
+    # correlated EXISTS would be asked for every cell.
     used = select(_sibling.c.siblings)
     used = used.where(_sibling.c.device_id == device_id, indexed("sibling.siblings IS NOT NULL"))
     failed = exists().where(
@@ -96,6 +110,10 @@ def waiting_in(line: Any) -> ColumnElement[bool]:
 
 
 def _first(line: Any, *of: Any, conditions: tuple[ColumnElement[bool], ...] = ()) -> Any:
+    """The first cell of a campaign in a line, as a scalar subquery.
+
+    A window function or DISTINCT ON would read every waiting cell; this reads one index entry per campaign.
+    """
     cells = in_order(line).where(candidate.c.campaign_no == campaign.c.no, *conditions)
     return cells.limit(1).correlate(campaign, *of).scalar_subquery()
 
@@ -125,7 +143,7 @@ def _first_in_lines() -> Select[Any]:
     lines = union_all(own, select(pool.c.line)).subquery("asked")
     return (
         select(*COLUMNS)
-        .select_from(lines.join(campaign, literal(value=True)))
+        .select_from(lines.join(campaign, literal(value=True)))  # every pair of line and unfinished campaign
         .join(cell, cell.c.cell_id == _first(lines.c.name, lines))
         .where(*startable())
     )
@@ -151,3 +169,8 @@ FIRST_IN_LINES: Final = _first_in_lines()
 
 FIRST_OF_CLASS: Final = _first_of_class()
 """The first cell of each campaign in the `:line` of a class that `:device` may take and is not `:given`."""
+
+
+def fetch(session: Session, query: Select[Any], **values: object) -> Sequence[Row[Any]]:
+    """Run one of these queries."""
+    return session.connection().execute(query, values).all()

@@ -14,14 +14,14 @@ from orchestrator.db import tables
 
 @dataclass(frozen=True, slots=True)
 class RecordedHello:
-    """A hello from the database, and when it was said."""
+    """A hello from the database, and when it came."""
 
     hello: AgentHello
     seen_at: datetime
 
 
 def recorded_hello(session: Session) -> RecordedHello | None:
-    """What the agent that was heard last said; None before the first."""
+    """The hello that came last, of whichever agent; None before the first."""
     agent = session.exec(select(tables.Agent).order_by(col(tables.Agent.seen_at).desc())).first()
     if agent is None:
         return None

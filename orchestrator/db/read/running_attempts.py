@@ -1,4 +1,4 @@
-"""Attempts under way: what users want of them, whose they are, which have fallen silent."""
+"""Attempts under way: whose they are, which are no longer wanted, which have fallen silent."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from orchestrator.db import tables
 
 @dataclass(frozen=True, slots=True)
 class RunningAttempt:
-    """A try that is under way. `cancel_asked`: a user wants it to end; `parked`: nobody waits for it."""
+    """An attempt under way. `cancel_asked`: a user wants it to end; `parked`: nobody waits for its campaign;
+    `stop_asked`: the orchestrator itself stops it; `overdue`: it is over its deadline.
+    """
 
     attempt_id: str
     cell_id: str
     campaign_no: int
     device_id: str
+    agent_id: str
     cancel_asked: bool
     parked: bool
     stop_asked: bool
@@ -29,11 +32,12 @@ class RunningAttempt:
 def running(
     session: Session, now: datetime, attempt_ids: Sequence[str] | None = None
 ) -> list[RunningAttempt]:
-    """Every attempt under way, with what is wanted of it."""
+    """The attempts under way: all of them, or those of `attempt_ids`."""
     query = (
-        select(tables.Attempt, tables.Cell, tables.Campaign)
+        select(tables.Attempt, tables.Cell, tables.Campaign, tables.Device.agent_id)
         .join(tables.Cell, col(tables.Cell.cell_id) == tables.Attempt.cell_id)
         .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
+        .join(tables.Device, col(tables.Device.device_id) == tables.Attempt.device_id)
         .where(tables.IS_LIVE)
     )
     if attempt_ids is not None:
@@ -44,18 +48,19 @@ def running(
             cell_id=cell.cell_id,
             campaign_no=cell.campaign_no,
             device_id=attempt.device_id,
+            agent_id=agent_id,
             cancel_asked=cell.cancel_asked_at is not None or campaign.cancel_asked_at is not None,
             parked=campaign.parked,
             stop_asked=attempt.stop_asked,
             overdue=attempt.deadline_at is not None and attempt.deadline_at < now,
         )
-        for attempt, cell, campaign in session.exec(query)
+        for attempt, cell, campaign, agent_id in session.exec(query)
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """An attempt that nothing was heard of since `since`, and its agent. `device_id` is still taken by it."""
+    """An attempt of which no message came since `since`. It still holds its device."""
 
     attempt_id: str
     agent_id: str
@@ -108,15 +113,6 @@ def of_agent(session: Session, agent_id: str) -> list[str]:
         .where(tables.Device.agent_id == agent_id, tables.IS_LIVE)
     )
     return list(session.exec(query))
-
-
-def agent_of(session: Session, attempt_id: str) -> str | None:
-    """The agent whose device an attempt uses."""
-    return session.exec(
-        select(tables.Device.agent_id)
-        .join(tables.Attempt, col(tables.Attempt.device_id) == tables.Device.device_id)
-        .where(tables.Attempt.attempt_id == attempt_id)
-    ).first()
 
 
 def silent(session: Session, before: datetime) -> list[Silent]:

@@ -21,7 +21,10 @@ from orchestrator.policy.lifecycle import OPEN, CellState, cancelled_reason
 from orchestrator.policy.preview import PlannedCell
 
 _MANY = 500
-"""So many new cells change what the planner should know of their table."""
+"""From how many new cells on PostgreSQL's planner is asked to look at the table of cells. Chosen: fewer do
+not change its plans; the look itself reads a sample of the table, which a submission of a few cells need not
+wait for.
+"""
 
 
 def content_of(campaign: Campaign, planned: Sequence[PlannedCell], reuse: str) -> str:
@@ -118,7 +121,11 @@ def _add_pools(turn: Turn, lines: Iterable[str]) -> None:
 
 
 def _least_served(turn: Turn, campaign_no: int | None = None) -> float:
-    """Where a campaign joins the others: level with the one that was given least, not ahead of it."""
+    """The device-seconds with which a campaign joins the others: as many as the one that was given least.
+
+    With fewer it would be owed everything that the others got before it came, and would run alone for as
+    long.
+    """
     others = select(func.min(tables.Campaign.served_s)).where(
         col(tables.Campaign.ended_at).is_(None),
         tables.Campaign.purpose == tables.MEASURE,

@@ -1,4 +1,4 @@
-"""How the end of an attempt gets into the database: exactly once, whatever is repeated, late or lost."""
+"""Stores the end of an attempt exactly once, whatever message is repeated, late or lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MEASURED = frozenset({AttemptState.DONE, AttemptState.UNSUPPORTED})
 
 
 def apply(turn: Turn, message: JobResult, now: datetime) -> Ingested:
-    """Take a result in. Whatever it returns, the agent gets its receipt once this is committed.
+    """Store a result. Whatever it returns, the agent gets its receipt once this is committed.
 
     counted: it decided its cell · superseded: its attempt ended, the cell tries again · late: stored,
     never counted · duplicate: known already · conflict: another result of this attempt is stored, and

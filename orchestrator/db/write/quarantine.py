@@ -1,4 +1,4 @@
-"""Devices that fail: what an attempt's end says of its device, quarantine, and the check that ends it."""
+"""Quarantine: devices whose faults end cell after cell get health checks only, until one passes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from orchestrator.policy.lifecycle import MAX_DEVICE_FAULTS, AttemptEnd, CellSta
 from orchestrator.sources import health_model
 
 CHECK_DELAYS_S: Final = (10.0, 60.0, 600.0, 3600.0)
-"""How long a device in quarantine waits for its first, second, ... health check; the last one repeats."""
+"""How many seconds a device in quarantine waits for its first, second, ... health check; the last one
+repeats. Chosen: a device that was lost for a moment is back soon; one that is broken is tried once an hour,
+which costs it and its host next to nothing.
+"""
 
 
 def note_end(
@@ -58,8 +61,9 @@ def release(device: tables.Device) -> None:
 
 
 def on_check_ended(turn: Turn, check: tables.Attempt, passed: bool, now: datetime) -> None:
-    """A health check has ended: the device is well again, or the next check is due later. One that began
-    before the device was taken out says nothing.
+    """Release the device after a health check that passed, else plan the next one.
+
+    A check that began before the device was taken out says nothing about it and changes nothing.
     """
     device = turn.device(check.device_id)
     if device.quarantined_at is not None and check.dispatched_at < device.quarantined_at:
@@ -72,7 +76,7 @@ def on_check_ended(turn: Turn, check: tables.Attempt, passed: bool, now: datetim
 
 
 def ensure_check(turn: Turn, device: tables.Device, now: datetime) -> None:
-    """See that a health check waits for a device in quarantine."""
+    """Add a health check for a device in quarantine, unless one waits already."""
     if device.quarantined_at is None:
         return
     campaign = _campaign(turn, now)
@@ -92,7 +96,7 @@ def ensure_check(turn: Turn, device: tables.Device, now: datetime) -> None:
 
 
 def _campaign(turn: Turn, now: datetime) -> tables.Campaign:
-    """The farm's own campaign, made at the first need."""
+    """The farm's own campaign, which is made when the first check is needed."""
     found = turn.exec(select(tables.Campaign).where(tables.Campaign.purpose == tables.HEALTH)).first()
     if found is not None:
         return found

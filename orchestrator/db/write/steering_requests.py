@@ -1,4 +1,4 @@
-"""What users and operators want of campaigns, cells and devices: written here, obeyed by the scheduler."""
+"""What users and operators ask of campaigns, cells and devices: stored here, applied by the scheduler."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from agent.wire.messages import Device, Reason, ReasonCode, Status
 from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
-from orchestrator.db.queue import candidate_queries, picking
+from orchestrator.db.queue import candidate_queries, class_pages, picking
 from orchestrator.db.write import agents, attempts, ingest, quarantine, unplaceable
 from orchestrator.manifest.campaign import DeviceSelector
 from orchestrator.policy.assign import Assignment
@@ -54,7 +54,7 @@ def database(request, tmp_path):
 def way(request, monkeypatch):
     """How the line of a class is asked: by each device for itself, or once for all."""
     monkeypatch.setattr(picking, "_FEW", 99 if request.param == "one by one" else 0)
-    monkeypatch.setattr(picking, "_SPARE", 0)
+    monkeypatch.setattr(class_pages, "_SPARE", 0)
 
 
 def now():

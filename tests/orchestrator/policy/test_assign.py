@@ -12,8 +12,8 @@ from orchestrator.policy.assign import (
     Occupancy,
     Share,
     WaitingCell,
+    aged_rank,
     assign,
-    level,
 )
 
 DEVICES = [f"d{i}" for i in range(6)]
@@ -126,7 +126,7 @@ def test_the_first_in_line_gets_the_only_device(waiting, shares):
         return shares.get(cell.campaign_no, Share())
 
     def urgency(cell):
-        return level(cell.rank, share(cell), NOW)
+        return aged_rank(cell.rank, share(cell), NOW)
 
     assert urgency(winner) == min(map(urgency, peers))
     same = [c for c in peers if urgency(c) == urgency(winner)]
