@@ -1,4 +1,4 @@
-"""One model on one device: `.tflite` in, tensors out. Imports numpy and itself only, and both on demand."""
+"""Runs one model on one device: `.tflite` in, tensors out. It imports only numpy and itself, on demand."""
 
 from __future__ import annotations
 

@@ -36,10 +36,16 @@ __all__ = ["CompiledModel", "CpuKernelMode", "CpuOptions", "Environment", "Envir
 __all__ += ["HardwareAccelerator", "Options", "TensorBuffer"]
 
 PLACEHOLDER_KEY = "<placeholder signature>"
+"""The key that LiteRT gives the signature of a model without one."""
+
 INVALID_ARGUMENT, RUNTIME_FAILURE, MISSING_INPUT, UNSUPPORTED, NOT_FOUND = 1, 3, 4, 5, 6
+"""LiteRT's status codes (`LiteRtStatus` of `litert/c/litert_common.h`), which callers find in error texts."""
+
 OUT_OF_RANGE = 1000
+"""LiteRT's status code of an index out of bounds, from the same list."""
+
 HOST_MEMORY = 1
-"""LiteRT's status codes, and its number for a buffer in host memory."""
+"""LiteRT's number of a buffer type, host memory (`kLiteRtTensorBufferTypeHostMemory`): the only one here."""
 
 
 class CompiledModel:
@@ -265,6 +271,7 @@ class CompiledModel:
         for buffer in output_buffers:
             buffer.event = event
         if self._worker is None:
+            # One thread: runs share the plan's memory, and their order is that of the calls.
             self._worker = ThreadPoolExecutor(1, thread_name_prefix="compiled-model")
         self._worker.submit(self._run_later, before, event, signature_index, inputs, outputs)
         return event

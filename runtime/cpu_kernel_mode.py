@@ -1,4 +1,4 @@
-"""Which of its kernel sets LiteRT uses on the CPU; ours has one, the exact ones."""
+"""LiteRT's choice between its kernel sets on the CPU; this runtime has one set, the exact kernels."""
 
 from __future__ import annotations
 

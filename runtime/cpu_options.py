@@ -1,4 +1,4 @@
-"""How a `CompiledModel` uses the CPU."""
+"""The options that say how a `CompiledModel` uses the CPU."""
 
 from __future__ import annotations
 

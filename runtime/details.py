@@ -1,4 +1,4 @@
-"""What LiteRT's Python API tells of a tensor: names, shapes, dtypes, quantisation, sparsity."""
+"""The dictionaries of LiteRT's Python API about tensors and operators, and its checks of arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several compiled models share: where plugins would be found, and that all of it is still open."""
+"""The environment that compiled models share: LiteRT's search paths, and whether it is still open."""
 
 from __future__ import annotations
 

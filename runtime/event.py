@@ -1,4 +1,4 @@
-"""When an asynchronous run is done."""
+"""The event of an asynchronous run: signalled when the run is done."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Event:
         return self._signaled.is_set()
 
     def signal(self, error: BaseException | None = None) -> None:
-        """Let everybody who waits go on."""
+        """Wake all that wait; only the first call counts, so a late one cannot hide the run's error."""
         if not self._signaled.is_set():
             self._error = error
             self._signaled.set()

@@ -1,4 +1,4 @@
-"""How a `CompiledModel` uses a GPU."""
+"""The options that say how a `CompiledModel` uses a GPU."""
 
 from __future__ import annotations
 

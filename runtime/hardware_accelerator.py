@@ -1,4 +1,4 @@
-"""Which hardware may run a `CompiledModel`, as bits."""
+"""The hardware that may run a `CompiledModel`, as bits."""
 
 from __future__ import annotations
 

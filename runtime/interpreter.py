@@ -48,7 +48,7 @@ Registerer: TypeAlias = Callable[[CustomRegistrar], None]
 
 
 class OpResolverType(enum.Enum):
-    """Which kernels to use. Ours has one set, the exact ones; every member is accepted."""
+    """LiteRT's kernel sets. This runtime has one set, the exact kernels; every member is accepted."""
 
     AUTO = 0
     BUILTIN = 1
@@ -87,7 +87,7 @@ class Interpreter:
             raise ValueError("type of num_threads should be int")
         if num_threads is not None and num_threads < 1:
             raise ValueError("num_threads should >= 1")
-        # These two steer LiteRT's own default delegate, which we have not.
+        # These two steer LiteRT's own default delegate, which this runtime does not have.
         del experimental_default_delegate_latest_features, experimental_force_delegate_node_profiling
         self.experimental_compress_quantization_zero_points = experimental_compress_quantization_zero_points
         self._model = _load(model_path, model_content)
@@ -329,7 +329,7 @@ def _register(registerer: str | Registerer) -> None:
 
 
 class SignatureRunner:
-    """Runs one signature: arrays by input name in, a dictionary of arrays by output name out."""
+    """Runs one signature: it takes arrays by input name and returns arrays by output name."""
 
     def __init__(self, interpreter: Interpreter, signature: Signature) -> None:
         self._interpreter = interpreter
@@ -363,7 +363,7 @@ class SignatureRunner:
 
 
 def _int32(index: int) -> int:
-    """An index as LiteRT's bindings take it. Raises TypeError for what is no integer of 32 bits."""
+    """An index as LiteRT's bindings accept it. Raises TypeError for anything but a 32-bit integer."""
     found = operator.index(index)
     if not -(1 << 31) <= found < 1 << 31:
         raise TypeError(f"incompatible function arguments: {index} is no 32-bit integer")

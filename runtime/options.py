@@ -1,4 +1,4 @@
-"""What a `CompiledModel` is compiled for."""
+"""The options of a `CompiledModel`: the accelerators it is compiled for, and the options of each."""
 
 from __future__ import annotations
 

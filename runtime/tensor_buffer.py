@@ -1,4 +1,4 @@
-"""Memory of one tensor, aligned to 64 bytes, that a `CompiledModel` reads or fills."""
+"""The memory of one tensor, aligned to 64 bytes, that a `CompiledModel` reads or fills."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from runtime.event import Event
 Array = NDArray[Any]
 
 ALIGNMENT = 64
+"""Bytes to which a buffer is aligned: what LiteRT asks of host memory that it shall use without a copy.
+Smaller, and LiteRT would refuse such a buffer; larger wastes memory for each of many small ones."""
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 _FLOATS = ("float16", "float32", "complex64", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 _NAMES = frozenset(("bool", *_INTEGERS, *_FLOATS))
@@ -121,7 +123,7 @@ class TensorBuffer:
         return self
 
     def destroy(self) -> None:
-        """Let the memory go."""
+        """Release the memory; later calls raise."""
         self._memory = None
 
 

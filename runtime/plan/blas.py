@@ -1,4 +1,4 @@
-"""The thread count of numpy's BLAS while a model runs: kernels share rows out themselves."""
+"""Keeps numpy's BLAS on one thread while a model runs: kernels split their rows among threads themselves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _NAMES = ("scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads", "
 
 
 class _Blas:
-    """The thread count of the OpenBLAS that numpy has loaded; shared by the whole process."""
+    """The thread count of the OpenBLAS that numpy has loaded.
+
+    The whole process shares it, so users are counted: the first saves the count, the last restores it.
+    """
 
     def __init__(self, library: ctypes.CDLL, name: str) -> None:
         self._get = getattr(library, name.format("get"))

@@ -1,4 +1,4 @@
-"""How much memory a model may have: what asks for more is refused before anything is allocated.
+"""Bounds the memory of a model: what asks for more is refused before anything is allocated.
 
 Linux hands out memory that it does not have, and ends the process that uses it. A file of a few bytes can ask
 for any size, so sizes are counted first.
@@ -27,7 +27,7 @@ def machine_bytes() -> int:
 
 
 class MemoryBudget:
-    """What all plans of one interpreter hold together, at most `limit` bytes: the machine's memory."""
+    """Counts the bytes that all plans of one interpreter hold together, up to `limit`, or the machine's."""
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = machine_bytes() if limit is None else limit
@@ -43,10 +43,10 @@ class MemoryBudget:
         self._taken += size
 
     def give_back(self, size: int) -> None:
-        """What `take` counted is free again."""
+        """Free `size` bytes that `take` counted."""
         self._taken -= size
 
 
 def out_of_memory(error: MemoryError) -> OutOfMemoryError:
-    """What a refused allocation is to a caller: this process cannot hold the model."""
+    """The error for a caller whose allocation the system refused: this process cannot hold the model."""
     return OutOfMemoryError(f"the model needs more memory than there is: {error}")

@@ -1,4 +1,4 @@
-"""Which subgraph runs which: no circles, none that is missing, no nesting too deep to plan."""
+"""Finds out which subgraph runs which, and refuses circles, missing ones and nesting too deep to plan."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from runtime.model.graph import Model, Operator, Subgraph
 from runtime.ops.support.registry import find_spec
 
 MAX_DEPTH = 32
+"""Most subgraphs that may be running inside each other. Each takes several frames of Python's stack, in
+planning and in running; 32 stay far below its limit of 1000, and models nest two or three."""
 
 
 def check_calls(model: Model) -> None:
     """Raise `ModelError` where a subgraph reaches itself, calls one that is not there, or nests too deep."""
     called = {s.index: _calls(model, s) for s in model.subgraphs}
     depth: dict[int, int] = {}
+    # A depth-first walk with a stack of its own: a hostile file nests deeper than Python recurses.
     for start, first in called.items():
         path = [(start, iter(first))]
         while path:

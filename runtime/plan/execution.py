@@ -1,4 +1,4 @@
-"""Steps bound to memory: kernels prepared, partitions compiled, intermediates in one arena.
+"""Binds steps to memory: kernels are prepared, partitions compiled, intermediates placed in one arena.
 
 A subgraph whose shapes are all known is one `Execution`. Otherwise each is followed by the next, planned with
 the values that it computed and kept for as long as those values stay the same.
@@ -68,6 +68,7 @@ class Execution:
         self._operators = [step.operator for step in steps]
         self._runs: list[Kernel] = []
         scratch = Scratch()
+        # A step that fails to bind leaves compiled partitions and a taken budget behind: close gives them back.
         try:
             self.arrays.update(_allocate(values, lives, arena))
             self._runs += [self._bind(values, step, scratch) for step in steps]
@@ -117,6 +118,7 @@ class Execution:
         return self._rest().run()
 
     def _rest(self) -> Execution:
+        """The execution of what waited for this one's values, kept as long as those stay the same."""
         values = self.values
         made = (i for o in values.ready if o.index in values.open_ended for i in o.outputs)
         shapes = {i: self.arrays[i].shape for i in made}
@@ -153,6 +155,7 @@ class _Continuation:
 
 
 def _continue(before: Execution, shapes: Mapping[int, Shape], known: Mapping[int, Array]) -> _Continuation:
+    """Plan what follows an execution, again with more values awaited whenever a kernel asks for one."""
     held = {index: set(tensors) for index, tensors in before.values.held.items()}
     while True:
         values = before.values.resume(shapes, known, held)
@@ -198,6 +201,7 @@ def _invocation(
 
 
 def _allocate(values: GraphValues, lives: Mapping[int, Lifetime], arena: Arena[int]) -> dict[int, Array]:
+    """A view of the arena for each tensor; strings are arrays of objects of their own."""
     memory = np.zeros(arena.size + ALIGNMENT, np.uint8)
     base = -memory.ctypes.data % ALIGNMENT
     objects = lives.keys() - arena.offsets.keys()

@@ -1,4 +1,4 @@
-"""Shapes of every tensor, and the values of those that are known before anything runs.
+"""Infers the shapes of every tensor, and the values of those that are known before anything runs.
 
 Where shapes depend on values that earlier operators compute, inference stops there: `pending` are the
 operators left, `needed` the tensors whose values it waits for. `resume` goes on when they are there.
@@ -25,6 +25,9 @@ from runtime.ops.support.value import HANDLES, RAW_BITS, Array, Shape, Value, co
 from runtime.plan.budget import machine_bytes
 
 MAX_FOLDED_BYTES = 512 << 20
+"""Bytes from which on an operator's results are computed in every run instead of once in planning. Folded
+values stay in memory as long as the plan. Smaller, and fp16 weights of large models are widened in every run;
+larger, and a file of a few bytes (a FILL) holds memory that no run needs at once."""
 
 
 @dataclass(slots=True)
@@ -138,6 +141,10 @@ def infer(
 
 
 def _walk(values: GraphValues, operators: Sequence[Operator]) -> None:
+    """Sort operators into those that are folded, ready, or pending.
+
+    Once an operator with a state waits, all later ones with a state wait too, so that none overtakes it.
+    """
     order_matters = False
     for operator in operators:
         try:
@@ -157,6 +164,7 @@ def _walk(values: GraphValues, operators: Sequence[Operator]) -> None:
 
 def _settle(values: GraphValues, operator: Operator, spec: OpSpec | None) -> bool:
     """True where the operator can run in this segment."""
+    # Without a CPU kernel it keeps the shapes that the file declares: a delegate may run it.
     if spec is None:
         return True
     held = values.held.get(operator.index, set()) - set(values.constants)

@@ -1,4 +1,4 @@
-"""From when to when each tensor needs memory, by the order of the steps alone."""
+"""Tells from when to when each tensor needs memory, by the order of the steps alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Smaller, and vector loads of kernels cross cache lines; larger, and the many sma
 memory."""
 
 Touched: TypeAlias = "tuple[Sequence[int], Sequence[int]]"
-"""What a step reads and writes."""
+"""The tensors that a step reads, and those that it writes."""
 
 
 def lifetimes(

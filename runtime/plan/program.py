@@ -1,4 +1,4 @@
-"""All subgraphs of a model, planned on demand, and what they share: resources and threads.
+"""Holds all subgraphs of a model, planned on demand, and what they share: resources and threads.
 
 Control flow reaches other subgraphs through `GraphServices`, which this module hands to the operators: no
 operator imports the plan.
@@ -23,10 +23,18 @@ from runtime.plan.subgraph import PlannedSubgraph
 
 _Resource = TypeVar("_Resource")
 _KEPT_ANSWERS = 1024
+"""Inferred output shapes of subgraphs that are kept, by input shapes and small values; the oldest goes first.
+A model with more calls infers some of them again; more would hold memory for shapes that never come back."""
+
+_KEY_ELEMENTS = 64
+"""Elements up to which a constant takes part in inferring a subgraph: shapes follow from small values such as
+sizes, axes and loop bounds. Larger values would be hashed and kept with every answer."""
 
 
 class Program:
-    """Raises `ModelError` for subgraphs that call each other in a circle or call one that is not there.
+    """A model that is ready to be planned.
+
+    Raises `ModelError` for subgraphs that call each other in a circle or call one that is not there.
 
     Delegates run operators of the subgraphs that a caller can enter: the first, and those with a signature.
     """
@@ -86,6 +94,7 @@ class Program:
                     f"subgraph {index}: input {place} is a constant, or its type {target.dtype} is not the "
                     f"{array.dtype} that it is given"
                 )
+        # A loop may feed a subgraph its own inputs in another order: none may be overwritten before it is read.
         sources = [a.copy() if any(a is t for t in targets) else a for a in inputs]
         for target, source in zip(targets, sources, strict=True):
             np.copyto(target, source)
@@ -93,14 +102,18 @@ class Program:
         return [_memory(planned, i) for i in planned.subgraph.outputs]
 
     def infer(self, index: int, inputs: Sequence[Value], *, known: bool) -> tuple[Shape | None, ...]:
-        """See `GraphServices.infer_subgraph`. Answers are kept: nested calls ask the same again and again."""
+        """See `GraphServices.infer_subgraph`. Answers are kept, as nested calls repeat their questions."""
         subgraph = self.model.subgraphs[index]
         if len(subgraph.inputs) != len(inputs):
             raise ModelError(
                 f"subgraph {index} takes {len(subgraph.inputs)} inputs; it is given {len(inputs)}"
             )
         pairs = list(zip(subgraph.inputs, inputs, strict=True))
-        constants = {i: v.constant for i, v in pairs if known and v.constant is not None and v.elements <= 64}
+        constants = {
+            i: v.constant
+            for i, v in pairs
+            if known and v.constant is not None and v.elements <= _KEY_ELEMENTS
+        }
         shapes = {i: v.shape for i, v in pairs}
         key = (index, tuple(shapes.items()), tuple((i, a.tobytes()) for i, a in constants.items()))
         if key not in self._inferred:

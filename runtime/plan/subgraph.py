@@ -1,4 +1,8 @@
-"""One subgraph on its way to being run: input shapes, what planning knows, delegation, execution."""
+"""One subgraph on its way to being run: input shapes, what planning knows, delegation, execution.
+
+Planning has two halves, so that a caller may see the delegates' report before memory is taken: `analyse`
+infers and shares out, `allocate` binds.
+"""
 
 from __future__ import annotations
 
@@ -138,6 +142,7 @@ class PlannedSubgraph:
             self.analyse()
         assert self._analysis is not None
         values, steps = self._analysis.values, self._analysis.steps()
+        # It holds every folded constant, and the execution holds those that it needs.
         self._analysis = None
         try:
             return Execution(values, steps, budget=self._budget, preserve_all=self._preserve_all)
