@@ -56,8 +56,8 @@ def reference_path(
 
     `maker` is the version of LiteRT, or the identity of this runtime for kind `cpu`.
     """
-    told = {name: asdict(rule) for name, rule in rules.items()}
-    key = json.dumps([model_sha256, POOL_VERSION, told, kind.value, maker], sort_keys=True)
+    stated = {name: asdict(rule) for name, rule in rules.items()}
+    key = json.dumps([model_sha256, POOL_VERSION, stated, kind.value, maker], sort_keys=True)
     return folder / f"{hashlib.sha256(key.encode()).hexdigest()}.npz"
 
 

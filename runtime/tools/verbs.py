@@ -50,14 +50,14 @@ def skeleton_verbs() -> typer.Typer:
 def info(
     file: Annotated[Path, typer.Argument(help="A .tflite or .skel file.")],
     delegates: Annotated[
-        bool, typer.Option(help="Ask the installed delegates which operators they take.")
+        bool, typer.Option(help="Ask the installed delegates which operators they run.")
     ] = True,
     as_json: Json = False,
 ) -> int:
-    """Say what a model is and who takes it.
+    """Describe a model file and the delegates that run it.
 
     Inputs, outputs, signatures, metadata, operators with versions, quantisation, parameters and MACs, memory
-    plan, what each delegate of this machine takes, and what was measured to suit models of its kind.
+    plan, what each delegate of this machine runs, and what was measured to suit models of its kind.
     """
     from runtime.tools.model_info import advice_for, delegate_views, memory_plan, model_facts
     from runtime.tools.model_info.source import readable_model

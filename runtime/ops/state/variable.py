@@ -50,7 +50,7 @@ def variable_of(op: OpContext) -> Variable:
 
 
 def _declared_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Return the declared shape where it is complete (`read_variable.cc`); else only running tells."""
+    """Return the declared shape where it is complete (`read_variable.cc`), else raise `PostponeError`."""
     stored = op.output().stored
     signature = stored.shape_signature if stored is not None else None
     if stored is None or not stored.shape or (signature and -1 in signature):

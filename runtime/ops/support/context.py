@@ -51,28 +51,28 @@ class GraphServices(Protocol):
     num_threads: int
 
     def constant_of(self, tensor: int) -> Array | None:
-        """Values of a constant tensor of the operator's subgraph (scales of blocks are such tensors)."""
+        """Return the values of a constant tensor of the operator's subgraph, such as the scales of blocks."""
 
     def quantization_of(self, tensor: int) -> Quantization | None:
-        """Parameters of a tensor of the operator's subgraph, for operators with intermediates."""
+        """Return the parameters of a tensor of the operator's subgraph, for operators with intermediates."""
 
     def operators_of(self, index: int) -> tuple[Operator, ...]:
-        """Operators of a subgraph, for those that only look at what it computes. Raises IndexError."""
+        """Return the operators of a subgraph that is not run but recognised. Raises IndexError."""
 
     def infer_subgraph(self, index: int, inputs: Sequence[Value], *, known: bool) -> tuple[Shape | None, ...]:
-        """Output shapes of a subgraph for these inputs, whose constants count where they are `known` to stay.
+        """Return the output shapes of a subgraph for these inputs, None where only running it tells.
 
-        None stands for a shape that only running tells.
+        Constants among the inputs are used where `known` says that they stay the same in every run.
         """
 
     def run_subgraph(self, index: int, inputs: Sequence[Array]) -> list[Array]:
-        """Outputs of a subgraph: views that stay valid until it runs again."""
+        """Run a subgraph and return its outputs, views that stay valid until it runs again."""
 
     def resource(self, kind: type[_Resource], name: tuple[str, str]) -> tuple[int, _Resource]:
-        """The handle and the state of a named resource of this interpreter, made where it is missing."""
+        """Return handle and state of a named resource of this interpreter; create it where it is missing."""
 
     def resource_of(self, kind: type[_Resource], handle: int) -> _Resource:
-        """The state behind a handle. Raises KeyError for a handle that nobody gave out."""
+        """Return the state behind a handle. Raises KeyError for a handle that `resource` did not return."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ _NOTES: Final[dict[Kind, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One call of `model`: milliseconds by runner; `refused` are the runners that do not take it."""
+    """One call of `model`: milliseconds by runner; `refused` are the runners that cannot run it."""
 
     model: str
     milliseconds: dict[str, float]
@@ -56,21 +56,21 @@ class Advice:
 
 def advice_for(kind: Kind) -> Advice:
     """Return what was measured to suit models of this kind."""
-    told = _told()
-    row = next((r for r in told["rows"] if r["kind"] == _SAME_AS.get(kind, kind)), None)
+    recorded = _recorded()
+    row = next((r for r in recorded["rows"] if r["kind"] == _SAME_AS.get(kind, kind)), None)
     measured = row and Measured(
         model=row["model"],
         milliseconds=row["milliseconds"],
         refused=tuple(row["refused"]),
-        machine=told["machine"],
-        threads=told["threads"],
-        source=told["source"],
+        machine=recorded["machine"],
+        threads=recorded["threads"],
+        source=recorded["source"],
     )
     return Advice(kind, _NOTES[kind], measured)
 
 
 @cache
-def _told() -> dict[str, Any]:
+def _recorded() -> dict[str, Any]:
     text = files("runtime.tools.model_info").joinpath("measured.json").read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(text)
     return found

@@ -1,4 +1,4 @@
-"""Which operators of a model the installed delegates would take; nothing is run."""
+"""Which operators of a model the installed delegates would run; nothing is run here."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from runtime.interpreter import Interpreter
 class DelegateView:
     """How a delegate would run a model: `taken` of `total` operators, in `partitions`.
 
-    `reasons` counts the operators that it does not take, by reason. `obstacle` says why the question could
-    not be answered, or why the model cannot run at all.
+    `reasons` counts the operators that it leaves to the CPU, by reason. `obstacle` says why the question
+    could not be answered, or why the model cannot run at all.
     """
 
     delegate: str
@@ -42,7 +42,9 @@ def _view(name: str, file: Path, total: int) -> DelegateView:
     try:
         factory = delegate_factory(delegate_descriptor(name))
         if hasattr(factory, "load"):
-            return DelegateView(name, 0, total, 0, {}, "takes whole models; only a run shows what it takes")
+            return DelegateView(
+                name, 0, total, 0, {}, "it runs whole models; only a run shows which operators it supports"
+            )
         delegates = None if factory is None else [cast(PartitionDelegate, factory({}))]
         interpreter = Interpreter(model_path=str(file), experimental_delegates=delegates)
     except UnsupportedOperatorError as error:

@@ -165,7 +165,7 @@ def _correct(
     seed: int,
     note: Note,
 ) -> None:
-    """Scale the layer until its first output is as large as in the original; a fused clamp takes rounds."""
+    """Scale the layer until its first output is as large as in the original, in rounds if it is clamped."""
     output = operator.outputs[0]
     wanted = original.rms(output)
     for _ in range(_ROUNDS):
