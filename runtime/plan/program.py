@@ -94,7 +94,7 @@ class Program:
                     f"subgraph {index}: input {place} is a constant, or its type {target.dtype} is not the "
                     f"{array.dtype} that it is given"
                 )
-        # A loop may feed a subgraph its own inputs in another order: none may be overwritten before it is read.
+        # A loop may feed a subgraph its own inputs in another order: each is read before it is overwritten.
         sources = [a.copy() if any(a is t for t in targets) else a for a in inputs]
         for target, source in zip(targets, sources, strict=True):
             np.copyto(target, source)

@@ -33,8 +33,10 @@ class OpenClDelegate:
 
     @staticmethod
     def preload() -> None:
-        """Import the OpenCL binding ahead of time, so that the import is not measured. Raises
-        `DelegateError`."""
+        """Import the OpenCL binding ahead of time, so that the import is not measured.
+
+        Raises `DelegateError` where it cannot be imported.
+        """
         try:
             import_module("pyopencl")
         except ImportError as error:
@@ -58,8 +60,10 @@ class OpenClDelegate:
         return refusal(graph, operator)
 
     def compile(self, partition: Partition) -> CompiledPartition:
-        """Lower, tune, allocate and record. Raises `DelegateError` or `DeviceError` with the device's
-        message."""
+        """Lower, tune, allocate and record a partition.
+
+        Raises `DelegateError` or `DeviceError` with the device's message.
+        """
         compiled = CompiledGraph(partition, self._opened, self.options)
         self._compiled.append(compiled)
         return compiled
