@@ -68,7 +68,7 @@ class Execution:
         self._operators = [step.operator for step in steps]
         self._runs: list[Kernel] = []
         scratch = Scratch()
-        # A step that fails to bind leaves compiled partitions and a taken budget: close gives them back.
+        # A step that fails to bind leaves compiled partitions and a budget behind: close gives them back.
         try:
             self.arrays.update(_allocate(values, lives, arena))
             self._runs += [self._bind(values, step, scratch) for step in steps]
