@@ -1,4 +1,7 @@
-"""The two protocols a delegate may follow; the benchmark loop sees one (`runtime.tools`)."""
+"""The two protocols that a delegate may follow, and what they exchange with the interpreter.
+
+`runtime.tools.loading` hides the difference: whatever runs a model is measured through `LoadedModel`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ Array: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """Why a delegate leaves an operator to the CPU. A value, not an exception: it ends up in the report."""
+    """Why a delegate leaves an operator to the CPU. A value, not an exception: the report shows it."""
 
     reason: str
 
@@ -41,10 +44,13 @@ class Partition:
 
 
 class CompiledPartition(Protocol):
-    """What `compile` returns. Everything that can be done once has been done."""
+    """A partition that is ready to run: everything that can be done once has been done."""
 
     def invoke(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Read `inputs`, fill `outputs` in place (order of the partition), return when they are readable."""
+        """Read `inputs`, fill `outputs` in place, and return when the outputs are readable.
+
+        The arrays are dense and stand in the order of the partition's `inputs` and `outputs`.
+        """
 
     def close(self) -> None:
         """Release device memory."""
@@ -52,7 +58,10 @@ class CompiledPartition(Protocol):
 
 @runtime_checkable
 class PartitionDelegate(Protocol):
-    """Takes the operators it supports; the interpreter runs the rest with its numpy kernels."""
+    """A delegate that runs the operators it supports; the interpreter runs the rest with its numpy kernels.
+
+    Of the partitions that the graph falls into, `max_delegated_partitions` are kept, the largest first.
+    """
 
     name: str
     max_delegated_partitions: int
@@ -71,7 +80,7 @@ class PartitionDelegate(Protocol):
 class GraphFacts:
     """What `supports` may look at: the subgraph with inferred static shapes and constant values.
 
-    Operators in `late` have shapes that are known at run time only, so no delegate is asked for them; those
+    Operators in `late` have shapes that are known at run time only, so no delegate is asked about them; those
     in `ordered` (variables, random numbers, control flow) keep the file's order among themselves.
     """
 
@@ -84,7 +93,8 @@ class GraphFacts:
 
 
 class LoadedModel(Protocol):
-    """A model as the benchmark loop sees it, whoever runs it. Same methods as LiteRT's `Interpreter`."""
+    """A model as the benchmark loop sees it, whoever runs it. The methods are those of LiteRT's
+    `Interpreter`."""
 
     def get_input_details(self) -> list[dict[str, Any]]:
         """LiteRT's list of dictionaries."""
@@ -99,12 +109,12 @@ class LoadedModel(Protocol):
         """Run to completion."""
 
     def get_tensor(self, tensor_index: int) -> Array:
-        """Copy of an output."""
+        """Return a copy of an output."""
 
 
 @runtime_checkable
 class WholeModelDelegate(Protocol):
-    """Runs whole files by itself: a peer such as `litert`."""
+    """A delegate that runs whole files by itself: a peer such as `litert`."""
 
     name: str
 

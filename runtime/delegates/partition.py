@@ -1,4 +1,4 @@
-"""A graph to partitions: which operators each delegate takes, in what order all run, and why not more.
+"""From a graph to partitions: which operators each delegate runs, in what order, and why it runs no more.
 
 The order is LiteRT's (`graph_info.cc`): an epoch takes the kind of its first ready operator and absorbs every
 ready operator of that kind. Of a delegate's partitions the largest are kept (`max_delegated_partitions`).
@@ -93,15 +93,18 @@ def delegate_graph(
     reasons: dict[int, list[str]] = {o.index: [] for o in subgraph.operators if o.index not in folded}
     for number, delegate in enumerate(delegates):
         wanted = _supported(facts, delegate, [i for i in reasons if i not in owner], reasons)
+        # Grouped before it is limited: how large a partition is shows only once its operators are together.
         trial = {**owner, **dict.fromkeys(wanted, number)}
         groups = epochs(subgraph, trial, folded, grouping, facts.ordered)
         parts = [p for p in groups if trial.get(p[0].index) == number]
         limit = max(1, delegate.max_delegated_partitions)
+        # Stable: of equally large partitions the earlier ones are kept, so one file gives one report.
         parts.sort(key=len, reverse=True)
         owner.update({o.index: number for part in parts[:limit] for o in part})
         left = "supported, but in a smaller partition than the"
         for operator in (o for part in parts[limit:] for o in part):
             reasons[operator.index].append(f"{left} {limit} that {delegate.name} may take")
+    # Grouped anew: what fell back to the CPU changes which operators are ready together.
     assignments = tuple(
         _assignment(model, facts, part, delegates, owner.get(part[0].index))
         for part in epochs(subgraph, owner, folded, grouping, facts.ordered)
@@ -226,6 +229,7 @@ def _served(subgraph: Subgraph, owner: Mapping[int, int], folded: frozenset[int]
         for t in operator.inputs:
             users.setdefault(t, set()).add(operator.index)
     served: set[int] = set()
+    # From the last to the first: whether a constant is used is known before what it was made from.
     for operator in reversed(subgraph.operators):
         if operator.index in folded:
             readers = {u for t in operator.outputs for u in users.get(t, ())}
