@@ -17,7 +17,7 @@ _SHOWN_LOG_LINES = 20
 
 
 def cell_text(cell: CellRecord, processes: Sequence[ProcessSamples]) -> str:
-    """Blocks of `name  value` lines; a struck-out latency is not shown as a result."""
+    """Write blocks of `name  value` lines; the latency of a wrong output is not shown."""
     blocks = [_head(cell)]
     if cell.measurement is not None:
         blocks += [_figures(cell), _judgement(cell, cell.measurement)]
@@ -47,14 +47,14 @@ def _figures(cell: CellRecord) -> Iterator[str]:
         yield _line("latency", "struck out: the output is wrong")
         metrics = tuple(metric for metric in metrics if not metric.void_if_wrong)
     for metric in metrics:
-        yield _line(metric.label, metric.said(cell))
+        yield _line(metric.label, metric.full_text(cell))
 
 
 def _judgement(cell: CellRecord, m: Measurement) -> Iterator[str]:
     a = m.accuracy
     yield _line("accuracy", f"{a.verdict or 'not judged'}  {a.rule or a.note}")
     if a.reference is not None:
-        figures = ", ".join(f"{metric.label} {metric.shown(cell)}" for metric in in_section("output"))
+        figures = ", ".join(f"{metric.label} {metric.short_text(cell)}" for metric in in_section("output"))
         yield _line("against", f"{a.reference}: {figures}")
     if m.labelled is not None:
         yield _line("labelled data", text.labelled(m.labelled))

@@ -45,7 +45,7 @@ def comparison_table(cells: Sequence[CellRecord], baseline: str | None) -> None:
 
 
 def comparison_markdown(cells: Sequence[CellRecord], baseline: str | None) -> str:
-    """The same table as Markdown."""
+    """Write the same table as Markdown."""
     shown = compare(cells, baseline, short_reason)
     rows = [
         (model, *("\n".join(lines) for lines in row))
@@ -55,7 +55,7 @@ def comparison_markdown(cells: Sequence[CellRecord], baseline: str | None) -> st
 
 
 def short_reason(cell: CellRecord) -> str:
-    """Code and text; a long text is cut, with the command that shows all of it."""
+    """Write code and text; a long text is cut, with the command that shows all of it."""
     text = reason_text(cell)
     if len(text) <= LONGEST_REASON:
         return text

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """How results are written."""
+    """The forms in which results are written."""
 
     TABLE = "table"
     JSON = "json"
@@ -27,9 +27,11 @@ class Format(StrEnum):
 def results(
     campaign: Annotated[
         str,
-        typer.Option("--campaign", metavar="ID|all", help="A campaign, or 'all'; left out: the last one."),
+        typer.Option(
+            "--campaign", metavar="ID|all", help="The campaign to show, or 'all'; by default the last one."
+        ),
     ] = "",
-    form: Annotated[Format, typer.Option("--format", help="How to write them.")] = Format.TABLE,
+    form: Annotated[Format, typer.Option("--format", help="The form of the output.")] = Format.TABLE,
     as_json: Json = False,
 ) -> int:
     """Show the newest counted result of each cell.
@@ -54,7 +56,7 @@ def results(
 
 
 def _chosen(farm: Farm, ref: str) -> tuple[Sequence[CellRecord], str | None]:
-    """The cells, and the baseline of their table: of all campaigns, the last one's."""
+    """Return the cells and the baseline of their table; for all campaigns it is the last one's."""
     from orchestrator.errors import UsageError
 
     campaigns = farm.reading.campaigns()
@@ -67,7 +69,7 @@ def _chosen(farm: Farm, ref: str) -> tuple[Sequence[CellRecord], str | None]:
 
 
 def newest(cells: Sequence[CellRecord]) -> list[CellRecord]:
-    """One of each model x delegate x device x level: the one that ended last."""
+    """Return one cell of each model x delegate x device x level: the one that ended last."""
     found: dict[tuple[str, ...], CellRecord] = {}
     for cell in cells:
         key = (cell.model, cell.delegate, cell.device, cell.level)

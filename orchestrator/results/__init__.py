@@ -1,1 +1,1 @@
-"""Results as people and scripts read them: frozen records and their stable JSON."""
+"""What a result says, in one form for every reader: records, metrics, comparison, speed-ups and files."""

@@ -58,7 +58,7 @@ def compare(
 def cell_lines(
     cell: CellRecord, against: CellRecord | None, reason: Callable[[CellRecord], str] = reason_text
 ) -> tuple[str, ...]:
-    """What one cell shows: latency and speed-up, delegation and verdict, or status and reason."""
+    """Return the lines of one cell: latency and speed-up, delegation and verdict; or status and reason."""
     m = cell.measurement
     if cell.struck_out:
         return STRUCK_OUT, reason(cell)
@@ -73,8 +73,9 @@ def cell_lines(
 
 
 def latency(cell: CellRecord) -> str:
-    """`3.21 ±0.07 ms`: median and half its 95% interval, or `3.21 ms [1.20, 8.61]` where that is wide and so
-    lopsided; without an interval the median alone.
+    """Write `3.21 ±0.07 ms`, the median and half its 95 % interval.
+
+    Where the interval is wide, both its ends: `3.21 ms [1.20 - 8.61]`; where there is none, the median alone.
     """
     if cell.measurement is None or cell.struck_out:
         return ""
@@ -92,7 +93,7 @@ def latency(cell: CellRecord) -> str:
 
 
 def speed_up(cell: CellRecord, against: CellRecord | None) -> str:
-    """`1.42x`: the baseline's median over this one's; more is faster. Empty for the baseline itself."""
+    """Write `1.42x`, the baseline's median over this one's; empty for the baseline itself."""
     if against is None or against.cell_id == cell.cell_id:
         return ""
     value = speedup_ratio(cell, against)
@@ -100,7 +101,7 @@ def speed_up(cell: CellRecord, against: CellRecord | None) -> str:
 
 
 def summary(cells: Iterable[CellRecord]) -> str:
-    """`27 cells: 26 done, 1 unsupported; 9 reused`."""
+    """Count cells by their end: `27 cells: 26 done, 1 unsupported; 9 reused`."""
     listed = list(cells)
     counts = Counter(STRUCK_OUT if cell.struck_out else cell.status for cell in listed)
     text = f"{len(listed)} cell{'' if len(listed) == 1 else 's'}: "
@@ -110,7 +111,7 @@ def summary(cells: Iterable[CellRecord]) -> str:
 
 
 def all_well(cells: Iterable[CellRecord]) -> bool:
-    """True where every cell is done with a right output, unsupported, or was excluded."""
+    """Whether every cell is done with a right output, is unsupported, or was excluded."""
     return all(
         not cell.struck_out and (cell.status in ("done", "unsupported") or _excluded(cell)) for cell in cells
     )

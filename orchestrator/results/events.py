@@ -1,4 +1,4 @@
-"""What a campaign tells while it runs. Kept in the database, so that every terminal sees the same."""
+"""The events of a running campaign. The database keeps them, so that every terminal shows the same."""
 
 from __future__ import annotations
 

@@ -29,7 +29,10 @@ FIRST_COLUMNS = (
 
 
 def to_json(value: Any, indent: int | None = 1) -> str:
-    """JSON text, one trailing newline; a NaN is an error. `indent` None: on one line."""
+    """Write JSON text with a trailing newline, on one line where `indent` is None.
+
+    Raises `ValueError` for a value that is not a finite number.
+    """
     separators = None if indent else (",", ":")
     return json.dumps(value, indent=indent, separators=separators, allow_nan=False) + "\n"
 
@@ -40,7 +43,7 @@ def results_document(cells: Iterable[CellRecord]) -> str:
 
 
 def results_csv(cells: Iterable[CellRecord]) -> str:
-    """One row per cell, nested fields joined with a point; null is empty, formulas are defused."""
+    """Write one row per cell; nested fields are joined with a point, null is empty, formulas are defused."""
     columns = csv_columns()
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\r\n")
@@ -91,7 +94,7 @@ def _values(cell: CellRecord) -> dict[str, Any]:
 
 
 def _words(cell: CellRecord) -> dict[str, Any]:
-    """What stands beside the figures: verdicts, rules, and why a figure is missing."""
+    """The words beside the figures: verdicts, rules, and why a figure is missing."""
     m = cell.measurement
     if m is None:
         return {}

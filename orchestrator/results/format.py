@@ -47,7 +47,7 @@ def sample(value_ns: int) -> str:
 
 
 def duration(value_ns: int | None) -> str:
-    """A longer time in seconds, with its unit."""
+    """A time in ns as seconds with one decimal and the unit: `14.2 s`."""
     return NOTHING if value_ns is None else f"{value_ns / 1e9:.1f} s"
 
 
@@ -139,6 +139,6 @@ def csv_text(text: str) -> str:
 
 
 def labelled(score: LabelledScore) -> str:
-    """`top1 0.72 (72 of 100 right), at least 0.7: pass`."""
+    """Write a score: `top1 0.72 (72 of 100 right), at least 0.7: pass`."""
     asked = "" if score.at_least is None else f", at least {score.at_least:g}: {score.verdict}"
     return f"{score.metric} {share(score.share)} ({score.right} of {score.samples} right){asked}"

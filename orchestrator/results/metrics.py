@@ -1,4 +1,4 @@
-"""Every figure of a cell, once: what it is called, how it is read and written, and what it means.
+"""The registry of every figure of a cell: what it is called, how it is read and written, and what it means.
 
 The comparison table, `farm show`, CSV, JSON, the pages and docs/metrics.md read this registry, so that a new
 figure is a field of the wire's `Measurement`, the code that measures it, and one entry here.
@@ -15,6 +15,8 @@ from orchestrator.results import format as text
 from orchestrator.results.records import CellRecord
 
 Better: TypeAlias = Literal["lower", "higher", "none"]
+"""Which values are better; `none` for a count that is neither good nor bad."""
+
 Section: TypeAlias = Literal["latency", "resources", "output"]
 """What a figure describes: the time of an invoke, what a run needs besides, or how right its output is."""
 
@@ -42,9 +44,9 @@ class Metric:
     """Names of the members of a value that is a tuple; each is a column of its own in CSV."""
     void_if_wrong: bool = False
     """Whether a wrong output voids the figure: a fast wrong answer is evidence and never exported."""
-    told: bool = True
-    """False: the sentence on labelled data (`format.labelled`) contains it, so pages and `farm show` have no
-    line of its own for it."""
+    own_line: bool = True
+    """Whether pages and `farm show` give it a line; False where the sentence on labelled data
+    (`format.labelled`) contains it."""
     chip: bool = False
     """Whether the site's matrix shows it below the latency of each cell."""
     table: Callable[[Measurement], str] | None = None
@@ -61,16 +63,16 @@ class Metric:
         return tuple(f"{self.key}.{part}" for part in self.parts) or (self.key,)
 
     def exported(self, cell: CellRecord) -> Any:
-        """The value for a data file; None where a wrong output voids it."""
+        """Return the value for a data file, None where a wrong output voids it."""
         return None if self.void_if_wrong and cell.struck_out else self.read(cell)
 
-    def shown(self, cell: CellRecord) -> str:
-        """The value as text, or a dash."""
+    def short_text(self, cell: CellRecord) -> str:
+        """Write the value, a dash where it is missing."""
         value = self.read(cell)
         return text.NOTHING if value is None else self.text(value)
 
-    def said(self, cell: CellRecord) -> str:
-        """The value with its unit, or `none: ` and the reason."""
+    def full_text(self, cell: CellRecord) -> str:
+        """Write the value with its unit, or `none: ` and the reason."""
         value = self.read(cell)
         if value is None:
             why = "nothing was measured" if cell.measurement is None else self.why_none(cell.measurement)
@@ -132,7 +134,7 @@ def _labelled(
         return None if score is None else getattr(score, name)
 
     return Metric(
-        f"labelled.{name}", label, unit, better, "output", meaning, read, write, told=False, table=table
+        f"labelled.{name}", label, unit, better, "output", meaning, read, write, own_line=False, table=table
     )  # fmt: skip
 
 
@@ -151,7 +153,7 @@ CI95 = _latency(
     "ci95",
     "95 % interval",
     "The 95 % interval of p50, low and high: a t interval over the logarithms of the processes' "
-    "medians. Too few processes have none.",
+    "medians. With too few processes there is none.",
     text.interval,
     parts=("low", "high"),
 )
@@ -215,7 +217,11 @@ METRICS: tuple[Metric, ...] = (
     ),
     _accuracy("rel_l2", "lower", "1", "Relative error ‖y − r‖ / ‖r‖ of the output that is furthest off."),  # noqa: RUF001  # minus sign
     _accuracy(
-        "cosine", "higher", "1", "Cosine of output and reference, of the output with the least.", text.cosine
+        "cosine",
+        "higher",
+        "1",
+        "Cosine between output and reference, of the output where it is smallest.",
+        text.cosine,
     ),
     _labelled(
         "samples", "labelled samples", "1", "none", "Samples of known class that the model was run on."
@@ -228,12 +234,18 @@ METRICS: tuple[Metric, ...] = (
         "Samples whose class is the first answer (`top1`) or among the first five (`top5`).",
     ),
     _labelled(
-        "share", "share right", "1", "higher", "Right answers over samples.", text.share, _share_in_table
+        "share",
+        "share right",
+        "1",
+        "higher",
+        "Right answers divided by labelled samples.",
+        text.share,
+        _share_in_table,
     ),
 )
 """Every figure, in the order in which tables and pages show them."""
 
 
 def in_section(*sections: Section) -> tuple[Metric, ...]:
-    """The metrics that pages and `farm show` list one by one, of these sections, in the registry's order."""
-    return tuple(metric for metric in METRICS if metric.told and metric.section in sections)
+    """Return the metrics of these sections that have a line of their own, in the registry's order."""
+    return tuple(metric for metric in METRICS if metric.own_line and metric.section in sections)

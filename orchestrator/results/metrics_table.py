@@ -1,4 +1,4 @@
-"""`docs/metrics.md` from the registry: every figure, its key, unit and meaning.
+"""Writes `docs/metrics.md` from the registry: every figure, its key, unit and meaning.
 
 python -m orchestrator.results.metrics_table docs/metrics.md     writes the file
 """
@@ -24,7 +24,7 @@ refused, is in [measuring.md](measuring.md).
 
 
 def metrics_table() -> str:
-    """The whole file."""
+    """Return the whole file."""
     return _HEAD + "".join(
         f"| {m.label} | `{m.key}` | {m.unit} | {m.better} | {m.help} |\n" for m in metrics.METRICS
     )

@@ -48,7 +48,7 @@ def build_site(farm: SiteSource, out_dir: Path, *, built_at: datetime | None = N
 
 
 class _Writer:
-    """One build: the folder that is being filled and what fills it."""
+    """One build of the site into a folder."""
 
     def __init__(self, farm: SiteSource, archive: Archive, folder: Path, built_at: datetime) -> None:
         self._farm = farm
@@ -61,7 +61,7 @@ class _Writer:
         )
 
     def write(self) -> None:
-        """Every page, data file and asset; the manifest last."""
+        """Write every page, data file and asset; the manifest last."""
         self._page(links.INDEX, "index", page=index_page(self._archive))
         self._page(links.METHOD, "method", page=method_page(self._archive))
         for campaign in self._archive.campaigns:

@@ -43,8 +43,10 @@ def cell_page(
     processes: Sequence[ProcessSamples],
     samples_note: str = "",
 ) -> CellPage:
-    """All of a cell. `original` is the cell a reused result was measured for, where the site has it: the raw
-    numbers stand there only. `samples_note` says why `processes` is empty.
+    """Build the page of a cell.
+
+    `original` is the cell that a reused result was measured for, where the site has it: the raw numbers are
+    on its page only. `samples_note` says why `processes` is empty.
     """
     notes = Footnotes()
     m = cell.measurement

@@ -62,7 +62,7 @@ def device_id(device: str) -> str:
 
 
 def column_name(delegate: str, device: str) -> str:
-    """`gpu @ host/opencl-0`."""
+    """Name a column: `gpu @ host/opencl-0`."""
     return f"{delegate_name(delegate)} @ {device_id(device)}"
 
 
@@ -100,7 +100,7 @@ def accuracy_facts(cell: CellRecord, measurement: Measurement) -> Facts:
         ("rule", accuracy.rule),
         ("note", accuracy.note),
         ("reference", accuracy.reference or "none"),
-        *((metric.label, metric.shown(cell)) for metric in in_section("output")),
+        *((metric.label, metric.short_text(cell)) for metric in in_section("output")),
         ("labelled data", "" if score is None else text.labelled(score)),
     )
     return tuple((name, value) for name, value in facts if value)

@@ -67,4 +67,4 @@ def figures(shown: Iterable[Metric], cell: CellRecord, notes: Footnotes) -> tupl
 def chips(cell: CellRecord) -> tuple[Chip, ...]:
     """The figures that the matrix shows below the latency."""
     shown = (metric for metric in metrics.METRICS if metric.chip and metric.read(cell) is not None)
-    return tuple(Chip(m.key, m.said(cell), f"{m.label}: {m.help}") for m in shown)
+    return tuple(Chip(m.key, m.full_text(cell), f"{m.label}: {m.help}") for m in shown)

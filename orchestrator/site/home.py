@@ -26,7 +26,7 @@ _ORDER = ("done", "failed", "unsupported", "cancelled", "running", "dispatched",
 
 
 def index_page(archive: Archive) -> IndexPage:
-    """The newest campaign's matrix, all campaigns, and every environment that a result was measured in."""
+    """Build the home page: the newest campaign's matrix, all campaigns, and every environment of a result."""
     newest = archive.campaigns[0] if archive.campaigns else None
     everything = [c for campaign in archive.campaigns for c in archive.cells[campaign.campaign_id]]
     return IndexPage(
@@ -38,7 +38,7 @@ def index_page(archive: Archive) -> IndexPage:
 
 
 def campaign_page(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> CampaignPage:
-    """One campaign."""
+    """Build the page of a campaign."""
     return CampaignPage(campaign_view(campaign, cells), build_matrix(campaign, cells), devices(cells))
 
 

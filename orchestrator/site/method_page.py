@@ -10,14 +10,14 @@ from orchestrator.site.settings import json_object
 
 
 def method_page(archive: Archive) -> MethodPage:
-    """Every metric of the registry, and the floors below which a percentile is missing."""
+    """Build the method page: every metric, and the floors below which a percentile is missing."""
     return MethodPage(terms=heads(metrics.METRICS), floors=_floors(archive))
 
 
 def _floors(archive: Archive) -> Facts:
-    """(percentile, fewest samples); empty before the first result that records them.
+    """Return (percentile, fewest samples), or nothing before the first result that records them.
 
-    They are the measuring side's to set, so they come from the data, as each result recorded them.
+    The measuring core sets the floors and the farm may not import it, so they come from the results.
     """
     for campaign in archive.campaigns:
         for cell in archive.cells[campaign.campaign_id]:

@@ -18,7 +18,7 @@ from orchestrator.site.plots import range_plot
 
 
 def model_page(archive: Archive, campaign: CampaignRecord, model: str) -> ModelPage:
-    """The cells of one model of a campaign, in the campaign's order."""
+    """Build the page of one model of a campaign; its cells keep the campaign's order."""
     cells = archive.cells[campaign.campaign_id]
     own = [cell for cell in cells if cell.model == model]
     baselines = Baselines.among(campaign.baseline, cells)

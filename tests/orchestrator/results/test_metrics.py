@@ -27,6 +27,7 @@ from orchestrator.results.metrics import METRICS, Metric
 from orchestrator.results.metrics_table import metrics_table
 from orchestrator.site import links
 from orchestrator.site.build import build_site
+from runtime.tools import agreement
 from runtime.tools.samples import FLOORS, MIN_PROCESSES_FOR_INTERVAL
 from tests.needs import REPOSITORY
 from tests.orchestrator.site.reading import read_page
@@ -137,3 +138,13 @@ def test_the_docs_state_the_sample_floors_in_force():
     text = " ".join((REPOSITORY / "docs" / "measuring.md").read_text(encoding="utf-8").split())
     assert ", ".join(f"{name} **{floor}**" for name, floor in FLOORS.items()) in text
     assert f"Below {MIN_PROCESSES_FOR_INTERVAL} processes it is null" in text
+
+
+def test_the_docs_state_the_tolerances_in_force():
+    text = (REPOSITORY / "docs" / "measuring.md").read_text(encoding="utf-8")
+    fp32, fp16, floor = (
+        f"{value:.0e}".replace("e-0", "e-")
+        for value in (agreement.FP32_TOLERANCE, agreement.FP16_TOLERANCE, agreement.ABSOLUTE_FLOOR)
+    )
+    assert f"tol·‖r‖ + {floor}·√n, tol = {fp32} in fp32, {fp16} in fp16" in text
+    assert f"cosine of the dequantised outputs ≥ {agreement.MIN_COSINE}" in text
