@@ -87,7 +87,7 @@ def test_a_failed_cell_is_tried_again_by_the_second_submission(lab):
     lab.check()
 
 
-def test_never_measures_again(lab):
+def test_reuse_never_measures_every_cell_again(lab):
     lab.run("m", delegates={"cpu": {}}, reuse="never")
     cells, _ = lab.run("m", delegates={"cpu": {}}, reuse="never")
     assert cells[0].reused_from is None

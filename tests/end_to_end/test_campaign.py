@@ -21,7 +21,7 @@ KEYS = {
 }  # fmt: skip
 
 
-def test_campaign_ends_well(campaign):
+def test_the_demo_campaign_ends_without_a_failure(campaign):
     assert campaign.exit_code == 0, campaign.output
     assert "Traceback" not in campaign.output
 

@@ -164,7 +164,7 @@ def test_style_sheet_is_in_force(site, visit):
     )
 
 
-def test_filter_sort_and_copy(site, visit):
+def test_rows_are_filtered_sorted_and_copied(site, visit):
     page = visit.page
     visit.open(site / "index.html")
     rows = page.locator("table.matrix > tbody > tr")
@@ -201,7 +201,7 @@ def test_hostile_names_run_nothing(site, visit):
     assert visit.page.locator("h1").inner_text() == HOSTILE_NAMES[0]
 
 
-def test_site_of_a_real_campaign(campaign, visit, tmp_path):
+def test_the_site_of_a_real_campaign_shows_its_results(campaign, visit, tmp_path):
     built = campaign.farm("site", "build", "--out", str(tmp_path / "site"))
     assert built.returncode == 0, built.stderr
     results = campaign.results

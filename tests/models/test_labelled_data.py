@@ -37,7 +37,7 @@ def right_ones(found: list[int], files: list[tuple[Path, int]]) -> int:
 @pytest.mark.parametrize(
     ("name", "size", "least"), [("coral_mnv1_025_128_u8", 128, 0.7), ("coral_mnv2_10_224_u8", 224, 0.9)]
 )
-def test_imagenet(name, size, least):
+def test_pictures_are_classified_as_by_litert_and_rightly(name, size, least):
     """`least`: share of the pictures whose label is among the best five."""
     files = list(labelled("foolbox", "imagenet_*.jpg"))
     ours, theirs = both(name, [picture(path, (size, size))[None] for path, _ in files])
@@ -49,7 +49,7 @@ def test_imagenet(name, size, least):
 
 
 @pytest.mark.parametrize("name", ["mlc_resnet8_f32", "mlc_resnet8_i8"])
-def test_cifar10(name):
+def test_small_pictures_are_classified_as_by_litert(name):
     files = list(labelled("foolbox", "cifar10_*.png"))
     pictures = [picture(path, (32, 32))[None] for path, _ in files]
     inputs = [
@@ -63,7 +63,7 @@ def test_cifar10(name):
 
 
 @pytest.mark.parametrize("name", ["tflm_mnist_lstm_f32", "coral_keras_lstm_mnist_i8"])
-def test_mnist(name):
+def test_digits_are_read_as_by_litert(name):
     files = list(labelled("foolbox", "mnist_*.png"))
     files += [(data_folder("tensorflow_tflite-micro") / f"sample{digit}.png", digit) for digit in range(10)]
     pictures = [picture(path, (28, 28), "L")[None] for path, _ in files]
@@ -74,7 +74,7 @@ def test_mnist(name):
     assert right_ones(found, files) >= 0.85 * len(files)
 
 
-def test_birds():
+def test_birds_are_named_as_by_litert_and_rightly():
     folder = data_folder("google-coral_test_data")
     names = (folder / "inat_bird_labels.txt").read_text(encoding="utf-8").splitlines()
     inputs = [picture(folder / file, (224, 224))[None] for file in ("parrot.jpg", "bird.bmp")]
@@ -84,7 +84,7 @@ def test_birds():
     assert [name.split(" (")[0] for name in found] == ["Ara macao", "Poecile atricapillus"]
 
 
-def test_sounds():
+def test_sounds_are_named_as_by_litert_and_rightly():
     folder = data_folder("tensorflow_tflite-micro")
     labels = (
         (data_folder("tensorflow_flutter-tflite") / "yamnet_label_list.txt")
@@ -100,7 +100,7 @@ def test_sounds():
     assert [labels[best] for best in found] == ["Speech", "Speech", "Pink noise", "Silence"]
 
 
-def test_faces():
+def test_faces_are_found_as_by_litert():
     """100 patches with a face and 100 without, on a grey canvas."""
     patches = np.load(data_folder("scikit-image") / "lfw_subset.npy")
     inputs = []

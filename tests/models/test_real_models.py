@@ -46,7 +46,7 @@ MODELS = [
 ]
 
 
-def test_the_list_is_complete():
+def test_every_model_of_the_manifest_is_listed():
     assert set(MODELS) == set(manifest())
 
 

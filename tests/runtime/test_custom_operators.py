@@ -48,7 +48,7 @@ def run(interpreter: Interpreter) -> list[float]:
     return interpreter.get_tensor(1).tolist()
 
 
-def test_the_example_runs():
+def test_the_example_of_a_custom_operator_runs():
     result = subprocess.run(
         [sys.executable, EXAMPLE], check=True, cwd=REPOSITORY, capture_output=True, text=True
     )

@@ -84,11 +84,11 @@ def test_details_have_the_same_keys_and_values(shape):
     compare("details", small_net(), shape)
 
 
-def test_details_of_a_quantised_model():
+def test_details_of_a_quantised_model_are_those_of_litert():
     compare("details", quantised_net(), None)
 
 
-def test_signature_details():
+def test_signature_details_are_those_of_litert():
     compare("signature_details", small_net())
 
 

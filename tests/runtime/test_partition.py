@@ -152,7 +152,7 @@ def test_no_operator_is_delegated():
     assert (report(interpreter).delegated_ops, report(interpreter).partitions) == (0, 0)
 
 
-def test_two_delegates_share_a_model():
+def test_two_delegates_take_parts_of_one_model():
     model = chain("NEG", "ABS", "RELU", "EXP", "EXP")
     first, second = NumpyDelegate("NEG", "ABS", name="first"), NumpyDelegate("ABS", "EXP", name="second")
     interpreter, found = run(model, first, second)

@@ -35,7 +35,7 @@ def test_wrong_output_fails_and_keeps_its_evidence(liars, stored):
     assert result.measurement.samples_sha256
 
 
-def test_nan_fails(liars, stored):
+def test_an_output_of_nan_fails_the_result(liars, stored):
     result = liars.run(job(stored, "nan"))
     assert result.reason.code is ReasonCode.WRONG_OUTPUT
     assert "NaN" in result.reason.text

@@ -42,7 +42,7 @@ def test_a_device_that_its_driver_cannot_compile_for_is_missing_with_the_reason(
     assert missing.reason.endswith("(Invalid build option: -mcpu-of-the-future)")
 
 
-def test_probe_is_stable():
+def test_two_probes_find_the_same_devices():
     assert probe().devices == probe().devices
 
 

@@ -123,7 +123,7 @@ def test_a_body_of_another_form_is_refused_though_its_signature_is_right(changed
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
-def test_what_is_no_number_is_refused(word):
+def test_words_that_json_lacks_for_numbers_are_refused(word):
     with pytest.raises(ValueError, match="no number"):
         seal(KEY, "a", f'{{"type":"x","y":{word}}}'.encode(), 0.0)
 
@@ -156,7 +156,7 @@ def test_what_is_known_of_a_senders_clock_holds_after_a_restart():
         Freshness(newest=11.0 + LIFETIME_S).accept(before)
 
 
-def test_memory_ends_with_the_time():
+def test_envelopes_are_forgotten_once_they_are_too_old_to_be_accepted():
     passed = [0.0]
     fresh = Freshness(monotonic=lambda: passed[0])
     for day in range(50):

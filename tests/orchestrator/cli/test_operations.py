@@ -195,7 +195,7 @@ def test_the_end_of_a_log_is_shown_without_what_was_shown(shown, tail, new):
     assert unseen(shown, tail) == new
 
 
-def test_pause_and_resume(shell, database):
+def test_a_paused_campaign_says_so_until_it_is_resumed(shell, database):
     stock(database, asked(("a", "b")), FLEET)
     assert shell.farm("pause", "test").out == "test is paused; 2 cells wait\n"
     status = shell.farm("status", "--json").json()

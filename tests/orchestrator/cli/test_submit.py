@@ -114,7 +114,7 @@ def test_results_come_as_csv_and_markdown_too(measured: Shell) -> None:
     )
 
 
-def test_one_cell_in_full(measured: Shell) -> None:
+def test_a_cell_is_shown_in_full(measured: Shell) -> None:
     status = measured.farm("status", "small", "--json").json()
     cell_id = status["cells"][0]["cell"]
     text = measured.farm("show", cell_id).out

@@ -56,13 +56,13 @@ def test_limits_come_from_the_environment_and_the_file(tmp_path: Path) -> None:
             load(tmp_path)
 
 
-def test_sizes_for_people() -> None:
+def test_sizes_are_written_in_the_largest_fitting_unit() -> None:
     assert [size_text(n) for n in (0, 1023, 1536, 5 << 20, 3 << 40)] == [
         "0 bytes", "1023 bytes", "1.5 KiB", "5.0 MiB", "3072.0 GiB",
     ]  # fmt: skip
 
 
-def test_where_the_farm_answers(tmp_path: Path) -> None:
+def test_the_address_of_the_farm_follows_from_its_settings(tmp_path: Path) -> None:
     assert load(tmp_path).address is None
     listening = load(tmp_path, listen="lab:9000").address
     assert listening == Address("http://lab:9000", "lab", 9000, behind_proxy=True)

@@ -25,7 +25,7 @@ def test_the_newest_script_is_the_one_the_code_expects():
     assert scripts.get_heads() == [migration.HEAD]
 
 
-def test_a_difference_would_be_found(database):
+def test_a_missing_index_is_found_as_a_difference(database):
     with database.engine.begin() as connection:
         connection.exec_driver_sql("DROP INDEX ix_cell_pick")
     assert migration.pending_changes(database)

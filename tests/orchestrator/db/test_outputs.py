@@ -47,7 +47,7 @@ def test_behind_a_gap_only_the_newer_text_is_kept(database, job):
     assert kept(database, job) == (100, "two\N{REPLACEMENT CHARACTER}\n")
 
 
-def test_the_kept_end_is_bounded(database, job):
+def test_only_the_end_of_an_output_is_kept(database, job):
     size = 8192
     for number in range(5):
         tell(database, job, number * size, f"{number}" * size)

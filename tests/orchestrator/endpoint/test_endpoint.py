@@ -243,7 +243,7 @@ def test_campaigns_and_results_are_read_as_json(reader: httpx.Client, endpoint: 
     assert reader.get("/campaigns/none").status_code == 404
 
 
-def test_health_and_what_there_is_not(endpoint: Endpoint) -> None:
+def test_only_the_documented_paths_and_methods_answer(endpoint: Endpoint) -> None:
     assert httpx.get(f"{endpoint.url}/health", trust_env=False).json()["farm"] == "well"
     assert httpx.get(f"{endpoint.url}/docs", trust_env=False).status_code == 404
     assert httpx.post(f"{endpoint.url}/health", trust_env=False).status_code == 405

@@ -108,7 +108,7 @@ def names(found: tuple[Ended, ...]) -> list[str]:
     st.one_of(st.none(), st.integers(0, 200)),
     st.one_of(st.none(), st.integers(0, 12)),
 )
-def test_what_either_rule_keeps_stays(ages, days, count):
+def test_campaigns_that_either_rule_keeps_stay(ages, days, count):
     ended = [Ended(i, str(i), "n", NOW - timedelta(days=age), 1) for i, age in enumerate(sorted(ages))]
     gone = to_prune(ended, Keep(None if days is None else timedelta(days=days), count), NOW)
     for place, entry in enumerate(ended):

@@ -125,7 +125,9 @@ def test_a_broken_transfer_stores_nothing(server: HttpsServer, store: Store) -> 
         (Answer(gzip.compress(MODEL), headers={"content-encoding": "gzip"}), "gzip-encoded"),
     ],
 )
-def test_other_answers_are_said(server: HttpsServer, store: Store, answer: Answer, words: str) -> None:
+def test_answers_that_bring_no_model_are_named(
+    server: HttpsServer, store: Store, answer: Answer, words: str
+) -> None:
     server.pages["/m"] = answer
     with pytest.raises(UsageError, match=words):
         fetch(server, store, f"{server.url}/m")
@@ -212,7 +214,7 @@ def test_one_private_address_among_public_ones_is_enough_to_refuse(
         ("2002:a00:1::", False), ("192.0.2.1", False),
     ],
 )  # fmt: skip
-def test_which_addresses_are_public(text: str, public: bool) -> None:
+def test_public_addresses_are_told_from_private_ones(text: str, public: bool) -> None:
     assert is_public(ipaddress.ip_address(text)) is public
 
 

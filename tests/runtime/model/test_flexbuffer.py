@@ -36,7 +36,7 @@ def test_reads_what_the_reference_writes(value: dict[str, Any]):
     assert read_map(bytes(flexbuffers.Dumps(value))) == value
 
 
-def test_typed_vectors():
+def test_typed_vectors_are_read_as_lists():
     builder = flexbuffers.Builder()
     with builder.Map():
         builder.Key("ints")

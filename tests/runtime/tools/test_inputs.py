@@ -48,7 +48,7 @@ def test_floats_fill_minus_one_to_one(dtype):
     assert 0.9 < got.max() <= 1
 
 
-def test_rule_gives_the_range():
+def test_a_rule_sets_the_range_of_random_values():
     got = values(np.float32, InputRule(low=2.0, high=3.0))
     assert got.min() >= 2
     assert got.max() < 3
@@ -65,7 +65,7 @@ def test_quantised_int32_needs_no_rule():
     assert values(np.int32, scale=0.1).dtype == np.int32
 
 
-def test_bools_are_both():
+def test_random_booleans_are_both_true_and_false():
     assert set(np.unique(values(np.bool_))) == {False, True}
 
 

@@ -23,7 +23,7 @@ def test_slowing_down_is_drift():
     assert "+" in noise_flags((STEADY * np.linspace(1, 1.2, 300)).astype(np.int64), QUIET, 50.0)[0]
 
 
-def test_waves_are_autocorrelation():
+def test_waves_in_the_times_are_flagged_as_autocorrelation():
     assert flags(STEADY * (1 + 0.1 * np.sin(np.arange(300) / 10))) == ["autocorrelated"]
 
 

@@ -288,7 +288,7 @@ VARIANTS = {
 
 @pytest.mark.parametrize("tail", [residual, scaled_by_channel, scaled_by_pixel, hard_swish])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_epilogue(opened, variant, tail):
+def test_a_fused_tail_gives_what_separate_operators_give(opened, variant, tail):
     layer, choose, tolerance = VARIANTS[variant]
     build = ModelBuilder()
     found = layer.add_to(build, build.input(*layer.x.shape), Act.RELU6)

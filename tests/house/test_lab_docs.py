@@ -30,7 +30,7 @@ def test_every_time_stands_there_with_its_default(time):
         LEASES_VARIABLE, MEMORY_VARIABLE, SIDE_BY_SIDE_VARIABLE, BUDGET_VARIABLE,
     ],
 )  # fmt: skip
-def test_every_setting_stands_there(name):
+def test_every_setting_is_named(name):
     assert f"`{name}`" in TEXT
 
 
