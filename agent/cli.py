@@ -34,9 +34,10 @@ def enrol_here(
 ) -> None:
     """Make this host an agent of a lab, or give it new secrets (after `farm agents rotate`).
 
-    The keys are made here and stay here, in credentials.json in the state folder, which only this user can
-    read. A running agent switches to new ones by itself. Where a private CA signed the server's certificate,
-    set SSL_CERT_FILE to the CA.
+    The keys are made here and stay here, in the file credentials.json of the
+    state folder, which only this user can read. A running agent switches to
+    new ones by itself. Where a private CA signed the server's certificate,
+    set SSL_CERT_FILE to that CA.
     Exit code: 0 enrolled, 1 not enrolled.
 
     Example: farm-agent enrol --server https://lab:8460 --token "$TOKEN"
@@ -56,13 +57,16 @@ def enrol_here(
 @app.command("start")
 def start(
     state: State = None,
-    log_format: Annotated[LogFormat, typer.Option("--log-format", help="How to log.")] = LogFormat.TEXT,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="Form of the log lines.")
+    ] = LogFormat.TEXT,
 ) -> None:
-    """Serve the lab that this host was enrolled in, in the foreground, until SIGTERM.
+    """Serve the lab that this host is enrolled in, in the foreground, until SIGTERM.
 
-    A host that is not enrolled yet is enrolled first where FARM_SERVER and FARM_ENROL_TOKEN are set.
-    At SIGTERM, running attempts are reported as interrupted, and the farm tries them again; results that the
-    farm has not confirmed are kept and sent after the next start.
+    A host that is not enrolled yet is enrolled first where FARM_SERVER and
+    FARM_ENROL_TOKEN are set. At SIGTERM, running attempts are reported as
+    interrupted, and the farm tries them again; results that the farm has not
+    confirmed are kept and sent after the next start.
     Exit code: 0 stopped, 1 it cannot start, 3 the farm speaks another protocol.
 
     Example: farm-agent start --log-format json

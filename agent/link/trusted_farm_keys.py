@@ -47,8 +47,8 @@ class TrustedFarmKeys:
 
     def replace(self, keys: Sequence[PublicKey]) -> None:
         """Trust these from now on and no others. Raises `OSError`."""
-        said = {"enrolled": self.enrolled.text, "keys": [key.text for key in keys]}
-        write_secret(self.path, json.dumps(said))
+        fields = {"enrolled": self.enrolled.text, "keys": [key.text for key in keys]}
+        write_secret(self.path, json.dumps(fields))
         self._keep(keys)
         log.warning("the farm's keys are now, the newest first: %s", ", ".join(self._keys))
 
@@ -60,9 +60,9 @@ class TrustedFarmKeys:
         if not self.path.exists():
             return []
         try:
-            said = json.loads(self.path.read_text())
-            if said["enrolled"] != self.enrolled.text:
+            fields = json.loads(self.path.read_text())
+            if fields["enrolled"] != self.enrolled.text:
                 return []
-            return [PublicKey.read(text) for text in said["keys"]]
+            return [PublicKey.read(text) for text in fields["keys"]]
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{self.path} has another form; enrol this host again") from error

@@ -57,23 +57,23 @@ class Credentials:
         """Read them from an agent's state folder. Raises `OSError` or `ValueError`."""
         path = state / FILE
         try:
-            said = json.loads(path.read_bytes()[:_LONGEST_FILE])
+            fields = json.loads(path.read_bytes()[:_LONGEST_FILE])
         except ValueError as error:
             raise ValueError(f"{path} is not JSON: {error}") from error
-        if not isinstance(said, dict):
+        if not isinstance(fields, dict):
             raise ValueError(f"{path} is not a JSON object")
-        return cls.of(said)
+        return cls.of(fields)
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> Credentials:
+    def of(cls, fields: Mapping[str, Any]) -> Credentials:
         """Make them from the values of such a file. Raises `ValueError` naming what is wrong."""
         for name in (*_TEXTS, *_OPTIONAL):
-            value = said.get(name)
+            value = fields.get(name)
             if (value is None and name not in _OPTIONAL) or not isinstance(value, str | None):
                 raise ValueError(f"credentials: {name} is not text; enrol this host (again)")
-        SigningKey.read(said["signing_key"])
-        PublicKey.read(said["farm_key"])
-        return cls(**{name: said.get(name) for name in (*_TEXTS, *_OPTIONAL)})  # type: ignore[arg-type]  # checked above
+        SigningKey.read(fields["signing_key"])
+        PublicKey.read(fields["farm_key"])
+        return cls(**{name: fields.get(name) for name in (*_TEXTS, *_OPTIONAL)})  # type: ignore[arg-type]  # checked above
 
     def values(self) -> dict[str, str | None]:
         """Return every value by its name, secrets included."""

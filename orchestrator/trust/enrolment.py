@@ -39,17 +39,17 @@ class Request:
     def read(cls, asked: Mapping[str, object]) -> Request:
         """Read it from JSON fields. Raises `UsageError`, whose text repeats nothing that was sent."""
         names = ("token", "public_key", "token_sha256", "password_sha256", "proof")
-        said = {name: value for name in names if isinstance(value := asked.get(name), str)}
-        if len(said) != len(names) or set(asked) != set(names):
+        fields = {name: value for name in names if isinstance(value := asked.get(name), str)}
+        if len(fields) != len(names) or set(asked) != set(names):
             raise UsageError(f"an enrolment has exactly these texts: {', '.join(names)}")
-        if not _SHA256.fullmatch(said["token_sha256"]) or not _SHA256.fullmatch(said["password_sha256"]):
+        if not _SHA256.fullmatch(fields["token_sha256"]) or not _SHA256.fullmatch(fields["password_sha256"]):
             raise UsageError("token_sha256 and password_sha256 are hashes of 64 hex digits")
         try:
-            key = PublicKey.read(said["public_key"])
-            check_proof(key, said["token"], said["proof"])
+            key = PublicKey.read(fields["public_key"])
+            check_proof(key, fields["token"], fields["proof"])
         except ValueError as error:
             raise UsageError(f"the enrolment does not prove its key: {error}") from error
-        return cls(said["token"], key, said["token_sha256"], said["password_sha256"])
+        return cls(fields["token"], key, fields["token_sha256"], fields["password_sha256"])
 
 
 def check_name(agent_id: str) -> None:

@@ -93,8 +93,8 @@ def read(folder: Path, now: datetime) -> FarmKeys:
     current, path = farm_key(folder), folder / FORMER_FILE
     try:
         require_private(path)
-        said = json.loads(path.read_text())
-        former, until = SigningKey.read(said["key"]), datetime.fromisoformat(said["until"])
+        fields = json.loads(path.read_text())
+        former, until = SigningKey.read(fields["key"]), datetime.fromisoformat(fields["until"])
         if until <= now:
             path.unlink(missing_ok=True)
             return FarmKeys(current)
@@ -121,10 +121,10 @@ def rotate(folder: Path, now: datetime, until: datetime) -> FarmKeys:
         )
     new = SigningKey.new()
     try:
-        said = {"key": keys.current.secret(), "until": until.isoformat()}
+        fields = {"key": keys.current.secret(), "until": until.isoformat()}
         # The former key first: a crash in between leaves one key twice, which `read` takes for one; the
         # other order would lose the key that all agents trust.
-        write_secret(folder / FORMER_FILE, json.dumps(said) + "\n")
+        write_secret(folder / FORMER_FILE, json.dumps(fields) + "\n")
         write_secret(folder / FILE, new.secret() + "\n")
     except OSError as error:
         raise FarmError(f"{folder} cannot take a new key: {error.strerror}") from error
