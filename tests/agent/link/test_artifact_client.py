@@ -194,7 +194,7 @@ def test_what_the_farm_lacks_or_refuses_is_said_at_once(
     with pytest.raises(TransferError, match="404: the farm has no artifact"):
         artifacts.fetch("0" * 64, 10)
     endpoint.trust.tokens.clear()
-    with pytest.raises(TransferError, match="401: this token is no agent's"):
+    with pytest.raises(TransferError, match="401: no agent has this token"):
         artifacts.fetch(SHA, len(MODEL))
 
 
