@@ -1,4 +1,7 @@
-"""`farm`: the verbs in the order of an average day. A verb imports what it needs when it runs."""
+"""`farm`: the verbs in the order of an average day. Each is in the file of its name, or of its group.
+
+A verb imports what it needs when it runs, so that `farm --help` stays fast.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,7 @@ DB_VERBS = (
 )
 GROUPS = (
     ("agents", "The machines of a lab.", AGENT_VERBS),
-    ("db", "The database and the store: keep them small, safe and well.", DB_VERBS),
+    ("db", "Maintain the database and the store.", DB_VERBS),
     ("keys", "The key that signs for the farm.", KEYS_VERBS),
     ("site", "The results as a static site.", SITE_VERBS),
 )

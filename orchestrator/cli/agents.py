@@ -1,4 +1,4 @@
-"""`farm agents`: which machines are in the lab, which may be, and which are to leave it."""
+"""`farm agents`: the machines of a lab, their credentials, and how one leaves."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _LONGEST_MINUTES = 7 * 24 * 60
 Name = Annotated[str, typer.Argument(help="An agent's name; see `farm agents list`.")]
 NewName = Annotated[str, typer.Argument(help="The agent's name: letters, digits, - and _.")]
 Valid = Annotated[
-    int, typer.Option(help="Minutes that the one-time token can be used.", min=1, max=_LONGEST_MINUTES)
+    int, typer.Option(help="Minutes for which the one-time token is valid.", min=1, max=_LONGEST_MINUTES)
 ]
 Overlap = Annotated[
-    int, typer.Option(help="Minutes that the present secrets go on.", min=0, max=_LONGEST_MINUTES)
+    int, typer.Option(help="Minutes for which the present secrets stay valid.", min=0, max=_LONGEST_MINUTES)
 ]
 Write = Annotated[
     Path | None,
@@ -35,7 +35,7 @@ Write = Annotated[
 
 
 def list_agents(as_json: Json = False) -> int:
-    """List the agents with their last sign of life."""
+    """List the agents with their last heartbeats."""
     from orchestrator.cli import output
 
     with open_farm() as farm:
@@ -45,9 +45,9 @@ def list_agents(as_json: Json = False) -> int:
         output.emit_json([agent_json(agent, now, suspect_s) for agent in found])
         return OK
     if not found:
-        output.line("no agent has said hello yet; on a lab machine: farm-agent start")
+        output.line("no agent has connected yet; on a lab machine: farm-agent start")
         return OK
-    names = ("agent", "host", "state", "heard", "devices", "running", "version")
+    names = ("agent", "host", "state", "last heartbeat", "devices", "running", "version")
     output.table(
         [output.Column(name) for name in names],
         [
@@ -69,7 +69,7 @@ def drain(
     undo: Annotated[bool, typer.Option("--undo", help="Give it work again.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Give an agent no more work; what runs there ends as usual.
+    """Give an agent no more work; running attempts finish.
 
     Waiting cells that only its devices could run end as `no_device`.
     """
@@ -87,7 +87,7 @@ def drain(
 
 
 def remove(name: Name, as_json: Json = False) -> int:
-    """Take an agent out of the lab: what runs there is stopped and returned, and the agent ends.
+    """Remove an agent from the lab: its attempts are stopped, their cells queued again, and it exits.
 
     Waiting cells that only its devices could run end as `no_device`. Its results stay.
     """
@@ -103,9 +103,9 @@ def remove(name: Name, as_json: Json = False) -> int:
 
 
 def enrol(name: NewName, valid: Valid = 60, write: Write = None, as_json: Json = False) -> int:
-    """Let a machine become an agent: prints a one-time token for `farm-agent enrol` on that machine.
+    """Let a machine become an agent: print a one-time token for `farm-agent enrol` on that machine.
 
-    The agent makes its keys itself; the farm keeps a public key and hashes. An agent that was removed or
+    The agent generates its own keys; the farm keeps a public key and hashes. An agent that was removed or
     revoked may enrol again.
     """
     with _credentials() as credentials:
@@ -119,9 +119,9 @@ def enrol(name: NewName, valid: Valid = 60, write: Write = None, as_json: Json =
 def rotate(
     name: Name, valid: Valid = 60, overlap: Overlap = 60, write: Write = None, as_json: Json = False
 ) -> int:
-    """Give an agent new secrets: prints a one-time token for `farm-agent enrol` on its machine.
+    """Give an agent new secrets: print a one-time token for `farm-agent enrol` on its machine.
 
-    From the moment of its use both old and new secrets are good for `--overlap` minutes, then the new alone.
+    Once the token is used, old and new secrets are both valid for `--overlap` minutes, then only the new.
     """
     with _credentials() as credentials:
         if write is not None:
@@ -132,9 +132,9 @@ def rotate(
 
 
 def revoke(name: Name, as_json: Json = False) -> int:
-    """Shut an agent out now: its key, its token and its user at the broker are refused.
+    """Lock an agent out now: its key, its token and its user at the broker are refused.
 
-    What runs there is lost and is tried elsewhere; whatever it sends is ignored. Its results stay.
+    Its running attempts are lost and tried elsewhere; everything it sends is ignored. Its results stay.
     """
     from orchestrator.cli import output
 
@@ -143,14 +143,14 @@ def revoke(name: Name, as_json: Json = False) -> int:
     if as_json:
         output.emit_json({"agent": name, "state": "revoked", "lost": lost})
     else:
-        output.line(f"{name} is revoked; attempts that were under way there and are lost: {lost}")
+        output.line(f"{name} is revoked; running attempts that are lost: {lost}")
     return OK
 
 
 def acl(as_json: Json = False) -> int:
     """Print the agents' users as Redis commands, for a broker whose users the farm may not manage.
 
-    Hashes of passwords are in them, and no password.
+    They contain hashes of passwords, but no password.
     """
     from orchestrator.cli import output
 
@@ -187,7 +187,7 @@ def _say_token(credentials: CredentialsService, name: str, token: str, valid: in
             }
         )
         return OK
-    output.line(f"one-time token for {name}, good for {valid} minutes:")
+    output.line(f"one-time token for {name}, valid for {valid} minutes:")
     output.line(f"  farm-agent enrol --server {server} --token {token}")
     if address is None:
         output.note("no endpoint is set: set FARM_ENDPOINT for `farm serve`, or use --write on one machine")
@@ -205,7 +205,7 @@ def _written(name: str, folder: Path, as_json: bool) -> int:
 
 
 def standing(agent: AgentState, now: datetime, suspect_s: float) -> str:
-    """active | draining | removed | refused | suspect: what keeps it from work, if anything."""
+    """What keeps an agent from work: `draining`, `removed`, `refused` or `suspect`; else `active`."""
     if agent.refused:
         return "refused"
     if agent.state != "active":

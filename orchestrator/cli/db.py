@@ -1,4 +1,4 @@
-"""`farm db`: keep the database and the store small, safe and well."""
+"""`farm db`: maintain the database and the store."""
 
 from __future__ import annotations
 
@@ -23,18 +23,22 @@ _HOURS = {"h": 1, "d": 24, "w": 168}
 
 def prune_database(
     keep: Annotated[
-        str | None, typer.Option("--keep", metavar="AGE", help="Keep what ended within: 12h, 90d, 8w.")
+        str | None,
+        typer.Option("--keep", metavar="AGE", help="Keep campaigns that ended within: 12h, 90d, 8w."),
     ] = None,
     keep_campaigns: Annotated[
-        int | None, typer.Option("--keep-campaigns", metavar="N", min=0, help="Keep the N that ended last.")
+        int | None,
+        typer.Option("--keep-campaigns", metavar="N", min=0, help="Keep the N campaigns that ended last."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; delete nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be deleted; delete nothing.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
-    """Forget old campaigns, and delete models and samples that nothing needs.
+    """Delete old campaigns, and the models and samples that nothing needs any more.
 
-    With both options a campaign goes only where both let it go. Campaigns that are not over, or whose results
-    a later one shows, stay. Files younger than a week stay.
+    With both options, only campaigns that neither keeps are deleted. Campaigns that have not ended, campaigns
+    whose results a later one shows, and files younger than a week are always kept.
     """
 
     from orchestrator.cli import output
@@ -42,7 +46,7 @@ def prune_database(
     from orchestrator.maintenance.prune import Keep, prune
 
     if keep is None and keep_campaigns is None:
-        raise UsageError("say what to keep: farm db prune --keep 90d, or --keep-campaigns 20")
+        raise UsageError("an option is needed: farm db prune --keep 90d, or --keep-campaigns 20")
     kept = Keep(None if keep is None else _age(keep), keep_campaigns)
     with open_farm() as farm:
         gone = prune(farm.database, farm.reading.store(), kept, utc_now(), dry_run=dry_run)
@@ -52,11 +56,11 @@ def prune_database(
     from orchestrator.config.limits import size_text
 
     for campaign in gone.shown:
-        output.line(f"{campaign.campaign_id} {campaign.name} stays: a later campaign shows its results")
+        output.line(f"{campaign.campaign_id} {campaign.name} is kept: a later campaign shows its results")
     for campaign in gone.campaigns:
         day = campaign.ended_at.strftime("%Y-%m-%d")
         output.line(f"{campaign.campaign_id} {campaign.name}, ended {day}, {campaign.cells} cells")
-    verb = "would go" if dry_run else "gone"
+    verb = "would be deleted" if dry_run else "deleted"
     output.line(
         f"{verb}: {len(gone.campaigns)} campaigns, {gone.artifacts} files of the store, "
         f"{size_text(gone.freed_bytes)}"
@@ -70,7 +74,8 @@ def back_up_database(
 ) -> int:
     """Copy the database to a new file while the farm works.
 
-    A copy of SQLite goes in the place of farm.db, one of PostgreSQL to pg_restore. The store is not in it.
+    To restore, put an SQLite copy in the place of farm.db, or give a PostgreSQL copy to pg_restore. The store
+    is not included.
     """
     from orchestrator.cli import output
     from orchestrator.config.limits import size_text
@@ -86,12 +91,12 @@ def back_up_database(
 
 
 def check_database(
-    deep: Annotated[bool, typer.Option("--deep", help="Hash every model and samples file, too.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Also hash every model and samples file.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Check that the database is whole and that the store has what it names.
+    """Check that the database is intact and that the store has every file it names.
 
-    Exit code: 0 all well, 1 something is wrong.
+    Exit code: 0 no fault, 1 a fault.
     """
     from orchestrator.maintenance.check import check
 

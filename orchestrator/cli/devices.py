@@ -1,4 +1,4 @@
-"""`farm devices`: what there is, what each does, and which ones are taken out."""
+"""`farm devices`: which there are, what each does, and which are out of work."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Action(StrEnum):
 
 def devices(
     action: Annotated[Action, typer.Argument(help="What to do.")] = Action.LIST,
-    name: Annotated[str | None, typer.Argument(help="A device: its id, or a glob that fits one.")] = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why it goes to quarantine.")] = "by hand",
+    name: Annotated[str | None, typer.Argument(help="A device: its id, or a glob that matches one.")] = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why it is put in quarantine.")] = "by hand",
     check: Annotated[
         bool, typer.Option("--check", help="Let health checks run there; the first that passes frees it.")
     ] = False,
@@ -36,10 +36,10 @@ def devices(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """List the devices, or take one out of work and back.
+    """List the devices, take one out of work, or put it back.
 
-    What is taken out by hand stays out until `release`; what the farm put in quarantine after faults gets
-    health checks, and the first that passes frees it.
+    A device taken out by hand stays out until `release`. One that the farm put in quarantine after faults
+    gets health checks, and the first that passes frees it.
     """
     from orchestrator.errors import UsageError
 
@@ -49,10 +49,10 @@ def devices(
                 raise UsageError("`farm devices list` takes no name")
             return _list(farm, as_json)
         if name is None:
-            raise UsageError(f"which device? farm devices {action.value} NAME")
+            raise UsageError(f"a device is needed: farm devices {action.value} NAME")
         if action is Action.QUARANTINE:
             device_id = farm.steering.quarantine(name, reason, check=check)
-            freed = "a health check frees it, or" if check else "back with"
+            freed = "a health check frees it, or" if check else "put it back with"
             text = f"{device_id} is in quarantine; {freed}: farm devices release {device_id}"
             return _changed(device_id, action, text, as_json)
         return _change(farm, action, name, seconds, as_json)
@@ -63,7 +63,7 @@ def _change(farm: Farm, action: Action, name: str, seconds: float | None, as_jso
 
     if action is Action.COOLDOWN:
         if seconds is None:
-            raise UsageError("how long? farm devices cooldown NAME --seconds 5")
+            raise UsageError("the seconds are needed: farm devices cooldown NAME --seconds 5")
         device_id = farm.steering.cool_down(name, seconds)
         text = f"{device_id} rests {seconds:g} s after each attempt"
     else:

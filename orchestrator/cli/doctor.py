@@ -1,4 +1,4 @@
-"""`farm doctor`: is the farm well, and if not, what mends it?"""
+"""`farm doctor`: is every part of the farm in order, and if not, what fixes it?"""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 def doctor(as_json: Json = False) -> int:
-    """Check that the farm is well.
+    """Check every part of the farm.
 
-    Database, store, devices and delegates; each fault comes with the way to mend it.
-    Exit code: 0 all well, 1 something is wrong.
+    Database, store, devices and delegates; each fault comes with its fix.
+    Exit code: 0 no fault, 1 a fault.
     """
     return report(_checks(), as_json)
 
 
 def report(checks: Sequence[Check], as_json: bool) -> int:
-    """Print what was found and how to mend it; the exit code is 1 where something is wrong."""
+    """Print what was found, with the fixes; the exit code is 1 where something is wrong."""
     from orchestrator.cli import output
 
     well = all(check.ok for check in checks)

@@ -20,22 +20,22 @@ again.
 """
 
 Overlap = Annotated[
-    int, typer.Option(help="Minutes that the present key stays good.", min=1, max=_LONGEST_MINUTES)
+    int, typer.Option(help="Minutes for which the present key stays valid.", min=1, max=_LONGEST_MINUTES)
 ]
 
 
 def list_keys(as_json: Json = False) -> int:
-    """List the farm's keys that are good now."""
+    """List the farm's keys that are valid now."""
     from orchestrator.trust.farm_key_rotation import read
 
     return _show(read(_folder(), utc_now()), as_json)
 
 
 def rotate_key(overlap: Overlap = 1440, as_json: Json = False) -> int:
-    """Make a new key for the farm, on the server; no job is lost and nothing is started again.
+    """Generate a new key for the farm, on the server; no job is lost and nothing restarts.
 
-    Agents that run take it over within a heartbeat and trust both keys for `--overlap` minutes. One that is
-    away all that time needs new secrets afterwards: farm agents rotate NAME.
+    Running agents learn it within a heartbeat and trust both keys for `--overlap` minutes. An agent that is
+    away for all that time needs new secrets: farm agents rotate NAME.
     """
     from orchestrator.trust.farm_key_rotation import rotate
 
@@ -44,7 +44,7 @@ def rotate_key(overlap: Overlap = 1440, as_json: Json = False) -> int:
 
 
 def retire_key(as_json: Json = False) -> int:
-    """End the time of the key that was replaced now: it counts no more, here and at every agent."""
+    """End the validity of the replaced key now, here and at every agent."""
     from orchestrator.trust.farm_key_rotation import retire
 
     return _show(retire(_folder(), utc_now()), as_json)
@@ -72,5 +72,5 @@ def _show(keys: FarmKeys, as_json: bool) -> int:
         return OK
     output.line(f"{keys.current.public.key_id} signs for the farm")
     if keys.former is not None:
-        output.line(f"{keys.former.public.key_id} is still good until {keys.until:%Y-%m-%d %H:%M} UTC")
+        output.line(f"{keys.former.public.key_id} stays valid until {keys.until:%Y-%m-%d %H:%M} UTC")
     return OK

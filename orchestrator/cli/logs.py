@@ -29,7 +29,9 @@ the tail is never shown twice.
 
 def logs(
     cell: CellId,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the cell has ended.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Continue until the cell has ended.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Show what happened to a cell, and what its runners wrote.
@@ -93,8 +95,8 @@ class _Log:
         from orchestrator.cli import output
 
         if self.as_json:
-            said = {"cell": cell_id, "at": moment.at.isoformat(), "kind": moment.kind, "text": moment.text}
-            output.raw(json.dumps(said) + "\n")
+            fields = {"cell": cell_id, "at": moment.at.isoformat(), "kind": moment.kind, "text": moment.text}
+            output.raw(json.dumps(fields) + "\n")
         else:
             output.line(
                 f"{moment.at:%Y-%m-%d %H:%M:%S} {moment.kind}{': ' + moment.text if moment.text else ''}"
@@ -108,8 +110,8 @@ class _Log:
             return
         self._shown[attempt_id] = (self._shown.get(attempt_id, "") + text)[-_REMEMBERED:]
         if self.as_json:
-            said = {"cell": cell.cell_id, "attempt": attempt_id, "log": text}
-            output.raw(json.dumps(said) + "\n")
+            fields = {"cell": cell.cell_id, "attempt": attempt_id, "log": text}
+            output.raw(json.dumps(fields) + "\n")
             return
         *lines, rest = (self._begun.pop(attempt_id, "") + text).split("\n")
         for line in lines:

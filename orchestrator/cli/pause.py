@@ -1,4 +1,4 @@
-"""`farm pause`: let nothing more of a campaign start."""
+"""`farm pause`: start no more cells of a campaign."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from orchestrator.cli.verb import CampaignRef, Json, open_farm
 
 
 def pause(ref: CampaignRef, as_json: Json = False) -> int:
-    """Let nothing more of a campaign start; what runs goes on."""
+    """Start no more cells of a campaign; running ones finish."""
     from orchestrator.cli import output
 
     with open_farm() as farm:

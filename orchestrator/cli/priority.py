@@ -1,4 +1,4 @@
-"""`farm priority`: let a campaign or one cell go before others, or after them."""
+"""`farm priority`: run a campaign or one cell before others, or after them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from orchestrator.cli.verb import Json, Ref, open_farm
 
 def priority(
     ref: Ref,
-    number: Annotated[int, typer.Argument(help="-100 to 100; higher goes first, 0 is usual.")],
+    number: Annotated[int, typer.Argument(help="-100 to 100; higher runs first, 0 is the default.")],
     as_json: Json = False,
 ) -> int:
-    """Let a campaign or one cell go before others, or after them."""
+    """Run a campaign or one cell before others, or after them."""
     from orchestrator.cli import output
 
     with open_farm() as farm:

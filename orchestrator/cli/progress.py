@@ -1,4 +1,4 @@
-"""A running campaign on the terminal: a line per finished cell, and one that says what happens now."""
+"""A running campaign on the terminal: one line per finished cell, and one about the present."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Progress:
 
 
 def line_of(event: FarmEvent) -> str | None:
-    """The line that stays of an event; None for one that only says what happens now."""
+    """The line of an event that stays on the screen; None for one that only describes the present."""
     if event.kind == "finished":
         return f"[{event.done}/{event.total}] {_name(event)}: {outcome(event.cell)}"
     if event.kind in _SCROLLED:

@@ -1,4 +1,4 @@
-"""`farm resume`: let a paused campaign go on."""
+"""`farm resume`: continue a paused campaign."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from orchestrator.cli.verb import CampaignRef, Json, open_farm
 
 
 def resume(ref: CampaignRef, as_json: Json = False) -> int:
-    """Let a paused campaign go on."""
+    """Continue a paused campaign."""
     from orchestrator.cli import output
 
     with open_farm() as farm:
         count = farm.steering.resume(ref)
     return output.answer(
-        {"ref": ref, "paused": False, "waiting": count}, f"{ref} goes on; {output.cells(count)} wait", as_json
+        {"ref": ref, "paused": False, "waiting": count},
+        f"{ref} continues; {output.cells(count)} wait",
+        as_json,
     )

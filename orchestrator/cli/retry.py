@@ -16,7 +16,7 @@ def retry(
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Put failed, cancelled and deviceless cells back in line.
+    """Queue failed, cancelled and deviceless cells again.
 
     Measured cells stay; to measure them again: farm submit --force. Without a lab, submit the campaign again
     to run them.
@@ -25,5 +25,5 @@ def retry(
 
     with open_farm() as farm:
         count = farm.steering.retry(ref, failed_only=failed)
-    text = f"{ref}: {output.cells(count)} back in line" if count else f"{ref}: no cell to try again"
+    text = f"{ref}: {output.cells(count)} queued again" if count else f"{ref}: no cell to retry"
     return output.answer({"ref": ref, "retried": count}, text, as_json)

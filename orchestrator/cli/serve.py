@@ -14,10 +14,10 @@ from orchestrator.cli.verb import OK
 def serve(
     log_format: Annotated[LogFormat, typer.Option("--log-format", help="How to log.")] = LogFormat.TEXT,
 ) -> int:
-    """Schedule for a lab: give cells to agents, take results in.
+    """Schedule for a lab: send cells to agents, receive results.
 
     Needs FARM_BROKER_URL (Redis); FARM_DATABASE_URL (PostgreSQL) where several machines submit. Runs in the
-    foreground until SIGTERM or Ctrl-C; agents go on with what they have meanwhile.
+    foreground until SIGTERM or Ctrl-C; agents finish what they have meanwhile.
     Exit code: 0 stopped, 1 another process schedules already, 4 the database cannot be reached.
     """
     from agent.wire.logs import log_to_stderr
@@ -35,6 +35,6 @@ def serve(
     log_to_stderr(log_format, prefix="%(asctime)s %(levelname)s ", loggers=("orchestrator",))
     stopped: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda told, _frame: stopped.append(told))
+        signal.signal(number, lambda received, _frame: stopped.append(received))
     serve_lab(home, lab, lambda: bool(stopped))
     return OK

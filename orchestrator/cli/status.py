@@ -1,4 +1,4 @@
-"""`farm status`: how the farm is, and how far its campaigns are."""
+"""`farm status`: the state of the farm and the progress of its campaigns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def status(
     campaign: Annotated[str | None, typer.Argument(help="A campaign; left out: all of them.")] = None,
     as_json: Json = False,
 ) -> int:
-    """Show how the farm is and how far campaigns are.
+    """Show the state of the farm and the progress of campaigns.
 
     With CAMPAIGN, each of its cells.
     """
@@ -54,7 +54,7 @@ def _campaigns(farm: Farm, as_json: bool) -> int:
 
 def _overview(overview: Overview) -> Iterator[str]:
     open_cells = ", ".join(f"{count} {state}" for state, count in overview.cells.items() if count)
-    yield f"cells: {open_cells or 'none waits or runs'}"
+    yield f"cells: {open_cells or 'none waiting or running'}"
     devices = ", ".join(f"{count} {state}" for state, count in overview.devices.items())
     yield f"devices: {devices or 'none known yet'}"
     yield f"scheduler: {overview.scheduler}"

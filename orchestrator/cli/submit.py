@@ -1,4 +1,4 @@
-"""`farm submit`: a campaign file, or a single model, from words to results."""
+"""`farm submit`: measures what a campaign file asks for, or a single model."""
 
 from __future__ import annotations
 
@@ -39,20 +39,24 @@ def submit(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Measure again what could be reused.")] = False,
     delegate: Annotated[
-        list[str] | None, typer.Option("--delegate", metavar="NAME", help="This delegate only; repeatable.")
+        list[str] | None,
+        typer.Option("--delegate", metavar="NAME", help="Only this delegate; may be repeated."),
     ] = None,
     only: Annotated[
         str, typer.Option("--only", metavar="GLOB", help="Models whose id matches, e.g. 'face_*'.")
     ] = "*",
     priority: Annotated[
         int | None,
-        typer.Option("--priority", min=-100, max=100, help="Higher goes first; the file's, else 0."),
+        typer.Option(
+            "--priority", min=-100, max=100, help="Higher runs first; left out: the file's, else 0."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> int:
     """Measure what a campaign file asks for, and compare.
 
-    Finished cells of earlier submissions are reused. Ctrl-C keeps what is finished; the same command goes on.
+    Finished cells of earlier submissions are reused. Ctrl-C keeps what is finished; the same command
+    continues.
     Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled.
     """
     from orchestrator.cli import output
@@ -79,7 +83,7 @@ def submit(
             with stoppable():
                 _run(farm, submitted)
         except StoppedError as stop:
-            output.note("stopped; finished cells are kept. Go on with:")
+            output.note("stopped; finished cells are kept. Continue with:")
             output.note(f"  {same_command(sys.argv, os.environ)}")
             return stop.exit_code
         return end_of_campaign(farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id), as_json)

@@ -1,4 +1,4 @@
-"""`farm validate`: is this campaign file right? Offline, nothing stored."""
+"""`farm validate`: checks a campaign file offline; stores nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def validate(
     """Check a campaign file and the files it names.
 
     Nothing is fetched, stored or measured. Mistakes are listed with line and column.
-    Exit code: 0 right, 2 wrong.
+    Exit code: 0 valid, 2 not valid.
     """
     from orchestrator.cli import output
     from orchestrator.errors import UsageError

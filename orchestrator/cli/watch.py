@@ -45,7 +45,7 @@ def watch(
 ) -> int:
     """Watch a campaign until it ends, by device and by cell.
 
-    Off a terminal, or with --json, one line per event. Ctrl-C ends the watching, not the campaign.
+    Without a terminal, or with --json, one line per event. Ctrl-C ends the watching, not the campaign.
     Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled.
     """
     from orchestrator.cli import output
@@ -101,7 +101,7 @@ def _emit(event: FarmEvent) -> None:
     from orchestrator.cli import output
 
     cell = event.cell
-    said = {
+    fields = {
         "kind": event.kind,
         "cell": cell.cell_id,
         "model": cell.model,
@@ -113,7 +113,7 @@ def _emit(event: FarmEvent) -> None:
         "total": event.total,
         "eta_s": event.eta_s,
     }
-    output.raw(json.dumps(said) + "\n")
+    output.raw(json.dumps(fields) + "\n")
     sys.stdout.flush()
 
 
@@ -148,7 +148,7 @@ class _Screen:
             left = "" if device.left_s is None else clock(device.left_s)
             words = (device.device_id, device.state, device.cell, device.note, left)
             table.add_row(*(Text(clean(word)) for word in words))
-        cells = Table("next cell", "", "line", "starts in", "because", box=None, pad_edge=False)
+        cells = Table("next cell", "", "queue", "starts in", "because", box=None, pad_edge=False)
         for what, why in waiting:
             eta = "" if why.eta_s is None else clock(why.eta_s)
             words = (why.cell_id, what, why.line, eta, why.blocks[0])

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def why(cell: CellId, as_json: Json = False) -> int:
-    """Say why a cell waits, what blocks it, and for how long.
+    """Explain why a cell waits, what blocks it, and for how long.
 
-    The queue's clock and the job's clock are two: waiting never counts as a timeout.
+    The queue clock and the job clock are separate: time in the queue counts towards no timeout.
     """
     from orchestrator.cli import output
 
@@ -30,11 +30,11 @@ def why(cell: CellId, as_json: Json = False) -> int:
 
 
 def _sentences(answer: Why) -> Iterator[str]:
-    yield f"cell {answer.cell_id} is {answer.state}, in the line of {answer.line}"
+    yield f"cell {answer.cell_id} is {answer.state}, in the queue of {answer.line}"
     for text in answer.blocks:
         yield f"  {text}"
     if answer.queue_s is not None:
-        yield f"queue clock: {_clock(answer.queue_s)} (no limit counts it)"
+        yield f"queue clock: {_clock(answer.queue_s)} (counts towards no limit)"
     if answer.job_s is not None:
         yield f"job clock: {_clock(answer.job_s)}"
     if answer.lease is not None:
@@ -43,7 +43,7 @@ def _sentences(answer: Why) -> Iterator[str]:
         what = "starts" if answer.state == "queued" else "ends"
         yield f"{what} in about {_clock(answer.eta_s)}"
     elif answer.state == "queued":
-        yield "starts when what blocks it is gone"
+        yield "starts once nothing blocks it"
 
 
 def _clock(seconds: float) -> str:

@@ -71,17 +71,17 @@ def test_a_damaged_store_is_told_with_the_exit_code(measured: Shell) -> None:
 
 def test_pruning_says_what_it_wants_and_what_it_did(measured: Shell) -> None:
     for arguments, words in (
-        ((), "say what to keep"),
+        ((), "an option is needed"),
         (("--keep", "soon"), "12h, 90d, 8w"),
         (("--keep", "0d"), "12h, 90d, 8w"),
         (("--keep-campaigns", "-1"), "greater than or equal to 0"),
     ):
         ran = measured.farm("db", "prune", *arguments)
         assert (ran.code, words in ran.err) == (2, True), ran.err
-    assert "gone: 0 campaigns" in measured.farm("db", "prune", "--keep", "1h").out
+    assert "deleted: 0 campaigns" in measured.farm("db", "prune", "--keep", "1h").out
     dry = measured.farm("db", "prune", "--keep-campaigns", "0", "--dry-run")
     assert "small, ended" in dry.out
-    assert "would go: 1 campaigns" in dry.out
+    assert "would be deleted: 1 campaigns" in dry.out
     assert (
         len(measured.farm("db", "prune", "--keep-campaigns", "0", "--dry-run", "--json").json()["campaigns"])
         == 1

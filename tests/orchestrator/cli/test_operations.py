@@ -81,7 +81,7 @@ def test_why_names_the_attempt_that_blocks_a_cell_and_keeps_the_clocks_apart(she
     text = shell.farm("why", by_target["pocl-0"].cell_id).out
     assert f"attempt {job.attempt_id} runs on pocl-0" in text
     assert "job clock: 0:0" in text
-    assert "no limit counts it" in text
+    assert "counts towards no limit" in text
 
 
 def test_why_says_that_nobody_schedules(shell, database):
@@ -223,11 +223,11 @@ def test_retry_puts_failed_cells_back_with_all_their_attempts(shell, database):
     take_in(database, dispatch(database, a.cell_id), Status.FAILED, ReasonCode.WRONG_OUTPUT)
     take_in(database, dispatch(database, b.cell_id))
     shell.farm("cancel", c.cell_id)
-    assert shell.farm("retry", "test", "--failed").out == "test: 1 cell back in line\n"
+    assert shell.farm("retry", "test", "--failed").out == "test: 1 cell queued again\n"
     assert [cell.state for cell in cells(database)] == ["queued", "done", "cancelled"]
     assert shell.farm("retry", "test", "--json").json() == {"ref": "test", "retried": 1}
     assert [cell.state for cell in cells(database)] == ["queued", "done", "queued"]
-    assert shell.farm("retry", b.cell_id).out.endswith("no cell to try again\n")
+    assert shell.farm("retry", b.cell_id).out.endswith("no cell to retry\n")
     take_in(database, dispatch(database, a.cell_id))
     assert [row["status"] for row in shell.farm("results", "--format", "json").json()] == [
         "done", "done", "queued",
@@ -271,6 +271,6 @@ def test_a_class_cell_shows_its_class_until_it_has_a_device(shell, database):
     wanted = asked(("m",), {"gpu": {}}, devices=(DeviceSelector(kind="gpu", count=1),))
     stock(database, wanted, FLEET)
     (cell,) = cells(database)
-    assert "in the line of any:kind=gpu/gpu" in shell.farm("why", cell.cell_id).out
+    assert "in the queue of any:kind=gpu/gpu" in shell.farm("why", cell.cell_id).out
     take_in(database, dispatch(database, cell.cell_id, "gpu-0"))
     assert shell.farm("results", "--format", "json").json()[0]["device"] == "gpu-0"
