@@ -401,6 +401,7 @@ def _load(path: Path) -> Model:
 
 
 def _delegates(accelerators: HardwareAccelerator, options: Options) -> tuple[PartitionDelegate, ...]:
+    """The delegate of the accelerators: none for the CPU alone, or where it may replace an absent GPU."""
     if not accelerators:
         raise StatusError("No acceleration provided.")
     if accelerators & HardwareAccelerator.NPU:
@@ -413,6 +414,7 @@ def _delegates(accelerators: HardwareAccelerator, options: Options) -> tuple[Par
         delegate = load_delegate("gpu", chosen)
     except (DeviceError, DelegateError) as error:
         absent = isinstance(error, DeviceError) or isinstance(error.__cause__, ImportError)
+        # The CPU replaces what is absent; a wrong option must not turn into a slow run.
         if alone or not absent:
             raise
         warnings.warn(f"no GPU, the CPU runs the model: {error}", RuntimeWarning, stacklevel=5)

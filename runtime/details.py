@@ -148,6 +148,7 @@ def _block_parameters(q: Quantization, blocks: BlockQuantization, subgraph: Subg
 
 
 def _sparsity_parameters(tensor: Tensor) -> dict[str, Any]:
+    """LiteRT's form of a sparse encoding: format 0 is a dense dimension, format 1 a compressed one."""
     sparsity = tensor.sparsity
     if sparsity is None:
         return {}

@@ -38,6 +38,10 @@ def shorten(name: str, longest: int = 40) -> str:
 
 
 def _tensor_refusal(facts: GraphFacts, operator: Operator) -> Unsupported | None:
+    """The reason why a tensor keeps the operator on the CPU, before its family is asked.
+
+    Families may then rely on float32 activations and on at least one element.
+    """
     for tensor in (*operator.inputs, *operator.outputs):
         if tensor < 0 or tensor in facts.constants:
             continue

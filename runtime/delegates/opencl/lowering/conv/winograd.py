@@ -145,6 +145,7 @@ def winograd(node: Node, context: Context, shape: ConvShape, size: int) -> Candi
 
 
 def _input(node: Node, shape: ConvShape, grid: _Grid) -> Launch:
+    """The transformed patches of all tiles, element by element, so that each product reads one block."""
     values = {"IN_H": shape.in_h, "IN_W": shape.in_w, "IN_STRIDE": shape.in_layout.pixel_stride}
     pads = {"PAD_TOP": shape.pad_top, "PAD_LEFT": shape.pad_left}
     return Launch(
@@ -162,6 +163,8 @@ def _input(node: Node, shape: ConvShape, grid: _Grid) -> Launch:
 
 
 def _product(node: Node, shape: ConvShape, grid: _Grid) -> Launch:
+    """One launch for all products: each has few rows, and together they keep every worker busy."""
+
     def pack() -> Array:
         return pack_filter(shape.filter(), grid.size, grid.depth, grid.tile.columns)
 
@@ -189,6 +192,7 @@ def _product(node: Node, shape: ConvShape, grid: _Grid) -> Launch:
 
 
 def _output(node: Node, context: Context, shape: ConvShape, grid: _Grid) -> Launch:
+    """The outputs of all tiles, with bias and epilogue: only here do results exist as pixels."""
     channels = round_up(shape.out_channels)
 
     def pack() -> Array:
