@@ -14,8 +14,9 @@ from tests.oracle import run_litert
 from tests.runtime.models import Arg, Out, one_operator
 from tests.runtime.ops.gpu_expectations import expectation
 
-# Of the result itself and of the typical size of its terms; single-precision sums in another order need it.
 RELATIVE = 1e-5
+"""Allowed error, relative to the result and to the typical size of its terms: sums in single precision need
+it where their order differs. Larger hides wrong kernels; smaller refuses right ones."""
 
 
 @dataclass(frozen=True)

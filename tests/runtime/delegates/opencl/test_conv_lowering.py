@@ -159,17 +159,17 @@ def forced_depthwise(rows, columns):
     ("rows", "columns", "inputs", "outputs"),
     [(5, 16, 3, 1), (13, 32, 17, 33), (8, 48, 33, 48), (6, 64, 16, 100), (4, 80, 1, 80), (3, 112, 40, 112)],
 )
-def test_product_tiles(opened, rows, columns, inputs, outputs):
+def test_a_product_is_the_same_in_every_tile(opened, rows, columns, inputs, outputs):
     check_alone(opened, Layer(2, 5, 7, inputs, outputs, (1, 1)), forced_gemm(rows, columns))
 
 
 @pytest.mark.parametrize(("width", "inputs", "outputs"), [(16, 3, 1), (32, 17, 33), (64, 101, 130)])
-def test_row_of_a_product(opened, width, inputs, outputs):
+def test_a_product_of_one_row_is_the_same_in_every_width(opened, width, inputs, outputs):
     check_alone(opened, Layer(1, 1, 1, inputs, outputs, (1, 1)), forced_row(width))
 
 
 @pytest.mark.parametrize("inputs", [3, 32])
-def test_window_that_covers_the_image(opened, inputs):
+def test_a_window_that_covers_the_image_is_a_product(opened, inputs):
     check_alone(opened, Layer(2, 3, 2, inputs, 20, (3, 2), same=False), forced_gemm(2, 32))
 
 
@@ -184,12 +184,12 @@ def test_window_that_covers_the_image(opened, inputs):
         (4, 80, Layer(1, 5, 5, 8, 80, (1, 1), stride=2)),
     ],
 )
-def test_direct_tiles(opened, rows, columns, layer):
+def test_any_window_is_convolved_in_every_tile(opened, rows, columns, layer):
     check_alone(opened, layer, forced_direct(rows, columns))
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "groups"), [(6, 9, 3), (32, 64, 2), (20, 40, 20), (48, 24, 4)])
-def test_groups(opened, inputs, outputs, groups):
+def test_groups_read_their_own_channels_only(opened, inputs, outputs, groups):
     check_alone(opened, Layer(1, 5, 6, inputs, outputs, (3, 3), groups=groups), forced_direct(6, 32))
 
 
@@ -203,7 +203,7 @@ def test_groups(opened, inputs, outputs, groups):
         (1, 32, Layer(1, 3, 2, 3, 20, (7, 7), stride=2)),
     ],
 )
-def test_stem_tiles(opened, rows, columns, layer):
+def test_images_of_few_channels_are_convolved_in_every_tile(opened, rows, columns, layer):
     check_alone(opened, layer, forced_stem(rows, columns))
 
 
@@ -212,7 +212,7 @@ def test_stem_tiles(opened, rows, columns, layer):
     ("shape", "outputs", "same"),
     [((2, 9, 7, 17), 33, True), ((1, 6, 11, 16), 16, False), ((1, 4, 4, 33), 1, True)],
 )
-def test_winograd(opened, size, shape, outputs, same):
+def test_winograd_gives_the_sums_of_a_plain_convolution(opened, size, shape, outputs, same):
     check_alone(
         opened,
         Layer(*shape, outputs, (3, 3), same=same),
@@ -232,7 +232,7 @@ def test_winograd(opened, size, shape, outputs, same):
         (1, 1, Layer(1, 2, 2, 20, 20, (5, 5), stride=2, depthwise=True)),
     ],
 )
-def test_depthwise_tiles(opened, rows, columns, layer):
+def test_depthwise_windows_are_convolved_in_every_tile(opened, rows, columns, layer):
     check_alone(opened, layer, forced_depthwise(rows, columns))
 
 
@@ -248,7 +248,7 @@ def test_every_listed_depthwise_tile_fits_the_map(opened):
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(1, 8), (4, 12), (17, 34)])
-def test_depth_multiplier(opened, inputs, outputs):
+def test_several_outputs_per_channel_are_a_convolution_with_groups(opened, inputs, outputs):
     def default(node, context):
         return depthwise_conv.lower(node, context)[0]
 
@@ -301,7 +301,7 @@ def test_a_fused_tail_gives_what_separate_operators_give(opened, variant, tail):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_output_is_a_part_of_a_concatenation(opened, variant):
+def test_an_output_may_be_a_part_of_a_concatenation(opened, variant):
     base, choose, tolerance = VARIANTS[variant]
     layer = replace_outputs(base, 32)
     build = ModelBuilder()
@@ -326,7 +326,7 @@ def replace_outputs(layer, outputs):
     ("size", "choose"),
     [(1, forced_gemm(7, 16)), (3, forced_direct(6, 32)), (3, forced_stem(4, 32)), (7, forced_stem(6, 16))],
 )
-def test_planar_image_is_read_in_place(opened, size, choose):
+def test_a_planar_image_is_read_in_place(opened, size, choose):
     layer = Layer(1, 9, 12, 3, 24, (size, size), stride=2 if size > 1 else 1)
     build = ModelBuilder()
     planar = build.input(1, 3, 9, 12)
@@ -338,7 +338,7 @@ def test_planar_image_is_read_in_place(opened, size, choose):
     assert_close(got, layer.result, EXACT)
 
 
-def test_stem_reads_padded_pixels_of_a_layer_before(opened):
+def test_the_stem_kernel_reads_padded_pixels_of_a_layer_before(opened):
     first, second = Layer(1, 8, 9, 20, 3, (1, 1)), Layer(1, 8, 9, 3, 18, (3, 3), stride=2)
     build = ModelBuilder()
     middle = first.add_to(build, build.input(*first.x.shape))
@@ -364,7 +364,7 @@ def test_stem_reads_padded_pixels_of_a_layer_before(opened):
         (Layer(1, 9, 12, 4, 8, (3, 3), groups=2), False),
     ],
 )
-def test_stem_takes_small_windows_of_few_channels(opened, layer, expected):
+def test_the_stem_kernel_accepts_small_windows_of_few_channels(opened, layer, expected):
     build = ModelBuilder()
     model = build.build(layer.add_to(build, build.input(*layer.x.shape)))
     graph = optimise(build_graph(whole(model)), layout_rules())
@@ -375,7 +375,7 @@ def test_stem_takes_small_windows_of_few_channels(opened, layer, expected):
 @pytest.mark.parametrize(
     ("shape", "depth", "outputs"), [((3, 33), 33, 17), ((2, 3, 5), 15, 100), ((1, 7), 7, 1)]
 )
-def test_fully_connected(opened, shape, depth, outputs):
+def test_fully_connected_layers_of_one_or_many_rows_match_numpy(opened, shape, depth, outputs):
     random = np.random.default_rng(5)
     x, weights = random.standard_normal(shape), random.standard_normal((outputs, depth))
     build = ModelBuilder()

@@ -40,8 +40,7 @@ def test_it_is_a_partition_delegate():
 
 
 def mixed_model():
-    """Unaligned channels, a concatenation of copies and views, a reshape that must copy, a broadcast, two
-    outputs."""
+    """Unaligned channels, a concatenation of copies and views, a reshape that must copy, a broadcast."""
     build = ModelBuilder()
     x = build.input(1, 3, 6, 5)
     t = build.op(Op.TRANSPOSE, [x, build.constant(np.array([0, 2, 3, 1], np.int32))], (1, 6, 5, 3))

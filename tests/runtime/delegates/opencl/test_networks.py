@@ -1,5 +1,4 @@
-"""Small networks with the blocks of real ones: the delegate against our numpy kernels, through the
-interpreter."""
+"""Small networks with the blocks of real ones: the delegate against numpy kernels, by the interpreter."""
 
 import numpy as np
 import pytest

@@ -87,8 +87,7 @@ print(json.dumps({"s": time.perf_counter() - start, "sum": float(out.sum())}))
 
 
 def test_a_second_process_compiles_nothing(tmp_path):
-    """The driver's own cache holds PoCL's kernels, ours the tuning: both are complete after the first
-    process."""
+    """PoCL's own cache holds its kernels, ours the tuning: both are complete after the first process."""
     environment = {
         **os.environ,
         "POCL_CACHE_DIR": str(tmp_path / "pocl"),
