@@ -55,8 +55,8 @@ def submit(
 ) -> int:
     """Measure what a campaign file asks for, and compare.
 
-    Finished cells of earlier submissions are reused. Ctrl-C keeps what is finished; the same command
-    continues.
+    Finished cells of earlier submissions are reused. Ctrl-C keeps what is finished, and the
+    same command continues.
     Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled.
     """
     from orchestrator.cli import output

@@ -354,7 +354,9 @@ def test_headers_that_claim_to_be_huge_are_refused(server: HttpsServer, store: S
 
 
 @pytest.mark.parametrize(
-    "archive", [b"", b"nonsense", gzip.compress(b"x" * 5000)[:-20], gzip.compress(b"y" * 5000)]
+    "archive",
+    [b"", b"nonsense", gzip.compress(b"x" * 5000)[:-20], gzip.compress(b"y" * 5000)],
+    ids=["empty", "not gzip", "cut off", "not tar"],
 )
 def test_a_damaged_archive_is_said(server: HttpsServer, store: Store, archive: bytes) -> None:
     publish(server, archive)

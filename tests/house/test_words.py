@@ -1,0 +1,97 @@
+"""Numbers say what they are, and docstrings are sentences."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from itertools import pairwise, zip_longest
+
+import pytest
+
+from tests.needs import REPOSITORY
+
+PACKAGES = ("orchestrator", "agent", "runtime")
+CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
+ARITHMETIC = (
+    ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Tuple, ast.Dict, ast.List, ast.Name,
+    ast.Load,
+)  # fmt: skip
+"""What a numeric constant may be made of: literals, arithmetic, collections of them, other constants."""
+
+
+def modules() -> list:
+    """Every module but the migrations, which are history."""
+    found = [path for package in PACKAGES for path in sorted((REPOSITORY / package).rglob("*.py"))]
+    return [path for path in found if "versions" not in path.parts]
+
+
+def is_numeric(value: ast.expr) -> bool:
+    """True where the value is arithmetic over numbers alone."""
+    nodes = list(ast.walk(value))
+    literals = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    return (
+        all(isinstance(node, ARITHMETIC) for node in nodes)
+        and any(type(literal) in (int, float) for literal in literals)
+        and not any(isinstance(literal, str) for literal in literals)
+    )
+
+
+def unexplained(tree: ast.Module) -> Iterator[str]:
+    """Names of numeric module constants that no docstring follows."""
+    for statement, following in zip_longest(tree.body, tree.body[1:]):
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                pass
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                pass
+            case _:
+                continue
+        match following:
+            case ast.Expr(value=ast.Constant(value=str())):
+                continue
+        if CONSTANT.fullmatch(name) and is_numeric(value):
+            yield name
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and text of every docstring of a module, its classes and its functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text:
+                yield getattr(node, "lineno", 1), text
+
+
+def is_sentence(text: str) -> bool:
+    """True where the first paragraph ends like a sentence, a list's head or a quoted form."""
+    return re.search(r"[.!?:`)]$", text.split("\n\n", maxsplit=1)[0].strip()) is not None
+
+
+def stray_wraps(text: str) -> list[str]:
+    """Lines of one or two words in the middle of a paragraph: what a broken wrap leaves behind."""
+    lines = text.splitlines()
+    return [
+        line
+        for line, following in pairwise(lines)
+        if line and following and not line.startswith(" ") and not following.startswith(" ")
+        and len(line.split()) <= 2 and len(line) < 40 and not re.match(r"[-*|\d`]|.*:$", line)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_numbers_and_docstrings_say_what_they_mean(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert list(unexplained(tree)) == [], (
+        "a numeric constant says its unit, origin and effect on the line below"
+    )
+    texts = list(docstrings(tree))
+    assert [line for line, text in texts if not is_sentence(text)] == [], "a docstring is a sentence"
+    assert [(line, wraps) for line, text in texts if (wraps := stray_wraps(text))] == [], "wrap it again"
+
+
+def test_the_checks_see_what_they_are_for():
+    tree = ast.parse('A = 3\n"""Pixels."""\nB = 2 * 3\n_C: Final = (1, 2.5)\nD = "text"\nE = f(3)\n')
+    assert list(unexplained(tree)) == ["B", "_C"]
+    assert not is_sentence("shape of the thing")
+    assert stray_wraps("A line that was wrapped at the wrong\nplace\nand goes on.") == ["place"]
