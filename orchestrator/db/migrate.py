@@ -50,6 +50,7 @@ def migrate(database: Database, *, upgrade: bool = True) -> None:
         database.backup(_backup_path(database.backups, found))
     with database.engine.execution_options(**{WRITE_OPTION: True}).connect() as connection:
         _suspend_foreign_keys(connection, True)
+        # One transaction for all steps: a migration that fails half way leaves the database as it was.
         with connection.begin():
             if database.is_postgresql:
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")

@@ -58,7 +58,7 @@ def fingerprint(series: str, environment_id: str) -> str:
 
 
 def digest(value: Mapping[str, Any]) -> str:
-    """sha256 of canonical JSON (sorted keys, no blanks), 64 hex digits."""
+    """Return the sha256 of canonical JSON (sorted keys, no blanks), as 64 hex digits."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

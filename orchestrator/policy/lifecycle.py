@@ -73,7 +73,7 @@ ATTEMPT_MOVES: Final[Mapping[AttemptState, frozenset[AttemptState]]] = {
 }
 
 LOST: Final = frozenset({ReasonCode.INTERRUPTED, ReasonCode.AGENT_LOST})
-"""The orchestrator gave the attempt up without a word from its runner: a result may still come."""
+"""The orchestrator gave the attempt up and knows nothing of its runner: a result may still come."""
 
 RETRIED: Final = LOST | {ReasonCode.DEVICE_LOST, ReasonCode.TIMEOUT, ReasonCode.ARTIFACT}
 """Faults of the farm rather than of the model: another attempt may help."""
@@ -82,10 +82,13 @@ DEVICE_FAULTS: Final = frozenset({ReasonCode.AGENT_LOST, ReasonCode.DEVICE_LOST}
 """Faults of the device or its host. A model may end with any other failure on a device that is well."""
 
 MAX_DEVICE_FAULTS: Final = 3
-"""Different cells in a row that a device fails before it goes to quarantine."""
+"""How many different cells in a row a device fails before it goes to quarantine. Chosen: one or two may be
+chance, or models that bring the driver down; more would cost a campaign more cells on a device that is
+broken.
+"""
 
 CRASHED: Final = frozenset({ReasonCode.CRASH, ReasonCode.RUNNER_KILLED})
-"""The runner died of a signal: chance once, the model twice."""
+"""The runner died of a signal. Once that may be chance, twice it is taken for the model's fault."""
 
 CURABLE: Final = frozenset({ReasonCode.NO_DEVICE, ReasonCode.DELEGATE_MISSING})
 """Reasons that installing or connecting something removes, though the environment's fields may stay the same.

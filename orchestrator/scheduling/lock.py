@@ -39,6 +39,9 @@ class SchedulerLock:
         `database`: on PostgreSQL, which several machines may share, its lock is taken too. Raises
         `OSError`, and `UnreachableError` where the database does not answer.
         """
+        # flock, not a file with a process id: the kernel frees it however this process dies, and no other
+        # process
+        # can inherit that id. Close-on-exec: a child that outlives this process must not keep the lock.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

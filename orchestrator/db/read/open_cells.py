@@ -12,7 +12,9 @@ from orchestrator.policy.lifecycle import OPEN, CellState
 
 
 def counts(session: Session, suspect_before: datetime) -> dict[str, int]:
-    """Open cells by state; `suspect`: attempts of which nothing was heard since; `paused` of the queued."""
+    """Number of open cells by state; `suspect`: of attempts without a message since `suspect_before`;
+    `paused`: of queued cells whose campaign is paused.
+    """
     rows = session.exec(
         select(tables.Cell.state, func.count()).where(tables.IS_OPEN).group_by(col(tables.Cell.state))
     )

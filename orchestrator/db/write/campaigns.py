@@ -54,14 +54,14 @@ def find_unfinished(turn: Turn, content: str) -> tables.Campaign | None:
 
 
 def resume(turn: Turn, campaign: tables.Campaign, now: datetime) -> None:
-    """Somebody submits the campaign again and waits for it; what it was not given meanwhile is not owed."""
+    """Take up a campaign that is submitted once more. It is owed nothing for the time in between."""
     campaign.submitted_at = now
     campaign.parked = False
     rejoin(turn, campaign)
 
 
 def rejoin(turn: Turn, campaign: tables.Campaign) -> None:
-    """A campaign that stood aside joins the others again."""
+    """Let a campaign that stood aside join the others again, with no less than the least served of them."""
     campaign.served_s = max(campaign.served_s, _least_served(turn, campaign.no))
 
 
@@ -97,6 +97,8 @@ def add(
     _add_pools(turn, {cell.spec.line for cell in wanted if cell.spec.siblings is not None})
     queued = [_fields(row, cell) for cell in wanted if cell.action == "run"]
     if queued:
+        # Past the unit of work of SQLAlchemy: a campaign may have 100,000 cells, and nobody reads these rows
+        # here.
         turn.connection().execute(insert(candidate_queries.cell), queued)
     pairs = [(tables.Cell(**_fields(row, cell)), cell) for cell in wanted if cell.action != "run"]
     turn.add_all([cell for cell, _planned in pairs])
@@ -106,6 +108,7 @@ def add(
     taken_over = [_take_over(turn, c, p.reused.attempt_id) for c, p in pairs if p.reused is not None]
     cell_ends.finish_all(turn, taken_over, now, kind="reused")
     turn.flush()
+    # In the same transaction: the scheduler's next queries must not be planned for tables of the old size.
     note_growth(turn, "campaign", "device", "pool", *(["cell"] if len(wanted) >= _MANY else []))
     return row.campaign_id
 

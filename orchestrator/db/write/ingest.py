@@ -33,6 +33,7 @@ def apply(turn: Turn, message: JobResult, now: datetime) -> Ingested:
     never counted · duplicate: known already · conflict: another result of this attempt is stored, and
     stays · unknown: no such attempt here.
     """
+    # Held from here on: of two deliveries of one result the second finds what the first has stored.
     attempt = turn.find_attempt(message.attempt_id)
     if attempt is None:
         return "unknown"
@@ -89,7 +90,7 @@ def refuse(turn: Turn, message: JobRefused, now: datetime) -> None:
 
 
 def give_up(turn: Turn, attempt_id: str, reason: Reason, now: datetime) -> None:
-    """End an attempt of which nothing more is heard. Does nothing where it has ended already."""
+    """End an attempt without a result. Does nothing where it has ended already."""
     attempt = turn.find_attempt(attempt_id)
     if attempt is not None and attempt.state in LIVE_ATTEMPT:
         ended = attempt_end(Status.FAILED, reason, stop_asked=attempt.stop_asked)
@@ -97,8 +98,9 @@ def give_up(turn: Turn, attempt_id: str, reason: Reason, now: datetime) -> None:
 
 
 def lose(turn: Turn, attempt_id: str, reason: Reason, now: datetime) -> None:
-    """Give an attempt up although its agent may still be at it: the device's epoch grows, so that
-    whatever comes of it later is late.
+    """Give an attempt up although its agent may still work on it.
+
+    The device's epoch grows, so that a result of this attempt which comes later counts as late.
     """
     attempt = turn.attempt(attempt_id)
     turn.device(attempt.device_id).epoch += 1
@@ -106,7 +108,7 @@ def lose(turn: Turn, attempt_id: str, reason: Reason, now: datetime) -> None:
 
 
 def recover(turn: Turn, now: datetime) -> int:
-    """After a scheduler that was killed: its open attempts end `interrupted`. Returns their number."""
+    """End the attempts that a killed scheduler left open as `interrupted`. Returns their number."""
     left = running_attempts.running(turn, now)
     for attempt in left:
         text = "the scheduling process ended while this attempt ran"

@@ -19,13 +19,14 @@ durable commit.
 
 
 def forget(turn: Turn, number: int) -> bool:
-    """Delete a campaign with its cells, attempts, results and events: so much of it as others can wait for.
+    """Delete a campaign with its cells, attempts, results and events, at most `CELLS_AT_ONCE` cells of it.
 
-    True: it is gone, or what is left was shown elsewhere meanwhile; False: call again, in a new transaction.
+    True: it is gone, or what is left is shown by another campaign; False: call again, in a new transaction.
     """
     some = select(tables.Cell.cell_id).where(tables.Cell.campaign_no == number)
     found = turn.exec(some.order_by(tables.Cell.cell_id).limit(CELLS_AT_ONCE)).all()
     cells = set(found) - _shown_meanwhile(turn, found, number)
+    # Children before parents: foreign keys hold at every statement.
     attempts = select(tables.Attempt.attempt_id).where(col(tables.Attempt.cell_id).in_(cells))
     for statement in (
         delete(tables.Event).where(col(tables.Event.cell_id).in_(cells)),

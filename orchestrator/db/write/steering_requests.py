@@ -49,14 +49,14 @@ def prioritise(turn: Turn, ref: str, priority: int) -> int:
     cells = _cells(turn, ref)
     if records.campaign_rows(turn, ref):
         records.find_campaign(turn, ref).priority = priority
-    waiting = [cell for cell in cells if cell.state in OPEN]
-    for cell in waiting:
+    still_open = [cell for cell in cells if cell.state in OPEN]
+    for cell in still_open:
         cell.rank = -priority
-    return len(waiting)
+    return len(still_open)
 
 
 def retry(turn: Turn, ref: str, now: datetime, *, failed_only: bool) -> int:
-    """Put ended cells of a campaign, or one cell, back in line with all their attempts before them.
+    """Put ended cells of a campaign, or one cell, back into the queue with all their attempts before them.
 
     Those that failed, and without `failed_only` those that were cancelled or lacked a device or delegate.
     A result that decided a cell stays as evidence and counts no more. Returns how many cells.

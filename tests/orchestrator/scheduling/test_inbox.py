@@ -1,0 +1,121 @@
+"""What a lab's scheduler is left to do by each message, once it is applied."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from agent.wire.messages import (
+    AgentAlive,
+    AgentHello,
+    CancelJob,
+    Heartbeat,
+    JobStarted,
+    Receipt,
+    Shutdown,
+    Upgrade,
+)
+from orchestrator.db import tables
+from orchestrator.db.write import agents, attempts
+from orchestrator.dispatch.base import BrokerBack, IncompatibleHello, MessageReceived
+from orchestrator.scheduling.available_devices import AvailableDevices
+from orchestrator.scheduling.inbox import FollowUp, Inbox
+from tests.orchestrator.asked import GPU, asked
+from tests.orchestrator.stocked import cells, dispatch, result, stock
+
+DEVICE = GPU.model_copy(update={"device_id": "rack.gpu-0"})
+HELLO = MessageReceived("rack", AgentHello(agent_id="rack", host="rack", version="0", devices=(DEVICE,)))
+
+
+@pytest.fixture
+def inbox():
+    return Inbox(AvailableDevices(silence_s=60.0), sole=False, patience_s=30.0, heartbeat_s=5.0)
+
+
+@pytest.fixture
+def job(database, inbox):
+    """A job that the agent `rack` runs on its one device."""
+    stock(database, asked(delegates={"gpu": {}}), [DEVICE])
+    apply(database, inbox, HELLO)
+    return dispatch(database, cells(database)[0].cell_id)
+
+
+def apply(database, inbox, *events) -> FollowUp:
+    with database.write() as turn:
+        return inbox.apply(turn, events, datetime.now(UTC))
+
+
+def beat(job, phase="measure 1/3", epoch=None) -> Heartbeat:
+    return Heartbeat(attempt_id=job.attempt_id, epoch=epoch or job.epoch, seq=1, phase=phase)
+
+
+def test_a_hello_frees_its_devices_and_changes_the_agents(database, inbox):
+    stock(database, asked(delegates={"gpu": {}}), [DEVICE])
+    found = apply(database, inbox, HELLO)
+    assert found == FollowUp(freed=frozenset({"rack.gpu-0"}), news=True, agents_changed=True)
+
+
+def test_a_job_that_an_agent_may_never_have_got_is_sent_again_with_its_hello(database, inbox):
+    stock(database, asked(delegates={"gpu": {}}), [DEVICE])
+    apply(database, inbox, HELLO)
+    job = dispatch(database, cells(database)[0].cell_id, start=False)
+    assert apply(database, inbox, HELLO).replies == (("rack", job),)
+    assert inbox.in_doubt == {}
+
+
+def test_an_attempt_that_a_hello_does_not_name_is_in_doubt_until_it_is_reported(database, inbox, job):
+    with database.write() as turn:
+        attempts.note_heartbeat(turn, beat(job), datetime.now(UTC))
+    apply(database, inbox, HELLO)
+    assert list(inbox.in_doubt) == [job.attempt_id]
+    apply(database, inbox, MessageReceived("rack", beat(job)))
+    assert inbox.in_doubt == {}
+
+
+def test_a_result_is_acknowledged_and_frees_its_device(database, inbox, job):
+    found = apply(database, inbox, MessageReceived("rack", result(job)))
+    receipt = ("rack", Receipt(attempt_id=job.attempt_id))
+    assert found == FollowUp((receipt,), frozenset({"rack.gpu-0"}), news=True)
+
+
+def test_what_several_messages_leave_to_do_is_put_together(database, inbox, job):
+    found = apply(database, inbox, MessageReceived("rack", result(job)), BrokerBack(), HELLO)
+    assert found.republish
+    assert found.agents_changed
+    assert found.replies == (("rack", Receipt(attempt_id=job.attempt_id)),)
+
+
+def test_the_reply_to_an_outdated_heartbeat_is_to_cancel(database, inbox, job):
+    found = apply(database, inbox, MessageReceived("rack", beat(job, epoch=job.epoch + 1)))
+    assert found == FollowUp((("rack", CancelJob(attempt_id=job.attempt_id)),))
+
+
+def test_a_heartbeat_without_news_is_not_stored(database, inbox, job):
+    event = MessageReceived("rack", beat(job))
+    assert inbox.is_relevant(event)
+    apply(database, inbox, event)
+    assert not inbox.is_relevant(event)
+    assert inbox.is_relevant(MessageReceived("other", beat(job))), "another agent's word about it is checked"
+    assert not inbox.is_relevant(MessageReceived("rack", AgentAlive()))
+
+
+def test_an_attempt_of_another_agent_is_left_alone(database, inbox, job):
+    assert apply(database, inbox, MessageReceived("thief", result(job))) == FollowUp()
+    assert cells(database)[0].state == "running"
+
+
+def test_a_removed_agent_is_told_to_end(database, inbox, job):
+    with database.write() as turn:
+        agents.set_state(turn, "rack", tables.AGENT_REMOVED)
+    assert apply(database, inbox, HELLO) == FollowUp((("rack", Shutdown()),))
+
+
+def test_an_agent_of_another_protocol_is_refused_until_it_says_hello_in_the_farms(database, inbox, job):
+    found = apply(database, inbox, IncompatibleHello("rack", 1))
+    ((name, reply),) = found.replies
+    assert (name, type(reply)) == ("rack", Upgrade)
+    started = MessageReceived("rack", JobStarted(attempt_id=job.attempt_id, epoch=job.epoch))
+    assert apply(database, inbox, started) == FollowUp()
+    apply(database, inbox, HELLO)
+    assert apply(database, inbox, started).news
