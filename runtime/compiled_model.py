@@ -49,7 +49,7 @@ HOST_MEMORY = 1
 
 
 class CompiledModel:
-    """A model compiled for the accelerators of its options. A context manager.
+    """A model compiled for the accelerators of its options; also a context manager.
 
     With `GPU` alone every operator must run there; with `GPU | CPU` the CPU takes the rest, and all of it,
     with a warning, where there is no device. Errors are RuntimeErrors (`StatusError`) with LiteRT's codes.
@@ -77,9 +77,9 @@ class CompiledModel:
         environment: Environment | None = None,
         options: Options | None = None,
     ) -> CompiledModel:
-        """Compile a file for `hardware_accel`, or for `options`; without either for one thread of the CPU.
+        """Compile a file for `hardware_accel`, or for `options`; without either, for one thread of the CPU.
 
-        Raises ValueError for both, RuntimeError for a model that cannot be read or not be run there.
+        Raises ValueError where both are given, RuntimeError for a model that cannot be read or run there.
         """
         return cls._compile(partial(_load, Path(model_path)), hardware_accel, environment, options)
 
@@ -91,7 +91,7 @@ class CompiledModel:
         environment: Environment | None = None,
         options: Options | None = None,
     ) -> CompiledModel:
-        """As `from_file`, from the bytes of a file."""
+        """Compile the bytes of a file as `from_file` compiles a file."""
         return cls._compile(partial(read_model, model_data), hardware_accel, environment, options)
 
     @classmethod
@@ -117,7 +117,7 @@ class CompiledModel:
 
     @property
     def environment(self) -> Environment:
-        """The environment that it was made in."""
+        """The environment in which the model was compiled."""
         return self._environment
 
     @property
@@ -137,7 +137,7 @@ class CompiledModel:
         return {s.key: {"inputs": _names(s.inputs), "outputs": _names(s.outputs)} for s in self._signatures}
 
     def get_num_signatures(self) -> int:
-        """How many signatures there are; a model without one has a placeholder."""
+        """The number of signatures; a model without one has a placeholder, which counts."""
         return len(self._signatures)
 
     def get_signature_by_index(self, index: int) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class CompiledModel:
         input_buffers: Sequence[TensorBuffer],
         output_buffers: Sequence[TensorBuffer],
     ) -> None:
-        """Run a signature. Raises RuntimeError where buffers do not fit, and for values it cannot take."""
+        """Run a signature. Raises RuntimeError for buffers that do not fit and values that cannot be used."""
         self._check_buffers(signature_index, input_buffers, output_buffers)
         for buffer in (*input_buffers, *output_buffers):
             buffer.wait()
@@ -255,10 +255,10 @@ class CompiledModel:
         output_buffers: Sequence[TensorBuffer],
         signature_index: int = 0,
     ) -> Event:
-        """Run on a thread of its own, one run after another; returns at once.
+        """Start a run on a thread of the model's own and return at once; runs follow one another.
 
-        Waits for inputs that another run still fills. Each output carries the event, so that reading it
-        waits; so does a run that takes it as an input. Errors of the run come out of `Event.wait`.
+        The run waits for inputs that an earlier run still fills. Each output carries the event, so that
+        reading it, or a run with it as an input, waits as well. `Event.wait` raises the run's error.
         """
         self._check_buffers(signature_index, input_buffers, output_buffers)
         buffers = (*input_buffers, *output_buffers)
@@ -309,7 +309,7 @@ class CompiledModel:
                 _empty(_memory(planned, index), buffer, name)
 
     def close(self) -> None:
-        """Finish the runs that were started, and let all memory go. Later calls raise RuntimeError."""
+        """Finish the runs that were started, and release all memory. Later calls raise RuntimeError."""
         if self._worker is not None:
             self._worker.shutdown(wait=True)
         if self._program is not None:

@@ -132,7 +132,7 @@ def _quantization_parameters(q: Quantization | None, subgraph: Subgraph) -> dict
 
 
 def _block_parameters(q: Quantization, blocks: BlockQuantization, subgraph: Subgraph) -> dict[str, Any]:
-    """The constants that hold one scale for each block, flat; several quantised dimensions are not told."""
+    """The constants that hold one scale for each block, flat; empty for several quantised dimensions."""
     several = bool(blocks.quantized_dimensions)
 
     def values(index: int, default: type) -> Array:

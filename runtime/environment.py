@@ -17,7 +17,7 @@ class EnvironmentOptions:
 
 
 class Environment:
-    """A context manager; a closed environment makes no further models."""
+    """What models are compiled in; also a context manager. No model can be compiled in a closed one."""
 
     def __init__(self, options: EnvironmentOptions | None = None) -> None:
         self._options = options or EnvironmentOptions()
@@ -32,7 +32,7 @@ class Environment:
         compiler_plugin_path: str = "",
         dispatch_library_path: str = "",
     ) -> Environment:
-        """From `options`, or from single paths. Raises ValueError for both."""
+        """Make an environment of `options`, or of single paths. Raises ValueError where both are given."""
         if options is not None:
             if runtime_path or compiler_plugin_path or dispatch_library_path:
                 raise ValueError("Pass either options or environment path shortcuts.")
@@ -41,7 +41,7 @@ class Environment:
 
     @property
     def options(self) -> EnvironmentOptions:
-        """The paths that it was made with."""
+        """The search paths with which the environment was made."""
         return self._options
 
     @property
@@ -62,7 +62,7 @@ class Environment:
         return HardwareAccelerator.CPU | HardwareAccelerator.GPU
 
     def close(self) -> None:
-        """Make no further models; those that exist go on."""
+        """Let no further model be compiled; those that exist keep working."""
         self._is_open = False
 
     def __enter__(self) -> Environment:

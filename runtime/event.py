@@ -23,7 +23,7 @@ class Event:
             raise self._error
 
     def is_signaled(self) -> bool:
-        """True once the run is done, well or not."""
+        """True once the run has ended, with or without an error."""
         return self._signaled.is_set()
 
     def signal(self, error: BaseException | None = None) -> None:

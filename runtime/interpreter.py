@@ -57,10 +57,10 @@ class OpResolverType(enum.Enum):
 
 
 class Interpreter:
-    """Runs a `.tflite` model: on numpy kernels, and on the delegates that it is given.
+    """Runs a `.tflite` model on numpy kernels and on the delegates that it is given.
 
-    `num_threads` is how many threads a kernel may share its rows out to; results do not depend on it for
-    integers. While a model runs, numpy's BLAS computes on the thread that calls it.
+    `num_threads` is the number of threads among which a kernel may split its rows; integer results do not
+    depend on it. While a model runs, numpy's BLAS computes on the thread that calls it.
 
     Raises ValueError for a model that cannot be read (`ModelFormatError`) or has an operator that neither a
     delegate nor the CPU path runs (`UnsupportedOperatorError`, with `.delegation`), RuntimeError for calls in
@@ -130,7 +130,7 @@ class Interpreter:
     def invoke(self) -> None:
         """Run the primary subgraph.
 
-        Raises RuntimeError before `allocate_tensors`, for values that an operator cannot take
+        Raises RuntimeError before `allocate_tensors`, for values that an operator cannot process
         (`InvocationError`), and where memory does not suffice (`OutOfMemoryError`).
         """
         self._ensure_safe()
@@ -236,7 +236,10 @@ class Interpreter:
             raise RuntimeError(_HELD)
 
     def resize_tensor_input(self, input_index: int, tensor_size: npt.ArrayLike, strict: bool = False) -> None:
-        """Give an input another shape; `allocate_tensors` must follow. `strict`: only unknown dimensions."""
+        """Give an input another shape, with `strict` in unknown dimensions only.
+
+        `allocate_tensors` must follow.
+        """
         self._ensure_safe()
         size = np.atleast_1d(tensor_size)
         if size.ndim != 1:
@@ -255,7 +258,7 @@ class Interpreter:
         self._program.reset_variables()
 
     def num_subgraphs(self) -> int:
-        """How many subgraphs the model has."""
+        """The number of subgraphs of the model."""
         return len(self._model.subgraphs)
 
     def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
@@ -306,8 +309,8 @@ class Interpreter:
 class InterpreterWithCustomOps(Interpreter):
     """An interpreter that first lets each of `custom_op_registerers` register custom operators.
 
-    A registerer is a function that takes `custom_operator`, or its name as `module:function`. Each is called
-    once in a process, for what it registers is there for every interpreter.
+    A registerer is a function with `custom_operator` as its argument, or its name as `module:function`. Each
+    is called once in a process, since every interpreter sees what it registers.
     """
 
     def __init__(
@@ -336,7 +339,7 @@ class SignatureRunner:
         self._signature = signature
 
     def __call__(self, **kwargs: npt.ArrayLike) -> dict[str, Array]:
-        """Resizes each input to its array, allocates, runs. Raises ValueError for wrong names or types."""
+        """Resize each input to its array, allocate, and run. Raises ValueError for wrong names or types."""
         names = [name for name, _ in self._signature.inputs]
         if len(kwargs) != len(names):
             raise ValueError(

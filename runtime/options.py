@@ -11,7 +11,7 @@ __all__ = ["CpuKernelMode", "CpuOptions", "GpuOptions", "HardwareAccelerator", "
 
 
 class Options:
-    """Accelerators, and the options of each; those of CPU and GPU are made when they are first looked at.
+    """The accelerators and the options of each; those of CPU and GPU are made when they are first read.
 
     Raises ValueError for options of vendors' NPUs, which this runtime cannot drive.
     """

@@ -39,7 +39,7 @@ class TensorBuffer:
     def create_from_host_memory(cls, data_array: Array) -> TensorBuffer:
         """A buffer over the array's own memory; a copy where that is not aligned to 64 bytes.
 
-        Raises ValueError for what is no array, not C-contiguous, or of a dtype without a tensor type.
+        Raises ValueError for anything but a C-contiguous array of a dtype that tensors have.
         """
         array = _checked(data_array)
         if not array.flags.c_contiguous:
@@ -59,7 +59,7 @@ class TensorBuffer:
     def write(self, data_array: Array) -> None:
         """Copy the array's bytes to the start of the buffer.
 
-        Raises ValueError for what is no array of a tensor's dtype, RuntimeError where it does not fit.
+        Raises ValueError for anything but an array of a tensor's dtype, RuntimeError for a larger array.
         """
         array = np.ascontiguousarray(_checked(data_array, self._dtype))
         with self.lock("WriteTensorBuffer") as memory:
@@ -92,7 +92,7 @@ class TensorBuffer:
 
     @property
     def size(self) -> int:
-        """Bytes. Raises RuntimeError once destroyed."""
+        """The size in bytes. Raises RuntimeError once destroyed."""
         if self._memory is None:
             raise StatusError("Size: invalid capsule")
         return int(self._memory.size)

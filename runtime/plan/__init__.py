@@ -1,1 +1,1 @@
-"""A subgraph to a flat list of steps: shapes and constants, lifetimes, memory, bound kernels."""
+"""Turns a subgraph into a flat list of steps: shapes and constants, lifetimes, memory, bound kernels."""

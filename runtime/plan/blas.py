@@ -55,7 +55,7 @@ def _blas() -> _Blas | None:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Within it, OpenBLAS computes on the calling thread alone; another BLAS keeps the count it has."""
+    """Keep OpenBLAS on the calling thread within the block; another BLAS keeps the count it has."""
     blas = _blas()
     if blas is None:
         yield

@@ -31,20 +31,20 @@ class MemoryBudget:
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = machine_bytes() if limit is None else limit
-        self._taken = 0
+        self._reserved = 0
 
-    def take(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         """Count `size` more bytes. Raises `OutOfMemoryError` beyond the limit."""
-        if self._taken + size > self.limit:
-            mib = (self._taken + size) >> 20
+        if self._reserved + size > self.limit:
+            mib = (self._reserved + size) >> 20
             raise OutOfMemoryError(
                 f"the model's tensors need {mib} MiB at once; this machine has {self.limit >> 20} MiB"
             )
-        self._taken += size
+        self._reserved += size
 
-    def give_back(self, size: int) -> None:
-        """Free `size` bytes that `take` counted."""
-        self._taken -= size
+    def release(self, size: int) -> None:
+        """Free `size` bytes that `reserve` counted."""
+        self._reserved -= size
 
 
 def out_of_memory(error: MemoryError) -> OutOfMemoryError:

@@ -61,8 +61,8 @@ class Execution:
         lives = _lifetimes(values, steps, self.arrays, preserve_all=preserve_all)
         arena = plan_arena(values.subgraph, lives)
         self.arena = arena
-        self._taken = arena.size
-        budget.take(arena.size)
+        self._reserved = arena.size
+        budget.reserve(arena.size)
         self._compiled: list[CompiledPartition] = []
         self._after: _Continuation | None = None
         self._operators = [step.operator for step in steps]
@@ -89,7 +89,7 @@ class Execution:
         return _invocation(compiled.invoke, inputs, outputs)
 
     def _keep(self, index: int, array: Array) -> None:
-        """Take over an output whose shape nobody knew before."""
+        """Keep an output whose shape only running told."""
         held = self.arrays.get(index)
         if held is not None and held.shape == array.shape and held.dtype == array.dtype:
             np.copyto(held, array)
@@ -97,7 +97,7 @@ class Execution:
             self.arrays[index] = array.copy()
 
     def run(self) -> Execution:
-        """Every step once; returns the execution that knows all tensors.
+        """Run every step once and return the execution that knows all tensors.
 
         Floating-point specials are values here, not warnings.
         """
@@ -138,8 +138,8 @@ class Execution:
         self._runs.clear()
         while self._compiled:
             self._compiled.pop().close()
-        self.budget.give_back(self._taken)
-        self._taken = 0
+        self.budget.release(self._reserved)
+        self._reserved = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ def _allocate(values: GraphValues, lives: Mapping[int, Lifetime], arena: Arena[i
 
 
 def reset_variables(subgraph: Subgraph, arrays: Mapping[int, Array]) -> None:
-    """Variables back to zero; int8 ones to the lowest byte of their zero point, as LiteRT's memset does."""
+    """Set variables to zero, int8 ones to the lowest byte of their zero point, as LiteRT's memset does."""
     for tensor in subgraph.tensors:
         if tensor.is_variable and tensor.index in arrays:
             q = tensor.quantization
@@ -228,7 +228,7 @@ def reset_variables(subgraph: Subgraph, arrays: Mapping[int, Array]) -> None:
 def _lifetimes(
     values: GraphValues, steps: Sequence[Step], inherited: Mapping[int, Array], *, preserve_all: bool
 ) -> dict[int, Lifetime]:
-    """What later segments read is kept, and every tensor where the caller wants to see them all."""
+    """The tensors' lifetimes: those that later segments read are kept, with `preserve_all` every tensor."""
     touched = [(step.inputs, step.outputs) for step in steps]
     read_later = {i for o in values.pending for i in o.inputs}
     kept = {i for pair in touched for side in pair for i in side} if preserve_all else read_later

@@ -99,7 +99,7 @@ class GraphValues:
     def resume(
         self, shapes: Mapping[int, Shape], constants: Mapping[int, Array], held: Mapping[int, set[int]]
     ) -> GraphValues:
-        """Infer on, with what the operators so far have left.
+        """Continue inference with the shapes and values that the operators so far have computed.
 
         Raises `ShapeError` where shapes do not fit together, `ModelError` where nothing new became known.
         """
@@ -207,7 +207,7 @@ def _infer_operator(values: GraphValues, operator: Operator, spec: OpSpec) -> No
 
 
 def _check_shape(op: OpContext, shape: Shape, dtype: np.dtype[Any] | None) -> None:
-    """Raise `ShapeError` for what no array can be. A dimension of 0 does not make the others small."""
+    """Raise `ShapeError` for a shape that no array can have; a dimension of 0 does not excuse huge others."""
     if len(shape) > MAX_RANK:
         raise op.error(f"an output of rank {len(shape)}, above {MAX_RANK}")
     if min(shape, default=0) < 0:

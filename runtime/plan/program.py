@@ -142,7 +142,7 @@ class Program:
         return found
 
     def reset_variables(self) -> None:
-        """Variable tensors of all subgraphs back to their first value; resources keep theirs."""
+        """Set the variable tensors of all subgraphs to their first value; resources keep theirs."""
         for planned in self._planned.values():
             planned.reset_variables()
 

@@ -153,7 +153,7 @@ class PlannedSubgraph:
             raise self._with_report(error) from error.__cause__
 
     def run(self) -> None:
-        """Every operator once.
+        """Run every operator once.
 
         Raises `ModelError` where values that are known now do not fit together, or memory does not suffice.
         """

@@ -49,11 +49,11 @@ def test_a_plan_beyond_the_machine_is_refused_before_anything_is_allocated(monke
 def test_what_is_given_back_can_be_taken_again():
     found = MemoryBudget(100)
     for _ in range(3):
-        found.take(60)
+        found.reserve(60)
         with pytest.raises(ModelError):
-            found.take(41)
-        found.give_back(60)
-    found.take(100)
+            found.reserve(41)
+        found.release(60)
+    found.reserve(100)
 
 
 def test_plans_of_one_interpreter_do_not_add_up(monkeypatch):
@@ -62,7 +62,7 @@ def test_plans_of_one_interpreter_do_not_add_up(monkeypatch):
     for size in range(1, 40):
         interpreter.resize_tensor_input(0, [size * 1000])
         interpreter.allocate_tensors()
-    assert interpreter._program._budget._taken < 1 * MIB
+    assert interpreter._program._budget._reserved < 1 * MIB
 
 
 def test_the_machine_s_memory_is_that_of_its_container(tmp_path, monkeypatch):

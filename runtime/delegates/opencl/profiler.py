@@ -26,7 +26,7 @@ class ProfileRow:
 def profile(compiled: CompiledGraph, inputs: Sequence[Array], rounds: int = 10) -> list[ProfileRow]:
     """Run each kernel by itself, in order, `rounds` times after one warm-up round.
 
-    A pass of its own: it waits for every kernel, so the sum is no latency.
+    A pass of its own: it waits for every kernel, so the sum of its rows is not a run's latency.
     """
     recording = compiled.recording
     entries = [recording.entry(layer) for layer in range(len(recording.launches))]

@@ -126,7 +126,7 @@ class Tuner:
         return SpinWatch(preferred, plain)
 
     def _may_persist(self) -> bool:
-        """Whether all groups of a segment are sure to run at the same time."""
+        """True where all groups of a segment are sure to run at the same time, as their barrier needs."""
         return self._opened.capabilities.is_pocl and not self._opened.capabilities.is_gpu
 
     def _fastest(self, recording: Recording, schedules: Mapping[str, Sequence[Entry]]) -> str:

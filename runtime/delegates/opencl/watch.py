@@ -28,7 +28,7 @@ and when the load ends the faster schedule comes back."""
 
 
 class SpinWatch(Generic[Schedule]):
-    """Which of two schedules the next run takes. `preferred` and `plain` may be the same one."""
+    """Decides which of two schedules the next run uses; `preferred` and `plain` may be the same one."""
 
     def __init__(self, preferred: Schedule, plain: Schedule) -> None:
         self.preferred = preferred
@@ -45,7 +45,7 @@ class SpinWatch(Generic[Schedule]):
         return self._plain if self._plain_left else self.preferred
 
     def note(self, elapsed_s: float) -> None:
-        """Tell how long the run took that `next` chose."""
+        """Note how long the run took whose schedule `next` returned."""
         if self._plain_left:
             self._plain_left -= 1
             return

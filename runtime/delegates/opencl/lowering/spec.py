@@ -1,4 +1,4 @@
-"""What a kernel family is, and how to write one.
+"""Defines what a kernel family is, and says how to write one.
 
 A family is one module `lowering/<family>.py` with a module constant `FAMILY = Family(...)`, which discovery
 finds, and its OpenCL C in `kernels/<family>.cl` or `kernels/<family>_<variant>.cl`. A large family is a

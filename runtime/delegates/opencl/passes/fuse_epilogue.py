@@ -73,7 +73,7 @@ def _joined(producer: Node, node: Node, steps: tuple[Step, ...]) -> Node:
 
 
 def _orders(node: Node, graph: Graph, written: Mapping[int, int]) -> list[tuple[Step, ...]]:
-    """The node's steps with each operand that has the output's shape in the first place.
+    """The node's steps in each order that begins with an operand of the output's shape.
 
     The operand written last comes first: its producer is the better host, the other operand exists by then.
     """

@@ -30,7 +30,7 @@ input, filter and bias; the model's operator has no such input."""
 
 
 def constants_refusal(facts: OperatorFacts) -> Unsupported | None:
-    """Why filter or bias cannot be packed, or None."""
+    """The reason why filter or bias cannot be packed, or None."""
     if facts.constant(1) is None:
         return Unsupported("the filter must be constant")
     if facts.has_input(2) and facts.constant(2) is None:

@@ -110,7 +110,7 @@ def gemm(node: Node, context: Context, product: Product, what: str, tile: Tile) 
 
 
 def _row_width(product: Product, context: Context) -> int:
-    """As many columns per unit as leave some units for each worker."""
+    """The widest unit, in columns, that leaves some units for each worker."""
     enough = _UNITS_PER_WORKER * context.device.compute_units
     return next((width for width in _ROW_TILES if product.columns >= enough * width), _ROW_TILES[-1])
 
