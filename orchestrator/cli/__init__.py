@@ -147,6 +147,7 @@ def run(arguments: list[str]) -> int:
         output.note("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
+        # `farm results | head` ended: Python would flush stdout once more at its end, and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 

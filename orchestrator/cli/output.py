@@ -158,6 +158,7 @@ class StatusLine:
         """Redraw the line."""
         if not self._live:
             return
+        # Asked each time: the terminal may have been resized, and a line that wraps cannot be erased.
         width = _terminal_width()
         self._erase()
         sys.stderr.write(clean(text)[: width - 1])

@@ -25,6 +25,7 @@ class StoppedError(KeyboardInterrupt):
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Inside, SIGINT, SIGTERM and SIGHUP raise `StoppedError`; what the caller ignores stays ignored."""
+    # `nohup` starts a command with SIGHUP ignored: the command must not end with the terminal then.
     watched = [
         number
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

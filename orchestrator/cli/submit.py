@@ -70,6 +70,7 @@ def submit(
         campaign = replace(campaign, priority=priority)
     with open_farm() as farm:
         store = Store(farm.home.store, farm.lab.limits.artifact_bytes, farm.lab.limits)
+        # Until the campaign names its files in the database, `farm db prune` must not delete them.
         with store.in_use():
             campaign, models = _stored(campaign, checked, store, farm.lab)
             plan = farm.submission.plan(campaign, models, force=force)

@@ -89,6 +89,7 @@ def _until_ended(farm: Farm, news: CampaignEvents, on_event: Any, on_look: Any =
     alone = 0
     while news.emit(on_event):
         overview = farm.reading.overview()
+        # One look is not enough: between two `farm submit` nobody holds the lock for a moment.
         alone = 0 if overview.schedules else alone + 1
         if alone >= _ABANDONED_AFTER:
             raise UnreachableError(f"the campaign has not ended, and {overview.scheduler}")

@@ -183,7 +183,8 @@ def _seconds(where: str, value: object) -> float:
 
 
 def _check_urls(texts: Mapping[str, str]) -> None:
-    """Refuse what no part of the farm understands; a URL may hold a password, so it is not repeated."""
+    """Refuse schemes that no part of the farm understands."""
+    # A URL may hold a password: the error names its scheme alone.
     for name, schemes in _SCHEMES.items():
         scheme = texts[name].partition(":")[0] if name in texts else schemes[0]
         if scheme not in schemes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
@@ -75,7 +76,9 @@ def used_bytes(root: Path) -> int:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(Path(entry.path))
-                    else:
+                        continue
+                    # Files come and go while they are counted.
+                    with suppress(FileNotFoundError):
                         total += entry.stat(follow_symlinks=False).st_size
         except FileNotFoundError:
             continue

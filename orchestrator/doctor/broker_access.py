@@ -89,6 +89,7 @@ def _settings(lab: LabConfig) -> Mapping[str, str] | None:
             for name in _SETTINGS:
                 found |= {key: str(value) for key, value in client.config_get(name).items()}
     except ResponseError:
+        # CONFIG is often closed to users, and unknown to hosted services: then the URLs must do.
         return {}
     except (RedisError, OSError):
         return None

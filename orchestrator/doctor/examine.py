@@ -27,6 +27,7 @@ def examine(
     home: FarmHome, database: Database, hello: Callable[[], AgentHello], lab: LabConfig | None = None
 ) -> list[Check]:
     """Look at every part. Raises nothing: what fails is a check that is not ok."""
+    # What everything else rests on comes first: the first fault is the one to fix first.
     lab = lab or LabConfig()
     local = [_home(home), _filesystem(home), _disk(home), _database(database)]
     local.append(store_check(home.store, lab.limits))

@@ -51,6 +51,7 @@ def application(
             granted = await run_in_threadpool(trust.enrol, asked)
         except UsageError as error:
             raise HTTPException(403, str(error)) from error
+        # The answer holds credentials: no proxy may keep it.
         return JSONResponse(dict(granted), headers={"cache-control": "no-store"})
 
     routes = [

@@ -115,6 +115,7 @@ class Artifacts:
             raise HTTPException(422, str(error)) from error
         except FarmError as error:
             log.error("samples of agent %s are not stored: %s", agent, error)
+            # An agent sends the whole body before it reads: cut off, it would take this for a broken network.
             await body.drop(self.limits.samples_bytes)
             raise HTTPException(507, str(error)) from error
         return JSONResponse({"sha256": sha256, "bytes": stored}, 201)

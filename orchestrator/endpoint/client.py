@@ -107,6 +107,7 @@ class Sender:
                 offset = self._offset(sha256)
                 if offset is None:
                     return
+                # Progress starts the count anew: a large model over a bad link may break many times.
                 if offset > best:
                     faults, best = 0, offset
                 if not why:
@@ -149,6 +150,7 @@ class Sender:
         try:
             with store.open(sha256) as file:
                 file.seek(offset)
+                # A farm that refuses answers and closes while this side still sends: the answer says why.
                 try:
                     connection.request("PUT", f"/models/{sha256}", body=file, headers=headers)
                 except OSError as error:

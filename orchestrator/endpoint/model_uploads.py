@@ -97,6 +97,7 @@ class ModelUploads:
     def _grow(self, body: Body, sha256: str, part: Part) -> None:
         """Append what arrives; what a broken transfer has sent stays for the next try."""
         with self._opened(sha256) as out:
+            # Asked anew under the lock: another sender may have appended since this one asked.
             here = out.seek(0, os.SEEK_END)
             if here != part.start:
                 raise _NotNowError(f"the farm has {here} bytes, not {part.start}; continue from there")

@@ -43,6 +43,7 @@ class EndpointServer:
         self._socket = _listen(address)
         config = uvicorn.Config(
             app,
+            # uvicorn would replace the farm's log handlers, and log an access line per request.
             log_config=None,
             access_log=False,
             interface="asgi3",

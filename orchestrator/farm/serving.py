@@ -107,6 +107,7 @@ class Server:
         broker = BROKER_DOWN if fault else BROKER_UP
         if time.monotonic() < self._heartbeat_at_s and broker == self._state.broker:
             return
+        # PostgreSQL frees the lock with a lost connection, and another `farm serve` may have taken it then.
         if not lock.renew(self.database):
             raise FarmError(f"another process took over the scheduling for {self.database.name}")
         self._heartbeat_at_s = time.monotonic() + _HEARTBEAT_EVERY_S
@@ -151,6 +152,7 @@ def serve_lab(home: FarmHome, lab: LabConfig, stopping: Callable[[], bool]) -> N
         )
         endpoint = partial(_endpoint, lab, credentials)
         Server(home, lab, farm.database, dispatcher, stopping, credentials, endpoint).run()
+        # The newest envelope of each agent: after a restart, older ones are not accepted again.
         with suppress(UnreachableError):
             agent_keys.save()
 

@@ -15,6 +15,7 @@ def backup(database: Database, target: Path) -> int:
     """
     if target.exists() or target.is_symlink():
         raise FarmError(f"{target} exists already; a backup overwrites nothing")
+    # Written beside the target and renamed at the end: a backup that broke off never looks like a whole one.
     part = target.with_name(f".{target.name}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

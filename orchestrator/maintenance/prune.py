@@ -64,6 +64,7 @@ def prune(
         with database.read() as session:
             wanted = to_prune(kept.ended(session), keep, now)
             numbers = {campaign.no for campaign in wanted}
+            # A campaign that stays may itself show results of another that would go: until nothing changes.
             while shown := kept.shown_elsewhere(session, numbers):
                 numbers -= shown
         if not dry_run:
@@ -73,6 +74,7 @@ def prune(
                 retention.forget_unused(session)
         with database.read() as session:
             named = {entry.sha256 for entry in kept.references(session, numbers if dry_run else ())}
+        # No campaign of a user names the model of the health check, and a check may start at any moment.
         named.add(health_model.model_sha256())
         artifacts, freed_bytes = _collect(store, named, (now - grace).timestamp(), dry_run=dry_run)
     return Pruned(
@@ -84,6 +86,7 @@ def prune(
 
 
 def _forget(database: Database, number: int) -> None:
+    # A transaction deletes a bounded number of cells: the scheduler must not wait for a large campaign.
     gone = False
     while not gone:
         with database.write() as session:
@@ -94,7 +97,11 @@ def _collect(store: Store, named: Collection[str], before: float, *, dry_run: bo
     """Delete unnamed files that are older than `before`; how many artifacts, and how many bytes."""
     artifacts = freed_bytes = 0
     for path in (*_artifact_files(store.root), *(store.root / "incoming").glob("*")):
-        stat = path.lstat()
+        try:
+            stat = path.lstat()
+        except FileNotFoundError:
+            # The endpoint takes samples in meanwhile: a file that was arriving has been moved to its place.
+            continue
         if path.name in named or stat.st_mtime >= before:
             continue
         artifacts += path.parent.name != "incoming"

@@ -50,6 +50,7 @@ def store_skeleton(path: Path, store: Store, expected_sha256: str | None) -> Sto
     check_file(path)
     if path.stat().st_size > MAX_SKELETON_BYTES:
         raise UsageError(f"{path}: larger than {MAX_SKELETON_BYTES} bytes, the limit of a skeleton")
+    # Restoring takes seconds for a large model; the same skeleton gives the same bytes every time.
     key = f"skel:{sha256_of(path)}"
     known = recall(store, key)
     if known is not None and expected_sha256 in (None, known.sha256):

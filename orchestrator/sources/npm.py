@@ -105,6 +105,7 @@ def store_packed(
     archive: IO[bytes], member: str, source: str, store: Store, expected: str | None
 ) -> StoredFile:
     """Copy one member of an archive into the store. Raises `UsageError` where it is not there."""
+    # Read as a stream, never unpacked: no name in the archive becomes a path of this machine.
     archive.seek(0)
     names = []
     try:

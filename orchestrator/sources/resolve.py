@@ -219,6 +219,7 @@ class _Resolver:
 
     def _once(self, entry: ModelEntry, key: str, fetch: Callable[[], StoredFile]) -> StoredFile:
         """A version never changes: what it gave before is what it gives."""
+        # The key holds platform, Python version or registry too: the same source may give other bytes there.
         known = recall(self._store, key)
         if known is not None:
             if entry.sha256 not in (None, known.sha256):

@@ -126,6 +126,7 @@ class Store:
                 size += len(chunk)
                 if size > self.max_bytes:
                     raise TooLargeError(f"{what}: larger than {self.max_bytes} bytes, the limit of the store")
+                # For each chunk: a stream announces no size, and others fill the disk meanwhile.
                 if self.limits is not None:
                     require_floor(self.root, self.limits, len(chunk))
                 digest.update(chunk)
@@ -133,6 +134,7 @@ class Store:
             sha256 = digest.hexdigest()
             if expected_sha256 is not None and sha256 != expected_sha256:
                 raise wrong_hash(what, expected_sha256, sha256)
+            # First the content, then the name: after a power cut no name stands for bytes that never arrived.
             out.flush()
             os.fsync(out.fileno())
             self._move_in(temporary, sha256)
@@ -146,6 +148,7 @@ class Store:
             if not path.exists():
                 made = path.with_name(f".identity.{secrets.token_hex(8)}")
                 made.write_text(secrets.token_hex(16))
+                # A link fails where the name exists: of two processes that make it at once, one wins.
                 with suppress(FileExistsError):
                     path.hardlink_to(made)
                 made.unlink()
@@ -190,6 +193,7 @@ class Store:
         temporary = folder / secrets.token_hex(16)
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            # Read-only from the start: other processes map the file, and nothing may change it under them.
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
             with os.fdopen(os.open(temporary, flags, 0o444), "wb") as out:
                 yield temporary, out
@@ -203,6 +207,7 @@ class Store:
         target = artifact_path(self.root, sha256)
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary.replace(target)
+        # A rename survives a power cut only once its folder is written too.
         folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)

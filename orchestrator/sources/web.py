@@ -82,6 +82,7 @@ class Web:
             raise UnreachableError(
                 f"{what}: {host} cannot be found: {error}; go online, or use a local path"
             ) from error
+        # One private address is enough to refuse: which one a connection took would be up to the name server.
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
         for text in addresses:
             if not self.allow_private and not is_public(ipaddress.ip_address(text.partition("%")[0])):
@@ -116,6 +117,7 @@ class Body:
             raise UsageError(f"{self.what}: larger than {self.most_bytes} bytes")
         if time.monotonic() > self._until:
             raise UnreachableError(f"{self.what}: the download took longer than {DOWNLOAD_LIMIT_S:.0f} s")
+        # http.client ends a body that breaks off as if it were complete.
         if not block and self.length is not None and self._seen < self.length:
             raise UnreachableError(
                 f"{self.what}: it ended after {self._seen} of {self.length} bytes; try again"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,6 +31,24 @@ def test_a_store_that_has_used_its_budget_takes_nothing_new_and_says_the_figures
     with pytest.raises(FarmError, match=r"holds 2\.0 KiB, its budget is 1\.0 KiB.*farm db prune --keep 90d"):
         require_budget(tmp_path, StoreLimits(store_bytes=1024))
     assert used_bytes(tmp_path) == 2000
+
+
+def test_a_file_that_goes_while_the_store_is_counted_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        (tmp_path / name).write_bytes(b"x" * 10)
+    scan = os.scandir
+
+    @contextmanager
+    def scandir(path: Path) -> Iterator[list[os.DirEntry[str]]]:
+        with scan(path) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+        (tmp_path / "a").unlink()
+        yield entries
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert used_bytes(tmp_path) == 20
 
 
 def test_the_floor_of_free_space_is_kept(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from orchestrator.db.read.retention import Ended
 from orchestrator.db.write import campaigns, ingest
 from orchestrator.db.write.retention import forget
 from orchestrator.errors import FarmError
+from orchestrator.maintenance import prune as prune_module
 from orchestrator.maintenance.backup import backup
 from orchestrator.maintenance.check import check
 from orchestrator.maintenance.prune import Keep, prune, to_prune
@@ -324,3 +325,15 @@ def test_rows_without_their_parents_are_found(tmp_path: Path, store: Store) -> N
     raw.close()
     assert "names a missing campaign" in check(database, store)[0].found
     database.close()
+
+
+def test_a_file_that_arrives_while_the_store_is_pruned_is_left_alone(
+    database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = put(store, b"nothing names it")
+    listed = prune_module._artifact_files
+    monkeypatch.setattr(
+        prune_module, "_artifact_files", lambda root: [store.root / "incoming" / "moved", *listed(root)]
+    )
+    assert prune(database, store, Keep(campaigns=0), NOW).artifacts == 1
+    assert store.find(old) is None
