@@ -108,6 +108,7 @@ class ArtifactSync:
             self._refuse(waiting.job, ReasonCode.CANCELLED, "cancelled while its model was fetched", up)
             return
         if isinstance(message, JobSpec):
+            # Before the check: a file that is here must not be evicted while its job waits for another one.
             self.artifacts.hold(message.attempt_id, message.files)
             here = all(self.artifacts.has(name, size) for name, size in message.files.items())
             if not here or not self.artifacts.has_room():
@@ -134,7 +135,7 @@ class ArtifactSync:
     ) -> None:
         waiting = _Waiting(job)
         with self._guard:
-            if job.attempt_id in self._waiting:
+            if job.attempt_id in self._waiting:  # the farm repeated the job while its files are fetched
                 return
             self._waiting[job.attempt_id] = waiting
         for work, arguments in (
@@ -148,7 +149,7 @@ class ArtifactSync:
     ) -> None:
         job = waiting.job
         why = self._wait_for_files(waiting)
-        if self._end(job.attempt_id) is None:
+        if self._end(job.attempt_id) is None:  # cancelled meanwhile, and refused by whoever cancelled it
             return
         if why is None:
             down(line)

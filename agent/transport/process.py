@@ -189,6 +189,7 @@ class LinkProcess:
             self._socket.close()
         code = self._child.poll()
         if code is None:
+            # The whole process group: nothing that the link started may outlive it.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._child.pid, signal.SIGKILL)
             code = self._child.wait()

@@ -41,7 +41,7 @@ more would only add traffic."""
 _PING_PREFIX: Final = "ping "
 """Begins a ping; no envelope begins so, since an envelope begins with its version number."""
 _PING_BYTES: Final = 16
-"""Random bytes in a ping: 128 bits, so that nobody else's word is taken for one's own."""
+"""Random bytes in a ping: 128 bits, so that no other ping is taken for one's own."""
 
 VISIBILITY_TIMEOUT_S: Final = 300
 """Seconds after which Kombu delivers an unacknowledged message again. Both ends acknowledge within
@@ -100,20 +100,20 @@ def publish(producer: Publisher, task: str, queue: str, envelope: str) -> None:
 
 
 def new_ping() -> str:
-    """A word that one end sends to itself: its return proves that the broker takes and delivers messages."""
+    """Return a text that one end sends to itself: its return proves that the broker accepts and delivers."""
     return _PING_PREFIX + secrets.token_hex(_PING_BYTES)
 
 
-def is_ping(word: str) -> bool:
-    """Whether a queued word is somebody's ping instead of an envelope."""
-    return word.startswith(_PING_PREFIX)
+def is_ping(text: str) -> bool:
+    """Whether a queued text is a ping, of any process, instead of an envelope."""
+    return text.startswith(_PING_PREFIX)
 
 
 def transport_options(key_prefix: str, unacked_key: str) -> dict[str, Any]:
     """Kombu's options for Redis. `unacked_key` and two names that begin so hold unacknowledged messages.
 
-    Retries are off: a process that loses the broker says so and starts anew, which also rebuilds what a
-    reconnection inside the client would silently lose.
+    Retries are off: a process that loses the broker logs it and connects again itself, which also restores
+    what a reconnection inside the client would silently lose.
     """
     return {
         "global_keyprefix": key_prefix,

@@ -124,6 +124,7 @@ class EmbeddedDispatcher:
         ours.settimeout(_SEND_LIMIT_S)
         self._link = ours
         try:
+            # A session of its own: Ctrl-C in the terminal reaches this process alone, which ends the agent.
             with theirs, self._log.open("ab") as log:
                 descriptor = theirs.fileno()
                 self._child = subprocess.Popen(  # noqa: S603  # a fixed command: our own agent
@@ -198,6 +199,7 @@ class EmbeddedDispatcher:
         self._pending.append(MessageReceived(self._agent_id, message))
 
     def _mark_lost(self, reason: str) -> None:
+        """Note the first reason only: what fails after it is a consequence."""
         if not self._lost():
             self._pending.append(AgentLost(reason))
 

@@ -123,6 +123,7 @@ class LabDispatcher:
         if self._broker is None:
             return self._take_received()
         try:
+            # Only now: the caller has stored them, so a crash before this delivers them again, and no less.
             self._acknowledge()
             self._watch(self._broker)
             waiting = bool(self._received) or self._drain(max(_LEAST_WAIT_S, until - time.monotonic()))

@@ -101,7 +101,7 @@ def apply(url: str, authority: Path | None, key_prefix: str, known: Mapping[str,
                 name for name in sorted(names) if name.startswith(user("", key_prefix)) and name not in known
             ]
             if gone:
-                client.acl_deluser(*gone)
+                client.acl_deluser(*gone)  # Redis also closes their connections
                 log.info("users deleted at the broker: %s", ", ".join(gone))
             for name, words in known.items():
                 if name not in names and not name.endswith(INGEST_SUFFIX):

@@ -84,6 +84,7 @@ class AgentKeys:
             log.debug("the keys of agents cannot be read: %s", error)
         else:
             self._keep({entry.key_id: entry for entry in found})
+        # Also after a failure: a database that is away must not be asked once per envelope.
         self._read_at_s = time.monotonic()
 
     def _keep(self, found: dict[str, known_credentials.Known]) -> None:

@@ -105,6 +105,7 @@ class CredentialsService:
             if not credentials.revoke_all(session, agent_id, now):
                 known = ", ".join(known_credentials.enrolled(session)) or "none"
                 raise UsageError(f"agent {agent_id} was never enrolled; known: {known}")
+            # In the same transaction: no attempt may be dispatched to the agent in between.
             lost = self._end_attempts(session, agent_id, why, now)
         self.apply_rights()
         return lost
