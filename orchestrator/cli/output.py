@@ -77,7 +77,7 @@ def error(text: str) -> None:
 
 
 def usage(text: str) -> None:
-    """A command line that cannot be understood; help in answer to nothing is printed as it is."""
+    """Report a command line that cannot be understood; the help that answers an empty one stays as it is."""
     if text.startswith("Usage:"):
         note(text)
     else:

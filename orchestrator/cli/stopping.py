@@ -15,7 +15,7 @@ from types import FrameType
 
 
 class StoppedError(KeyboardInterrupt):
-    """Somebody stopped this command by a signal."""
+    """A signal stopped this command."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -57,7 +57,7 @@ def _stop(number: int, _frame: FrameType | None) -> None:
 
 
 def _leave_terminal() -> None:
-    """The terminal is gone: writing to it would fail."""
+    """Write to nowhere from now on: the terminal is gone, and writing to it would fail."""
     for stream in (sys.stdout, sys.stderr):
         descriptor = stream.fileno()
         if stat.S_ISCHR(os.fstat(descriptor).st_mode):

@@ -120,14 +120,14 @@ def _emit(event: FarmEvent) -> None:
 
 @dataclass
 class _Screen:
-    """What is drawn: the newest event says how far the campaign is, before the first one `begun` does."""
+    """What is drawn. The newest event holds the progress of the campaign; before the first, `begun` does."""
 
     begun: tuple[int, int, float | None]
     newest: FarmEvent | None = None
     last: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_EVENTS))
 
     def __call__(self, event: FarmEvent) -> None:
-        """Note an event."""
+        """Remember an event."""
         from orchestrator.cli.progress import line_of
 
         self.newest = event
@@ -177,7 +177,7 @@ class _Waiting:
     _due_s: float = 0.0
 
     def look(self) -> Sequence[tuple[str, Why]]:
-        """As of the last few seconds."""
+        """Those cells, at most a few seconds old."""
         if time.monotonic() >= self._due_s:
             self._known = self.farm.reading.waiting(self.campaign_id, _NEXT_CELLS)
             self._due_s = time.monotonic() + _ASK_EVERY_S

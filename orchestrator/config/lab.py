@@ -83,12 +83,12 @@ class LabConfig:
 
     @property
     def is_lab(self) -> bool:
-        """Jobs travel through a broker."""
+        """Whether jobs travel through a broker."""
         return self.broker_url is not None
 
     @classmethod
     def load(cls, home: FarmHome, environment: Mapping[str, str] = os.environ) -> LabConfig:
-        """Environment first, then `farm.toml`, then the defaults. Raises `UsageError`."""
+        """Read the environment first, then `farm.toml`, then the defaults. Raises `UsageError`."""
         path = _file(home, environment)
         given = {} if path is None else _read(path)
         times = _table("times", given.pop("times", {}), path)

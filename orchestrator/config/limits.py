@@ -29,7 +29,7 @@ _FLOOR_PART = 50
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """Bytes. Set with `FARM_<NAME>`, or under `[store]` in `farm.toml`.
+    """Limits of the store, in bytes. Set with `FARM_<NAME>`, or under `[store]` in `farm.toml`.
 
     store_bytes       bytes of models and samples together above which submissions are refused; None: only
                       the floor limits them
@@ -45,7 +45,7 @@ class StoreLimits:
 
     @classmethod
     def read(cls, table: Mapping[str, object], environment: Mapping[str, str], where: str) -> StoreLimits:
-        """Environment first, then the table of the file `where`. Raises `UsageError`."""
+        """Read the environment first, then the table of the file `where`. Raises `UsageError`."""
         names = [entry.name for entry in fields(cls)]
         unknown = sorted(set(table) - set(names))
         if unknown:
@@ -86,7 +86,7 @@ def used_bytes(root: Path) -> int:
 
 
 def require_budget(root: Path, limits: StoreLimits, more_bytes: int = 0) -> None:
-    """Refuse new work where the store has used its budget or the disk its floor, or would with so much more.
+    """Refuse new work where budget or floor are used up, or would be with `more_bytes`.
 
     Raises `FarmError` with the figures.
     """

@@ -19,7 +19,7 @@ from orchestrator.db.engine.sessions import Database
 from orchestrator.endpoint.access import Gate, Trust
 from orchestrator.endpoint.artifacts import Artifacts
 from orchestrator.endpoint.model_uploads import ModelUploads
-from orchestrator.endpoint.results_routes import Reading
+from orchestrator.endpoint.results_routes import ResultRoutes
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.sources.store import Store
 
@@ -41,8 +41,8 @@ def application(
 ) -> Starlette:
     """The farm over HTTP."""
     gate = Gate(trust, read_token, submit_token)
-    reading = Reading(database, gate)
-    artifacts = Artifacts(store, limits, gate, reading.are_samples)
+    results = ResultRoutes(database, gate)
+    artifacts = Artifacts(store, limits, gate, results.are_samples)
     models = ModelUploads(store, limits, gate)
 
     async def enrol(request: Request) -> Response:
@@ -63,9 +63,9 @@ def application(
         Route("/samples/{sha256}", artifacts.show, methods=["GET"]),
         Route("/models/{sha256}", models.has, methods=["HEAD"]),
         Route("/models/{sha256}", models.receive, methods=["PUT"]),
-        Route("/campaigns", reading.campaigns, methods=["GET"]),
-        Route("/campaigns/{ref}", reading.campaign, methods=["GET"]),
-        Route("/campaigns/{ref}/results", reading.results, methods=["GET"]),
+        Route("/campaigns", results.campaigns, methods=["GET"]),
+        Route("/campaigns/{ref}", results.campaign, methods=["GET"]),
+        Route("/campaigns/{ref}/results", results.results, methods=["GET"]),
     ]
     handlers = {HTTPException: _refused, UnreachableError: _unreachable, Exception: _failed}
     return Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]  # each takes its own

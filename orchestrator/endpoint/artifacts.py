@@ -100,7 +100,7 @@ class Artifacts:
         return Response(status_code=200 if found else 404)
 
     async def receive(self, request: Request) -> Response:
-        """`PUT /samples/{sha256}`: the file is stored where its bytes are what the name says."""
+        """`PUT /samples/{sha256}`: the file is stored if its sha256 is the name."""
         agent = await self.gate.agent(request)
         sha256 = request.path_params["sha256"]
         size = announced(request, self.limits.samples_bytes, "FARM_SAMPLES_BYTES")

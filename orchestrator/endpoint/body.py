@@ -52,9 +52,9 @@ class Body:
 
 def announced(request: Request, limit: int, setting: str) -> int:
     """The content length of a request in bytes; 0: no header. Raises `HTTPException` 400, 413."""
-    said = request.headers.get("content-length", "0")
-    if not said.isdecimal():
-        raise HTTPException(400, f"content-length {said!r} is not a number")
-    if int(said) > limit:
-        raise HTTPException(413, f"{said} bytes; the limit of the farm is {limit} ({setting})")
-    return int(said)
+    length = request.headers.get("content-length", "0")
+    if not length.isdecimal():
+        raise HTTPException(400, f"content-length {length!r} is not a number")
+    if int(length) > limit:
+        raise HTTPException(413, f"{length} bytes; the limit of the farm is {limit} ({setting})")
+    return int(length)

@@ -80,8 +80,8 @@ def fetch_samples(home: FarmHome, lab: LabConfig, host: str, sha256: str) -> Non
         connection.request("GET", f"/samples/{sha256}", headers=headers)
         answer = connection.getresponse()
         if answer.status != 200:
-            said = _said(answer.read(10_000))
-            raise FarmError(f"{lab.address.url} answers {answer.status} for samples {sha256[:12]}: {said}")
+            why = _reason_in(answer.read(10_000))
+            raise FarmError(f"{lab.address.url} answers {answer.status} for samples {sha256[:12]}: {why}")
         capped = Store(home.store, lab.limits.samples_bytes, lab.limits)
         capped.put(answer, f"samples {sha256[:12]}", sha256)
     except _BROKEN as error:
@@ -164,10 +164,10 @@ class Sender:
             connection.close()
         if answer.status == 201:
             return
-        said = f"it answers {answer.status}: {_said(body)}"
+        why = f"it answers {answer.status}: {_reason_in(body)}"
         if answer.status in (413, 507):
-            raise FarmError(f"model {sha256[:12]} is refused by {self.address.url}: {said}")
-        raise _AgainError(said)
+            raise FarmError(f"model {sha256[:12]} is refused by {self.address.url}: {why}")
+        raise _AgainError(why)
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"}
@@ -186,7 +186,7 @@ def open_connection(address: Address, timeout_s: float = _TIMEOUT_S) -> http.cli
     return http.client.HTTPSConnection(str(parts.hostname), parts.port, timeout=timeout_s, context=context)
 
 
-def _said(body: bytes) -> str:
+def _reason_in(body: bytes) -> str:
     try:
         return str(json.loads(body)["error"])[:300]
     except (ValueError, KeyError, TypeError):

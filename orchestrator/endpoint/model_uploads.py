@@ -85,8 +85,8 @@ class ModelUploads:
 
     def _rest(self, request: Request) -> Part:
         """The last bytes of a file, up to its end. Raises `HTTPException` 400, 413."""
-        said = _RANGE.fullmatch(request.headers.get("content-range", ""))
-        first, last, size = map(int, said.groups()) if said else (0, 0, 0)
+        found = _RANGE.fullmatch(request.headers.get("content-range", ""))
+        first, last, size = map(int, found.groups()) if found else (0, 0, 0)
         if not first <= last == size - 1:
             raise HTTPException(400, "a range up to the last byte is needed: Content-Range: bytes N-M/SIZE")
         if size > self.limits.artifact_bytes:

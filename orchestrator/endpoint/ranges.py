@@ -17,7 +17,7 @@ class Part:
 
     @property
     def size(self) -> int:
-        """How many bytes."""
+        """Number of bytes."""
         return self.end - self.start
 
 

@@ -18,7 +18,7 @@ from orchestrator.results.records import CampaignRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ResultRoutes:
     """The handlers of `/campaigns`."""
 
     database: Database

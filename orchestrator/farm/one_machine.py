@@ -18,7 +18,7 @@ from orchestrator.scheduling.lock import SchedulerLock
 
 @dataclass(frozen=True, slots=True)
 class OneMachine:
-    """`command` starts the embedded agent."""
+    """What a farm of one machine schedules with. `command` starts the embedded agent."""
 
     home: FarmHome
     database: Database

@@ -30,7 +30,7 @@ _LOOK_EVERY_S: Final = 0.3
 
 
 class PresentDevices:
-    """Asks once and remembers the answer: what was planned and what is then shown agree."""
+    """On one machine, asks once and remembers: what is planned and what is shown then agree."""
 
     def __init__(self, lab: LabConfig, database: Database, machine: OneMachine) -> None:
         self._lab = lab

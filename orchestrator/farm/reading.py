@@ -111,7 +111,7 @@ class Reading:
         return store
 
     def overview(self) -> Overview:
-        """How the farm is."""
+        """The state of the farm."""
         now = utc_now()
         suspect = now - timedelta(seconds=self.lab.times.suspect_s)
         with self.database.read() as session:
@@ -159,7 +159,7 @@ class Reading:
             return cell_id, events.of_cell(session, cell_id, after)
 
     def output(self, attempt_id: str) -> Output | None:
-        """The last of what the runner of an attempt under way has outputs, as its agent reports it."""
+        """The last of what the runner of an attempt under way has written, as its agent reports it."""
         with self.database.read() as session:
             return outputs.of_attempt(session, attempt_id)
 
@@ -177,7 +177,7 @@ class Reading:
             return device_states.device_states(session, now, self._silent_before(now))
 
     def agents(self) -> list[agents.AgentState]:
-        """Every agent that ever said hello, by name."""
+        """Every agent that ever connected, by name."""
         with self.database.read() as session:
             return agents.states(session)
 

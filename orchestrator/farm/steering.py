@@ -1,4 +1,4 @@
-"""Doing otherwise: every verb writes to the database, and the scheduler acts on it, wherever it runs."""
+"""Changing what happens: each verb writes to the database, and the scheduler acts on it, wherever it is."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class Steering:
             return campaigns.cancel_cells(turn, [cell], now)
 
     def pause(self, ref: str) -> int:
-        """Let nothing of a campaign start. Returns how many cells wait. Raises `UsageError`."""
+        """Start no more cells of a campaign. Returns how many cells wait. Raises `UsageError`."""
         with self.database.write() as turn:
             return steering_requests.pause(turn, ref, utc_now())
 
     def resume(self, ref: str) -> int:
-        """Let a paused campaign go on. Returns how many cells wait. Raises `UsageError`."""
+        """Continue a paused campaign. Returns how many cells wait. Raises `UsageError`."""
         with self.database.write() as turn:
             return steering_requests.resume(turn, ref)
 
@@ -93,7 +93,7 @@ class Steering:
         return self._retire(name, tables.AGENT_DRAINING, f"agent {name} is being drained")
 
     def remove_agent(self, name: str) -> int:
-        """Take an agent out; its attempts are stopped and returned. As `drain_agent` otherwise."""
+        """Remove an agent: its attempts are stopped, their cells queued again. As `drain_agent` otherwise."""
         return self._retire(name, tables.AGENT_REMOVED, f"agent {name} was removed")
 
     def resume_agent(self, name: str) -> int:

@@ -29,7 +29,7 @@ class SubmissionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A stored campaign. `events_before`: the number of the last event before it, where `run` goes on."""
+    """A stored campaign. `events_before`: the last event before it; `run` reports those after it."""
 
     campaign_id: str
     events_before: int

@@ -20,7 +20,7 @@ _SHOWN_FAULTS: Final = 5
 
 
 def check(database: Database, store: Store, *, deep: bool = False) -> list[Check]:
-    """Whether database and store are whole and fit each other; `deep`: every artifact is hashed."""
+    """Whether the database is intact and the store has what it names; `deep`: every artifact is hashed."""
     checks = []
     for name, look in (("integrity", _integrity), ("tables", _tables), ("results", _results)):
         try:
@@ -53,9 +53,9 @@ def _tables(database: Database) -> Check:
     found = revision(database)
     changes = pending_changes(database)
     if found != HEAD or changes:
-        said = f"revision {found}, {len(changes)} differences from revision {HEAD}"
+        text = f"revision {found}, {len(changes)} differences from revision {HEAD}"
         return Check(
-            "tables", False, said, "restore a backup, or report what changed the tables to the developers"
+            "tables", False, text, "restore a backup, or report what changed the tables to the developers"
         )
     return Check("tables", True, f"revision {found}")
 
@@ -73,9 +73,9 @@ def _artifacts(store: Store, named: Sequence[Reference], *, deep: bool) -> Check
         f"{entry.what} {entry.sha256[:12]} {why}" for entry in named if (why := _fault(store, entry, deep))
     ]
     if wrong:
-        said = f"{len(wrong)} of {len(named)}: {'; '.join(wrong[:_SHOWN_FAULTS])}"
+        text = f"{len(wrong)} of {len(named)}: {'; '.join(wrong[:_SHOWN_FAULTS])}"
         fix = "submit the campaigns of these models again; samples that are gone stay gone"
-        return Check("artifacts", False, said, fix)
+        return Check("artifacts", False, text, fix)
     return Check(
         "artifacts", True, f"{len(named)} files are there{', and every hash is right' if deep else ''}"
     )

@@ -55,10 +55,10 @@ def prune(
     dry_run: bool = False,
     grace: timedelta = GRACE,
 ) -> Pruned:
-    """Forget old campaigns and delete artifacts that nothing names; waits for submissions under way.
+    """Delete old campaigns, and artifacts that nothing names; waits for submissions under way.
 
-    Campaigns that are not over stay, and so do those whose results another one shows. Raises
-    `UnreachableError`; what was forgotten before stays so.
+    Campaigns that have not ended stay, and so do those whose results another one shows. Raises
+    `UnreachableError`; what was deleted before it stays deleted.
     """
     with store.collecting():
         with database.read() as session:

@@ -107,7 +107,7 @@ def check_all(entries: Iterable[ModelEntry], base_dir: Path, file: str | None = 
 
 
 def data_source(entry: ModelEntry) -> ModelEntry | None:
-    """A model's labelled data as something to fetch: a source is a source, whatever the file is for."""
+    """A model's labelled data as an entry of its own: it is checked and fetched as a model is."""
     if entry.data is None:
         return None
     return ModelEntry(f"data of {entry.id}", entry.data.source, entry.data.sha256, place=entry.place)
@@ -161,7 +161,7 @@ class _Resolver:
         self._folders.close()
 
     def bring(self, entry: ModelEntry) -> StoredFile:
-        """What the store has by the hash, else what the source gives."""
+        """The artifact with the pinned hash where the store has it, else what the source gives."""
         found = self._store.find(entry.sha256) if entry.sha256 else None
         return found or self._fetch(entry)
 
@@ -218,7 +218,7 @@ class _Resolver:
         return self._once(entry, json.dumps([entry.source, self._web.registry]), fetch)
 
     def _once(self, entry: ModelEntry, key: str, fetch: Callable[[], StoredFile]) -> StoredFile:
-        """A version never changes: what it gave before is what it gives."""
+        """Fetch a source once: the content of a published version never changes."""
         # The key holds platform, Python version or registry too: the same source may give other bytes there.
         known = recall(self._store, key)
         if known is not None:

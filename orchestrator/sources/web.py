@@ -198,7 +198,7 @@ def _mapped(what: str) -> Iterator[None]:
 
 
 def _length(answer: http.client.HTTPResponse, most_bytes: int, what: str) -> int | None:
-    """The size that an answer announces. Raises `UsageError` where it is none to be read."""
+    """The size that an answer announces, or None. Raises `UsageError` for any answer but content."""
     if answer.status != 200:
         raise UsageError(f"{what}: the server answers {answer.status} {answer.reason}")
     if answer.headers.get("content-encoding", "identity") != "identity":
