@@ -32,7 +32,7 @@ test:
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 25
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25
 
 test-exhaustive:
 	@bash .ci/setup test

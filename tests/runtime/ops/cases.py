@@ -12,6 +12,7 @@ from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator
 from tests.oracle import run_litert
 from tests.runtime.models import Arg, Out, one_operator
+from tests.runtime.ops.families import RUNS, Family
 from tests.runtime.ops.gpu_expectations import expectation
 
 RELATIVE = 1e-5
@@ -21,10 +22,20 @@ it where their order differs. Larger hides wrong kernels; smaller refuses right 
 
 @dataclass(frozen=True)
 class Backend:
-    """`cpu`, or a delegate that must do with each case what the case says."""
+    """`cpu`, or a delegate that must do with each case what the case says.
+
+    `members` are the cases of a file that it takes and runs together, as the `family`.
+    """
 
     name: str
     delegate: Any | None
+    family: Family | None = None
+    members: tuple[Case, ...] = ()
+
+    def outputs(self, case: Case) -> list[np.ndarray] | None:
+        """Results of a case that ran with the others of its file; None where it must run by itself."""
+        places = [i for i, member in enumerate(self.members) if member is case]
+        return self.family.outputs(places[0]) if self.family is not None and places else None
 
 
 CPU = Backend("cpu", None)
@@ -103,7 +114,10 @@ def compare(ours: np.ndarray, theirs: np.ndarray) -> None:
     assert not r.size or excess.max() <= 0, f"off by {np.abs(y - r).max():.3g} where {terms:.3g} is typical"
 
 
-def run_ours(case: Case, backend: Backend, runs: int = 2) -> list[np.ndarray]:
+def run_ours(case: Case, backend: Backend, runs: int = RUNS) -> list[np.ndarray]:
+    together = backend.outputs(case)
+    if together is not None:
+        return together
     delegates = None if backend.delegate is None else [backend.delegate]
     interpreter = Interpreter(model_content=case.model, experimental_delegates=delegates)
     if interpreter.delegation is not None:

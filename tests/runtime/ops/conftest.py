@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.needs import absent
-from tests.runtime.ops.cases import CPU, Backend
+from tests.runtime.ops.cases import CPU, Backend, Case
+from tests.runtime.ops.families import Family
+
+GPU = "opencl:fp32"
 
 
-@pytest.fixture(params=["cpu", "opencl:fp32"])
-def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    if request.param == "cpu":
-        yield CPU
-        return
+@pytest.fixture(params=["cpu", GPU])
+def backend(request: pytest.FixtureRequest) -> Backend:
+    return CPU if request.param == "cpu" else request.getfixturevalue("gpu")
+
+
+@pytest.fixture(scope="module")
+def gpu(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Backend:
+    """The delegate, with those of the file's cases that it takes."""
     from runtime import load_delegate
     from runtime.errors import DeviceError
 
@@ -24,4 +28,12 @@ def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         delegate = load_delegate("gpu", options)
     except DeviceError as error:
         absent(f"no OpenCL device: {error}")
-    yield Backend(request.param, delegate)
+    parameters = [
+        item.callspec.params
+        for item in request.session.items
+        if item.path == request.path and isinstance(item, pytest.Function) and hasattr(item, "callspec")
+    ]
+    asked = [p["case"] for p in parameters if p.get("backend") == GPU and isinstance(p.get("case"), Case)]
+    members = tuple(case for case in asked if not case.refused)
+    family = Family(delegate, [(case.model, case.inputs) for case in members]) if members else None
+    return Backend(GPU, delegate, family, members)

@@ -25,7 +25,6 @@ from runtime.ops.support.registry import SPECS
 from runtime.ops.support.value import constant_array
 from tests.runtime.ops.properties.rows import Row, all_rows
 
-pytestmark = pytest.mark.spread
 NUMERIC = {TensorType[n] for n in ("FLOAT32", "FLOAT16", "INT8", "UINT8", "INT16", "INT32", "INT64")}
 STATEFUL = {opcode for opcode, spec in SPECS.items() if spec.stateful}
 

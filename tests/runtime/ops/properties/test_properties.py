@@ -18,7 +18,6 @@ from tests.runtime.ops.cases import CPU, Case, run_ours
 from tests.runtime.ops.properties.rows import Row, all_rows
 from tests.runtime.ops.properties.tally import Tally
 
-pytestmark = pytest.mark.spread
 ROWS = all_rows()
 SEEDED_EXAMPLES = 4
 EXHAUSTIVE_EXAMPLES = 200
