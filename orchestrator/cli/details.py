@@ -75,7 +75,7 @@ def _samples(processes: Sequence[ProcessSamples]) -> Iterator[str]:
         first = ", ".join(text.sample(value) for value in process.invoke_ns[:_SHOWN_SAMPLES])
         more = ", ..." if len(process.invoke_ns) > _SHOWN_SAMPLES else ""
         yield _line(
-            f"process {process.index}",
+            f"process {process.index + 1}",
             f"{process.cache}, {len(process.invoke_ns)} samples in ms: {first}{more}",
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.results import metrics
-from orchestrator.results.format import ratio
+from orchestrator.results.format import half_width, ratio
 from orchestrator.results.metrics import CI95, P50
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import Baselines, speedup_ratio
@@ -88,8 +88,7 @@ def latency(cell: CellRecord) -> str:
     low, high = interval
     if high > _LOPSIDED * low:
         return f"{median} {P50.unit} [{CI95.text(interval)}]"
-    digits = len(median.partition(".")[2])
-    return f"{median} ±{(high - low) / 2:.{digits}f} {P50.unit}"
+    return f"{median} ±{half_width(interval, median)} {P50.unit}"
 
 
 def speed_up(cell: CellRecord, against: CellRecord | None) -> str:

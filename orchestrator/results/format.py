@@ -58,6 +58,12 @@ def interval(value: tuple[float, float] | None) -> str:
     return f"{milliseconds(value[0])} {EN_DASH} {milliseconds(value[1])}"
 
 
+def half_width(value: tuple[float, float], like: str) -> str:
+    """Half the width of an interval, with as many digits after the point as the text `like` has."""
+    digits = len(like.partition(".")[2])
+    return f"{(value[1] - value[0]) / 2:.{digits}f}"
+
+
 def ratio(value: float) -> str:
     """A speed-up with a multiplication sign: `1.42x`, `0.052x`, `19.8x`."""
     for bound, digits in ((100.0, 0), (10.0, 1), (0.1, 2)):
