@@ -35,8 +35,8 @@ class AgentRegistry:
     def enrol(self, asked: Mapping[str, object]) -> Mapping[str, object]:
         """Use a one-time token. Raises `UsageError`."""
         request = enrolment.Request.read(asked)
-        with self.database.write() as session:
-            agent_id = enrolment.enrol(session, request, utc_now())
+        with self.database.write() as turn:
+            agent_id = enrolment.enrol(turn, request, utc_now())
             key = self._named_by(request.token)
         log.info("agent %s is enrolled with key %s", agent_id, request.public_key.key_id)
         return {

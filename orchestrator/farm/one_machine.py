@@ -53,8 +53,8 @@ class OneMachine:
                 left = running_attempts.running(session, now)
             # Opening a farm must not wait for another process's write where nothing is to be written.
             if left:
-                with self.database.write() as session:
-                    ingest.recover(session, now)
+                with self.database.write() as turn:
+                    ingest.recover(turn, now)
 
     def require_no_lab(self) -> None:
         """Raise `UsageError` for a lab's database: this machine must not schedule beside the lab."""

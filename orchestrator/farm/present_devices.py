@@ -78,8 +78,8 @@ class PresentDevices:
             while time.monotonic() < until:
                 for event in dispatcher.events(_LISTEN_S):
                     if isinstance(event, MessageReceived) and isinstance(event.message, AgentHello):
-                        with self._database.write() as session:
-                            devices.record_hello(session, event.message, utc_now(), sole=True)
+                        with self._database.write() as turn:
+                            devices.record_hello(turn, event.message, utc_now(), sole=True)
                         return event.message
         finally:
             dispatcher.close(grace_s=5.0)

@@ -69,17 +69,17 @@ class Running:
             raise
 
     def _begin(self, campaign_id: str) -> int:
-        with self.database.write() as session:
-            row = records.find_campaign(session, campaign_id)
+        with self.database.write() as turn:
+            row = records.find_campaign(turn, campaign_id)
             row.parked = False
             return row.no or 0
 
     def _schedule(self, number: int, news: CampaignEvents, on_event: Callable[[FarmEvent], None]) -> None:
         """Be the scheduler until the campaign has ended and nothing runs."""
         health_model.provide(Store(self.machine.home.store))
-        with self.database.write() as session:
-            ingest.recover(session, utc_now())
-            campaigns.park_others(session, number)
+        with self.database.write() as turn:
+            ingest.recover(turn, utc_now())
+            campaigns.park_others(turn, number)
         service = SchedulerLoop(self.database, self.machine.start_agent())
         try:
             while news.emit(on_event):
@@ -100,5 +100,5 @@ class Running:
         time.sleep(_LOOK_EVERY_S)
 
     def _park(self, number: int, parked: bool) -> None:
-        with self.database.write() as session:
-            campaigns.park(session, number, parked)
+        with self.database.write() as turn:
+            campaigns.park(turn, number, parked)

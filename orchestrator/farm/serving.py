@@ -118,8 +118,8 @@ class Server:
         self._record(state)
 
     def _record(self, state: SchedulerState) -> None:
-        with self.database.write() as session:
-            write(session, state)
+        with self.database.write() as turn:
+            write(turn, state)
         self._state = state
 
     def _wait(self, why: str) -> None:

@@ -70,8 +70,8 @@ def prune(
         if not dry_run:
             for number in sorted(numbers):
                 _forget(database, number)
-            with database.write() as session:
-                retention.forget_unused(session)
+            with database.write() as turn:
+                retention.forget_unused(turn)
         with database.read() as session:
             named = {entry.sha256 for entry in kept.references(session, numbers if dry_run else ())}
         # No campaign of a user names the model of the health check, and a check may start at any moment.
@@ -89,8 +89,8 @@ def _forget(database: Database, number: int) -> None:
     # A transaction deletes a bounded number of cells: the scheduler must not wait for a large campaign.
     gone = False
     while not gone:
-        with database.write() as session:
-            gone = retention.forget(session, number)
+        with database.write() as turn:
+            gone = retention.forget(turn, number)
 
 
 def _collect(store: Store, named: Collection[str], before: float, *, dry_run: bool) -> tuple[int, int]:

@@ -104,6 +104,7 @@ def assign(
     arguments' items changes nothing.
     """
     given = dict(shares or {})
+    # Sorted: the same facts give the same assignments, in whatever order the database returned them.
     slots = sorted(devices, key=lambda slot: slot.device_id)
     occupied = Occupancy(taken)
     left = [cell for cell in waiting if cell.not_before_s <= now_s]

@@ -161,6 +161,7 @@ class Inbox:
             case AgentHello():
                 return self._on_hello(turn, message, now)
             case JobStarted():
+                # The first heartbeat after it is stored at once: a watcher sees the first phase.
                 self._beats.pop(message.attempt_id, None)
                 attempts.start(turn, message.attempt_id, message.epoch, now)
                 return FollowUp(news=True)
@@ -190,12 +191,13 @@ class Inbox:
         if not self.sole and known_agents.state_of(turn, name) == tables.AGENT_REMOVED:
             log.warning("agent %s was removed and still says hello; it is told to end", name)
             return FollowUp(replies=((name, Shutdown()),))
+        # An agent signs for its own name only: with a foreign device it would get that agent's cells.
         stolen = [d.device_id for d in hello.devices if not d.device_id.startswith(f"{name}.")]
         if not self.sole and stolen:
             log.warning("agent %s names devices that are not its own: %s", name, ", ".join(stolen))
             return _NOTHING
         self._refused_agents(turn).discard(name)
-        before = known_agents.present_devices_of(turn, name)
+        before = known_agents.present_devices_of(turn, name)  # as it was before this hello replaces it
         devices.record_hello(turn, hello, now, sole=self.sole)
         self.available.note_heard(name, now)
         self._fail_unplaceable(turn, hello, before, now)

@@ -140,6 +140,7 @@ class SchedulerLoop:
             if len(wanted) == 1:
                 log.exception("a message is left aside: %.300r", wanted[0])
                 return False
+        # The turn was rolled back as a whole: one message that cannot be applied must not hold up the others.
         news = [self._apply([event]) for event in wanted]
         return any(news)
 
@@ -253,6 +254,7 @@ class SchedulerLoop:
         if wanted:
             with self._database.write() as turn:
                 unplaceable.fail_unplaceable(turn, gone, "its agent was drained or removed", now)
+        # Once per removal, not once per sweep; an agent that was away is told with its next hello.
         removed = {name for name, state in leaving.items() if state == tables.AGENT_REMOVED}
         self._send_all((name, Shutdown()) for name in sorted(removed - self._dismissed))
         self._dismissed = removed
@@ -275,6 +277,7 @@ class SchedulerLoop:
         if parked:
             with self._database.write() as turn:
                 attempts.ask_to_stop(turn, parked)
+        # Asked once; a cancellation that is lost is repeated as the reply to the attempt's next heartbeat.
         self._cancelled &= {a.attempt_id for a in found}
         self._cancelled |= {a.attempt_id for a in unwanted}
         self._send_all((a.agent_id, CancelJob(attempt_id=a.attempt_id)) for a in unwanted)

@@ -67,8 +67,8 @@ class AgentKeys:
         changed = {name: issued for name, issued in newest.items() if issued > self._saved.get(name, 0.0)}
         if not changed:
             return
-        with self.database.write() as session:
-            credentials.note_newest(session, changed)
+        with self.database.write() as turn:
+            credentials.note_newest(turn, changed)
         self._saved |= changed
 
     def _refresh(self, every_s: float) -> None:

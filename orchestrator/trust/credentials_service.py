@@ -53,9 +53,9 @@ class CredentialsService:
 
     def invite(self, agent_id: str, valid: timedelta, overlap: timedelta | None = None) -> str:
         """Return a one-time token; see `enrolment.invite`. Raises `UsageError`."""
-        with self.database.write() as session:
+        with self.database.write() as turn:
             return enrolment.invite(
-                session, agent_id, self.key.public.key_id, utc_now(), valid=valid, overlap=overlap
+                turn, agent_id, self.key.public.key_id, utc_now(), valid=valid, overlap=overlap
             )
 
     def enrol_here(self, agent_id: str, state: Path, overlap: timedelta | None = None) -> None:
@@ -65,8 +65,8 @@ class CredentialsService:
         token = self.invite(agent_id, enrolment.VALID, overlap)
         applicant = Applicant.new()
         request = enrolment.Request.read(applicant.request(token))
-        with self.database.write() as session:
-            enrolment.enrol(session, request, utc_now())
+        with self.database.write() as turn:
+            enrolment.enrol(turn, request, utc_now())
         address = self.lab.address
         granted = {
             "agent_id": agent_id,
@@ -101,12 +101,12 @@ class CredentialsService:
         """
         now = utc_now()
         why = f"agent {agent_id} was revoked"
-        with self.database.write() as session:
-            if not credentials.revoke_all(session, agent_id, now):
-                known = ", ".join(known_credentials.enrolled(session)) or "none"
+        with self.database.write() as turn:
+            if not credentials.revoke_all(turn, agent_id, now):
+                known = ", ".join(known_credentials.enrolled(turn)) or "none"
                 raise UsageError(f"agent {agent_id} was never enrolled; known: {known}")
             # In the same transaction: no attempt may be dispatched to the agent in between.
-            lost = self._end_attempts(session, agent_id, why, now)
+            lost = self._end_attempts(turn, agent_id, why, now)
         self.apply_rights()
         return lost
 

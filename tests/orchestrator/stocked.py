@@ -39,7 +39,7 @@ def new_database(folder: Path) -> Database:
     return database
 
 
-def greet(
+def report_devices(
     database: Database, present: Sequence[Device] = (CPU, POCL), missing: Sequence[MissingDelegate] = ()
 ) -> None:
     hello = AgentHello(
@@ -66,7 +66,7 @@ def stock(
 ) -> str:
     """Store a campaign as `farm.submit` does; returns its id."""
     campaign = campaign or asked()
-    greet(database, present)
+    report_devices(database, present)
     plan = planned(database, campaign, present)
     with database.write() as session:
         content = campaigns.content_of(campaign, plan, campaign.reuse)

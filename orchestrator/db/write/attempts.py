@@ -123,7 +123,7 @@ def end(turn: Turn, attempt: tables.Attempt, ended: AttemptEnd, now: datetime) -
     if settled.state is CellState.QUEUED:
         if cell.state != CellState.QUEUED:
             cell.state = move_cell(CellState(cell.state), CellState.QUEUED).value
-        cell.device_id = None
+        cell.device_id = None  # a cell of a class may go to another unit, and its siblings to this one
         cell.not_before = now + timedelta(seconds=settled.delay_s)
         kind: EventKind = "retry" if ended.state is AttemptState.FAILED else "interrupted"
         events.add(turn, cell, kind, cell_ends.sentence(settled.reason), now)

@@ -95,6 +95,7 @@ def add_invitation(
 
 def use_invitation(turn: Turn, token: str, now: datetime) -> Invitation | None:
     """Use up a one-time token; None for one that is not known, was used, or is too old."""
+    # Held: of two agents that come with one token the second finds it used.
     row = turn.get(tables.Invitation, digest(token), with_for_update=True)
     if row is None or row.used_at is not None or row.expires_at <= now:
         return None

@@ -41,6 +41,7 @@ def record_hello(turn: Turn, hello: AgentHello, now: datetime, *, sole: bool) ->
     for device_id, epoch in hello.epochs.items():
         row = turn.get(tables.Device, device_id)
         if row is not None and row.agent_id == hello.agent_id:
+            # A database that was restored from a backup must not hand out epochs that were used already.
             row.epoch = max(row.epoch, epoch)
 
 

@@ -25,9 +25,10 @@ def append(turn: Turn, piece: RunnerOutput) -> None:
         return
     row = turn.get(tables.Output, piece.attempt_id)
     if row is None:
-        _forget_ended(turn)
+        _forget_ended(turn)  # here, where one is added: no other sweep is needed to keep the table small
         row = tables.Output(attempt_id=piece.attempt_id, start=piece.start, text="")
-    known = row.start + len(row.text)
+    known = row.start + len(row.text)  # pieces may be repeated, overlap, or leave a gap
+    # PostgreSQL stores no NUL in a text.
     text = piece.text.replace("\0", "\N{REPLACEMENT CHARACTER}")
     if piece.start + len(text) <= known:
         return

@@ -30,6 +30,7 @@ def store(
     """Keep a delivered result with the environment it was measured in."""
     cell = turn.cell(attempt.cell_id)
     device = turn.device(attempt.device_id)
+    # What the runner saw wins over the hello: a driver may have been replaced in between.
     environment = device.environment_id
     if message.environment and environment_id(message.environment) != environment:
         environment = record_environment(turn, message.environment)

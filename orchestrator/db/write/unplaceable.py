@@ -48,6 +48,8 @@ def _fail_classes(turn: Turn, why: str, now: datetime) -> int:
         .where(col(tables.Device.present), tables.Agent.state == tables.AGENT_ACTIVE)
     ).all()
     served = {line for device in willing for line in picking.lines_served_by(turn, device)}
+    # The few known classes are asked one by one; a query for what is *not* served would read every queued
+    # cell.
     known = turn.exec(select(tables.Pool.line)).all()
     lost = [line for line in known if line not in served]
     queued = select(tables.Cell).where(tables.IS_QUEUED, col(tables.Cell.line).in_(lost))

@@ -27,7 +27,7 @@ from orchestrator.farm.submission import Submission
 from orchestrator.manifest.campaign import ExcludeRule
 from tests.orchestrator.asked import CPU, POCL, asked, model_files
 from tests.orchestrator.cli.models import unary_model
-from tests.orchestrator.stocked import cells, dispatch, greet, result
+from tests.orchestrator.stocked import cells, dispatch, report_devices, result
 
 NOW = datetime.now(UTC)
 HELLO = AgentHello(agent_id="embedded", host="h", version="0", devices=(CPU, POCL))
@@ -49,7 +49,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[tuple[
 def submissions(database: Database, monkeypatch: pytest.MonkeyPatch) -> Submission:
     """Submissions to a farm whose one agent has a CPU and PoCL."""
     monkeypatch.setattr(PresentDevices, "hello", lambda _: HELLO)
-    greet(database)
+    report_devices(database)
     return Submission(database, PresentDevices.__new__(PresentDevices))
 
 

@@ -34,7 +34,7 @@ from orchestrator.maintenance.prune import Keep, prune, to_prune
 from orchestrator.sources import health_model
 from orchestrator.sources.store import Store
 from tests.orchestrator.asked import CPU, asked
-from tests.orchestrator.stocked import cells, dispatch, greet, measured, planned, result
+from tests.orchestrator.stocked import cells, dispatch, measured, planned, report_devices, result
 
 NOW = datetime.now(UTC)
 OLD_S = time.time() - 30 * 86_400
@@ -67,7 +67,7 @@ def put(store: Store, content: bytes, *, old: bool = True) -> str:
 def campaign(database: Database, store: Store, name: str, days_ago: float, *, done: bool = True) -> str:
     """A campaign of one cell whose model's content is its name; its samples are of its own."""
     put(store, name.encode())
-    greet(database, (CPU,))
+    report_devices(database, (CPU,))
     plan = planned(database, asked((name,), ONE_DELEGATE, name=name), (CPU,))
     wanted = asked((name,), ONE_DELEGATE, name=name)
     with database.write() as session:
@@ -144,7 +144,7 @@ def test_a_large_campaign_goes_in_pieces(
 ) -> None:
     monkeypatch.setattr("orchestrator.db.write.retention.CELLS_AT_ONCE", 2)
     delegates = {f"cpu-{n}": {"kind": "cpu"} for n in range(5)}
-    greet(database, (CPU,))
+    report_devices(database, (CPU,))
     wanted = asked(("m",), delegates, name="large")
     plan = planned(database, wanted, (CPU,))
     with database.write() as session:
