@@ -19,7 +19,18 @@ from runtime.delegates.partition import DelegationReport
 from runtime.delegates.registry import load_delegate
 from runtime.details import check_resize, public_dtype
 from runtime.environment import Environment, EnvironmentOptions
-from runtime.errors import DelegateError, DeviceError, ModelError, StatusError
+from runtime.errors import (
+    INVALID_ARGUMENT,
+    MISSING_INPUT,
+    NOT_FOUND,
+    OUT_OF_RANGE,
+    RUNTIME_FAILURE,
+    UNSUPPORTED,
+    DelegateError,
+    DeviceError,
+    ModelError,
+    StatusError,
+)
 from runtime.event import Event
 from runtime.hardware_accelerator import HardwareAccelerator
 from runtime.model.graph import Model, Signature, Tensor
@@ -30,19 +41,11 @@ from runtime.options import CpuOptions, GpuOptions, Options
 from runtime.plan.calls import check_operators
 from runtime.plan.program import Program
 from runtime.plan.subgraph import PlannedSubgraph
+from runtime.signatures import names, ordered_signatures, tensor_named
 from runtime.tensor_buffer import TensorBuffer
 
 __all__ = ["CompiledModel", "CpuKernelMode", "CpuOptions", "Environment", "EnvironmentOptions", "GpuOptions"]
 __all__ += ["HardwareAccelerator", "Options", "TensorBuffer"]
-
-PLACEHOLDER_KEY = "<placeholder signature>"
-"""The key that LiteRT gives the signature of a model without one."""
-
-INVALID_ARGUMENT, RUNTIME_FAILURE, MISSING_INPUT, UNSUPPORTED, NOT_FOUND = 1, 3, 4, 5, 6
-"""LiteRT's status codes (`LiteRtStatus` of `litert/c/litert_common.h`), which callers find in error texts."""
-
-OUT_OF_RANGE = 1000
-"""LiteRT's status code of an index out of bounds, from the same list."""
 
 HOST_MEMORY = 1
 """LiteRT's number of a buffer type, host memory (`kLiteRtTensorBufferTypeHostMemory`): the only one here."""
@@ -57,7 +60,7 @@ class CompiledModel:
 
     def __init__(self, model: Model, environment: Environment, options: Options) -> None:
         self._environment = environment
-        self._signatures = _signatures(model)
+        self._signatures = ordered_signatures(model)
         self._accelerators = HardwareAccelerator(options.hardware_accelerators)
         delegates = _delegates(self._accelerators, options)
         self._program: Program | None = Program(
@@ -134,7 +137,7 @@ class CompiledModel:
 
     def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
         """Names of inputs and outputs by signature, in the subgraph's order."""
-        return {s.key: {"inputs": _names(s.inputs), "outputs": _names(s.outputs)} for s in self._signatures}
+        return {s.key: {"inputs": names(s.inputs), "outputs": names(s.outputs)} for s in self._signatures}
 
     def get_num_signatures(self) -> int:
         """The number of signatures; a model without one has a placeholder, which counts."""
@@ -145,8 +148,8 @@ class CompiledModel:
         signature = self._at(index)
         return {
             "key": signature.key,
-            "inputs": _names(signature.inputs),
-            "outputs": _names(signature.outputs),
+            "inputs": names(signature.inputs),
+            "outputs": names(signature.outputs),
         }
 
     def get_signature_index(self, key: str) -> int:
@@ -183,12 +186,12 @@ class CompiledModel:
     def create_input_buffer_by_name(self, signature_key: str, input_name: str) -> TensorBuffer:
         """A buffer for one input. Raises RuntimeError for unknown names."""
         index = self._index(signature_key)
-        return self._buffer(index, _tensor_named("Input", self._at(index).inputs, input_name))
+        return self._buffer(index, tensor_named("Input", self._at(index).inputs, input_name))
 
     def create_output_buffer_by_name(self, signature_key: str, output_name: str) -> TensorBuffer:
         """A buffer for one output. Raises RuntimeError for unknown names."""
         index = self._index(signature_key)
-        return self._buffer(index, _tensor_named("Output", self._at(index).outputs, output_name))
+        return self._buffer(index, tensor_named("Output", self._at(index).outputs, output_name))
 
     def resize_input_tensor(
         self, input_index: int, dims: Sequence[int], signature_index: int = 0, strict: bool = True
@@ -219,10 +222,10 @@ class CompiledModel:
         index = self.get_signature_index(signature_key)
         if index < 0:
             raise ValueError(f"Unknown signature: {signature_key}")
-        names = _names(self._at(index).inputs)
-        if input_name not in names:
+        known = names(self._at(index).inputs)
+        if input_name not in known:
             raise ValueError(f"Unknown input '{input_name}' for signature '{signature_key}'")
-        self.resize_input_tensor(names.index(input_name), dims, index, strict)
+        self.resize_input_tensor(known.index(input_name), dims, index, strict)
 
     def run_by_index(
         self,
@@ -421,42 +424,6 @@ def _delegates(accelerators: HardwareAccelerator, options: Options) -> tuple[Par
         return ()
     assert isinstance(delegate, PartitionDelegate)
     return (delegate,)
-
-
-def _signatures(model: Model) -> tuple[Signature, ...]:
-    """The model's signatures in the order of their subgraphs' tensors, or one made of tensor names."""
-    if not model.signatures:
-        primary = model.subgraphs[0]
-        return (
-            Signature(
-                PLACEHOLDER_KEY,
-                0,
-                tuple((primary.tensors[i].name, i) for i in primary.inputs),
-                tuple((primary.tensors[i].name, i) for i in primary.outputs),
-            ),
-        )
-    found = []
-    for signature in model.signatures:
-        subgraph = model.subgraphs[signature.subgraph_index]
-        inputs = sorted(signature.inputs, key=lambda pair: _place(subgraph.inputs, pair[1]))
-        outputs = sorted(signature.outputs, key=lambda pair: _place(subgraph.outputs, pair[1]))
-        found.append(Signature(signature.key, signature.subgraph_index, tuple(inputs), tuple(outputs)))
-    return tuple(found)
-
-
-def _place(order: Sequence[int], index: int) -> int:
-    return order.index(index) if index in order else len(order)
-
-
-def _names(pairs: Sequence[tuple[str, int]]) -> list[str]:
-    return [name for name, _ in pairs]
-
-
-def _tensor_named(kind: str, pairs: Sequence[tuple[str, int]], name: str) -> int:
-    for found, index in pairs:
-        if found == name:
-            return index
-    raise StatusError(f"{kind} tensor not found: {name}", NOT_FOUND)
 
 
 def _buffer_named(kind: str, buffers: Mapping[str, TensorBuffer], name: str) -> TensorBuffer:

@@ -19,6 +19,12 @@ from __future__ import annotations
 
 from typing import Any
 
+INVALID_ARGUMENT, RUNTIME_FAILURE, MISSING_INPUT, UNSUPPORTED, NOT_FOUND = 1, 3, 4, 5, 6
+"""LiteRT's status codes (`LiteRtStatus` of `litert/c/litert_common.h`), which callers find in error texts."""
+
+OUT_OF_RANGE = 1000
+"""LiteRT's status code of an index out of bounds, from the same list."""
+
 
 class FarmRuntimeError(Exception):
     """The root of the runtime's errors."""
