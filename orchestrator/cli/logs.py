@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 _LOOK_EVERY_S = 0.5
 """Seconds between two looks with --follow: agents report output every second or so, so more adds nothing."""
 
-_OPEN = {"queued", "dispatched", "running"}
-_LIVE = {"dispatched", "running"}
 _REMEMBERED = 32 * 1024
 """Characters of an attempt that are remembered as shown: more than the tail that comes with its result, so
 the tail is never shown twice.
@@ -67,6 +65,8 @@ class _Log:
 
     def show(self) -> bool:
         """Show what is new; True while the cell has not ended."""
+        from orchestrator.policy.lifecycle import LIVE_ATTEMPT, OPEN
+
         cell_id, moments = self.farm.reading.history(self.prefix, self._newest)
         cell = self.farm.reading.cell(cell_id)
         for moment in moments:
@@ -76,9 +76,9 @@ class _Log:
             if attempt.log_tail:
                 shown = self._shown.get(attempt.attempt_id, "")
                 self._text(cell, attempt.attempt_id, unseen(shown, attempt.log_tail))
-            elif attempt.state in _LIVE:
+            elif attempt.state in LIVE_ATTEMPT:
                 self._live(cell, attempt.attempt_id)
-        return cell.status in _OPEN
+        return cell.status in OPEN
 
     def _live(self, cell: CellRecord, attempt_id: str) -> None:
         """What is new of a runner that runs."""

@@ -83,6 +83,7 @@ def _overview_json(overview: Overview) -> dict[str, object]:
 def _cells(farm: Farm, ref: str, as_json: bool) -> int:
     from orchestrator.cli import output
     from orchestrator.cli.progress import outcome
+    from orchestrator.policy.lifecycle import OPEN
     from orchestrator.results.comparison import summary
     from orchestrator.results.export import campaign_json, result_json
 
@@ -99,15 +100,12 @@ def _cells(farm: Farm, ref: str, as_json: bool) -> int:
     output.table(
         columns,
         [
-            (c.cell_id, c.model, c.delegate, c.device, c.status, "" if c.status in _OPEN else outcome(c))
+            (c.cell_id, c.model, c.delegate, c.device, c.status, "" if c.status in OPEN else outcome(c))
             for c in cells
         ],
     )
     output.line(f"campaign {record.campaign_id} ({record.name}): {summary(cells)}")
     return OK
-
-
-_OPEN = {"queued", "dispatched", "running"}
 
 
 def _counts(record: CampaignRecord) -> str:

@@ -187,8 +187,10 @@ class _Waiting:
 def _draw(farm: Farm, campaign_id: str, news: CampaignEvents) -> None:
     from rich.live import Live
 
+    from orchestrator.policy.lifecycle import OPEN
+
     counts = farm.reading.campaign(campaign_id).counts
-    open_cells = sum(counts.get(state, 0) for state in ("queued", "dispatched", "running"))
+    open_cells = sum(counts.get(state, 0) for state in OPEN)
     total = sum(counts.values())
     screen, waiting = _Screen((total - open_cells, total, None)), _Waiting(farm, campaign_id)
     with Live(auto_refresh=False, transient=True) as live:
