@@ -6,7 +6,7 @@ from orchestrator.cli.verb import OK, Json
 
 
 def version(as_json: Json = False) -> int:
-    """Print the versions of the farm and of the packages it measures with."""
+    """Print the versions of the farm and of what it measures with."""
     import platform
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as installed
