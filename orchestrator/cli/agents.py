@@ -76,13 +76,13 @@ def drain(
     from orchestrator.cli import output
 
     with open_farm() as farm:
-        stranded = farm.steering.resume_agent(name) if undo else farm.steering.drain_agent(name)
+        unplaceable = farm.steering.resume_agent(name) if undo else farm.steering.drain_agent(name)
     if as_json:
-        output.emit_json({"agent": name, "state": "active" if undo else "draining", "no_device": stranded})
+        output.emit_json({"agent": name, "state": "active" if undo else "draining", "no_device": unplaceable})
     elif undo:
         output.line(f"{name} gets work again")
     else:
-        output.line(f"{name} gets no more work; {_stranded(stranded)}")
+        output.line(f"{name} gets no more work; {_unplaceable(unplaceable)}")
     return OK
 
 
@@ -94,11 +94,11 @@ def remove(name: Name, as_json: Json = False) -> int:
     from orchestrator.cli import output
 
     with open_farm() as farm:
-        stranded = farm.steering.remove_agent(name)
+        unplaceable = farm.steering.remove_agent(name)
     if as_json:
-        output.emit_json({"agent": name, "state": "removed", "no_device": stranded})
+        output.emit_json({"agent": name, "state": "removed", "no_device": unplaceable})
     else:
-        output.line(f"{name} is removed; {_stranded(stranded)}")
+        output.line(f"{name} is removed; {_unplaceable(unplaceable)}")
     return OK
 
 
@@ -235,7 +235,7 @@ def _ago(agent: AgentState, now: datetime) -> str:
     return f"{max(0.0, (now - agent.heard_at).total_seconds()):.0f} s ago"
 
 
-def _stranded(count: int) -> str:
+def _unplaceable(count: int) -> str:
     if not count:
         return "no waiting cell needed it"
     return f"{count} waiting cell{'s' if count != 1 else ''} could run nowhere else: no_device"
