@@ -14,10 +14,10 @@ from agent.wire.messages import Device
 STATE_VARIABLE: Final = "FARM_AGENT_STATE"
 MEMORY_VARIABLE: Final = "FARM_RUNNER_MEMORY_BYTES"
 LOG_PREFIX: Final = "farm-agent: "
-"""Begins each line that an agent logs as text; its parent or the journal of systemd adds the time."""
+"""Prefix of each line that an agent logs as text; its parent or the journal of systemd adds the time."""
 
 _LEAST_MEMORY_BYTES: Final = 64 << 20
-"""Least limit of a runner's address space in bytes: a Python with numpy needs more before it loads a model,
+"""Lowest limit of a runner's address space in bytes: a Python with numpy needs more before it loads a model,
 so a smaller limit would fail every attempt."""
 
 

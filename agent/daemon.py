@@ -47,22 +47,22 @@ from agent.wire.messages import (
 )
 
 UPGRADE_EXIT: Final = 3
-"""Exit code of an agent of another protocol than the farm's: started again, it would be refused again."""
+"""Exit code of an agent whose protocol is not the farm's: after a restart it would be refused again."""
 
 log = logging.getLogger(__name__)
 
 _LEASE_POLL_S: Final = 0.2
-"""Seconds between two tries for a device that another attempt holds: a lock that is freed wakes nobody who
-polls. Larger leaves the device idle for longer between attempts; smaller costs more system calls."""
+"""Seconds between two tries for a device that another attempt holds: nothing wakes the agent when the
+lock is freed. Larger leaves the device idle for longer between attempts; smaller costs more system calls."""
 _PROGRESS_POLL_S: Final = 1.0
 """Longest pause in seconds while a runner works: how late its progress and a passed limit are noticed."""
 _DRAIN_S: Final = 2.0
-"""Seconds that the last messages have to leave at the end. Results that do not stay in the journal."""
+"""Seconds to send the last messages before the exit. Results that are not sent stay in the journal."""
 _PREDECESSOR_PATIENCE_S: Final = 15.0
 """Seconds that a new agent waits for the one before it, which needs up to 10 s to end its runners
 (`supervisor.REAP_LIMIT_S`). Smaller would make a restart fail; larger only delays the error."""
 _PREDECESSOR_POLL_S: Final = 0.1
-"""Seconds between two tries for the lock meanwhile."""
+"""Seconds between two tries for that agent's lock."""
 
 
 class Agent:
@@ -107,7 +107,7 @@ class Agent:
         )
 
     def _on_connected(self) -> None:
-        """Tell a new link everything it needs: who this is, what runs, and which results have no receipt."""
+        """Send what a new link needs: the greeting, running attempts, and results without a receipt."""
         self._link.send(
             AgentHello(
                 protocol=PROTOCOL_VERSION,
@@ -144,7 +144,7 @@ class Agent:
                     self._send_result(result)
 
     def _end(self, why: str) -> None:
-        """Begin a shutdown: what runs ends as `interrupted` first."""
+        """Begin a shutdown: running attempts end as `interrupted` first."""
         if self._ending_because is None:
             self._ending_because = why
             for attempt in self._running.values():
@@ -168,7 +168,7 @@ class Agent:
                 self._connected = self._receive()
 
     def _pause_s(self) -> float | None:
-        """How long nothing needs to be done; None: until a message comes."""
+        """Return the seconds until something is due; None: nothing is."""
         pauses = [self._link.pause_s()] if self._connected else []
         if any(attempt.waits_for_device for attempt in self._running.values()):
             pauses.append(_LEASE_POLL_S)
@@ -179,7 +179,7 @@ class Agent:
         return min((pause for pause in pauses if pause is not None), default=None)
 
     def _receive(self) -> bool:
-        """Act on the messages that have arrived; False where nothing more will come."""
+        """Act on the messages that have arrived; return False where no more will come."""
         try:
             lines = self._link.receive()
             messages = None if lines is None else [decode_for_agent(line) for line in lines]
@@ -239,7 +239,7 @@ class Agent:
             self._refuse(job, refusal)
             return
         failpoint.reached("agent.before_journal")
-        # The journal first: a job that began to run and is not known after a crash could run twice.
+        # Journaled first: a running job that is not in the journal after a crash could run twice.
         self._journal.accept(job)
         self._running[job.attempt_id] = attempt
 
@@ -248,7 +248,7 @@ class Agent:
         self._link.send(JobRefused(attempt_id=job.attempt_id, epoch=job.epoch, reason=reason))
 
     def _advance(self) -> None:
-        """Let signals, time and exits act on every attempt; send the messages that result."""
+        """Apply signals, elapsed time and exits to every attempt; send the resulting messages."""
         for attempt in list(self._running.values()):
             if attempt.result is None:
                 attempt.advance()
@@ -281,7 +281,7 @@ def serve(config: AgentConfig, descriptor: int) -> int:
 
 
 def serve_over(config: AgentConfig, connect: Callable[[], Transport]) -> int:
-    """Be the only agent on `config.state`, list the devices, serve the link. Returns the exit code."""
+    """Lock `config.state` for this agent alone, list the devices, serve the link. Returns the exit code."""
     config.state.mkdir(parents=True, exist_ok=True)
     lock = os.open(config.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:

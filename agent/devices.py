@@ -14,7 +14,7 @@ RUNNER_COMMAND = (sys.executable, "-P", "-m", "agent.runner")
 
 PROBE_TIMEOUT_S = 20.0
 """Seconds that one listing may take. Loading OpenCL drivers and compiling a first kernel on each device takes
-seconds; a driver that hangs delays the agent's start by so much."""
+seconds; a driver that hangs delays the agent's start by this long."""
 
 
 class ProbeError(Exception):
@@ -29,7 +29,7 @@ class ProbeReport(Wire):
 
 
 def probe(command: Sequence[str] = RUNNER_COMMAND, timeout_s: float = PROBE_TIMEOUT_S) -> ProbeReport:
-    """List the devices. A driver that crashes or hangs costs the OpenCL devices, never the CPU.
+    """List the devices. A driver that crashes or hangs loses the OpenCL devices, never the CPU.
 
     Raises `ProbeError` where not even the CPU can be described.
     """

@@ -19,7 +19,7 @@ SERVER_VARIABLE: Final = "FARM_SERVER"
 _TIMEOUT: Final = httpx.Timeout(30.0, connect=10.0)
 """Seconds without a byte before the request fails, and to connect: a person waits for it."""
 _LARGEST_ANSWER: Final = 256 * 1024
-"""Bytes of an answer above which it is not a farm's. A farm sends keys and at most two CA certificates."""
+"""Largest answer in bytes that can be a farm's. A farm sends keys and at most two CA certificates."""
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Whether this agent can run a job, and with which files: the checks before it is accepted."""
+"""Check whether this agent can run a job, and find the job's files, before the job is accepted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent.config import AgentConfig
 from agent.wire.messages import Device, JobSpec, ReasonCode
 
 _ATTEMPT_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-"""An attempt's id names its work folder and its control group, so it must not lead out of them."""
+"""An attempt's id names its work folder and its control group, so it must not contain a path."""
 
 
 class RefusedError(Exception):
@@ -27,7 +27,7 @@ class RefusedError(Exception):
 def admit(
     job: JobSpec, config: AgentConfig, devices: Mapping[str, Device], epochs: Mapping[str, int]
 ) -> RunningAttempt:
-    """Return the attempt at a job that this agent can run. `epochs`: the newest one seen, by device.
+    """Check a job and return an attempt at it. `epochs`: the newest epoch seen, by device.
 
     Raises `RefusedError`.
     """
@@ -39,7 +39,7 @@ def admit(
     # An attempt of an older epoch was declared lost, and its cell runs elsewhere: a late message must not
     # start it.
     if job.epoch <= last:
-        text = f"the job has epoch {job.epoch} of {job.device_id}, which has seen {last}: it was given up"
+        text = f"the job has epoch {job.epoch} of {job.device_id}, which has seen {last}: it is obsolete"
         raise RefusedError(ReasonCode.INTERRUPTED, text)
     device = devices.get(job.device_id)
     if device is None:
@@ -53,7 +53,7 @@ def admit(
 
 
 def _files(job: JobSpec, store: Path) -> tuple[Path, Path | None]:
-    """The model and the labelled data, if there is any. Raises `ArtifactError`."""
+    """Return the model's path and that of the labelled data, if the job has any. Raises `ArtifactError`."""
     model = verified_file(store, job.model_sha256, job.model_bytes)
     data = job.plan.labelled
     if data is None:

@@ -14,7 +14,7 @@ _BLOCK_BYTES: Final = 1 << 20
 
 
 class ArtifactError(Exception):
-    """A file is missing from the store or does not hash to its name; the text tells which and why."""
+    """A file is missing from the store or does not hash to its name; the text says which and why."""
 
 
 def verified_file(store: Path, sha256: str, size: int, what: str = "model") -> Path:
@@ -48,7 +48,7 @@ def put_artifact(store: Path, source: Path, sha256: str) -> None:
             while block := reader.read(_BLOCK_BYTES):
                 digest.update(block)
                 writer.write(block)
-            # On the disk before the rename: after a power cut no name may stand over missing bytes.
+            # Synchronised before the rename: after a power cut no name may refer to missing bytes.
             writer.flush()
             os.fsync(writer.fileno())
         if digest.hexdigest() != sha256:

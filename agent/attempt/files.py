@@ -41,7 +41,7 @@ _LOG_TAIL_BYTES: Final = 4000
 """Bytes of a log that go into a result: about the last 50 lines, which hold a traceback."""
 
 LEASE_VARIABLE: Final = "FARM_LEASE_DESCRIPTOR"
-"""In the runner's environment: numbers of the inherited descriptors that lock the device, with commas."""
+"""In the runner's environment: comma-separated numbers of the inherited descriptors that lock the device."""
 
 
 class AttemptFile(Wire):
@@ -64,7 +64,7 @@ class OutputFact(Wire):
 
 
 class Failure(Wire):
-    """Why a process measured nothing. `delegation` is set where a delegate took no operator."""
+    """Why a process measured nothing. `delegation` is set where a delegate accepted no operator."""
 
     status: Status
     reason: Reason

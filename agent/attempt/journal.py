@@ -13,7 +13,7 @@ from typing import Final
 from agent.wire.messages import JobResult, JobSpec
 
 _KEEP_DELIVERED: Final = 10_000
-"""Youngest entries whose ids are kept, so that a repeated job does not run again. A job is repeated within
+"""Newest entries whose ids are kept, so that a repeated job does not run again. A job is repeated within
 minutes; larger only makes the file grow, by the length of a job per entry."""
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS attempt (
@@ -34,7 +34,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         """Open or create. Raises `sqlite3.Error`."""
         self._db = sqlite3.connect(path, isolation_level=None)
-        # FULL: a commit is on the disk when it returns, so a power cut forgets no accepted attempt.
+        # FULL: a commit is on the disk when it returns, so an accepted attempt survives a power cut.
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
         self._db.execute(_SCHEMA)
@@ -89,7 +89,7 @@ class Journal:
         return [JobResult.model_validate_json(row[0]) for row in rows]
 
     def delivered(self, attempt_id: str) -> None:
-        """Drop the result, whose receipt has come; the attempt's id stays."""
+        """Drop a result whose receipt has arrived; the attempt's id stays."""
         self._db.execute(
             "UPDATE attempt SET state = 'delivered', result = NULL "
             "WHERE attempt_id = ? AND state = 'spooled'",

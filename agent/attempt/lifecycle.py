@@ -68,7 +68,7 @@ class CancelAsked:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownAsked:
-    """The agent is to end, or its orchestrator is gone: `why` tells which."""
+    """The agent is to end, or its orchestrator is gone: `why` says which."""
 
     now_s: float
     why: str
@@ -122,7 +122,7 @@ Action: TypeAlias = StartRunner | Terminate | Kill | ReportResultFile | Report
 
 
 def step(attempt: Attempt, event: Event) -> tuple[Attempt, tuple[Action, ...]]:
-    """Return the next state and the actions to perform. An event without meaning here changes nothing."""
+    """Return the next state and the actions to perform. An event that does not apply is ignored."""
     match attempt.phase, event:
         case Phase.WAITING, LeaseGranted(now_s):
             return replace(attempt, phase=Phase.RUNNING, started_s=now_s), (StartRunner(),)
@@ -156,7 +156,7 @@ def _stop(attempt: Attempt, kill_at_s: float, reason: Reason) -> tuple[Attempt, 
 
 
 def _stop_sooner(attempt: Attempt, event: CancelAsked | ShutdownAsked, now_s: float) -> Attempt:
-    """Shorten the grace of an attempt that is stopping already; a cancel becomes its reason."""
+    """Shorten the grace period of an attempt that is stopping already; a cancel becomes its reason."""
     cancelled = isinstance(event, CancelAsked)
     return replace(
         attempt,

@@ -1,4 +1,4 @@
-"""What an agent does at its start with attempts that were running when its predecessor died."""
+"""Recover, at an agent's start, the attempts that were running when its predecessor died."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent.wire.messages import Device, JobResult, JobSpec, Reason, ReasonCode, 
 
 
 def recover(config: AgentConfig, devices: Mapping[str, Device], journal: Journal) -> None:
-    """End what is left of each open attempt and journal its result: the runner's own where it is complete.
+    """Kill what still runs of each open attempt and journal its result, the runner's own where complete.
 
     Raises `NoRoomError` where samples do not fit on the disk: the attempt stays open for the next start.
     """
@@ -23,7 +23,7 @@ def recover(config: AgentConfig, devices: Mapping[str, Device], journal: Journal
         device, folder = devices.get(job.device_id), config.folder(job.attempt_id)
         # The processes first: a runner that is still alive would write into the folder, and onto the device.
         log_gone(config, job.attempt_id, device, reap(job.attempt_id))
-        # The journal before the folder: the folder is all there is of a result that is not journaled.
+        # Journaled before the folder is deleted, which until then holds the only copy of the result.
         journal.spool(_result(config, job, device))
         shutil.rmtree(folder, ignore_errors=True)
     cgroup.sweep()

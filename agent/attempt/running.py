@@ -1,4 +1,4 @@
-"""One attempt that this agent has accepted: performs what `agent.attempt.lifecycle` decides."""
+"""One attempt that this agent has accepted: performs the actions that `agent.attempt.lifecycle` returns."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class RunningAttempt:
                 self.result = reported(self._outcome(), status, _with(reason, unkillable))
 
     def _start(self, lease: Lease) -> None:
-        """Write the job file and start the runner; where it cannot be started, that is the result."""
+        """Write the job file and start the runner; a failure to start it becomes the attempt's result."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         job_file = self.folder / JOB_FILE
@@ -190,8 +190,8 @@ class RunningAttempt:
         return left
 
     def _collect(self, outcome: Outcome) -> None:
-        """Make the runner's files the result. On a full disk nothing measured is thrown away: the files wait
-        in their folder, and the device stays leased.
+        """Make the runner's files the result. On a full disk the files stay in their folder, and the device
+        stays leased, so that no measurement is lost.
         """
         try:
             self.result = from_result_file(outcome, self.config.store)
@@ -235,7 +235,7 @@ class RunningAttempt:
 
 
 def log_gone(config: AgentConfig, attempt_id: str, device: Device | None, left: set[int]) -> None:
-    """Log that no process of an attempt lives, where none is `left`."""
+    """Log that every process of an attempt is dead, unless some are `left`."""
     if not left:
         group = "" if device is None else device.exclusion_group
         runlog.append(config.runs_log, "gone", attempt_id, group, "attempt")

@@ -43,10 +43,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _or_leave(target: Callable[[], None]) -> None:
-    """Run one thread; where it fails the whole process ends, which otherwise would only look alive."""
+    """Run one thread; end the whole process if it fails, which otherwise would only look alive."""
     try:
         target()
-    except Exception as error:  # noqa: BLE001  # whatever it is, a new process is the cure
+    except Exception as error:  # noqa: BLE001  # a new process cures any failure
         leave(f"{target.__name__}: {brief(error)}")
 
 

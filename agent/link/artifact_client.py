@@ -23,7 +23,7 @@ from agent.link.cache import Cache, budget_from
 from agent.wire.messages import artifact_path
 
 TRIES: Final = 5
-"""Tries of a transfer in a row without a further byte, or with wrong bytes at the end, before it fails.
+"""Consecutive tries without a further byte, or with wrong bytes at the end, before a transfer fails.
 Larger waits longer for an endpoint that is away; a try with progress starts the count again."""
 
 PAUSE_S: Final = 1.0
@@ -125,7 +125,7 @@ class EndpointArtifacts:
         raise TransferError(f"it cannot be fetched from {self.client.base_url}: {why}")
 
     def _resume(self, sha256: str, size: int, part: Path) -> None:
-        """Fetch what is missing of a file. Raises `_BrokenError`; `TransferError` where no try can help."""
+        """Fetch what is missing of a file. Raises `_BrokenError`; `TransferError` where no retry helps."""
         start = _size(part)
         if start == size:
             return

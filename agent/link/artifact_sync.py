@@ -1,4 +1,4 @@
-"""Files that have to be here before a job goes down, and on the server before its result goes up."""
+"""Transfers files: to this host before the job that needs them, to the server before the result with them."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class SharedStore:
         """Nothing to do."""
 
     def has(self, sha256: str, size: int) -> bool:  # noqa: ARG002  # the store's form
-        """True."""
+        """Return True: the daemon verifies the file before it is used."""
         return True
 
     def has_room(self) -> bool:
-        """True: the server looks after its own disk."""
+        """Return True: the server looks after its own disk."""
         return True
 
     def hold(self, attempt_id: str, files: Iterable[str]) -> None:
@@ -78,7 +78,7 @@ class SharedStore:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A job that waits for its model or for room on the disk; `phase` tells which."""
+    """A job that waits for its model or for room on the disk; `phase` says which."""
 
     job: JobSpec
     over: threading.Event = field(default_factory=threading.Event)
@@ -88,7 +88,7 @@ class _Waiting:
 @dataclass(slots=True)
 class ArtifactSync:
     """Transfers files beside the messages, so that the daemon needs no network. One fetch per job at a time;
-    a job whose model cannot be had, or that is cancelled meanwhile, is refused in the agent's name. A full
+    a job whose model is not available, or that is cancelled meanwhile, is refused for the agent. A full
     disk is not the job's fault: it waits until there is room.
 
     `heartbeat_s`: seconds between the heartbeats of a job that waits for its model.
@@ -117,7 +117,7 @@ class ArtifactSync:
         down(line)
 
     def prepare(self, line: bytes) -> None:
-        """Make ready for a result or a refusal to go up: its samples are on the server, its files may go.
+        """Prepare to send a result or a refusal: upload the samples, and stop protecting the attempt's files.
 
         Raises `ValueError` or `OSError` while the samples cannot be uploaded.
         """
@@ -149,7 +149,7 @@ class ArtifactSync:
     ) -> None:
         job = waiting.job
         why = self._wait_for_files(waiting)
-        if self._end(job.attempt_id) is None:  # cancelled meanwhile, and refused by whoever cancelled it
+        if self._end(job.attempt_id) is None:  # cancelled meanwhile; the cancellation has refused it
             return
         if why is None:
             down(line)
@@ -157,7 +157,7 @@ class ArtifactSync:
             self._refuse(job, ReasonCode.ARTIFACT, why, up)
 
     def _wait_for_files(self, waiting: _Waiting) -> str | None:
-        """Fetch what a job needs, as soon as there is room for it. Return None, or why it cannot be had."""
+        """Fetch what a job needs, as soon as there is room for it. Return None, or the reason why not."""
         job = waiting.job
         while True:
             if self.artifacts.has_room():

@@ -1,7 +1,7 @@
 """The models that this agent keeps: a content-addressed folder with a byte budget and LRU eviction.
 
 <store>/sha256/ab/<sha256>   a file that hashes to its name
-<store>/fetched/<sha256>     a mark: the file came from the farm and may go; last used at the mark's time
+<store>/fetched/<sha256>     a mark: the file came from the farm and may be evicted; the time is its last use
 <store>/incoming/<sha256>    the part of a file that has been fetched so far
 """
 
@@ -161,7 +161,7 @@ class Cache:
                 del self._coming[sha256]
 
     def has_room(self) -> bool:
-        """Whether the disk has what an attempt needs besides its files."""
+        """Whether the disk has the free space that an attempt needs besides its files."""
         self.root.mkdir(parents=True, exist_ok=True)
         return shutil.disk_usage(self.root).free >= _FREE_BYTES
 

@@ -1,4 +1,4 @@
-"""Who this agent is in a lab: its name, its connection to the broker, its seal and its artifacts."""
+"""The identity of this agent in a lab: its name, its connection to the broker, its seal and its artifacts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AUTHORITY: Final = "broker-ca.pem"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a link needs to act for its agent. `replaced` tells whether it was enrolled anew since."""
+    """What a link needs to act for its agent. `replaced` tells whether it has been enrolled again since."""
 
     broker: AgentBroker
     seal: AgentSeal
@@ -35,7 +35,7 @@ class Identity:
 def load(state: Path) -> Identity:
     """Read it from the agent's state folder. Raises `OSError` or `ValueError`."""
     path = state / FILE
-    # Before the file is read: credentials that are replaced in between are noticed, not missed.
+    # Taken before the file is read, so that credentials replaced in between are noticed.
     read_at = path.stat().st_mtime_ns
     credentials = Credentials.read(state)
     folder = state / "link"

@@ -1,7 +1,7 @@
-"""One machine for one name: the broker holds who serves an agent's queue, while that link renews its claim.
+"""Let one machine alone serve under a name: the broker holds its claim, which the machine's link renews.
 
-A copy of an agent's disk is the same agent a second time; what two machines measured would look like one
-series.
+A copy of an agent's disk is the same agent a second time, and the measurements of two machines would look
+like one series.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class NameTakenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NameClaim:
-    """The claim of one agent's name. `owner` tells this machine and state folder from any other; its second
+    """The claim of one agent's name. `owner` identifies this machine and state folder; its second
     word is the name of the host. A claim that is not renewed expires after `lifetime_s` seconds.
     """
 
@@ -38,7 +38,7 @@ class NameClaim:
 
     @classmethod
     def of(cls, broker: AgentBroker, state: Path, lifetime_s: float) -> NameClaim:
-        """For the agent of this state folder, on this machine since its last start."""
+        """Return the claim of this state folder's agent on this machine, valid for its current boot."""
         host = socket.gethostname()
         identity = f"{_BOOT.read_text()} {host} {state.resolve()}"
         digest = hashlib.sha256(identity.encode()).hexdigest()[:_OWNER_DIGITS]
@@ -49,7 +49,7 @@ class NameClaim:
         key = self.broker.key_prefix + agent_key(self.broker.agent_id, "holder")
         milliseconds = int(1000 * self.lifetime_s)
         with self._client() as client:
-            # NX lets one of two machines win; whoever loses reads who it was.
+            # NX lets one of two machines win; the other one reads its name.
             if client.set(key, self.owner, nx=True, px=milliseconds):
                 return
             found = client.get(key)

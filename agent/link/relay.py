@@ -1,4 +1,4 @@
-"""Between the daemon's socket and the broker: lines go up in envelopes, envelopes come down as lines."""
+"""Relays between the daemon's socket and the broker: lines up in envelopes, envelopes down as lines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _UPLOAD_LIMIT_S: Final = 5.0
 """Seconds that queued results have for their upload after the daemon hung up. The daemon kills a link that
 takes longer than its own drain time; a result that is not sent then is sent by the next link."""
 _UPLOAD_POLL_S: Final = 0.02
-"""Seconds between two looks at the queued results meanwhile; it only bounds the delay at the end."""
+"""Seconds between two looks at these queued results; it only bounds the delay at the end."""
 
 _RESULT: Final = JobResult.model_fields["type"].default
 _REFUSED: Final = JobRefused.model_fields["type"].default
@@ -65,11 +65,11 @@ class Relay:
         try:
             self.claim.renew()
             self._producer(self.broker.queue)
-        except Exception as error:  # noqa: BLE001  # whatever it is, a new process is the cure
+        except Exception as error:  # noqa: BLE001  # a new process cures any failure
             _give_up("cannot connect", error)
 
     def on_message(self, envelope: str) -> None:
-        """The one task: an envelope from the farm, or a ping of this link that made the round trip."""
+        """Handle the only task: an envelope from the farm, or a ping that this link sent to itself."""
         if envelope in self._pings:
             self._pings.discard(envelope)
             self._send_down(ALIVE)
@@ -129,12 +129,12 @@ class Relay:
             self._publish(MESSAGE_TASK, self.broker.queue, ping)
             time.sleep(self.watchdog_s / PINGS_PER_WATCHDOG)
             self._renew_claim()
-        leave("this host was enrolled anew")
+        leave("this host was enrolled again")
 
     def _renew_claim(self) -> None:
         try:
             self.claim.renew()
-        except Exception as error:  # noqa: BLE001  # whatever it is, a new process is the cure
+        except Exception as error:  # noqa: BLE001  # a new process cures any failure
             _give_up("cannot keep the agent's name", error)
 
     def send(self, message: Wire) -> None:
@@ -149,7 +149,7 @@ class Relay:
         try:
             with self._up:
                 publish(self._producer(to), task, to, envelope)
-        except Exception as error:  # noqa: BLE001  # whatever it is, a new process is the cure
+        except Exception as error:  # noqa: BLE001  # a new process cures any failure
             _give_up("cannot publish", error)
 
     def _producer(self, to: str) -> Producer:

@@ -21,7 +21,7 @@ from agent.wire.envelope import (
 
 @dataclass(slots=True)
 class AgentSeal:
-    """Signs as the agent; opens each envelope that the farm signed for it once.
+    """Signs as the agent; opens each envelope that the farm signed for it, but only once.
 
     `memory`: file with the nonces of opened envelopes, which must survive a restart: a repeated job would
     otherwise run again.
@@ -42,12 +42,12 @@ class AgentSeal:
         return seal(self.key, self.agent_id, payload, self.clock.now(), self.farm.ids)
 
     def open(self, envelope: str) -> bytes | None:
-        """Return the message in an envelope; None where it was for this seal. Raises `ValueError`."""
+        """Return the message in an envelope; None for new keys, which are stored. Raises `ValueError`."""
         opened = open_envelope(envelope, self.farm.named(key_id_of(envelope)))
         if opened.agent_id != self.agent_id:
             raise ValueError(f"it is for agent {opened.agent_id[:64]!r}")
         self.fresh.accept(opened)
-        # An own clock behind the farm's would sign envelopes that the farm takes for older than they are.
+        # With a clock behind the farm's, the farm would read this agent's envelopes as older than they are.
         self.clock.advance_to(opened.issued)
         # Remembered before it is handed on: a crash in between loses the message, which the farm repeats in
         # a new envelope; the other order would let the same envelope act twice.
@@ -60,7 +60,7 @@ class AgentSeal:
 
     @property
     def _farm_id(self) -> str:
-        """One farm, whatever keys it has had since the enrolment."""
+        """Id of the farm; it stays the same when the farm's keys change after the enrolment."""
         return self.farm.enrolled.key_id
 
     def _recall(self) -> None:

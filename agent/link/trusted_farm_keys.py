@@ -65,4 +65,4 @@ class TrustedFarmKeys:
                 return []
             return [PublicKey.read(text) for text in fields["keys"]]
         except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"{self.path} has another form; enrol this host again") from error
+            raise ValueError(f"{self.path} is malformed; enrol this host again") from error

@@ -21,7 +21,7 @@ _ZOMBIE: Final = "Z"
 
 @dataclass(frozen=True, slots=True)
 class ProcessStat:
-    """The fields of /proc/<pid>/stat that tell which process belongs to which."""
+    """The fields of /proc/<pid>/stat that tell how processes are related."""
 
     pid: int
     parent: int
@@ -31,7 +31,7 @@ class ProcessStat:
 
 def processes() -> Iterator[ProcessStat]:
     """Yield every process of this host, zombies included."""
-    for name in os.listdir(_PROC):  # noqa: PTH208  # a path each would cost as much as the look itself
+    for name in os.listdir(_PROC):  # noqa: PTH208  # a Path each would cost as much as the look itself
         if name.isdigit():
             stat = _read_stat(int(name))
             if stat is not None:

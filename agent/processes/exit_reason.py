@@ -9,7 +9,7 @@ from agent.wire.messages import Reason, ReasonCode
 
 _OUT_OF_MEMORY = re.compile(r"bad_alloc|MemoryError|[Cc]annot allocate memory|[Oo]ut of (host )?memory")
 _SMALLER = "measure a smaller model or input"
-_KILLED_HINT = f"if not a person, most likely the kernel, out of memory; {_SMALLER}"
+_KILLED_HINT = f"unless a person did, most likely the kernel did, out of memory; {_SMALLER}"
 
 
 def describe_exit(returncode: int) -> str:

@@ -28,7 +28,7 @@ REAP_LIMIT_S: Final = 10.0
 """Seconds of trying after which processes count as not killable: a driver can hold one in the kernel. Smaller
 could give up on one that frees gigabytes; larger blocks the agent's loop, and its heartbeats, for longer."""
 _REAP_POLL_S: Final = 0.01
-"""Seconds between two looks at the processes that are left."""
+"""Seconds between two checks for processes that are left."""
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
@@ -132,7 +132,7 @@ class Runner:
         _kill_all(processes_of(self.attempt_id, self.process.pid))
 
     def reap(self) -> set[int]:
-        """End the runner and all processes of its attempt; reap it. Returns the ids that outlived this."""
+        """End the runner and all processes of its attempt; reap it. Returns the ids of those still alive."""
         left = reap(self.attempt_id, self.process.pid)
         if self.process.pid not in left:
             self.process.wait()

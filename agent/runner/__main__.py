@@ -1,4 +1,4 @@
-"""The runner's five ways to be started, each a process of its own.
+"""The runner's five modes, each a process of its own.
 
 python -m agent.runner --probe [--without-opencl WHY]  this host's devices as JSON on stdout
 python -m agent.runner JOB.json FOLDER                 decide: run what follows, judge, write the result

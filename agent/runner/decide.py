@@ -108,7 +108,7 @@ def _checked_descriptor(attempt: AttemptFile) -> DelegateDescriptor:
 def _take_cpus(attempt: AttemptFile, descriptor: DelegateDescriptor) -> int:
     """Bind this process, and so its children, to the CPUs of the job's `threads`.
 
-    Without that option the delegate's descriptor says how many, and all CPUs where it does not.
+    Without that option the delegate's descriptor sets the count; without that, all CPUs are used.
     """
     allowed = sorted(os.sched_getaffinity(0))
     declared = descriptor.options.get("threads")
@@ -126,7 +126,7 @@ def _take_cpus(attempt: AttemptFile, descriptor: DelegateDescriptor) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A process of the runner. `oom_killed`: the kernel killed for want of memory while it ran."""
+    """A process of the runner. `oom_killed`: the kernel killed a process, out of memory, while it ran."""
 
     returncode: int
     oom_killed: bool
@@ -140,7 +140,7 @@ class Children:
     folder: Path
 
     def measure(self, index: int, count: int, environment: Mapping[str, str]) -> ProcessReport:
-        """One measuring process. Raises `FailedError` for whatever kept it from measuring."""
+        """Run one measuring process. Raises `FailedError` where it measured nothing."""
         who = f"process {index + 1} of {count}"
         ended = self._run(["--measure", str(self.job_file), str(self.folder), str(index)], environment)
         path = report_path(self.folder, index)
@@ -153,7 +153,7 @@ class Children:
         return report
 
     def labelled(self, environment: Mapping[str, str]) -> LabelledScore:
-        """The process that runs on labelled data. Raises `FailedError`."""
+        """Run the process for the labelled data. Raises `FailedError`."""
         ended = self._run(["--labelled", str(self.job_file), str(self.folder)], environment)
         path = self.folder / LABELLED_FILE
         if ended.returncode != 0 or not path.exists():
@@ -161,12 +161,14 @@ class Children:
             raise FailedError(Failure(status=Status.FAILED, reason=reason))
         report = LabelledReport.model_validate_json(path.read_bytes())
         if report.failure is not None or report.score is None:
-            nothing = Reason(code=ReasonCode.RUNNER_ERROR, text="the process on labelled data said nothing")
+            nothing = Reason(
+                code=ReasonCode.RUNNER_ERROR, text="the process on labelled data reported nothing"
+            )
             raise FailedError(report.failure or Failure(status=Status.FAILED, reason=nothing))
         return report.score
 
     def reference(self, kind: ReferenceKind, target: Path, timeout_s: float) -> str | None:
-        """One reference process; None where `target` is there, else why not."""
+        """Run one reference process; return None where it wrote `target`, else why it did not."""
         who = f"the reference process ({kind})"
         try:
             ended = self._run(
@@ -185,7 +187,7 @@ class Children:
         self, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float | None = None
     ) -> Ended:
         command = [*RUNNER_COMMAND, *arguments]
-        # The kernel counts for the whole control group; a rise while the process ran is taken for its own.
+        # The kernel counts for the whole control group; a rise while the process ran is attributed to it.
         killed_before = oom.kills()
         process = start(Launch(command, environment, self.folder, inherited=_inherited()))
         try:
@@ -204,7 +206,7 @@ def _inherited() -> tuple[int, ...]:
 
 
 def find_reference(attempt: AttemptFile, children: Children) -> Reference | str:
-    """The cached reference, or a new one; the reason where this machine cannot make one."""
+    """Return the cached reference or a new one, or the reason why this machine cannot make one."""
     job, why = attempt.job, []
     for kind in reference_kinds():
         maker = runtime_identity() if kind is ReferenceKind.CPU else str(litert_version())

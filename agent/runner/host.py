@@ -43,7 +43,7 @@ def host_environment() -> dict[str, str]:
 
 
 def host_facts() -> dict[str, str]:
-    """Recorded beside the environment, never part of its id."""
+    """Facts that are recorded beside the environment and are never part of its id."""
     names = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
     return {
         "hostname": platform.node(),

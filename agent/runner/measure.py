@@ -77,7 +77,7 @@ def measure_process(job_file: Path, folder: Path, index: int) -> None:
 
 
 def input_rules(inputs: Mapping[str, InputSpec]) -> dict[str, InputRule]:
-    """The wire's input specifications as the runtime takes them."""
+    """The wire's input specifications as the runtime expects them."""
     return {name: InputRule(spec.shape, spec.seed, spec.low, spec.high) for name, spec in inputs.items()}
 
 
@@ -85,7 +85,7 @@ def delegate_options(attempt: AttemptFile, threads: int) -> dict[str, str | int 
     """Options for the delegate: the job's, those set from the device, and the threads in force.
 
     CPU affinity enforces `threads` for every delegate (`agent.runner.environment`); one that declares the
-    option is told the count, so that its pool is no larger. Raises `DelegateError` as `delegate_descriptor`.
+    option receives the count, so that its pool is no larger. Raises `DelegateError` as `delegate_descriptor`.
     """
     job = attempt.job
     descriptor = delegate_descriptor(job.delegate_kind)
@@ -96,9 +96,9 @@ def delegate_options(attempt: AttemptFile, threads: int) -> dict[str, str | int 
 
 
 def failure_of(error: Exception, attempt: AttemptFile) -> Failure:
-    """What an error means for the attempt's cell: which status, which reason.
+    """Return the status and the reason that an error gives the attempt's cell.
 
-    The store's path in a text, which tells a user nothing, becomes the model's id.
+    The store's path in the error's text, which means nothing to a user, becomes the model's id.
     """
     kind = attempt.job.delegate_kind
     text = (str(error) or type(error).__name__).replace(attempt.model_path, attempt.job.model_id)
@@ -110,7 +110,7 @@ def failure_of(error: Exception, attempt: AttemptFile) -> Failure:
 
 
 def _fallback_text(kind: str, fallbacks: Sequence[Fallback]) -> str:
-    """The first fallback of each of a few operators, and how many there are besides."""
+    """Return the first fallback of each of a few operators, and the number of the others."""
     first: dict[str, Fallback] = {}
     for fallback in fallbacks:
         first.setdefault(fallback.op, fallback)

@@ -48,7 +48,7 @@ def opencl_devices() -> tuple[list[Device], list[str]]:
                 f"the OpenCL driver {device.driver_version.strip()} lists {device.name.strip()} but cannot "
                 f"compile for it; install a newer driver ({fault})"
             )
-        # A device without a compiler is counted too: its neighbours keep their ids once it is mended.
+        # A device without a compiler is counted too: its neighbours keep their ids once it is repaired.
         seen[stem] += 1
     return found, faults
 

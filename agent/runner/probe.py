@@ -36,7 +36,7 @@ class Hosted:
 
 
 def probe(*, without_opencl: str | None = None) -> ProbeReport:
-    """Everything this host offers, and a reason for each delegate kind that it does not.
+    """Return everything this host offers, and a reason for each delegate kind that it does not.
 
     `without_opencl`: why no OpenCL driver is to be loaded; None lists the OpenCL devices.
     """
@@ -73,7 +73,7 @@ def _opencl() -> tuple[list[Device], str]:
 
 
 def hosted_by(kind: str, devices: Sequence[Device], no_opencl: str) -> Hosted:
-    """Offer the devices to one delegate. Whatever its package does wrong costs this delegate alone."""
+    """Offer the devices to one delegate. An error in its package excludes only this delegate."""
     try:
         descriptor = delegate_descriptor(kind)
         return _hosted(descriptor, devices, no_opencl)
@@ -106,7 +106,7 @@ def _checked_fields(descriptor: DelegateDescriptor, devices: Iterable[Device]) -
     for name, value in fields.items():
         if name in own:
             raise DelegateError(f"{descriptor.name}: the environment field {name!r} is the device's own")
-        if not isinstance(value, str):  # foreign code is typed by promise only
+        if not isinstance(value, str):  # foreign code may break its type annotations
             raise DelegateError(f"{descriptor.name}: the environment field {name!r} must be a text")
     return fields
 

@@ -1,4 +1,4 @@
-"""The result of an attempt, from the reports of its processes: judged, summed up, struck out where wrong."""
+"""Derives an attempt's result from its processes' reports: judges, sums up, rejects wrong measurements."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def concluded(
 
 
 def scored(result: RunnerResult, score: LabelledScore) -> RunnerResult:
-    """The result with what the labelled data says. Too few right answers make a wrong output of it."""
+    """The result with what the labelled data says. Too few right answers make it a wrong output."""
     if result.measurement is None:
         return result
     measurement = result.measurement.model_copy(update={"labelled": score})
@@ -148,7 +148,7 @@ def _judged(reference: Reference, report: ProcessReport, folder: Path, rule: Rul
     """One process: the outputs of every input set, of the first invoke and of the last timed one."""
     assert report.samples is not None
     facts = [OutputFacts(f.name, f.scale, f.zero_point) for f in report.output_facts]
-    # The first and the last timed run too: a delegate that answers from memory once it is timed is seen.
+    # The first and the last timed run too: a delegate that returns cached outputs once it is timed is found.
     outputs = load_outputs(outputs_path(folder, report.samples.index), len(facts))
     expected = (*reference.outputs, reference.outputs[0], reference.outputs[report.last_set])
     return judge(expected, outputs, facts, rule)
@@ -166,7 +166,7 @@ def _summed_up(attempt: AttemptFile, reports: Sequence[ProcessReport], accuracy:
         "processes": str(len(processes)),
         "pool_sha256": processes[0].facts.get("pool_sha256", ""),
         "plan": attempt.job.plan.model_dump_json(),
-        # The farm tells the floors beside the figures and may not import them: they travel in the result.
+        # The farm shows the floors beside the figures and may not import them: they are part of the result.
         "sample_floors": json.dumps(FLOORS),
     }
     return Measurement(

@@ -48,7 +48,7 @@ class LinkProcess:
     """Keeps one link alive. `command` gets `--fd N` appended."""
 
     def __init__(self, command: Sequence[str], folder: Path, watchdog_s: float, agent_id: str) -> None:
-        """Nothing is started before the first `tend`. `folder` takes the child's log."""
+        """Nothing is started before the first `tend`. `folder` receives the child's log."""
         self._agent_id = agent_id
         self._refused = False
         self._command = list(command)

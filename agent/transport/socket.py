@@ -13,7 +13,7 @@ _READ_BYTES: Final = 1 << 16
 """Bytes read at once. Any size works: lines are joined across reads."""
 _HEARTBEAT_BACKLOG_BYTES: Final = 1 << 16
 """Bytes in the queue above which heartbeats are dropped: the other side has stopped reading, and only the
-newest heartbeat means anything. Smaller could drop one behind a large result; larger only holds memory."""
+newest heartbeat matters. Smaller could drop one behind a large result; larger only holds memory."""
 
 
 class SocketLink:

@@ -112,7 +112,7 @@ class SigningKey:
         return self._key.sign(signed)
 
     def prove(self, token: str) -> str:
-        """Return a proof that whoever requests an enrolment with this token holds this key."""
+        """Return a proof that the sender of an enrolment request with this token holds this key."""
         return _encoded(self.sign(_PROOF + token.encode()))
 
 
@@ -169,21 +169,21 @@ def open_envelope(envelope: str, key: PublicKey) -> Envelope:
     key_id, signature, body = _split(envelope)
     if key_id != key.key_id:
         raise ValueError(f"signed with key {key_id}, not with {key.key_id}")
-    # Before anything is parsed: no bytes of a stranger reach the JSON reader.
+    # Before anything is parsed: no unsigned bytes reach the JSON reader.
     key.verify(_decoded(signature, "a signature", _SIGNATURE_BYTES), _SIGNED + body.encode())
     head = _parse(body.encode())
     message = head.get("payload")
     if not isinstance(message, dict) or set(head) - {*_ABOUT, "farm"} != _HEAD or head["v"] != VERSION:
-        raise ValueError("the body has another form")
+        raise ValueError("the body is malformed")
     if head["kind"] != message.get("type") or any(head.get(name) != message.get(name) for name in _ABOUT):
         raise ValueError("head and payload contradict each other")
     agent_id, nonce, issued, expires = (head[name] for name in ("agent_id", "nonce", "issued", "expires"))
     farm = head.get("farm", "")
     words = (head["kind"], agent_id, nonce, farm)
     if not all(isinstance(word, str) for word in words) or not all(map(_is_time, (issued, expires))):
-        raise ValueError("the body has another form")
+        raise ValueError("the body is malformed")
     if len(nonce) != 2 * _NONCE_BYTES or not issued <= expires <= issued + LIFETIME_S:
-        raise ValueError("nonce or times have another form")
+        raise ValueError("nonce or times are malformed")
     return Envelope(
         head["kind"], agent_id, issued, expires, nonce, _canonical(message).encode(), tuple(farm.split())
     )
@@ -200,7 +200,7 @@ def read_keys(payload: bytes) -> tuple[PublicKey, ...]:
     if not isinstance(texts, list) or not 1 <= len(texts) <= _MOST_KEYS:
         raise ValueError(f"a farm has 1 to {_MOST_KEYS} keys")
     if not all(isinstance(text, str) for text in texts):
-        raise ValueError("a public key in another form")
+        raise ValueError("a public key is malformed")
     return tuple(PublicKey.read(text) for text in texts)
 
 
@@ -229,7 +229,7 @@ class Freshness:
                 "days, enrol the agent anew"
             )
         if envelope.nonce in self._seen:
-            raise ValueError("it was here before")
+            raise ValueError("it was received before")
         self.remember(envelope.nonce, envelope.issued, envelope.expires)
 
     def remember(self, nonce: str, issued: float, expires: float) -> None:
@@ -253,7 +253,7 @@ class Freshness:
 
 @dataclass(slots=True)
 class IssueClock:
-    """A clock for `issued` that never goes back: the receiver takes an older time for an older envelope."""
+    """A clock for `issued` that never goes back: to the receiver an older time means an older envelope."""
 
     wall: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
@@ -290,7 +290,7 @@ def _parse(text: bytes) -> dict[str, Any]:
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(found, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("it is not a JSON object")
     level: list[Any] = [found]
     for _ in range(MAX_DEPTH):
         level = [inner for value in level for inner in _inner(value) if isinstance(inner, dict | list)]
@@ -308,7 +308,7 @@ def _canonical(value: dict[str, Any]) -> str:
 
 
 def _no_constant(word: str) -> float:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _is_time(value: object) -> bool:
@@ -323,9 +323,9 @@ def _decoded(text: str, what: str, length: int) -> bytes:
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
-        raise ValueError(f"{what} in another form") from error
+        raise ValueError(f"{what} is malformed") from error
     if len(raw) != length:
         raise ValueError(f"{what} of {len(raw)} bytes, not of {length}")
     if _encoded(raw) != text:
-        raise ValueError(f"{what} in another form")
+        raise ValueError(f"{what} is malformed")
     return raw

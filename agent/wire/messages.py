@@ -47,7 +47,7 @@ class Status(StrEnum):
 
 
 class ReasonCode(StrEnum):
-    """Why an attempt ended so: one noun each; the text beside it is for people."""
+    """Reason for the end of an attempt, one noun each; the text beside it is for people."""
 
     COMPLETED = "completed"
     UNSUPPORTED_OPERATOR = "unsupported_operator"

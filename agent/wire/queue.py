@@ -39,9 +39,9 @@ PINGS_PER_WATCHDOG: Final = 4
 """Pings that each end sends to itself per watchdog time. One lost ping must not look like a lost broker;
 more would only add traffic."""
 _PING_PREFIX: Final = "ping "
-"""Begins a ping; no envelope begins so, since an envelope begins with its version number."""
+"""Prefix of a ping; no envelope has it, since an envelope begins with its version number."""
 _PING_BYTES: Final = 16
-"""Random bytes in a ping: 128 bits, so that no other ping is taken for one's own."""
+"""Random bytes in a ping: 128 bits, so that a process never mistakes another's ping for its own."""
 
 VISIBILITY_TIMEOUT_S: Final = 300
 """Seconds after which Kombu delivers an unacknowledged message again. Both ends acknowledge within
@@ -110,7 +110,7 @@ def is_ping(text: str) -> bool:
 
 
 def transport_options(key_prefix: str, unacked_key: str) -> dict[str, Any]:
-    """Kombu's options for Redis. `unacked_key` and two names that begin so hold unacknowledged messages.
+    """Kombu's options for Redis. `unacked_key` and two names with this prefix hold unacknowledged messages.
 
     Retries are off: a process that loses the broker logs it and connects again itself, which also restores
     what a reconnection inside the client would silently lose.

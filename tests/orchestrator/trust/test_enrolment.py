@@ -183,7 +183,7 @@ def test_the_server_opens_what_a_known_agent_signed_once(database):
     applicant, keys = enrolled(database), AgentKeys(database)
     envelope = seal(applicant.key, "rack-1", HELLO, 1000.0)
     assert FarmSeal(lambda: FarmKeys(FARM), keys).open(envelope) == ("rack-1", HELLO)
-    with pytest.raises(ValueError, match=r"agent rack-1: it was here before"):
+    with pytest.raises(ValueError, match=r"agent rack-1: it was received before"):
         keys.open(envelope)
 
 
@@ -224,7 +224,7 @@ def test_an_agent_opens_only_what_the_farm_signed_for_it_and_remembers_over_rest
     message = b'{"attempt_id":"a","type":"cancel"}'
     envelope = seal(FARM, "rack-1", message, 1000.0)
     assert agents_seal().open(envelope) == message
-    with pytest.raises(ValueError, match="here before"):
+    with pytest.raises(ValueError, match="received before"):
         agents_seal().open(envelope)
     with pytest.raises(ValueError, match="is for agent 'rack-2'"):
         agents_seal().open(seal(FARM, "rack-2", message, 1000.0))

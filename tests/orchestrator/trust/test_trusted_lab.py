@@ -202,7 +202,7 @@ def test_a_rotation_under_way_disturbs_nothing(lab: TrustedLab) -> None:
         new.ping()
     with lab.as_user(before["broker_url"]) as old:
         old.ping()
-    lab.until(lambda: "enrolled anew" in lab.link_log(), "the link takes the new secrets")
+    lab.until(lambda: "enrolled again" in lab.link_log(), "the link takes the new secrets")
     lab.measure()
 
 
