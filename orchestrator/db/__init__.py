@@ -1,1 +1,1 @@
-"""The truth: campaigns, cells, attempts, results, devices and what happened, in one SQL database."""
+"""The SQL database of campaigns, cells, attempts, results, devices and events."""

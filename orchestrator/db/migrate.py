@@ -1,4 +1,4 @@
-"""Brings a database to the newest form: Alembic, run from here, with a backup first."""
+"""Migrates a database to the newest revision with Alembic, after a backup."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ HEAD: Final = "0005"
 
 def migrate(database: Database, *, upgrade: bool = True) -> None:
     """Create or upgrade the tables; a database with data is copied to `farm.db.backup-*` before.
-    Two processes that come at once migrate one after the other.
+    Two processes that start at once migrate one after the other.
 
-    Without `upgrade` tables are made and never changed. Raises `UnreachableError` where the database is newer
-    than this program, and where it is older and not to be upgraded.
+    Without `upgrade`, tables are created and never changed. Raises `UnreachableError` where the database is
+    newer than this program, and where it is older and not to be upgraded.
     """
     found = revision(database)
     if found == HEAD:
@@ -80,7 +80,7 @@ def alembic_config() -> Config:
 
 
 def pending_changes(database: Database) -> list[object]:
-    """What the tables in code have and the database lacks, as `alembic check` finds it."""
+    """Differences between the tables in code and in the database, as `alembic check` finds them."""
     from alembic.autogenerate import compare_metadata  # noqa: PLC0415  # see `migrate`
     from alembic.migration import MigrationContext  # noqa: PLC0415  # see `migrate`
 
@@ -97,7 +97,7 @@ def _backup_path(folder: Path, found: str) -> Path:
 
 
 def _suspend_foreign_keys(connection: Connection, suspended: bool) -> None:
-    """A table that is rebuilt must not take its children along; works outside transactions only."""
+    """Switch foreign keys off, outside transactions: rebuilding a table would delete its child rows."""
     raw = connection.connection.driver_connection
     if raw is not None and connection.dialect.name == "sqlite":
         raw.execute(f"PRAGMA foreign_keys = {'OFF' if suspended else 'ON'}")

@@ -1,4 +1,4 @@
-"""The tables. Engine-neutral: SQLite today, PostgreSQL in a lab."""
+"""The tables, in terms that SQLite and PostgreSQL share."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         return None if value is None else value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002  # SQLAlchemy's signature
-        """SQLite forgets the zone; every stored moment is UTC."""
+        """Return a stored moment as UTC, because SQLite drops the time zone."""
         if value is not None and value.tzinfo is None:
             return value.replace(tzinfo=UTC)
         return value
@@ -73,9 +73,9 @@ using them.
 
 
 class Campaign(SQLModel, table=True):
-    """One submission. `content` digests everything that was asked, for an idempotent submit.
+    """One submission. `content` digests the whole request, for an idempotent submit.
 
-    `parked`: nobody waits for it now; the embedded scheduler leaves it alone until somebody does.
+    `parked`: no process waits for it now; until one does, the embedded scheduler ignores it.
     `paused_at`: a user wants nothing of it to start. `served_s`: device-seconds it was given so far, as fair
     share counts them; `served_at`: when last. `ended_at`: when its last cell ended. `purpose`: measure, or
     health (the farm's own campaign, which requalifies devices and is shown nowhere).
@@ -120,7 +120,7 @@ class Agent(SQLModel, table=True):
     """An agent as its last hello described it. `missing`: delegate kinds its host cannot offer, with reasons.
 
     `heard_at`: its last sign of life, by the server's clock. `state`: active | draining | removed.
-    `refused`: why it gets no jobs though it is there (another protocol version).
+    `refused`: why it gets no jobs though it is connected (another protocol version).
     """
 
     agent_id: str = Field(primary_key=True)
@@ -142,11 +142,11 @@ class Environment(SQLModel, table=True):
 
 
 class Device(SQLModel, table=True):
-    """One thing that is measured on. `epoch` grows with every attempt: the fencing token.
+    """A device to measure on. `epoch` grows with every attempt: the fencing token.
 
-    `present`: its agent's last hello named it. `rests_until`: it cools down. `quarantined_at`: it takes
-    health checks only. `faulty_cells`: the cells that its faults ended since it last worked;
-    `health_failures`: health checks it failed in a row.
+    `present`: its agent's last hello named it. `rests_until`: until then it cools down. `quarantined_at`:
+    since then it takes health checks only. `faulty_cells`: the cells that its faults ended since its last
+    success; `health_failures`: health checks it failed in a row.
     """
 
     device_id: str = Field(primary_key=True)
@@ -232,10 +232,10 @@ class Cell(SQLModel, table=True):
 
 
 class Attempt(SQLModel, table=True):
-    """One try at a cell on a device. The three partial unique indexes keep the invariant even where
+    """One attempt at a cell on a device. Three partial unique indexes keep the invariant even where
     the scheduler is wrong: one live attempt per cell, per device and per exclusion group.
 
-    `heard_at`: when its last message came, by the server's clock.
+    `heard_at`: when its last message arrived, by the server's clock.
     """
 
     __table_args__ = (
@@ -271,8 +271,8 @@ class Attempt(SQLModel, table=True):
 class Result(SQLModel, table=True):
     """The result that an attempt delivered. `counted`: it decided its cell; every other one is evidence only.
 
-    `late`: it came after its attempt had been given up, or with an old epoch. `content` digests the
-    message, so that a repeated delivery is told from a contradicting one.
+    `late`: it arrived after its attempt had been given up, or with an old epoch. `content` digests the
+    message, which distinguishes a repeated delivery from a contradicting one.
     """
 
     __table_args__ = (
@@ -304,7 +304,7 @@ class Result(SQLModel, table=True):
 
 
 class Event(SQLModel, table=True):
-    """What happened to a cell, in order: every terminal that watches a campaign reads it from here."""
+    """An event of a cell; every terminal that watches a campaign reads them from this table."""
 
     no: int | None = Field(default=None, primary_key=True)
     at: datetime = Field(sa_type=UtcDateTime)
@@ -315,7 +315,7 @@ class Event(SQLModel, table=True):
 
 
 class Output(SQLModel, table=True):
-    """The last of what the runner of an attempt under way has written; `start` characters were before it."""
+    """The end of the output of a running attempt's runner; `start` characters came before it."""
 
     attempt_id: str = Field(primary_key=True, foreign_key="attempt.attempt_id")
     start: int = Field(sa_type=BigInteger)
@@ -333,7 +333,7 @@ class Outbox(SQLModel, table=True):
 class Scheduler(SQLModel, table=True):
     """The process that schedules, one row: which it is, its last heartbeat, and the state of its broker.
 
-    `broker`: none | up | down | stopped; `broker_text` says why it is down. `store`: which store
+    `broker`: none | up | down | stopped; `broker_text` says why it is down. `store`: the store that
     has the farm's files.
     """
 
@@ -348,7 +348,7 @@ class Scheduler(SQLModel, table=True):
 
 
 class Invitation(SQLModel, table=True):
-    """A one-time token of an agent that may enrol; `overlap_s`: how long its older credentials go on."""
+    """A one-time token of an agent that may enrol; `overlap_s`: how long its older credentials stay valid."""
 
     token_sha256: str = Field(primary_key=True)
     agent_id: str = Field(index=True)
@@ -361,8 +361,8 @@ class Invitation(SQLModel, table=True):
 class Credential(SQLModel, table=True):
     """What identifies an agent: its public key, and hashes of its token and of its broker's password.
 
-    `expires_at`: it was replaced and ends then. `newest_issued`: the latest time (seconds, by the agent's
-    clock) in an envelope that it signed, so that older ones are known as such after a restart.
+    `expires_at`: it was replaced and is valid until then. `newest_issued`: the latest time (seconds, by the
+    agent's clock) in an envelope that it signed, so that older ones are known as such after a restart.
     """
 
     key_id: str = Field(primary_key=True)

@@ -1,1 +1,1 @@
-"""`farm doctor`: every part of an installation, and the fix for each fault."""
+"""Checks every part of an installation for `farm doctor`, with the fix for each fault."""

@@ -1,4 +1,4 @@
-"""Whom the broker lets in, and what crosses the network unencrypted: one line each, with the fix."""
+"""Checks whom the broker lets in and what crosses the network unencrypted, with the fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `farm doctor` and `farm db check` report."""
+"""The unit of the reports of `farm doctor` and `farm db check`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was found of one part of the farm. `fix` is empty where `ok`."""
+    """The finding about one part of the farm. `fix` is empty where `ok`."""
 
     name: str
     ok: bool

@@ -1,4 +1,4 @@
-"""Look at every part of this machine's farm: one line each, with the fix where it is bad."""
+"""Checks every part of this machine's farm, each with the fix where it has a fault."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ MIN_FREE_BYTES = 1024**3
 def examine(
     home: FarmHome, database: Database, hello: Callable[[], AgentHello], lab: LabConfig | None = None
 ) -> list[Check]:
-    """Look at every part. Raises nothing: what fails is a check that is not ok."""
-    # What everything else rests on comes first: the first fault is the one to fix first.
+    """Check every part. Raises nothing: a failure is a check that is not ok."""
+    # The parts on which all others depend come first: the first fault is the one to fix first.
     lab = lab or LabConfig()
     local = [_home(home), _filesystem(home), _disk(home), _database(database)]
     local.append(store_check(home.store, lab.limits))
@@ -47,7 +47,7 @@ def _upload(home: FarmHome, database: Database, lab: LabConfig) -> list[Check]:
 
 
 def examine_without_database(home: FarmHome, lab: LabConfig, error: FarmError) -> list[Check]:
-    """Look at the parts that need no database; `error` is why it cannot be used."""
+    """Check the parts that need no database; `error` tells why it cannot be used."""
     why, _, fix = str(error).partition("; ")
     usable = home.root.is_dir()
     checks = [_home(home), _disk(home)] if usable else []

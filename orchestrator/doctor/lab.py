@@ -1,4 +1,4 @@
-"""The parts that only a lab has: broker, scheduler, agents; one line each, with the fix."""
+"""Checks the parts that only a lab has: broker, scheduler and agents, each with the fix."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REDIS_SETTINGS = (
 
 
 def lab_checks(lab: LabConfig, database: Database) -> list[Check]:
-    """Broker, scheduler and every agent. Raises nothing."""
+    """Check the broker, the scheduler and every agent. Raises nothing."""
     from orchestrator.doctor.broker_access import access_checks  # noqa: PLC0415  # it needs cryptography, as only labs do
 
     broker = [broker_check(lab), *access_checks(lab)]
@@ -31,7 +31,7 @@ def lab_checks(lab: LabConfig, database: Database) -> list[Check]:
 
 
 def broker_check(lab: LabConfig) -> Check:
-    """Whether Redis answers, takes writes, and is set up so that it loses nothing."""
+    """Whether Redis answers, accepts writes and is configured to lose nothing."""
     from redis.exceptions import RedisError, ResponseError  # noqa: PLC0415  # only a lab has a broker
 
     from orchestrator.dispatch.broker import redis_client  # noqa: PLC0415  # see above

@@ -1,4 +1,4 @@
-"""The store and the endpoint: one line each, with the fix."""
+"""Checks the store and the endpoint, each with the fix."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANSWER_LIMIT_S: Final = 5.0
 """Seconds that the endpoint has to answer. Chosen: `/health` does no work, so a slower answer is a fault."""
 
 SOON: Final = timedelta(days=14)
-"""A certificate that ends so soon is a fault. Chosen: time enough to renew it by hand."""
+"""A certificate that expires within this time is a fault. Chosen: enough time to renew it by hand."""
 
 
 def store_check(root: Path, limits: StoreLimits) -> Check:
@@ -55,7 +55,7 @@ def upload_check(root: Path, lab: LabConfig, database: Database) -> Check | None
 
 
 def endpoint_check(address: Address) -> Check:
-    """Whether the endpoint answers as an agent would see it, and for how long its certificate is valid."""
+    """Check that the endpoint answers as for an agent, and that its certificate stays valid."""
     try:
         answer, ends_at = _ask(address)
     except ssl.SSLError as error:

@@ -1,13 +1,13 @@
-"""The one face of the farm that the command line, the site and the tests call, by verb.
+"""The programming interface of the farm, which the command line, the site and the tests call.
 
 `Farm.open(home)` gives a farm with these parts:
 
-submission   plan, submit: what was asked becomes cells of a campaign
+submission   plan, submit: turn a request into the cells of a campaign
 running      run: schedule or watch a campaign until it has ended
 reading      campaigns, cells, samples, why, history, output, devices, agents, overview: change nothing
 steering     cancel, pause, resume, prioritise, retry, quarantine, release, drain and remove agents
-devices      hello: which devices are there now
-doctor       every part of the farm with what is wrong and the fix
+devices      hello: the devices that are present now
+doctor       check every part of the farm: what is wrong, and the fix
 
 `serving.serve_lab` is the scheduler of a lab, and imports what only a lab has.
 """

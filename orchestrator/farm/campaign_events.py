@@ -1,4 +1,4 @@
-"""What happens to a campaign, read from the database: every terminal sees the same, whoever schedules."""
+"""Reads a campaign's events from the database, so every terminal shows the same ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.results.events import EventKind, FarmEvent
 
 
 class CampaignEvents:
-    """Reads what happened since the last look. `since`: the number of the last event that is known."""
+    """Reads the events since the last call. `since`: the number of the last event that is known."""
 
     def __init__(self, database: Database, campaign_no: int, since: int) -> None:
         self._database = database
@@ -21,7 +21,7 @@ class CampaignEvents:
         self._phases: dict[str, str] = {}
 
     def emit(self, on_event: Callable[[FarmEvent], None]) -> bool:
-        """Report what is new; True while the campaign has cells that have not ended."""
+        """Report new events; True while the campaign has cells that have not ended."""
         with self._database.read() as session:
             news, open_count = self._look(session)
         for event in news:
@@ -56,7 +56,7 @@ class CampaignEvents:
         return found
 
     def _eta_s(self, session: Session) -> float:
-        """Seconds until the busiest exclusion group has done its cells: its devices run one at a time."""
+        """Seconds until the busiest exclusion group, whose devices run one at a time, has finished."""
         queues: dict[str, float] = defaultdict(float)
         expected = campaign_progress.remaining_by_target(session, self._campaign_no, utc_now())
         groups = devices.groups(session, list(expected))

@@ -1,4 +1,4 @@
-"""A farm of one machine: the lock under which one process schedules, and the agent that it starts."""
+"""Scheduling on one machine: the lock of the process that schedules, and the agent that it starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.scheduling.lock import SchedulerLock
 
 @dataclass(frozen=True, slots=True)
 class OneMachine:
-    """What a farm of one machine schedules with. `command` starts the embedded agent."""
+    """The lock and the agent of a farm of one machine. `command` starts the embedded agent."""
 
     home: FarmHome
     database: Database
@@ -30,7 +30,7 @@ class OneMachine:
         return self.home.agent / "agent.log"
 
     def lock(self, campaign_no: int | None = None) -> SchedulerLock | None:
-        """The right to schedule; None while another process has it. Raises `UnreachableError`."""
+        """Take the right to schedule; None while another process has it. Raises `UnreachableError`."""
         try:
             return SchedulerLock.acquire(self.home.scheduler_lock, campaign_no, self.database)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Opening a farm: its folders, its database, and the parts that work on them."""
+"""Opens a farm: its folders, its database, and the parts that work on them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Farm:
         return cls(home, lab, database, machine)
 
     def doctor(self) -> list[Check]:
-        """Every part of the farm with what was found and, where it is bad, the fix."""
+        """Check every part of the farm; a fault comes with its fix."""
         return examine(self.home, self.database, self.devices.hello, self.lab)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The devices that are there now: as a running scheduler recorded them, or as an agent reports them."""
+"""Finds the present devices: as a running scheduler recorded them, or as an agent reports them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOOK_EVERY_S: Final = 0.3
 
 
 class PresentDevices:
-    """On one machine, asks once and remembers: what is planned and what is shown then agree."""
+    """The present devices. On one machine it asks once and remembers, so plan and display agree."""
 
     def __init__(self, lab: LabConfig, database: Database, machine: OneMachine) -> None:
         self._lab = lab
@@ -41,7 +41,7 @@ class PresentDevices:
     def hello(self) -> AgentHello:
         """The agent and its devices; in a lab the devices of every agent together, asked anew each time.
 
-        Raises `UnreachableError` where no agent can be had.
+        Raises `UnreachableError` where no agent can be reached.
         """
         if self._lab.is_lab:
             return self._lab_hello()
@@ -88,13 +88,13 @@ class PresentDevices:
         )
 
     def _recorded_by_holder(self) -> AgentHello | None:
-        """What the process that schedules now has recorded, once it has."""
+        """The record of the process that schedules now; None until it has made one."""
         holder = lock_holder(self._machine.home.scheduler_lock)
         if holder is None:
             return None
         with self._database.read() as session:
             recorded = known_devices.recorded_hello(session)
-        # An older record is of the scheduler before: its agent may have had other devices.
+        # An older record is of the previous scheduler, whose agent may have had other devices.
         if recorded is None or recorded.seen_at.timestamp() < holder.since_at:
             return None
         return recorded.hello

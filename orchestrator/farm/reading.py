@@ -1,4 +1,4 @@
-"""What users and operators ask of a farm: what was measured, how it goes, why it waits. Changes nothing."""
+"""Answers users and operators: results, progress, and why cells wait. Changes nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SAMPLES: TypeAdapter[list[ProcessSamples]] = TypeAdapter(list[ProcessSamples])
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The farm at a glance. `cells`: open cells by state, with `suspect` attempts and `paused` cells."""
+    """A summary of the farm. `cells`: open cells by state, with `suspect` attempts and `paused` cells."""
 
     cells: Mapping[str, int]
     agents: tuple[agents.AgentState, ...]
@@ -77,7 +77,7 @@ class Reading:
             return records.cells_of(session, number)
 
     def cell(self, prefix: str) -> CellRecord:
-        """The cell whose id begins so. Raises `UsageError` where none or several do."""
+        """The cell whose id begins with `prefix`. Raises `UsageError` where none or several do."""
         with self.database.read() as session:
             return records.cells_by_id(session, [records.find_cell(session, prefix)])[0]
 
@@ -132,7 +132,7 @@ class Reading:
         )
 
     def why(self, prefix: str) -> Why:
-        """Why a cell waits, or how it goes. Raises `UsageError`."""
+        """Explain why a cell waits, or how far it is. Raises `UsageError`."""
         now = utc_now()
         with self.database.read() as session:
             cell_id = records.find_cell(session, prefix)
@@ -141,7 +141,7 @@ class Reading:
         return explain(facts, now)
 
     def waiting(self, ref: str, limit: int) -> list[tuple[str, Why]]:
-        """The cells of a campaign that come next: model on delegate, why each waits. Raises `UsageError`."""
+        """The next cells of a campaign: model on delegate, and why each waits. Raises `UsageError`."""
         now = utc_now()
         silent = self._silent_before(now)
         with self.database.read() as session:
@@ -153,13 +153,13 @@ class Reading:
             ]
 
     def history(self, prefix: str, after: int = 0) -> tuple[str, list[events.CellEvent]]:
-        """A cell's id, and what happened to it after moment number `after`. Raises `UsageError`."""
+        """A cell's id, and its events after number `after`. Raises `UsageError`."""
         with self.database.read() as session:
             cell_id = records.find_cell(session, prefix)
             return cell_id, events.of_cell(session, cell_id, after)
 
     def output(self, attempt_id: str) -> Output | None:
-        """The last of what the runner of an attempt under way has written, as its agent reports it."""
+        """The end of what a running attempt's runner has written, as its agent reports it."""
         with self.database.read() as session:
             return outputs.of_attempt(session, attempt_id)
 
@@ -186,5 +186,5 @@ class Reading:
         return host_of_files(Store(self.home.store), self.database) if self.lab.is_lab else None
 
     def _silent_before(self, now: datetime) -> datetime | None:
-        """Agents without a sign of life since are silent; None: the one agent comes with the scheduler."""
+        """Agents without a sign of life since then are silent; None: the one agent is the scheduler's."""
         return now - timedelta(seconds=self.lab.times.suspect_s) if self.lab.is_lab else None

@@ -1,4 +1,4 @@
-"""A submitted campaign until its end: this process schedules it, or watches who does."""
+"""Follows a submitted campaign to its end: this process schedules it, or watches the one that does."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Running:
 
         One process schedules; another that waits for its own campaign watches, and takes over where the
         first one ends. Ctrl-C (`KeyboardInterrupt`) stops the runner, leaves the campaign for later, and
-        is raised again; in a lab this only watches, and the campaign goes on. Raises `UnreachableError`
-        where no agent can be had.
+        is raised again; in a lab this only watches, and the campaign continues. Raises `UnreachableError`
+        where no agent can be reached.
         """
         number = self._begin(submitted.campaign_id)
         news = CampaignEvents(self.database, number, submitted.events_before)
@@ -92,7 +92,7 @@ class Running:
             service.stop()
 
     def _wait_for_other(self, number: int) -> None:
-        """Another process schedules: see that it knows somebody waits for this campaign."""
+        """Let the process that schedules know that this one waits for the campaign."""
         with self.database.read() as session:
             parked = session.get_one(tables.Campaign, number).parked
         if parked:

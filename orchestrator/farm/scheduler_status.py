@@ -1,4 +1,4 @@
-"""Whether a scheduler works now: by its last heartbeat in a lab, by the lock it holds on one machine."""
+"""Tells whether a scheduler works: by its last heartbeat in a lab, by its lock on one machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.scheduling.lock import lock_holder
 
 
 def why_unscheduled(home: FarmHome, lab: LabConfig, state: SchedulerState | None, now: datetime) -> str:
-    """Why no scheduler gives cells to devices now; empty where one does. `state`: as a lab's has recorded."""
+    """Why no scheduler gives cells to devices now; empty where one does. `state`: a lab's record."""
     if not lab.is_lab:
         holder = lock_holder(home.scheduler_lock)
         return "" if holder is not None else "no scheduler is running; `farm submit` schedules while it waits"
@@ -26,7 +26,7 @@ def why_unscheduled(home: FarmHome, lab: LabConfig, state: SchedulerState | None
 
 
 def broker_state(lab: LabConfig, state: SchedulerState | None) -> str:
-    """How the broker is, as the scheduler has recorded it."""
+    """The state of the broker as the scheduler has recorded it."""
     if not lab.is_lab:
         return NO_BROKER
     if state is None:

@@ -45,7 +45,7 @@ users locks every agent out for at most this long.
 
 _FIRST_PAUSE_S = 1.0
 """Seconds before the first new try when the database is unreachable; each further pause is twice as long, up
-to `LabTimes.backoff_s`. Chosen: a short outage is noticed to be over at once.
+to `LabTimes.backoff_s`. Chosen: the end of a short outage is noticed at once.
 """
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Server:
-    """Schedules until `stopping` is true. All it knows is in the database: it may be killed at any moment."""
+    """Schedules until `stopping` is true. Its whole state is in the database: it may be killed anytime."""
 
     home: FarmHome
     lab: LabConfig

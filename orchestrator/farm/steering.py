@@ -1,4 +1,4 @@
-"""Changing what happens: each verb writes to the database, and the scheduler acts on it, wherever it is."""
+"""Steers the farm: each verb writes to the database, and the scheduler, on any machine, acts on it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import HIGHEST_PRIORITY
 
 _LONGEST_COOL_DOWN_S = 3600.0
-"""Seconds. Chosen: an hour cools any device; a device that needs longer belongs in quarantine."""
+"""The longest cool-down in seconds. Chosen: a device that needs over an hour belongs in quarantine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """Changes what is to happen to campaigns, cells, devices and agents.
+    """Changes the plans for campaigns, cells, devices and agents.
 
     A campaign is named by its id, the beginning of its id, or its name; a cell by the beginning of its id.
     """

@@ -1,4 +1,4 @@
-"""What was asked becomes a campaign: planned once, shown, and stored as it was shown."""
+"""Turns a request into a campaign: planned once, shown, and stored as it was shown."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Plans campaigns for the devices that are there, and stores what was planned."""
+    """Plans campaigns for the present devices and stores the plans."""
 
     database: Database
     devices: PresentDevices
@@ -45,8 +45,8 @@ class Submission:
     def plan(self, campaign: Campaign, models: Iterable[ModelFile], *, force: bool = False) -> SubmissionPlan:
         """Decide every cell: run, reuse, or why neither. Stores nothing.
 
-        `force`: no earlier result is reused. Raises `UsageError`, and `UnreachableError` where no agent can
-        be had.
+        `force`: no earlier result is reused. Raises `UsageError`, and `UnreachableError` where no agent
+        can be reached.
         """
         hello = self.devices.hello()
         specs = expand(campaign, models, hello.devices, hello.missing)

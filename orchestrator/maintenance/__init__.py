@@ -1,1 +1,1 @@
-"""Pruning, checking and backing up the database and the store."""
+"""Prunes, checks and backs up the database and the store."""

@@ -1,4 +1,4 @@
-"""A copy of the database in a new file."""
+"""Copies the database to a new file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def backup(database: Database, target: Path) -> int:
     """
     if target.exists() or target.is_symlink():
         raise FarmError(f"{target} exists already; a backup overwrites nothing")
-    # Written beside the target and renamed at the end: a backup that broke off never looks like a whole one.
+    # Written beside the target and renamed at the end: an incomplete backup never looks like a complete one.
     part = target.with_name(f".{target.name}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Whether the database is whole, and whether the store has what it names."""
+"""Checks that the database is intact and that the store has every file it names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.errors import FarmError
 from orchestrator.sources.store import Store
 
 _SHOWN_FAULTS: Final = 5
-"""Faults that one line names, of however many there are: so many fit a terminal's few lines."""
+"""How many faults one line names at most. Chosen: that many fit into a few lines of a terminal."""
 
 
 def check(database: Database, store: Store, *, deep: bool = False) -> list[Check]:

@@ -1,4 +1,4 @@
-"""How long results are kept: campaigns that go, and the files of the store that go with them."""
+"""Deletes old campaigns, and the files of the store that nothing names any more."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ may lose its connection between the samples and their result, and be away for da
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What stays: campaigns that ended within `age`, and the `campaigns` that ended last. One is given."""
+    """What to keep: campaigns that ended within `age`, or the `campaigns` that ended last."""
 
     age: timedelta | None = None
     campaigns: int | None = None
@@ -41,7 +41,7 @@ class Pruned:
 
 
 def to_prune(ended: Sequence[Ended], keep: Keep, now: datetime) -> list[Ended]:
-    """The campaigns to delete: those that no part of `keep` keeps. `ended`: the one that ended last first."""
+    """Return the campaigns that `keep` does not cover. `ended`: the one that ended last comes first."""
     beyond = ended if keep.campaigns is None else ended[keep.campaigns :]
     return [campaign for campaign in beyond if keep.age is None or campaign.ended_at < now - keep.age]
 
@@ -64,7 +64,7 @@ def prune(
         with database.read() as session:
             wanted = to_prune(kept.ended(session), keep, now)
             numbers = {campaign.no for campaign in wanted}
-            # A campaign that stays may itself show results of another that would go: until nothing changes.
+            # A campaign that stays may show results of another: repeat until nothing changes.
             while shown := kept.shown_elsewhere(session, numbers):
                 numbers -= shown
         if not dry_run:
@@ -100,7 +100,7 @@ def _collect(store: Store, named: Collection[str], before: float, *, dry_run: bo
         try:
             stat = path.lstat()
         except FileNotFoundError:
-            # The endpoint takes samples in meanwhile: a file that was arriving has been moved to its place.
+            # The endpoint receives samples meanwhile: a file may have been moved to its final place since.
             continue
         if path.name in named or stat.st_mtime >= before:
             continue

@@ -1,1 +1,1 @@
-"""Pure decisions: values in, values out. Contract C7 forbids every module of this folder any I/O."""
+"""The farm's decisions as pure functions of values. Contract C7 forbids all I/O in this package."""

@@ -1,6 +1,6 @@
-"""Which waiting cell goes to which idle device. Pure: values in, assignments out.
+"""Assigns waiting cells to idle devices, as a pure function.
 
-Binding is late: a cell meets its device only when the device is free, so priorities, shares, cancellation
+Binding is late: a cell gets its device only when the device is free, so priorities, shares, cancellation
 and age are decided by the newest facts. Exclusion groups are paths: a group excludes itself, the groups
 below it and those above it, so `host` (a CPU) runs alone while `host/gpu-0` and `host/gpu-1` may run side
 by side.
@@ -21,8 +21,8 @@ behind it.
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a campaign was given. `served_s`: device-seconds; `waits_since_s`: UTC seconds of its last
-    assignment, or of its submission before the first.
+    """The device time that a campaign was given. `served_s`: device-seconds; `waits_since_s`: UTC seconds of
+    its last assignment, or of its submission before the first.
     """
 
     served_s: float = 0.0
@@ -33,8 +33,8 @@ class Share:
 class WaitingCell:
     """A queued cell. `devices`: those it may run on; `rank`: lower goes first (minus the priority);
     `campaign_no` grows with every submission; `position` is the cell's place in its campaign's matrix,
-    where the cells of one model stand together. `not_before_s`: UTC seconds. `health`: it checks a device,
-    and only such cells go to one in quarantine.
+    where the cells of one model are neighbours. `not_before_s`: UTC seconds. `health`: the cell checks a
+    device, and only such cells go to a device in quarantine.
     """
 
     cell_id: str
@@ -49,7 +49,7 @@ class WaitingCell:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSlot:
-    """A device that could take a cell. `rests_until_s`: it cools down, UTC seconds."""
+    """A device that could take a cell. `rests_until_s`: until then it cools down, in UTC seconds."""
 
     device_id: str
     exclusion_group: str
@@ -63,7 +63,7 @@ class DeviceSlot:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """This cell, on this device, now."""
+    """The decision to run this cell on this device now."""
 
     cell_id: str
     device_id: str
@@ -79,7 +79,7 @@ class Occupancy:
             self.take(group)
 
     def take(self, group: str) -> None:
-        """Occupy a group."""
+        """Mark a group as taken."""
         self._taken.add(group)
         self._above.update(_above(group))
 
@@ -144,6 +144,6 @@ def _order(cell: WaitingCell, share: Share, now_s: float) -> tuple[bool, int, fl
 
 
 def _above(group: str) -> Iterable[str]:
-    """`a/b/c` -> `a`, `a/b`."""
+    """Yield the groups that contain this one: `a` and `a/b` for `a/b/c`."""
     parts = group.split("/")
     return ("/".join(parts[:end]) for end in range(1, len(parts)))

@@ -1,4 +1,4 @@
-"""Digests of what a measurement depends on: equal ones tell that measuring again would repeat it. Pure."""
+"""Computes digests of what a measurement depends on: equal digests mean an equal experiment. Pure."""
 
 from __future__ import annotations
 

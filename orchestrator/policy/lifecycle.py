@@ -1,4 +1,4 @@
-"""The lives of a cell and of an attempt: one table of legal moves each, and what an ended attempt means.
+"""The states of cells and attempts: a table of legal moves for each, and what an ended attempt means.
 
     cell      queued -> dispatched -> running -> done | failed | unsupported | cancelled
     attempt             dispatched -> running -> done | failed | unsupported | cancelled
@@ -17,7 +17,7 @@ from agent.wire.messages import Reason, ReasonCode, Status
 
 
 class CellState(StrEnum):
-    """Where a cell stands."""
+    """The state of a cell."""
 
     QUEUED = "queued"
     DISPATCHED = "dispatched"
@@ -29,7 +29,7 @@ class CellState(StrEnum):
 
 
 class AttemptState(StrEnum):
-    """Where one try at a cell stands."""
+    """The state of one attempt at a cell."""
 
     DISPATCHED = "dispatched"
     RUNNING = "running"
@@ -66,20 +66,20 @@ _ATTEMPT_ENDS = frozenset(
 ATTEMPT_MOVES: Final[Mapping[AttemptState, frozenset[AttemptState]]] = {
     AttemptState.DISPATCHED: frozenset({AttemptState.RUNNING}) | _ATTEMPT_ENDS,
     AttemptState.RUNNING: _ATTEMPT_ENDS,
-    AttemptState.FAILED: _ATTEMPT_ENDS - {AttemptState.FAILED},  # given up as lost, then its result came
+    AttemptState.FAILED: _ATTEMPT_ENDS - {AttemptState.FAILED},  # given up as lost before its result arrived
     AttemptState.DONE: frozenset(),
     AttemptState.UNSUPPORTED: frozenset(),
     AttemptState.CANCELLED: frozenset(),
 }
 
 LOST: Final = frozenset({ReasonCode.INTERRUPTED, ReasonCode.AGENT_LOST})
-"""The orchestrator gave the attempt up and knows nothing of its runner: a result may still come."""
+"""The orchestrator gave the attempt up without knowing the state of its runner: a result may still arrive."""
 
 RETRIED: Final = LOST | {ReasonCode.DEVICE_LOST, ReasonCode.TIMEOUT, ReasonCode.ARTIFACT}
 """Faults of the farm rather than of the model: another attempt may help."""
 
 DEVICE_FAULTS: Final = frozenset({ReasonCode.AGENT_LOST, ReasonCode.DEVICE_LOST})
-"""Faults of the device or its host. A model may end with any other failure on a device that is well."""
+"""Faults of the device or its host. A model may end with any other failure on a device that works."""
 
 MAX_DEVICE_FAULTS: Final = 3
 """How many different cells in a row a device fails before it goes to quarantine. Chosen: one or two may be
@@ -111,18 +111,18 @@ for a moment is back; longer waits would only delay the campaign, as other cells
 
 
 class IllegalMoveError(Exception):
-    """A state was to change in a way the table does not know: a bug, or a message out of order."""
+    """A change of state that the table does not allow: a bug, or a message that arrived too late."""
 
 
 def move_cell(now: CellState, to: CellState) -> CellState:
-    """`to`, where the table allows it. Raises `IllegalMoveError`."""
+    """Return `to` where the table allows the move. Raises `IllegalMoveError`."""
     if to not in CELL_MOVES[now]:
         raise IllegalMoveError(f"a cell cannot go from {now} to {to}")
     return to
 
 
 def reopen_cell(now: CellState) -> CellState:
-    """`queued`, for a cell whose end a user does not accept: the one way out of a terminal state.
+    """Return `queued` for a cell that a user wants tried again: the one way out of a terminal state.
 
     Raises `IllegalMoveError` for a cell that was measured, or that has not ended.
     """
@@ -132,7 +132,7 @@ def reopen_cell(now: CellState) -> CellState:
 
 
 def move_attempt(now: AttemptState, to: AttemptState) -> AttemptState:
-    """`to`, where the table allows it. Raises `IllegalMoveError`."""
+    """Return `to` where the table allows the move. Raises `IllegalMoveError`."""
     if to not in ATTEMPT_MOVES[now]:
         raise IllegalMoveError(f"an attempt cannot go from {now} to {to}")
     return to
@@ -148,7 +148,7 @@ class AttemptEnd:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What becomes of a cell: a terminal state, or `queued` again after `delay_s` seconds."""
+    """The next state of a cell: a terminal state, or `queued` again after `delay_s` seconds."""
 
     state: CellState
     reason: Reason
@@ -156,10 +156,10 @@ class Settled:
 
 
 def attempt_end(status: Status, reason: Reason | None, *, stop_asked: bool) -> AttemptEnd:
-    """The end of an attempt as its result tells it.
+    """Return the end of an attempt as its result reports it.
 
-    `stop_asked`: the orchestrator stopped it to end itself or to let go of a campaign. Such an end is the
-    fault of nobody: `cancelled: interrupted`, which costs the cell none of its attempts.
+    `stop_asked`: the orchestrator stopped it because it ended itself or gave up a campaign. Such an end is
+    nobody's fault: `cancelled: interrupted`, which costs the cell none of its attempts.
     """
     state = AttemptState(status.value)
     told = reason or Reason(code=_DEFAULT_CODES[state], text=_DEFAULT_TEXTS[state])
@@ -184,7 +184,7 @@ _DEFAULT_TEXTS = {
 
 
 def settle(ends: Sequence[AttemptEnd], *, cancel_asked: bool) -> Settled:
-    """What the attempts so far, oldest first, mean for their cell. At least one must have ended."""
+    """Derive the next state of a cell from its attempts, oldest first. At least one must have ended."""
     last = ends[-1]
     match last.state:
         case AttemptState.DONE:
@@ -211,7 +211,7 @@ def _settle_failure(reason: Reason, failures: Sequence[AttemptEnd]) -> Settled:
 
 
 def device_verdict(end: AttemptEnd) -> bool | None:
-    """What an attempt's end says of its device: True, it worked; False, it failed; None, nothing."""
+    """What an attempt's end shows about its device: True: it worked; False: it failed; None: nothing."""
     if end.reason.code in DEVICE_FAULTS:
         return False
     worked = end.state in (AttemptState.DONE, AttemptState.UNSUPPORTED)

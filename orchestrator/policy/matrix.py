@@ -1,4 +1,4 @@
-"""The cells of a campaign: models x delegates x devices. Pure."""
+"""Expands a campaign into its cells: models x delegates x devices. Pure."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class CellSpec:
 
     @property
     def key(self) -> str:
-        """Digest that names the cell within its campaign: the names and everything they stand for."""
+        """Digest that names the cell within its campaign: the names and everything they mean."""
         return digest({"model": self.model, "delegate": self.delegate, "series": self.ingredients.series})
 
 
@@ -102,8 +102,8 @@ def expand(
     devices: Sequence[Device],
     missing: Sequence[MissingDelegate] = (),
 ) -> tuple[CellSpec, ...]:
-    """Every model on every delegate on every device that hosts the delegate and matches the selectors, or
-    on as many devices of a class as a selector counts.
+    """Return every model on every delegate on every device that hosts the delegate and matches the
+    selectors, or on as many devices of a class as a selector counts.
 
     A delegate that no device can host gives one cell per model with target "-". Raises `UsageError` for
     a device name that nobody has, and for more than `MAX_CELLS` cells.

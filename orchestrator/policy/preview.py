@@ -1,4 +1,4 @@
-"""What a submission would do, cell by cell: run, reuse, or say why not. Pure."""
+"""Plans a submission cell by cell: run it, reuse a result, or state why neither. Pure."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class PlannedCell:
 
     @property
     def device(self) -> str:
-        """A device id, any of a class, or "-"."""
+        """A device id, the text of a device class, or "-"."""
         return self.spec.target
 
     @property
@@ -132,7 +132,7 @@ def plan_cells(
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What was measured of a cell on one device: in its present environment, and in any."""
+    """Earlier results of a cell on one device: in its present environment, and in any environment."""
 
     device_id: str
     same: KnownResult | None
@@ -152,7 +152,7 @@ def _planned(
     past: PastResults,
     limit: datetime | None,
 ) -> PlannedCell:
-    """One cell that may run on any of the free devices: the first result to be reused decides."""
+    """Decide a cell that may run on any of the free devices: the first reusable result is taken."""
     known = [device.same for device in free if device.same is not None]
     for result in known:
         if limit is not None and reusable(result, limit):
@@ -168,7 +168,7 @@ def _planned(
 
 
 def reuse_limit(reuse: str, now: datetime) -> datetime | None:
-    """Results received before this moment are not reused; None: none is. Raises `UsageError`."""
+    """Return the moment before which results are too old; None: reuse none. Raises `UsageError`."""
     if reuse == NEVER:
         return None
     if reuse == SAME_FINGERPRINT:
@@ -179,7 +179,7 @@ def reuse_limit(reuse: str, now: datetime) -> datetime | None:
 
 
 def reusable(known: KnownResult, limit: datetime) -> bool:
-    """Whether a result with the right fingerprint may stand for a new measurement."""
+    """Whether a result with the right fingerprint may replace a new measurement."""
     settled = known.status in ("done", "unsupported") or known.reason_code in REUSABLE_FAILURES
     settled = settled and known.reason_code not in CURABLE
     return settled and known.received_at >= limit

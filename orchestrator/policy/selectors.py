@@ -1,8 +1,8 @@
-"""Classes of devices: which devices a selector takes, and its text in a cell's target. Pure.
+"""Matches devices to selectors, and writes a selector as the text in a cell's target. Pure.
 
     any:kind=gpu,vendor=NVIDIA*,label.room=a#1      the second of several cells that want any such device
 
-The text can be read back; what is special in it is percent-encoded within values.
+The text can be parsed again; characters with a meaning in it are percent-encoded within values.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from urllib.parse import quote, unquote
 from orchestrator.manifest.campaign import DeviceSelector
 
 ANY = "any:"
-"""The beginning of every target and line that means a class; the ids of devices never begin so."""
+"""The beginning of every target and line that means a class; no device id begins with it."""
 
 _LABEL = "label."
-"""What tells a label from a field of the same name, such as a label `kind`."""
+"""Prefix that distinguishes a label from a field of the same name, such as a label `kind`."""
 
 _PLAIN = " *?[]!()/+"
 """Characters of globs and names that stay readable in a value; `,`, `=`, `#` and `%` have a meaning in the
@@ -43,7 +43,7 @@ class DeviceLike(Protocol):
 
     @property
     def vendor(self) -> str:
-        """Who made it."""
+        """The manufacturer."""
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -56,7 +56,7 @@ class DeviceLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:
-    """Any device that a selector takes and that hosts a delegate kind."""
+    """The devices that a selector takes and that host a delegate kind."""
 
     selector: DeviceSelector
     delegate_kind: str
@@ -72,7 +72,7 @@ class DeviceClass:
 
 
 def parse_line(line: str) -> DeviceClass:
-    """The class whose `line` this is. Raises `ValueError`."""
+    """Return the class that has this `line`. Raises `ValueError`."""
     text, slash, kind = line.removeprefix(ANY).rpartition("/")
     if not is_class(line) or not slash:
         raise ValueError(f"no line of a class: {line!r}")
@@ -80,8 +80,8 @@ def parse_line(line: str) -> DeviceClass:
 
 
 def matches(device: DeviceLike, selector: DeviceSelector) -> bool:
-    """Whether every given field of the selector fits the device; `count` concerns no single device."""
-    # Vendors without regard to case: a user writes `nvidia*` where the driver says `NVIDIA Corporation`.
+    """Whether every given field of the selector fits the device; `count` is ignored."""
+    # Vendors are compared without case: a user writes `nvidia*` where the driver says `NVIDIA Corporation`.
     return (
         selector.kind in (None, device.kind)
         and (selector.vendor is None or fnmatchcase(device.vendor.lower(), selector.vendor.lower()))
@@ -106,7 +106,7 @@ def is_class(target: str) -> bool:
 
 
 def selector_text(selector: DeviceSelector) -> str:
-    """The fields in a fixed order, without `count`; `*` for a selector that takes every device."""
+    """Write the fields in a fixed order, without `count`; `*` for a selector that takes every device."""
     given = {"kind": selector.kind, "vendor": selector.vendor, "name": selector.name}
     fields = {name: value for name, value in given.items() if value is not None}
     fields |= {_LABEL + name: selector.labels[name] for name in sorted(selector.labels)}
@@ -115,7 +115,7 @@ def selector_text(selector: DeviceSelector) -> str:
 
 
 def parse_selector(text: str) -> DeviceSelector:
-    """The selector that `selector_text` wrote. Raises `ValueError`."""
+    """Parse the text that `selector_text` wrote. Raises `ValueError`."""
     if text == "*":
         return DeviceSelector()
     fields: dict[str, str] = {}

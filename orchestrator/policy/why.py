@@ -1,4 +1,4 @@
-"""Why a cell is where it is, in sentences: what it waits for, how long, and what would help. Pure."""
+"""Explains the state of a cell in sentences: what it waits for, how long, and what would help. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """An attempt that holds a device, or one that excludes it. `left_s`: about how long it will take yet."""
+    """An attempt that holds a device, or one that excludes it. `left_s`: an estimate of its time left."""
 
     attempt_id: str
     cell_id: str
@@ -23,7 +23,7 @@ class Occupant:
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
     """A device that serves the cell's line. `agent`: why its agent gets no work, else empty; `is_checked`: a
-    health check waits for it.
+    health check of it is queued.
     """
 
     device_id: str
@@ -67,8 +67,8 @@ class CellFacts:
 @dataclass(frozen=True, slots=True)
 class Why:
     """The answer. `blocks`: what keeps it from starting, the nearest cause first; `queue_s`: how long it has
-    waited, which no limit counts; `job_s`: how long its attempt runs; `eta_s`: about when it starts (or ends,
-    where it runs), None where nobody can say.
+    waited, to which no limit applies; `job_s`: how long its attempt runs; `eta_s`: about when it starts (or
+    ends, where it runs), None where it is unknown.
     """
 
     cell_id: str
@@ -83,7 +83,7 @@ class Why:
 
 
 def explain(facts: CellFacts, now: datetime) -> Why:
-    """The facts as an answer."""
+    """Turn the facts into an answer."""
     if facts.own is not None:
         return _live(facts, facts.own, now)
     if facts.state != "queued":
@@ -110,10 +110,10 @@ def _live(facts: CellFacts, own: Occupant, now: datetime) -> Why:
         phase = f": {own.phase}" if own.phase else ""
         text = f"attempt {own.attempt_id} runs on {own.device_id}{phase}"
         text += f"; it may take {facts.job_limit_s:.0f} s"
-    heard = "" if facts.heard_at is None else f"; last heard of {_ago(facts.heard_at, now)} ago"
+    heard = "" if facts.heard_at is None else f"; last message {_ago(facts.heard_at, now)} ago"
     blocks = [text + heard]
     if facts.cancelled:
-        blocks.append("a user cancelled it; its agent was told to stop")
+        blocks.append("a user cancelled it; its agent was asked to stop")
     return Why(
         facts.cell_id, facts.state, facts.line, None, waited_s, job_s, own.left_s, own.attempt_id,
         tuple(blocks),
@@ -125,9 +125,9 @@ def _blocks(facts: CellFacts, now: datetime) -> Iterator[str]:
     if facts.cancelled:
         yield "a user cancelled it"
     if facts.paused:
-        yield f"campaign {name} is paused; go on with: farm resume {name}"
+        yield f"campaign {name} is paused; continue with: farm resume {name}"
     if facts.parked:
-        yield f"nobody waits for campaign {name}; submit it again to go on with it"
+        yield f"no process waits for campaign {name}; submit it again to continue it"
     if facts.scheduler:
         yield facts.scheduler
     if facts.not_before is not None and facts.not_before > now:
@@ -146,7 +146,7 @@ def _blocks(facts: CellFacts, now: datetime) -> Iterator[str]:
 def _device_blocks(device: DeviceFacts, now: datetime) -> Iterator[str]:
     name = device.device_id
     if not device.present:
-        yield f"{name} is not there: its agent did not name it last"
+        yield f"{name} is absent: its agent's last hello did not name it"
     if device.agent:
         yield f"{name}: {device.agent}"
     if device.quarantine is not None:

@@ -1,1 +1,1 @@
-"""The loop that acts on policy: takes messages in, assigns cells, publishes jobs, declares attempts lost."""
+"""The scheduler: applies messages, assigns cells, publishes jobs and declares attempts lost."""

@@ -1,4 +1,4 @@
-"""Which devices may get work now: those present, of an agent that is willing and was heard lately."""
+"""Knows which devices may get work: present ones of a willing agent that sent a message lately."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.db.read.agents import Member
 
 @dataclass(slots=True)
 class AvailableDevices:
-    """A copy in memory of what the database says of devices, and of who was heard since.
+    """A copy in memory of the stored devices, and of when each agent last sent a message.
 
     `silence_s` None: there is one agent, a child whose death is noticed at once; its silence means nothing.
     """
@@ -24,7 +24,7 @@ class AvailableDevices:
     _saved: dict[str, datetime] = field(default_factory=dict)
 
     def refresh(self, members: Iterable[Member]) -> None:
-        """Replace the copy by what the database says now; a newer sign of life is kept."""
+        """Replace the copy by the database's present content; a newer sign of life is kept."""
         self._members = {member.device_id: member for member in members}
         grouped: dict[str, list[str]] = defaultdict(list)
         for member in self._members.values():
@@ -39,7 +39,7 @@ class AvailableDevices:
         self._heard[agent_id] = now
 
     def unsaved(self, older_than: timedelta) -> dict[str, datetime]:
-        """Agents whose newest sign of life is that much newer than the stored one. The caller stores it."""
+        """Return agents whose last sign of life is that much newer than the stored one, for storing."""
         found = {
             name: at
             for name, at in self._heard.items()
@@ -49,7 +49,7 @@ class AvailableDevices:
         return found
 
     def forget_agents(self) -> None:
-        """Forget who was heard: the one agent is gone, and its devices come back with its hello."""
+        """Forget all signs of life: the one agent has ended; its devices return with its next hello."""
         self._heard.clear()
 
     def usable(self, now: datetime) -> list[str]:
@@ -57,7 +57,7 @@ class AvailableDevices:
         return [name for agent_id in self._of_agent for name in self._usable_of(agent_id, now)]
 
     def beside(self, device_ids: Iterable[str], now: datetime) -> list[str]:
-        """The usable devices on the hosts of these: what one of them does may have kept another waiting."""
+        """The usable devices on the same hosts: work on one of them may have kept another waiting."""
         agents = {self._members[name].agent_id for name in device_ids if name in self._members}
         return [name for agent_id in sorted(agents) for name in self._usable_of(agent_id, now)]
 

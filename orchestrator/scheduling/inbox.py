@@ -43,7 +43,7 @@ from orchestrator.scheduling.available_devices import AvailableDevices
 UPGRADE_COMMAND: Final = "pip install --upgrade 'delegate-farm[lab]' && farm-agent start"
 
 _PHASE_EVERY_S: Final = 2.0
-"""How often at most the phase of a running attempt is written, in seconds. Chosen: a person who watches sees
+"""The least time between two writes of a running attempt's phase, in seconds. Chosen: a watcher sees
 every phase that lasts; smaller: each short phase of each device is a transaction.
 """
 
@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """What a transaction leaves to be done after its commit.
+    """The actions that follow the commit of a transaction.
 
     `freed`: devices whose host may take another cell. `news`: something happened that a watcher wants
     to see. `republish`: the broker may have lost what it held. `agents_changed`: an agent or its devices are
@@ -69,7 +69,7 @@ class FollowUp:
 
     @classmethod
     def of_all(cls, parts: Sequence[FollowUp]) -> FollowUp:
-        """Everything that these leave to be done."""
+        """Combine the actions of several parts."""
         return cls(
             tuple(reply for part in parts for reply in part.replies),
             frozenset(device_id for part in parts for device_id in part.freed),
@@ -94,7 +94,7 @@ class _LastBeat:
 
 @dataclass(slots=True)
 class Inbox:
-    """Applies messages, in the order in which they came.
+    """Applies messages in the order of their arrival.
 
     `sole`: there is one agent, a child of this process. `patience_s`: how long a returned agent has to report
     the attempts it had; until then (monotonic) they are `in_doubt`. `heartbeat_s`: how often agents send a
@@ -110,7 +110,7 @@ class Inbox:
     _refused: set[str] | None = None
 
     def is_relevant(self, event: DispatchEvent) -> bool:
-        """False for a sign of life that the database need not store: it is noted in memory alone."""
+        """False for a sign of life that is kept in memory only and need not be stored."""
         if not isinstance(event, MessageReceived):
             return True
         match event.message:
@@ -128,7 +128,7 @@ class Inbox:
         return True
 
     def apply(self, turn: Turn, events: Sequence[DispatchEvent], now: datetime) -> FollowUp:
-        """Apply what came. Raises `IllegalMoveError`, `RefusedError`, `ValueError` or `KeyError` for a
+        """Apply messages. Raises `IllegalMoveError`, `RefusedError`, `ValueError` or `KeyError` for a
         message that cannot be applied; the whole turn is then to be rolled back.
         """
         _load(turn, events)
@@ -178,7 +178,7 @@ class Inbox:
         return _NOTHING
 
     def _refused_agents(self, turn: Turn) -> set[str]:
-        """Agents that speak another protocol. Until a hello says otherwise, the farm cannot know what their
+        """Agents that speak another protocol. Until a new hello arrives, the farm cannot know what their
         messages mean, and acknowledges none of their results: they keep them.
         """
         if self._refused is None:
@@ -186,10 +186,10 @@ class Inbox:
         return self._refused
 
     def _on_hello(self, turn: Turn, hello: AgentHello, now: datetime) -> FollowUp:
-        """Store a hello. What was under way before it is in doubt until the agent reports it."""
+        """Store a hello. Attempts that ran before it are in doubt until the agent reports them."""
         name = hello.agent_id
         if not self.sole and known_agents.state_of(turn, name) == tables.AGENT_REMOVED:
-            log.warning("agent %s was removed and still says hello; it is told to end", name)
+            log.warning("agent %s was removed and still sends hello; it is asked to end", name)
             return FollowUp(replies=((name, Shutdown()),))
         # An agent signs for its own name only: with a foreign device it would get that agent's cells.
         stolen = [d.device_id for d in hello.devices if not d.device_id.startswith(f"{name}.")]
@@ -210,7 +210,7 @@ class Inbox:
         return FollowUp(tuple(again), freed, news=True, agents_changed=True)
 
     def _unstarted(self, turn: Turn, hello: AgentHello) -> list[tuple[str, ForAgent]]:
-        """Jobs that the agent may never have got: they are sent again, and are no longer in doubt."""
+        """Jobs that the agent may not have received: they are sent again and are no longer in doubt."""
         again: list[tuple[str, ForAgent]] = []
         for agent_id, job in jobs.unstarted(turn, agent_id=hello.agent_id):
             if job.attempt_id not in hello.live:
@@ -219,7 +219,7 @@ class Inbox:
         return again
 
     def _fail_unplaceable(self, turn: Turn, hello: AgentHello, before: set[str], now: datetime) -> None:
-        """End the cells of devices that the agent no longer names: they can run nowhere."""
+        """End the cells of devices that the agent no longer names: no other device can run them."""
         named = {device.device_id for device in hello.devices}
         if self.sole:
             hint = {entry.kind: entry.reason for entry in hello.missing}
@@ -238,10 +238,10 @@ class Inbox:
         return FollowUp(((agent_id, upgrade),), news=True, agents_changed=True)
 
     def _on_heartbeat(self, turn: Turn, agent_id: str, beat: Heartbeat, now: datetime) -> FollowUp:
-        """Store a heartbeat. Its reply is the request to end the attempt, where there is one."""
+        """Store a heartbeat. Its reply is the request to end the attempt, where one is due."""
         now_s = time.monotonic()
         self.in_doubt.pop(beat.attempt_id, None)
-        # Half the interval: a heartbeat that comes a little early must not leave a gap of two.
+        # Half the interval: a heartbeat that arrives a little early must not leave a gap of two.
         stored = _LastBeat(agent_id, beat.phase, now_s + _PHASE_EVERY_S, now_s + self.heartbeat_s / 2)
         self._beats[beat.attempt_id] = stored
         if attempts.note_heartbeat(turn, beat, now) == "wanted":
@@ -268,8 +268,8 @@ class Inbox:
 
 
 def _load(turn: Turn, events: Iterable[DispatchEvent]) -> None:
-    """Load what the messages are about, all at once: a turn over hundreds of them asks a handful of
-    questions.
+    """Load what the messages are about, all at once: a turn over hundreds of them takes a handful
+    of queries.
     """
     messages = [event.message for event in events if isinstance(event, MessageReceived)]
     named = [m.attempt_id for m in messages if isinstance(m, _ABOUT_ATTEMPTS)]

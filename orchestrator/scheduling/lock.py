@@ -1,4 +1,4 @@
-"""One scheduler per farm: locks that the kernel and the database free, however their holder dies."""
+"""Ensures one scheduler per farm, by locks that the kernel or the database frees when their holder dies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.errors import UnreachableError
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """Who schedules. `since_at`: UTC seconds; `campaign_no`: the campaign it waits for itself."""
+    """The process that schedules. `since_at`: UTC seconds; `campaign_no`: the campaign it waits for."""
 
     pid: int
     since_at: float
@@ -67,7 +67,7 @@ class SchedulerLock:
         return cls(descriptor, advisory)
 
     def renew(self, database: Database) -> bool:
-        """See that the database's lock is still ours; take it anew where the connection was lost.
+        """Check that this process still has the database's lock; take it anew after a lost connection.
 
         False: another process has it now. Raises `UnreachableError` while the database does not answer.
         """
@@ -96,7 +96,7 @@ class SchedulerLock:
 
 
 def lock_holder(path: Path) -> LockHolder | None:
-    """Who holds the lock now; None where nobody does."""
+    """The present holder of the lock; None where it is free."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

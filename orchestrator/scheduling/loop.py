@@ -1,4 +1,4 @@
-"""The scheduler at work: joins database, policy and dispatcher. `assign`, `listen`, and again."""
+"""The scheduler's loop, which joins database, policy and dispatcher: `assign` and `listen` in turn."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from orchestrator.scheduling.lost_attempts import Reaper
 
 RETURN_PATIENCE_S: Final = 5.0
 """How many seconds a returned embedded agent has to report the attempts it had. Chosen: it does so at once
-after its hello; smaller than a busy machine's pauses: an attempt that runs is given up.
+after its hello; less than a busy machine's pauses would give up an attempt that runs.
 """
 
 log = logging.getLogger(__name__)
@@ -62,13 +62,13 @@ class SchedulerLoop:
         """Wait for news at most `timeout_s` seconds, then do everything that is due.
 
         A sign of life without news does not end the waiting: while a cell is measured, this process
-        wakes as seldom as it can. Raises `UnreachableError` where no agent can be had; every attempt has
-        ended then.
+        wakes as seldom as it can. Raises `UnreachableError` where no agent can be started; every attempt
+        has ended then.
         """
         until = time.monotonic() + timeout_s
         news = False
         while not news and (left_s := until - time.monotonic()) >= 0:
-            # What the database could not store stays pending: the dispatcher would not bring it again.
+            # What the database could not store stays pending: the dispatcher would not deliver it again.
             self._pending = self._pending or self._receive(left_s)
             news = self._apply(self._pending)
             self._pending = ()
@@ -78,12 +78,12 @@ class SchedulerLoop:
             self._sweep()
 
     def assign(self) -> None:
-        """Fill every idle device. A cell that meanwhile has a result elsewhere reuses it."""
+        """Fill every idle device. A cell whose result another campaign has meanwhile reuses it."""
         now = utc_now()
         usable = self._available.usable(now)
         if not usable or self._dispatcher.fault:
             return
-        # Asked in a read first: where nothing waits, no writer is held up.
+        # A read asks first: where nothing waits, no writer is held up.
         with self._database.read() as session:
             free = picking.idle(session)
             idle = [name for name in usable if name in free]
@@ -130,7 +130,7 @@ class SchedulerLoop:
             raise
 
     def _apply(self, events: Sequence[DispatchEvent]) -> bool:
-        """Apply what came, in one turn; one by one where something of it cannot be applied. True: news."""
+        """Apply events in one turn, or one by one where one of them cannot be applied. True: news."""
         wanted = [event for event in events if self._inbox.is_relevant(event)]
         if not wanted:
             return False
@@ -145,9 +145,9 @@ class SchedulerLoop:
         return any(news)
 
     def _commit(self, events: Sequence[DispatchEvent]) -> bool:
-        """Store what came and, in a lab, give the freed devices their next cells, all or nothing; then send.
+        """Store events and, in a lab, give freed devices their next cells, all or nothing; then send.
 
-        The embedded scheduler works for one campaign: whether that goes on is seen before `assign`.
+        The embedded scheduler works for one campaign; its caller checks before `assign` whether to go on.
         """
         now = utc_now()
         with self._database.write() as turn:
@@ -159,7 +159,7 @@ class SchedulerLoop:
                 jobs = self._fill(turn, self._available.beside(follow_up.freed, now), now)
             if self._sent:
                 outbox.remove(turn, self._sent)
-        # Nothing is sent before the commit: a receipt ends what the agent keeps, a job must be known here.
+        # Nothing is sent before the commit: after a receipt the agent deletes its copy; a job must be stored.
         self._sent.clear()
         self._send_all(follow_up.replies)
         self._publish(jobs)
@@ -172,7 +172,7 @@ class SchedulerLoop:
         return [] if self._dispatcher.fault else assignments.fill(turn, device_ids, now)
 
     def _send_all(self, messages: Iterable[tuple[str, ForAgent]]) -> None:
-        """Send messages. Those that cannot be sent are asked for again: a receipt by the repeated result, a
+        """Send messages. Those that cannot be sent are sent later: a receipt after the repeated result, a
         job by the reaper.
         """
         for agent_id, message in messages:
@@ -195,7 +195,7 @@ class SchedulerLoop:
             self._sent.append(job.attempt_id)
 
     def _republish(self) -> None:
-        """Send everything that is in the outbox, and again what was sent and not started."""
+        """Send the whole outbox, and send jobs again that were sent and not started."""
         with self._database.read() as session:
             jobs = {job.attempt_id: (agent_id, job) for agent_id, job in known_jobs.owed(session)}
             for agent_id, job in known_jobs.unstarted(session):
@@ -226,8 +226,8 @@ class SchedulerLoop:
                 ingest.give_up(turn, attempt.attempt_id, reason, now)
 
     def _sweep(self) -> None:
-        """Do what no message asks for: steering requests, silent attempts, and those that are over their
-        time.
+        """Do the work that no message triggers: steering requests, silent attempts, and attempts over their
+        time limit.
         """
         self._settle_sent()
         self._apply_steering_requests()
@@ -254,13 +254,13 @@ class SchedulerLoop:
         if wanted:
             with self._database.write() as turn:
                 unplaceable.fail_unplaceable(turn, gone, "its agent was drained or removed", now)
-        # Once per removal, not once per sweep; an agent that was away is told with its next hello.
+        # Once per removal, not once per sweep; an agent that was away gets it in reply to its next hello.
         removed = {name for name, state in leaving.items() if state == tables.AGENT_REMOVED}
         self._send_all((name, Shutdown()) for name in sorted(removed - self._dismissed))
         self._dismissed = removed
 
     def _apply_steering_requests(self) -> None:
-        """Stop what a user cancelled, what nobody waits for, and what is long over its time.
+        """Stop attempts that a user cancelled, that no process waits for, or that are long over their time.
 
         A cancelled attempt ends by its agent's result; one that is overdue is given up as well, so that its
         device does not wait for an agent that cannot end it.

@@ -1,4 +1,4 @@
-"""Declares attempts lost that nothing was heard of for too long, by the server's clock alone."""
+"""Declares attempts lost that sent no message for too long, by the server's clock alone."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Reaper:
-    """Silence counts from the moment somebody listened: from this process's start, and from the end of the
-    last outage of the broker. No attempt is lost because the farm itself was away.
+    """Ends silent attempts. Silence counts only while this process could receive: from its start, and from
+    the end of the last outage of the broker. No attempt is lost because the farm itself was away.
     """
 
     database: Database
@@ -35,7 +35,7 @@ class Reaper:
         return now - self._listening_since < timedelta(seconds=self.times.patience_s)
 
     def reap(self, now: datetime, *, broker_down: bool) -> list[tuple[str, JobSpec]]:
-        """Give up what was silent for too long. Returns jobs that are to be sent again: nothing came back."""
+        """Give up attempts that were silent for too long. Returns jobs without any answer, to send again."""
         if broker_down:
             self._listening_since = now
             return []
@@ -55,7 +55,7 @@ class Reaper:
         with self.database.read() as session:
             found = running_attempts.silent(session, before)
         for attempt in found:
-            text = f"nothing heard of it from agent {attempt.agent_id} for {self.times.lost_s:.0f} s"
+            text = f"agent {attempt.agent_id} sent no message about it for {self.times.lost_s:.0f} s"
             log.warning("attempt %s is lost: %s", attempt.attempt_id, text)
             # One transaction each: another writer, or an agent's late result, may come between.
             with self.database.write() as turn:

@@ -1,1 +1,1 @@
-"""Sessions, transactions, locks and what differs between SQLite and PostgreSQL."""
+"""Sessions, transactions, locks, and the differences between SQLite and PostgreSQL."""

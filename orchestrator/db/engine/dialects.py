@@ -1,4 +1,4 @@
-"""What differs between SQLite and PostgreSQL: connecting, beginning, checking, copying, the words of errors.
+"""The differences between SQLite and PostgreSQL: connections, transactions, checks, copies, error texts.
 
 No other module asks which of the two it works with.
 """
@@ -49,7 +49,7 @@ WRITE_OPTION: Final = "farm_write"
 """Execution option of a connection: its transaction is going to write."""
 
 _KEEPALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
-"""TCP keep-alive of libpq, in seconds and probes: a server that vanished without a word is noticed after
+"""TCP keep-alive of libpq, in seconds and probes: a server that vanished silently is noticed after
 about 10 + 3 x 5 s, and not only at the next statement's timeout.
 """
 
@@ -60,7 +60,7 @@ planner would scan a table that was rewritten a thousand times, because it takes
 """
 
 _USED_AT: Final = "farm_used_at"
-"""Key in a pooled connection's record: when it was last in use, by the monotonic clock."""
+"""Key in a pooled connection's record: when it was last used, by the monotonic clock."""
 
 _IDLE_S: Final = 1.0
 """After how many seconds without use a pooled connection is tested before it is used. Chosen: the scheduler's
@@ -93,7 +93,7 @@ def sqlite_engine(path: Path) -> Engine:
 
 
 def postgresql_engine(url: URL) -> Engine:
-    """An engine for a server: with time limits, and with connections that are tested after a rest."""
+    """An engine for a server: with time limits, and with connections that are tested after idle time."""
     limits = f"-c statement_timeout={STATEMENT_TIMEOUT_MS}"
     options = f"{limits} -c idle_in_transaction_session_timeout={IDLE_TIMEOUT_MS} -c timezone=UTC"
     engine = create_engine(
@@ -113,7 +113,7 @@ def postgresql_engine(url: URL) -> Engine:
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    """Transactions are ours (`_begin_sqlite`), not the driver's; durable commits; foreign keys hold."""
+    """Configure a connection: transactions by `_begin_sqlite`, durable commits, foreign keys checked."""
     connection.isolation_level = None
     for pragma in (
         f"busy_timeout = {BUSY_TIMEOUT_MS}",
@@ -146,7 +146,7 @@ def _note_use(_connection: object, record: Any) -> None:
 
 
 def _test_after_rest(dialect: Dialect, connection: Any, record: Any, _proxy: object) -> None:
-    """Let the pool replace a connection that died while it lay idle. One in steady use fails by itself."""
+    """Let the pool replace a connection that died while idle. One in steady use fails by itself."""
     if time.monotonic() - record.info.get(_USED_AT, math.inf) < _IDLE_S:
         return
     try:
@@ -168,7 +168,7 @@ def pipelined(session: Session) -> Iterator[None]:
 
 
 def note_growth(session: Session, *names: str) -> None:
-    """Let PostgreSQL's planner look at tables that have just grown.
+    """Let PostgreSQL's planner analyse tables that have just grown.
 
     Autovacuum looks at large tables within a minute and at small ones never: the planner would then take a
     small table for larger than it is.
@@ -178,7 +178,7 @@ def note_growth(session: Session, *names: str) -> None:
 
 
 def insert_missing(session: Session, table: type[SQLModel], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert the rows whose key is not there, even if another transaction inserts them at this moment.
+    """Insert the rows whose key is missing, even if another transaction inserts them at this moment.
 
     Sort the rows by their key: two transactions that wait for each other's rows are a deadlock.
     """
@@ -188,20 +188,20 @@ def insert_missing(session: Session, table: type[SQLModel], rows: Sequence[Mappi
 
 
 def integrity(connection: Connection) -> str:
-    """`ok`, or what SQLite's own quick check found; PostgreSQL is asked for an answer only."""
+    """Return `ok`, or the findings of SQLite's quick check; PostgreSQL only has to answer."""
     check = "SELECT 'ok'" if is_postgresql(connection) else "PRAGMA quick_check(1)"
     return str(connection.exec_driver_sql(check).scalar())
 
 
 def faults(connection: Connection) -> list[str]:
-    """What is broken inside, in the engine's words. PostgreSQL is asked for its indexes and constraints."""
+    """Return the engine's descriptions of faults; on PostgreSQL, of its indexes and constraints."""
     checks = _POSTGRESQL_CHECKS if is_postgresql(connection) else _SQLITE_CHECKS
     rows = [row for check in checks for row in connection.exec_driver_sql(check)]
     return [text for row in rows if (text := " ".join(str(part) for part in row)) != "ok"]
 
 
 def copy_sqlite(connection: Connection, target: Path) -> None:
-    """Copy the database to a new file, as it is at this moment."""
+    """Copy the database's present content to a new file."""
     raw: Any = connection.connection.driver_connection
     raw.execute("VACUUM INTO ?", (str(target),))
 
@@ -229,7 +229,7 @@ def dump_postgresql(url: URL, target: Path) -> None:
 
 
 def explain(engine: Engine, name: str, text: str) -> str:
-    """A driver's error in the farm's words, with what to do about it. `name` is for people."""
+    """Translate a driver's error into the farm's words, with the remedy. `name` is for people."""
     return _explain_postgresql(name, text) if is_postgresql(engine) else _explain_sqlite(name, text)
 
 

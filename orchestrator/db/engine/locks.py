@@ -1,6 +1,6 @@
-"""Advisory locks of PostgreSQL: their keys, and the one that a scheduler holds for as long as it runs.
+"""PostgreSQL's advisory locks: their keys, and the one that a scheduler holds while it runs.
 
-SQLite needs none of them: its file lock makes writers take turns, and `scheduling.lock` locks a file.
+SQLite needs none of them: its file lock serialises writers, and `scheduling.lock` locks a file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MIGRATION_LOCK: Final = 0x46524D4D
 
 @dataclass(slots=True)
 class AdvisoryLock:
-    """A lock that PostgreSQL frees when this connection ends, however it does."""
+    """A lock that PostgreSQL frees when this connection ends for any reason."""
 
     connection: Connection
 

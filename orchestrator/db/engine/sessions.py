@@ -1,4 +1,4 @@
-"""Opening the database, and the two kinds of transaction: `read`, a snapshot, and `write`, a turn."""
+"""Opens the database, with its two kinds of transaction: `read`, a snapshot, and `write`, a turn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orchestrator.errors import UnreachableError, UsageError
 __all__ = ["Database", "RefusedError", "Session"]
 
 RefusedError = SQLAlchemyError
-"""What a transaction raises where the database answers and does not accept a statement: a broken constraint,
+"""Raised by a transaction whose statement the database does not accept: a broken constraint,
 a value of the wrong type. The room's other errors are `UnreachableError`.
 """
 
@@ -42,7 +42,7 @@ class Database:
 
     @classmethod
     def connect(cls, where: Path | str, backups: Path | None = None) -> Database:
-        """A file (SQLite in WAL mode, created where there is none) or the URL of a PostgreSQL database.
+        """Take a file (SQLite in WAL mode, created if missing) or the URL of a PostgreSQL database.
 
         Nothing is opened yet. Raises `UsageError` for a text that cannot be a URL.
         """
@@ -102,12 +102,12 @@ class Database:
             dialects.copy_sqlite(connection, target)
 
     def integrity(self) -> str:
-        """`ok`, or what SQLite's own quick check found; PostgreSQL is asked for an answer only."""
+        """Return `ok`, or the findings of SQLite's quick check; PostgreSQL only has to answer."""
         with self._mapped(), self.engine.connect() as connection:
             return dialects.integrity(connection)
 
     def faults(self) -> list[str]:
-        """What is broken inside, in the engine's words. PostgreSQL is asked for its indexes and constraints.
+        """Return the engine's descriptions of faults; on PostgreSQL, of its indexes and constraints.
 
         Raises `UnreachableError`.
         """
@@ -115,7 +115,7 @@ class Database:
             return dialects.faults(connection)
 
     def hold_scheduler_lock(self) -> AdvisoryLock | None:
-        """PostgreSQL: the lock that one scheduler in the whole lab has; None while another holds it.
+        """Take PostgreSQL's lock for the one scheduler of the lab; None while another process holds it.
 
         Raises `UnreachableError`.
         """
@@ -135,7 +135,7 @@ class Database:
 
     @contextmanager
     def _mapped(self) -> Iterator[None]:
-        """Raise errors in the farm's words, and hold Ctrl-C and its like back until the end.
+        """Raise errors in the farm's words, and delay Ctrl-C and similar signals until the end.
 
         An interrupt in the middle of a statement would leave the driver's connection in an unknown state.
         """

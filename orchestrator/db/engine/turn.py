@@ -1,8 +1,8 @@
-"""One write transaction as a unit of work: the rows that it holds, and what it writes once at its end.
+"""One write transaction as a unit of work: the rows that it holds, and the writes that it defers to its end.
 
-A row is asked for by its key. Code that works on many rows loads them before, many at a time; a row that
-nobody loaded is loaded when it is asked for. So a transaction over hundreds of messages takes a handful of
-statements, and one over a single message is correct by the same code.
+Rows are looked up by key. Code that works on many rows loads them before, many at a time; any other row is
+loaded when it is looked up. So a transaction over hundreds of messages takes a handful of statements, and
+the same code is correct for a single message.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from orchestrator.db.tables import Attempt, Campaign, Cell, Device, Environment,
 Row = TypeVar("Row", bound=SQLModel)
 
 _CHUNK: Final = 500
-"""How many keys one statement names at most. Chosen: one statement for the usual turn, and far below the
+"""The most keys in one statement. Chosen: one statement for the usual turn, and far below the
 32,766 parameters that SQLite takes.
 """
 
@@ -65,7 +65,7 @@ _CELLS: Final = (
 
 
 def _charge_statement() -> Update:
-    """The database adds: a sum made here would need the campaign's row locked by every turn."""
+    """Add in the database: a sum made here would need every turn to lock the campaign's row."""
     campaign = tables.metadata.tables["campaign"]
     return (
         update(campaign)
@@ -81,14 +81,14 @@ _CHARGE: Final = _charge_statement()
 
 
 class Turn(Session):
-    """A session that writes, and knows the rows that it has loaded.
+    """A session that writes and keeps the rows that it has loaded.
 
     Attempts, cells and devices are locked when they are loaded, for as long as the transaction lasts;
-    campaigns, models, results and environments are only known.
+    campaigns, models, results and environments are not locked.
     """
 
     def __init__(self, connection: Connection) -> None:
-        """Use `Database.write`."""
+        """Only `Database.write` makes turns."""
         super().__init__(connection)
         self._rows: dict[tuple[type[SQLModel], Any], Any] = {}
         self._history: dict[str, list[Attempt]] = {}
@@ -97,7 +97,7 @@ class Turn(Session):
         self._at_end: dict[Hashable, Callable[[], None]] = {}
 
     def attempt(self, attempt_id: str) -> Attempt:
-        """An attempt that must be there. Raises `LookupError`."""
+        """An attempt that must exist. Raises `LookupError`."""
         return _required(self.find_attempt(attempt_id), "attempt", attempt_id)
 
     def find_attempt(self, attempt_id: str) -> Attempt | None:
@@ -121,7 +121,7 @@ class Turn(Session):
         return _required(self._find(Model, sha256), "model", sha256)
 
     def find_result(self, attempt_id: str) -> Result | None:
-        """What an attempt delivered, or None."""
+        """The result that an attempt delivered, or None."""
         return self._find(Result, attempt_id)
 
     def find_environment(self, environment_id: str) -> Environment | None:
@@ -129,12 +129,12 @@ class Turn(Session):
         return self._find(Environment, environment_id)
 
     def load_attempts(self, attempt_ids: Iterable[str]) -> None:
-        """Load attempts with everything that their ends are about: cell, device, campaign, result, and the
+        """Load attempts with everything that ending them needs: cell, device, campaign, result, and the
         attempts before them.
         """
         wanted = {name for name in attempt_ids if (Attempt, name) not in self._rows}
         for chunk in _chunks(wanted):
-            # What the query does not find is known as missing, and not asked for again.
+            # Rows that the query does not find are remembered as missing, and not queried again.
             self._rows.update({(model, name): None for model in (Attempt, Result) for name in chunk})
             found: Any = self.exec(_ATTEMPTS, params={"names": chunk})
             for attempt, cell, device, campaign, result, tries in found:
@@ -145,7 +145,7 @@ class Turn(Session):
                     self._history[cell.cell_id] = [attempt]
 
     def load_cells(self, cell_ids: Iterable[str]) -> None:
-        """Load cells that are about to begin, each with its campaign, its model and its attempts."""
+        """Load cells that are about to start, each with its campaign, its model and its attempts."""
         wanted = set(cell_ids)
         for chunk in _chunks(wanted):
             for cell, campaign, model, tries in self.exec(_CELLS, params={"names": chunk}):
@@ -183,12 +183,12 @@ class Turn(Session):
         self.put(Attempt, attempt.attempt_id, attempt)
 
     def put(self, model: type[Row], key: Any, row: Row) -> None:
-        """Add a new row; who asks for it later in this transaction finds it."""
+        """Add a new row; later look-ups in this transaction find it."""
         self.add(row)
         self._rows[model, key] = row
 
     def charge(self, campaign_no: int, seconds: float, served_at: datetime | None = None) -> None:
-        """Add device-seconds that a campaign was given (negative: did not need) to its share.
+        """Add device-seconds to a campaign's share; negative ones return time that it did not need.
 
         `served_at`: when it was given a device. Written at the end, in one statement per campaign.
         """
@@ -196,22 +196,22 @@ class Turn(Session):
         self._charges[campaign_no] = (sum_s + seconds, served_at or last)
 
     def insert_at_end(self, table: type[SQLModel], rows: Iterable[Mapping[str, Any]]) -> None:
-        """Insert rows of a table that nobody reads in this transaction, all in one statement at its end."""
+        """Insert rows in one statement at the end; this transaction must not read their table."""
         self._inserts[table].extend(rows)
 
     def at_end(self, key: Hashable, action: Callable[[], None]) -> None:
-        """Do something at the end of the transaction, once per key: the action that was given last.
+        """Run an action at the end of the transaction; for each key, only the one that was given last.
 
-        It may only write (see `write_only`): the answers come after all of it was sent.
+        It may only write (see `write_only`): the answers arrive after all statements were sent.
         """
         self._at_end[key] = action
 
     def write_only(self, statement: Update | Delete, **values: object) -> None:
-        """Change rows whose copies in this session nobody reads again."""
+        """Change rows whose copies in this session are not read again."""
         self.connection().execute(statement, values)
 
     def settle(self) -> None:
-        """Write everything out: the changed rows, then what was put off until the end."""
+        """Write the changed rows, then everything that was deferred to the end."""
         self.flush()
         for table, rows in self._inserts.items():
             if rows:
@@ -243,6 +243,6 @@ def _required(row: Row | None, what: str, key: object) -> Row:
 
 
 def _chunks(names: Iterable[str]) -> Iterator[list[str]]:
-    """The names in order, at most `_CHUNK` at a time."""
+    """Yield the sorted names, at most `_CHUNK` at a time."""
     ordered = sorted(names)
     return (ordered[start : start + _CHUNK] for start in range(0, len(ordered), _CHUNK))

@@ -1,4 +1,4 @@
-"""Alembic's entry: upgrades the connection that `orchestrator.db.migrate` hands over, in its transaction."""
+"""Alembic's entry point: upgrades the connection of `orchestrator.db.migrate`, in its transaction."""
 
 from __future__ import annotations
 

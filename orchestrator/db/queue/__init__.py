@@ -1,1 +1,1 @@
-"""Which cell a device runs next: the candidate queries and the choice among their rows."""
+"""Chooses the next cell of a device: the candidate queries, and the choice among their rows."""

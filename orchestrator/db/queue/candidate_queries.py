@@ -1,4 +1,4 @@
-"""The queries behind picking: which devices are idle, and which cells could be next on them.
+"""The queries that find idle devices and the cells that could be next on them.
 
 A cell waits in one line: that of its device, or that of a class of devices (`cell.line`). One seek per
 unfinished campaign and line finds the first cell that may start, by index alone, however many cells there
@@ -32,8 +32,8 @@ from orchestrator.db.tables import UtcDateTime
 
 OTHER_UNIT: Final = timedelta(seconds=60)
 """How long a cell of a class that failed on a device waits for another unit before it may go there again.
-Chosen: about the length of a short cell, after which another unit has come free; longer: a class with one
-device left stands still for longer after each failure.
+Chosen: about the length of a short cell, after which another unit is free; longer: a class with one
+device left does nothing for longer after each failure.
 """
 
 agent, attempt, campaign, cell, device, pool = (
@@ -53,12 +53,12 @@ COLUMNS: Final = (
 
 
 def indexed(condition: str) -> Any:
-    """As the partial indexes say it: a bound parameter would keep an engine from using them."""
+    """A condition in the words of the partial indexes: with a bound parameter no engine would use them."""
     return text(condition)
 
 
 def startable() -> tuple[ColumnElement[bool], ...]:
-    """Campaigns of which something may start: unfinished, and neither parked, paused nor cancelled."""
+    """Campaigns whose cells may start: unfinished, and neither parked, paused nor cancelled."""
     return (
         indexed("campaign.ended_at IS NULL"),
         not_(campaign.c.parked),
@@ -85,9 +85,9 @@ def in_order(line: Any) -> Select[Any]:
 def fits(device_id: Any) -> tuple[ColumnElement[bool], ...]:
     """No sibling has this device; a cell that failed here since `:long_ago` prefers another unit."""
     c = candidate.c
-    # NOT IN over the few cells that have this device (`ix_cell_siblings`): asked once for the whole line,
+    # NOT IN over the few cells that have this device (`ix_cell_siblings`): evaluated once for the whole line,
     # where a
-    # correlated EXISTS would be asked for every cell.
+    # correlated EXISTS would be evaluated for every cell.
     used = select(_sibling.c.siblings)
     used = used.where(_sibling.c.device_id == device_id, indexed("sibling.siblings IS NOT NULL"))
     failed = exists().where(

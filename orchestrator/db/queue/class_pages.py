@@ -1,4 +1,4 @@
-"""The beginning of a class's line, for many devices at once: each of them takes its first cell from it.
+"""Reads the beginning of a class's line once for many devices; each takes its first cell from it.
 
 A *line* is where a cell waits: that of its device, or that of a class of devices (`cell.line`).
 """
@@ -47,7 +47,7 @@ class Page:
         return first
 
     def joined(self, more: Page) -> Page:
-        """This page and what comes after it."""
+        """This page with the one that follows it."""
         rows = [*self.rows, *more.rows]
         return Page(rows, self.cut | more.cut, self.used | more.used, self.failed | more.failed)
 
@@ -60,8 +60,8 @@ def load_page(
     device_id: str | None = None,
     given: Collection[str] = (),
 ) -> Page:
-    """As many cells of each campaign as there are devices that ask, and a few more; with `device_id`, of
-    those that it may take and that are not `given`.
+    """As many cells of each campaign as devices ask, and a few more; with `device_id`, only cells that
+    it may take and that are not `given`.
     """
     # One limited walk of `ix_cell_pick` per campaign, all in one statement: a limit over all campaigns
     # together

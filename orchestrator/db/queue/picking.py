@@ -24,14 +24,14 @@ from orchestrator.policy.selectors import DeviceClass, DeviceLike, is_class, par
 
 _FEW: Final = 4
 """Up to how many devices each ask the line of a class for themselves; more devices share a page of it.
-Chosen: a turn mostly frees one to four devices, for which single seeks are less work than a page; a sweep
+Chosen: most turns free one to four devices, for which single seeks are less work than a page; a sweep
 over a whole lab asks for hundreds, and one page costs as much as a few seeks.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _Idle:
-    """A device as the policy needs it, with what selectors look at."""
+    """A device as the policy needs it, with the fields that selectors compare."""
 
     device_id: str
     agent_id: str
@@ -51,7 +51,7 @@ def choose(session: Session, device_ids: Sequence[str], now: datetime) -> tuple[
     """
     if not device_ids:
         return ()
-    # What this turn has written so far decides who is idle; sent in one round trip, not row by row.
+    # The writes of this turn so far decide which devices are idle; sent in one round trip, not row by row.
     with pipelined(session):
         session.flush()
     hosts = _hosts(session, device_ids, now)
@@ -64,7 +64,7 @@ def choose(session: Session, device_ids: Sequence[str], now: datetime) -> tuple[
 
 
 def idle(session: Session) -> set[str]:
-    """The present devices on which nothing runs: few, where there is work."""
+    """The present devices on which nothing runs: few while cells wait."""
     return {row.device_id for row in fetch(session, candidate_queries.IDLE)}
 
 
@@ -78,7 +78,7 @@ class _Host:
 
 @dataclass(slots=True)
 class _Pick:
-    """One choice: what was found, what was given away, and the shares as they grow by it.
+    """One choice: the cells that were found, those that were given, and the growing shares.
 
     `pools`: the classes for which a cell waits.
     """
@@ -93,7 +93,7 @@ class _Pick:
     pages: dict[str, Page] = field(default_factory=dict)
 
     def look_at_lines(self) -> None:
-        """Find the first cells in the lines of the asking devices, and the classes for which some wait."""
+        """Find the first cells in the lines of the asking devices, and the classes with waiting cells."""
         waiting = set()
         for row in fetch(self.session, candidate_queries.FIRST_IN_LINES, devices=self.asking, now=self.now):
             if is_class(row.line):
@@ -103,7 +103,7 @@ class _Pick:
         self.pools += map(parse_line, sorted(waiting))
 
     def fill(self, host: _Host) -> Iterator[Assignment]:
-        """Give a host's devices cells until none is left that takes one."""
+        """Give a host's devices cells until no device takes one."""
         idle, taken = host.idle, set(host.taken)
         while idle:
             cells, classes = self._candidates(idle)
@@ -115,7 +115,7 @@ class _Pick:
                 shares=self.shares,
             )
             yield from chosen
-            # Only of classes is there more than was asked for: a device's own line gave its first cells at
+            # Only classes may have more cells than were fetched: a device's own line gave its first cells at
             # once.
             busy = {assignment.device_id for assignment in chosen}
             taken |= {device.slot.exclusion_group for device in idle if device.device_id in busy}
@@ -161,7 +161,7 @@ class _Pick:
         page = self.pages.get(line) or load_page(self.session, line, self.asking, self.now)
         first = page.first_for(device_id, self.given)
         if not page.cut <= first.keys():
-            # A campaign goes on beyond the page, and no cell of it here fits: only the database knows more.
+            # A campaign has cells beyond the page, and none on it fits: only the database knows more.
             more = load_page(self.session, line, self.asking, self.now, device_id, self.given)
             page = page.joined(more)
             first = page.first_for(device_id, self.given)
@@ -176,7 +176,7 @@ class _Pick:
 
 
 def lines_served_by(session: Session, device: DeviceLike) -> list[str]:
-    """The lines that a device serves: its own, and those of the classes that it belongs to."""
+    """The lines that a device serves: its own line and those of its classes."""
     return [device.device_id, *(pool.line for pool in _pools(session) if pool.takes(device))]
 
 

@@ -1,1 +1,1 @@
-"""Queries that answer a reader and change nothing."""
+"""Read-only queries."""

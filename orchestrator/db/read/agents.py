@@ -1,4 +1,4 @@
-"""Agents as the scheduler and operators see them: who is there, who was heard, who is to leave."""
+"""Queries agents: which exist, when each last sent a message, and which are draining or removed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AgentState:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A present device and what decides whether it gets work."""
+    """A present device, with the facts that decide whether it gets work."""
 
     device_id: str
     agent_id: str
@@ -50,7 +50,7 @@ def members(session: Session) -> list[Member]:
 
 
 def states(session: Session) -> list[AgentState]:
-    """Every agent that ever said hello, by name."""
+    """Every agent that ever sent a hello, by name."""
     devices = _count(session, select(tables.Device.agent_id, func.count()).where(col(tables.Device.present))
                      .group_by(tables.Device.agent_id))  # fmt: skip
     live = _count(session, select(tables.Device.agent_id, func.count())
@@ -71,14 +71,14 @@ def _count(session: Session, query: object) -> Mapping[str, int]:
 
 
 def refused(session: Session) -> set[str]:
-    """Agents of another protocol than the farm's."""
+    """Agents that speak another protocol than the farm."""
     return set(
         session.exec(select(tables.Agent.agent_id).where(col(tables.Agent.refused).is_not(None))).all()
     )
 
 
 def state_of(session: Session, agent_id: str) -> str | None:
-    """`active`, `draining` or `removed`; None for an agent that never said hello."""
+    """`active`, `draining` or `removed`; None for an agent that never sent a hello."""
     row = session.get(tables.Agent, agent_id)
     return None if row is None else row.state
 
@@ -98,7 +98,7 @@ def present_devices_of(session: Session, agent_id: str) -> set[str]:
 
 
 def leaving(session: Session) -> Mapping[str, str]:
-    """Agents that get no more work because somebody said so: name -> `draining` or `removed`."""
+    """Agents that an operator drains or has removed: name -> `draining` or `removed`."""
     return dict(
         session.exec(
             select(tables.Agent.agent_id, tables.Agent.state).where(

@@ -1,4 +1,4 @@
-"""How far a campaign is: cells that have not ended, and the seconds of work that they stand for."""
+"""Computes a campaign's progress: the cells that have not ended, and their expected seconds of work."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def total_count(session: Session, campaign_no: int) -> int:
 
 
 def remaining_by_target(session: Session, campaign_no: int, now: datetime) -> Mapping[str, float]:
-    """Seconds of work that the open cells of each target stand for, corrected by the pace so far."""
+    """Expected seconds of work of the open cells of each target, corrected by the pace so far."""
     rows = session.exec(
         select(tables.Cell.target, func.sum(tables.Cell.expected_s))
         .where(tables.Cell.campaign_no == campaign_no, tables.IS_OPEN)

@@ -1,4 +1,4 @@
-"""The credentials of agents: which are valid, and whose they are."""
+"""Queries the agents' credentials: which are valid, and to which agent each belongs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Known:
 
 
 def valid(session: Session, now: datetime) -> list[Known]:
-    """Every credential that is neither revoked nor replaced for good, by agent."""
+    """Every credential that is neither revoked nor expired after a replacement, by agent."""
     rows = session.exec(
         select(tables.Credential)
         .where(_is_valid(now))
@@ -38,7 +38,7 @@ def valid(session: Session, now: datetime) -> list[Known]:
 
 
 def agent_of_bearer(session: Session, token: str, now: datetime) -> str | None:
-    """The agent whose valid token this is. The look-up is by hash: how long it takes tells nothing."""
+    """The agent with this valid token. The look-up is by hash, so its duration reveals nothing."""
     return session.exec(
         select(tables.Credential.agent_id).where(
             tables.Credential.token_sha256 == digest(token), _is_valid(now)
@@ -53,7 +53,7 @@ def has_valid(session: Session, agent_id: str, now: datetime) -> bool:
 
 
 def enrolled(session: Session) -> Sequence[str]:
-    """Every agent that ever was, also those that are revoked now."""
+    """Every agent that was ever enrolled, including revoked ones."""
     names = select(tables.Credential.agent_id).distinct().order_by(col(tables.Credential.agent_id))
     return session.exec(names).all()
 

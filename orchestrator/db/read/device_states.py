@@ -1,4 +1,4 @@
-"""What each device does now: idle, busy, resting, in quarantine, or why it gets no work."""
+"""Computes what each device does now: idle, busy, resting, in quarantine, or why it gets no work."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DeviceState:
 
 
 def device_states(session: Session, now: datetime, silent_before: datetime | None) -> list[DeviceState]:
-    """Every device that was ever named, with what it does now."""
+    """Every device that an agent ever named, with its present state."""
     occupied = {occupant.device_id: occupant for occupant in occupants(session, now)}
     excluded = Occupancy(_groups(session, occupied))
     rows = session.exec(
@@ -77,7 +77,7 @@ def device_states(session: Session, now: datetime, silent_before: datetime | Non
 
 def _standing(device: tables.Device, unwilling: str, now: datetime) -> tuple[str, str]:
     if not device.present:
-        return "absent", "its agent did not name it last"
+        return "absent", "its agent's last hello did not name it"
     if unwilling:
         return "unavailable", unwilling
     if device.quarantined_at is not None:
@@ -94,8 +94,8 @@ def why_unwilling(agent: tables.Agent, silent_before: datetime | None) -> str:
     if agent.state != tables.AGENT_ACTIVE:
         return f"agent {agent.agent_id} is {agent.state}"
     if silent_before is not None and (agent.heard_at is None or agent.heard_at < silent_before):
-        heard = "never heard" if agent.heard_at is None else f"not heard since {agent.heard_at:%H:%M:%S} UTC"
-        return f"agent {agent.agent_id} was {heard}"
+        since = "yet" if agent.heard_at is None else f"since {agent.heard_at:%H:%M:%S} UTC"
+        return f"agent {agent.agent_id} has sent no message {since}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Devices as their agents described them last."""
+"""Queries devices as their agents described them last."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from orchestrator.db import tables
 
 @dataclass(frozen=True, slots=True)
 class RecordedHello:
-    """A hello from the database, and when it came."""
+    """A hello from the database, and when it arrived."""
 
     hello: AgentHello
     seen_at: datetime
 
 
 def recorded_hello(session: Session) -> RecordedHello | None:
-    """The hello that came last, of whichever agent; None before the first."""
+    """The latest hello of any agent; None before the first."""
     agent = session.exec(select(tables.Agent).order_by(col(tables.Agent.seen_at).desc())).first()
     if agent is None:
         return None

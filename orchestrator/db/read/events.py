@@ -1,4 +1,4 @@
-"""What happened, in order: to the cells of a campaign, or to one cell."""
+"""Queries the events of a campaign's cells, or of one cell, in their order."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def newest(session: Session) -> int:
 
 
 def of_campaign(session: Session, campaign_no: int, after: int) -> list[CellEvent]:
-    """What happened to a campaign's cells after event number `after`, in order."""
+    """The events of a campaign's cells after event number `after`, oldest first."""
     query = select(tables.Event).where(tables.Event.campaign_no == campaign_no, col(tables.Event.no) > after)
     return _events(session.exec(query.order_by(col(tables.Event.no))).all())
 
 
 def of_cell(session: Session, cell_id: str, after: int = 0) -> list[CellEvent]:
-    """What happened to a cell after event number `after`, in order."""
+    """The events of a cell after event number `after`, oldest first."""
     query = select(tables.Event).where(tables.Event.cell_id == cell_id, col(tables.Event.no) > after)
     return _events(session.exec(query.order_by(col(tables.Event.no))).all())
 

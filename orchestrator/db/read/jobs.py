@@ -1,4 +1,4 @@
-"""Jobs that the broker should have: those that it never got, and those that nobody has started."""
+"""Queries jobs to be sent: those not sent yet, and those that no agent has started."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from orchestrator.policy.lifecycle import AttemptState
 
 HARD_LIMIT_AFTER_S: Final = 10.0
 """How many seconds after the soft limit, at which a runner is asked to end, the agent kills it. Chosen: a
-runner that ends in order has time to write what it measured. Larger: a hung one holds its device for longer.
+runner that ends normally has time to write its measurements. Larger: a hung one holds its device for longer.
 """
 
 
 def job(cell: tables.Cell, attempt: tables.Attempt, model_bytes: int) -> JobSpec:
-    """What the agent gets to know of an attempt. `model_bytes`: size of the cell's model."""
+    """The description of an attempt for its agent. `model_bytes`: size of the cell's model."""
     return JobSpec(
         attempt_id=attempt.attempt_id,
         attempt_no=attempt.attempt_no,
@@ -52,7 +52,7 @@ def owed(session: Session) -> list[tuple[str, JobSpec]]:
 def unstarted(
     session: Session, *, agent_id: str | None = None, before: datetime | None = None
 ) -> list[tuple[str, JobSpec]]:
-    """Jobs that were sent and of which nothing was heard: of one agent, or dispatched before a moment."""
+    """Sent jobs without any message since: of one agent, or dispatched before a moment."""
     query = select(tables.Attempt).where(col(tables.Attempt.heard_at).is_(None))
     if before is not None:
         query = query.where(tables.Attempt.dispatched_at < before)

@@ -1,4 +1,4 @@
-"""How many cells are open, and what holds them up."""
+"""Counts open cells by state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runner of an attempt under way has written so far."""
+"""Queries the output of the runner of an attempt under way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.db import tables
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The last of what a runner wrote; `start` characters were before it."""
+    """The end of a runner's output; `start` characters came before it."""
 
     start: int
     text: str
@@ -23,6 +23,6 @@ class Output:
 
 
 def of_attempt(session: Session, attempt_id: str) -> Output | None:
-    """What an attempt's runner has written so far; None: nothing, or it is long over."""
+    """The output of an attempt's runner so far; None: it wrote none, or it ended long ago."""
     row = session.get(tables.Output, attempt_id)
     return None if row is None else Output(row.start, row.text)

@@ -1,4 +1,4 @@
-"""What was measured before: the newest counted results that a cell could reuse."""
+"""Queries earlier measurements: the newest counted results that a cell could reuse."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.policy.matrix import CellSpec
 from orchestrator.policy.preview import KnownResult, PastResults
 
 _CHUNK: Final = 500
-"""How many keys one query names at most. Chosen: few round trips for the largest campaign, and far below the
+"""The most keys in one query. Chosen: few round trips for the largest campaign, and far below the
 32,766 parameters that SQLite takes.
 """
 
@@ -25,7 +25,7 @@ _CHUNK: Final = 500
 def past_results(
     session: Session, specs: Iterable[CellSpec], environment_ids: Mapping[str, str]
 ) -> PastResults:
-    """What is known of these cells. `environment_ids`: by device id."""
+    """The earlier results for these cells. `environment_ids`: by device id."""
     runnable = [spec for spec in specs if spec.obstacle is None]
     groups = {spec.siblings or spec.key: spec for spec in runnable}.values()
     measured = {(spec.on(name).series, environment_ids[name]) for spec in groups for name in spec.devices}
@@ -56,7 +56,7 @@ def known_by_fingerprint(session: Session, wanted: Iterable[str]) -> Mapping[str
 def _newest_by(session: Session, column: Any, values: Sequence[str]) -> dict[str, KnownResult]:
     """The newest counted result for each value of a column.
 
-    Mostly nothing is known, and that is asked first: one seek in place of a grouped join.
+    Usually no result exists, and that is checked first: one seek in place of a grouped join.
     """
     found: dict[str, KnownResult] = {}
     for start in range(0, len(values), _CHUNK):

@@ -1,4 +1,4 @@
-"""Rows -> the frozen values that the CLI and the site read."""
+"""Turns rows into the frozen values that the CLI and the site read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.errors import UsageError
 from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord
 
 _CHUNK: Final = 500
-"""How many keys one query names at most. Chosen: few round trips for the largest campaign, and far below the
+"""The most keys in one query. Chosen: few round trips for the largest campaign, and far below the
 32,766 parameters that SQLite takes.
 """
 
@@ -50,9 +50,9 @@ def _shown() -> SelectOfScalar[tables.Campaign]:
 
 
 def find_campaign(session: Session, ref: str | None) -> tables.Campaign:
-    """A campaign by id, beginning of its id, or name (the newest so called); None: the last.
+    """A campaign by id, beginning of its id, or name (the newest of that name); None: the last.
 
-    Raises `UsageError` where there is none, or where several ids begin so.
+    Raises `UsageError` where none fits, or where several ids begin with `ref`.
     """
     if ref is None:
         last = last_campaign(session)
@@ -74,7 +74,7 @@ def find_campaign(session: Session, ref: str | None) -> tables.Campaign:
 
 
 def find_cell(session: Session, prefix: str, what: str = "cell") -> str:
-    """The id of the one cell whose id begins so. Raises `UsageError` where none or several do."""
+    """The id of the one cell whose id begins with `prefix`. Raises `UsageError` where none or several do."""
     ids = cell_ids_like(session, prefix) if prefix else []
     if not ids:
         if prefix and campaign_rows(session, prefix):

@@ -1,4 +1,4 @@
-"""What could be deleted, and what is still named: ended campaigns, and the artifacts of the others."""
+"""Queries what could be deleted, the ended campaigns, and the artifacts that are still named."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _labelled(session: Session, kept: ColumnElement[bool]) -> list[Reference]:
 
 
 def unshown(session: Session) -> int:
-    """How many cells show a result that is not there."""
+    """How many cells show a result that does not exist."""
     missing = (
         select(func.count())
         .select_from(tables.Cell)

@@ -1,4 +1,4 @@
-"""Attempts under way: whose they are, which are no longer wanted, which have fallen silent."""
+"""Queries attempts under way: by agent, those no longer wanted, and those that have fallen silent."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from orchestrator.db import tables
 
 @dataclass(frozen=True, slots=True)
 class RunningAttempt:
-    """An attempt under way. `cancel_asked`: a user wants it to end; `parked`: nobody waits for its campaign;
-    `stop_asked`: the orchestrator itself stops it; `overdue`: it is over its deadline.
+    """An attempt under way. `cancel_asked`: a user wants it to end; `parked`: no process waits for its
+    campaign; `stop_asked`: the orchestrator itself stops it; `overdue`: it is over its deadline.
     """
 
     attempt_id: str
@@ -60,7 +60,7 @@ def running(
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """An attempt of which no message came since `since`. It still holds its device."""
+    """An attempt that sent no message since `since`. It still holds its device."""
 
     attempt_id: str
     agent_id: str
@@ -69,7 +69,7 @@ class Silent:
 
 
 def unwanted(session: Session, now: datetime) -> list[RunningAttempt]:
-    """Attempts that a user cancelled, that nobody waits for, or that are over their time."""
+    """Attempts that a user cancelled, that no process waits for, or that are over their time."""
     query = (
         select(tables.Attempt.attempt_id)
         .join(tables.Cell, col(tables.Cell.cell_id) == tables.Attempt.cell_id)
@@ -90,7 +90,7 @@ def unwanted(session: Session, now: datetime) -> list[RunningAttempt]:
 
 
 def uses(session: Session, agent_id: str, sha256: str) -> bool:
-    """Whether a live attempt of an agent is about this model, or runs on this labelled data."""
+    """Whether a live attempt of an agent uses this model or this labelled data."""
     in_plan = cast(tables.Cell.plan, Text).contains(sha256, autoescape=True)
     query = (
         select(tables.Attempt.attempt_id)
@@ -116,7 +116,7 @@ def of_agent(session: Session, agent_id: str) -> list[str]:
 
 
 def silent(session: Session, before: datetime) -> list[Silent]:
-    """Attempts of which nothing was heard since `before`."""
+    """Attempts that sent no message since `before`."""
     last = func.coalesce(tables.Attempt.heard_at, tables.Attempt.started_at, tables.Attempt.dispatched_at)
     rows = session.exec(
         select(tables.Attempt.attempt_id, tables.Device.agent_id, tables.Attempt.device_id, last)

@@ -1,4 +1,4 @@
-"""Who schedules: one row, which that process alone writes."""
+"""Reads the one row in which the process that schedules describes itself."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from orchestrator.db import tables
 
 NO_BROKER, BROKER_UP, BROKER_DOWN = "none", "up", "down"
 STOPPED = "stopped"
-"""In place of the broker's state: the process ended in order, and nobody looks after the broker."""
+"""In place of the broker's state: the process ended normally, and none checks the broker now."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerState:
     """The process that schedules, or did. `broker`: none | up | down | stopped; `broker_text`: why it
-    is down; `store`: which one has the farm's files.
+    is down; `store`: the store that has the farm's files.
     """
 
     host: str

@@ -1,4 +1,4 @@
-"""Why a cell waits: everything that decides when it runs, for `policy.why` to explain."""
+"""Collects everything that decides when a cell runs, for `policy.why` to explain."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from orchestrator.policy.why import CellFacts, DeviceFacts, Occupant
 def cell_facts(
     session: Session, cell_id: str, now: datetime, silent_before: datetime | None, scheduler: str
 ) -> CellFacts:
-    """Everything that decides when a cell runs. `scheduler`: why nobody schedules, else empty.
+    """Everything that decides when a cell runs. `scheduler`: why no process schedules, else empty.
 
-    `silent_before`: agents that were not heard since get no work; None: the one agent comes with the
-    scheduler.
+    `silent_before`: agents without a message since then get no work; None: the one agent is the
+    scheduler's.
     """
     cell = session.get_one(tables.Cell, cell_id)
     campaign = session.get_one(tables.Campaign, cell.campaign_no)
@@ -58,7 +58,7 @@ def cell_facts(
 
 
 def first_queued(session: Session, campaign_no: int, limit: int) -> list[tuple[str, str]]:
-    """The cells of a campaign that wait, in the order in which they start: id, and model on delegate."""
+    """The waiting cells of a campaign in the order of their start: id, and model on delegate."""
     rows = session.exec(
         select(tables.Cell)
         .where(tables.Cell.campaign_no == campaign_no, tables.Cell.state == CellState.QUEUED.value)
@@ -118,7 +118,7 @@ def _serves(device: tables.Device, line: str) -> bool:
 
 
 def _ahead(session: Session, cell: tables.Cell) -> tuple[int, float]:
-    """About how many cells of its line, and how many seconds of work, come first.
+    """Estimate how many cells of its line, and how many seconds of work, are before it.
 
     These are the earlier ones of its campaign, those of higher priority, and as many of each other campaign
     of its priority, as campaigns of one priority take turns.

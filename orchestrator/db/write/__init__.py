@@ -1,1 +1,1 @@
-"""Everything that changes rows, one module for each kind of change."""
+"""The changes of rows, one module for each kind of change."""

@@ -1,4 +1,4 @@
-"""Agents: when they were heard, whether they get jobs, and what somebody decided about them."""
+"""Stores when each agent last sent a message, whether it gets jobs, and what an operator decided."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from orchestrator.db.engine.turn import Turn
 
 
 def note_heard(turn: Turn, heard: Mapping[str, datetime]) -> None:
-    """Store when each agent was heard last. A name without a row is an agent that never said hello: no
-    change.
+    """Store when each agent last sent a message. A name without a row is an agent that never sent a
+    hello: nothing changes.
     """
     change = update(tables.Agent).where(col(tables.Agent.agent_id) == bindparam("name"))
-    # In the order of their names, as every statement that locks several rows.
+    # Sorted by name: every statement that locks several rows locks them in the same order.
     rows = [{"name": name, "heard": heard[name]} for name in sorted(heard)]
     turn.connection().execute(change.values(heard_at=bindparam("heard")), rows)
 
 
 def refuse(turn: Turn, agent_id: str, protocol: int, why: str, now: datetime) -> None:
-    """Store why an agent gets no jobs; it may be one that was never heard before."""
+    """Store why an agent gets no jobs; the agent may be one without a row."""
     row = turn.get(tables.Agent, agent_id)
     if row is None:
         row = tables.Agent(agent_id=agent_id, host="", version="", protocol=protocol, missing=[], seen_at=now)
@@ -33,7 +33,7 @@ def refuse(turn: Turn, agent_id: str, protocol: int, why: str, now: datetime) ->
 
 
 def set_state(turn: Turn, agent_id: str, state: str) -> bool:
-    """Let an agent drain, leave or come back; False where there is no such agent."""
+    """Drain, remove or readmit an agent; False where no agent has the name."""
     row = turn.get(tables.Agent, agent_id, with_for_update=True)
     if row is None:
         return False

@@ -24,7 +24,7 @@ def fill(turn: Turn, device_ids: Sequence[str], now: datetime) -> list[tuple[str
         begun = _begin(turn, chosen, now)
         jobs += begun
         if len(begun) == len(chosen):
-            break  # otherwise some cells needed no device after all, and theirs may take the next ones
+            break  # otherwise some cells needed no device, and their devices may take the next cells
     outbox.add(turn, jobs, now)
     return jobs
 

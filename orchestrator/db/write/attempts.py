@@ -1,4 +1,4 @@
-"""Attempts: beginning one, following it, and ending it with what its end means for the cell."""
+"""Begins attempts, follows them, and ends them together with the consequence for their cells."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from orchestrator.policy.lifecycle import (
 from orchestrator.results.events import EventKind
 
 DEADLINE_AFTER_S: Final = 60.0
-"""How many seconds after an attempt's hard limit the server stops waiting for it. Chosen: time for the agent
-to kill the runner, to upload what it has, and for its message to arrive. Smaller: an attempt that the agent
-just ended is taken for lost; larger: a device whose agent fails to end its runner stands idle for longer.
+"""How many seconds after an attempt's hard limit the server stops waiting for it. Chosen: the agent has
+time to kill the runner and to upload its files, and its message to arrive. Smaller: an attempt that the agent
+just ended is taken for lost; larger: a device whose agent fails to end its runner is idle for longer.
 """
 
 Standing: TypeAlias = Literal["wanted", "unwanted", "stale"]
@@ -62,7 +62,7 @@ def begin(turn: Turn, assignment: Assignment, now: datetime) -> JobSpec:
         dispatched_at=now,
     )
     turn.add_attempt(attempt)
-    # Charged in advance: the next choice, in this turn or another, must see that the campaign was served.
+    # Charged in advance: the next choice, in this turn or another, must see the campaign as served.
     turn.charge(cell.campaign_no, cell.expected_s, now)
     events.add(turn, cell, "dispatched", f"to {device.device_id}", now)
     return jobs.job(cell, attempt, turn.model(cell.model_sha256).size_bytes)
@@ -85,7 +85,7 @@ def start(turn: Turn, attempt_id: str, epoch: int, now: datetime) -> bool:
 
 
 def note_heartbeat(turn: Turn, beat: Heartbeat, now: datetime) -> Standing:
-    """Store a sign of life. stale: its attempt has ended or has another epoch; unwanted: cancel it."""
+    """Store a heartbeat. Stale: its attempt has ended or has another epoch; unwanted: cancel it."""
     attempt = turn.find_attempt(beat.attempt_id)
     if attempt is None or attempt.epoch != beat.epoch or attempt.state not in LIVE_ATTEMPT:
         return "stale"
@@ -112,7 +112,7 @@ def end(turn: Turn, attempt: tables.Attempt, ended: AttemptEnd, now: datetime) -
     attempt.ended_at = now
     campaign = turn.campaign(cell.campaign_no)
     if before in LIVE_ATTEMPT:
-        # `begin` charged what was expected: what it really took replaces it.
+        # `begin` charged the expected time: the actual time replaces it.
         taken_s = (now - attempt.dispatched_at).total_seconds()
         turn.charge(cell.campaign_no, taken_s - cell.expected_s)
         quarantine.note_end(turn, attempt, cell, ended, now)
@@ -135,7 +135,7 @@ def end(turn: Turn, attempt: tables.Attempt, ended: AttemptEnd, now: datetime) -
 
 
 def _ends(turn: Turn, cell: tables.Cell) -> list[AttemptEnd]:
-    """The ends that count for a cell: those since the last time a user had it tried again."""
+    """The ends that count for a cell: those since a user's last `retry`."""
     return [
         AttemptEnd(
             AttemptState(row.state),

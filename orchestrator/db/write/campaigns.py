@@ -1,4 +1,4 @@
-"""Campaigns: adding one with all its cells, finding it again, cancelling, parking."""
+"""Adds campaigns with all their cells, finds them again, cancels and parks them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ wait for.
 
 
 def content_of(campaign: Campaign, planned: Sequence[PlannedCell], reuse: str) -> str:
-    """Digest of everything that was asked: an unfinished campaign with the same one is continued."""
+    """Digest of the whole request: an unfinished campaign with an equal digest is continued."""
     return digest(
         {
             "name": campaign.name,
@@ -41,7 +41,7 @@ def content_of(campaign: Campaign, planned: Sequence[PlannedCell], reuse: str) -
 
 
 def find_unfinished(turn: Turn, content: str) -> tables.Campaign | None:
-    """The newest campaign with this content that still has a cell to end and was not cancelled."""
+    """The newest campaign with this content that has an open cell and was not cancelled."""
     return turn.exec(
         select(tables.Campaign)
         .where(
@@ -54,14 +54,14 @@ def find_unfinished(turn: Turn, content: str) -> tables.Campaign | None:
 
 
 def resume(turn: Turn, campaign: tables.Campaign, now: datetime) -> None:
-    """Take up a campaign that is submitted once more. It is owed nothing for the time in between."""
+    """Continue a campaign that is submitted again. It is owed nothing for the time in between."""
     campaign.submitted_at = now
     campaign.parked = False
     rejoin(turn, campaign)
 
 
 def rejoin(turn: Turn, campaign: tables.Campaign) -> None:
-    """Let a campaign that stood aside join the others again, with no less than the least served of them."""
+    """Let an interrupted campaign join the others with no smaller share than the least served of them."""
     campaign.served_s = max(campaign.served_s, _least_served(turn, campaign.no))
 
 
@@ -97,7 +97,7 @@ def add(
     _add_pools(turn, {cell.spec.line for cell in wanted if cell.spec.siblings is not None})
     queued = [_fields(row, cell) for cell in wanted if cell.action == "run"]
     if queued:
-        # Past the unit of work of SQLAlchemy: a campaign may have 100,000 cells, and nobody reads these rows
+        # Without SQLAlchemy's unit of work: a campaign may have 100,000 cells, and no code reads these rows
         # here.
         turn.connection().execute(insert(candidate_queries.cell), queued)
     pairs = [(tables.Cell(**_fields(row, cell)), cell) for cell in wanted if cell.action != "run"]
@@ -191,12 +191,12 @@ def _number(campaign: tables.Campaign) -> int:
 
 
 def park(turn: Turn, campaign_no: int, parked: bool) -> None:
-    """Nobody (or somebody) waits for this campaign."""
+    """Park a campaign for which no process waits, or unpark it."""
     turn.get_one(tables.Campaign, campaign_no, with_for_update=True).parked = parked
 
 
 def park_others(turn: Turn, campaign_no: int) -> None:
-    """Leave every other unfinished campaign alone; whoever waits for one takes it back within a moment."""
+    """Park every other unfinished campaign; a process that waits for one soon unparks it."""
     for other in turn.exec(
         select(tables.Campaign).where(
             col(tables.Campaign.no) != campaign_no,
@@ -215,7 +215,7 @@ def cancel_campaign(turn: Turn, campaign: tables.Campaign, now: datetime) -> int
 
 
 def cancel_cells(turn: Turn, cells: Sequence[tables.Cell], now: datetime) -> int:
-    """Waiting cells end at once, others are asked to; returns how many had not ended."""
+    """End waiting cells at once and ask others to end; returns how many had not ended."""
     open_cells = [cell for cell in cells if cell.state in OPEN]
     for cell in open_cells:
         cell.cancel_asked_at = now

@@ -1,4 +1,4 @@
-"""How cells end: each terminal state is written once, and with the last one the end of the campaign."""
+"""Ends cells: writes each terminal state once, and with the last one the end of the campaign."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orchestrator.results.events import EventKind
 def _close_statement() -> Update:
     """End a campaign that has no open cell left.
 
-    Almost always some cell is still queued, and that is asked first: in the order of `ix_cell_pick`, which
+    Almost always some cell is still queued, and that is checked first: in the order of `ix_cell_pick`, which
     makes the engine take that index and stop at its first row, however many cells have ended. A plain EXISTS
     over all open cells would read the ended ones too.
     """

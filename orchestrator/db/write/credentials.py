@@ -1,4 +1,4 @@
-"""The credentials of agents: invitations, new credentials, their replacement and their end."""
+"""Stores the agents' credentials: invitations, new credentials, replacements and revocations."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from orchestrator.db.engine.turn import Turn
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """A one-time token that was just used. `overlap`: how long the agent's older credentials go on."""
+    """A one-time token that was just used. `overlap`: how long the agent's older credentials stay valid."""
 
     agent_id: str
     overlap: timedelta
 
 
 def replace_all(turn: Turn, agent_id: str, ends_at: datetime) -> None:
-    """Let an agent's present credentials end then, where they do not end before."""
+    """Let an agent's present credentials expire at `ends_at`, unless they expire earlier."""
     turn.exec(
         update(tables.Credential)
         .where(
@@ -57,7 +57,7 @@ def revoke_all(turn: Turn, agent_id: str, now: datetime) -> bool:
 
 
 def close_invitations(turn: Turn, agent_id: str, now: datetime) -> None:
-    """Let nobody use the one-time tokens that were made for an agent."""
+    """Invalidate the one-time tokens that were made for an agent."""
     turn.exec(
         update(tables.Invitation)
         .where(col(tables.Invitation.agent_id) == agent_id, col(tables.Invitation.used_at).is_(None))
@@ -81,7 +81,7 @@ def note_newest(turn: Turn, newest: Mapping[str, float]) -> None:
 def add_invitation(
     turn: Turn, token: str, agent_id: str, now: datetime, *, valid: timedelta, overlap: timedelta
 ) -> None:
-    """Store a one-time token's hash. `overlap`: how long the older credentials go on after its use."""
+    """Store a one-time token's hash. `overlap`: how long the older credentials stay valid after its use."""
     turn.add(
         tables.Invitation(
             token_sha256=digest(token),
@@ -95,7 +95,7 @@ def add_invitation(
 
 def use_invitation(turn: Turn, token: str, now: datetime) -> Invitation | None:
     """Use up a one-time token; None for one that is not known, was used, or is too old."""
-    # Held: of two agents that come with one token the second finds it used.
+    # Locked: of two agents that present one token, the second finds it used.
     row = turn.get(tables.Invitation, digest(token), with_for_update=True)
     if row is None or row.used_at is not None or row.expires_at <= now:
         return None

@@ -1,4 +1,4 @@
-"""Names of rows."""
+"""Generates the ids of rows."""
 
 from __future__ import annotations
 

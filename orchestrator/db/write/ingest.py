@@ -1,4 +1,4 @@
-"""Stores the end of an attempt exactly once, whatever message is repeated, late or lost."""
+"""Stores the end of an attempt exactly once, even if messages are repeated, late or lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def apply(turn: Turn, message: JobResult, now: datetime) -> Ingested:
     never counted · duplicate: known already · conflict: another result of this attempt is stored, and
     stays · unknown: no such attempt here.
     """
-    # Held from here on: of two deliveries of one result the second finds what the first has stored.
+    # Locked from here on: of two deliveries of one result, the second finds what the first has stored.
     attempt = turn.find_attempt(message.attempt_id)
     if attempt is None:
         return "unknown"
@@ -58,8 +58,8 @@ def apply(turn: Turn, message: JobResult, now: datetime) -> Ingested:
 def _decides(turn: Turn, attempt: tables.Attempt, message: JobResult, ended: AttemptEnd) -> bool:
     """Whether the result may still end its attempt.
 
-    One that was given up as lost may be overridden by its real result, as long as nothing has been
-    tried since: neither on the cell nor on the device (its epoch is the attempt's still).
+    An attempt that was given up as lost may get its real result, as long as no other attempt has begun
+    since, neither at the cell nor on the device (whose epoch is still the attempt's).
     """
     matches = (message.epoch, message.cell_id, message.device_id) == (
         attempt.epoch,
@@ -82,7 +82,7 @@ def _decides(turn: Turn, attempt: tables.Attempt, message: JobResult, ended: Att
 
 
 def refuse(turn: Turn, message: JobRefused, now: datetime) -> None:
-    """The agent did not take the job: the attempt ends as any failed one."""
+    """End an attempt whose job the agent refused, like any failed one."""
     attempt = turn.find_attempt(message.attempt_id)
     if attempt is not None and attempt.epoch == message.epoch and attempt.state in LIVE_ATTEMPT:
         ended = attempt_end(Status.FAILED, message.reason, stop_asked=attempt.stop_asked)

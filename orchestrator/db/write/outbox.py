@@ -1,6 +1,6 @@
-"""Jobs on their way to the broker: each is in the outbox from the commit of its attempt until it was sent.
+"""Stores jobs for the broker: each is in the outbox from the commit of its attempt until it is sent.
 
-The attempt and its job are one commit, so a scheduler that dies before it sends owes the job still.
+The attempt and its job are one commit, so the job of a scheduler that dies before sending is not lost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the runners of attempts under way write: the last of it is kept for as long as they run."""
+"""Stores the end of the output of running attempts' runners, for as long as they run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.policy.lifecycle import LIVE_ATTEMPT
 
 KEPT_CHARACTERS: Final = 16 * 1024
 """How many characters of one attempt are kept. Chosen: some screens of a terminal for `farm logs`; larger
-ones are written anew with every piece. The end of all that a runner wrote comes with its result.
+ones are written anew with every piece. The end of a runner's whole output comes with its result.
 """
 
 

@@ -1,4 +1,4 @@
-"""Quarantine: devices whose faults end cell after cell get health checks only, until one passes."""
+"""Quarantines devices whose faults end cell after cell: they get health checks only, until one passes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.sources import health_model
 
 CHECK_DELAYS_S: Final = (10.0, 60.0, 600.0, 3600.0)
 """How many seconds a device in quarantine waits for its first, second, ... health check; the last one
-repeats. Chosen: a device that was lost for a moment is back soon; one that is broken is tried once an hour,
+repeats. Chosen: a device that was lost for a moment returns soon; a broken one is tried once an hour,
 which costs it and its host next to nothing.
 """
 
@@ -43,13 +43,13 @@ def note_end(
 
 
 def quarantine(turn: Turn, device: tables.Device, text: str, now: datetime) -> None:
-    """Give a device nothing but health checks, until one passes or somebody releases it."""
+    """Give a device only health checks, until one passes or an operator releases it."""
     take_out(device, text, now)
     ensure_check(turn, device, now)
 
 
 def take_out(device: tables.Device, text: str, now: datetime) -> None:
-    """Give a device nothing until somebody releases it."""
+    """Give a device no work until an operator releases it."""
     device.quarantined_at, device.quarantine_text = now, text
 
 

@@ -1,4 +1,4 @@
-"""Stores what was delivered, with the environment that it was measured in."""
+"""Stores delivered results, each with the environment that it was measured in."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def store(
     """Keep a delivered result with the environment it was measured in."""
     cell = turn.cell(attempt.cell_id)
     device = turn.device(attempt.device_id)
-    # What the runner saw wins over the hello: a driver may have been replaced in between.
+    # The runner's environment takes precedence over the hello's: a driver may have been replaced since.
     environment = device.environment_id
     if message.environment and environment_id(message.environment) != environment:
         environment = record_environment(turn, message.environment)

@@ -56,7 +56,7 @@ def _shown_meanwhile(turn: Turn, cells: Collection[str], number: int) -> set[str
 
 
 def forget_unused(turn: Turn) -> None:
-    """Delete models and environments that nothing names any more."""
+    """Delete models and environments to which no row refers any more."""
     models = select(tables.Cell.model_sha256)
     environments = select(tables.Device.environment_id).union(select(tables.Result.environment_id))
     for statement in (

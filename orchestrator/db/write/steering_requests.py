@@ -1,4 +1,4 @@
-"""What users and operators ask of campaigns, cells and devices: stored here, applied by the scheduler."""
+"""Stores what users and operators request for campaigns, cells and devices; the scheduler applies it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from orchestrator.policy.matrix import NO_DEVICE
 
 
 def pause(turn: Turn, ref: str, now: datetime) -> int:
-    """Let nothing of a campaign start; what runs goes on. Returns how many cells wait."""
+    """Start no more cells of a campaign; running ones continue. Returns how many cells wait."""
     campaign = records.find_campaign(turn, ref)
     campaign.paused_at = campaign.paused_at or now
     return _queued(turn, campaign)
 
 
 def resume(turn: Turn, ref: str) -> int:
-    """Let a paused campaign go on; it is owed nothing for its pause. Returns how many cells wait."""
+    """Continue a paused campaign; it is owed nothing for its pause. Returns how many cells wait."""
     campaign = records.find_campaign(turn, ref)
     if campaign.paused_at is not None:
         campaign.paused_at = None
@@ -93,7 +93,7 @@ def _put_back(turn: Turn, cell: tables.Cell, now: datetime) -> None:
 
 
 def _cells(turn: Turn, ref: str) -> Sequence[tables.Cell]:
-    """The cells of a campaign, or the one cell that is meant. Raises `UsageError`."""
+    """The cells of a campaign, or the one cell that `ref` names. Raises `UsageError`."""
     if records.campaign_rows(turn, ref):
         number = records.find_campaign(turn, ref).no
         return turn.exec(select(tables.Cell).where(tables.Cell.campaign_no == number)).all()
@@ -113,7 +113,7 @@ def find_device(turn: Turn, name: str) -> tables.Device:
 
 
 def quarantine(turn: Turn, name: str, why: str, now: datetime, *, check: bool = False) -> str:
-    """Take a device out until somebody releases it, or with `check` until a health check passes. Returns
+    """Take a device out until an operator releases it, or with `check` until a health check passes. Returns
     its id.
     """
     device = find_device(turn, name)
@@ -147,7 +147,7 @@ def _cancel_checks(turn: Turn, device: tables.Device, now: datetime) -> None:
 
 
 def cool_down(turn: Turn, name: str, seconds: float) -> str:
-    """How long a device rests after each attempt. Returns its id."""
+    """Set how long a device rests after each attempt. Returns its id."""
     device = find_device(turn, name)
     device.cooldown_s = seconds
     return device.device_id

@@ -1,4 +1,4 @@
-"""Cells that wait for devices that are gone: they end as unsupported, with the reason."""
+"""Ends cells that wait for devices that are gone, as unsupported, with the reason."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _fail_classes(turn: Turn, why: str, now: datetime) -> int:
         .where(col(tables.Device.present), tables.Agent.state == tables.AGENT_ACTIVE)
     ).all()
     served = {line for device in willing for line in picking.lines_served_by(turn, device)}
-    # The few known classes are asked one by one; a query for what is *not* served would read every queued
+    # The few known classes are queried one by one; a query for unserved cells would read every queued
     # cell.
     known = turn.exec(select(tables.Pool.line)).all()
     lost = [line for line in known if line not in served]
@@ -60,7 +60,7 @@ def _fail_classes(turn: Turn, why: str, now: datetime) -> int:
 
 
 def fail_vanished(turn: Turn, device_ids: Sequence[str], hint: Mapping[str, str], now: datetime) -> int:
-    """End the queued cells of unparked campaigns that none of these devices, all there are, could take.
+    """End the queued cells of unparked campaigns that none of the present devices `device_ids` could take.
 
     `hint`: delegate kind -> why it is missing.
     """
@@ -81,7 +81,7 @@ def fail_vanished(turn: Turn, device_ids: Sequence[str], hint: Mapping[str, str]
 
 def _gone(cell: tables.Cell, hint: Mapping[str, str]) -> Reason:
     why = hint.get(cell.delegate_kind)
-    what = f"device {cell.target} is not there any more"
+    what = f"device {cell.target} is no longer present"
     if is_class(cell.line):
-        what = f"no device of the class {cell.target.rpartition('#')[0]} is there any more"
+        what = f"no device of the class {cell.target.rpartition('#')[0]} is present any more"
     return Reason(code=ReasonCode.NO_DEVICE, text=what + (f": {why}" if why else ""))

@@ -106,7 +106,7 @@ def test_why_gives_the_place_in_line_and_an_eta(shell, database, scheduled):
     {
         "paused": (
             lambda s, c: steering_requests.pause(s, "test", now()),
-            "is paused; go on with: farm resume test",
+            "is paused; continue with: farm resume test",
         ),
         "quarantine": (
             lambda s, c: steering_requests.quarantine(s, "host-cpu", "loud fan", now()),
@@ -120,7 +120,7 @@ def test_why_gives_the_place_in_line_and_an_eta(shell, database, scheduled):
         ),
         "absent": (
             lambda s, c: s.get_one(tables.Device, "host-cpu").sqlmodel_update({"present": False}),
-            "host-cpu is not there",
+            "host-cpu is absent",
         ),
         "draining": (
             lambda s, c: s.get_one(tables.Agent, "embedded").sqlmodel_update({"state": "draining"}),
@@ -134,7 +134,7 @@ def test_why_gives_the_place_in_line_and_an_eta(shell, database, scheduled):
         ),
         "parked": (
             lambda s, c: s.get_one(tables.Campaign, 1).sqlmodel_update({"parked": True}),
-            "nobody waits for campaign test",
+            "no process waits for campaign test",
         ),
     }.values(),
     ids=lambda value: value if isinstance(value, str) else "",

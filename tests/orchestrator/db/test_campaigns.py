@@ -125,4 +125,4 @@ def test_cells_of_devices_that_are_gone_end_with_the_reason(database):
         assert unplaceable.fail_vanished(session, [CPU.device_id], hint, datetime.now(UTC)) == 1
     gpu = cells(database)[1]
     assert (gpu.target, gpu.state, gpu.reason_code) == (POCL.device_id, "unsupported", "no_device")
-    assert gpu.reason_text == "device pocl-0 is not there any more: no OpenCL platform"
+    assert gpu.reason_text == "device pocl-0 is no longer present: no OpenCL platform"

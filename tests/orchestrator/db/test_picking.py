@@ -180,7 +180,7 @@ def test_a_class_of_which_no_device_is_left_ends_with_the_reason(database):
         assert unplaceable.fail_vanished(session, ["host-cpu", "gpu-1"], {}, now()) == 0
         assert unplaceable.fail_vanished(session, ["host-cpu"], {"gpu": "no driver"}, now()) == 2
     assert (
-        cells(database)[0].reason_text == "no device of the class any:kind=gpu is there any more: no driver"
+        cells(database)[0].reason_text == "no device of the class any:kind=gpu is present any more: no driver"
     )
 
 
@@ -343,7 +343,7 @@ def test_a_class_outlives_an_agent_only_while_another_has_a_device_of_it(databas
             unplaceable.fail_unplaceable(session, ["gpu-0", "gpu-1", "gpu-2"], "agent a drains", now()) == 2
         )
     assert {cell.state for cell in cells(database)} == {"unsupported"}
-    assert cells(database)[0].reason_text.endswith("is there any more: agent a drains")
+    assert cells(database)[0].reason_text.endswith("is present any more: agent a drains")
 
 
 def test_a_device_of_an_agent_that_leaves_gets_nothing_from_that_moment_on(database):
