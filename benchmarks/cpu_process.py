@@ -1,4 +1,4 @@
-"""What `cpu_runtime.py` measures in a process of its own; prints one JSON object.
+"""The measurements of `cpu_runtime.py` in a process of their own; prints one JSON object.
 
     python -m benchmarks.cpu_process speed FILE INPUTS ROUNDS SLICE FOREIGN_LIMIT
     python -m benchmarks.cpu_process memory FILE INPUTS CONTENDER

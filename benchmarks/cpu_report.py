@@ -1,4 +1,4 @@
-"""What `cpu_runtime.py` measured as lines, as a table, and against the marks."""
+"""Prints the measurements of `cpu_runtime.py` as lines, as a table, and against the marks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def memory_limit(row: _Row) -> float | None:
 
 
 def marks(report: dict[str, Any]) -> list[str]:
-    """One line for each mark of the rows that there are."""
+    """One line for each mark, over the rows measured so far."""
     rows = [row for row in report["rows"] if "ms" in row]
     large = [row for row in rows if row["ms"].get(REFERENCE, 0.0) >= MARK_MS]
     lines = _speed_marks(large, FLOAT_KINDS, "float", 5.0)

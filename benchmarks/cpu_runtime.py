@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def _keep(report: dict[str, Any], args: argparse.Namespace) -> None:
-    """Write what there is, so that a run of hours can go on where it was stopped."""
+    """Write the rows so far, so that a run of hours can be resumed where it was stopped."""
     if not args.busy:
         RESULTS.mkdir(exist_ok=True)
         JSON.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
@@ -124,7 +124,7 @@ def _measured(data: bytes, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _process(part: str, file: Path, *rest: object) -> dict[str, Any]:
-    """A part in a process of its own, on one CPU; its last words where it fails."""
+    """A part in a process of its own, on one CPU; the end of its stderr where it fails."""
     cpu = str(min(os.sched_getaffinity(0)))
     ran = subprocess.run(
         [

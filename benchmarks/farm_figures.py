@@ -1,4 +1,4 @@
-"""What the benchmarks of the farm share: order statistics, the PostgreSQL that is here, and the report."""
+"""What the benchmarks of the farm share: order statistics, the local PostgreSQL, and the report."""
 
 from __future__ import annotations
 

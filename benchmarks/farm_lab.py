@@ -6,7 +6,7 @@
 `farm serve`, `farm-agent start` with their links, Redis and PostgreSQL are the production programs; only
 the runner measures nothing (`farm_runner.py`): it waits about `--seconds`, notes its beginning and its end.
 The gap is from the end of one runner to the moment the agent has the next one's job written, cool-down 0; the
-start of the runner's process comes on top and is told apart. The mark: 50 ms at the median, 250 ms at the
+start of the runner's process is reported separately. The mark: 50 ms at the median, 250 ms at the
 99th percentile. `--out FILE` writes the figures as JSON.
 """
 
@@ -42,7 +42,7 @@ class LocalNode:
     address: str = "127.0.0.1"
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """The command itself."""
+        """Return the command unchanged."""
         return list(command)
 
 
@@ -70,7 +70,7 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 class _LocalPostgres(PostgresCluster):
-    """Reached over its socket by everybody."""
+    """A PostgreSQL that every process reaches over its socket."""
 
     def url(self, database: str) -> str:
         """As `socket_url`."""

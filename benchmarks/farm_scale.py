@@ -72,7 +72,7 @@ class SqlClock:
     committed_s: float = 0.0
 
     def attach(self, database: Database) -> None:
-        """Time whatever waits: PostgreSQL's answers, SQLite's calls."""
+        """Time each wait: PostgreSQL's answers, SQLite's calls."""
         event.listen(database.engine, "before_cursor_execute", self._count)
         dialect = database.engine.dialect
         if database.is_postgresql:
@@ -167,7 +167,7 @@ class TimedScheduler(SchedulerLoop):
     _written_at_s = 0.0
 
     def attach(self, clock: SqlClock) -> None:
-        """Watch; `clock` is attached to the database."""
+        """Wrap the scheduler; `clock` is attached to the database."""
         self.clock, self.turns = clock, []
         self._ending: set[str] = set()
         self._ended_at_s: dict[str, float] = {}

@@ -3,7 +3,7 @@
     python -m benchmarks.farm_simulator --fd N --devices 1000 --per-agent 1 --paced 5000 --rate 100
 
 Every line is `AGENT JSON`. The first `--paced` jobs take so long that all devices together end `--rate`
-cells per second; the rest take no time. At the end of its input it prints what it saw: for each device the
+cells per second; the rest take no time. At the end of its input it prints, for each device, the
 time from its result to its next job.
 """
 
@@ -25,7 +25,7 @@ SHA256 = "5" * 64
 
 
 def fleet(devices: int, per_agent: int) -> dict[str, tuple[Device, ...]]:
-    """Agent -> its devices: GPUs that may run side by side."""
+    """The devices of each agent: GPUs that may run side by side."""
     agents: dict[str, list[Device]] = {}
     for number in range(devices):
         agent = f"rack-{number // per_agent:04d}"

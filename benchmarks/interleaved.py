@@ -46,7 +46,7 @@ def measure(
     seed: int = 0,
     foreign_limit: float = FOREIGN_CPU_LIMIT,
 ) -> Rounds:
-    """Run every contender once per round for about `slice_s` seconds, in an order drawn anew each round.
+    """Run every contender once per round for about `slice_s` seconds, in an order drawn at random each round.
 
     Raises RuntimeError where other processes took more than `foreign_limit` of a core in most rounds.
     """

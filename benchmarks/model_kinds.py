@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/model_kinds.py [--rounds 15] [--threads 1]
 
 The skeletons lie in ../shared/models/zoo; rows of `runtime_vs_peers.py`, one for each kind. Writes
-benchmarks/results/model_kinds.{json,md}, and what `farm model info` tells: its measured.json.
+benchmarks/results/model_kinds.{json,md}, and the measured.json that `farm model info` prints.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def _call(loaded: Any) -> Any:
 
 
 def environment_of_host() -> dict[str, str]:
-    """What the probe tells of this host's devices."""
+    """What the probe reports about this host's devices."""
     ran = subprocess.run(
         [sys.executable, "-m", "agent.runner", "--probe"], capture_output=True, text=True, check=True
     )

@@ -5,7 +5,7 @@
     │   ├── ModelFormatError    the bytes are not a valid .tflite file; the text says where
     │   ├── UnsupportedOperatorError   the CPU path lacks an operator, version or type
     │   ├── ShapeError          shapes do not fit together
-    │   └── OutOfMemoryError    the model needs more memory than there is
+    │   └── OutOfMemoryError    the model needs more memory than is available
     ├── InvocationError         a run of a planned model failed on values that an operator cannot process
     ├── StatusError             LiteRT answers this call of `CompiledModel` or `TensorBuffer` with a status
     ├── DelegateError           a delegate cannot be made, or cannot run this model
@@ -58,7 +58,7 @@ class ShapeError(RuntimeError, ModelError):
 
 
 class OutOfMemoryError(RuntimeError, ModelError):
-    """The model needs more memory than there is, to be planned or to be run."""
+    """The model needs more memory than is available, to be planned or to be run."""
 
 
 class InvocationError(FarmRuntimeError, RuntimeError):

@@ -1,6 +1,6 @@
 """The two protocols that a delegate may follow, and what they exchange with the interpreter.
 
-`runtime.tools.loading` hides the difference: whatever runs a model is measured through `LoadedModel`.
+`runtime.tools.loading` hides the difference: every model is measured through `LoadedModel`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CompiledPartition(Protocol):
     def invoke(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Read `inputs`, fill `outputs` in place, and return when the outputs are readable.
 
-        The arrays are dense and stand in the order of the partition's `inputs` and `outputs`.
+        The arrays are dense, in the order of the partition's `inputs` and `outputs`.
         """
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class CompiledPartition(Protocol):
 class PartitionDelegate(Protocol):
     """A delegate that runs the operators it supports; the interpreter runs the rest with its numpy kernels.
 
-    Of the partitions that the graph falls into, `max_delegated_partitions` are kept, the largest first.
+    Of the graph's partitions, the `max_delegated_partitions` largest are kept.
     """
 
     name: str
@@ -93,7 +93,7 @@ class GraphFacts:
 
 
 class LoadedModel(Protocol):
-    """A model as the benchmark loop sees it, whoever runs it. The methods are those of LiteRT's
+    """A model as the benchmark loop sees it, on any delegate. The methods are those of LiteRT's
     `Interpreter`."""
 
     def get_input_details(self) -> list[dict[str, Any]]:

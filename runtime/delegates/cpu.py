@@ -1,4 +1,4 @@
-"""The delegate `cpu`: the interpreter with its own kernels and nothing else."""
+"""The delegate `cpu`: the interpreter with its own kernels alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a delegate says of itself before it is imported: its name, its devices, its options.
+"""What a delegate declares before it is imported: its name, its devices, its options.
 
 The entry points of the group `delegate_farm.delegates` name one `DelegateDescriptor` each. The probe, the
 campaign file and the measuring processes read the descriptor; nothing else registers a delegate. A module
@@ -21,11 +21,11 @@ OptionValue: TypeAlias = str | int | float | bool
 
 MOST_THREADS: Final = 1024
 """The largest count of threads that a campaign may ask for. Chosen above the CPUs of any host that we know;
-a larger bound would only let a slip of the keyboard pass the campaign file and fail on the device."""
+a larger bound would only let a typing error pass the campaign file and fail on the device."""
 
 
 _DIGITS: Final = 15
-"""Significant digits of a bound in a message: all that a float holds for certain. The default of six would
+"""Significant digits of a bound in a message: as many as a float always preserves. The default of six would
 show the bound 1000000 as 1e+06."""
 
 
@@ -46,18 +46,18 @@ class HostDevice(Protocol):
 
     @property
     def vendor(self) -> str:
-        """Who made it; empty for the host's CPU."""
+        """Its manufacturer; empty for the host's CPU."""
 
     @property
     def facts(self) -> Mapping[str, str]:
-        """What was recorded of it, such as `opencl_index`, its position in the list of OpenCL devices."""
+        """Facts recorded about it, such as `opencl_index`, its position in the list of OpenCL devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
     """One option, and the values that a campaign file may give it.
 
-    `value_type`: the type of a value; a whole number stands for a float too. `choices`: the texts that are
+    `value_type`: the type of a value; a float may be a whole number. `choices`: the texts that are
     allowed; empty for any text. `minimum`, `maximum`: inclusive bounds of a number. `default`: the value
     where none is given; None where the delegate or the farm decides when it runs, as `help` then explains.
 

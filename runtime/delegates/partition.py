@@ -1,4 +1,4 @@
-"""From a graph to partitions: which operators each delegate runs, in what order, and why it runs no more.
+"""Divides a graph into partitions: which operators each delegate runs, in what order, and why no others.
 
 The order is LiteRT's (`graph_info.cc`): an epoch takes the kind of its first ready operator and absorbs every
 ready operator of that kind. Of a delegate's partitions the largest are kept (`max_delegated_partitions`).
@@ -87,7 +87,7 @@ def delegate_graph(
     delegates: Sequence[PartitionDelegate],
     grouping: Grouping = Grouping(),
 ) -> Delegation:
-    """Offer the graph to each delegate in turn; each takes from what those before it left."""
+    """Offer the graph to each delegate in turn; each chooses from those that the earlier ones left."""
     subgraph = facts.subgraph
     owner: dict[int, int] = {}
     reasons: dict[int, list[str]] = {o.index: [] for o in subgraph.operators if o.index not in folded}
@@ -104,7 +104,7 @@ def delegate_graph(
         left = "supported, but in a smaller partition than the"
         for operator in (o for part in parts[limit:] for o in part):
             reasons[operator.index].append(f"{left} {limit} that {delegate.name} may take")
-    # Grouped anew: what fell back to the CPU changes which operators are ready together.
+    # Grouped again: what fell back to the CPU changes which operators are ready together.
     assignments = tuple(
         _assignment(model, facts, part, delegates, owner.get(part[0].index))
         for part in epochs(subgraph, owner, folded, grouping, facts.ordered)
@@ -178,7 +178,7 @@ def _assignment(
 
 
 def make_partition(model: Model, facts: GraphFacts, operators: tuple[Operator, ...]) -> Partition:
-    """What crosses the border of `operators`, sorted by tensor index as LiteRT does."""
+    """The tensors that cross the border of `operators`, sorted by tensor index as LiteRT does."""
     subgraph = facts.subgraph
     inside = {o.index for o in operators}
     read = {t for o in operators for t in o.inputs if t >= 0}

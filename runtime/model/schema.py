@@ -1,4 +1,4 @@
-"""Enums of LiteRT's `schema.fbs`, names and values exactly as there; `options.py` has the option tables."""
+"""Enums of LiteRT's `schema.fbs`, with its exact names and values; `options.py` has the option tables."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Bounds the memory of a model: what asks for more is refused before anything is allocated.
+"""Bounds the memory of a model: a larger request is refused before anything is allocated.
 
-Linux hands out memory that it does not have, and ends the process that uses it. A file of a few bytes can ask
+Linux grants memory that it does not have, and kills the process that uses it. A file of a few bytes can ask
 for any size, so sizes are counted first.
 """
 
@@ -49,4 +49,4 @@ class MemoryBudget:
 
 def out_of_memory(error: MemoryError) -> OutOfMemoryError:
     """The error for a caller whose allocation the system refused: this process cannot hold the model."""
-    return OutOfMemoryError(f"the model needs more memory than there is: {error}")
+    return OutOfMemoryError(f"the model needs more memory than is available: {error}")

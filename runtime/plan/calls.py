@@ -1,4 +1,4 @@
-"""Finds out which subgraph runs which, and refuses circles, missing ones and nesting too deep to plan."""
+"""Finds which subgraphs call which, and refuses cycles, missing subgraphs and nesting too deep to plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ planning and in running; 32 stay far below its limit of 1000, and models nest tw
 
 
 def check_calls(model: Model) -> None:
-    """Raise `ModelError` where a subgraph reaches itself, calls one that is not there, or nests too deep."""
+    """Raise `ModelError` where a subgraph reaches itself, calls a missing one, or nests too deep."""
     called = {s.index: _calls(model, s) for s in model.subgraphs}
     depth: dict[int, int] = {}
     # A depth-first walk with a stack of its own: a hostile file nests deeper than Python recurses.

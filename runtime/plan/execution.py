@@ -43,7 +43,7 @@ def cpu_step(operator: Operator) -> Step:
 
 
 class Execution:
-    """Planned steps. `arrays` holds the memory of each tensor that they touch, or that came earlier."""
+    """Planned steps. `arrays` holds the memory of each tensor that these or earlier steps touch."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Execution:
         self._operators = [step.operator for step in steps]
         self._runs: list[Kernel] = []
         scratch = Scratch()
-        # A step that fails to bind leaves compiled partitions and a budget behind: close gives them back.
+        # A step that fails to bind leaves compiled partitions and reserved memory: close releases them.
         try:
             self.arrays.update(_allocate(values, lives, arena))
             self._runs += [self._bind(values, step, scratch) for step in steps]
@@ -89,7 +89,7 @@ class Execution:
         return _invocation(compiled.invoke, inputs, outputs)
 
     def _keep(self, index: int, array: Array) -> None:
-        """Keep an output whose shape only running told."""
+        """Keep an output whose shape became known only when its operator ran."""
         held = self.arrays.get(index)
         if held is not None and held.shape == array.shape and held.dtype == array.dtype:
             np.copyto(held, array)
@@ -118,7 +118,7 @@ class Execution:
         return self._rest().run()
 
     def _rest(self) -> Execution:
-        """The execution of what waited for this one's values, kept as long as those stay the same."""
+        """The execution of operators that waited for this one's values, kept while those stay the same."""
         values = self.values
         made = (i for o in values.ready if o.index in values.open_ended for i in o.outputs)
         shapes = {i: self.arrays[i].shape for i in made}

@@ -1,7 +1,7 @@
 """Infers the shapes of every tensor, and the values of those that are known before anything runs.
 
 Where shapes depend on values that earlier operators compute, inference stops there: `pending` are the
-operators left, `needed` the tensors whose values it waits for. `resume` goes on when they are there.
+operators left, `needed` the tensors whose values it waits for. `resume` continues once they are known.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from runtime.ops.support.value import HANDLES, RAW_BITS, Array, Shape, Value, co
 from runtime.plan.budget import machine_bytes
 
 MAX_FOLDED_BYTES = 512 << 20
-"""Bytes from which on an operator's results are computed in every run instead of once in planning. Folded
+"""Bytes from which an operator's results are computed in every run instead of once in planning. Folded
 values stay in memory as long as the plan. Smaller, and fp16 weights of large models are widened in every run;
 larger, and a file of a few bytes (a FILL) holds memory that no run needs at once."""
 
@@ -36,9 +36,9 @@ class GraphValues:
 
     `folded` are the operators whose results are in `constants`; `missing` holds, by operator index, why the
     CPU path cannot run an operator (its outputs then have the shapes that the file declares). `ready` are
-    the operators of this segment in the file's order; of those in `open_ended` only running tells the
-    output shapes. `unknown` are the tensors without a shape yet; `held` are, by operator index, tensors whose
-    values its kernel turned out to need although its shapes did not.
+    the operators of this segment in the file's order; the outputs of those in `open_ended` have shapes known
+    only after a run. `unknown` are the tensors without a shape yet; `held` are, by operator index, tensors
+    whose values its kernel turned out to need although its shapes did not.
     """
 
     subgraph: Subgraph
@@ -143,7 +143,7 @@ def infer(
 def _walk(values: GraphValues, operators: Sequence[Operator]) -> None:
     """Sort operators into those that are folded, ready, or pending.
 
-    Once an operator with a state waits, all later ones with a state wait too, so that none overtakes it.
+    Once an operator with a state waits, all later ones with a state wait too, so that none runs before it.
     """
     order_matters = False
     for operator in operators:

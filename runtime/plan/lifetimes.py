@@ -1,4 +1,4 @@
-"""Tells from when to when each tensor needs memory, by the order of the steps alone."""
+"""Computes from which step to which each tensor needs memory, by the order of the steps alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def lifetimes(
     elsewhere: Container[int],
     kept: Iterable[int] = (),
 ) -> dict[int, Lifetime]:
-    """Lifetimes of the tensors that the steps touch; those in `elsewhere` have their memory from others.
+    """Lifetimes of the tensors that the steps touch; those in `elsewhere` are not allocated here.
 
     Inputs, outputs and variables of the subgraph live throughout, and so do `kept` ones.
     """
@@ -46,7 +46,7 @@ def lifetimes(
 
 
 def plan_arena(subgraph: Subgraph, lives: Mapping[int, Lifetime]) -> Arena[int]:
-    """Place tensors in the arena, offsets in bytes; strings lie elsewhere, as Python's objects.
+    """Place tensors in the arena, offsets in bytes; strings are Python objects outside the arena.
 
     The order of tensor indices decides among tensors of one size.
     """

@@ -1,6 +1,6 @@
 """Holds all subgraphs of a model, planned on demand, and what they share: resources and threads.
 
-Control flow reaches other subgraphs through `GraphServices`, which this module hands to the operators: no
+Control flow reaches other subgraphs through `GraphServices`, which this module passes to the operators: no
 operator imports the plan.
 """
 
@@ -102,7 +102,7 @@ class Program:
         return [_memory(planned, i) for i in planned.subgraph.outputs]
 
     def infer(self, index: int, inputs: Sequence[Value], *, known: bool) -> tuple[Shape | None, ...]:
-        """See `GraphServices.infer_subgraph`. Answers are kept, as nested calls repeat their questions."""
+        """See `GraphServices.infer_subgraph`. Results are kept, since nested calls repeat requests."""
         subgraph = self.model.subgraphs[index]
         if len(subgraph.inputs) != len(inputs):
             raise ModelError(

@@ -1,7 +1,7 @@
-"""One subgraph on its way to being run: input shapes, what planning knows, delegation, execution.
+"""One subgraph and the stages of its planning: input shapes, known values, delegation, execution.
 
 Planning has two halves, so that a caller may see the delegates' report before memory is taken: `analyse`
-infers and shares out, `allocate` binds.
+infers and assigns operators to delegates, `allocate` binds.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from runtime.plan.inference import GraphValues, infer
 
 @dataclass(frozen=True, slots=True)
 class _Analysis:
-    """What is known between sharing the operators out and binding them; holds every folded constant."""
+    """What is known between assigning the operators and binding them; holds every folded constant."""
 
     values: GraphValues
     assignments: tuple[Assignment, ...]
 
     def steps(self) -> list[Step]:
-        """What runs first, in order: operators of the CPU one by one, partitions as wholes."""
+        """The steps in order: each operator of the CPU, each partition as a whole."""
         steps: list[Step] = []
         late = {o.index for o in self.values.pending}
         for assignment in self.assignments:
@@ -83,11 +83,11 @@ class PlannedSubgraph:
         return self._inferred.get(index, self.subgraph.tensors[index].shape)
 
     def resize(self, index: int, shape: Shape) -> None:
-        """Give a tensor another shape; the next `allocate` plans anew."""
+        """Give a tensor another shape; the next `allocate` plans again."""
         self.shapes[index] = shape
 
     def analyse(self) -> None:
-        """Infer shapes and share the operators out. Raises what keeps the model from running at all."""
+        """Infer shapes and assign the operators. Raises the error that keeps the model from running."""
         try:
             self._analyse()
         except MemoryError as error:
@@ -109,7 +109,7 @@ class PlannedSubgraph:
                 raise self._with_report(values.missing[index])
 
     def _check_full(self) -> None:
-        """Raise `DelegateError` where a delegate's option forbids what the report says."""
+        """Raise `DelegateError` where a delegate's option forbids the delegation in the report."""
         strict = any(getattr(d, "require_full_delegation", False) for d in self._delegates)
         if strict and self.report is not None and self.report.status != "full":
             raise DelegateError(f"Disallowed CPU fallback detected.\n{self.report}")
@@ -119,7 +119,7 @@ class PlannedSubgraph:
         return error
 
     def allocate(self) -> None:
-        """Plan, bind and compile for the current input shapes; nothing to do where that is done."""
+        """Plan, bind and compile for the current input shapes, unless that is done already."""
         if self.is_ready:
             return
         try:

@@ -31,12 +31,12 @@ FP16_TOLERANCE = 2e-2
 stay useful."""
 
 ABSOLUTE_FLOOR = 1e-6
-"""What each element may differ by beside the relative bound (times sqrt(n) in the norm): outputs that are all
-but zero have no meaningful relative error."""
+"""Difference allowed per element beside the relative bound (times sqrt(n) in the norm): outputs almost zero
+have no meaningful relative error."""
 
 MIN_COSINE = 0.98
-"""Smallest cosine of dequantised outputs where exact equality is not asked. Chosen: kernels that requantise
-otherwise differ by a few quantisation steps in each layer, and keep the direction."""
+"""Smallest cosine of dequantised outputs without exact equality. Chosen: kernels that requantise otherwise
+differ by a few quantisation steps in each layer, and keep the direction."""
 
 _FLOATS = {TensorType.FLOAT32, TensorType.FLOAT16, TensorType.FLOAT64, TensorType.BFLOAT16}
 _SMALL_INTEGERS = {TensorType.INT4, TensorType.INT8, TensorType.UINT8, TensorType.INT16}

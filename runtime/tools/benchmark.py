@@ -76,7 +76,7 @@ def measure(
     rules: Mapping[str, InputRule] | None = None,
     on_phase: Callable[[str], None] = lambda _phase: None,
 ) -> ProcessResult:
-    """Measure one model in this process, which should be fresh and alone.
+    """Measure one model in this process, which should be fresh and run nothing else.
 
     `on_phase` is called with the name of the next phase, outside every timed region. Raises what
     `Opener.open` and `make_pool` raise.
@@ -216,7 +216,7 @@ def _median_interval(samples: NDArray[np.int64]) -> str:
 
 @contextmanager
 def _collector_off() -> Iterator[None]:
-    """Switch Python's garbage collector off inside: a collection would fall into some of the samples."""
+    """Switch Python's garbage collector off in the block: a collection would disturb some of the samples."""
     was_on = gc.isenabled()
     gc.collect()
     gc.disable()

@@ -30,7 +30,7 @@ class LabelledSamples:
 
 
 def load_labelled(path: Path) -> LabelledSamples:
-    """Read a `.npz`: `labels` (integers, [n]) and an array [n, ...] per input, or `inputs` for a sole one.
+    """Read a `.npz`: `labels` (integers, [n]) and an array [n, ...] per input, or `inputs` for a single one.
 
     Raises `InputSpecNeededError` for a file of any other form.
     """

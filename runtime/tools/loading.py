@@ -1,4 +1,4 @@
-"""Open a model for measuring, whoever runs it: the interpreter, a partition delegate, or a peer."""
+"""Open a model for measuring, on the interpreter, a partition delegate, or a peer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from runtime.tools.inputs import InputRule, check_names
 class Opened:
     """A model ready to invoke. `delegation` is the interpreter's report, None for `cpu` and for peers.
 
-    `describe()` gives the effective settings; what a delegate decides while it runs is known afterwards.
+    `describe()` gives the effective settings; what a delegate chooses while it runs is known afterwards.
     """
 
     model: LoadedModel
@@ -27,7 +27,7 @@ class Opened:
 
 
 class NotDelegatedError(DelegateError):
-    """The delegate took no operator: what would run is the CPU. `delegation` is the report."""
+    """The delegate accepted no operator, so the CPU would run the model. `delegation` is the report."""
 
     def __init__(self, kind: str, delegation: Any) -> None:
         super().__init__(f"{kind} took none of the model's {delegation.total_ops} operators")
@@ -60,7 +60,7 @@ class Opener:
         """Make the delegate, load `path`, resize inputs where a rule says so, allocate.
 
         Raises what the runtime raises: `ModelFormatError`, `UnsupportedOperatorError`, `DelegateError`;
-        `NotDelegatedError` where a partition delegate took no operator.
+        `NotDelegatedError` where a partition delegate accepted no operator.
         """
         rules = rules or {}
         delegate = None if self.factory is None else self.factory(self.options)

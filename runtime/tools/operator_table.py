@@ -1,4 +1,4 @@
-"""`docs/operators.md` from the registries: every operator, its types, and who runs them.
+"""`docs/operators.md` from the registries: every operator, its types, and what runs them.
 
 python -m runtime.tools.operator_table docs/operators.md     writes the file
 """
@@ -51,13 +51,13 @@ name.
 _ABSENT_HEAD = """
 ## Builtin operators without a kernel
 
-LiteRT's own resolvers register no kernel for these either: they stand in the schema for converters, or their
-kernels are gone.
+LiteRT's own resolvers register no kernel for these either: the schema lists them for converters, or their
+kernels were removed.
 """
 
 
 def operator_table(gpu: Mapping[BuiltinOperator, Sequence[TensorType]]) -> str:
-    """Return the whole file; `gpu` are the types that the delegate's kernels support, by operator."""
+    """Return the whole file; `gpu` holds the types that the delegate's kernels support, by operator."""
     lines = [_HEAD, *_table(gpu), _CUSTOM_HEAD]
     lines += [f"- `{name}`{_after(spec)}" for name, spec in sorted(CUSTOM_SPECS.items())]
     absent = sorted(o.name for o in BuiltinOperator if o not in SPECS and o not in _NOT_OPERATORS)

@@ -53,7 +53,7 @@ def shortest_ms(model: Model, device: Device, arithmetic: Arithmetic, precision:
 
 
 def implausible(p50_ms: float | None, bound_ms: float) -> str | None:
-    """Return why a median cannot be true, None where it can."""
+    """Return why a median cannot be true, or None."""
     if p50_ms is None or p50_ms >= MARGIN * bound_ms:
         return None
     return (

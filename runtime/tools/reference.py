@@ -1,6 +1,6 @@
 """Reference outputs: made once per model and input rules, in a process of their own, cached by hash.
 
-The reference is LiteRT's reference kernels with one thread; where a model runs only with XNNPACK, that;
+The reference is LiteRT's reference kernels with one thread; where a model runs only with XNNPACK, XNNPACK's;
 without ai-edge-litert our own `cpu`. The process that calls `make_reference` measures nothing.
 """
 

@@ -1,4 +1,4 @@
-"""`farm model …` and `farm skeleton …`: the verbs that look into model files.
+"""`farm model …` and `farm skeleton …`: the verbs that inspect model files.
 
 They join `farm` through the entry-point group `delegate_farm.verbs`, as a third party's would. A verb imports
 what it needs when it runs.

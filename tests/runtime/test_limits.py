@@ -97,7 +97,7 @@ def test_a_process_with_little_memory_gets_a_clean_error():
     ran = subprocess.run(
         [sys.executable, "-c", STARVED], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
-    assert ran.stdout.startswith("OutOfMemoryError the model needs more memory than there is")
+    assert ran.stdout.startswith("OutOfMemoryError the model needs more memory than is available")
     assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
 
 

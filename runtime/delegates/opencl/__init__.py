@@ -38,7 +38,7 @@ DESCRIPTOR: Final = DelegateDescriptor(
     name="gpu",
     implementation="runtime.delegates.opencl.delegate:OpenClDelegate",
     apis=("opencl",),
-    # `device` and `cache_dir` are the farm's to choose, so no campaign may set them.
+    # `device` and `cache_dir` are chosen by the farm, so no campaign may set them.
     options={
         "threads": threads_option(),
         "precision": Option(

@@ -1,4 +1,4 @@
-"""Builds the graph of a partition: one node for each operator, in the terms of its kernel family."""
+"""Builds the graph of a partition: one node for each operator, in the form that its kernel family reads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def refusal(facts: GraphFacts, operator: Operator) -> Unsupported | None:
 
 
 def shorten(name: str, longest: int = 40) -> str:
-    """A tensor's name for a message: converters write very long paths, whose end tells most."""
+    """A tensor's name for a message: converters write very long paths, whose end says most."""
     return name if len(name) <= longest else f"…{name[-longest:]}"
 
 
@@ -80,7 +80,7 @@ def build_graph(partition: Partition) -> Graph:
         if is_folded(facts, operator):
             continue
         spec = families()[operator.opcode].read(OperatorFacts(operator, facts))
-        # Operands of fused steps are no inputs of the node, so nothing below would register them.
+        # Operands of fused steps are not inputs of the node, so nothing below would register them.
         for step in spec.steps:
             for tensor in step.operands:
                 value(tensor)

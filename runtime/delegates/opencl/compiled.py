@@ -60,12 +60,12 @@ class CompiledGraph:
             stages = tuner.choose(self.graph, alternatives, source, program)
             self.recording = Recording(opened, self.graph, stages, source, program)
             self.watch: SpinWatch[list[Entry]] = tuner.schedule(self.recording, source)
-        # Only now: lowering packed the weights from the graph, and the recording holds its own copy.
+        # Not earlier: lowering packed the weights from the graph, and the recording holds its own copy.
         self.graph = without_constants(self.graph)
 
     @property
     def schedule(self) -> str:
-        """How the layers are enqueued, and how often the watch had to step back from it."""
+        """How the layers are enqueued, and how often the watch returned to plain enqueues."""
         entries, launches = len(self.watch.preferred), len(self.recording.rows)
         if entries == launches:
             return f"{launches} enqueued kernels"

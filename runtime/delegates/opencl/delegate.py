@@ -1,4 +1,4 @@
-"""The implementation of `gpu`: opens a device, refuses or compiles, says with what it runs."""
+"""The implementation of `gpu`: opens a device, refuses or compiles partitions, describes its settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one table of fused element-wise steps, by name, and how steps join to one expression.
+"""The table of fused element-wise steps, by name, and how steps are joined into one expression.
 
 In an expression `{v}` is the running float16 vector, `{0}`, `{1}` the loaded operands, `{a}`, `{b}` the
 step's parameters as literals. Every expression uses `{v}` exactly once, so nesting steps repeats no work.
@@ -64,7 +64,7 @@ MAX_OPERANDS = 6
 networks have two or three, and a longer one continues in a launch of its own."""
 
 UNSAFE_ON_ZERO = frozenset({"DIV", "REVERSE_DIV", "RSQRT", "LOG"})
-"""Steps that make Inf or NaN of the zeros in padded lanes: the joined expression then masks them."""
+"""Steps that produce Inf or NaN from the zeros in padded lanes: the joined expression then masks them."""
 
 
 def literal(value: float) -> str:

@@ -86,7 +86,7 @@ class Step:
     """One fused element-wise step behind a node: a key of `epilogue.EXPRESSIONS` with its operands.
 
     `operands` are value ids, e.g. of a residual of the output's shape or of a constant of shape [C];
-    `parameters` are numbers that stand in the expression as literals.
+    `parameters` are numbers that appear in the expression as literals.
     """
 
     op: str
@@ -145,7 +145,7 @@ class Graph:
         return max(self.values, default=-1) + 1
 
     def with_nodes(self, nodes: Iterable[Node], new_values: Iterable[Value] = ()) -> Graph:
-        """The graph with other nodes and more values; values that nobody touches any more are dropped."""
+        """The graph with other nodes and more values; values that no node uses any more are dropped."""
         kept_nodes = tuple(nodes)
         values = dict(self.values) | {value.id: value for value in new_values}
         used = {*self.inputs, *self.outputs}

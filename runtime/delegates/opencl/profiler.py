@@ -1,4 +1,4 @@
-"""Tells where the time goes: one row per kernel, from events, with the model's operators it stands for."""
+"""Measures each kernel's time: one row per kernel, from events, with the model's operators that it runs."""
 
 from __future__ import annotations
 

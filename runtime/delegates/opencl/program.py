@@ -82,7 +82,7 @@ def kernel_source(file_name: str) -> str:
 
 
 def _unique_names(functions: Iterable[Function]) -> dict[Function, str]:
-    """The given names; functions that share one get a digest of what tells them apart."""
+    """The given names; functions that share one get a digest of their differences."""
     ordered = list(dict.fromkeys(functions))
     counts: dict[str, int] = {}
     for function in ordered:
@@ -218,7 +218,7 @@ def binary_of(program: pyopencl.Program) -> bytes:
 
 
 def _from_binary(context: pyopencl.Context, binary: bytes) -> pyopencl.Program | None:
-    """None where the driver does not take the binary: it is then rebuilt and replaced."""
+    """None where the driver rejects the binary: it is then rebuilt and replaced."""
     import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
 
     try:

@@ -211,7 +211,7 @@ class Recording:
         return buffer
 
     def offset_of(self, value: int) -> int:
-        """Where a value starts in the arena, in elements."""
+        """Offset of a value in the arena, in elements."""
         layout = self._layouts[value]
         return self._placement.offsets[layout.root] + layout.offset
 

@@ -25,7 +25,7 @@ most of the first start: 0.1 to 0.2 seconds for each function with PoCL."""
 
 _ROUNDS = {"none": 0, "fast": 9, "exhaustive": 30}
 """Timed rounds, by the option `tuning`, behind one that warms up. Chosen: of 9 samples the lower quartile is
-the third; more rounds tell apart candidates that are closer, and take longer."""
+the third; more rounds distinguish closer candidates, and take longer."""
 
 _LIGHT_SHARE = {"none": 0.0, "fast": 0.02, "exhaustive": 0.0}
 """Share of the graph's estimated time below which equal nodes together get no second candidate, by the option

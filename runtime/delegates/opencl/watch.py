@@ -1,7 +1,7 @@
-"""Steps back from persistent segments while other programs starve them.
+"""Returns to plain enqueues while other programs starve persistent segments.
 
 Persistent segments spin at their barriers: where another program takes a core away, one run can take a
-hundred times longer. The watch sees that in the runs themselves and returns to plain enqueues for a while.
+hundred times longer. The watch detects that by the runs' times and uses plain enqueues for a while.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class SpinWatch(Generic[Schedule]):
         self._pause = PAUSE_RUNS
         self._plain_left = 0
         self.step_backs = 0
-        """How often the watch gave the persistent schedule up for a while."""
+        """How often the watch has abandoned the persistent schedule for a while."""
 
     def next(self) -> Schedule:
-        """The schedule of the run to come."""
+        """The schedule of the next run."""
         return self._plain if self._plain_left else self.preferred
 
     def note(self, elapsed_s: float) -> None:

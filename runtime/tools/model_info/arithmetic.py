@@ -1,6 +1,6 @@
 """Multiply-accumulate operations of one invocation, from shapes alone.
 
-Counted as the field does: one per product of a convolution, matrix product or recurrent step; element-wise
+Counted as is usual: one per product of a convolution, matrix product or recurrent step; element-wise
 operators, pooling and data movement count nothing.
 """
 

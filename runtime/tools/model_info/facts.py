@@ -1,4 +1,4 @@
-"""What a `.tflite` file is, from its tables alone; nothing is executed and no weight is read."""
+"""Facts about a `.tflite` file, from its tables alone; nothing is executed and no weight is read."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def model_facts(model: Model, size_bytes: int) -> ModelFacts:
 
 
 def kind_of(model: Model) -> Kind:
-    """Return how the file was made smaller, judged by the inputs of its matrix operators.
+    """Return the kind of the file's quantisation, judged by the inputs of its matrix operators.
 
     FAKE_QUANT marks a quantisation-aware graph before conversion; afterwards such a file is `integer`.
     """

@@ -43,7 +43,7 @@ class MemoryPlan:
 
 
 def memory_plan(subgraph: Subgraph) -> MemoryPlan:
-    """Plan as the interpreter does before shapes change; what follows from constants alone needs no arena."""
+    """Plan as the interpreter does before shapes change; values computed from constants need no arena."""
     known = {t.index for t in subgraph.tensors if t.is_constant}
     running: list[Operator] = []
     for operator in subgraph.operators:

@@ -2,7 +2,7 @@
 
 One walk over the operators, the original model and its stand-in side by side. Behind each layer whose weights
 are generated, weights and bias are scaled together until the output has the root mean square that it has in
-the original; the walk goes on with the output so corrected. What is stored are plain numbers of the recipe.
+the original; the walk continues with the corrected output. Only the numbers of the recipe are stored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CONCATENATION: the layout pass resolves it into views and copies, so nothing is left to lower."""
+"""CONCATENATION: the layout pass resolves it into views and copies, so no node is left to lower."""
 
 from __future__ import annotations
 

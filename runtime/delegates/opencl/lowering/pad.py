@@ -1,4 +1,4 @@
-"""PAD and PADV2 with a constant, where no window operation took the padding over."""
+"""PAD and PADV2 with a constant, where no window operation absorbed the padding."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
-    """One kernel for the axes' place: in the middle, or at the end."""
+    """One kernel, by the position of the axes: in the middle, or at the end."""
     (source,) = node.inputs
     if source is None:
         raise ValueError("a reduction has one input")

@@ -1,4 +1,4 @@
-"""Defines what a kernel family is, and says how to write one.
+"""Defines a kernel family, and explains how to write one.
 
 A family is one module `lowering/<family>.py` with a module constant `FAMILY = Family(...)`, which discovery
 finds, and its OpenCL C in `kernels/<family>.cl` or `kernels/<family>_<variant>.cl`. A large family is a
@@ -6,7 +6,7 @@ folder in both places, with the constant in `lowering/<family>/family.py`. A fam
 
 1. `supports(facts)`: can these options and shapes run? None, or `Unsupported(reason)`. The frame has already
    checked that the tensors are float32 (constants may be fp16: they arrive as float32) and static.
-2. `read(facts)`: the operator in the delegate's terms, a `NodeSpec`: which tensors stay inputs of the node,
+2. `read(facts)`: the operator as the delegate sees it, a `NodeSpec`: which tensors stay inputs of the node,
    normalised attributes, and the fused activation by name (it becomes the node's first epilogue step). Window
    families (conv, depthwise, pool) use the names of `window_attributes`, so that the padding pass knows them.
 3. `lower(node, context)`: a list of `Candidate`s, the default choice first. A candidate is a sequence of
@@ -49,7 +49,7 @@ A launch on a CPU device runs a *unit function*, the text of the family's `.cl` 
 Work-groups: `Launch.work_size` None means the unit function, enqueued as work-groups of one item. A GPU
 variant sets `work_size=(global, local)` (each up to 3 numbers); its file then contains the whole body of
 `static void FUNC(<pointers> EPILOGUE_PARAMS)` and uses get_global_id & co itself; `context.device.is_gpu`
-tells which to offer.
+decides which to offer.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class OperatorFacts:
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """An operator in the delegate's terms.
+    """An operator as the delegate sees it.
 
     `inputs` are tensor indices, -1 for an absent one. `steps`, whose operands are tensor indices, become the
     node's epilogue, followed by `activation`, a name of ActivationFunctionType.
@@ -123,7 +123,7 @@ class PackedConstant:
     make: Callable[[], Array]
 
     def values(self) -> NDArray[np.float32]:
-        """The packed values; raises ValueError where `make` broke its promise about the size."""
+        """The packed values; raises ValueError where `make` returns another size than announced."""
         array = np.ascontiguousarray(self.make(), dtype=np.float32).reshape(-1)
         if array.size != self.elements:
             raise ValueError(
@@ -134,7 +134,7 @@ class PackedConstant:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Memory that lives only within one candidate, in elements; `key` tells several blocks of it apart."""
+    """Memory that lives only within one candidate, in elements; `key` distinguishes several blocks of it."""
 
     key: str
     elements: int
@@ -191,7 +191,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a lowering may look at."""
+    """The facts that a lowering may use."""
 
     graph: Graph
     device: Capabilities

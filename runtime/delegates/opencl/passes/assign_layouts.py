@@ -114,7 +114,7 @@ class _Placement:
         self.fresh = graph.fresh_id()
 
     def run(self) -> Graph:
-        """Place from the last node to the first: what reads decides where its input lies."""
+        """Place from the last node to the first: a reader decides where its input lies."""
         nodes: list[Node] = []
         for node in reversed(self.graph.nodes):
             nodes[:0] = self._placed(node)
@@ -133,7 +133,7 @@ class _Placement:
         return Layout(value.id, 0, stride, padded=padded)
 
     def _resolved(self, value: int) -> Layout:
-        """Follow views of views to the value that owns the buffer."""
+        """Follow a chain of views to the value that owns the buffer."""
         layout = self.layouts[value]
         while layout.root != value:
             value = layout.root

@@ -1,6 +1,6 @@
 """Element-wise nodes become the epilogue of the kernel that produces one of their operands.
 
-A launch and a pass over memory are saved for each: the value is still in a register when the step is applied.
+Each saves a launch and a pass over memory: the value is still in a register when the step is applied.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _joined(producer: Node, node: Node, steps: tuple[Step, ...]) -> Node:
 def _orders(node: Node, graph: Graph, written: Mapping[int, int]) -> list[tuple[Step, ...]]:
     """The node's steps in each order that begins with an operand of the output's shape.
 
-    The operand written last comes first: its producer is the better host, the other operand exists by then.
+    The operand written last comes first: its producer runs last, when the other operand exists already.
     """
     if not node.epilogue or node.epilogue[0].op != "LOAD":
         return []

@@ -1,6 +1,6 @@
 """A PAD in front of a window operation becomes that operation's explicit padding.
 
-A convolution takes over zeros. A max pool, whose own padding leaves the border out, takes over -infinity or
+A convolution absorbs zeros. A max pool, whose own padding leaves the border out, absorbs -infinity or
 the lowest float, which never win.
 """
 
@@ -19,7 +19,7 @@ lowest float, -3.4e38, in more than one rounding. A higher bound would drop valu
 
 
 def merge_padding(graph: Graph) -> Graph:
-    """Fold each PAD whose readers are all window operations that can take it over."""
+    """Fold each PAD whose readers are all window operations that can absorb it."""
     producers, consumers = graph.producers(), graph.consumers()
     merged = {
         node.id: node

@@ -1,4 +1,4 @@
-"""CONV_2D: as a product where it is one, else by the kernel that suits window and size."""
+"""CONV_2D: as a matrix product where it is one, else by the kernel that suits window and size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from runtime.delegates.opencl.lowering.spec import (
 from runtime.model.schema import BuiltinOperator as Op
 
 _SCALE = 3
-"""Position among a node's inputs of the scale per input channel that the pass `fold_scale` adds, behind
+"""Position among a node's inputs of the scale per input channel that the pass `fold_scale` adds, after
 input, filter and bias; the model's operator has no such input."""
 
 

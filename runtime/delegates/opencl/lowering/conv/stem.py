@@ -27,11 +27,11 @@ _MOST_STEPS = 32
 than it saves."""
 
 _MOST_ROWS, _MOST_SUMS = 8, 16 * LANES
-"""Pixels, and sums in floats, of a tile. Larger tiles run slower here: their sums live too shortly."""
+"""Pixels, and sums in floats, of a tile. Larger tiles run slower here: each sum is in use too briefly."""
 
 _MOST_LINE_BYTES = 64 << 10
 """Bytes of the input rows under one output row, which every worker copies to private memory. Chosen so that
-the copy stays in a core's second-level cache; larger images take another kernel."""
+the copy stays in a core's second-level cache; larger images use another kernel."""
 
 
 def is_planar(shape: ConvShape) -> bool:
