@@ -226,7 +226,7 @@ class Freshness:
         if late_s > 0:
             raise ValueError(
                 f"it expired {late_s:.0f} s ago by its sender's clock; where that clock was set back by "
-                "days, enrol the agent anew"
+                "days, enrol the agent again"
             )
         if envelope.nonce in self._seen:
             raise ValueError("it was received before")

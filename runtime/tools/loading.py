@@ -30,7 +30,7 @@ class NotDelegatedError(DelegateError):
     """The delegate accepted no operator, so the CPU would run the model. `delegation` is the report."""
 
     def __init__(self, kind: str, delegation: Any) -> None:
-        super().__init__(f"{kind} took none of the model's {delegation.total_ops} operators")
+        super().__init__(f"{kind} accepted none of the model's {delegation.total_ops} operators")
         self.delegation = delegation
 
 
