@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from orchestrator.trust.credentials_service import CredentialsService
 
 _LONGEST_MINUTES = 7 * 24 * 60
-"""Minutes of a token or an overlap, at most: a week. Chosen: who needs longer can make another."""
+"""The most minutes of a token or an overlap: a week. Chosen: for longer, another token can be made."""
 
 Name = Annotated[str, typer.Argument(help="An agent's name; see `farm agents list`.")]
 NewName = Annotated[str, typer.Argument(help="The agent's name: letters, digits, - and _.")]
@@ -205,7 +205,7 @@ def _written(name: str, folder: Path, as_json: bool) -> int:
 
 
 def standing(agent: AgentState, now: datetime, suspect_s: float) -> str:
-    """What keeps an agent from work: `draining`, `removed`, `refused` or `suspect`; else `active`."""
+    """The obstacle to an agent's work: `draining`, `removed`, `refused` or `suspect`; else `active`."""
     if agent.refused:
         return "refused"
     if agent.state != "active":

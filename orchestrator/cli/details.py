@@ -1,4 +1,4 @@
-"""One cell in full, as text for `farm show`."""
+"""Writes one cell in full, as text for `farm show`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN_SAMPLES = 8
 """Samples of a process on its line, enough to see their scale; `farm show --json` has all of them."""
 
 _SHOWN_LOG_LINES = 20
-"""Lines of a failed attempt's log, from its end, where the cause stands; `farm logs` shows all of it."""
+"""Lines of a failed attempt's log, from its end, where the cause is; `farm logs` shows all of it."""
 
 
 def cell_text(cell: CellRecord, processes: Sequence[ProcessSamples]) -> str:

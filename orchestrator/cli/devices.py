@@ -1,4 +1,4 @@
-"""`farm devices`: which there are, what each does, and which are out of work."""
+"""`farm devices`: list the devices with their states, take one out of work, or put it back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`farm doctor`: is every part of the farm in order, and if not, what fixes it?"""
+"""`farm doctor`: check every part of the farm, and show the fix for each fault."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def doctor(as_json: Json = False) -> int:
 
 
 def report(checks: Sequence[Check], as_json: bool) -> int:
-    """Print what was found, with the fixes; the exit code is 1 where something is wrong."""
+    """Print the findings with the fixes; the exit code is 1 where something is wrong."""
     from orchestrator.cli import output
 
     well = all(check.ok for check in checks)

@@ -1,4 +1,4 @@
-"""`farm keys list | rotate | retire`: the key that signs for the farm, and how another takes its place."""
+"""`farm keys list | rotate | retire`: show and replace the key that signs for the farm."""
 
 from __future__ import annotations
 

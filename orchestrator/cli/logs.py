@@ -1,4 +1,4 @@
-"""`farm logs`: what happened to a cell, and what its runners wrote."""
+"""`farm logs`: show a cell's events and its runners' output."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class _Log:
     _begun: dict[str, str] = field(default_factory=dict)
 
     def show(self) -> bool:
-        """Show what is new; True while the cell has not ended."""
+        """Show new entries; True while the cell has not ended."""
         from orchestrator.policy.lifecycle import LIVE_ATTEMPT, OPEN
 
         cell_id, moments = self.farm.reading.history(self.prefix, self._newest)
@@ -81,7 +81,7 @@ class _Log:
         return cell.status in OPEN
 
     def _live(self, cell: CellRecord, attempt_id: str) -> None:
-        """What is new of a runner that runs."""
+        """Show the new output of a running runner."""
         output = self.farm.reading.output(attempt_id)
         known = self._ends.get(attempt_id, 0)
         if output is None or output.end <= known:
@@ -103,7 +103,7 @@ class _Log:
             )
 
     def _text(self, cell: CellRecord, attempt_id: str, text: str) -> None:
-        """Show what a runner wrote. In a text, a line that is not complete yet waits for its rest."""
+        """Show a runner's output. As text, an incomplete line is held back until its rest arrives."""
         from orchestrator.cli import output
 
         if not text:
@@ -120,7 +120,7 @@ class _Log:
             self._begun[attempt_id] = rest
 
     def end_lines(self) -> None:
-        """Show the lines that wait for their rest: nothing more of them will be looked for."""
+        """Show the incomplete lines: no more output will be read."""
         from orchestrator.cli import output
 
         for line in self._begun.values():

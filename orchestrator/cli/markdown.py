@@ -1,4 +1,4 @@
-"""Tables as Markdown. Text of strangers stays text: pipes, tags and emphasis are escaped."""
+"""Writes tables as Markdown, with pipes, tags and emphasis of foreign text escaped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a campaign on a terminal: the comparison table, the counts, the exit code."""
+"""Prints the end of a campaign: the comparison table and the counts; computes the exit code."""
 
 from __future__ import annotations
 

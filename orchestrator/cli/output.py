@@ -1,4 +1,4 @@
-"""Everything that is printed goes through here: tables, JSON, errors, progress. The only module that prints.
+"""Prints all output: tables, JSON, errors, progress. No other module prints.
 
 Text may hold a stranger's model names: control and direction characters never reach the terminal.
 """
@@ -38,12 +38,12 @@ def tolerate_any_text() -> None:
 
 
 def line(text: str = "") -> None:
-    """One line of results."""
+    """Print one line of results."""
     print(clean(text, keep_lines=True))
 
 
 def raw(text: str) -> None:
-    """A finished document (JSON, CSV, Markdown) as it is; its writer has escaped it."""
+    """Print a finished document (JSON, CSV, Markdown) unchanged; its writer has escaped it."""
     sys.stdout.write(text)
 
 
@@ -67,12 +67,12 @@ def cells(count: int) -> str:
 
 
 def note(text: str) -> None:
-    """One line beside the results: what happens, on standard error."""
+    """Print one line about progress on standard error."""
     print(clean(text, keep_lines=True), file=sys.stderr, flush=True)
 
 
 def error(text: str) -> None:
-    """Why the command ends."""
+    """Print why the command ends."""
     note(f"error: {text}")
 
 
@@ -150,7 +150,7 @@ class StatusLine:
         self._erase()
 
     def event(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         self._erase()
         note(text)
 

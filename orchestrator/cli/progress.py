@@ -1,4 +1,4 @@
-"""A running campaign on the terminal: one line per finished cell, and one about the present."""
+"""Shows a running campaign: one line per finished cell, and one about the present state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`farm results`: what was measured."""
+"""`farm results`: show the measured results."""
 
 from __future__ import annotations
 

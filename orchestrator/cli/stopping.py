@@ -1,4 +1,4 @@
-"""Ctrl-C, `kill` and a closed terminal: one way to stop, and the command that goes on."""
+"""Handles Ctrl-C, `kill` and a closed terminal in one way, and names the command that continues."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StoppedError(KeyboardInterrupt):
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Inside, SIGINT, SIGTERM and SIGHUP raise `StoppedError`; what the caller ignores stays ignored."""
+    """Inside, SIGINT, SIGTERM and SIGHUP raise `StoppedError`; ignored signals stay ignored."""
     # `nohup` starts a command with SIGHUP ignored: the command must not end with the terminal then.
     watched = [
         number
@@ -57,7 +57,7 @@ def _stop(number: int, _frame: FrameType | None) -> None:
 
 
 def _leave_terminal() -> None:
-    """Write to nowhere from now on: the terminal is gone, and writing to it would fail."""
+    """Discard all output from now on: the terminal is closed, and writing to it would fail."""
     for stream in (sys.stdout, sys.stderr):
         descriptor = stream.fileno()
         if stat.S_ISCHR(os.fstat(descriptor).st_mode):

@@ -1,4 +1,4 @@
-"""What a verb of `farm` is: its function and its examples; and the arguments that several verbs share."""
+"""Defines a verb of `farm`, its function with its examples, and the arguments that several verbs share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OK = 0
 """Exit code: everything asked for was done."""
 
 SOME_FAILED = 1
-"""Exit code: the verb did its work, and what it reports is not all well; also of `FarmError`."""
+"""Exit code: the verb did its work and reports a failure; also the code of `FarmError`."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells count."""

@@ -1,4 +1,4 @@
-"""`farm watch`: a campaign live, device by device and cell by cell."""
+"""`farm watch`: show a running campaign, device by device and cell by cell."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOK_EVERY_S = 0.5
 """Seconds between two drawings: a display that feels live for two small queries."""
 
 _ABANDONED_AFTER = 8
-"""Looks in a row without a scheduler after which watching ends. Chosen: 4 s, in which one `farm submit` can
+"""Checks in a row without a scheduler after which watching ends. Chosen: 4 s, in which one `farm submit` can
 take over from another.
 """
 
@@ -36,7 +36,7 @@ _NEXT_CELLS = 8
 """Lines of cells that come next. Each asks the database why it waits, so more cost more."""
 
 _ASK_EVERY_S = 3.0
-"""Seconds between two questions why cells wait: the dearest part of the screen."""
+"""Seconds between two queries of why cells wait, the most expensive part of the screen."""
 
 
 def watch(
@@ -83,13 +83,13 @@ def _follow(farm: Farm, campaign_id: str, news: CampaignEvents, as_json: bool) -
 
 
 def _until_ended(farm: Farm, news: CampaignEvents, on_event: Any, on_look: Any = None) -> None:
-    """Raises `UnreachableError` where no scheduler runs any more, so that nothing would ever end."""
+    """Watch until the end. Raises `UnreachableError` where no scheduler runs any more."""
     from orchestrator.errors import UnreachableError
 
     alone = 0
     while news.emit(on_event):
         overview = farm.reading.overview()
-        # One look is not enough: between two `farm submit` nobody holds the lock for a moment.
+        # One check is not enough: between two `farm submit` no process holds the lock for a moment.
         alone = 0 if overview.schedules else alone + 1
         if alone >= _ABANDONED_AFTER:
             raise UnreachableError(f"the campaign has not ended, and {overview.scheduler}")
@@ -120,7 +120,7 @@ def _emit(event: FarmEvent) -> None:
 
 @dataclass
 class _Screen:
-    """What is drawn. The newest event holds the progress of the campaign; before the first, `begun` does."""
+    """The screen's content. The newest event holds the campaign's progress; before it, `begun` does."""
 
     begun: tuple[int, int, float | None]
     newest: FarmEvent | None = None
@@ -169,7 +169,7 @@ def _far(event: FarmEvent) -> tuple[int, int, float | None]:
 
 @dataclass
 class _Waiting:
-    """The cells that come next, asked for every few seconds: that costs more than the rest of the screen."""
+    """The next cells, queried every few seconds: the query costs more than the rest of the screen."""
 
     farm: Farm
     campaign_id: str

@@ -1,4 +1,4 @@
-"""`farm why`: why does my cell wait, or how does it go?"""
+"""`farm why`: explain why a cell waits, or how far it is."""
 
 from __future__ import annotations
 

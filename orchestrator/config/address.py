@@ -1,4 +1,4 @@
-"""Where the farm serves HTTP: the URL that agents use, the address it listens on, TLS, tokens."""
+"""Reads where the farm serves HTTP: the URL that agents use, the address it listens on, TLS, tokens."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Address:
         )
 
     def require_certificate(self) -> None:
-        """Check what the process that serves there needs. Raises `UsageError`."""
+        """Check that the serving process has a certificate if it needs one. Raises `UsageError`."""
         if self.url.startswith("https:") and self.certificate is None and not self.behind_proxy:
             raise UsageError(
                 "FARM_ENDPOINT begins with https, but there is no certificate; "

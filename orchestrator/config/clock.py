@@ -1,4 +1,4 @@
-"""The one clock of the orchestrator's records."""
+"""The clock of the orchestrator's records."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from datetime import UTC, datetime
 
 
 def utc_now() -> datetime:
-    """This moment in UTC, to be stored, compared with what is stored, or shown; never for durations."""
+    """The present time in UTC, to store, to compare with stored times, or to show; never for durations."""
     return datetime.now(UTC)

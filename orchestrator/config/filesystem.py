@@ -1,4 +1,4 @@
-"""On which file system a folder lies: SQLite's write-ahead log needs shared memory, and so a local disk."""
+"""Finds the file system of a folder: SQLite's write-ahead log needs shared memory, so a local disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a farm keeps its data: the folders under `$FARM_HOME`."""
+"""Defines the folders under `$FARM_HOME`, in which a farm keeps its data."""
 
 from __future__ import annotations
 

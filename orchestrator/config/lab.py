@@ -1,4 +1,4 @@
-"""What makes a farm a lab: broker, database, times. Read once, at the edge; passed on as a value."""
+"""Reads the settings that make a farm a lab: broker, database, times. Read once and passed on as a value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {
     "npm_registry": ("https",),
 }
 _LONGEST_S = 7 * 86_400.0
-"""Seconds that a time may be set to, at most: a week. Chosen: more is a typing error, as milliseconds are."""
+"""The longest period in seconds: a week. Chosen: more is a mistake, such as a number of milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class LabTimes:
     sweep_s        how often steering requests of other terminals (cancel, pause, drain) are looked for
     reaper_s       how often the reaper looks for silence and deadlines
     backoff_s      the longest pause between two tries to reach the broker
-    watchdog_s     a link whose own message does not come back through the broker for so long is restarted
+    watchdog_s     a link whose own message does not return through the broker for so long is restarted
     resend_s       a result without a receipt for so long is sent again
     """
 
@@ -60,7 +60,7 @@ class LabTimes:
 
 @dataclass(frozen=True, slots=True)
 class LabConfig:
-    """What makes a farm a lab. Nothing set: one machine, no broker, SQLite under `FARM_HOME`.
+    """The settings that make a farm a lab. With none set: one machine, no broker, SQLite under `FARM_HOME`.
 
     `broker_url`: Redis, with its password; jobs go to agents elsewhere and `farm serve` schedules.
     `agent_broker_url`: how agents reach it, None: the same way; `broker_ca`: PEM file of the CA that signed

@@ -1,4 +1,4 @@
-"""How much the farm stores: caps per file, a budget for the store, and a floor of free space under it."""
+"""Limits what the farm stores: caps per file, a budget for the store, and a floor of free space."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ the same disk, can finish what is under way.
 """
 
 _FLOOR_PART = 50
-"""One part in so many (2 %) of a small file system is kept free, where 1 GiB would be most of it."""
+"""The divisor of the part (2 %) of a small file system kept free, where 1 GiB would be most of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def used_bytes(root: Path) -> int:
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(Path(entry.path))
                         continue
-                    # Files come and go while they are counted.
+                    # Files appear and vanish while they are counted.
                     with suppress(FileNotFoundError):
                         total += entry.stat(follow_symlinks=False).st_size
         except FileNotFoundError:
@@ -104,7 +104,7 @@ def require_budget(root: Path, limits: StoreLimits, more_bytes: int = 0) -> None
 
 
 def require_floor(root: Path, limits: StoreLimits, more_bytes: int = 0) -> None:
-    """Refuse what would leave less free space than the floor. Raises `FarmError` with the figures."""
+    """Refuse work that would leave less free space than the floor. Raises `FarmError` with the figures."""
     there = next(folder for folder in (root, *root.parents) if folder.exists())
     disk = shutil.disk_usage(there)
     floor = limits.floor_bytes(disk.total)

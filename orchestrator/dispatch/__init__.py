@@ -1,1 +1,1 @@
-"""How jobs reach agents and their messages come back: one protocol, one module per link."""
+"""The links that carry jobs to agents and messages from them: one protocol, one module per link."""

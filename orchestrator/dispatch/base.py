@@ -28,7 +28,7 @@ class IncompatibleHello:
 
 @dataclass(frozen=True, slots=True)
 class AgentLost:
-    """The link to the agent broke. The state of its attempts is unknown until it is back."""
+    """The link to the agent broke. The state of its attempts is unknown until it returns."""
 
     reason: str
 
@@ -42,7 +42,7 @@ DispatchEvent: TypeAlias = MessageReceived | IncompatibleHello | AgentLost | Bro
 
 
 class BrokerDownError(UnreachableError):
-    """The message was not sent; `BrokerBack` comes among the events once sending works again."""
+    """The message was not sent; once sending works again, a `BrokerBack` is among the events."""
 
 
 class Dispatcher(Protocol):
@@ -69,4 +69,4 @@ class Dispatcher(Protocol):
         """
 
     def close(self, grace_s: float = 20.0) -> Sequence[DispatchEvent]:
-        """End the link; an embedded agent stops what runs. Returns its last messages, within `grace_s` s."""
+        """End the link; an embedded agent stops its runners. Returns its last messages."""

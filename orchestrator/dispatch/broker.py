@@ -1,4 +1,4 @@
-"""The scheduler's end of the broker: Redis through Kombu, with the names and forms of `agent.wire.queue`."""
+"""Connects the scheduler to Redis through Kombu, with the names and forms of `agent.wire.queue`."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _PREFETCH: Final = 500
 """Messages that Kombu delivers before the first acknowledgement; it must exceed `lab.BATCH` (200), or a
 transaction could never take a full batch. Larger only leaves more to deliver again after a crash."""
 _LOOK_TIMEOUT_S: Final = 3
-"""Seconds that a plain look at the broker may take to connect, and for each answer. `farm doctor` and the
+"""Seconds that a plain check of the broker may take to connect, and for each answer. `farm doctor` and the
 access lists wait for it, so it is shorter than the limits of the message connections."""
 
 
 class MalformedError(Exception):
-    """Bytes in the queue were no message at all; they are gone, and the connection is usable."""
+    """Bytes in the queue were no message; they were removed, and the connection stays usable."""
 
 
 class FarmBroker:
-    """One connection for both ways. Methods raise what Redis' client raises: the caller starts anew."""
+    """One connection for both directions. Methods raise Redis' client's errors; the caller reconnects."""
 
     def __init__(
         self, url: str, key_prefix: str, on_message: Callable[[Message], None], authority: Path | None = None
     ) -> None:
-        """Connect. `on_message` gets every message of the ingest queue and acknowledges it in its own time.
+        """Connect. `on_message` gets every message of the ingest queue and acknowledges it later.
 
-        `authority`: CA certificates as PEM, None: the system's. Raises what Redis' client raises.
+        `authority`: CA certificates as PEM, None: the system's. Raises the errors of Redis' client.
         """
         self._connection = Connection(
             url,
@@ -73,7 +73,7 @@ class FarmBroker:
         publish(self._producer, INGEST_TASK, INGEST_QUEUE, word)
 
     def drain(self, timeout_s: float) -> bool:
-        """Receive at least one message; False where none came in time. Raises `MalformedError`."""
+        """Receive at least one message; False where none arrived in time. Raises `MalformedError`."""
         try:
             self._connection.drain_events(timeout=timeout_s)
         except TimeoutError:
@@ -88,7 +88,7 @@ class FarmBroker:
 
 
 def redis_client(url: str, authority: Path | None = None) -> Redis:
-    """A plain client for a look at the broker; it gives up within seconds. `authority`: CA as PEM."""
+    """A plain client for checking the broker; it gives up within seconds. `authority`: CA as PEM."""
     return Redis.from_url(
         client_url(url),
         socket_connect_timeout=_LOOK_TIMEOUT_S,

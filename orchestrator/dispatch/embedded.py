@@ -1,4 +1,4 @@
-"""The agent of this machine as a child process: the wire's messages as JSON lines over a socket pair."""
+"""Runs this machine's agent as a child process, with messages as JSON lines over a socket pair."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from orchestrator.dispatch.base import AgentLost, DispatchEvent, MessageReceived
 from orchestrator.errors import UnreachableError
 
 MAX_STARTS: Final = 5
-"""Agents that may be started in a row without one taking a job; then the farm gives up. Chosen: a driver
-that crashes now and then is survived, an installation that cannot work is reported within seconds."""
+"""Agents that may be started in a row without one taking a job; then the farm gives up. Chosen: the farm
+survives a driver that crashes at times, and reports a broken installation within seconds."""
 
 SILENCE_LIMIT_S: Final = 60.0
 """Seconds of silence after which an agent that has a job, or has not sent its hello, counts as stuck.
@@ -55,7 +55,7 @@ _EXIT_PATIENCE_S: Final = 2.0
 
 
 def agent_command(home: FarmHome) -> list[str]:
-    """How the embedded agent is started; `--embedded --fd N` is added."""
+    """The command that starts the embedded agent; `--embedded --fd N` is appended."""
     return [sys.executable, "-P", "-m", "agent", "--state", str(home.agent), "--store", str(home.store)]
 
 
@@ -102,7 +102,7 @@ class EmbeddedDispatcher:
         return found
 
     def close(self, grace_s: float = 20.0) -> Sequence[DispatchEvent]:
-        """Send `Shutdown`, receive until the agent has ended or `grace_s` is over, then kill it."""
+        """Send `Shutdown`, receive until the agent has ended or `grace_s` has passed, then kill it."""
         try:
             self._send(Shutdown())
             until = time.monotonic() + grace_s
@@ -199,7 +199,7 @@ class EmbeddedDispatcher:
         self._pending.append(MessageReceived(self._agent_id, message))
 
     def _mark_lost(self, reason: str) -> None:
-        """Note the first reason only: what fails after it is a consequence."""
+        """Note the first reason only: later failures are its consequences."""
         if not self._lost():
             self._pending.append(AgentLost(reason))
 

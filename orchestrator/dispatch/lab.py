@@ -1,4 +1,4 @@
-"""Agents on other machines, reached through the broker, which may be away for a while."""
+"""Reaches agents on other machines through the broker, and survives outages of the broker."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from orchestrator.dispatch.base import (
 from orchestrator.dispatch.broker import FarmBroker, MalformedError, envelope_of
 
 BATCH: Final = 200
-"""Most messages that one transaction stores. Larger makes a transaction, and what is delivered again after a
-crash, longer; smaller costs more commits. It must stay below the prefetch of `dispatch.broker`."""
+"""The most messages that one transaction stores. Larger makes transactions longer and delivers more messages
+again after a crash; smaller costs more commits. It must stay below the prefetch of `dispatch.broker`."""
 
 _FIRST_PAUSE_S: Final = 1.0
 """Seconds until the first try after the broker was lost; each further pause is twice as long."""
 _JITTER: Final = (0.75, 1.25)
-"""Each pause is multiplied by a random number of this range: not all who lost the broker return at once."""
+"""Each pause is multiplied by a random number of this range: not all clients reconnect at once."""
 _BATCH_WAIT_S: Final = 0.0005
-"""Seconds to wait for one more message of a batch. Larger delays the commit of what has come; smaller makes
-smaller batches while messages arrive."""
+"""Seconds to wait for one more message of a batch. Larger delays the commit of received messages;
+smaller makes smaller batches while messages arrive."""
 _LEAST_WAIT_S: Final = 0.001
 """Shortest wait in seconds for the first message: a deadline in the past must not be a negative timeout."""
 _NOT_YET: Final = "not connected yet"
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 class Seal(Protocol):
-    """Signs messages to agents, and checks whose signature is on theirs."""
+    """Signs messages to agents, and checks the signatures on theirs."""
 
     def seal(self, agent_id: str, payload: bytes) -> str:
         """Return an envelope around one message, for one agent."""
@@ -67,7 +67,7 @@ class LabDispatcher:
     """Sends to each agent's queue and drains the ingest queue.
 
     A lost connection is tried again after 1, 2, 4 ... seconds, at most `times.backoff_s`. A connection
-    through which this process's own ping does not come back within `times.watchdog_s` counts as lost.
+    through which this process's own ping does not return within `times.watchdog_s` counts as lost.
     """
 
     sole_agent = False
@@ -81,7 +81,7 @@ class LabDispatcher:
         authority: Path | None = None,
         connected: Callable[[], None] | None = None,
     ) -> None:
-        """Nothing is connected before the first use. `authority`: PEM file of the broker's CA. `connected`
+        """Connect on first use only. `authority`: PEM file of the broker's CA. `connected`
         is called whenever a connection was made, before any message is received.
         """
         self._authority = authority
@@ -123,7 +123,7 @@ class LabDispatcher:
         if self._broker is None:
             return self._take_received()
         try:
-            # Only now: the caller has stored them, so a crash before this delivers them again, and no less.
+            # Only now has the caller stored them; after an earlier crash the broker delivers them again.
             self._acknowledge()
             self._watch(self._broker)
             waiting = bool(self._received) or self._drain(max(_LEAST_WAIT_S, until - time.monotonic()))
@@ -147,7 +147,7 @@ class LabDispatcher:
         return ()
 
     def _drain(self, timeout_s: float) -> bool:
-        """Receive a message; False where none came in time, or one that cannot be read."""
+        """Receive a message; False where none arrived in time, or an unreadable one."""
         assert self._broker is not None
         try:
             return self._broker.drain(timeout_s)

@@ -1,1 +1,1 @@
-"""The farm over HTTP: artifacts for agents, enrolment, results as JSON. Served by `farm serve`."""
+"""The HTTP interface, which `farm serve` serves: artifacts for agents, enrolment, results as JSON."""

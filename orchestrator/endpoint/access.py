@@ -1,4 +1,4 @@
-"""Which request is allowed: agents have the token of their enrolment, others one of the farm's tokens."""
+"""Authorises requests: agents by the token of their enrolment, others by one of the farm's tokens."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 LONGEST_TOKEN: Final = 512
-"""Characters of a token that is looked at. Chosen: far above every token that the farm makes or asks for,
-and short enough that hashing what a stranger sends costs nothing.
+"""The most characters of a token that is checked. Chosen: far above every token that the farm makes or
+requires, and short enough that hashing what a stranger sends costs nothing.
 """
 
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 class Trust(Protocol):
-    """What the farm knows of its agents. The methods block and may be called by any thread."""
+    """The farm's knowledge of its agents. The methods block and may be called by any thread."""
 
     def enrol(self, asked: Mapping[str, object]) -> Mapping[str, object]:
-        """The credentials of a new agent. Raises `UsageError` where the request is not to be granted."""
+        """The credentials of a new agent. Raises `UsageError` where the request is refused."""
 
     def agent_of(self, bearer: str) -> str | None:
         """Name of the agent that has this token; None: no agent has it, or it was revoked."""
@@ -35,14 +35,14 @@ class Trust(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Lets requests in, or refuses them."""
+    """Admits or refuses requests."""
 
     trust: Trust
     read_token: str | None = field(default=None, repr=False)
     submit_token: str | None = field(default=None, repr=False)
 
     async def agent(self, request: Request) -> str:
-        """The agent that asks. Raises `HTTPException` 401."""
+        """The agent that sent the request. Raises `HTTPException` 401."""
         name = await run_in_threadpool(self.trust.agent_of, _bearer(request))
         if name is None:
             raise HTTPException(401, "no agent has this token, or it was revoked; enrol again", _CHALLENGE)
@@ -55,13 +55,13 @@ class Gate:
             raise HTTPException(403, f"no running attempt of agent {name} uses {sha256[:12]}")
 
     async def reader(self, request: Request) -> None:
-        """Let a reader in. Raises `HTTPException` 401, or 403 where the farm has no read token."""
+        """Admit a reader. Raises `HTTPException` 401, or 403 where the farm has no read token."""
         if self.read_token is None:
             raise HTTPException(403, "results are closed to readers; set FARM_READ_TOKEN for `farm serve`")
         _compare(request, self.read_token, "read token")
 
     async def submitter(self, request: Request) -> None:
-        """Let a sender of models in. Raises `HTTPException` 401; 403 where the farm has no submit token."""
+        """Admit a sender of models. Raises `HTTPException` 401; 403 where the farm has no submit token."""
         if self.submit_token is None:
             raise HTTPException(403, "uploads are closed; set FARM_SUBMIT_TOKEN for `farm serve`")
         _compare(request, self.submit_token, "submit token")
@@ -75,7 +75,7 @@ def _bearer(request: Request) -> str:
 
 
 def _compare(request: Request, expected: str, what: str) -> None:
-    # Digests have one length, so the time that the comparison takes tells nothing about the token.
+    # Digests have one length, so the duration of the comparison reveals nothing about the token.
     if not hmac.compare_digest(_digest(_bearer(request)), _digest(expected)):
         raise HTTPException(401, f"this is not the {what} of the farm", _CHALLENGE)
 

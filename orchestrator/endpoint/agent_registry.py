@@ -1,4 +1,4 @@
-"""The agents as the endpoint sees them: enrolment, tokens, and which artifacts each may fetch."""
+"""Serves the endpoint's questions about agents: enrolment, tokens, and the artifacts each may fetch."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 class AgentRegistry:
     """Enrols agents and checks their tokens; any thread may call it.
 
-    `farm_keys`: the farm's own that are good now. `admit`: lets an agent's new credentials in at the broker,
-    and gives the broker's part of the answer (`broker_url`, `broker_user`, `key_prefix`, `broker_ca`).
+    `farm_keys`: the farm's valid keys. `admit`: makes an agent's new credentials valid at the broker,
+    and returns the broker's part of the answer (`broker_url`, `broker_user`, `key_prefix`, `broker_ca`).
     """
 
     database: Database
@@ -58,7 +58,7 @@ class AgentRegistry:
         return key
 
     def agent_of(self, bearer: str) -> str | None:
-        """The agent whose valid token this is."""
+        """The agent with this valid token."""
         with self.database.read() as session:
             return credentials.agent_of_bearer(session, bearer, utc_now())
 

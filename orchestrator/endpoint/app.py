@@ -1,4 +1,4 @@
-"""The application: its routes, and the form of its errors. All but `/health` and `/enrol` needs a token."""
+"""The application: its routes and the form of its errors. Only `/health` and `/enrol` need no token."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def application(
     read_token: str | None,
     submit_token: str | None = None,
 ) -> Starlette:
-    """The farm over HTTP."""
+    """Build the HTTP application."""
     gate = Gate(trust, read_token, submit_token)
     results = ResultRoutes(database, gate)
     artifacts = Artifacts(store, limits, gate, results.are_samples)
@@ -51,7 +51,7 @@ def application(
             granted = await run_in_threadpool(trust.enrol, asked)
         except UsageError as error:
             raise HTTPException(403, str(error)) from error
-        # The answer holds credentials: no proxy may keep it.
+        # The answer contains credentials: no proxy may cache it.
         return JSONResponse(dict(granted), headers={"cache-control": "no-store"})
 
     routes = [
@@ -85,7 +85,7 @@ async def _small_body(request: Request) -> bytes:
 
 
 def _asked(body: bytes) -> dict[str, object]:
-    """A flat JSON object. Raises `HTTPException` 400."""
+    """Parse a flat JSON object. Raises `HTTPException` 400."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Artifacts over HTTP: models go out, samples come in. A name is a sha256 and nothing else."""
+"""Serves models and receives samples over HTTP. The name of an artifact is a sha256 and nothing else."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Artifacts:
         return StreamingResponse(_blocks(file, chosen), status, headers, _KIND)
 
     async def has(self, request: Request) -> Response:
-        """`HEAD /samples/{sha256}`: 200 where the farm has the file, and keeps it for the result to come."""
+        """`HEAD /samples/{sha256}`: 200 where the farm has the file, which it keeps for the coming result."""
         await self.gate.agent(request)
         try:
             found = await run_in_threadpool(self.store.touch, request.path_params["sha256"])

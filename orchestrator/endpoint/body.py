@@ -1,4 +1,4 @@
-"""A request's body as a worker thread reads it, and the size that its header announces."""
+"""Reads a request's body in a worker thread, and checks the size that its header announces."""
 
 from __future__ import annotations
 

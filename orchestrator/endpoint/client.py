@@ -1,4 +1,4 @@
-"""A machine without the farm's store: it uploads models to the farm's endpoint and downloads samples."""
+"""Uploads models to the farm's endpoint and downloads samples, on a machine without the farm's store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from orchestrator.sources.store import Store
 
 TRIES: Final = 5
 """Broken transfers in a row, without a byte of progress, after which an upload is given up. Chosen: with
-the pauses between them, 10 s without the farm are survived.
+the pauses between them, an upload survives 10 s without the farm.
 """
 
 PAUSE_S: Final = 1.0
@@ -124,7 +124,7 @@ class Sender:
         raise UnreachableError(f"model {sha256[:12]} cannot be sent to {self.address.url}: {why}")
 
     def _offset(self, sha256: str) -> int | None:
-        """How many bytes of a model the farm has; None: all of it."""
+        """How many bytes of a model the farm has; None: the whole model."""
         connection = open_connection(self.address)
         try:
             connection.request("HEAD", f"/models/{sha256}", headers=self._headers())
@@ -150,7 +150,7 @@ class Sender:
         try:
             with store.open(sha256) as file:
                 file.seek(offset)
-                # A farm that refuses answers and closes while this side still sends: the answer says why.
+                # A farm that refuses answers and closes while this side sends: its answer tells why.
                 try:
                     connection.request("PUT", f"/models/{sha256}", body=file, headers=headers)
                 except OSError as error:

@@ -1,4 +1,4 @@
-"""Models that users bring from other machines, in one piece or several; stored where the hash is right."""
+"""Receives models from other machines, in one or several pieces, and stores them if the hash matches."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ OFFSET_HEADER: Final = "upload-offset"
 """Header of an answer: how many bytes of the model the farm has already."""
 
 _BLOCK_BYTES = 1 << 20
-"""Bytes of one write while a model comes in; after each, the free space of the disk is looked at again."""
+"""Bytes of one write while a model is received; after each, the disk's free space is checked again."""
 _RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
 
 log = logging.getLogger(__name__)
 
 
 class _NotNowError(Exception):
-    """The sender has to ask again how much the farm has."""
+    """The sender has to query again how much the farm has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class ModelUploads:
     senders: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(MOST_UPLOADS))
 
     async def has(self, request: Request) -> Response:
-        """`HEAD /models/{sha256}`: 200 where the farm has the model, else 404 and how much of it is here."""
+        """`HEAD /models/{sha256}`: 200 where the farm has the model, else 404 and the bytes it has."""
         await self.gate.submitter(request)
         sha256 = request.path_params["sha256"]
         try:
@@ -95,9 +95,9 @@ class ModelUploads:
         return Part(first, size)
 
     def _grow(self, body: Body, sha256: str, part: Part) -> None:
-        """Append what arrives; what a broken transfer has sent stays for the next try."""
+        """Append the received bytes; those of a broken transfer stay for the next try."""
         with self._opened(sha256) as out:
-            # Asked anew under the lock: another sender may have appended since this one asked.
+            # Read again under the lock: another sender may have appended since this one queried the size.
             here = out.seek(0, os.SEEK_END)
             if here != part.start:
                 raise _NotNowError(f"the farm has {here} bytes, not {part.start}; continue from there")

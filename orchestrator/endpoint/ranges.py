@@ -1,4 +1,4 @@
-"""`Range: bytes=...` of a request: one range, as a client needs it to go on with a broken transfer."""
+"""Parses `Range: bytes=...` of a request: one range, with which a client resumes a broken transfer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Campaigns and results as JSON, for readers who have the read token."""
+"""Serves campaigns and results as JSON to readers with the read token."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class ResultRoutes:
         return JSONResponse(await run_in_threadpool(self._campaigns))
 
     async def campaign(self, request: Request) -> Response:
-        """`GET /campaigns/{ref}`: one, by its id, the beginning of its id, or its name."""
+        """`GET /campaigns/{ref}`: one campaign, by its id, the beginning of its id, or its name."""
         await self.gate.reader(request)
         return JSONResponse(campaign_json(await self._found(request)))
 
     async def results(self, request: Request) -> Response:
-        """`GET /campaigns/{ref}/results`: what `farm results --format json` prints."""
+        """`GET /campaigns/{ref}/results`: the output of `farm results --format json`."""
         await self.gate.reader(request)
         record = await self._found(request)
         text = await run_in_threadpool(self._results, record.campaign_id)
         return Response(text, media_type="application/json")
 
     def are_samples(self, sha256: str) -> bool:
-        """Whether a result has these samples."""
+        """Whether a result refers to these samples."""
         with self.database.read() as session:
             return records.has_samples(session, sha256)
 

@@ -1,4 +1,4 @@
-"""The endpoint as `farm serve` runs it."""
+"""Runs the endpoint within `farm serve`."""
 
 from __future__ import annotations
 

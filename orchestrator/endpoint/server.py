@@ -1,4 +1,4 @@
-"""The HTTP server: one thread of `farm serve`."""
+"""The HTTP server, which runs in one thread of `farm serve`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class EndpointServer:
-    """Serves HTTP from `with` to the end of its block."""
+    """A context manager that serves HTTP within its block."""
 
     def __init__(self, app: ASGIApp, address: Address) -> None:
         """Listen. Raises `FarmError` where the address or the certificate cannot be used."""
@@ -68,7 +68,7 @@ class EndpointServer:
 
     @property
     def port(self) -> int:
-        """The port that is listened on, also where 0 was asked for."""
+        """The port on which the server listens, also where port 0 was configured."""
         return int(self._socket.getsockname()[1])
 
     def __enter__(self) -> EndpointServer:
@@ -111,5 +111,5 @@ def _listen(address: Address) -> socket.socket:
             f"the endpoint cannot listen on {address.host}:{address.port}: {error.strerror}; "
             "another program may have that port: set FARM_LISTEN"
         ) from error
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what is accepted inherits it
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted connections inherit it
     return made

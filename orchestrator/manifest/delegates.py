@@ -1,4 +1,4 @@
-"""Delegate kinds and their options, as the installed descriptors declare them; no delegate is made.
+"""Reads delegate kinds and their options from the installed descriptors, without making a delegate.
 
 An entry point of the group `delegate_farm.delegates` names a descriptor (`runtime.delegates.descriptor`).
 This floor does not import the runtime: it reads of a descriptor what the protocols below name.
@@ -26,7 +26,7 @@ MOST_SWEPT_VALUES: Final = 32
 cells. A longer list would fail at the limit on a campaign's cells, whose message names no line."""
 
 _SHORT_NAMES = {"threads": "t"}
-"""What an option is called in the name of a swept delegate: `cpu-t4`, not `cpu-threads4`."""
+"""The short name of an option in the name of a swept delegate: `cpu-t4`, not `cpu-threads4`."""
 
 
 class DeclaredOption(Protocol):
@@ -93,7 +93,7 @@ class DelegateForm:
 
 
 def delegate(node: yaml.Node, problems: Problems) -> DelegateForm | None:
-    """Reads `{kind: cpu, threads: [1, 4]}`. An option that the kind does not declare is a problem."""
+    """Read `{kind: cpu, threads: [1, 4]}`. An option that the kind does not declare is a problem."""
     found = entries(node, problems)
     if found is None:
         return None

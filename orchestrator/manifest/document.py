@@ -1,4 +1,4 @@
-"""YAML text → a tree of nodes that know their position. Bounded: size, depth, no aliases, no tags."""
+"""Parses YAML text into nodes with positions, with bounds on size and depth, without aliases and tags."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def compose(content: bytes, file: str) -> yaml.MappingNode:
-    """The root mapping of a YAML document. Raises `ManifestError` with the position of what is wrong."""
+    """The root mapping of a YAML document. Raises `ManifestError` with the position of the mistake."""
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""`models.yaml` → `Campaign`, and the same `Campaign` for a single file without YAML."""
+"""Builds a `Campaign` from a `models.yaml`, or from a single model file without YAML."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def campaign_for_model(
         delegates=tuple(DelegateEntry(kind, kind) for kind in kinds),
         devices=(),
         exclude=(),
-        # The peer, because a ratio to our own `cpu` says little to somebody who knows LiteRT.
+        # The peer, because users who know LiteRT learn little from a ratio to our own `cpu`.
         baseline_delegate="litert" if "litert" in kinds else None,
         reuse=reuse,
         manifest_sha256=hashlib.sha256(identity.encode()).hexdigest(),
@@ -74,7 +74,7 @@ def campaign_for_model(
 
 
 class _Builder:
-    """Joins the checked values, and notes each mistake that only two places of the file together make."""
+    """Joins the checked values, and notes mistakes that arise between two places of the file."""
 
     def __init__(self, values: dict[str, Any], root: yaml.Node, problems: Problems) -> None:
         self._values = values

@@ -1,4 +1,4 @@
-"""A part of a campaign: some models, some delegates."""
+"""Narrows a campaign to some of its models and delegates."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ def narrow(campaign: Campaign, delegates: Sequence[str] = (), only: str = "*") -
     if (models, chosen) == (campaign.models, campaign.delegates):
         return campaign
     kept = {entry.name for entry in chosen}
-    # Another digest than the whole file's: a part is another submission, and must not be found as the same
-    # one.
+    # Its digest differs from the whole file's: a part is another submission and must not be taken for it.
     identity = "\n".join((campaign.manifest_sha256, *sorted(kept), "", *(entry.id for entry in models)))
     return replace(
         campaign,

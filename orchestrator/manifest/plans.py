@@ -1,4 +1,4 @@
-"""Levels: the counts of processes, runs and seconds of a cell. `measure:` overrides single ones."""
+"""Defines the levels: counts of processes, runs and seconds of a cell; `measure:` overrides single ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes in a file: collected with their positions and raised together."""
+"""Collects the mistakes in a file with their positions, and raises them together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.errors import UsageError
 
 MAX_REPORTED: Final = 20
 """How many mistakes one message lists. Chosen: about a screen of a terminal. The rest is counted, and appears
-once the first ones are mended."""
+once the first ones are corrected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Problem:
 
 
 class ManifestError(UsageError):
-    """The file cannot be used; the text has one `file:line:column: what` per mistake."""
+    """The error of an unusable file; its text has one `file:line:column: what` per mistake."""
 
     def __init__(self, file: str, problems: Iterable[Problem]) -> None:
         self.file = file

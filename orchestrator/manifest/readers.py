@@ -1,4 +1,4 @@
-"""Small readers that turn one YAML node into one typed value, and note what does not fit.
+"""Readers that turn one YAML node into one typed value, and note a problem where it does not fit.
 
 A reader returns `None` after noting a problem; nothing is built from a file with problems.
 """
@@ -39,7 +39,7 @@ _DAY_S: Final = 86_400
 """Seconds of a day of 24 hours, as `d` means it; leap seconds and summer time do not enter."""
 
 _YEAR_S: Final = 365 * _DAY_S
-"""The longest duration, in seconds. Chosen: nobody waits longer; a larger number is a mistake of its unit."""
+"""The longest duration, in seconds. Chosen: no user waits longer; a larger number has the wrong unit."""
 
 _SHORTEST_S: Final = 0.001
 """The shortest duration that is written as a plain number of seconds: one of the smallest unit, `1ms`."""
@@ -59,7 +59,7 @@ _TAG_WORDS = {
 
 
 def describe(node: yaml.Node) -> str:
-    """What the user wrote, in words: `a list`, `text 'abc'`."""
+    """Describe the user's value in words: `a list`, `text 'abc'`."""
     word = _TAG_WORDS.get(node.tag.rsplit(":", 1)[-1], "something else")
     if isinstance(node, yaml.ScalarNode) and node.value:
         shown = node.value if len(node.value) <= MAX_SHOWN else node.value[: MAX_SHOWN - 3] + "..."
@@ -162,7 +162,7 @@ def yes_or_no(node: yaml.Node, problems: Problems) -> bool | None:
 
 
 def listing(item: Reader[T], *, minimum: int = 0, maximum: int = MAX_ITEMS) -> Reader[list[T]]:
-    """A list; its items in order."""
+    """Read a list; its items keep their order."""
 
     def read(node: yaml.Node, problems: Problems) -> list[T] | None:
         if not isinstance(node, yaml.SequenceNode):
@@ -257,7 +257,7 @@ class Placed:
 
 
 def placed(reader: Reader[T]) -> Reader[Placed]:
-    """Keeps the node beside the value."""
+    """Keep the node beside the value."""
 
     def read(node: yaml.Node, problems: Problems) -> Placed | None:
         value = reader(node, problems)

@@ -1,4 +1,4 @@
-"""The form of a `models.yaml`: which keys exist, and what their values look like."""
+"""The schema of a `models.yaml`: its keys and the form of their values."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a result says, in one form for every reader: records, metrics, comparison, speed-ups and files."""
+"""The content of results in one form for every reader: records, metrics, comparison, speed-ups, files."""

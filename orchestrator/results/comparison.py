@@ -1,4 +1,4 @@
-"""The comparison table: models x delegate@device. Records in, lines of text out; the CLI lays them out."""
+"""Turns records into the text of the comparison table, models x delegate@device; the CLI lays it out."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def reason_text(cell: CellRecord) -> str:
 def compare(
     cells: Sequence[CellRecord], baseline: str | None, reason: Callable[[CellRecord], str] = reason_text
 ) -> Comparison:
-    """Arrange cells by model and delegate@device, in the order in which they come.
+    """Arrange cells by model and delegate@device, in their given order.
 
     Cells of several levels get a column for each. `reason` writes why a cell has no result.
     """

@@ -11,12 +11,12 @@ EventKind: TypeAlias = Literal[
     "reused",  # a cell took an older result over
     "dispatched",  # a cell was given to a device
     "started",  # its runner starts
-    "phase",  # what the runner does now; `text` says it
+    "phase",  # the runner's present phase, which is in `text`
     "retry",  # an attempt failed and the cell waits for another
     "interrupted",  # an attempt was stopped; the cell waits
     "finished",  # the cell has its terminal state
     "quarantined",  # its device gets no more cells until a health check passes
-    "late",  # a result came too late and is not counted
+    "late",  # a result arrived too late and is not counted
 ]
 
 
@@ -24,7 +24,7 @@ EventKind: TypeAlias = Literal[
 class FarmEvent:
     """One step of a campaign.
 
-    `cell` is the cell as it stands now. `done` of `total` cells have ended; `eta_s` estimates the rest
+    `cell` is the cell's present record. `done` of `total` cells have ended; `eta_s` estimates the rest
     in seconds, None before anything is known.
     """
 

@@ -1,4 +1,4 @@
-"""The forms of data files and of `--json`: results, campaigns, and a cell with its raw samples.
+"""Writes data files and `--json` output: results, campaigns, and a cell with its raw samples.
 
 docs/results-format.md describes each of them.
 """

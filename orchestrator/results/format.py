@@ -1,4 +1,4 @@
-"""Values to text: one function per kind of value, so that a table and a page cannot disagree."""
+"""Turns values into text: one function per kind of value, so that tables and pages agree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EN_DASH = "\u2013"
 _NARROW_SPACE = "\u202f"
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""What a spreadsheet takes for a formula; the last four are full-width forms."""
+"""First characters of what a spreadsheet takes for a formula; the last four are full-width forms."""
 
 LONGEST_NAME = 72
 """Characters of a name in a heading or table: one line of text on a page."""
@@ -124,7 +124,7 @@ def short_name(text: str, limit: int = LONGEST_NAME) -> str:
 
 
 def visible(text: str) -> str:
-    """Text in which nothing hides: control, direction and zero-width characters become `⟨U+202E⟩`.
+    """Return text without hidden characters: control, direction and zero-width characters become `⟨U+202E⟩`.
 
     Line feeds and tabs stay.
     """

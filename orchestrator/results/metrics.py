@@ -1,4 +1,4 @@
-"""The registry of every figure of a cell: what it is called, how it is read and written, and what it means.
+"""The registry of a cell's figures: the name of each, how it is read and written, and its meaning.
 
 The comparison table, `farm show`, CSV, JSON, the pages and docs/metrics.md read this registry, so that a new
 figure is a field of the wire's `Measurement`, the code that measures it, and one entry here.
@@ -50,7 +50,7 @@ class Metric:
     chip: bool = False
     """Whether the site's matrix shows it below the latency of each cell."""
     table: Callable[[Measurement], str] | None = None
-    """What the comparison table says of it below the latency; None: nothing."""
+    """Writes its line below the latency in the comparison table; None: no line."""
 
     @property
     def direction(self) -> str:

@@ -1,4 +1,4 @@
-"""What the database knows of campaigns and cells, as frozen values.
+"""Campaigns and cells of the database as frozen values.
 
 `db.read.records` makes them; the CLI, the endpoint and the site only read them.
 """
@@ -14,7 +14,7 @@ from agent.wire.messages import Measurement, Reason
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """One try at a cell. `state`: dispatched | running | done | failed | unsupported | cancelled."""
+    """One attempt at a cell. `state`: dispatched | running | done | failed | unsupported | cancelled."""
 
     attempt_id: str
     number: int

@@ -1,4 +1,4 @@
-"""Speed-ups: which cell is the baseline of which, what the ratio is, and what may be said of it.
+"""Computes speed-ups: the baseline of each cell, the ratio, and the verdict that the intervals allow.
 
 A ratio is only called faster or slower where the 95 % intervals of both medians exist and do not overlap.
 """
@@ -14,12 +14,12 @@ from agent.wire.messages import Latency
 from orchestrator.results.records import CellRecord
 
 Verdict: TypeAlias = Literal["faster", "slower", "overlap", "unjudged"]
-"""What the two intervals allow to be said: `overlap` where they do, `unjudged` where one is missing."""
+"""The verdict of the two intervals: `overlap` where they overlap, `unjudged` where one is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedUp:
-    """Baseline p50 / own p50, over 1 where the cell is faster, and what may be said of it."""
+    """Baseline p50 / own p50, over 1 where the cell is faster, with the verdict."""
 
     ratio: float
     verdict: Verdict

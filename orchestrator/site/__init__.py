@@ -1,1 +1,1 @@
-"""The static site: what the database knows, as pages that need no server, no network and no script."""
+"""Builds the static site: the database's content as pages without server, network or script."""

@@ -1,4 +1,4 @@
-"""Everything the pages are made of, read once: campaigns newest first and their cells."""
+"""Reads the data of all pages once: campaigns, newest first, and their cells."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Archive:
 
     @classmethod
     def read(cls, source: SiteSource) -> Archive:
-        """Ask `source` for all campaigns and cells; not for samples."""
+        """Read all campaigns and cells from `source`, without samples."""
         campaigns = tuple(sorted(source.campaigns(), key=_age, reverse=True))
         cells = {c.campaign_id: tuple(source.cells(c.campaign_id)) for c in campaigns}
         return cls(campaigns, cells, {cell.cell_id: cell for members in cells.values() for cell in members})

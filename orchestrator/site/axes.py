@@ -1,4 +1,4 @@
-"""Scales and ticks of the drawings. Pure arithmetic; a scale maps a value to a coordinate in px."""
+"""Computes scales and ticks of the drawings; a scale maps a value to a coordinate in px."""
 
 from __future__ import annotations
 

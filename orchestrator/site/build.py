@@ -1,4 +1,4 @@
-"""`build_site`: read the farm, render every page, put the site in place."""
+"""Builds the site: `build_site` reads the farm, renders every page and puts the site in place."""
 
 from __future__ import annotations
 

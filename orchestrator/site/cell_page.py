@@ -1,4 +1,4 @@
-"""A cell's page: everything behind one number."""
+"""Builds a cell's page: everything behind one number."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _attempt(attempt: AttemptRecord) -> AttemptRow:
 
 
 def _spec(cell: CellRecord) -> Facts:
-    """What was asked, apart from the counts that the settings hold."""
+    """The requested settings, apart from the counts that the recorded settings contain."""
     options = tuple(
         (f"option {name}", value if isinstance(value, str) else json.dumps(value))
         for name, value in sorted(cell.delegate_options.items())

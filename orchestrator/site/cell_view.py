@@ -1,4 +1,4 @@
-"""A cell record as a table shows it: number or reason, badges, bar."""
+"""Turns a cell record into its view in a table: number or reason, badges, bar."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def delegation_view(delegation: Delegation | None) -> DelegationView | None:
 
 
 def accuracy_facts(cell: CellRecord, measurement: Measurement) -> Facts:
-    """The verdict with every figure behind it, and what the labelled data says."""
+    """The verdict with every figure behind it, and the score on labelled data."""
     accuracy, score = measurement.accuracy, measurement.labelled
     facts = (
         ("verdict", accuracy.verdict or "not judged"),
@@ -124,7 +124,7 @@ def _speedup_view(found: SpeedUp | None) -> SpeedUpView | None:
 
 
 def cell_view(cell: CellRecord, baseline: CellRecord | None, bar: IntervalBar | None = None) -> CellView:
-    """What a table shows of a cell; `baseline` is the cell its speed-up is taken over."""
+    """The view of a cell in a table; `baseline` is the cell over which its speed-up is taken."""
     m = cell.measurement
     counted = counted_latency(cell)
     p50 = P50.read(cell)

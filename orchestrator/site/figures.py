@@ -1,4 +1,4 @@
-"""Metrics on a page: their headings, their figures, and the footnotes that say why one is missing."""
+"""Builds the headings and figures of metrics on a page, and the footnotes on missing figures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _letters(number: int) -> str:
 
 
 def head(metric: Metric) -> MetricHead:
-    """What a table or the method page says of a metric."""
+    """The heading of a metric in a table or on the method page."""
     return MetricHead(
         key=metric.key,
         label=metric.label,

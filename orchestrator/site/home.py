@@ -1,4 +1,4 @@
-"""The home page and a campaign's page: head, matrix, devices and their environments."""
+"""Builds the home page and the campaign pages: head, matrix, devices and their environments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each page and data file lies, relative to the site's root. Paths come from ids, never from names."""
+"""Computes the paths of pages and data files below the site's root, from ids, never from names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main table: models x (delegate on device)."""
+"""Builds the main table: models x (delegate on device)."""
 
 from __future__ import annotations
 

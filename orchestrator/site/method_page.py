@@ -1,4 +1,4 @@
-"""The method page: what every figure means, and the sample floors that held for the newest result."""
+"""Builds the method page: the meaning of every figure, and the sample floors of the newest result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model's page: every delegate on every device side by side."""
+"""Builds a model's page: every delegate on every device side by side."""
 
 from __future__ import annotations
 

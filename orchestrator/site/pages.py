@@ -1,7 +1,7 @@
-"""What each page shows, ready to print: frozen values whose text is final. Templates only lay them out.
+"""The content of each page as frozen values with their final text; templates only lay them out.
 
-`href` is always relative to the site's root; a template puts the way to the root in front.
-A `tone` is a word for the style sheet (good, bad, warn, quiet); no meaning hangs on it alone.
+`href` is always relative to the site's root; a template prefixes the path to the root.
+A `tone` is a word for the style sheet (good, bad, warn, quiet); no meaning depends on it alone.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A model; `cells` follow the columns, None where nothing was asked."""
+    """A model; `cells` follow the columns, None where no cell was requested."""
 
     model: Link
     detail: str
@@ -168,7 +168,7 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class CampaignView:
-    """A campaign's head: who, when, how far."""
+    """The head of a campaign's page: name, time and progress."""
 
     link: Link
     campaign_id: str
@@ -373,7 +373,7 @@ class RawBlock:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRow:
-    """One try at the cell."""
+    """One attempt at the cell."""
 
     number: int
     state: StatusView

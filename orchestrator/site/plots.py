@@ -1,4 +1,4 @@
-"""Drawings as coordinates: samples in order, their distribution per process, ranges of several cells.
+"""Computes the drawings' coordinates: samples in order, distributions per process, ranges of cells.
 
 Every sample is drawn; samples that fall on the same half pixel are one dot. An axis ends where the bulk of
 the timed samples ends: what lies above is marked at its end and counted, never dropped.

@@ -1,4 +1,4 @@
-"""Putting a finished site in place at once: a reader sees the old one or the new one, never half of either.
+"""Puts a finished site in place in one step: a reader sees the old site or the new one, never a mixture.
 
 The new folder is written beside the old one and exchanged with it in one system call (Linux, renameat2).
 """
@@ -28,8 +28,8 @@ reader would meet no site at all."""
 def replaced_folder(target: Path, marker: str) -> Iterator[Path]:
     """A new, empty folder to fill; on leaving without an error it takes the place of `target`.
 
-    One build at a time: a second one waits. What killed builds left behind is removed. `marker` is the path
-    of a file inside that tells a folder of this kind: any other folder that is not empty is refused.
+    One build at a time: a second one waits. Leftovers of killed builds are removed. `marker` is the path
+    of a file inside that identifies a folder of this kind: any other folder that is not empty is refused.
     Raises `UsageError` for such a folder and for a file.
     """
     _require_replaceable(target, marker)
@@ -41,7 +41,7 @@ def replaced_folder(target: Path, marker: str) -> Iterator[Path]:
             shutil.rmtree(left_over)
         fresh = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
         try:
-            # mkdtemp makes it for its owner alone; a web server runs as somebody else.
+            # mkdtemp makes it for its owner alone; a web server runs as another user.
             fresh.chmod(0o755)
             yield fresh
             _put_in_place(fresh, target)

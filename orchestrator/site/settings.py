@@ -1,4 +1,4 @@
-"""The settings that a measurement recorded, as rows; a setting may hold a JSON object."""
+"""Turns the recorded settings of a measurement into rows; a setting may hold a JSON object."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def setting_rows(settings: Mapping[str, str]) -> Facts:
 
 
 def json_object(value: str) -> dict[str, object]:
-    """The object that a text holds as JSON; empty for any other text, whatever an agent sent."""
+    """The object that a text holds as JSON; empty for any other text."""
     try:
         loaded = json.loads(value)
     except (ValueError, RecursionError):

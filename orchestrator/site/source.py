@@ -1,4 +1,4 @@
-"""What the site needs to know of a farm; `orchestrator.farm.reading` offers it."""
+"""The interface through which the site reads a farm; `orchestrator.farm.reading` implements it."""
 
 from __future__ import annotations
 

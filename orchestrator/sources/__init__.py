@@ -1,4 +1,4 @@
-"""Where models come from: files, skeletons, the zoo, wheels, npm packages, https. All end in the store."""
+"""Brings models into the store from files, skeletons, the zoo, wheels, npm packages and https."""
 
 from __future__ import annotations
 

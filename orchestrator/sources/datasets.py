@@ -1,4 +1,4 @@
-"""Labelled data of a campaign: from its source into the store, and by its hash into the measuring plan."""
+"""Brings a campaign's labelled data from its source into the store, and its hash into the measuring plan."""
 
 from __future__ import annotations
 

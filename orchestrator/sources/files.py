@@ -1,4 +1,4 @@
-"""Local files: a `.tflite` is stored as it is, a `.skel` restored first."""
+"""Stores local files: a `.tflite` unchanged, a `.skel` after restoring it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def store_file(path: Path, store: Store, expected_sha256: str | None) -> StoredF
 
 
 def store_skeleton(path: Path, store: Store, expected_sha256: str | None) -> StoredFile:
-    """Restore a skeleton into the store. Raises `UsageError` where it cannot, or gives another sha256."""
+    """Restore a skeleton into the store. Raises `UsageError` if that fails or the sha256 differs."""
     check_file(path)
     if path.stat().st_size > MAX_SKELETON_BYTES:
         raise UsageError(f"{path}: larger than {MAX_SKELETON_BYTES} bytes, the limit of a skeleton")

@@ -1,4 +1,4 @@
-"""The health check: a tiny model that any device can run, made here and needing no download."""
+"""Makes the model of the health check: a tiny one that any device can run, without a download."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def model_sha256() -> str:
 
 
 def provide(store: Store) -> None:
-    """Put the model into the store unless it is there: agents fetch it from there."""
+    """Put the model into the store, from which agents fetch it, unless it has it already."""
     if store.find(model_sha256()) is None:
         store.put(io.BytesIO(model()), MODEL_ID, model_sha256())

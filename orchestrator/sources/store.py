@@ -24,7 +24,7 @@ DEFAULT_MAX_BYTES = 2 * 1024**3
 """Bytes of one artifact, where no limit is given: a FlatBuffer's offsets are signed 32-bit numbers."""
 
 _CHUNK_BYTES = 1024 * 1024
-"""Bytes of one read while a file is copied in; after each, the free space of the disk is looked at again."""
+"""Bytes of one read while a file is copied in; after each, the disk's free space is checked again."""
 
 
 class TooLargeError(UsageError):
@@ -32,7 +32,7 @@ class TooLargeError(UsageError):
 
 
 class Readable(Protocol):
-    """Whatever is read in pieces: a file, an answer, a body."""
+    """An input that is read in pieces: a file, an answer, a body."""
 
     def read(self, size: int, /) -> bytes:
         """At most `size` bytes; empty at the end."""
@@ -57,7 +57,7 @@ class Store:
     limits: StoreLimits | None = None
 
     def find(self, sha256: str) -> StoredFile | None:
-        """The artifact, where the store has it. Raises `ValueError` for anything but a sha256."""
+        """The artifact; None where the store lacks it. Raises `ValueError` for anything but a sha256."""
         path = artifact_path(self.root, sha256)
         if path.is_symlink() or not path.is_file():
             return None
@@ -126,7 +126,7 @@ class Store:
                 size += len(chunk)
                 if size > self.max_bytes:
                     raise TooLargeError(f"{what}: larger than {self.max_bytes} bytes, the limit of the store")
-                # For each chunk: a stream announces no size, and others fill the disk meanwhile.
+                # For each chunk: a stream announces no size, and other programs fill the disk meanwhile.
                 if self.limits is not None:
                     require_floor(self.root, self.limits, len(chunk))
                 digest.update(chunk)
@@ -134,7 +134,7 @@ class Store:
             sha256 = digest.hexdigest()
             if expected_sha256 is not None and sha256 != expected_sha256:
                 raise wrong_hash(what, expected_sha256, sha256)
-            # First the content, then the name: after a power cut no name stands for bytes that never arrived.
+            # First the content, then the name: after a power cut no name refers to unwritten bytes.
             out.flush()
             os.fsync(out.fileno())
             self._move_in(temporary, sha256)

@@ -1,7 +1,7 @@
-"""`https:` without surprises: only public addresses, few redirects, a size limit, a time limit.
+"""Downloads over `https:` from public addresses only, with limits on redirects, size and time.
 
-A name is resolved once, every address it has is checked, and the connection goes to an address that was
-checked: a name server that answers differently the next time changes nothing. No proxy is used.
+A name is resolved once, all its addresses are checked, and the connection uses a checked address: a name
+server that answers differently the next time changes nothing. No proxy is used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(frozen=True, slots=True)
 class Web:
-    """What may be reached. `allow_private`: loopback, private and link-local addresses too.
+    """The addresses that may be reached. `allow_private`: loopback, private and link-local addresses too.
 
     `registry`: of npm packages.
     """
@@ -54,7 +54,7 @@ class Web:
     def open(self, url: str, most_bytes: int, what: str) -> Iterator[Body]:
         """The content behind a URL, redirects followed. `what` names it in messages.
 
-        Raises `UsageError` for what cannot be had or may not be fetched, `UnreachableError` where the network
+        Raises `UsageError` for content that is missing or forbidden, `UnreachableError` where the network
         fails.
         """
         for _ in range(MOST_REDIRECTS + 1):
@@ -74,7 +74,7 @@ class Web:
         raise UsageError(f"{what}: more than {MOST_REDIRECTS} redirects")
 
     def _checked(self, parts: SplitResult, what: str) -> list[str]:
-        """The addresses of a host. Raises where one of them is not to be reached."""
+        """The addresses of a host. Raises where one of them is not allowed."""
         host = str(parts.hostname)
         try:
             found = socket.getaddrinfo(host, parts.port or 443, type=socket.SOCK_STREAM)
@@ -117,7 +117,7 @@ class Body:
             raise UsageError(f"{self.what}: larger than {self.most_bytes} bytes")
         if time.monotonic() > self._until:
             raise UnreachableError(f"{self.what}: the download took longer than {DOWNLOAD_LIMIT_S:.0f} s")
-        # http.client ends a body that breaks off as if it were complete.
+        # http.client reports a truncated body as if it were complete.
         if not block and self.length is not None and self._seen < self.length:
             raise UnreachableError(
                 f"{self.what}: it ended after {self._seen} of {self.length} bytes; try again"

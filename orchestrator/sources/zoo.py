@@ -28,7 +28,7 @@ class ZooModel:
 
 
 def zoo_folder() -> Path:
-    """Where the zoo lies. Raises `FarmError` where this installation has none."""
+    """The zoo's folder. Raises `FarmError` where this installation has none."""
     checkout = Path(__file__).resolve().parents[2] / "examples" / "zoo"
     installed = Path(sys.prefix) / "share" / "delegate-farm" / "zoo"
     for folder in (checkout, installed):

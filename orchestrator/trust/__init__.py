@@ -1,1 +1,1 @@
-"""Who is trusted: the farm's keys, the agents' credentials and enrolment, and their rights at the broker."""
+"""The farm's keys, the agents' credentials and enrolment, and the agents' rights at the broker."""

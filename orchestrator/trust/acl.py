@@ -1,4 +1,4 @@
-"""What each agent may do at the broker: Redis' access lists, made from the names of its keys.
+"""Builds Redis' access lists, which state what each agent may do at the broker, from its keys' names.
 
 An agent may read and write the keys under its own name, and add to the ingest list; it can read neither the
 messages of other agents nor those to them. These are two users with one password, since Redis 6 cannot allow
@@ -28,7 +28,7 @@ COMMANDS: Final = (
     "set", "get", "evalsha", "script|load", "expire", "pexpire",
     "ping", "select", "client|setinfo", "client|setname", "info",
 )  # fmt: skip
-"""What Kombu's transport uses of a list with acknowledgements, and its health checks."""
+"""Commands that Kombu's transport uses for a list with acknowledgements, and for its health checks."""
 INGEST_COMMANDS: Final = ("lpush", "ping", "select", "client|setinfo", "client|setname")
 """Commands of the user that adds to the ingest list: none of them reads."""
 
@@ -48,7 +48,7 @@ def user(agent_id: str, key_prefix: str) -> str:
 def users(known: Iterable[Known], key_prefix: str) -> dict[str, list[str]]:
     """Return, by user, the words of `ACL SETUSER` after its name.
 
-    Every valid password is among them: in a rotation the old one stays good for a while.
+    Every valid password is among them: in a rotation the old one stays valid for a while.
     """
     hashes: dict[str, list[str]] = {}
     for entry in known:
@@ -75,7 +75,7 @@ def literal(text: str) -> str:
 def lines(url: str, authority: Path | None, known: Mapping[str, list[str]]) -> list[str]:
     """Return the access lists as commands for `redis-cli`, for a broker that another administrator manages.
 
-    A broker that does not tell its version gets commands that every version understands.
+    A broker that does not report its version gets commands that every version understands.
     """
     try:
         with redis_client(url, authority) as client:
@@ -86,8 +86,8 @@ def lines(url: str, authority: Path | None, known: Mapping[str, list[str]]) -> l
 
 
 def apply(url: str, authority: Path | None, key_prefix: str, known: Mapping[str, list[str]]) -> bool:
-    """Set the broker's access lists of agents to these, and delete all others. An agent that is new there
-    begins with an empty queue: messages from before it was shut out are void.
+    """Set the broker's access lists of agents to these, and delete all others. A new agent's queue is
+    emptied first: messages from before it was shut out are void.
 
     Returns False where the farm's user may not manage users. Raises `UnreachableError`.
     """

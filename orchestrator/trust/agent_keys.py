@@ -1,4 +1,4 @@
-"""The keys of the agents, in memory: every message is checked, but the database is read once a second."""
+"""Checks messages with the agents' keys, which it keeps in memory and reads once a second."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ REFRESH_S: Final = 1.0
 """Seconds between two reads of the database, and so how long a revoked key can still be accepted. Smaller
 costs more queries; larger lets a revoked agent continue."""
 STRANGER_S: Final = 0.02
-"""Shortest seconds between two reads where a key is unknown. It may be that of an agent enrolled just now,
+"""Least seconds between two reads where a key is unknown. It may be that of an agent enrolled just now,
 whose hello must not be lost; the bound keeps a stranger's messages from costing a query each."""
 SAVE_S: Final = 10.0
-"""Seconds between two times that the newest `issued` of each agent is stored. After a crash, expiry
-is judged by a time that is up to so much too old; smaller costs more transactions."""
+"""Seconds between two writes of the newest `issued` of each agent. After a crash, expiry
+is judged by a time that is too old by at most this; smaller costs more transactions."""
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class AgentKeys:
         self._saved |= changed
 
     def _refresh(self, every_s: float) -> None:
-        """Read the keys when it is time. While the database does not answer, the known keys are used."""
+        """Read the keys when a read is due. While the database does not answer, the known keys are used."""
         if time.monotonic() - self._read_at_s < every_s:
             return
         try:
@@ -84,7 +84,7 @@ class AgentKeys:
             log.debug("the keys of agents cannot be read: %s", error)
         else:
             self._keep({entry.key_id: entry for entry in found})
-        # Also after a failure: a database that is away must not be asked once per envelope.
+        # Also after a failure: an unreachable database must not be queried once per envelope.
         self._read_at_s = time.monotonic()
 
     def _keep(self, found: dict[str, known_credentials.Known]) -> None:

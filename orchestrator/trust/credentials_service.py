@@ -1,4 +1,4 @@
-"""Agents' credentials in the database, at the broker and under the farm's keys, managed together."""
+"""Manages agents' credentials in the database and at the broker, together with the farm's keys."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CredentialsService:
 
     @classmethod
     def open(cls, home: FarmHome, lab: LabConfig, database: Database) -> CredentialsService:
-        """Open the lab's credentials; the farm's key is made where there is none. Raises `FarmError`."""
+        """Open the lab's credentials; the farm's key is made where it is missing. Raises `FarmError`."""
         if not lab.is_lab:
             raise UsageError(
                 "only a lab has agents to enrol; set FARM_BROKER_URL=redis://..., or broker_url in farm.toml"
@@ -105,7 +105,7 @@ class CredentialsService:
             if not credentials.revoke_all(turn, agent_id, now):
                 known = ", ".join(known_credentials.enrolled(turn)) or "none"
                 raise UsageError(f"agent {agent_id} was never enrolled; known: {known}")
-            # In the same transaction: no attempt may be dispatched to the agent in between.
+            # In one transaction: no attempt may be dispatched to the agent in between.
             lost = self._end_attempts(turn, agent_id, why, now)
         self.apply_rights()
         return lost

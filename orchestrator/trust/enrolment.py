@@ -1,4 +1,4 @@
-"""How an agent is enrolled: with a one-time token it hands in a public key and hashes of its secrets."""
+"""Enrols an agent, which sends a one-time token, a public key and hashes of its secrets."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ VALID: Final = timedelta(hours=1)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _SECRET_BYTES: Final = 32
-"""Random bytes of a one-time token: 256 bits cannot be guessed, so no limit of tries is needed."""
+"""Random bytes of a one-time token: 256 bits cannot be guessed, so the number of tries needs no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What an agent sends to be enrolled: no secret but the one-time token."""
+    """An agent's request to be enrolled; its only secret is the one-time token."""
 
     token: str
     public_key: PublicKey
@@ -37,7 +37,7 @@ class Request:
 
     @classmethod
     def read(cls, asked: Mapping[str, object]) -> Request:
-        """Read it from JSON fields. Raises `UsageError`, whose text repeats nothing that was sent."""
+        """Read it from JSON fields. Raises `UsageError`, whose text repeats none of the input."""
         names = ("token", "public_key", "token_sha256", "password_sha256", "proof")
         fields = {name: value for name in names if isinstance(value := asked.get(name), str)}
         if len(fields) != len(names) or set(asked) != set(names):
@@ -69,7 +69,7 @@ def invite(
     valid: timedelta = VALID,
     overlap: timedelta | None = None,
 ) -> str:
-    """Return a new one-time token SECRET.KEYID; it voids those that the agent had.
+    """Return a new one-time token SECRET.KEYID; the agent's earlier ones become void.
 
     `overlap`: how long the present credentials of an enrolled agent stay valid after the token was used;
     None: the agent must not be enrolled. Raises `UsageError`.

@@ -1,6 +1,6 @@
-"""The farm's keys while one replaces another: both are valid for a while, then the new one alone.
+"""Replaces the farm's key: both keys are valid for a while, then only the new one.
 
-`farm.key` holds the newest key; `farm.key.former` holds the one before it, as JSON with the time of its end.
+`farm.key` holds the newest key; `farm.key.former` holds the one before it, as JSON with its expiry.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FarmKeys:
-    """The farm's valid keys. `until`: when the former one ends."""
+    """The farm's valid keys. `until`: when the former one expires."""
 
     current: SigningKey
     former: SigningKey | None = None
@@ -53,7 +53,7 @@ class FarmKeys:
     def signing_for(self, trusted: Collection[str]) -> SigningKey:
         """Return the newest key that an agent trusts.
 
-        Where `trusted` is empty nothing is known of the agent yet: it surely had the former key.
+        An empty `trusted` means an agent that sent nothing yet: it surely trusts the former key.
         """
         if self.former is not None and self.current.public.key_id not in trusted:
             return self.former
@@ -89,7 +89,7 @@ class FarmKeyFolder:
 
 
 def read(folder: Path, now: datetime) -> FarmKeys:
-    """Return the keys of a folder; a former key whose time is over is deleted. Raises `FarmError`."""
+    """Return the keys of a folder; an expired former key is deleted. Raises `FarmError`."""
     current, path = farm_key(folder), folder / FORMER_FILE
     try:
         require_private(path)
@@ -112,7 +112,7 @@ def read(folder: Path, now: datetime) -> FarmKeys:
 
 
 def rotate(folder: Path, now: datetime, until: datetime) -> FarmKeys:
-    """Make a new key; the current one stays valid until then. Raises `UsageError` or `FarmError`."""
+    """Make a new key; the current one stays valid until `until`. Raises `UsageError` or `FarmError`."""
     keys = read(folder, now)
     if keys.former is not None:
         raise UsageError(

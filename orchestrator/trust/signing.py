@@ -1,4 +1,4 @@
-"""Envelopes of a lab: signed by the farm on the way down, by a known agent on the way up."""
+"""Signs envelopes to agents, and checks the signatures of envelopes from known agents."""
 
 from __future__ import annotations
 
