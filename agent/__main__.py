@@ -9,7 +9,8 @@ from pathlib import Path
 from agent.attempt.lease import lease_folder
 from agent.config import LOG_PREFIX, AgentConfig, memory_limit
 from agent.daemon import serve
-from agent.wire.logs import LogFormat, log_to_stderr
+from agent.wire.log_format import LogFormat
+from agent.wire.logs import log_to_stderr
 
 
 def main(arguments: list[str] | None = None) -> int:

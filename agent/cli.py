@@ -10,7 +10,8 @@ import typer
 
 from agent.config import LOG_PREFIX, STATE_VARIABLE, state_folder
 from agent.devices import ProbeError, probe
-from agent.wire.logs import LogFormat, log_to_stderr
+from agent.wire.log_format import LogFormat
+from agent.wire.logs import log_to_stderr
 from agent.wire.messages import PROTOCOL_VERSION
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The agent of one lab machine.")

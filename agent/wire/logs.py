@@ -6,14 +6,8 @@ import json
 import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
 
-
-class LogFormat(StrEnum):
-    """`json`: one object per line with time, level, logger, message and, where there is one, traceback."""
-
-    TEXT = "text"
-    JSON = "json"
+from agent.wire.log_format import LogFormat
 
 
 class JsonLines(logging.Formatter):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
@@ -96,7 +95,7 @@ class _Log:
 
         if self.as_json:
             fields = {"cell": cell_id, "at": moment.at.isoformat(), "kind": moment.kind, "text": moment.text}
-            output.raw(json.dumps(fields) + "\n")
+            output.emit_json_line(fields)
         else:
             output.line(
                 f"{moment.at:%Y-%m-%d %H:%M:%S} {moment.kind}{': ' + moment.text if moment.text else ''}"
@@ -111,7 +110,7 @@ class _Log:
         self._shown[attempt_id] = (self._shown.get(attempt_id, "") + text)[-_REMEMBERED:]
         if self.as_json:
             fields = {"cell": cell.cell_id, "attempt": attempt_id, "log": text}
-            output.raw(json.dumps(fields) + "\n")
+            output.emit_json_line(fields)
             return
         *lines, rest = (self._begun.pop(attempt_id, "") + text).split("\n")
         for line in lines:

@@ -6,7 +6,6 @@ Text may hold a stranger's model names: control and direction characters never r
 from __future__ import annotations
 
 import io
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -49,7 +48,16 @@ def raw(text: str) -> None:
 
 def emit_json(value: Any) -> None:
     """JSON on standard output; non-ASCII characters are escaped, so nothing hides in it."""
+    import json
+
     raw(json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def emit_json_line(value: Any) -> None:
+    """One object of a stream on a line of its own, escaped as by `emit_json`."""
+    import json
+
+    raw(json.dumps(value) + "\n")
 
 
 def answer(value: Any, text: str, as_json: bool) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agent.wire.logs import LogFormat
+from agent.wire.log_format import LogFormat
 from orchestrator.cli.verb import OK
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections import Counter, deque
@@ -114,7 +113,7 @@ def _emit(event: FarmEvent) -> None:
         "total": event.total,
         "eta_s": event.eta_s,
     }
-    output.raw(json.dumps(fields) + "\n")
+    output.emit_json_line(fields)
     sys.stdout.flush()
 
 

@@ -13,7 +13,8 @@ from agent.wire.logs import JsonLines
 
 PROGRAM = """
 import logging
-from agent.wire.logs import LogFormat, log_to_stderr
+from agent.wire.log_format import LogFormat
+from agent.wire.logs import log_to_stderr
 log_to_stderr(LogFormat.{form}, prefix="farm-agent: ", loggers=("agent", "orchestrator"))
 logging.getLogger("agent.link").info("one")
 logging.getLogger("orchestrator").debug("two")
