@@ -7,9 +7,15 @@ build together (a campaign, a database cluster, the kernels of an operator famil
 from __future__ import annotations
 
 import os
+import signal
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: it starts the threads
+
+# A shell without job control starts what it puts into the background with SIGINT ignored, and every program
+# that a test starts would inherit that: a Ctrl-C sent to it would have no effect.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest  # as above
 
