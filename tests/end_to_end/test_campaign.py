@@ -1,4 +1,4 @@
-"""What the demo promises, checked on the real campaign."""
+"""What the demo promises, checked on a real campaign of some of its models, and exhaustively on all."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import json
 import pytest
 
 from agent.attempt import runlog
+from tests.end_to_end.conftest import FEW
+from tests.runtime.demo_models import ENTRIES
 
-DEMO_MODELS = (
-    "face_detection_short_range", "face_landmark", "hand_landmark_lite", "torchvision_mobilenet_v2",
-    "torchvision_mobilenet_v3_small", "torchvision_resnet18", "torchvision_squeezenet1_1",
-    "torchvision_efficientnet_b0", "torchvision_mobilenet_v2__static_int8",
-)  # fmt: skip
 DELEGATES = ("cpu", "gpu", "litert")
 INT8 = "torchvision_mobilenet_v2__static_int8"
 KEYS = {
@@ -21,14 +18,25 @@ KEYS = {
 }  # fmt: skip
 
 
-def test_the_demo_campaign_ends_without_a_failure(campaign):
+def test_the_campaign_ends_without_a_failure(campaign):
     assert campaign.exit_code == 0, campaign.output
     assert "Traceback" not in campaign.output
 
 
-@pytest.mark.parametrize("model", DEMO_MODELS)
+@pytest.mark.parametrize("model", FEW)
 @pytest.mark.parametrize("delegate", DELEGATES)
-def test_demo_cell_is_measured_and_right(campaign, model, delegate):
+def test_a_cell_is_measured_and_right(campaign, model, delegate):
+    check_cell(campaign, model, delegate)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("model", ENTRIES)
+@pytest.mark.parametrize("delegate", DELEGATES)
+def test_every_cell_of_the_demo_is_measured_and_right(demo, model, delegate):
+    check_cell(demo, model, delegate)
+
+
+def check_cell(campaign, model, delegate):
     cell = campaign.cell(model, delegate)
     assert set(cell) == KEYS
     if (model, delegate) == (INT8, "gpu") and cell["status"] == "unsupported":
@@ -100,7 +108,7 @@ def _cell_id(campaign, cell) -> str:
 def test_no_two_attempts_of_the_host_overlapped(campaign):
     lives = runlog.intervals(runlog.read(campaign.home / "agent" / "runs.log"))
     measured = [life for life in lives if life.what == "measure"]
-    assert len(measured) >= 2 * len(DEMO_MODELS)
+    assert len(measured) >= 2 * len(FEW)
     assert all(life.end_ns is not None for life in lives)
     assert len({life.exclusion_group for life in lives}) >= 1
     assert runlog.overlaps(lives) == []

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
 import subprocess
@@ -67,7 +66,8 @@ def test_an_interrupt_waits_for_the_end_of_the_transaction(database):
 
     def rename_under_fire():
         with database.write() as session:
-            os.kill(os.getpid(), signal.SIGINT)
+            # To this thread: the kernel may give a signal of the process to a thread of the test runner.
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
             session.exec(select(tables.Campaign)).one().name = "renamed"
 
     with pytest.raises(KeyboardInterrupt):
