@@ -10,7 +10,7 @@ from celery import Celery
 from kombu import Connection, Exchange, Queue
 
 from agent.wire.credentials import for_ingest
-from agent.wire.queue import agent_key, agent_queue, tls_options, transport_options
+from agent.wire.queue import agent_options, agent_queue, tls_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class AgentBroker:
         return agent_queue(self.agent_id)
 
     def transport_options(self) -> dict[str, Any]:
-        """Kombu's options for Redis; messages without acknowledgement wait under the agent's own keys."""
-        return transport_options(self.key_prefix, agent_key(self.agent_id, "unacked"))
+        """Kombu's options for Redis."""
+        return agent_options(self.key_prefix)
 
     def tls(self) -> dict[str, Any]:
         """Options that check the broker's certificate; empty without TLS."""

@@ -23,9 +23,9 @@ INGEST_QUEUE: Final = "ingest"
 INGEST_UNACKED_KEY: Final = "ingest.unacked"
 """Key of the messages that the farm was given and has not acknowledged yet."""
 
-AGENT_KEYS: Final = ("jobs", "unacked", "unacked_index", "unacked_mutex", "holder")
-"""An agent's own keys, each after `agent.<agent id>.`: its queue, Kombu's three keys for messages that are
-delivered and not acknowledged, and the claim of its name. The broker's access lists allow these alone."""
+AGENT_KEYS: Final = ("jobs", "holder")
+"""An agent's own keys, each after `agent.<agent id>.`: its queue and the claim of its name. The broker's
+access lists allow these alone."""
 
 MAX_ENVELOPE_BYTES: Final = 8 * 1024 * 1024
 """Largest envelope in bytes that either end opens: twice `MAX_MESSAGE_BYTES`, which leaves room for the head
@@ -44,9 +44,9 @@ _PING_BYTES: Final = 16
 """Random bytes in a ping: 128 bits, so that a process never mistakes another's ping for its own."""
 
 VISIBILITY_TIMEOUT_S: Final = 300
-"""Seconds after which Kombu delivers an unacknowledged message again. Both ends acknowledge within
-seconds; smaller would deliver a batch twice while its transaction still runs, larger would delay what a
-killed process left unacknowledged."""
+"""Seconds after which Kombu delivers an unacknowledged message to the farm again. The farm acknowledges
+within seconds; smaller would deliver a batch twice while its transaction still runs, larger would delay what
+a killed process left unacknowledged."""
 CONNECT_TIMEOUT_S: Final = 5
 """Seconds until a connection attempt to the broker fails. Chosen for a laboratory's network; larger only
 delays the next attempt."""
@@ -109,19 +109,15 @@ def is_ping(text: str) -> bool:
     return text.startswith(_PING_PREFIX)
 
 
-def transport_options(key_prefix: str, unacked_key: str) -> dict[str, Any]:
-    """Kombu's options for Redis. `unacked_key` and two names with this prefix hold unacknowledged messages.
+def transport_options(key_prefix: str) -> dict[str, Any]:
+    """Kombu's options for Redis that both ends share.
 
     Retries are off: a process that loses the broker logs it and connects again itself, which also restores
     what a reconnection inside the client would silently lose.
     """
     return {
         "global_keyprefix": key_prefix,
-        "visibility_timeout": VISIBILITY_TIMEOUT_S,
         "priority_steps": [0],
-        "unacked_key": unacked_key,
-        "unacked_index_key": f"{unacked_key}_index",
-        "unacked_mutex_key": f"{unacked_key}_mutex",
         "socket_connect_timeout": CONNECT_TIMEOUT_S,
         "socket_timeout": SOCKET_TIMEOUT_S,
         "socket_keepalive": True,
@@ -133,6 +129,25 @@ def transport_options(key_prefix: str, unacked_key: str) -> dict[str, Any]:
         "health_check_interval": _HEALTH_CHECK_S,
         "retry_on_timeout": False,
     }
+
+
+def farm_options(key_prefix: str) -> dict[str, Any]:
+    """Kombu's options for the farm's end: what it has not acknowledged is kept, and delivered again."""
+    return {
+        **transport_options(key_prefix),
+        "visibility_timeout": VISIBILITY_TIMEOUT_S,
+        "unacked_key": INGEST_UNACKED_KEY,
+        "unacked_index_key": f"{INGEST_UNACKED_KEY}_index",
+        "unacked_mutex_key": f"{INGEST_UNACKED_KEY}_mutex",
+    }
+
+
+def agent_options(key_prefix: str) -> dict[str, Any]:
+    """Kombu's options for an agent's end. It keeps no message at the broker: the farm repeats what was lost.
+
+    Keeping them would take Kombu's lock, which is a script, and no agent may run scripts.
+    """
+    return {**transport_options(key_prefix), "ack_emulation": False}
 
 
 def tls_options(url: str, ca_file: Path | None) -> dict[str, Any]:

@@ -14,15 +14,14 @@ from redis import Redis
 from agent.wire.queue import (
     INGEST_QUEUE,
     INGEST_TASK,
-    INGEST_UNACKED_KEY,
     MAX_CALL_BYTES,
     MAX_ENVELOPE_BYTES,
     MESSAGE_TASK,
     agent_queue,
     client_url,
+    farm_options,
     publish,
     tls_options,
-    transport_options,
 )
 
 _PREFETCH: Final = 500
@@ -50,7 +49,7 @@ class FarmBroker:
         self._connection = Connection(
             url,
             ssl=tls_options(url, authority) or False,
-            transport_options=transport_options(key_prefix, INGEST_UNACKED_KEY),
+            transport_options=farm_options(key_prefix),
         )
         self._connection.ensure_connection(max_retries=0, reraise_as_library_errors=False)
         self._producer = Producer(self._connection.channel())

@@ -16,19 +16,18 @@ from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError
 
 from agent.wire.credentials import INGEST_SUFFIX
-from agent.wire.queue import AGENT_KEYS, INGEST_QUEUE, agent_key, agent_queue
+from agent.wire.queue import AGENT_KEYS, INGEST_QUEUE, agent_key
 from orchestrator.db.read.credentials import Known
 from orchestrator.dispatch.broker import redis_client
 from orchestrator.errors import UnreachableError, UsageError
 
 COMMANDS: Final = (
-    "brpop", "rpop", "rpush", "lpush", "llen", "del",
-    "hset", "hget", "hdel", "zadd", "zrem", "zrange", "zrevrangebyscore", "zcard",
-    "multi", "exec", "watch", "unwatch", "discard",
-    "set", "get", "evalsha", "script|load", "expire", "pexpire",
-    "ping", "select", "client|setinfo", "client|setname", "info",
+    "brpop", "lpush", "llen", "multi", "exec", "discard", "set", "get",
+    "ping", "select", "client|setinfo", "client|setname",
 )  # fmt: skip
-"""Commands that Kombu's transport uses for a list with acknowledgements, and for its health checks."""
+"""Commands that the link needs for its queue (Kombu counts a list's messages within MULTI) and for the claim
+of its name. No script: Redis runs one script at a time, and an endless one would stop the broker for
+everybody. No DEL and no read of a whole collection: on a large key each would occupy Redis for seconds."""
 INGEST_COMMANDS: Final = ("lpush", "ping", "select", "client|setinfo", "client|setname")
 """Commands of the user that adds to the ingest list: none of them reads."""
 
@@ -86,8 +85,8 @@ def lines(url: str, authority: Path | None, known: Mapping[str, list[str]]) -> l
 
 
 def apply(url: str, authority: Path | None, key_prefix: str, known: Mapping[str, list[str]]) -> bool:
-    """Set the broker's access lists of agents to these, and delete all others. A new agent's queue is
-    emptied first: messages from before it was shut out are void.
+    """Set the broker's access lists of agents to these, and delete all others together with their keys. A new
+    agent's keys are deleted first: messages from before it was shut out are void.
 
     Returns False where the farm's user may not manage users. Raises `UnreachableError`.
     """
@@ -102,10 +101,12 @@ def apply(url: str, authority: Path | None, key_prefix: str, known: Mapping[str,
             ]
             if gone:
                 client.acl_deluser(*gone)  # Redis also closes their connections
+                # Only then, so that nobody writes them again; UNLINK frees large ones in the background.
+                client.unlink(*_keys_of(gone, key_prefix))
                 log.info("users deleted at the broker: %s", ", ".join(gone))
             for name, words in known.items():
                 if name not in names and not name.endswith(INGEST_SUFFIX):
-                    client.delete(key_prefix + agent_queue(name.removeprefix(user("", key_prefix))))
+                    client.unlink(*_keys_of([name], key_prefix))
                 client.execute_command("ACL SETUSER", name, *_fitting(words, version))
     except NoPermissionError:
         return False
@@ -113,6 +114,12 @@ def apply(url: str, authority: Path | None, key_prefix: str, known: Mapping[str,
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UnreachableError(f"the broker's access lists are not up to date: {why}") from error
     return True
+
+
+def _keys_of(users: Iterable[str], key_prefix: str) -> list[str]:
+    """Return the keys that only the agents with these user names may use."""
+    agents = {name.removeprefix(user("", key_prefix)).removesuffix(INGEST_SUFFIX) for name in users}
+    return [key_prefix + agent_key(agent, key) for agent in sorted(agents) for key in AGENT_KEYS]
 
 
 def _version(client: Redis) -> tuple[int, ...]:

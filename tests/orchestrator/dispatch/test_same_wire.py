@@ -83,20 +83,16 @@ def test_names_and_options_on_the_wire_stay_as_released_agents_know_them() -> No
     broker = AgentBroker("rack-1", "redis://127.0.0.1:1/0")
     assert broker.queue == "agent.rack-1.jobs"
     options = broker.transport_options()
-    farm = queue.transport_options("farm:", queue.INGEST_UNACKED_KEY)
-    assert {name: options[name] for name in options if "unacked" in name} == {
-        "unacked_key": "agent.rack-1.unacked",
-        "unacked_index_key": "agent.rack-1.unacked_index",
-        "unacked_mutex_key": "agent.rack-1.unacked_mutex",
-    }
-    assert {name: farm[name] for name in farm if "unacked" in name} == {
+    farm = queue.farm_options("farm:")
+    assert options.pop("ack_emulation") is False
+    assert not any("unacked" in name for name in options)
+    assert {name: farm[name] for name in farm if name not in options} == {
+        "visibility_timeout": 300,
         "unacked_key": "ingest.unacked",
         "unacked_index_key": "ingest.unacked_index",
         "unacked_mutex_key": "ingest.unacked_mutex",
     }
-    assert {name for name in farm if farm[name] != options[name]} == {
-        name for name in farm if "unacked" in name
-    }
+    assert {name: farm[name] for name in options} == options
 
 
 def test_a_published_message_has_the_form_of_a_celery_call() -> None:

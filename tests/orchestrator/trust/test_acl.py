@@ -1,0 +1,120 @@
+"""What the credentials of an enrolled agent can do at a real broker, whoever holds them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from agent.wire.credentials import INGEST_SUFFIX
+from orchestrator.db.read.credentials import Known
+from orchestrator.trust import acl
+from tests import needs
+from tests.services.redis import RedisServer
+
+PASSWORD = "password-of-an-enrolled-agent"
+ENDLESS = "while true do end"
+WITHOUT_RIGHTS = {"auth", "hello", "quit", "reset"}
+"""Commands that Redis lets every connection use: they open and end it."""
+OWN = {"brpop", "client", "discard", "exec", "get", "llen", "lpush", "multi", "ping", "select", "set"}
+INGEST = {"client", "lpush", "ping", "select"}
+SUBCOMMANDS = (
+    "SCRIPT LOAD x", "SCRIPT FLUSH", "SCRIPT KILL", "SCRIPT EXISTS x", "CONFIG GET *", "CONFIG REWRITE",
+    "CONFIG SET maxmemory 1", "CONFIG RESETSTAT", "CLIENT LIST", "CLIENT KILL TYPE normal",
+    "CLIENT PAUSE 60000", "CLIENT REPLY OFF", "CLIENT NO-EVICT on", "CLIENT TRACKING on", "CLIENT UNBLOCK 1",
+    "ACL LIST", "ACL WHOAMI", "ACL SETUSER x on", "DEBUG SLEEP 30", "MODULE LOAD x", "MEMORY PURGE",
+    "OBJECT FREQ x", "PUBSUB CHANNELS", "LATENCY RESET", "SLOWLOG RESET", "CLUSTER RESET",
+    "XGROUP CREATE x y z",
+)  # fmt: skip
+REFUSALS = ("no permissions", "command not allowed", "unknown subcommand")
+"""How Redis refuses: by the access list, by its own protection of DEBUG and MODULE, and, before both, a word
+that is no subcommand of a command that has some; `SUBCOMMANDS` tries those that are."""
+
+
+@pytest.fixture(scope="module", params=["installed", "6.2"])
+def broker(short_folder: Path, request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    binary = needs.redis_server() if request.param == "installed" else needs.oldest_redis_server()
+    server = RedisServer(short_folder / f"acl-{request.param}", binary=binary).start()
+    allow(server, "rack-1", "rack-2")
+    yield server
+    server.kill()
+
+
+def allow(server: RedisServer, *agents: str) -> None:
+    password = hashlib.sha256(PASSWORD.encode()).hexdigest()
+    known = [Known(f"key of {agent}", agent, "", password, 0.0) for agent in agents]
+    assert acl.apply(server.socket_url, None, "farm:", acl.users(known, "farm:"))
+
+
+def as_agent(server: RedisServer, suffix: str = "", timeout_s: float = 10.0) -> redis.Redis:
+    return server.client("farm:agent.rack-1" + suffix, PASSWORD, timeout_s)
+
+
+def is_allowed(client: redis.Redis, *command: str) -> bool:
+    """Whether the access lists let a command through; what it then answers does not matter."""
+    try:
+        client.execute_command(*command)
+    except redis.RedisError as error:
+        return not any(words in str(error).lower() for words in REFUSALS)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("suffix", "key", "expected"),
+    [("", "farm:agent.rack-1.jobs", OWN), (INGEST_SUFFIX, "farm:ingest", INGEST)],
+    ids=["own", "ingest"],
+)
+def test_of_all_commands_of_redis_an_agent_has_these(
+    broker: RedisServer, suffix: str, key: str, expected: set[str]
+) -> None:
+    with broker.client() as admin:
+        arguments = {name: abs(entry["arity"]) - 1 for name, entry in admin.command().items()}
+    assert len(arguments) > 200
+    given = set()
+    for name in arguments.keys() - WITHOUT_RIGHTS:
+        words = ["setname", "x"] if name == "client" else [key] * arguments[name]
+        with as_agent(broker, suffix) as client:
+            given |= {name} if is_allowed(client, name, *words) else set()
+    assert given == expected
+
+
+@pytest.mark.parametrize("suffix", ["", INGEST_SUFFIX])
+def test_no_subcommand_that_administers_is_an_agents(broker: RedisServer, suffix: str) -> None:
+    with as_agent(broker, suffix) as client:
+        assert [text for text in SUBCOMMANDS if is_allowed(client, *text.split())] == []
+
+
+def test_an_agent_runs_no_script_and_the_broker_answers_the_others(broker: RedisServer) -> None:
+    with broker.client() as admin:
+        sha = admin.script_load(ENDLESS)
+    refused = 0
+    with as_agent(broker, timeout_s=1.0) as client:
+        for command in (("SCRIPT", "LOAD", ENDLESS), ("EVALSHA", sha, "0"), ("EVAL", ENDLESS, "0")):
+            try:
+                client.execute_command(*command)
+            except redis.exceptions.NoPermissionError:
+                refused += 1
+            except redis.RedisError:
+                break
+    try:
+        with broker.client("farm:agent.rack-2" + INGEST_SUFFIX, PASSWORD) as other:
+            assert other.lpush("farm:ingest", "x")
+    finally:
+        with broker.client() as admin, contextlib.suppress(redis.RedisError):
+            admin.script_kill()
+    assert refused == 3
+
+
+def test_a_revoked_agent_leaves_no_key_that_holds_memory(broker: RedisServer) -> None:
+    with broker.client() as admin, as_agent(broker) as client:
+        admin.flushall()
+        client.lpush("farm:agent.rack-1.jobs", "x" * 1000)
+        client.set("farm:agent.rack-1.holder", "x" * 1000)
+    allow(broker, "rack-2")
+    with broker.client() as admin:
+        assert admin.keys("farm:agent.rack-1.*") == []
+    allow(broker, "rack-1", "rack-2")
