@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from agent.processes.environment import for_runner
 from agent.processes.exit_reason import describe_exit, last_line
 from agent.wire.messages import Device, MissingDelegate, Wire
 
@@ -43,7 +44,12 @@ def probe(command: Sequence[str] = RUNNER_COMMAND, timeout_s: float = PROBE_TIME
 def _ask(command: list[str], timeout_s: float) -> ProbeReport:
     try:
         answer = subprocess.run(  # noqa: S603  # our own runner
-            command, capture_output=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL
+            command,
+            env=for_runner(),
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired as error:
         raise ProbeError(f"no answer within {timeout_s:g} s") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import time
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from agent.attempt.lease import Lease, try_lease
 from agent.attempt.result import NoRoomError, Outcome, from_result_file, has_result, reported
 from agent.config import AgentConfig
 from agent.processes import oom
+from agent.processes.environment import for_runner
 from agent.processes.log_tailer import OutputReader
 from agent.processes.supervisor import LOG_FILE, Launch, Runner
 from agent.wire.messages import (
@@ -168,7 +168,7 @@ class RunningAttempt:
         write_atomically(job_file, attempt.model_dump_json().encode())
         launch = Launch(
             command=[*self.config.runner_command, str(job_file), str(self.folder)],
-            environment={**os.environ, LEASE_VARIABLE: ",".join(map(str, lease.descriptors))},
+            environment={**for_runner(), LEASE_VARIABLE: ",".join(map(str, lease.descriptors))},
             folder=self.folder,
             inherited=lease.descriptors,
             memory_limit_bytes=self.config.memory_limit_bytes,

@@ -30,6 +30,7 @@ from agent.attempt.files import (
 )
 from agent.devices import RUNNER_COMMAND
 from agent.processes import oom
+from agent.processes.environment import for_runner
 from agent.processes.exit_reason import exit_reason
 from agent.processes.supervisor import Launch, start
 from agent.runner.environment import choose_cpus, core_siblings, measuring_environment
@@ -78,7 +79,7 @@ def _run(attempt: AttemptFile, job_file: Path, folder: Path) -> RunnerResult:
     threads = _take_cpus(attempt, _checked_descriptor(attempt))
     children = Children(job_file, folder)
     reference = find_reference(attempt, children)
-    environment = measuring_environment(os.environ, folder / "caches", threads)
+    environment = measuring_environment(for_runner(), folder / "caches", threads)
     reports = [
         children.measure(index, attempt.job.plan.processes, environment)
         for index in range(attempt.job.plan.processes)
@@ -172,7 +173,7 @@ class Children:
         who = f"the reference process ({kind})"
         try:
             ended = self._run(
-                ["--reference", str(self.job_file), kind.value, str(target)], os.environ, timeout_s
+                ["--reference", str(self.job_file), kind.value, str(target)], for_runner(), timeout_s
             )
         except subprocess.TimeoutExpired:
             return f"{who} took more than {timeout_s:.0f} s"

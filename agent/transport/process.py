@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from agent.processes.environment import for_link
 from agent.processes.supervisor import LOG_FILE, Launch, start
 from agent.transport.base import TransportError
 from agent.transport.socket import SocketLink
@@ -132,7 +133,7 @@ class LinkProcess:
             self._child = start(
                 Launch(
                     command=[*self._command, "--fd", str(theirs.fileno())],
-                    environment=os.environ,
+                    environment=for_link(),
                     folder=self._folder,
                     inherited=(theirs.fileno(),),
                     new_session=True,

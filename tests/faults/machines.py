@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agent.processes.environment import EXTRA_VARIABLE
 from agent.wire.messages import Device
 from tests.faults import truth
 from tests.needs import REPOSITORY
@@ -173,4 +174,9 @@ def plain_environment() -> dict[str, str]:
     """As a login shell has it: no setting of a farm."""
     kept = ("PATH", "HOME", "LANG", "TMPDIR")
     chosen = {name: os.environ[name] for name in kept if name in os.environ}
-    return chosen | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
+    ours = ("FAULT_CLOCK", "FAULT_DEVICES", "FAULT_MUTATION", "FAULT_PROTOCOL", "FAULT_RUNNER")
+    return chosen | {
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONPATH": str(REPOSITORY),
+        EXTRA_VARIABLE: ",".join(ours),
+    }
