@@ -56,5 +56,19 @@ def put_artifact(store: Path, source: Path, sha256: str) -> None:
                 f"{source.name}: expected {sha256[:12]}, its bytes hash to {digest.hexdigest()[:12]}"
             )
         temporary.replace(target)
+        _sync_folders(target.parent, store)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sync_folders(folder: Path, store: Path) -> None:
+    """Write the folders from `folder` up to `store` to the disk: each of them may be new."""
+    # A file's own fsync does not write its name: a rename survives a power cut only with its folder.
+    for path in (folder, *folder.parents):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if path == store:
+            break

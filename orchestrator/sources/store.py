@@ -207,12 +207,15 @@ class Store:
         target = artifact_path(self.root, sha256)
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary.replace(target)
-        # A rename survives a power cut only once its folder is written too.
-        folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        # A rename survives a power cut only once its folder is written too, and each folder above may be new.
+        for path in target.parents:
+            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+            if path == self.root:
+                break
 
 
 def wrong_hash(what: str, expected: str, found: str) -> UsageError:

@@ -8,6 +8,7 @@ import pytest
 
 from agent.attempt.artifacts import ArtifactError, put_artifact, verified_file
 from agent.wire.messages import artifact_path
+from tests.power_cut import Disk
 
 DATA = b"model" * 1000
 SHA = hashlib.sha256(DATA).hexdigest()
@@ -64,3 +65,14 @@ def test_artifact_that_differs_from_its_hash_leaves_nothing_behind(tmp_path):
     with pytest.raises(ArtifactError, match=r"samples\.json: expected"):
         put_artifact(tmp_path / "store", source, SHA)
     assert [p for p in (tmp_path / "store").rglob("*") if p.is_file()] == []
+
+
+def test_a_stored_artifact_survives_a_power_cut_and_is_never_there_in_part(tmp_path, monkeypatch):
+    source = tmp_path / "samples.json"
+    source.write_bytes(DATA)
+    store = tmp_path / "store"
+    store.mkdir()
+    disk = Disk(store, monkeypatch)
+    put_artifact(store, source, SHA)
+    assert disk.unsafe_renames == []
+    assert disk.after_a_power_cut() == {f"sha256/{SHA[:2]}/{SHA}": DATA}

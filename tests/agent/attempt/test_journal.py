@@ -83,3 +83,19 @@ def test_what_was_accepted_survives_a_kill(tmp_path):
     journal = Journal(path)
     assert journal.open_jobs() == [spec]
     journal.close()
+
+
+def test_a_commit_is_on_the_disk_when_it_returns_whatever_sqlite_was_built_with(tmp_path, monkeypatch):
+    connect, opened = sqlite3.connect, []
+
+    def connect_to_a_sqlite_that_never_waits(*arguments, **options):
+        connection = connect(*arguments, **options)
+        connection.execute("PRAGMA synchronous = OFF")
+        opened.append(connection)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connect_to_a_sqlite_that_never_waits)
+    journal = Journal(tmp_path / "journal.db")
+    full = 2
+    assert [connection.execute("PRAGMA synchronous").fetchone() for connection in opened] == [(full,)]
+    journal.close()

@@ -13,6 +13,7 @@ import pytest
 from orchestrator.config.limits import StoreLimits
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.sources.store import Store
+from tests.power_cut import Disk
 
 CONTENT = b"a model" * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -122,3 +123,17 @@ def test_the_collector_waits_for_those_who_use_the_store_and_they_for_it(tmp_pat
         order.append("used")
     collector.join(30)
     assert order == ["used", "collected"]
+
+
+@pytest.mark.parametrize("way", ["put", "adopt"])
+def test_an_artifact_survives_a_power_cut_and_is_never_there_in_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    store, disk = Store(tmp_path), Disk(tmp_path, monkeypatch)
+    if way == "put":
+        store.put(io.BytesIO(CONTENT), "m")
+    else:
+        store.incoming(SHA256).write_bytes(CONTENT)
+        store.adopt(SHA256, "m")
+    assert disk.unsafe_renames == []
+    assert disk.after_a_power_cut() == {f"sha256/{SHA256[:2]}/{SHA256}": CONTENT}
