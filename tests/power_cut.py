@@ -1,8 +1,8 @@
 """What a power cut would leave of a folder: only what was synchronised to the disk.
 
-The calls that matter (`os.fsync`, `os.replace`, `os.rename`) run for real and are followed. A file's content is
-durable once the file was synchronised, a name once its folder was. A rename that nobody synchronised may reach
-the disk all the same, at any time: what it names has to be durable before.
+The calls that matter (`os.fsync`, `os.replace`, `os.rename`) run for real and are followed. A file's content
+is durable once the file was synchronised, a name once its folder was. A rename that nobody synchronised may
+reach the disk all the same, at any time: what it names has to be durable before.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Disk:
     def _on_fsync(self, descriptor: int) -> None:
         self._fsync(descriptor)
         status = os.fstat(descriptor)
-        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
         if stat.S_ISDIR(status.st_mode):
             self._entries[status.st_ino] = {entry.name: entry.stat().st_ino for entry in path.iterdir()}
         else:

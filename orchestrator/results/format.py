@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -14,8 +15,15 @@ TIMES = "\u00d7"
 EN_DASH = "\u2013"
 _NARROW_SPACE = "\u202f"
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_FORMULA_START = "=+\\-@\uff1d\uff0b\uff0d\uff20"
 """First characters of what a spreadsheet takes for a formula; the last four are full-width forms."""
+
+# Blanks before a formula are skipped by some spreadsheets. Where the list separator is `;`, as in much of
+# Europe, or where a tab is one, a text holds several cells, and the quotes around it do not help. Apostrophes
+# that are there already are counted, so that one can be taken away again.
+_FORMULA = re.compile(
+    rf"^(?=[ \u00a0']*[\t\n{_FORMULA_START}])|(?<=[;\t\n])(?=[ \u00a0']*[{_FORMULA_START}])"
+)
 
 LONGEST_NAME = 72
 """Characters of a name in a heading or table: one line of text on a page."""
@@ -140,8 +148,11 @@ def _visible_character(character: str) -> str:
 
 
 def csv_text(text: str) -> str:
-    """Text for a CSV cell: what a spreadsheet would run as a formula gets an apostrophe in front."""
-    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
+    """Text for a CSV cell: hidden characters made visible, an apostrophe before what would run as a formula.
+
+    docs/results-format.md says how a reader takes the apostrophes away.
+    """
+    return _FORMULA.sub("'", visible(text))
 
 
 def labelled(score: LabelledScore) -> str:

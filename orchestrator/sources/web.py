@@ -35,6 +35,19 @@ then would otherwise hold the submission for ever.
 _REDIRECTS = (301, 302, 303, 307, 308)
 """Status codes of RFC 9110 that name another address in `Location`."""
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
+"""NAT64 (RFC 6052): the last 32 bits are the IPv4 address that a translator connects to."""
+
+_GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
+"""All of IPv6 that IANA gives out. Outside: `::/96` with an IPv4 address, local NAT64, private ranges."""
+
+_SPECIAL = tuple(
+    ipaddress.ip_network(text)
+    for text in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "192.0.0.0/24", "192.88.99.0/24")
+)
+"""Ranges of the IANA special-purpose registries that hold no server, or one that `is_global` of some Python
+versions lets pass: protocols such as Teredo, 6to4 and its relays, documentation.
+"""
+
 _HEADERS = {"User-Agent": "delegate-farm", "Accept-Encoding": "identity", "Accept": "*/*"}
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -144,16 +157,21 @@ def parse_url(url: str, what: str) -> SplitResult:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address belongs to the public Internet; IPv4 inside IPv6 counts as the IPv4 address."""
+    """Whether an address is of a server of the public Internet.
+
+    A translated or mapped IPv4 address counts as that address. Tunnels (6to4, Teredo) and other forms with an
+    IPv4 address inside are refused whatever it is: no server of today has one.
+    """
     if isinstance(address, ipaddress.IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
+        inner = address.ipv4_mapped
         if address in _TRANSLATED:
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(inner)
-        if address.is_site_local:
+        if address not in _GLOBAL_UNICAST:
             return False
-    return address.is_global and not address.is_multicast
+    special = any(address in network for network in _SPECIAL)
+    return address.is_global and not address.is_multicast and not special
 
 
 class _Connection(http.client.HTTPSConnection):

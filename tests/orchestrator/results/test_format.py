@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -10,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.results import format as text
+from tests.needs import REPOSITORY
 
+FORMAT = (REPOSITORY / "docs" / "results-format.md").read_text(encoding="utf-8")
 THIN = "\u202f"
 
 
@@ -76,7 +79,32 @@ def test_short_name_keeps_both_ends_of_a_long_one():
     assert short.endswith("xend")
 
 
-@pytest.mark.parametrize("value", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1"])
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\n=1", "\uff1d1", " =1", "\u00a0=1", "'=1", "' =1"]
+
+
+@pytest.mark.parametrize("value", FORMULAS)
 def test_csv_defuses_what_a_spreadsheet_would_run(value):
-    assert text.csv_text(value) == f"'{value}"
-    assert text.csv_text(f"a{value}") == f"a{value}"
+    assert text.csv_text(value).startswith("'")
+    assert text.csv_text(value).count("'") > value.count("'")
+    assert text.csv_text(f"a{value}").startswith("a")
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "\n"])
+def test_csv_defuses_formulas_behind_another_separator_of_spreadsheets(separator):
+    assert text.csv_text(f"a{separator}=1") == f"a{separator}'=1"
+    assert text.csv_text(f'a"{separator} @SUM(A1)') == f"a\"{separator}' @SUM(A1)"
+
+
+def test_csv_leaves_ordinary_text_alone():
+    for plain in ("model-1", "a = b", "[1, -1]", "x'=y", "'tis", "took 3 s; try again", "größer als 2"):
+        assert text.csv_text(plain) == plain
+
+
+def test_csv_holds_no_control_character():
+    assert text.csv_text("a\x1b[31mb\x00c\r") == "a⟨U+001B⟩[31mb⟨U+0000⟩c⟨U+000D⟩"
+
+
+@given(st.text(st.sampled_from("=+-@'; \t\n\u00a0\uff1dab1\x1b")))
+def test_csv_text_comes_back_with_the_documented_expression(value):
+    (documented,) = re.findall(r'`re\.sub\(r"(.+)", "", text\)`', FORMAT)
+    assert re.sub(documented, "", text.csv_text(value)) == text.visible(value)

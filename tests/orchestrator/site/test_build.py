@@ -16,6 +16,7 @@ import pytest
 from agent.wire.messages import Latency
 from orchestrator.errors import FarmError
 from orchestrator.results.export import result_json
+from orchestrator.results.format import visible
 from orchestrator.site import links
 from orchestrator.site.build import build_site
 from runtime.tools import agreement
@@ -219,7 +220,7 @@ def test_campaign_csv_agrees_with_the_json_and_holds_no_formula(site):
     cells = FARM.cell_lists[OLDER.campaign_id]
     assert len(rows) == len(cells)
     for row, cell in zip(rows, cells, strict=True):
-        assert row["model"].removeprefix("'") == cell.model
+        assert row["model"].removeprefix("'") == visible(cell.model)
         expected = result_json(cell)["latency_ms"]
         p50 = expected and expected["p50"]
         assert row["latency_ms.p50"] == ("" if p50 is None else repr(p50))
