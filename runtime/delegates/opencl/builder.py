@@ -5,14 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.delegates.base import GraphFacts, Partition, Unsupported
+from runtime.delegates.opencl.epilogue import FUSED_ACTIVATIONS
 from runtime.delegates.opencl.graph import Graph, Node, Step, Value
 from runtime.delegates.opencl.lowering import families
 from runtime.delegates.opencl.lowering.spec import OperatorFacts
 from runtime.model.graph import Operator
+from runtime.model.schema import TensorType
 
-_FLOATS = (np.dtype(np.float32), np.dtype(np.float16))
-"""Types of constants that enter the graph as float32; integers (axes, paddings, shapes) stay what they
-are."""
+_FLOATS = frozenset({TensorType.FLOAT32, TensorType.FLOAT16})
+"""Types of constants that enter the graph, as float32. Bits of any other type, levels among them, mean other
+numbers than their bytes say."""
+
+_PARAMETERS = frozenset({TensorType.INT32, TensorType.INT64})
+"""Types of axes, paddings, shapes and the like, which lowering reads; they never enter the graph."""
 
 
 def is_folded(facts: GraphFacts, operator: Operator) -> bool:
@@ -45,32 +50,41 @@ def _tensor_refusal(facts: GraphFacts, operator: Operator) -> Unsupported | None
     for tensor in (*operator.inputs, *operator.outputs):
         if tensor < 0 or tensor in facts.constants:
             continue
-        dtype = facts.dtypes[tensor]
-        if dtype != np.float32:
-            name = shorten(facts.subgraph.tensors[tensor].name)
-            return Unsupported(
-                f"{dtype.name} tensors are not supported by the OpenCL delegate yet: tensor {tensor} {name!r}"
-            )
+        if facts.subgraph.tensors[tensor].type is not TensorType.FLOAT32:
+            return _type_refusal(facts, tensor, "tensors")
         if 0 in facts.shapes[tensor]:
             return Unsupported(f"tensor {tensor} has no elements")
-    for tensor in operator.inputs:
-        if tensor in facts.constants and facts.constants[tensor].dtype.kind == "i":
-            dtype = facts.dtypes[tensor]
-            if dtype.itemsize == 1:
-                return Unsupported(f"{dtype.name} constants are not supported by the OpenCL delegate yet")
+    parameters = families()[operator.opcode].parameters
+    for position, tensor in enumerate(operator.inputs):
+        known = _PARAMETERS if position in parameters else _FLOATS
+        if tensor in facts.constants and facts.subgraph.tensors[tensor].type not in known:
+            return _type_refusal(facts, tensor, "constants")
     return None
 
 
+def _type_refusal(facts: GraphFacts, tensor: int, what: str) -> Unsupported:
+    kind, name = (
+        facts.subgraph.tensors[tensor].type.name.lower(),
+        shorten(facts.subgraph.tensors[tensor].name),
+    )
+    where = f"tensor {tensor} {name!r}"
+    return Unsupported(f"{kind} {what} are not supported by the OpenCL delegate yet: {where}")
+
+
 def build_graph(partition: Partition) -> Graph:
-    """The graph of a partition whose operators all passed `refusal`."""
+    """The graph of a partition whose operators all passed `refusal`.
+
+    Raises ValueError where a constant that is neither float32 nor float16 would become an operand.
+    """
     facts = GraphFacts(partition.subgraph, partition.shapes, partition.dtypes, partition.constants)
     values: dict[int, Value] = {}
 
     def value(tensor: int) -> int:
         if tensor not in values:
             data = partition.constants.get(tensor)
-            if data is not None:
-                data = np.asarray(data, np.float32) if data.dtype in _FLOATS else data
+            if data is not None and data.dtype not in (np.float32, np.float16):
+                raise ValueError(f"constant {tensor} of type {data.dtype.name} cannot be an operand")
+            data = None if data is None else np.asarray(data, np.float32)
             shape = tuple(int(extent) for extent in partition.shapes[tensor])
             values[tensor] = Value(tensor, shape, partition.subgraph.tensors[tensor].name, data)
         return tensor
@@ -84,7 +98,8 @@ def build_graph(partition: Partition) -> Graph:
         for step in spec.steps:
             for tensor in step.operands:
                 value(tensor)
-        fused = () if spec.activation == "NONE" else (Step(spec.activation),)
+        name = spec.activation
+        fused = () if name is None else (Step(FUSED_ACTIVATIONS.get(name, name)),)
         nodes.append(
             Node(
                 id=operator.index,

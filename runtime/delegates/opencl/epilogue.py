@@ -1,7 +1,7 @@
 """The table of fused element-wise steps, by name, and how steps are joined into one expression.
 
-In an expression `{v}` is the running float16 vector, `{0}`, `{1}` the loaded operands, `{a}`, `{b}` the
-step's parameters as literals. Every expression uses `{v}` exactly once, so nesting steps repeats no work.
+In an expression `{v}` is the running float16 vector, `{0}` the loaded operand, `{a}` the step's
+parameter as a literal. Every expression uses `{v}` exactly once, so nesting steps repeats no work.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from runtime.delegates.opencl.graph import Graph, Node, Step, Value, round_up
 
 EXPRESSIONS = {
     "LOAD": "{0}",
+    "SATURATE": "clamp16({v}, -FLT_MAX, FLT_MAX)",
     "RELU": "relu16({v})",
+    "RELU_SATURATED": "clamp16({v}, 0.0f, FLT_MAX)",
     "RELU6": "clamp16({v}, 0.0f, 6.0f)",
     "RELU_N1_TO_1": "clamp16({v}, -1.0f, 1.0f)",
     "RELU_0_TO_1": "clamp16({v}, 0.0f, 1.0f)",
@@ -26,7 +28,7 @@ EXPRESSIONS = {
     "GELU": "gelu16({v})",
     "GELU_APPROXIMATE": "gelu_approximate16({v})",
     "ELU": "elu16({v})",
-    "LEAKY_RELU": "prelu16({v}, (float16){a})",
+    "LEAKY_RELU": "leaky_relu16({v}, {a})",
     "PRELU": "prelu16({v}, {0})",
     "ADD": "({v} + {0})",
     "SUB": "({v} - {0})",
@@ -35,24 +37,25 @@ EXPRESSIONS = {
     "DIV": "({v} / {0})",
     "REVERSE_DIV": "({0} / {v})",
     "MAXIMUM": "max16({v}, {0})",
+    "REVERSE_MAXIMUM": "max16({0}, {v})",
     "MINIMUM": "min16({v}, {0})",
+    "REVERSE_MINIMUM": "min16({0}, {v})",
     "SQUARED_DIFFERENCE": "square16({v} - {0})",
     "ADD_SCALAR": "({v} + {a})",
     "MUL_SCALAR": "({v} * {a})",
-    "CLAMP": "clamp16({v}, {a}, {b})",
     "ABS": "fabs({v})",
     "NEG": "(-{v})",
     "SQUARE": "square16({v})",
-    "SQRT": "sqrt(max16({v}, (float16)0.0f))",
+    "SQRT": "sqrt({v})",
     "RSQRT": "(1.0f / sqrt({v}))",
     "EXP": "exp({v})",
     "LOG": "log({v})",
-    "SIN": "sin({v})",
-    "COS": "cos({v})",
+    "SIN": "sin16({v})",
+    "COS": "cos16({v})",
     "FLOOR": "floor({v})",
     "CEIL": "ceil({v})",
-    "ROUND": "rint({v})",
-    "SIGN": "sign({v})",
+    "ROUND": "round16({v})",
+    "SIGN": "sign16({v})",
 }
 
 MAX_RANK = 5
@@ -63,13 +66,22 @@ MAX_OPERANDS = 6
 """Most operands of one epilogue: `kernels/common.cl` has `EPILOGUE_PARAMS_n` up to this n. Chosen: chains of
 networks have two or three, and a longer one continues in a launch of its own."""
 
-UNSAFE_ON_ZERO = frozenset({"DIV", "REVERSE_DIV", "RSQRT", "LOG"})
-"""Steps that produce Inf or NaN from the zeros in padded lanes: the joined expression then masks them."""
+FUSED_ACTIVATIONS = {"NONE": "SATURATE", "RELU": "RELU_SATURATED"}
+"""Fused activation → its step, where that has another name. LiteRT's kernels with such an option clamp to the
+range of finite numbers too, so that they never return an infinity."""
+
+_UNSAFE_STEPS = frozenset({"DIV", "REVERSE_DIV", "SQRT", "RSQRT", "LOG"})
+"""Steps that may produce Inf or NaN from the finite numbers in padded lanes."""
+
+_SPLATS = frozenset({"SCALAR_OPERAND", "PIXEL_OPERAND", "BROADCAST_PIXEL_OPERAND"})
+"""Accesses that put one number into all lanes, padded ones included; it may be Inf or NaN."""
 
 
 def literal(value: float) -> str:
     """A float as OpenCL C text, exact in float32."""
     number = float(np.float32(value))
+    if np.isnan(number):
+        return "NAN"
     if np.isinf(number):
         return "INFINITY" if number > 0 else "(-INFINITY)"
     return f"{number!r}f" if number >= 0 else f"({number!r}f)"
@@ -138,10 +150,11 @@ def join(steps: Iterable[Step], accesses: Sequence[str], channels: int) -> str:
         loads = []
         for _ in step.operands:
             loads.append(f"{accesses[position]}({position}, p, c)")
+            unsafe |= accesses[position] in _SPLATS
             position += 1
-        parameters = dict(zip("ab", map(literal, step.parameters), strict=False))
+        parameters = dict(zip("a", map(literal, step.parameters), strict=False))
         text = EXPRESSIONS[step.op].format(*loads, v=text, **parameters)
-        unsafe |= step.op in UNSAFE_ON_ZERO
+        unsafe |= step.op in _UNSAFE_STEPS or not np.isfinite(step.parameters).all()
     # One Inf or NaN in a padded lane would spread over real channels in the next product: 0 * Inf is NaN.
     if unsafe and channels != round_up(channels):
         text = f"mask16({text}, c, {channels})"

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtime.delegates.opencl.device import Capabilities, open_context
-from runtime.delegates.opencl.epilogue import literal
 from runtime.delegates.opencl.lowering.spec import Launch, PackedConstant
 from runtime.errors import DelegateError
 
@@ -44,7 +43,7 @@ class Function:
 
     source: str
     name: str
-    defines: tuple[tuple[str, int | float | str], ...]
+    defines: tuple[tuple[str, int | str], ...]
     expression: str
     operand_count: int
     spaces: str
@@ -95,16 +94,12 @@ def _unique_names(functions: Iterable[Function]) -> dict[Function, str]:
     }
 
 
-def _value_text(value: float | str) -> str:
-    return literal(value) if isinstance(value, float) else str(value)
-
-
 def _function_text(function: Function, name: str) -> str:
     defines = {
         "FUNC": name,
         "EPILOGUE(v, p, c)": function.expression,
         "EPILOGUE_PARAMS": f"EPILOGUE_PARAMS_{function.operand_count}",
-        **{key: _value_text(value) for key, value in function.defines},
+        **{key: str(value) for key, value in function.defines},
     }
     before = "".join(f"#define {key} {value}\n" for key, value in defines.items())
     after = "".join(f"#undef {key.split('(')[0]}\n" for key in defines)

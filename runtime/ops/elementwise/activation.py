@@ -186,6 +186,8 @@ def _gelu_exact(x: Array, y: Array, t: Array) -> None:
     np.multiply(y, np.float32(0.5), out=y)
     np.clip(x, 0, math.inf, out=t)
     np.subtract(t, y, out=y)
+    # Below zero the difference vanishes as +0.
+    np.copysign(y, x, out=y)
 
 
 @operator(BuiltinOperator.GELU, max_version=3, infer=same_shape, types=(*_HALVES, *QUANTIZED))
@@ -215,12 +217,15 @@ def leaky_relu(op: OpContext) -> Kernel:
         return level_table(op, lambda q: levels.leaky_relu(op, q, alpha))
 
     def function(x: Array, y: Array, t: Array) -> None:
-        np.clip(x, -math.inf, 0, out=t)
-        np.multiply(t, alpha, out=t)
-        np.clip(x, 0, math.inf, out=y)
-        np.add(y, t, out=y)
+        np.multiply(x, alpha, out=t)
+        np.maximum(x, t, out=y)
 
-    return _per_element(op, function)
+    def of_any_slope(x: Array, y: Array, t: Array) -> None:
+        np.multiply(x, alpha, out=y)
+        np.copyto(y, x, where=x > 0)
+
+    # Of slopes in (0, 1] the larger of x and its product is the result, which needs no mask.
+    return _per_element(op, function if 0 < alpha <= 1 else of_any_slope)
 
 
 @operator(

@@ -9,6 +9,7 @@ from runtime.ops.elementwise.unary import each
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import same_shape
+from runtime.ops.support.value import Array
 
 _SINGLE = (TensorType.FLOAT32,)
 
@@ -16,7 +17,13 @@ _SINGLE = (TensorType.FLOAT32,)
 @operator(BuiltinOperator.CEIL, BuiltinOperator.ROUND, max_version=1, infer=same_shape, types=_SINGLE)
 def rounded(op: OpContext) -> Kernel:
     """CEIL, and ROUND, which rounds ties to the even neighbour; float32."""
-    return each(op, np.ceil if op.operator.opcode is BuiltinOperator.CEIL else np.rint)
+    return each(op, np.ceil if op.operator.opcode is BuiltinOperator.CEIL else _to_even)
+
+
+def _to_even(x: Array, out: Array) -> None:
+    """Round as LiteRT does: what is rounded up to zero becomes +0, only -0 itself stays -0."""
+    np.rint(x, out=out)
+    np.add(out, np.float32(0), out=out, where=x != out)
 
 
 @operator(BuiltinOperator.FLOOR, max_version=2, infer=same_shape, types=(*_SINGLE, TensorType.FLOAT16))

@@ -74,8 +74,10 @@ def resize_bilinear(op: OpContext) -> Kernel:
     x, y = op.read(0), op.write()
     top, bottom, down = _linear(op, x.shape[1], y.shape[1])
     left, right, across = _linear(op, x.shape[2], y.shape[2])
-    weights_w = np.repeat(across.astype(np.float32), x.shape[3])
-    weights_h = down[:, None].astype(np.float32)
+    across = np.repeat(across.astype(np.float32), x.shape[3])
+    down = down[:, None].astype(np.float32)
+    # Two products instead of one of the difference: of two infinities that would be NaN.
+    up, back = np.float32(1) - down, np.float32(1) - across
     # Interpolating columns first needs one pass over the rows of the input, however often output rows use
     # them.
     rows, other = (op.temporary(_wide_rows(x, y)) for _ in range(2))
@@ -86,15 +88,15 @@ def resize_bilinear(op: OpContext) -> Kernel:
         for image, out in zip(x, y.reshape(len(y), y.shape[1], -1), strict=True):
             _take_columns(image, left, rows)
             _take_columns(image, right, other)
-            np.subtract(other, rows, out=other)
-            np.multiply(other, weights_w, out=other)
+            np.multiply(rows, back, out=rows)
+            np.multiply(other, across, out=other)
             np.add(rows, other, out=rows)
             for block in blocks:
                 low, above = out[block], high[: block.stop - block.start]
                 np.take(rows, top[block], axis=0, out=low, mode="clip")
                 np.take(rows, bottom[block], axis=0, out=above, mode="clip")
-                np.subtract(above, low, out=above)
-                np.multiply(above, weights_h[block], out=above)
+                np.multiply(low, up[block], out=low)
+                np.multiply(above, down[block], out=above)
                 np.add(low, above, out=low)
 
     return run

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator as B
-from tests.runtime.models import Arg, Out
+from runtime.model.schema import TensorType
+from tests.runtime.models import TYPES, Arg, Out
 
 TAKES: Mapping[str, str] = {}
 """The delegate runs the whole model. Otherwise: each operator that it leaves to the CPU, and its reason."""
@@ -52,9 +53,10 @@ def expectation(name: str, opcode: B, args: Sequence[Arg | None], outs: Sequence
 def _by_types(args: Sequence[Arg | None], outs: Sequence[Out]) -> str | None:
     """The reason for the first fed or computed tensor that is not float32; `one_operator` numbers them."""
     present = [arg for arg in args if arg is not None]
-    types = [None if arg.constant else arg.value.dtype for arg in present] + [np.dtype(o.dtype) for o in outs]
-    for index, dtype in enumerate(types):
-        if dtype is not None and dtype != np.float32:
-            tensors = f"{dtype.name} tensors are not supported by the OpenCL delegate yet"
+    dtypes = [arg.value.dtype for arg in present] + [np.dtype(o.dtype) for o in outs]
+    for index, (form, dtype) in enumerate(zip((*present, *outs), dtypes, strict=True)):
+        kind = TYPES[dtype] if form.type is None else form.type
+        if kind is not TensorType.FLOAT32 and not getattr(form, "constant", False):
+            tensors = f"{kind.name.lower()} tensors are not supported by the OpenCL delegate yet"
             return f"{tensors}: tensor {index} 't{index}'"
     return None

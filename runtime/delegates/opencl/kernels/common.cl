@@ -23,7 +23,8 @@ typedef float unaligned16 __attribute__((ext_vector_type(16), aligned(4)));
 #define PREFETCH(pointer)
 #endif
 
-// Comparisons instead of fmax and fmin, and a * b + c instead of fma, for the same reason.
+// Comparisons instead of fmax and fmin, and a * b + c instead of fma, for the same reason. Where one is NaN, the result
+// is b, as of the processor's own instruction: the order of the arguments decides whether a NaN stays or is dropped.
 static inline float16 max16(float16 a, float16 b) { return a > b ? a : b; }
 static inline float16 min16(float16 a, float16 b) { return a < b ? a : b; }
 
@@ -45,12 +46,12 @@ static inline float16 min16(float16 a, float16 b) { return a < b ? a : b; }
 #define EPILOGUE_PARAMS_5 EPILOGUE_PARAMS_4, __global const float *restrict e4
 #define EPILOGUE_PARAMS_6 EPILOGUE_PARAMS_5, __global const float *restrict e5
 
-// exp: x = n ln 2 + r, polynomial in r, exponent added as an integer. Relative error about 1e-7 in [-87, 87], beyond
-// which the exponent would leave float32. Adding 12582912 = 1.5 * 2^23 rounds to an integer, which then stands in the
-// low bits. ln 2 is subtracted in two parts, the first of so few bits that its product with n is exact.
+// exp: x = n ln 2 + r, polynomial in r, exponent added as an integer. Relative error about 1e-7 in [-87.3, 88.3]; beyond,
+// where the exponent would leave float32, the result is 0 or Inf, and NaN stays NaN. Adding 12582912 = 1.5 * 2^23 rounds
+// to an integer, which then stands in the low bits. ln 2 is subtracted in two parts, the first of so few bits that its
+// product with n is exact. Two comparisons whose masks replace what lies outside cost as much as clamping x first.
 static inline float16 exp16(float16 x)
 {
-    x = min16(max16(x, (float16)-87.0f), (float16)87.0f);
     const float16 t = x * 1.44269504f + 12582912.0f;
     const float16 n = t - 12582912.0f;
     const float16 r = n * 2.12194440e-4f + (n * -0.693359375f + x);
@@ -60,20 +61,26 @@ static inline float16 exp16(float16 x)
     y = y * r + 1.6666665459e-1f;
     y = y * r + 5.0000001201e-1f;
     y = y * (r * r) + r + 1.0f;
-    return as_float16(as_int16(y) + (as_int16(t) << 23));
+    y = as_float16(as_int16(y) + (as_int16(t) << 23));
+    y = x < (float16)-87.33654f ? (float16)0.0f : y;
+    return x <= (float16)88.37f ? y : x * INFINITY;
 }
 
 static inline float16 logistic16(float16 x) { return 1.0f / (1.0f + exp16(-x)); }
 static inline float16 swish16(float16 x) { return x / (1.0f + exp16(-x)); }
-static inline float16 relu16(float16 x) { return max16(x, (float16)0.0f); }
+static inline float16 relu16(float16 x) { return max16((float16)0.0f, x); }
 static inline float16 clamp16(float16 x, float low, float high)
 {
-    return min16(max16(x, (float16)low), (float16)high);
+    return min16((float16)high, max16((float16)low, x));
 }
 static inline float16 hard_swish16(float16 x) { return x * clamp16(x + 3.0f, 0.0f, 6.0f) * (1.0f / 6.0f); }
-static inline float16 prelu16(float16 x, float16 alpha)
+// LiteRT's two conditions differ at zero only, whose product with a negative slope is -0.
+static inline float16 prelu16(float16 x, float16 alpha) { return x >= (float16)0.0f ? x : alpha * x; }
+static inline float16 leaky_relu16(float16 x, float alpha) { return x > (float16)0.0f ? x : alpha * x; }
+static inline float16 sign16(float16 x)
 {
-    return max16(x, (float16)0.0f) + alpha * min16(x, (float16)0.0f);
+    const float16 zero_or_nan = x == (float16)0.0f ? (float16)0.0f : x;
+    return x > (float16)0.0f ? (float16)1.0f : (x < (float16)0.0f ? (float16)-1.0f : zero_or_nan);
 }
 static inline float16 square16(float16 x) { return x * x; }
 // expm1 of the negative part only: of large numbers it would overflow to Inf in lanes that select drops.
@@ -81,12 +88,22 @@ static inline float16 elu16(float16 x)
 {
     return select(x, expm1(min16(x, (float16)0.0f)), x < (float16)0.0f);
 }
+// Ties go to the even neighbour. As LiteRT's, a result of zero is +0 unless x is -0 itself.
+static inline float16 round16(float16 x)
+{
+    const float16 y = rint(x);
+    return x == y ? x : y + 0.0f;
+}
+// PoCL's sin and cos are wrong by up to 0.008 for numbers close to the least normal one.
+static inline float16 sin16(float16 x) { return fabs(x) < (float16)1e-4f ? x : sin(x); }
+static inline float16 cos16(float16 x) { return fabs(x) < (float16)1e-4f ? (float16)1.0f : cos(x); }
 // The driver's tanh and erf are exact near zero, where a quotient of exponentials would cancel.
 static inline float16 tanh16(float16 x) { return tanh(x); }
 static inline float16 gelu16(float16 x) { return 0.5f * x * (1.0f + erf(x * 0.70710678f)); }
+// (1 + tanh u) / 2 is the logistic function of 2 u, which does not cancel where u is negative.
 static inline float16 gelu_approximate16(float16 x)
 {
-    return 0.5f * x * (1.0f + tanh16(0.79788456f * (x + 0.044715f * x * x * x)));
+    return x * logistic16(1.59576912f * (x + 0.044715f * x * x * x));
 }
 // Zero in the lanes behind the last channel: what a step made of their unspecified contents must not spread.
 static inline float16 mask16(float16 x, int channel, int channels)

@@ -1,5 +1,6 @@
 // Max and average pooling over float16 channels; a unit is one output row of one image.
 // The window is cut to the image instead of padded: the border counts neither for the maximum nor for the average.
+// A maximum leaves NaN out, as LiteRT's does.
 // Defines: N, IN_H, IN_W, OUT_H, OUT_W, FILTER_H, FILTER_W, STRIDE_H, STRIDE_W, PAD_TOP, PAD_LEFT, CHANNELS (padded),
 // IN_STRIDE, OUT_STRIDE, MAXIMUM (1: max, 0: average over the pixels inside the image).
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out EPILOGUE_PARAMS)
@@ -21,7 +22,7 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
                     for (int ix = x0; ix < x1; ix++) {
                         const float16 x16 = load16(in + ((n * IN_H + iy) * IN_W + ix) * IN_STRIDE + c);
 #if MAXIMUM
-                        v = max16(v, x16);
+                        v = max16(x16, v);
 #else
                         v += x16;
 #endif

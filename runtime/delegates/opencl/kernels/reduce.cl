@@ -5,11 +5,11 @@
 #define START 0.0f
 #define COMBINE(a, b) ((a) + (b))
 #elif KIND == 1
-#define START (-INFINITY)
-#define COMBINE(a, b) max16(a, b)
+#define START (-FLT_MAX)
+#define COMBINE(a, b) max16(b, a)
 #elif KIND == 2
-#define START INFINITY
-#define COMBINE(a, b) min16(a, b)
+#define START FLT_MAX
+#define COMBINE(a, b) min16(b, a)
 #else
 #define START 1.0f
 #define COMBINE(a, b) ((a) * (b))

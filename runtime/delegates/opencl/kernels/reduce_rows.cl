@@ -5,11 +5,11 @@
 #define START 0.0f
 #define COMBINE(a, b) ((a) + (b))
 #elif KIND == 1
-#define START (-INFINITY)
-#define COMBINE(a, b) ((a) > (b) ? (a) : (b))
+#define START (-FLT_MAX)
+#define COMBINE(a, b) ((b) > (a) ? (b) : (a))
 #elif KIND == 2
-#define START INFINITY
-#define COMBINE(a, b) ((a) < (b) ? (a) : (b))
+#define START FLT_MAX
+#define COMBINE(a, b) ((b) < (a) ? (b) : (a))
 #else
 #define START 1.0f
 #define COMBINE(a, b) ((a) * (b))

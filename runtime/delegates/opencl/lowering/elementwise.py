@@ -35,6 +35,9 @@ _BINARY = {
     Op.SQUARED_DIFFERENCE: "SQUARED_DIFFERENCE",
     Op.PRELU: "PRELU",
 }
+_FUSING = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV})
+"""Operators with the option of a fused activation."""
+
 _UNARY = {
     Op.RELU: "RELU",
     Op.RELU6: "RELU6",
@@ -81,7 +84,8 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
 def _read(facts: OperatorFacts) -> NodeSpec:
     operator = facts.operator
     first = Step("LOAD", (operator.inputs[0],))
-    return NodeSpec((), steps=(first, _second_step(facts)), activation=activation_of(facts))
+    activation = activation_of(facts) if operator.opcode in _FUSING else None
+    return NodeSpec((), steps=(first, _second_step(facts)), activation=activation)
 
 
 def _second_step(facts: OperatorFacts) -> Step:

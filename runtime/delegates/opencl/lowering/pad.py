@@ -82,5 +82,10 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
 
 
 FAMILY = Family(
-    operators=(Op.PAD, Op.PADV2), read=_read, lower=lower, supports=_supports, writes_dense=_any_layout
+    operators=(Op.PAD, Op.PADV2),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    writes_dense=_any_layout,
+    parameters=(1,),
 )

@@ -134,4 +134,6 @@ def _launch(node: Node, context: Context, instance: Instance, source: int, units
     )
 
 
-FAMILY = Family(operators=tuple(_KINDS), read=_read, lower=lower, supports=_supports, epilogue=True)
+FAMILY = Family(
+    operators=tuple(_KINDS), read=_read, lower=lower, supports=_supports, epilogue=True, parameters=(1,)
+)

@@ -72,5 +72,6 @@ FAMILY = Family(
     read=_read,
     lower=lower,
     reads_any_layout=_any_layout,
+    parameters=(1,),
     writes_dense=_any_layout,
 )

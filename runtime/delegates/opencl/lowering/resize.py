@@ -81,5 +81,6 @@ FAMILY = Family(
     read=_read,
     lower=lower,
     supports=_supports,
+    parameters=(1,),
     epilogue=True,
 )

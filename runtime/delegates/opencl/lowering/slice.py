@@ -86,6 +86,7 @@ FAMILY = Family(
     read=_read,
     lower=lower,
     supports=_supports,
+    parameters=(1, 2, 3),
     reads_any_layout=_any_layout,
     writes_dense=_any_layout,
 )

@@ -63,7 +63,7 @@ from numpy.typing import NDArray
 
 from runtime.delegates.base import GraphFacts, Unsupported
 from runtime.delegates.opencl.device import Capabilities
-from runtime.delegates.opencl.epilogue import join, operands_of
+from runtime.delegates.opencl.epilogue import join, literal, operands_of
 from runtime.delegates.opencl.graph import Graph, Layout, Node, Step, Value, round_up
 from runtime.model.graph import Operator
 from runtime.model.schema import ActivationFunctionType, BuiltinOperator, Padding
@@ -105,12 +105,13 @@ class NodeSpec:
     """An operator as the delegate sees it.
 
     `inputs` are tensor indices, -1 for an absent one. `steps`, whose operands are tensor indices, become the
-    node's epilogue, followed by `activation`, a name of ActivationFunctionType.
+    node's epilogue, followed by `activation`: a name of ActivationFunctionType, None for an operator without
+    that option.
     """
 
     inputs: tuple[int, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    activation: str = "NONE"
+    activation: str | None = None
     steps: tuple[Step, ...] = ()
 
 
@@ -150,7 +151,7 @@ class Instance:
 
     source: str
     name: str
-    defines: tuple[tuple[str, int | float | str], ...]
+    defines: tuple[tuple[str, int | str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ class Epilogue:
 
     expression: str = "(v)"
     operands: tuple[int | PackedConstant, ...] = ()
-    defines: tuple[tuple[str, int | float | str], ...] = ()
+    defines: tuple[tuple[str, int | str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +232,8 @@ def _never(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protocol's s
 class Family:
     """A kernel family: the operators that it runs, and its answers to the three questions above.
 
-    `max_version` is the newest version of the operators whose rules the family knows.
+    `max_version` is the newest version of the operators whose rules the family knows. `parameters` are the
+    positions of inputs whose constant integers `read` and `supports` look at: axes, paddings, shapes.
     """
 
     operators: tuple[BuiltinOperator, ...]
@@ -242,6 +244,7 @@ class Family:
     reads_any_layout: Callable[[Node, Graph], bool] = _never
     writes_dense: Callable[[Node, Graph], bool] = _never
     max_version: int = NEWEST_VERSION
+    parameters: tuple[int, ...] = ()
 
 
 def epilogue_of(node: Node, graph: Graph) -> Epilogue:
@@ -276,13 +279,22 @@ def packed(name: str, elements: int, make: Callable[[], Array]) -> PackedConstan
     return PackedConstant(name, elements, make)
 
 
-def defines(**values: int | float | str) -> tuple[tuple[str, int | float | str], ...]:
-    """Defines in a stable order; booleans become 0 and 1."""
-    return tuple(sorted((name, int(v) if isinstance(v, bool) else v) for name, v in values.items()))
+def defines(**values: int | float | str) -> tuple[tuple[str, int | str], ...]:
+    """Defines in a stable order; booleans become 0 and 1, floats the text of a literal.
+
+    As numbers, 0.0 and -0.0 would be equal, and their launches would share one function.
+    """
+    return tuple(sorted((name, _define(value)) for name, value in values.items()))
+
+
+def _define(value: int | float | str) -> int | str:
+    if isinstance(value, bool):
+        return int(value)
+    return literal(value) if isinstance(value, float) else value
 
 
 def activation_of(facts: OperatorFacts) -> str:
-    """The fused activation's name, NONE where there is none."""
+    """The fused activation's name; NONE clamps to the finite numbers, as LiteRT does."""
     return ActivationFunctionType(facts.options.get("fused_activation_function", 0)).name
 
 

@@ -111,6 +111,7 @@ FAMILY = Family(
     read=_read,
     lower=lower,
     supports=_supports,
+    parameters=(1,),
     reads_any_layout=_any_layout,
     writes_dense=_any_layout,
 )

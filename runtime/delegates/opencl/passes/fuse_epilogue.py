@@ -14,8 +14,10 @@ from runtime.delegates.opencl.graph import Graph, Node, Step
 _SWAPPED = {
     "ADD": "ADD",
     "MUL": "MUL",
-    "MAXIMUM": "MAXIMUM",
-    "MINIMUM": "MINIMUM",
+    "MAXIMUM": "REVERSE_MAXIMUM",
+    "REVERSE_MAXIMUM": "MAXIMUM",
+    "MINIMUM": "REVERSE_MINIMUM",
+    "REVERSE_MINIMUM": "MINIMUM",
     "SQUARED_DIFFERENCE": "SQUARED_DIFFERENCE",
     "SUB": "REVERSE_SUB",
     "REVERSE_SUB": "SUB",

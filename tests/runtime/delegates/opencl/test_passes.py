@@ -37,7 +37,7 @@ def test_reshape_to_the_same_shape_disappears():
     graph = remove_identity(
         graph_of(build, pool(build, build.op(Op.RESHAPE, [x], (1, 4, 4, 16)), (1, 2, 2, 16)))
     )
-    assert summary(graph) == [("MAX_POOL_2D", [])]
+    assert summary(graph) == [("MAX_POOL_2D", ["SATURATE"])]
     assert graph.nodes[0].inputs == (x,)
 
 
@@ -64,7 +64,7 @@ def padded_pool(fill, pool_op=Op.MAX_POOL_2D, paddings=((0, 0), (1, 0), (0, 1), 
 
 def test_minus_infinity_in_front_of_a_max_pool_becomes_its_padding():
     graph = padded_pool(-np.inf)
-    assert summary(graph) == [("MAX_POOL_2D", [])]
+    assert summary(graph) == [("MAX_POOL_2D", ["SATURATE"])]
     attributes = graph.nodes[0].attributes
     assert [attributes[f"pad_{side}"] for side in ("top", "bottom", "left", "right")] == [1, 0, 0, 1]
     assert graph.nodes[0].sources == (0, 1)
@@ -95,7 +95,7 @@ def test_x_times_logistic_of_x_is_swish():
     for factors in ([x, gate], [gate, x]):
         y = build.op(Op.MUL, factors, (1, 4, 4, 16), fused_activation_function=ActivationFunctionType.NONE)
         graph = fuse_swish(graph_of(build, y))
-        assert summary(graph) == [("MUL", ["LOAD", "SWISH"])]
+        assert summary(graph) == [("MUL", ["LOAD", "SWISH", "SATURATE"])]
         build.operators.pop()
         build.tensors.pop()
 
@@ -117,7 +117,8 @@ def test_elementwise_chain_moves_into_the_kernel_before_it():
         Op.ADD, [scaled, build.input(*shape)], shape, fused_activation_function=ActivationFunctionType.RELU
     )
     graph = fuse_epilogue(graph_of(build, out), lambda node: True)
-    assert summary(graph) == [("MAX_POOL_2D", ["MUL_SCALAR", "ADD", "RELU"])]
+    steps = ["SATURATE", "MUL_SCALAR", "SATURATE", "ADD", "RELU_SATURATED"]
+    assert summary(graph) == [("MAX_POOL_2D", steps)]
     assert graph.nodes[0].sources == (0, 1, 2)
     assert graph.nodes[0].outputs == (out,)
 
@@ -129,8 +130,9 @@ def test_the_later_of_two_producers_takes_the_addition():
     graph = fuse_epilogue(
         graph_of(build, build.op(Op.SUB, [first, second], (1, 2, 2, 16))), lambda node: True
     )
-    assert summary(graph) == [("MAX_POOL_2D", []), ("MAX_POOL_2D", ["REVERSE_SUB"])]
-    assert graph.nodes[1].epilogue == (Step("REVERSE_SUB", (first,)),)
+    steps = ["SATURATE", "REVERSE_SUB", "SATURATE"]
+    assert summary(graph) == [("MAX_POOL_2D", ["SATURATE"]), ("MAX_POOL_2D", steps)]
+    assert graph.nodes[1].epilogue[1] == Step("REVERSE_SUB", (first,))
 
 
 def test_a_value_with_two_readers_is_not_fused_away():
@@ -152,7 +154,7 @@ def test_square_of_one_value_is_not_its_own_operand():
     build = ModelBuilder()
     y = pool(build, build.input(1, 4, 4, 16), (1, 2, 2, 16))
     graph = fuse_epilogue(graph_of(build, build.op(Op.MUL, [y, y], (1, 2, 2, 16))), lambda node: True)
-    assert summary(graph) == [("MAX_POOL_2D", []), ("MUL", ["LOAD", "MUL"])]
+    assert summary(graph) == [("MAX_POOL_2D", ["SATURATE"]), ("MUL", ["LOAD", "MUL", "SATURATE"])]
 
 
 def test_parts_of_a_channel_concatenation_are_written_in_place():

@@ -1,0 +1,190 @@
+"""NaN, infinities, both zeros and denormal numbers, on every operator that the GPU delegate takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.model.schema import ActivationFunctionType as Fused
+from runtime.model.schema import BuiltinOperator as B
+from runtime.model.schema import Padding
+from tests.oracle import run_litert
+from tests.runtime.models import Arg, Builder, const
+from tests.runtime.ops.cases import Case, case, run_ours
+from tests.runtime.ops.gpu_expectations import TAKEN, TAKES
+
+_LARGEST = float(np.finfo(np.float32).max)
+_LEAST = float(np.finfo(np.float32).tiny)
+_SPECIAL = np.array([
+    np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 1.2e-38, 1e-20, _LARGEST, -_LARGEST, 1, -1, 0.5, -0.5,
+    1.5, 2.5, -2.5, -4, 3, -3, 6, 7, 88.5, 89, -88.5, -104, 20, -20, 1e-5,
+], np.float32)  # fmt: skip
+_PAIRS = tuple(np.ascontiguousarray(grid) for grid in np.meshgrid(_SPECIAL, _SPECIAL))
+
+RELATIVE = 1e-5
+"""Allowed relative error of finite results, as of all operator cases: other roundings stay far below it, and
+a special value that is handled in another way far above."""
+
+ABSOLUTE = {B.EXP: _LEAST, B.LOGISTIC: _LEAST, B.SOFTMAX: _LEAST, B.GELU: 1e-6, B.SUM: 1e-5, B.MEAN: 1e-5}
+"""Allowed absolute error. Exponentials may round denormal results to zero, the reference's GELU cancels below
+zero, and sums of numbers of both signs depend on their order. Larger hides a wrong function; smaller refuses
+the more exact one."""
+
+_SIMPLE = (
+    B.ABS, B.COS, B.EXP, B.FLOOR, B.HARD_SWISH, B.LOG, B.LOGISTIC, B.NEG, B.RELU, B.RELU6, B.RELU_0_TO_1,
+    B.RELU_N1_TO_1, B.RSQRT, B.SIGN, B.SIN, B.SQRT, B.SQUARE, B.TANH,
+)  # fmt: skip
+_WITHOUT_REFERENCE = (B.CEIL, B.ELU, B.ROUND)
+_WINDOW = {"stride_h": 1, "stride_w": 1, "padding": Padding.VALID}
+_DILATION = {"dilation_h_factor": 1, "dilation_w_factor": 1}
+
+
+def _special_case(
+    name: str, op: B, args: Sequence[Arg], options: Mapping[str, Any] | None = None, **more: Any
+) -> tuple[B, Case]:
+    return op, case(f"{op.name}{name}", op, args, options=options, **more)
+
+
+def _image() -> Arg:
+    """Four channels with the special values in other places; the largest is halved, as its sums overflow."""
+    values = np.where(np.abs(_SPECIAL) == _LARGEST, np.float32(_LARGEST / 2), _SPECIAL)
+    return Arg(np.stack([np.roll(values, k).reshape(1, 5, 6) for k in (0, 7, 13, 20)], axis=-1))
+
+
+def _without_zeros(image: Arg) -> Arg:
+    """The sign of a sum of zeros, or of products that underflow, depends on the order of its terms."""
+    return Arg(np.where(np.abs(image.value) < _LEAST, np.float32(0.25), image.value))
+
+
+def _rows(width: int) -> Arg:
+    """Rows of neighbours. The largest numbers are left out: sums of them depend on the order."""
+    small = np.concatenate([_SPECIAL[:9], _SPECIAL[11:]])
+    return Arg(np.stack([np.roll(small, k)[:width] for k in range(small.size)]))
+
+
+def _elementwise() -> list[tuple[B, Case]]:
+    one, pair = Arg(_SPECIAL), [Arg(grid) for grid in _PAIRS]
+    found = [_special_case("", op, [one]) for op in _SIMPLE]
+    builtin = "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
+    found += [_special_case("", op, [one], resolver=builtin) for op in _WITHOUT_REFERENCE]
+    found += [_special_case(f"_{how}", B.GELU, [one], {"approximate": how}) for how in (False, True)]
+    found += [
+        _special_case(f"_{slope}", B.LEAKY_RELU, [one], {"alpha": slope}) for slope in (0.2, -0.5, 0, 2)
+    ]
+    binary = (B.ADD, B.SUB, B.MUL, B.DIV, B.MAXIMUM, B.MINIMUM, B.SQUARED_DIFFERENCE, B.PRELU)
+    found += [_special_case("", op, pair) for op in binary]
+    for fused in (Fused.RELU, Fused.RELU_N1_TO_1, Fused.RELU6):
+        found.append(_special_case(f"_{fused.name}", B.MUL, pair, {"fused_activation_function": fused}))
+    for value in (np.nan, np.inf, -0.0):
+        found += [_special_case(f"_{value}", op, [one, const([value])]) for op in (B.ADD, B.MUL)]
+    return found
+
+
+def _windows() -> list[tuple[B, Case]]:
+    image, found = _image(), []
+    for fused in (Fused.NONE, Fused.RELU, Fused.RELU6):
+        options = {**_WINDOW, "fused_activation_function": fused}
+        pool = {**options, "filter_height": 2, "filter_width": 2}
+        found += [
+            _special_case(f"_{fused.name}", op, [image], pool) for op in (B.MAX_POOL_2D, B.AVERAGE_POOL_2D)
+        ]
+        filters = {
+            B.CONV_2D: const(np.ones((3, 2, 2, 4))),
+            B.DEPTHWISE_CONV_2D: const(np.ones((1, 2, 2, 4))),
+        }
+        for op, weights in filters.items():
+            bias = const(np.zeros(3 if op is B.CONV_2D else 4))
+            more = {**options, **_DILATION, "depth_multiplier": 1}
+            if op is B.CONV_2D:
+                del more["depth_multiplier"]
+            found.append(_special_case(f"_{fused.name}", op, [image, weights, bias], more))
+        dense = [_rows(4), const([[1, 0, -1, 2]]), const([0.5])]
+        found.append(
+            _special_case(f"_{fused.name}", B.FULLY_CONNECTED, dense, {"fused_activation_function": fused})
+        )
+    size = const([9, 11], np.int32)
+    return [
+        *found,
+        _special_case("", B.RESIZE_BILINEAR, [_without_zeros(image), size], {}),
+        _special_case("", B.RESIZE_NEAREST_NEIGHBOR, [image, size], {}),
+    ]
+
+
+def _reductions() -> list[tuple[B, Case]]:
+    rows, columns = _rows(4), Arg(np.ascontiguousarray(_rows(4).value.T))
+    found = [_special_case("", B.SOFTMAX, [_rows(19)], {"beta": 1.0})]
+    for op in (B.MEAN, B.SUM, B.REDUCE_MAX, B.REDUCE_MIN, B.REDUCE_PROD):
+        found.append(_special_case("_rows", op, [rows, const([1], np.int32)], {"keep_dims": True}))
+        found.append(_special_case("_columns", op, [columns, const([0], np.int32)], {"keep_dims": True}))
+    return found
+
+
+def _movement() -> list[tuple[B, Case]]:
+    rows, image = _rows(4), _image()
+    one = [np.int32([0, 0]), np.int32([5, 4]), np.int32([1, 1])]
+    margins = const([[0, 0], [1, 1]], np.int32)
+    return [
+        _special_case("", B.RESHAPE, [rows, const([14, 8], np.int32)], {"new_shape": [14, 8]}),
+        _special_case("", B.SQUEEZE, [image], {"squeeze_dims": [0]}),
+        _special_case("", B.EXPAND_DIMS, [rows, const(0, np.int32)]),
+        _special_case("", B.TRANSPOSE, [image, const([0, 3, 1, 2], np.int32)]),
+        _special_case("", B.SLICE, [rows, *(const(v, np.int32) for v in one[:2])]),
+        _special_case("", B.STRIDED_SLICE, [rows, *(const(v, np.int32) for v in one)]),
+        _special_case("", B.CONCATENATION, [rows, rows], {"axis": 1}),
+        _special_case("", B.PAD, [rows, margins]),
+        *(_special_case(f"_{v}", B.PADV2, [rows, margins, const([v])]) for v in (np.nan, -np.inf, -0.0)),
+    ]
+
+
+def _fused(name: str, value: np.ndarray, *steps: tuple[B, Sequence[int]]) -> Case:
+    """A chain: each step names its operands, of which 0 and 1 are inputs and the rest earlier results."""
+    build = Builder()
+    tensors = [build.input(np.float32, v.shape) for v in (value, value.T)]
+    for op, operands in steps:
+        tensors.append(build.tensor(np.float32))
+        build.operator(op, [tensors[i] for i in operands], [tensors[-1]])
+    return Case(name, build.write([tensors[-1]]), (value, np.ascontiguousarray(value.T)), refused=TAKES)
+
+
+def _padded_lanes() -> Case:
+    """An infinite factor makes 0 * Inf in the lanes behind the last channel; the product must not see it."""
+    build = Builder()
+    image, factor = (np.ones((1, 2, 2, 3), np.float32), np.float32([np.inf]))
+    x, s = (build.input(np.float32, value.shape) for value in (image, factor))
+    scaled, y = build.tensor(np.float32), build.tensor(np.float32)
+    weights = np.zeros((2, 12), np.float32)
+    weights[0, 5] = 0.5
+    build.operator(B.MUL, [x, s], [scaled])
+    build.operator(B.FULLY_CONNECTED, [scaled, build.constant(weights), -1], [y])
+    return Case("padded_lanes", build.write([y]), (image, factor), refused=TAKES)
+
+
+OPERATORS = [*_elementwise(), *_windows(), *_reductions(), *_movement()]
+CASES = [
+    *(found for _, found in OPERATORS),
+    _fused("swish", _PAIRS[0], (B.LOGISTIC, [0]), (B.MUL, [0, 2])),
+    _fused("maximum_of_a_result", _PAIRS[0], (B.NEG, [1]), (B.MAXIMUM, [0, 2])),
+    _fused("minimum_of_a_result", _PAIRS[0], (B.NEG, [1]), (B.MINIMUM, [0, 2])),
+    _padded_lanes(),
+]
+_TOLERANCE = {id(found): ABSOLUTE.get(op, 0.0) for op, found in OPERATORS} | {id(CASES[-4]): 128 * _LEAST}
+
+
+def test_every_operator_that_the_delegate_takes_has_a_case():
+    assert {op for op, _ in OPERATORS} == TAKEN
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_special_values_are_those_of_litert(case, backend):
+    (expected,) = run_litert(case.model, case.inputs, case.resolver)
+    (found,) = run_ours(case, backend)
+    finite = np.isfinite(expected)
+    np.testing.assert_array_equal(found[~finite], expected[~finite])
+    np.testing.assert_array_equal(np.isfinite(found), finite)
+    zero = finite & (expected == 0) & (found == 0)
+    np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(expected[zero]))
+    absolute = _TOLERANCE.get(id(case), 0.0)
+    np.testing.assert_allclose(found[finite], expected[finite], rtol=RELATIVE, atol=absolute)
