@@ -11,12 +11,14 @@ from agent.config import LOG_PREFIX, AgentConfig, memory_limit
 from agent.daemon import serve
 from agent.wire.log_format import LogFormat
 from agent.wire.logs import log_to_stderr
+from agent.wire.private_folder import keep_new_files_private
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse the arguments and serve. Returns the exit code."""
     parser = _parser()
     given = parser.parse_args(arguments)
+    keep_new_files_private()
     log_to_stderr(LogFormat.TEXT, prefix=LOG_PREFIX, loggers=("agent",))
     try:
         memory_limit_bytes = memory_limit()

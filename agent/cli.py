@@ -13,6 +13,7 @@ from agent.devices import ProbeError, probe
 from agent.wire.log_format import LogFormat
 from agent.wire.logs import log_to_stderr
 from agent.wire.messages import PROTOCOL_VERSION
+from agent.wire.private_folder import keep_new_files_private
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The agent of one lab machine.")
 
@@ -114,4 +115,5 @@ def _log(form: LogFormat) -> None:
 
 def main() -> None:
     """Run `farm-agent`."""
+    keep_new_files_private()
     app()

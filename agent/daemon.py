@@ -45,6 +45,7 @@ from agent.wire.messages import (
     Upgrade,
     decode_for_agent,
 )
+from agent.wire.private_folder import FILE_MODE, ExposedError, private_folder
 
 UPGRADE_EXIT: Final = 3
 """Exit code of an agent whose protocol is not the farm's: after a restart it would be refused again."""
@@ -282,8 +283,12 @@ def serve(config: AgentConfig, descriptor: int) -> int:
 
 def serve_over(config: AgentConfig, connect: Callable[[], Transport]) -> int:
     """Lock `config.state` for this agent alone, list the devices, serve the link. Returns the exit code."""
-    config.state.mkdir(parents=True, exist_ok=True)
-    lock = os.open(config.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        private_folder(config.state)
+    except ExposedError as error:
+        log.error("%s", error)
+        return 1
+    lock = os.open(config.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         if not _locked(lock):
             log.error("another agent has been using %s for %.0f s", config.state, _PREDECESSOR_PATIENCE_S)

@@ -12,11 +12,17 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 LEASES_VARIABLE = "FARM_LEASES"
+_LOCK_MODE = 0o644
+"""Mode of a lock: every user of the host may open it for reading, which is all that flock needs."""
+_FOLDER_MODE = 0o755
+"""Mode of a lease folder that this agent makes. One for agents of several users is made by the administrator,
+with mode 1777, as /run/lock has it."""
 _HOST_WIDE = (Path("/run/lock"), Path("/tmp"))  # noqa: S108  # shared by all users of the host on purpose
 
 
@@ -45,7 +51,9 @@ def lease_folder() -> Path:
 
 def try_lease(folder: Path, exclusion_group: str) -> Lease | None:
     """Lock the group now; return None while another attempt holds it. Raises `OSError`."""
-    folder.mkdir(parents=True, exist_ok=True)
+    if not folder.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(_FOLDER_MODE)
     parts = exclusion_group.split("/")
     paths = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
     held: list[int] = []
@@ -74,7 +82,26 @@ def _open_shared(path: Path) -> int:
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
-        return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        return _create_shared(path)
+
+
+def _create_shared(path: Path) -> int:
+    """Create a lock file that every user may open, whatever this process's umask; or open a newer one."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _LOCK_MODE)
+    try:
+        # Only then does it get its name: in between, another user could not open it.
+        os.fchmod(descriptor, _LOCK_MODE)
+        os.link(draft, path)
+    except FileExistsError:
+        os.close(descriptor)
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    finally:
+        draft.unlink()
+    return descriptor
 
 
 def _file_name(exclusion_group: str) -> str:

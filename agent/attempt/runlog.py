@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from agent.wire.private_folder import FILE_MODE
+
 Event = Literal["start", "end", "gone"]
 
 
@@ -47,7 +49,7 @@ def append(path: Path, event: Event, attempt_id: str, exclusion_group: str, what
     line = RunLine(
         time.clock_gettime_ns(time.CLOCK_BOOTTIME), event, attempt_id, exclusion_group, os.getpid(), what
     )
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE_MODE)
     try:
         os.write(descriptor, (json.dumps(asdict(line)) + "\n").encode())
     finally:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.wire.messages import artifact_path
+from agent.wire.private_folder import ARTIFACT_MODE
 
 BUDGET_VARIABLE: Final = "FARM_AGENT_CACHE_BYTES"
 DEFAULT_BUDGET_BYTES: Final = 20 << 30
@@ -134,7 +135,7 @@ class Cache:
         with grown.open("rb") as file:
             os.fsync(file.fileno())
         self._mark(sha256)
-        grown.chmod(0o444)
+        grown.chmod(ARTIFACT_MODE)
         grown.replace(target)
         folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:

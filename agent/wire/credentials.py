@@ -17,6 +17,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from agent.wire.envelope import PublicKey, SigningKey
+from agent.wire.private_folder import FILE_MODE, private_folder
 
 FILE: Final = "credentials.json"
 PLAIN_SCHEMES: Final = ("redis", "http")
@@ -80,8 +81,11 @@ class Credentials:
         return {name: getattr(self, name) for name in (*_TEXTS, *_OPTIONAL)}
 
     def write(self, state: Path) -> None:
-        """Write them into a state folder, readable by this user only, all or nothing. Raises `OSError`."""
-        state.mkdir(parents=True, exist_ok=True)
+        """Write them into a state folder, readable by this user only, all or nothing.
+
+        Raises `OSError`, and `ExposedError` for a folder of others.
+        """
+        private_folder(state)
         write_secret(state / FILE, json.dumps(self.values(), indent=1))
 
 
@@ -188,7 +192,7 @@ def write_secret(path: Path, text: str) -> None:
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with os.fdopen(
-            os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w"
+            os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE), "w"
         ) as out:
             out.write(text)
             out.flush()

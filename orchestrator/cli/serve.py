@@ -21,11 +21,13 @@ def serve(
     Exit code: 0 stopped, 1 another process schedules already, 4 the database cannot be reached.
     """
     from agent.wire.logs import log_to_stderr
+    from agent.wire.private_folder import keep_new_files_private
     from orchestrator.config.home import FarmHome
     from orchestrator.config.lab import LabConfig
     from orchestrator.errors import UsageError
     from orchestrator.farm.serving import serve_lab
 
+    keep_new_files_private()
     home = FarmHome.from_environment()
     lab = LabConfig.load(home)
     if not lab.is_lab:

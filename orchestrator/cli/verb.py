@@ -41,10 +41,15 @@ class Verb:
 
 
 def open_farm() -> Farm:
-    """The farm under `$FARM_HOME`, with the broker and the database that the configuration names."""
+    """The farm under `$FARM_HOME`, with the broker and the database that the configuration names.
+
+    From here on, what this process creates is for its user alone.
+    """
+    from agent.wire.private_folder import keep_new_files_private
     from orchestrator.config.home import FarmHome
     from orchestrator.config.lab import LabConfig
     from orchestrator.farm import Farm
 
+    keep_new_files_private()
     home = FarmHome.from_environment()
     return Farm.open(home, lab=LabConfig.load(home))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 
 from agent.wire.messages import AgentHello
+from agent.wire.private_folder import exposure_of
 from orchestrator.config.filesystem import NETWORK_FILESYSTEMS, filesystem_of
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
@@ -51,11 +52,16 @@ def examine_without_database(home: FarmHome, lab: LabConfig, error: FarmError) -
     why, _, fix = str(error).partition("; ")
     usable = home.root.is_dir()
     checks = [_home(home), _disk(home)] if usable else []
-    checks.append(Check("database" if usable else "home", False, why, fix or "see FARM_DATABASE_URL"))
+    # A home that is refused was not searched for a database: then the home is the fault.
+    if not usable or checks[0].ok:
+        checks.append(Check("database" if usable else "home", False, why, fix or "see FARM_DATABASE_URL"))
     return [*checks, broker_check(lab)] if lab.is_lab else checks
 
 
 def _home(home: FarmHome) -> Check:
+    exposure = exposure_of(home.root)
+    if exposure is not None:
+        return Check("home", False, exposure.found, exposure.fix)
     if os.access(home.root, os.W_OK | os.X_OK):
         return Check("home", True, str(home.root))
     fix = f"make {home.root} writable for this user, or set FARM_HOME to another folder"

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
+from agent.wire.private_folder import FILE_MODE
 from orchestrator.config.limits import StoreLimits, require_budget, require_floor
 from orchestrator.endpoint.access import Gate
 from orchestrator.endpoint.body import Body
@@ -119,7 +120,7 @@ class ModelUploads:
         """The growing file, locked for this sender. Raises `ValueError` for anything but a sha256."""
         path = self.store.incoming(sha256)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(path, flags, 0o600), "ab") as out:
+        with os.fdopen(os.open(path, flags, FILE_MODE), "ab") as out:
             try:
                 fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agent.wire.private_folder import ExposedError, private_folder
 from orchestrator.config.filesystem import NETWORK_FILESYSTEMS, filesystem_of
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
@@ -83,7 +84,9 @@ class Farm:
 def _make_folders(home: FarmHome) -> None:
     try:
         for folder in (home.root, home.store, home.agent):
-            folder.mkdir(parents=True, exist_ok=True)
+            private_folder(folder)
+    except ExposedError as error:
+        raise UnreachableError(str(error)) from error
     except OSError as error:
         raise UnreachableError(
             f"the farm's folder {home.root} cannot be used: {error.strerror}; set FARM_HOME to another"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agent.wire.private_folder import FILE_MODE
 from orchestrator.db.engine.sessions import Database
 from orchestrator.errors import FarmError
 
@@ -20,7 +21,7 @@ def backup(database: Database, target: Path) -> int:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         part.unlink(missing_ok=True)
-        part.touch(0o600)
+        part.touch(FILE_MODE)
         database.backup(part)
         part.rename(target)
         return target.stat().st_size

@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.wire.private_folder import FILE_MODE
 from orchestrator.db.engine.locks import AdvisoryLock
 from orchestrator.db.engine.sessions import Database
 from orchestrator.errors import UnreachableError
@@ -42,7 +43,7 @@ class SchedulerLock:
         # flock, not a file with a process id: the kernel frees it however this process dies, and no other
         # process
         # can inherit that id. Close-on-exec: a child that outlives this process must not keep the lock.
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -23,6 +23,12 @@ _RENAME_EXCHANGE = 2
 """Linux (fs.h), a flag of renameat2: both paths exist and change places in one step. Between two renames a
 reader would meet no site at all."""
 
+_FOLDER_MODE = 0o755
+"""Mode of every folder of a site: a web server, which runs as another user, enters it."""
+
+_FILE_MODE = 0o644
+"""Mode of every file of a site: a web server reads it."""
+
 
 @contextmanager
 def replaced_folder(target: Path, marker: str) -> Iterator[Path]:
@@ -33,7 +39,7 @@ def replaced_folder(target: Path, marker: str) -> Iterator[Path]:
     Raises `UsageError` for such a folder and for a file.
     """
     _require_replaceable(target, marker)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _make_public(target.parent)
     prefix = f".{target.name}.building-"
     # Under the lock no other build runs, so a folder with the prefix was left behind by one that was killed.
     with _held(target.parent / f".{target.name}.lock"):
@@ -41,9 +47,8 @@ def replaced_folder(target: Path, marker: str) -> Iterator[Path]:
             shutil.rmtree(left_over)
         fresh = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
         try:
-            # mkdtemp makes it for its owner alone; a web server runs as another user.
-            fresh.chmod(0o755)
             yield fresh
+            _open_to_all(fresh)
             _put_in_place(fresh, target)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
@@ -58,6 +63,22 @@ def _require_replaceable(target: Path, marker: str) -> None:
         raise UsageError(
             f"{target} is not empty and holds no site ({marker} is missing); name a new or an empty folder"
         )
+
+
+def _make_public(folder: Path) -> None:
+    """Make a folder and what is missing above it, for everybody to read, whatever this process's umask."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+        path.chmod(_FOLDER_MODE)
+
+
+def _open_to_all(site: Path) -> None:
+    """Let everybody read a finished site: all else that a farm writes is its user's alone."""
+    for folder, _, files in os.walk(site):
+        Path(folder).chmod(_FOLDER_MODE)
+        for name in files:
+            Path(folder, name).chmod(_FILE_MODE)
 
 
 @contextmanager

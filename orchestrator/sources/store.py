@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from agent.wire.messages import artifact_path
+from agent.wire.private_folder import ARTIFACT_MODE, FILE_MODE
 from orchestrator.config.limits import StoreLimits, require_floor
 from orchestrator.errors import FarmError, UsageError
 
@@ -104,7 +105,7 @@ class Store:
     def _lock(self, kind: int) -> Iterator[None]:
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         except OSError as error:
             raise _mapped(error, "its lock", self.root) from error
         try:
@@ -183,7 +184,7 @@ class Store:
         if found != sha256:
             path.unlink()
             raise wrong_hash(what, sha256, found)
-        path.chmod(0o444)
+        path.chmod(ARTIFACT_MODE)
         self._move_in(path, sha256)
         return StoredFile(sha256, size)
 
@@ -195,7 +196,7 @@ class Store:
             folder.mkdir(parents=True, exist_ok=True)
             # Read-only from the start: other processes map the file, and nothing may change it under them.
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-            with os.fdopen(os.open(temporary, flags, 0o444), "wb") as out:
+            with os.fdopen(os.open(temporary, flags, ARTIFACT_MODE), "wb") as out:
                 yield temporary, out
         except OSError as error:
             raise _mapped(error, what, self.root) from error

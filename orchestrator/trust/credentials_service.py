@@ -11,6 +11,7 @@ from pathlib import Path
 from agent.wire.credentials import Applicant, crosses_in_the_clear, without_secrets
 from agent.wire.envelope import SigningKey
 from agent.wire.messages import Reason, ReasonCode
+from agent.wire.private_folder import ExposedError
 from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
@@ -80,6 +81,8 @@ class CredentialsService:
             store = state / "store"
             if address is None and not store.is_symlink():
                 store.symlink_to(self.home.store)
+        except ExposedError as error:
+            raise FarmError(str(error)) from error
         except OSError as error:
             raise FarmError(f"{state} cannot store the credentials: {error.strerror}") from error
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from agent.wire.credentials import write_secret
 from agent.wire.envelope import SigningKey
+from agent.wire.private_folder import FOLDER_MODE
 from orchestrator.errors import FarmError
 
 FILE: Final = "farm.key"
@@ -20,7 +21,7 @@ def farm_key(folder: Path) -> SigningKey:
     """Read or make the key. Two processes that call at once get the same one. Raises `FarmError`."""
     path = folder / FILE
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
         if not path.exists():
             _make(path)
         require_private(path)

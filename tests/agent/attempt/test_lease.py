@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -72,3 +73,16 @@ def test_leases_are_host_wide_unless_told_otherwise(tmp_path, monkeypatch):
     assert str(lease_folder()) in ("/run/lock", "/tmp")
     monkeypatch.setenv(LEASES_VARIABLE, str(tmp_path))
     assert lease_folder() == tmp_path
+
+
+def test_every_user_of_the_host_can_open_a_lock_that_an_agent_with_private_files_made(tmp_path):
+    before = os.umask(0o077)
+    try:
+        lease = try_lease(tmp_path / "leases", "host-cpu")
+    finally:
+        os.umask(before)
+    assert lease is not None
+    assert [path.name for path in (tmp_path / "leases").iterdir()] == ["farm-host-cpu.lock"]
+    modes = [path.stat().st_mode & 0o777 for path in (tmp_path / "leases", *(tmp_path / "leases").iterdir())]
+    assert modes == [0o755, 0o644]
+    lease.release()

@@ -64,6 +64,8 @@ def test_a_campaign_needs_no_right_that_an_agent_lacks_and_no_log_tells_a_secret
     logs = [lab.folder / "serve.log", lab.folder / "agent.log", lab.state / "link" / "log"]
     logs += [path for path in lab.state.rglob("*log*") if path.is_file()]
     text = "".join(path.read_text(errors="replace") for path in logs if path.exists())
+    kept = (path for root in (lab.home, lab.state) for path in (root, *root.rglob("*")))
+    assert [path for path in kept if not path.is_symlink() and path.stat().st_mode & 0o077] == []
     assert "scheduling on" in text
     assert [secret for secret in secrets if secret in text] == []
     assert lab.call("doctor").stdout.count(PASSWORD) == 0
