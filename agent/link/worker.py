@@ -7,16 +7,27 @@ from collections.abc import Callable
 from celery import Celery
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 from celery.worker import WorkController
+from kombu import compression
 
 from agent.wire.queue import MESSAGE_TASK
 
 
 def register(app: Celery, on_message: Callable[[str], None]) -> None:
-    """Make `on_message` the only task of an application; Celery's own (map, chain, clean-up) are removed."""
+    """Make `on_message` the only task of an application; Celery's own (map, chain, clean-up) are removed.
+
+    From now on this process reads no compressed message.
+    """
+    for kind in compression.encoders():
+        compression.register(_refuse, _refuse, kind)
     app.task(name=MESSAGE_TASK, ignore_result=True)(on_message)
     app.finalize()
     for name in [name for name in app.tasks if name != MESSAGE_TASK]:
         app.tasks.unregister(name)
+
+
+def _refuse(_body: bytes) -> bytes:
+    """Refuse what would be decompressed before its signature is checked: a kilobyte can become a megabyte."""
+    raise ValueError("a message whose body is compressed")
 
 
 def work(app: Celery, name: str, on_message: Callable[[str], None]) -> str:

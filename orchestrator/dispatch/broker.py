@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from json import JSONDecodeError
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 from kombu.message import Message
+from kombu.transport import virtual
 from redis import Redis
 
 from agent.wire.queue import (
@@ -36,6 +36,19 @@ class MalformedError(Exception):
     """Bytes in the queue were no message; they were removed, and the connection stays usable."""
 
 
+class _UncompressedMessage(virtual.Message):
+    """A message as Kombu reads it, unless its body is compressed.
+
+    Kombu would decompress it here: a kilobyte can become a megabyte, and a body that cannot be decompressed
+    would be delivered again for ever.
+    """
+
+    def __init__(self, payload: Any, channel: Any = None, **kwargs: Any) -> None:
+        if "compression" in (payload.get("headers") or ()):
+            raise MalformedError("its body is compressed; nobody in a lab compresses messages")
+        super().__init__(payload, channel=channel, **kwargs)
+
+
 class FarmBroker:
     """One connection for both directions. Methods raise Redis' client's errors; the caller reconnects."""
 
@@ -54,6 +67,7 @@ class FarmBroker:
         self._connection.ensure_connection(max_retries=0, reraise_as_library_errors=False)
         self._producer = Producer(self._connection.channel())
         channel = self._connection.channel()
+        channel.Message = _UncompressedMessage  # type: ignore[attr-defined]  # of every virtual transport
         self._consumer = Consumer(
             channel,
             queues=[Queue(INGEST_QUEUE, Exchange("", type="direct"), routing_key=INGEST_QUEUE)],
@@ -77,7 +91,7 @@ class FarmBroker:
             self._connection.drain_events(timeout=timeout_s)
         except TimeoutError:
             return False
-        except (AttributeError, KeyError, TypeError, JSONDecodeError, UnicodeDecodeError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise MalformedError(f"not a message in Celery's form: {error!r}") from error
         return True
 

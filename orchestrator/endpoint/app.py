@@ -68,7 +68,10 @@ def application(
         Route("/campaigns/{ref}/results", results.results, methods=["GET"]),
     ]
     handlers = {HTTPException: _refused, UnreachableError: _unreachable, Exception: _failed}
-    return Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]  # each takes its own
+    app = Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]  # each takes its own
+    # A redirect would lead to whatever host the request names.
+    app.router.redirect_slashes = False
+    return app
 
 
 async def _health(_: Request) -> Response:
