@@ -5,7 +5,7 @@ BIN  := $(VENV)/bin
 WORKERS := 2
 DEMO_HOME := $(CURDIR)/.farm
 
-.PHONY: help demo test test-exhaustive test-conformance test-faults soak fuzz bench bench-farm bench-cpu lock clean
+.PHONY: help demo test test-exhaustive test-conformance test-faults test-attack soak fuzz bench bench-farm bench-cpu lock clean
 
 help:
 	@echo "make demo             measure nine models on three delegates, print the table, build the site"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-exhaustive  the long sweeps that 'make test' leaves out"
 	@echo "make test-conformance every promise on embedded and Celery, SQLite and PostgreSQL; the longer labs"
 	@echo "make test-faults      34 fault scenarios and the mutations, as root (17 minutes); writes benchmarks/results/faults.md"
+	@echo "make test-attack      every attack on a lab, by boundary, as root; writes benchmarks/results/attack.md"
 	@echo "make soak             random faults for 10 minutes, as root"
 	@echo "make fuzz             200,000 hostile files for the reader, 20,000 for the interpreter, then atheris"
 	@echo "make bench            runtime against its peers, interleaved; writes benchmarks/results/"
@@ -45,6 +46,10 @@ test-conformance:
 test-faults:
 	@bash .ci/setup test
 	FAULT_REPORT=benchmarks/results/faults.md $(BIN)/pytest -m faults tests/faults
+
+test-attack:
+	@bash .ci/setup test
+	ATTACK_REPORT=benchmarks/results/attack.md $(BIN)/pytest -m "attack or not attack" tests/attack
 
 soak:
 	@bash .ci/setup test

@@ -24,8 +24,10 @@ from tests.oracle import NOT_RUN  # as above
 
 pytest_plugins = ("tests.services.fixtures",)
 
-TOGETHER = ("tests/end_to_end/",)
-"""Folders whose files share a session's fixture: the campaign of `end_to_end` is measured once."""
+TOGETHER = ("tests/end_to_end/", "tests/attack/")
+"""Folders whose files share a session's fixture: the campaign of `end_to_end` is measured once, and one lab
+is attacked.
+"""
 
 APART = ("tests/runtime/ops/properties/", "tests/house/")
 """Folders whose tests share nothing: any worker takes any of them."""

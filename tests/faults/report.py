@@ -110,7 +110,7 @@ class Record:
             skipped=self.skipped,
             tests=len(self.outcomes),
             minutes=minutes,
-            machine=_machine(),
+            machine=machine(),
             rows="\n".join(line for number in sorted(by_number) for line in _lines(by_number[number])),
             absent=_absent(),
             mutations="\n".join(_mutation(o) for o in others if "protection" in o.properties),
@@ -193,7 +193,7 @@ def _held(passed: bool) -> str:
     return "yes" if passed else "**no**"
 
 
-def _machine() -> str:
+def machine() -> str:
     """Where and with what this was."""
     redis = _first_line(needs.redis_server(), "--version").split("v=")[-1].split()[0]
     postgres = _first_line(str(needs.postgres_binaries() / "postgres"), "--version").split()[2]

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import inspect
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests import needs
+from tests.attack.lab import attack_lab
+from tests.attack.report import HOLDS, Record
+
+_RECORD = Record()
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.user_properties.append((HOLDS, " ".join((inspect.getdoc(item.function) or "").split())))
+
+
+def pytest_runtest_logreport(report):
+    _RECORD.note(report)
+
+
+def pytest_sessionfinish():
+    _RECORD.write()
+
+
+@pytest.fixture(scope="session")
+def lab(postgres, short_folder):
+    """One lab for every attack: what one of them leaves behind, the next one meets."""
+    needs.redis_server()
+    short_folder.chmod(0o755)
+    folder = Path(tempfile.mkdtemp(prefix="lab-", dir=short_folder))
+    folder.chmod(0o755)
+    with attack_lab(folder, postgres) as made:
+        yield made
