@@ -6,8 +6,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from pydantic import Field
+
 from agent.processes.environment import for_runner
 from agent.processes.exit_reason import describe_exit, last_line
+from agent.wire.bounded import MAX_DEVICES, MAX_KINDS
 from agent.wire.messages import Device, MissingDelegate, Wire
 
 RUNNER_COMMAND = (sys.executable, "-P", "-m", "agent.runner")
@@ -25,8 +28,8 @@ class ProbeError(Exception):
 class ProbeReport(Wire):
     """The answer of `python -m agent.runner --probe`."""
 
-    devices: tuple[Device, ...]
-    missing: tuple[MissingDelegate, ...] = ()
+    devices: tuple[Device, ...] = Field(max_length=MAX_DEVICES)
+    missing: tuple[MissingDelegate, ...] = Field(default=(), max_length=MAX_KINDS)
 
 
 def probe(command: Sequence[str] = RUNNER_COMMAND, timeout_s: float = PROBE_TIMEOUT_S) -> ProbeReport:

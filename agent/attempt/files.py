@@ -18,6 +18,7 @@ from typing import Final
 from pydantic import Field
 
 from agent.processes.supervisor import LOG_FILE
+from agent.wire.bounded import Facts, Integer, Sha256, Text
 from agent.wire.messages import (
     Delegation,
     Device,
@@ -26,7 +27,6 @@ from agent.wire.messages import (
     Measurement,
     ProcessSamples,
     Reason,
-    Sha256,
     Status,
     Wire,
 )
@@ -39,6 +39,10 @@ PROGRESS_FILE: Final = "progress"
 
 _LOG_TAIL_BYTES: Final = 4000
 """Bytes of a log that go into a result: about the last 50 lines, which hold a traceback."""
+
+_PROGRESS_BYTES: Final = 1000
+"""Bytes of the progress file that are read: a phase has at most 100. The runner writes it, so it may hold
+anything."""
 
 LEASE_VARIABLE: Final = "FARM_LEASE_DESCRIPTOR"
 """In the runner's environment: comma-separated numbers of the inherited descriptors that lock the device."""
@@ -58,9 +62,9 @@ class AttemptFile(Wire):
 class OutputFact(Wire):
     """Name and affine quantisation of an output; scale 0: not quantised."""
 
-    name: str
+    name: Text
     scale: float
-    zero_point: int
+    zero_point: Integer
 
 
 class Failure(Wire):
@@ -77,7 +81,7 @@ class ProcessReport(Wire):
     samples: ProcessSamples | None = None
     failure: Failure | None = None
     delegation: Delegation | None = None
-    settings: dict[str, str] = Field(default_factory=dict)
+    settings: Facts = Field(default_factory=dict)
     output_facts: tuple[OutputFact, ...] = ()
     last_set: int = 0
 
@@ -96,7 +100,7 @@ class RunnerResult(Wire):
     reason: Reason | None
     measurement: Measurement | None = None
     samples_sha256: Sha256 | None = None
-    facts: dict[str, str] = Field(default_factory=dict)
+    facts: Facts = Field(default_factory=dict)
 
 
 def report_path(folder: Path, index: int) -> Path:
@@ -135,7 +139,8 @@ def write_progress(folder: Path, phase: str) -> None:
 def read_progress(folder: Path) -> str:
     """Return the last line of `write_progress`; empty before the first."""
     try:
-        return (folder / PROGRESS_FILE).read_text()
+        with (folder / PROGRESS_FILE).open("rb") as file:
+            return file.read(_PROGRESS_BYTES).decode(errors="replace")
     except FileNotFoundError:
         return ""
 

@@ -61,22 +61,23 @@ def from_result_file(outcome: Outcome, store: Path) -> JobResult:
         found = _read(outcome.folder / RESULT_FILE)
         if found.samples_sha256 is not None:
             put_artifact(store, outcome.folder / SAMPLES_FILE, found.samples_sha256)
+        return _combined(outcome, found)
     except (OSError, ValueError, ArtifactError) as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise NoRoomError(error.errno, f"no space left for the samples in {store}") from error
         reason = Reason(code=ReasonCode.RUNNER_ERROR, text=f"the runner's result cannot be used: {error}")
         return reported(outcome, Status.FAILED, reason)
+
+
+def _combined(outcome: Outcome, found: RunnerResult) -> JobResult:
+    """Return the runner's result with the device's facts. Raises `ValueError` where they are too many."""
     measurement = found.measurement
     if measurement is not None:
         measurement = measurement.model_copy(update={"samples_sha256": found.samples_sha256})
     base = reported(outcome, found.status, Reason(code=ReasonCode.COMPLETED, text=""))
-    return base.model_copy(
-        update={
-            "reason": found.reason,
-            "measurement": measurement,
-            "facts": {**base.facts, **found.facts},
-        }
-    )
+    more = {"reason": found.reason, "measurement": measurement, "facts": {**base.facts, **found.facts}}
+    # Made anew and not copied: a copy is not checked, and both tables of facts together may be too many.
+    return JobResult.model_validate({name: getattr(base, name) for name in JobResult.model_fields} | more)
 
 
 def _read(path: Path) -> RunnerResult:

@@ -21,6 +21,7 @@ from agent.attempt.files import (
     write_atomically,
     write_progress,
 )
+from agent.wire.bounded import MAX_FALLBACKS
 from agent.wire.messages import (
     Delegation,
     Fallback,
@@ -150,7 +151,9 @@ def delegation_of(report: Any | None) -> Delegation | None:
         delegated_ops=report.delegated_ops,
         total_ops=report.total_ops,
         partitions=report.partitions,
-        fallbacks=tuple(Fallback(index=f.index, op=f.op, reason=f.reason) for f in report.fallbacks),
+        fallbacks=tuple(
+            Fallback(index=f.index, op=f.op, reason=f.reason) for f in report.fallbacks[:MAX_FALLBACKS]
+        ),
     )
 
 

@@ -1,6 +1,7 @@
 """The messages between orchestrator and agent: frozen, versioned pydantic models, JSON only.
 
-This module imports only pydantic: reading messages must load neither the runtime nor pyopencl.
+This module imports only pydantic: reading messages must load neither the runtime nor pyopencl. The types of
+the fields are in `agent.wire.bounded`: every text, number and collection has a bound.
 Times ending in `_ns` are durations from a monotonic clock; names ending in `_at` are UTC wall-clock seconds.
 """
 
@@ -22,13 +23,35 @@ from pydantic import (
     model_serializer,
 )
 
+from agent.wire.bounded import (
+    MAX_ATTEMPTS,
+    MAX_COUNT,
+    MAX_DEVICES,
+    MAX_EPOCHS,
+    MAX_FACTS,
+    MAX_FALLBACKS,
+    MAX_INPUTS,
+    MAX_KINDS,
+    MAX_RANK,
+    MAX_SAMPLES,
+    MAX_WARNINGS,
+    Count,
+    Facts,
+    Id,
+    Integer,
+    Key,
+    Output,
+    SeenEpoch,
+    Sha256,
+    Small,
+    Text,
+)
+
 PROTOCOL_VERSION = 3
 """Version of the messages. A farm gives no jobs to an agent of another version, but tells it to upgrade."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """Largest message in bytes. The largest real one is a result, at most 2 MiB from the runner and 4000 bytes of
 its log; a larger bound lets a peer that sends no line end make the other side hold more memory."""
-
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Wire(BaseModel):
@@ -75,7 +98,7 @@ class Reason(Wire):
     """A reason code and one sentence: what happened, where, and what to do."""
 
     code: ReasonCode
-    text: str
+    text: Text
 
 
 class Device(Wire):
@@ -85,16 +108,16 @@ class Device(Wire):
     `facts` is recorded beside them and never hashed. Devices of one `exclusion_group` share silicon.
     """
 
-    device_id: str
+    device_id: Id
     kind: Literal["cpu", "gpu"]
     api: Literal["host", "opencl"]
-    name: str
-    vendor: str = ""
-    delegates: tuple[str, ...]
-    exclusion_group: str
-    environment: dict[str, str]
-    facts: dict[str, str] = {}
-    labels: dict[str, str] = {}
+    name: Text
+    vendor: Text = ""
+    delegates: tuple[Id, ...] = Field(max_length=MAX_KINDS)
+    exclusion_group: Id
+    environment: Facts
+    facts: Facts = {}
+    labels: Facts = {}
 
     @property
     def environment_id(self) -> str:
@@ -111,8 +134,8 @@ def environment_id(environment: dict[str, str]) -> str:
 class MissingDelegate(Wire):
     """A delegate kind that this host cannot offer, and why (`gpu`: no OpenCL platform found ...)."""
 
-    kind: str
-    reason: str
+    kind: Id
+    reason: Text
 
 
 class LabelledData(Wire):
@@ -122,7 +145,7 @@ class LabelledData(Wire):
     """
 
     sha256: Sha256
-    size_bytes: int = Field(ge=1)
+    size_bytes: int = Field(ge=1, le=MAX_COUNT)
     metric: Literal["top1", "top5"] = "top1"
     at_least: float | None = Field(default=None, ge=0, le=1)
 
@@ -132,10 +155,10 @@ class MeasurePlan(Wire):
 
     level: Literal["quick", "standard", "publish"] = "quick"
     processes: int = Field(default=3, ge=1, le=20)
-    warmup_runs: int = Field(default=5, ge=0)
+    warmup_runs: Count = 5
     warmup_seconds: float = Field(default=0.5, ge=0)
-    min_runs: int = Field(default=30, ge=1)
-    max_runs: int = Field(default=100_000, ge=1)
+    min_runs: int = Field(default=30, ge=1, le=MAX_SAMPLES)
+    max_runs: int = Field(default=100_000, ge=1, le=MAX_SAMPLES)
     min_seconds: float = Field(default=2.0, ge=0)
     max_seconds: float = Field(default=5.0, gt=0)
     labelled: LabelledData | None = None
@@ -152,8 +175,8 @@ class MeasurePlan(Wire):
 class InputSpec(Wire):
     """Data of one input: `shape` resizes it; `low`, `high` and `seed` define the random values."""
 
-    shape: tuple[int, ...] | None = None
-    seed: int = 0
+    shape: tuple[Small, ...] | None = Field(default=None, max_length=MAX_RANK)
+    seed: Integer = 0
     low: float | None = None
     high: float | None = None
 
@@ -162,19 +185,19 @@ class JobSpec(Wire):
     """One attempt at one cell: everything the agent and its runner need."""
 
     type: Literal["job"] = "job"
-    attempt_id: str
-    attempt_no: int
-    cell_id: str
-    epoch: int
-    device_id: str
-    model_id: str
+    attempt_id: Id
+    attempt_no: Small
+    cell_id: Id
+    epoch: Small
+    device_id: Id
+    model_id: Text
     model_sha256: Sha256
-    model_bytes: int
-    delegate: str
-    delegate_kind: str
-    delegate_options: dict[str, str | int | float | bool] = {}
+    model_bytes: Count
+    delegate: Id
+    delegate_kind: Id
+    delegate_options: dict[Key, Text | Integer | float | bool] = Field(default={}, max_length=MAX_FACTS)
     plan: MeasurePlan = MeasurePlan()
-    inputs: dict[str, InputSpec] = {}
+    inputs: dict[Key, InputSpec] = Field(default={}, max_length=MAX_INPUTS)
     soft_limit_s: float = 900.0
     hard_limit_s: float = 910.0
 
@@ -189,19 +212,19 @@ class JobSpec(Wire):
 class Fallback(Wire):
     """An operator that stayed on the CPU."""
 
-    index: int
-    op: str
-    reason: str
+    index: Count
+    op: Text
+    reason: Text
 
 
 class Delegation(Wire):
-    """The delegation report of a partition delegate."""
+    """The delegation report of a partition delegate. `fallbacks`: the first `MAX_FALLBACKS` of them."""
 
     status: Literal["full", "partial", "none"]
-    delegated_ops: int
-    total_ops: int
-    partitions: int
-    fallbacks: tuple[Fallback, ...] = ()
+    delegated_ops: Count
+    total_ops: Count
+    partitions: Count
+    fallbacks: tuple[Fallback, ...] = Field(default=(), max_length=MAX_FALLBACKS)
 
 
 class ProcessSamples(Wire):
@@ -212,17 +235,17 @@ class ProcessSamples(Wire):
     just before the model is loaded.
     """
 
-    index: int
+    index: Count
     cache: Literal["cold", "warm"]
-    init_ns: int
-    first_ns: int
-    warmup_ns: tuple[int, ...]
-    invoke_ns: tuple[int, ...]
-    batch: int = 1
-    memory_peak_bytes: int
-    memory_before_bytes: int
-    flags: tuple[str, ...] = ()
-    facts: dict[str, str] = {}
+    init_ns: Integer
+    first_ns: Integer
+    warmup_ns: tuple[Integer, ...] = Field(max_length=MAX_SAMPLES)
+    invoke_ns: tuple[Integer, ...] = Field(max_length=MAX_SAMPLES)
+    batch: Count = 1
+    memory_peak_bytes: Integer
+    memory_before_bytes: Integer
+    flags: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
+    facts: Facts = {}
 
 
 class Latency(Wire):
@@ -236,27 +259,27 @@ class Latency(Wire):
     p99: float | None
     mean: float | None
     ci95: tuple[float, float] | None
-    missing: dict[str, str] = {}
+    missing: Facts = {}
 
 
 class Accuracy(Wire):
     """How the outputs compare with the reference. `verdict` null: not judged, `note` says why."""
 
-    reference: str | None
+    reference: Text | None
     max_abs: float | None
     rel_l2: float | None
     cosine: float | None
     verdict: Literal["pass", "fail"] | None
-    rule: str = ""
-    note: str = ""
+    rule: Text = ""
+    note: Text = ""
 
 
 class LabelledScore(Wire):
     """How many samples of the labelled data were right. `verdict` null: no share was asked for."""
 
     metric: Literal["top1", "top5"]
-    samples: int
-    right: int
+    samples: Count
+    right: Count
     share: float
     at_least: float | None = None
     verdict: Literal["pass", "fail"] | None = None
@@ -266,13 +289,13 @@ class Measurement(Wire):
     """What a runner measured. `samples_sha256` names the artifact with every `ProcessSamples` as JSON."""
 
     latency_ms: Latency
-    samples: int
-    memory_peak_bytes: int
+    samples: Count
+    memory_peak_bytes: Integer
     accuracy: Accuracy
     delegation: Delegation | None
-    settings: dict[str, str]
+    settings: Facts
     samples_sha256: Sha256 | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
     labelled: LabelledScore | None = None
 
 
@@ -284,57 +307,57 @@ class AgentHello(Wire):
     """
 
     type: Literal["hello"] = "hello"
-    protocol: int = PROTOCOL_VERSION
-    agent_id: str
-    host: str
-    version: str
-    devices: tuple[Device, ...]
-    missing: tuple[MissingDelegate, ...] = ()
-    live: tuple[str, ...] = ()
-    epochs: dict[str, int] = {}
+    protocol: Small = PROTOCOL_VERSION
+    agent_id: Id
+    host: Text
+    version: Text
+    devices: tuple[Device, ...] = Field(max_length=MAX_DEVICES)
+    missing: tuple[MissingDelegate, ...] = Field(default=(), max_length=MAX_KINDS)
+    live: tuple[Id, ...] = Field(default=(), max_length=MAX_ATTEMPTS)
+    epochs: dict[Id, SeenEpoch] = Field(default={}, max_length=MAX_EPOCHS)
 
 
 class AgentAlive(Wire):
     """Heartbeat of an agent, whether it has jobs or not. `waiting`: results without a receipt."""
 
     type: Literal["alive"] = "alive"
-    waiting: int = 0
+    waiting: Count = 0
 
 
 class Heartbeat(Wire):
     """Heartbeat of a running attempt; `phase` is shown as its progress."""
 
     type: Literal["heartbeat"] = "heartbeat"
-    attempt_id: str
-    epoch: int
-    seq: int
-    phase: str
+    attempt_id: Id
+    epoch: Small
+    seq: Count
+    phase: Text
 
 
 class JobStarted(Wire):
     """The device is leased and the runner is about to start."""
 
     type: Literal["started"] = "started"
-    attempt_id: str
-    epoch: int
+    attempt_id: Id
+    epoch: Small
 
 
 class RunnerOutput(Wire):
     """A piece of the output of a running attempt's processes; `start` characters came before it."""
 
     type: Literal["output"] = "output"
-    attempt_id: str
-    epoch: int
-    start: int = Field(ge=0)
-    text: str = Field(max_length=8192)
+    attempt_id: Id
+    epoch: Small
+    start: Count
+    text: Output
 
 
 class JobRefused(Wire):
     """The agent did not accept the job (unknown device, device busy, model missing, already seen)."""
 
     type: Literal["refused"] = "refused"
-    attempt_id: str
-    epoch: int
+    attempt_id: Id
+    epoch: Small
     reason: Reason
 
 
@@ -342,31 +365,31 @@ class JobResult(Wire):
     """How an attempt ended. Sent until a receipt comes back."""
 
     type: Literal["result"] = "result"
-    attempt_id: str
-    epoch: int
-    cell_id: str
-    device_id: str
+    attempt_id: Id
+    epoch: Small
+    cell_id: Id
+    device_id: Id
     status: Status
     reason: Reason | None = None
     measurement: Measurement | None = None
-    environment: dict[str, str] = {}
-    facts: dict[str, str] = {}
-    log_tail: str = ""
-    duration_ns: int = 0
+    environment: Facts = {}
+    facts: Facts = {}
+    log_tail: Text = ""
+    duration_ns: Integer = 0
 
 
 class Receipt(Wire):
     """The result is in the database: the agent may drop its copy."""
 
     type: Literal["receipt"] = "receipt"
-    attempt_id: str
+    attempt_id: Id
 
 
 class CancelJob(Wire):
     """Stop this attempt; its result will be `cancelled`."""
 
     type: Literal["cancel"] = "cancel"
-    attempt_id: str
+    attempt_id: Id
 
 
 class Shutdown(Wire):
@@ -379,8 +402,8 @@ class Upgrade(Wire):
     """The agent's protocol is not the farm's: it gets no jobs until `command` was run on its host."""
 
     type: Literal["upgrade"] = "upgrade"
-    protocol: int
-    command: str
+    protocol: Small
+    command: Text
 
 
 ForAgent: TypeAlias = JobSpec | CancelJob | Receipt | Shutdown | Upgrade

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import yaml
 
+from agent.wire.bounded import MAX_INTEGER
 from orchestrator.manifest.problems import Problems, suggestion
 
 T = TypeVar("T")
@@ -116,7 +117,7 @@ def choice(known: Mapping[str, Any] | tuple[str, ...], what: str) -> Reader[str]
 def number(
     *, whole: bool = False, minimum: float | None = None, maximum: float | None = None
 ) -> Reader[float]:
-    """A finite number, inclusive bounds; an `int` where `whole`."""
+    """A finite number, inclusive bounds; an `int` of at most 64 bits where `whole`."""
     expected = "a whole number" if whole else "a number"
     bounds = "".join(
         f" {word} {bound:.{BOUND_DIGITS}g}"
@@ -134,6 +135,9 @@ def number(
         too_large = maximum is not None and not value <= maximum
         if too_small or too_large or value in (float("inf"), float("-inf")) or value != value:
             problems.add(node, f"expected {expected}{bounds}, found {node.value[:MAX_DIGITS]}")
+            return None
+        if whole and abs(value) > MAX_INTEGER:
+            problems.add(node, f"expected {expected} of at most 64 bits, found {node.value[:MAX_DIGITS]}")
             return None
         return value
 
@@ -230,12 +234,17 @@ class Keys:
         return f"unknown key {name!r}{suggestion(name, self.known)}"
 
 
-def table(value: Reader[T], name: Reader[str] | None = None) -> Reader[dict[str, T]]:
-    """A mapping with free keys, each checked by `name`, and values of one form."""
+def table(
+    value: Reader[T], name: Reader[str] | None = None, maximum: int = MAX_ITEMS
+) -> Reader[dict[str, T]]:
+    """A mapping with free keys, each checked by `name`, and values of one form; at most `maximum`."""
 
     def read(node: yaml.Node, problems: Problems) -> dict[str, T] | None:
         found = entries(node, problems)
         if found is None:
+            return None
+        if len(found) > maximum:
+            problems.add(node, f"expected at most {maximum} entries, found {len(found)}")
             return None
         values = {}
         for key, (key_node, value_node) in found.items():

@@ -6,6 +6,7 @@ from typing import Final
 
 import yaml
 
+from agent.wire.bounded import MAX_INPUTS
 from orchestrator.manifest.campaign import HIGHEST_PRIORITY
 from orchestrator.manifest.delegates import delegate
 from orchestrator.manifest.plans import LEVELS
@@ -125,7 +126,7 @@ MODEL = Keys(
             text(pattern=r"3\.\d{1,2}", rule="expected a Python version such as 3.11", numeric=True)
         ),
         "measure": placed(MEASURE),
-        "inputs": table(INPUT),
+        "inputs": table(INPUT, maximum=MAX_INPUTS),
         "limits": LIMITS,
         "accuracy": ACCURACY,
     },

@@ -90,7 +90,7 @@ def test_a_result_waits_for_its_samples_wherever_its_type_stands(ends) -> None:
 
 def test_a_line_is_not_a_result_because_it_contains_the_word(ends) -> None:
     link, daemon, sent = ends
-    beat = Heartbeat(attempt_id='"type":"result"', epoch=1, seq=1, phase='{"type":"refused"}')
+    beat = Heartbeat(attempt_id="a1", epoch=1, seq=1, phase='"type":"result" {"type":"refused"}')
     fields = {"attempt_id": beat.attempt_id, **beat.model_dump(mode="json")}
     line = json.dumps(fields, separators=(",", ":")).encode()
     relayed(link, daemon, line + b"\n")

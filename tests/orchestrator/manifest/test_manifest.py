@@ -8,6 +8,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,8 @@ from orchestrator.manifest import (
     load_manifest,
 )
 from orchestrator.manifest.plans import LEVELS, soft_limit_s
+from orchestrator.manifest.problems import Problems
+from orchestrator.manifest.readers import number
 from runtime.delegates.litert import LiteRtOptions
 from runtime.delegates.opencl.options import Options, parse_options
 from runtime.delegates.registry import delegate_descriptor
@@ -52,6 +55,21 @@ def mistakes(folder: Path, text: str | bytes) -> list[str]:
     lines = str(caught.value).splitlines()
     assert all(line.startswith(prefix) for line in lines)
     return [line.removeprefix(prefix) for line in lines]
+
+
+def test_what_no_message_can_carry_is_refused_in_the_file(tmp_path: Path) -> None:
+    problems = Problems("f")
+    assert number(whole=True)(yaml.compose(str(2**63 - 1)), problems) == 2**63 - 1
+    assert number(whole=True)(yaml.compose(str(2**63)), problems) is None
+    with pytest.raises(ManifestError, match="expected a whole number of at most 64 bits"):
+        problems.raise_any()
+    inputs = ", ".join(f"i{number}: {{shape: [1]}}" for number in range(1025))
+    many = MINIMAL.replace("a.tflite}", f"a.tflite, inputs: {{{inputs}}}}}")
+    assert "expected at most 1024 entries, found 1025" in mistakes(tmp_path, many)[0]
+    for text in ('"a\\0b"', '"a\\x1bb"', '"\\uD800"'):
+        assert "printable" in mistakes(tmp_path, MINIMAL.replace("id: a", f"id: {text}"))[0]
+        named = MINIMAL.replace("a.tflite}", f"a.tflite, inputs: {{{text}: {{shape: [1]}}}}}}")
+        assert "printable" in mistakes(tmp_path, named)[0]
 
 
 def test_the_demo_campaign_is_what_its_file_says() -> None:

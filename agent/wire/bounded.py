@@ -1,0 +1,100 @@
+"""The types of every field of a message: each has a bound, and each text is clean.
+
+A text comes from a model, a driver, a log or a foreign package, and goes into databases, terminals and pages.
+`Text`, `Key` and `Output` replace the characters that one of these refuses or obeys, so no field can forget
+to. A text that people read is shortened; an id or a count outside its bound makes the message invalid.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field, StringConstraints
+
+MAX_TEXT: Final = 8192
+"""Most characters of a text that people read, twice the end of a log that goes into a result (4000 bytes).
+A longer one is shortened. Larger only fills databases and pages; smaller would cut an OpenCL build log."""
+MAX_KEY: Final = 2000
+"""Most characters of the name of a fact, setting or input: the longest text of a campaign file, which names
+inputs. Real names of facts have at most 40."""
+MAX_ID: Final = 200
+"""Most characters of an id. The longest real one is an agent's name (63) before a device's; PostgreSQL
+indexes ids, and refuses an index entry of more than 2,700 bytes."""
+MAX_OUTPUT: Final = 8192
+"""Most characters in one piece of a runner's output; longer output is sent in several pieces."""
+MAX_FACTS: Final = 256
+"""Most entries of a table of facts, settings or reasons. Real ones have at most 30; the rest is room for the
+fields of foreign delegates."""
+MAX_DEVICES: Final = 256
+"""Most devices of one host: 16 accelerators under some drivers each are fewer than 100. Each is a row that
+is written at every hello."""
+MAX_KINDS: Final = 128
+"""Most kinds of delegates on one host, offered or missing; a usual installation has three."""
+MAX_ATTEMPTS: Final = 1024
+"""Most attempts that an agent reports as not ended: more than its devices, as results wait for receipts."""
+MAX_EPOCHS: Final = 4096
+"""Most devices whose epoch an agent remembers: it keeps those of devices that were removed, too."""
+MAX_FALLBACKS: Final = 8192
+"""Most operators of which a delegation report says why they stayed on the CPU. A report with a reason of
+100 characters each is 1.4 MB then, below the limit of a result (2 MiB); its counts cover all operators."""
+MAX_WARNINGS: Final = 1024
+"""Most warnings of one measurement. Each of up to 20 processes raises a handful."""
+MAX_RANK: Final = 32
+"""Most dimensions of an input: four times as many as a campaign file may give."""
+MAX_INPUTS: Final = 1024
+"""Most inputs of a model that a campaign describes. Real models have at most some dozens."""
+MAX_SAMPLES: Final = 100_000_000
+"""Most runs of one process, all of which it reports. A campaign file asks for at most 10 million timed ones;
+warm-up is bounded by time, and this many runs of 1 us take 100 s."""
+
+MAX_INTEGER: Final = 2**63 - 1
+"""Largest whole number, and largest size of a negative one: databases store them in 64 bits."""
+MAX_COUNT: Final = 2**62
+"""Largest count: the sum of two still fits into 64 bits. Real ones, nanoseconds and bytes, are below
+2**50."""
+MAX_SMALL: Final = 2**31 - 1
+"""Largest whole number of a column of 32 bits, and of a dimension in a model file."""
+MAX_SEEN_EPOCH: Final = 2**30
+"""Largest epoch that an agent may claim to have seen. The farm continues from it, one per attempt, in 32
+bits: with a larger one an agent could bring its device close to the end, where no attempt can begin."""
+
+_SHORTENED: Final = "…"
+_UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+"""NUL, which PostgreSQL refuses; lone surrogates, which UTF-8 cannot encode; and the other control
+characters, which terminals obey. Tab, line feed and carriage return stay."""
+
+
+def clean(text: str) -> str:
+    """Replace each character that no text may hold by U+FFFD, one for one: lengths and offsets stay."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def shorten(text: str, limit: int = MAX_TEXT) -> str:
+    """Return a text of at most `limit` characters; a longer one ends with `…`."""
+    return text if len(text) <= limit else text[: limit - len(_SHORTENED)] + _SHORTENED
+
+
+def _cleaned(value: object) -> object:
+    return clean(value) if isinstance(value, str) else value
+
+
+def _shortened(value: object) -> object:
+    return shorten(clean(value)) if isinstance(value, str) else value
+
+
+Text = Annotated[str, BeforeValidator(_shortened), StringConstraints(max_length=MAX_TEXT)]
+"""A text for people: cleaned, and shortened where it is too long."""
+Key = Annotated[str, BeforeValidator(_cleaned), StringConstraints(max_length=MAX_KEY)]
+"""The name of an entry: cleaned. A longer one is refused, because two shortened ones could be the same."""
+Output = Annotated[str, BeforeValidator(_cleaned), StringConstraints(max_length=MAX_OUTPUT)]
+"""A piece of output: cleaned. A longer one is refused, because its offsets would be wrong."""
+Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:/@+-]+$", min_length=1, max_length=MAX_ID)]
+"""The name of an agent, device, attempt, cell or delegate: no character that needs quoting anywhere."""
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$", max_length=64)]
+
+Facts = Annotated[dict[Key, Text], Field(max_length=MAX_FACTS)]
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+Integer = Annotated[int, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)]
+Small = Annotated[int, Field(ge=0, le=MAX_SMALL)]
+SeenEpoch = Annotated[int, Field(ge=0, le=MAX_SEEN_EPOCH)]
