@@ -27,6 +27,18 @@ class IncompatibleHello:
 
 
 @dataclass(frozen=True, slots=True)
+class UnusableResult:
+    """A result that cannot be read or stored. Its attempt ends as failed, and the agent gets its receipt: it
+    would otherwise send the result again for ever, and the device would be busy until its deadline.
+    """
+
+    agent_id: str
+    attempt_id: str
+    epoch: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class AgentLost:
     """The link to the agent broke. The state of its attempts is unknown until it returns."""
 
@@ -38,7 +50,7 @@ class BrokerBack:
     """The broker answers for the first time or again; messages that it held before may be lost."""
 
 
-DispatchEvent: TypeAlias = MessageReceived | IncompatibleHello | AgentLost | BrokerBack
+DispatchEvent: TypeAlias = MessageReceived | IncompatibleHello | UnusableResult | AgentLost | BrokerBack
 
 
 class BrokerDownError(UnreachableError):

@@ -30,6 +30,7 @@ from agent.wire.messages import (
 )
 from orchestrator.config.home import FarmHome
 from orchestrator.dispatch.base import AgentLost, DispatchEvent, MessageReceived
+from orchestrator.dispatch.reading import unusable_result
 from orchestrator.errors import UnreachableError
 
 MAX_STARTS: Final = 5
@@ -182,7 +183,7 @@ class EmbeddedDispatcher:
         try:
             message: ForOrchestrator = decode_for_orchestrator(line)
         except ValueError as error:
-            self._mark_lost(f"it sent something unreadable: {error}")
+            self._on_unreadable(line, error)
             return
         if isinstance(message, AgentHello):
             if message.protocol != PROTOCOL_VERSION:
@@ -197,6 +198,18 @@ class EmbeddedDispatcher:
         if isinstance(message, JobResult | JobRefused):
             self._jobs.discard(message.attempt_id)
         self._pending.append(MessageReceived(self._agent_id, message))
+
+    def _on_unreadable(self, line: bytes, error: ValueError) -> None:
+        """Replace an agent that writes nonsense. A result that is not valid ends its attempt instead:
+        the next agent would only send it again.
+        """
+        try:
+            event = unusable_result(self._agent_id, line, str(error))
+        except (ValueError, RecursionError):
+            self._mark_lost(f"it sent something unreadable: {error}")
+            return
+        self._jobs.discard(event.attempt_id)
+        self._pending.append(event)
 
     def _mark_lost(self, reason: str) -> None:
         """Note the first reason only: later failures are its consequences."""

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import random
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kombu.message import Message
 
-from agent.wire.messages import (
-    MAX_MESSAGE_BYTES,
-    PROTOCOL_VERSION,
-    AgentHello,
-    ForAgent,
-    decode_for_orchestrator,
-    encode,
-)
+from agent.wire.messages import ForAgent, encode
 from agent.wire.queue import PINGS_PER_WATCHDOG, is_ping, new_ping
 from orchestrator.config.lab import LabTimes
 from orchestrator.dispatch.base import (
     BrokerBack,
     BrokerDownError,
     DispatchEvent,
-    IncompatibleHello,
-    MessageReceived,
 )
 from orchestrator.dispatch.broker import FarmBroker, MalformedError, envelope_of
+from orchestrator.dispatch.reading import read
 
 BATCH: Final = 200
 """The most messages that one transaction stores. Larger makes transactions longer and delivers more messages
@@ -225,33 +216,9 @@ class LabDispatcher:
             if is_ping(envelope):
                 self._ping = "" if envelope == self._ping else self._ping
                 return
-            self._received.append(_read(*self._seal.open(envelope)))
+            self._received.append(read(*self._seal.open(envelope)))
         except Exception as error:  # noqa: BLE001  # anybody may have written it
             self._drop(error)
-
-
-def _read(agent_id: str, payload: bytes) -> DispatchEvent:
-    """Decode a message whose signature is a known agent's. Raises `ValueError`."""
-    try:
-        message = decode_for_orchestrator(payload)
-    except ValueError:
-        return _incompatible_hello(agent_id, payload)
-    if isinstance(message, AgentHello):
-        if message.agent_id != agent_id:
-            raise ValueError(f"agent {agent_id} calls itself {message.agent_id}")
-        if message.protocol != PROTOCOL_VERSION:
-            return IncompatibleHello(agent_id, message.protocol)
-    return MessageReceived(agent_id, message)
-
-
-def _incompatible_hello(agent_id: str, payload: bytes) -> IncompatibleHello:
-    """Read the protocol number alone: its hello may have any other fields. Raises `ValueError`."""
-    fields: Any = json.loads(payload) if len(payload) <= MAX_MESSAGE_BYTES else None
-    if isinstance(fields, dict) and fields.get("type") == "hello":
-        protocol = fields.get("protocol")
-        if isinstance(protocol, int) and protocol != PROTOCOL_VERSION:
-            return IncompatibleHello(agent_id, protocol)
-    raise ValueError(f"agent {agent_id} sent something unreadable: {payload[:100]!r}")
 
 
 def _brief(error: BaseException) -> str:

@@ -20,9 +20,12 @@ from agent.wire.messages import (
     JobRefused,
     JobResult,
     JobStarted,
+    Reason,
+    ReasonCode,
     Receipt,
     RunnerOutput,
     Shutdown,
+    Status,
     Upgrade,
 )
 from orchestrator.config.clock import utc_now
@@ -37,6 +40,7 @@ from orchestrator.dispatch.base import (
     DispatchEvent,
     IncompatibleHello,
     MessageReceived,
+    UnusableResult,
 )
 from orchestrator.scheduling.available_devices import AvailableDevices
 
@@ -138,6 +142,8 @@ class Inbox:
         match event:
             case MessageReceived(agent_id, message):
                 return self._on_message(turn, agent_id, message, now)
+            case UnusableResult():
+                return self._on_unusable(turn, event, now)
             case IncompatibleHello(agent_id, protocol):
                 return self._on_old_hello(turn, agent_id, protocol, now)
             case AgentLost(reason):
@@ -176,6 +182,22 @@ class Inbox:
             case JobResult():
                 return self._on_result(turn, agent_id, message, now)
         return _NOTHING
+
+    def _on_unusable(self, turn: Turn, event: UnusableResult, now: datetime) -> FollowUp:
+        """End the attempt as failed, as if its agent had reported that, and confirm the result."""
+        attempt = turn.find_attempt(event.attempt_id)
+        if attempt is None:
+            return FollowUp(((event.agent_id, Receipt(attempt_id=event.attempt_id)),))
+        text = f"its result cannot be stored: {event.why}"
+        substitute = JobResult(
+            attempt_id=attempt.attempt_id,
+            epoch=event.epoch,
+            cell_id=attempt.cell_id,
+            device_id=attempt.device_id,
+            status=Status.FAILED,
+            reason=Reason(code=ReasonCode.RUNNER_ERROR, text=text),
+        )
+        return self._on_message(turn, event.agent_id, substitute, now)
 
     def _refused_agents(self, turn: Turn) -> set[str]:
         """Agents that speak another protocol. Until a new hello arrives, the farm cannot know what their

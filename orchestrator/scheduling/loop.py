@@ -13,7 +13,7 @@ from agent.wire.messages import CancelJob, ForAgent, JobResult, JobSpec, Reason,
 from orchestrator.config.clock import utc_now
 from orchestrator.config.lab import LabTimes
 from orchestrator.db import tables
-from orchestrator.db.engine.sessions import Database, RefusedError
+from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.queue import picking
 from orchestrator.db.read import agents as known_agents
@@ -22,10 +22,10 @@ from orchestrator.db.read import running_attempts
 from orchestrator.db.write import agents, assignments, attempts, ingest, outbox, unplaceable
 from orchestrator.dispatch.base import BrokerDownError, Dispatcher, DispatchEvent, MessageReceived
 from orchestrator.errors import UnreachableError
-from orchestrator.policy.lifecycle import IllegalMoveError
 from orchestrator.scheduling.available_devices import AvailableDevices
 from orchestrator.scheduling.inbox import Inbox
 from orchestrator.scheduling.lost_attempts import Reaper
+from orchestrator.scheduling.refused_messages import RefusedMessages
 
 RETURN_PATIENCE_S: Final = 5.0
 """How many seconds a returned embedded agent has to report the attempts it had. Chosen: it does so at once
@@ -52,6 +52,7 @@ class SchedulerLoop:
             heartbeat_s=self._times.heartbeat_s,
         )
         self._reaper = Reaper(database, self._times)
+        self._refused_messages = RefusedMessages()
         self._cancelled: set[str] = set()
         self._sent: list[str] = []
         self._dismissed: set[str] = set()
@@ -130,24 +131,48 @@ class SchedulerLoop:
             raise
 
     def _apply(self, events: Sequence[DispatchEvent]) -> bool:
-        """Apply events in one turn, or one by one where one of them cannot be applied. True: news."""
+        """Apply events in one turn, or one by one where one of them cannot be applied. True: news.
+
+        Raises `UnreachableError`: a database that is away refuses nothing.
+        """
         wanted = [event for event in events if self._inbox.is_relevant(event)]
         if not wanted:
             return False
         try:
             return self._commit(wanted)
-        except (IllegalMoveError, RefusedError, ValueError, KeyError):
-            if len(wanted) == 1:
-                log.exception("a message is left aside: %.300r", wanted[0])
-                return False
+        except UnreachableError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever a message holds, it must not stop the farm
+            log.debug("%d messages cannot be applied together: %r", len(wanted), error)
         # The turn was rolled back as a whole: one message that cannot be applied must not hold up the others.
-        news = [self._apply([event]) for event in wanted]
+        news = [self._apply_alone(event) for event in wanted]
         return any(news)
 
-    def _commit(self, events: Sequence[DispatchEvent]) -> bool:
+    def _apply_alone(self, event: DispatchEvent) -> bool:
+        """Apply one event. A result that cannot be stored ends its attempt as failed, anything else is left
+        aside; either is logged. True: news.
+        """
+        try:
+            return self._commit([event], fill=False)
+        except UnreachableError:
+            raise
+        except Exception as error:  # noqa: BLE001  # see `_apply`
+            substitute = self._refused_messages.substitute(event, error)
+        if substitute is None:
+            return False
+        try:
+            return self._commit([substitute], fill=False)
+        except UnreachableError:
+            raise
+        except Exception:
+            log.exception("attempt %s cannot be ended", substitute.attempt_id)
+            return False
+
+    def _commit(self, events: Sequence[DispatchEvent], *, fill: bool = True) -> bool:
         """Store events and, in a lab, give freed devices their next cells, all or nothing; then send.
 
         The embedded scheduler works for one campaign; its caller checks before `assign` whether to go on.
+        `fill`: give freed devices cells; otherwise the next sweep does.
         """
         now = utc_now()
         with self._database.write() as turn:
@@ -155,7 +180,8 @@ class SchedulerLoop:
             if follow_up.agents_changed:
                 self._available.refresh(known_agents.members(turn))
             jobs = []
-            if not self._sole:
+            # A fault in giving out cells must not look like one of the message.
+            if fill and not self._sole:
                 jobs = self._fill(turn, self._available.beside(follow_up.freed, now), now)
             if self._sent:
                 outbox.remove(turn, self._sent)

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -162,9 +162,19 @@ def pipelined(session: Session) -> Iterator[None]:
     An error of one of them is raised by a later statement or at the end of the block, so no statement in it
     may need an answer, not even the key of a new row. SQLite needs no round trip: there nothing changes.
     """
-    raw: Any = session.connection().connection.driver_connection
-    with raw.pipeline() if is_postgresql(session.connection()) else nullcontext():
+    if not is_postgresql(session.connection()):
         yield
+        return
+    raw: Any = session.connection().connection.driver_connection
+    try:
+        with raw.pipeline():
+            yield
+    except Exception:
+        # A refused statement skips the COMMIT behind it, which SQLAlchemy takes for done: it would give the
+        # connection back in a failed transaction, and the next one over it would fail as well.
+        if not raw.closed:
+            raw.rollback()
+        raise
 
 
 def note_growth(session: Session, *names: str) -> None:

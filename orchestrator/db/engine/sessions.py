@@ -127,11 +127,9 @@ class Database:
         self.engine.dispose()
 
     @property
-    def _driver_error(self) -> type[Exception]:
-        """The driver's own error for a lost database: `pipelined` raises it without SQLAlchemy's wrapping."""
-        driver: Any = self.engine.dialect.loaded_dbapi
-        error: type[Exception] = driver.OperationalError
-        return error
+    def _driver(self) -> Any:
+        """The driver, whose errors `pipelined` raises without SQLAlchemy's wrapping."""
+        return self.engine.dialect.loaded_dbapi
 
     @contextmanager
     def _mapped(self) -> Iterator[None]:
@@ -148,8 +146,10 @@ class Database:
             if type(error) is DatabaseError:  # its subclasses are about a statement, not about the database
                 raise self._unreachable(error.orig) from error
             raise
-        except self._driver_error as error:
+        except self._driver.OperationalError as error:
             raise self._unreachable(error) from error
+        except (self._driver.Error, OverflowError) as error:  # SQLite: a whole number of more than 64 bits
+            raise RefusedError(str(error)) from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
