@@ -6,9 +6,19 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from agent.attempt.lease import LEASES_VARIABLE, lease_folder, try_lease
 from tests.agent.embedded_agent import eventually
+
+
+def is_free(folder: Path, group: str) -> bool:
+    lease = try_lease(folder, group)
+    if lease is not None:
+        lease.release()
+    return lease is not None
 
 
 def test_second_lease_of_a_group_is_refused_until_the_first_is_released(tmp_path):
@@ -34,14 +44,7 @@ def test_lease_lives_as_long_as_a_process_that_inherited_it(tmp_path):
     assert try_lease(tmp_path, "host-cpu") is None
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-
-    def free() -> bool:
-        again = try_lease(tmp_path, "host-cpu")
-        if again is not None:
-            again.release()
-        return again is not None
-
-    eventually(free, "the lock was not freed by the death of its holder")
+    eventually(lambda: is_free(tmp_path, "host-cpu"), "the lock was not freed by the death of its holder")
 
 
 def test_group_name_cannot_leave_the_folder(tmp_path):
@@ -86,3 +89,43 @@ def test_every_user_of_the_host_can_open_a_lock_that_an_agent_with_private_files
     modes = [path.stat().st_mode & 0o777 for path in (tmp_path / "leases", *(tmp_path / "leases").iterdir())]
     assert modes == [0o755, 0o644]
     lease.release()
+
+
+def test_a_link_in_the_place_of_a_lock_is_an_error_and_its_target_stays_free(tmp_path):
+    target = tmp_path / "target"
+    target.touch()
+    (tmp_path / "leases").mkdir()
+    (tmp_path / "leases" / "farm-host-cpu.lock").symlink_to(target)
+    before = set(Path("/proc/self/fd").iterdir())
+    with pytest.raises(OSError, match="symbolic"):
+        try_lease(tmp_path / "leases", "host-cpu/gpu-0")
+    assert set(Path("/proc/self/fd").iterdir()) == before
+
+
+def test_an_error_below_a_group_frees_the_group(tmp_path):
+    (tmp_path / "farm-host-cpu_gpu-0.lock").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(OSError, match="symbolic"):
+        try_lease(tmp_path, "host-cpu/gpu-0")
+    cpu = try_lease(tmp_path, "host-cpu")
+    assert cpu is not None
+    cpu.release()
+
+
+def test_only_a_process_that_is_given_the_lock_has_it(tmp_path):
+    for _ in ("the file is new", "the file is there"):
+        lease = try_lease(tmp_path, "host-cpu")
+        assert lease is not None
+        assert not any(os.get_inheritable(descriptor) for descriptor in lease.descriptors)
+        sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]
+        with subprocess.Popen(sleeping, close_fds=False) as stranger:
+            lease.release()
+            eventually(lambda: is_free(tmp_path, "host-cpu"), "a child that was not given the lock has it")
+            stranger.kill()
+
+
+def test_locks_lie_where_this_user_may_write(tmp_path, monkeypatch):
+    monkeypatch.delenv(LEASES_VARIABLE, raising=False)
+    monkeypatch.setattr(os, "access", lambda folder, _mode: str(folder) == "/tmp")
+    assert str(lease_folder()) == "/tmp"
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert str(lease_folder()) == "/tmp"

@@ -117,3 +117,27 @@ def test_events_after_the_end_change_nothing():
     state, _ = after(LeaseGranted(0), FINISHED)
     for event in (Tick(1000), CancelAsked(1000), CRASHED, ShutdownAsked(1, ""), LeaseGranted(3)):
         assert step(state, event) == (state, ())
+
+
+def test_limits_count_from_the_start_of_the_runner_and_patience_from_the_acceptance():
+    begun = Attempt(soft_limit_s=100, hard_limit_s=110, accepted_s=1000.0)
+    running, _ = step(begun, LeaseGranted(2000))
+    assert step(running, Tick(2099.9)) == (running, ())
+    assert step(running, Tick(2100))[1] == (Terminate(),)
+    waited = 1000.0 + LEASE_PATIENCE_S
+    assert step(begun, Tick(waited - 0.1)) == (begun, ())
+    assert step(begun, Tick(waited))[0].phase is Phase.ENDED
+
+
+def test_a_cancel_shortens_the_end_of_an_attempt_that_is_stopping_already():
+    events = (LeaseGranted(0), Tick(100), CancelAsked(101))
+    _, early = after(*events, Tick(101 + CANCEL_GRACE_S - 0.1))
+    _, due = after(*events, Tick(101 + CANCEL_GRACE_S))
+    assert (early[-1], due[-1]) == (Terminate(), Kill())
+    report = ending(*events, RunnerExited(-signal.SIGKILL, has_result=False, log=""))
+    assert report.reason.code is ReasonCode.CANCELLED
+
+
+def test_a_shutdown_shortens_the_end_and_leaves_the_reason():
+    report = ending(LeaseGranted(0), Tick(100), ShutdownAsked(101, "stop"), CRASHED)
+    assert report.reason.code is ReasonCode.TIMEOUT

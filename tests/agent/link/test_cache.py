@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.link.cache import Cache, Evictable, to_evict
+from agent.link.cache import DEFAULT_BUDGET_BYTES, Cache, Evictable, budget_from, to_evict
 from agent.wire.messages import artifact_path
 
 files = st.lists(
@@ -128,3 +128,46 @@ def test_a_link_in_the_cache_is_no_model(cache: Cache, tmp_path: Path) -> None:
 def test_only_a_sha256_names_a_file(cache: Cache) -> None:
     with pytest.raises(ValueError, match="not a sha256"):
         cache.incoming("../../x")
+
+
+def test_a_file_that_was_used_just_as_long_ago_as_is_fresh_stays():
+    files = [Evictable("a", 10, used_at=90.0), Evictable("b", 10, used_at=89.9)]
+    assert to_evict(files, set(), 20, 20, fresh_after=90.0) == ["b"]
+
+
+def test_a_known_file_of_another_size_than_the_job_names_is_not_that_model(tmp_path):
+    cache = Cache(tmp_path, 1000, set)
+    sha256 = admitted(cache, b"x" * 300)
+    assert cache.knows(sha256, 300)
+    assert not cache.knows(sha256, 299)
+    assert not cache.verify(sha256, 299)
+    assert not artifact_path(tmp_path, sha256).exists()
+    assert not (tmp_path / "fetched" / sha256).exists()
+
+
+def test_a_file_that_is_hashed_counts_as_used_and_one_that_is_gone_is_forgotten(tmp_path):
+    cache = Cache(tmp_path, 1000, set)
+    sha256 = admitted(cache, b"x" * 300, age_s=1000.0)
+    assert cache.verify(sha256, 300)
+    assert time.time() - (tmp_path / "fetched" / sha256).stat().st_mtime < 500
+    path = artifact_path(tmp_path, sha256)
+    former = path.stat()
+    cache.discard(sha256)
+    path.write_bytes(b"y" * 300)
+    os.utime(path, ns=(former.st_atime_ns, former.st_mtime_ns))
+    assert not cache.knows(sha256, 300)
+    path.unlink()
+    assert not cache.verify(sha256, 300)
+    assert not (tmp_path / "fetched" / sha256).exists()
+
+
+@pytest.mark.parametrize("text", ["0", "1.5", "-3", "many", "1e9"])
+def test_a_budget_is_a_number_of_bytes_above_nothing(text):
+    with pytest.raises(ValueError, match="FARM_AGENT_CACHE_BYTES"):
+        budget_from({"FARM_AGENT_CACHE_BYTES": text})
+
+
+@pytest.mark.parametrize(("text", "found"), [("", DEFAULT_BUDGET_BYTES), ("1", 1), ("70", 70)])
+def test_a_budget_is_what_was_set_or_the_default(text, found):
+    assert budget_from({"FARM_AGENT_CACHE_BYTES": text}) == found
+    assert budget_from({}) == DEFAULT_BUDGET_BYTES

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -33,7 +35,7 @@ def bad(kind: str) -> list[str]:
 
 
 def noted(agent) -> list[int]:
-    return [int(line) for line in (agent.state / "references/pids").read_text().split()]
+    return [int(line) for line in (agent.state / "pids").read_text().split()]
 
 
 def started_stubborn(agent, spec) -> list[int]:
@@ -251,3 +253,15 @@ def test_gone_is_logged_when_all_processes_are_dead(start_agent, stored):
     assert [(line.event, line.attempt_id, line.exclusion_group) for line in lines] == [
         ("gone", spec.attempt_id, "host-cpu")
     ]
+
+
+def test_an_agent_waits_until_its_predecessor_has_left_the_state_folder(start_agent, tmp_path):
+    folder = tmp_path / "agent"
+    folder.mkdir(mode=0o700)
+    with (folder / "agent.lock").open("w") as lock, ThreadPoolExecutor(1) as pool:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        started = pool.submit(start_agent, runner=bad("silent"))
+        with pytest.raises(TimeoutError):
+            started.result(1.5)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        assert started.result(30).hello.agent_id == "test"

@@ -16,7 +16,9 @@ from agent.wire.envelope import (
     SigningKey,
     check_proof,
     key_id_of,
+    keys_message,
     open_envelope,
+    read_keys,
     seal,
 )
 from agent.wire.queue import MAX_ENVELOPE_BYTES
@@ -110,7 +112,10 @@ def test_depth_is_limited_even_for_who_holds_a_key(depth):
         ({"more": 1}, "malformed"),
         ({"payload": []}, "malformed"),
         ({"agent_id": 7}, "malformed"),
-        ({"issued": True}, "malformed"),
+        ({"issued": True}, "body is malformed"),
+        ({"issued": "1000"}, "body is malformed"),
+        ({"issued": -1.0}, "body is malformed"),
+        ({"issued": 1e11, "expires": 1e11}, "body is malformed"),
         ({"nonce": "short"}, "nonce or times"),
         ({"expires": 1e9}, "nonce or times"),
         ({"expires": 1.0}, "nonce or times"),
@@ -120,6 +125,89 @@ def test_a_body_of_another_form_is_refused_though_its_signature_is_right(changed
     body = json.loads(sealed().split(".", 3)[3]) | changed
     with pytest.raises(ValueError, match=why):
         open_envelope(signed(KEY, json.dumps(body)), KEY.public)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        {"issued": 0, "expires": 0},
+        {"issued": 0.5, "expires": 0.5},
+        {"issued": 7.0, "expires": 7.0 + LIFETIME_S},
+    ],
+)
+def test_times_at_their_bounds_are_good(times):
+    body = json.loads(sealed().split(".", 3)[3]) | times
+    opened = open_envelope(signed(KEY, json.dumps(body)), KEY.public)
+    assert (opened.issued, opened.expires) == (times["issued"], times["expires"])
+
+
+@pytest.mark.parametrize(
+    "text", ["1.{id}.c2ln", "1.short.c2ln.{{}}", "2.{id}.c2ln.{{}}", "1.{id}.c2ln.{{é}}"]
+)
+def test_what_has_another_form_names_no_key(text):
+    with pytest.raises(ValueError, match="no signed envelope"):
+        key_id_of(text.format(id=KEY.public.key_id))
+
+
+def test_an_envelope_of_just_the_limit_is_looked_at():
+    head = f"1.{KEY.public.key_id}.c2ln."
+    assert key_id_of(head + "x" * (MAX_ENVELOPE_BYTES - len(head))) == KEY.public.key_id
+
+
+@pytest.mark.parametrize(
+    ("signature", "why"),
+    [
+        (base64.urlsafe_b64encode(b"s" * 63).decode().rstrip("="), "of 63 bytes, not of 64"),
+        ("!" * 86, "a signature is malformed"),
+        (base64.urlsafe_b64encode(b"s" * 64).decode().rstrip("=")[:-1] + "x", "a signature is malformed"),
+    ],
+)
+def test_a_signature_has_one_form(signature, why):
+    with pytest.raises(ValueError, match=why):
+        open_envelope(f"1.{KEY.public.key_id}.{signature}.{{}}", KEY.public)
+
+
+def test_only_what_was_signed_is_parsed(monkeypatch):
+    parse, parsed = json.loads, []
+
+    def followed(text, **options):
+        parsed.append(text)
+        return parse(text, **options)
+
+    forged = sealed(key=SigningKey.new())
+    monkeypatch.setattr(json, "loads", followed)
+    for envelope in (forged, forged.replace(key_id_of(forged), KEY.public.key_id, 1)):
+        with pytest.raises(ValueError, match="sign"):
+            open_envelope(envelope, KEY.public)
+    assert parsed == []
+
+
+@pytest.mark.parametrize("text", ["[]", "7", '"text"'])
+def test_a_message_is_an_object(text):
+    with pytest.raises(ValueError, match="not a JSON object"):
+        seal(KEY, "a", text.encode(), 0.0)
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_a_farm_has_a_few_keys(count):
+    keys = tuple(SigningKey.new().public for _ in range(count))
+    assert [key.key_id for key in read_keys(keys_message(keys))] == [key.key_id for key in keys]
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ([], "1 to 8"),
+        ([KEY.public.text] * 9, "1 to 8"),
+        (KEY.public.text, "1 to 8"),
+        (None, "1 to 8"),
+        ([7], "a public key is malformed"),
+        (["short"], "a public key"),
+    ],
+)
+def test_an_announcement_of_no_keys_or_of_many_is_refused(keys, why):
+    with pytest.raises(ValueError, match=why):
+        read_keys(json.dumps({"type": "farm-keys", "keys": keys}).encode())
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
@@ -156,6 +244,19 @@ def test_what_is_known_of_a_senders_clock_holds_after_a_restart():
         Freshness(newest=11.0 + LIFETIME_S).accept(before)
 
 
+def test_a_repetition_is_refused_for_as_long_as_it_would_not_have_expired():
+    passed = [500.0]
+    fresh = Freshness(monotonic=lambda: passed[0])
+    first = open_envelope(sealed(issued=1000.0), KEY.public)
+    fresh.accept(first)
+    fresh.accept(open_envelope(sealed(issued=first.expires), KEY.public))
+    with pytest.raises(ValueError, match="received before"):
+        fresh.accept(first)
+    assert fresh.now() == first.expires
+    passed[0] += 1.0
+    assert fresh.now() == first.expires + 1.0
+
+
 def test_envelopes_are_forgotten_once_they_are_too_old_to_be_accepted():
     passed = [0.0]
     fresh = Freshness(monotonic=lambda: passed[0])
@@ -190,6 +291,12 @@ def test_a_key_outlives_its_text_and_its_repr_tells_nothing():
 def test_what_is_no_key_is_a_value_error(text):
     with pytest.raises(ValueError, match="key"):
         PublicKey.read(text)
+
+
+def test_a_proof_and_an_envelope_are_never_taken_for_each_other():
+    proof, token = KEY.prove("{}"), "{}"
+    with pytest.raises(ValueError, match="signature is wrong"):
+        open_envelope(f"1.{KEY.public.key_id}.{proof}.{token}", KEY.public)
 
 
 def test_a_proof_is_of_one_key_and_one_token():

@@ -6,12 +6,12 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import select
 
-from agent.wire.messages import JobRefused, Reason, ReasonCode, Status
+from agent.wire.messages import Heartbeat, JobRefused, Reason, ReasonCode, Status
 from orchestrator.db import tables
 from orchestrator.db.read import running_attempts
-from orchestrator.db.write import campaigns, ingest
+from orchestrator.db.write import attempts, campaigns, ingest
 from orchestrator.policy.lifecycle import IllegalMoveError
-from tests.orchestrator.asked import asked
+from tests.orchestrator.asked import CPU, POCL, asked
 from tests.orchestrator.stocked import cells, dispatch, result, stock
 
 
@@ -130,6 +130,51 @@ def test_a_refused_job_ends_its_attempt_with_the_reason(database, cell):
     with database.write() as session:
         ingest.refuse(session, refused, datetime.now(UTC))
     assert cells(database)[0].reason_text == "no such device"
+
+
+def test_what_is_said_of_an_older_epoch_changes_nothing(database, cell):
+    job = dispatch(database, cell.cell_id, start=False)
+    old, now = job.epoch - 1, datetime.now(UTC)
+    reason = Reason(code=ReasonCode.RUNNER_ERROR, text="no such device")
+    with database.write() as turn:
+        ingest.refuse(turn, JobRefused(attempt_id=job.attempt_id, epoch=old, reason=reason), now)
+        assert not attempts.start(turn, job.attempt_id, old, now)
+        beat = Heartbeat(attempt_id=job.attempt_id, epoch=old, seq=1, phase="measure")
+        assert attempts.note_heartbeat(turn, beat, now) == "stale"
+    assert state_of(database) == "dispatched"
+    with database.write() as turn:
+        ingest.refuse(turn, JobRefused(attempt_id="unknown", epoch=1, reason=reason), now)
+        assert attempts.start(turn, job.attempt_id, job.epoch, now)
+    assert state_of(database) == "running"
+
+
+def test_a_failure_that_comes_after_its_attempt_was_given_up_ends_nothing(database, cell):
+    job = dispatch(database, cell.cell_id)
+    give_up(database, job)
+    assert apply(database, result(job, Status.CANCELLED, ReasonCode.CANCELLED)) == "late"
+    assert apply(database, result(job)) == "conflict"
+    assert state_of(database) == "queued"
+
+
+def test_a_result_does_not_count_once_its_cell_runs_on_another_device(database):
+    stock(database, asked(("a",), {"cpu": {}, "litert": {}}))
+    one, *_ = cells(database)
+    job = dispatch(database, one.cell_id)
+    give_up(database, job)
+    other = next(device.device_id for device in (CPU, POCL) if device.device_id != job.device_id)
+    dispatch(database, one.cell_id, other)
+    assert apply(database, result(job)) == "late"
+    with database.read() as session:
+        kinds = [event.kind for event in session.exec(select(tables.Event)) if event.cell_id == one.cell_id]
+    assert kinds[-1] == "late"
+
+
+def test_an_attempt_that_is_given_up_raises_the_epoch_of_its_device(database, cell):
+    job = dispatch(database, cell.cell_id)
+    with database.write() as turn:
+        reason = Reason(code=ReasonCode.AGENT_LOST, text="gone")
+        ingest.lose(turn, job.attempt_id, reason, datetime.now(UTC))
+    assert apply(database, result(job)) == "late"
 
 
 @pytest.mark.parametrize("start", [False, True], ids=["dispatched", "running"])

@@ -210,3 +210,21 @@ def test_a_group_is_free_again_only_without_relatives():
     assert [occupied.free(group) for group in ("a", "a/b", "a/b/c", "a/c", "b", "ab")] == [
         False, False, False, True, True, True,
     ]  # fmt: skip
+
+
+def test_a_device_in_quarantine_takes_a_health_check_and_nothing_else():
+    broken = DeviceSlot("d0", "a", quarantined=True)
+    cell = WaitingCell("c", frozenset({"d0"}), rank=0, campaign_no=1, position=0)
+    assert not broken.takes(cell)
+    assert broken.takes(replace(cell, health=True))
+
+
+def test_what_is_assigned_counts_as_given_for_the_rest_of_the_same_choice():
+    both = frozenset({"d0", "d1"})
+    waiting = [
+        WaitingCell(f"{number}-{place}", both, rank=0, campaign_no=number, position=place, expected_s=10.0)
+        for number in (1, 2)
+        for place in (0, 1)
+    ]
+    chosen = assign(waiting, [DeviceSlot("d0", "a"), DeviceSlot("d1", "b")], NOW)
+    assert {assignment.cell_id for assignment in chosen} == {"1-0", "2-0"}

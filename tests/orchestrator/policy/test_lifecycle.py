@@ -18,8 +18,10 @@ from orchestrator.policy.lifecycle import (
     CellState,
     IllegalMoveError,
     attempt_end,
+    device_verdict,
     move_attempt,
     move_cell,
+    reopen_cell,
     settle,
 )
 
@@ -129,3 +131,55 @@ def test_an_interruption_is_nobodys_fault_only_where_the_farm_asked_for_it():
 @pytest.mark.parametrize("status", list(Status))
 def test_an_end_always_has_a_reason(status):
     assert attempt_end(status, None, stop_asked=False).reason.text
+
+
+@pytest.mark.parametrize("state", CellState)
+def test_a_user_has_a_cell_tried_again_that_ended_without_a_measurement(state):
+    if state in (CellState.FAILED, CellState.UNSUPPORTED, CellState.CANCELLED):
+        assert reopen_cell(state) is CellState.QUEUED
+    else:
+        with pytest.raises(IllegalMoveError, match="cannot be tried again"):
+            reopen_cell(state)
+
+
+def test_what_the_farm_stopped_is_interrupted_and_what_was_measured_meanwhile_counts():
+    cancelled = attempt_end(Status.CANCELLED, None, stop_asked=True)
+    assert (cancelled.state, cancelled.reason.code) == (AttemptState.CANCELLED, ReasonCode.INTERRUPTED)
+    told = Reason(code=ReasonCode.INTERRUPTED, text="told")
+    assert attempt_end(Status.DONE, told, stop_asked=True).state is AttemptState.DONE
+
+
+def test_interruptions_do_not_count_among_the_failures():
+    lost = failed(ReasonCode.AGENT_LOST)
+    ends = [INTERRUPTED_BY_US, INTERRUPTED_BY_US, lost]
+    assert (settle(ends, cancel_asked=False).state, settle(ends, cancel_asked=False).delay_s) == (
+        "queued",
+        0.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("ends", "text"),
+    [
+        ([failed(ReasonCode.WRONG_OUTPUT)], "wrong_output"),
+        ([failed(ReasonCode.CRASH)] * MAX_CRASHES, "crash (2 attempts)"),
+    ],
+)
+def test_the_reason_says_how_often_it_was_tried_where_that_was_more_than_once(ends, text):
+    assert settle(ends, cancel_asked=False).reason.text == text
+
+
+@pytest.mark.parametrize(
+    ("end", "worked"),
+    [
+        (AttemptEnd(AttemptState.DONE, Reason(code=ReasonCode.COMPLETED, text="")), True),
+        (AttemptEnd(AttemptState.UNSUPPORTED, Reason(code=ReasonCode.UNSUPPORTED_OPERATOR, text="")), True),
+        (failed(ReasonCode.WRONG_OUTPUT), True),
+        (failed(ReasonCode.AGENT_LOST), False),
+        (failed(ReasonCode.DEVICE_LOST), False),
+        (failed(ReasonCode.CRASH), None),
+        (INTERRUPTED_BY_US, None),
+    ],
+)
+def test_what_an_end_shows_about_its_device(end, worked):
+    assert device_verdict(end) is worked

@@ -119,3 +119,15 @@ def test_an_agent_of_another_protocol_is_refused_until_it_says_hello_in_the_farm
     assert apply(database, inbox, started) == FollowUp()
     apply(database, inbox, HELLO)
     assert apply(database, inbox, started).news
+
+
+def test_a_farm_that_was_restored_goes_on_behind_the_epochs_that_its_agents_have_seen(database, inbox, job):
+    seen = HELLO.message.model_copy(update={"epochs": {"rack.gpu-0": 90, "other.gpu-0": 99}})
+    apply(database, inbox, MessageReceived("rack", seen))
+    apply(
+        database,
+        inbox,
+        MessageReceived("rack", HELLO.message.model_copy(update={"epochs": {"rack.gpu-0": 3}})),
+    )
+    with database.read() as session:
+        assert session.get_one(tables.Device, "rack.gpu-0").epoch == 90

@@ -1,0 +1,78 @@
+"""What an agent checks before it accepts a job."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from agent.attempt.admission import RefusedError, admit
+from agent.config import AgentConfig
+from agent.wire.messages import Device, LabelledData, ReasonCode, artifact_path
+from tests.agent.embedded_agent import BRIEF, job
+
+MODEL = b"model" * 100
+DATA = b"labelled" * 100
+DEVICE = Device(
+    device_id="host-cpu", kind="cpu", api="host", name="cpu", delegates=("cpu",), exclusion_group="host-cpu",
+    environment={},
+)  # fmt: skip
+
+
+@pytest.fixture
+def config(tmp_path):
+    found = AgentConfig("test", tmp_path / "state", tmp_path / "store", tmp_path / "leases")
+    for content in (MODEL, DATA):
+        path = artifact_path(found.store, sha256(content))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return found
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def a_job(**fields):
+    return job((sha256(MODEL), len(MODEL)), **fields)
+
+
+def refused(config, epochs=None, **fields) -> RefusedError:
+    with pytest.raises(RefusedError) as caught:
+        admit(a_job(**fields), config, {"host-cpu": DEVICE}, epochs or {})
+    return caught.value
+
+
+def test_a_job_of_a_newer_epoch_is_accepted_with_its_files(config):
+    attempt = admit(a_job(epoch=8), config, {"host-cpu": DEVICE}, {"host-cpu": 7, "other": 90})
+    assert (attempt.device, attempt.model) == (DEVICE, artifact_path(config.store, sha256(MODEL)))
+    assert attempt.data is None
+
+
+@pytest.mark.parametrize("epoch", [6, 7])
+def test_a_job_of_an_epoch_that_its_device_has_seen_is_refused(config, epoch):
+    refusal = refused(config, {"host-cpu": 7}, epoch=epoch)
+    assert refusal.code is ReasonCode.INTERRUPTED
+    assert "obsolete" in str(refusal)
+
+
+@pytest.mark.parametrize("name", ["../evil", "a/b", ".hidden", "", "a" * 101, "a\0b"])
+def test_an_attempt_whose_id_could_name_a_path_is_refused(config, name):
+    assert refused(config, attempt_id=name).code is ReasonCode.RUNNER_ERROR
+
+
+def test_a_device_that_is_not_here_is_refused_with_those_that_are(config):
+    refusal = refused(config, device="gpu-7")
+    assert refusal.code is ReasonCode.NO_DEVICE
+    assert "host-cpu" in str(refusal)
+
+
+def test_labelled_data_is_verified_like_the_model(config):
+    def plan(sha256: str):
+        return BRIEF.model_copy(update={"labelled": LabelledData(sha256=sha256, size_bytes=len(DATA))})
+
+    attempt = admit(a_job(plan=plan(sha256(DATA))), config, {"host-cpu": DEVICE}, {})
+    assert attempt.data == artifact_path(config.store, sha256(DATA))
+    refusal = refused(config, plan=plan("0" * 64))
+    assert refusal.code is ReasonCode.ARTIFACT
+    assert "labelled data" in str(refusal)

@@ -1,0 +1,45 @@
+"""What a runner leaves for its agent is complete, on the disk, and of a bounded size."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.attempt.files import RESULT_FILE, RunnerResult, write_atomically
+from agent.attempt.result import Outcome, from_result_file
+from agent.wire.messages import ReasonCode, Status
+from tests.agent.embedded_agent import job
+from tests.power_cut import Disk
+
+
+def test_a_file_is_replaced_as_a_whole_and_survives_a_power_cut(tmp_path, monkeypatch):
+    path = tmp_path / "result.json"
+    path.write_bytes(b"before")
+    disk = Disk(tmp_path, monkeypatch)
+    write_atomically(path, b"after")
+    assert disk.unsafe_renames == []
+    assert disk.after_a_power_cut() == {"result.json": b"after"}
+
+
+def test_who_has_the_former_file_open_never_sees_a_part_of_the_new_one(tmp_path):
+    path = tmp_path / "result.json"
+    path.write_bytes(b"before")
+    with path.open("rb") as reader:
+        write_atomically(path, b"after")
+        assert reader.read() == b"before"
+
+
+def test_a_result_file_beyond_the_limit_fails_the_attempt(tmp_path):
+    facts = {"fact": "x" * 3_000_000}
+    found = RunnerResult(status=Status.DONE, reason=None, facts=facts)
+    (tmp_path / RESULT_FILE).write_text(found.model_dump_json())
+    result = from_result_file(Outcome(job(("0" * 64, 1)), None, tmp_path), tmp_path / "store")
+    assert (result.status, result.reason.code) == (Status.FAILED, ReasonCode.RUNNER_ERROR)
+    assert "the limit is" in result.reason.text
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_small_result_file_is_read(tmp_path, size):
+    found = RunnerResult(status=Status.UNSUPPORTED, reason=None, facts={"fact": "x" * size})
+    (tmp_path / RESULT_FILE).write_text(found.model_dump_json())
+    result = from_result_file(Outcome(job(("0" * 64, 1)), None, tmp_path), tmp_path / "store")
+    assert result.facts["fact"] == "x" * size

@@ -1,0 +1,127 @@
+"""What the scheduler sends, and what the database holds at that moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlmodel import select
+
+from agent.wire.messages import AgentHello, CancelJob, ForAgent, JobSpec, Receipt
+from orchestrator.config.lab import LabTimes
+from orchestrator.db import tables
+from orchestrator.db.engine.sessions import Database
+from orchestrator.dispatch.base import BrokerDownError, DispatchEvent, MessageReceived
+from orchestrator.scheduling.loop import SchedulerLoop
+from tests.orchestrator.asked import GPU, asked
+from tests.orchestrator.stocked import cells, result, stock
+
+DEVICE = GPU.model_copy(update={"device_id": "rack.gpu-0"})
+HELLO = MessageReceived("rack", AgentHello(agent_id="rack", host="rack", version="0", devices=(DEVICE,)))
+
+
+class MemoryBroker:
+    """Delivers within this process; keeps what the database held when a message was sent."""
+
+    sole_agent = False
+
+    def __init__(self, database: Database) -> None:
+        self.fault = ""
+        self.down = False
+        self.arrived: list[DispatchEvent] = []
+        self.sent: list[ForAgent] = []
+        self.stored: list[dict[str, set[str]]] = []
+        self._database = database
+
+    def send(self, agent_id: str, message: ForAgent) -> None:
+        if self.down:
+            raise BrokerDownError("it is down")
+        self.sent.append(message)
+        self.stored.append(committed(self._database))
+
+    def events(self, timeout_s: float) -> Sequence[DispatchEvent]:
+        arrived, self.arrived = self.arrived, []
+        return arrived
+
+    def close(self, grace_s: float = 20.0) -> Sequence[DispatchEvent]:
+        return ()
+
+    def of(self, kind: type) -> list:
+        return [
+            (message, held)
+            for message, held in zip(self.sent, self.stored, strict=True)
+            if isinstance(message, kind)
+        ]
+
+
+def committed(database: Database) -> dict[str, set[str]]:
+    with database.read() as session:
+        return {
+            "results": set(session.exec(select(tables.Result.attempt_id))),
+            "attempts": set(session.exec(select(tables.Attempt.attempt_id))),
+            "outbox": set(session.exec(select(tables.Outbox.attempt_id))),
+        }
+
+
+@pytest.fixture
+def broker(database):
+    stock(database, asked(delegates={"gpu": {}}), [DEVICE])
+    made = MemoryBroker(database)
+    made.arrived.append(HELLO)
+    return made
+
+
+def loop_of(database, broker, **times) -> SchedulerLoop:
+    return SchedulerLoop(
+        database, broker, LabTimes(**{"sweep_s": 0.0, "reaper_s": 0.0, "patience_s": 0.0, **times})
+    )
+
+
+def test_a_job_is_stored_and_waits_in_the_outbox_when_it_is_sent(database, broker):
+    loop_of(database, broker).listen(0.2)
+    ((job, held),) = broker.of(JobSpec)
+    assert job.attempt_id in held["attempts"]
+    assert job.attempt_id in held["outbox"]
+
+
+def test_a_job_that_could_not_be_sent_stays_in_the_outbox(database, broker):
+    broker.down = True
+    loop_of(database, broker).listen(0.2)
+    held = committed(database)
+    assert len(held["outbox"]) == 1
+    assert held["outbox"] == held["attempts"]
+
+
+def test_a_receipt_is_sent_once_the_result_is_stored_and_not_before(database, broker):
+    loop = loop_of(database, broker)
+    loop.listen(0.2)
+    ((job, _),) = broker.of(JobSpec)
+    broker.arrived.append(MessageReceived("rack", result(job)))
+    loop.listen(0.2)
+    ((receipt, held),) = broker.of(Receipt)
+    assert receipt.attempt_id == job.attempt_id
+    assert held["results"] == {job.attempt_id}
+
+
+def test_an_attempt_that_is_silent_for_too_long_is_lost_and_its_cell_waits_again(database, broker):
+    loop = loop_of(database, broker, lost_s=0.0, resend_s=3600.0)
+    loop.listen(0.2)
+    loop.listen(0.2)
+    with database.read() as session:
+        first = session.exec(select(tables.Attempt).order_by(tables.Attempt.attempt_no)).first()
+        assert (first.state, first.reason_code) == ("failed", "agent_lost")
+
+
+def test_an_attempt_that_its_agent_does_not_end_is_given_up_at_its_deadline(database, broker):
+    loop = loop_of(database, broker)
+    loop.listen(0.2)
+    ((job, _),) = broker.of(JobSpec)
+    with database.write() as turn:
+        turn.attempt(job.attempt_id).deadline_at = datetime.now(UTC) - timedelta(seconds=1)
+    loop.listen(0.2)
+    assert CancelJob(attempt_id=job.attempt_id) in broker.sent
+    with database.read() as session:
+        attempt = session.get_one(tables.Attempt, job.attempt_id)
+        assert (attempt.state, attempt.reason_code) == ("failed", "timeout")
+    assert cells(database)[0].state in ("queued", "dispatched")
