@@ -5,7 +5,7 @@ BIN  := $(VENV)/bin
 WORKERS := 2
 DEMO_HOME := $(CURDIR)/.farm
 
-.PHONY: help demo test test-exhaustive test-conformance test-faults test-attack soak fuzz bench bench-farm bench-cpu lock clean
+.PHONY: help demo test test-exhaustive test-conformance test-faults test-attack mutate soak fuzz bench bench-farm bench-cpu lock clean
 
 help:
 	@echo "make demo             measure nine models on three delegates, print the table, build the site"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-conformance every promise on embedded and Celery, SQLite and PostgreSQL; the longer labs"
 	@echo "make test-faults      34 fault scenarios and the mutations, as root (17 minutes); writes benchmarks/results/faults.md"
 	@echo "make test-attack      every attack on a lab, by boundary, as root; writes benchmarks/results/attack.md"
+	@echo "make mutate           every protection taken away, one at a time: which test notices (15 minutes); writes benchmarks/results/mutants.md"
 	@echo "make soak             random faults for 10 minutes, as root"
 	@echo "make fuzz             200,000 hostile files for the reader, 20,000 for the interpreter, then atheris"
 	@echo "make bench            runtime against its peers, interleaved; writes benchmarks/results/"
@@ -50,6 +51,10 @@ test-faults:
 test-attack:
 	@bash .ci/setup test
 	ATTACK_REPORT=benchmarks/results/attack.md $(BIN)/pytest -m "attack or not attack" tests/attack
+
+mutate:
+	@bash .ci/setup test
+	$(BIN)/python -m tests.mutants --workers $(WORKERS) --out benchmarks/results/mutants.md
 
 soak:
 	@bash .ci/setup test

@@ -84,15 +84,8 @@ class CompiledGraph:
             for value, target in zip(self.graph.outputs, outputs, strict=True):
                 recording.read(value, target)
 
-    @property
-    def is_closed(self) -> bool:
-        """True behind `close`."""
-        return self.recording.is_closed
-
     def close(self) -> None:
-        """Release memory and program; the graph cannot run any more."""
-        # Its entries hold kernels, and these the program.
-        self.watch = SpinWatch([], [])
+        """Release device memory."""
         self.recording.close()
 
 
