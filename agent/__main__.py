@@ -9,6 +9,7 @@ from pathlib import Path
 from agent.attempt.lease import lease_folder
 from agent.config import LOG_PREFIX, AgentConfig, memory_limit
 from agent.daemon import serve
+from agent.processes.sandbox.boundary import SandboxSettings
 from agent.wire.log_format import LogFormat
 from agent.wire.logs import log_to_stderr
 from agent.wire.private_folder import keep_new_files_private
@@ -21,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     keep_new_files_private()
     log_to_stderr(LogFormat.TEXT, prefix=LOG_PREFIX, loggers=("agent",))
     try:
-        memory_limit_bytes = memory_limit()
+        memory_limit_bytes, sandbox = memory_limit(), SandboxSettings.from_environment()
     except ValueError as error:
         parser.error(str(error))
     config = AgentConfig(
@@ -31,6 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
         leases=given.leases or lease_folder(),
         heartbeat_s=given.heartbeat,
         memory_limit_bytes=memory_limit_bytes,
+        sandbox=sandbox,
     )
     return serve(config, given.fd)
 

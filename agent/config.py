@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.devices import RUNNER_COMMAND
+from agent.processes.sandbox.boundary import SANDBOXED, SandboxSettings
 from agent.wire.messages import Device
 
 STATE_VARIABLE: Final = "FARM_AGENT_STATE"
@@ -96,12 +97,14 @@ class AgentConfig:
     runner_command: Sequence[str] = RUNNER_COMMAND
     probe_command: Sequence[str] = RUNNER_COMMAND
     memory_limit_bytes: int | None = None
+    sandbox: SandboxSettings = SANDBOXED
     device_prefix: str = ""
     resend_s: float | None = None
 
     def named(self, device: Device) -> Device:
-        """Return a device under the name that the farm knows it by."""
-        return device.model_copy(update={"device_id": self.device_prefix + device.device_id})
+        """Return a device under the name that the farm knows it by, with the facts of the sandbox."""
+        facts = {**device.facts, **self.sandbox.facts()}
+        return device.model_copy(update={"device_id": self.device_prefix + device.device_id, "facts": facts})
 
     @property
     def lock(self) -> Path:

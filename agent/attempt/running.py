@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import Final
 
 from agent.attempt import lifecycle, runlog
@@ -23,7 +24,10 @@ from agent.attempt.result import NoRoomError, Outcome, from_result_file, has_res
 from agent.config import AgentConfig
 from agent.processes import oom
 from agent.processes.environment import for_runner
+from agent.processes.exit_reason import last_line
 from agent.processes.log_tailer import OutputReader
+from agent.processes.sandbox.boundary import TEMPORARY_FOLDER, Boundary, boundary_for
+from agent.processes.sandbox.reach import Reach
 from agent.processes.supervisor import LOG_FILE, Launch, Runner
 from agent.wire.messages import (
     Device,
@@ -166,20 +170,40 @@ class RunningAttempt:
             runs_log=str(self.config.runs_log),
         )
         write_atomically(job_file, attempt.model_dump_json().encode())
+        temporary = self.folder / TEMPORARY_FOLDER
+        temporary.mkdir()
+        leased = {LEASE_VARIABLE: ",".join(map(str, lease.descriptors))}
         launch = Launch(
             command=[*self.config.runner_command, str(job_file), str(self.folder)],
-            environment={**for_runner(), LEASE_VARIABLE: ",".join(map(str, lease.descriptors))},
+            environment={**for_runner(), **leased, "TMPDIR": str(temporary)},
             folder=self.folder,
             inherited=lease.descriptors,
             memory_limit_bytes=self.config.memory_limit_bytes,
         )
+        if self.config.sandbox.on:
+            launch = replace(launch, boundary=self._boundary(launch))
         self.outbox.append(JobStarted(attempt_id=self.job.attempt_id, epoch=self.job.epoch))
         self._oom_kills = oom.kills()
         try:
             self._runner = Runner.start(self.job.attempt_id, launch)
-        except OSError as error:
-            reason = Reason(code=ReasonCode.RUNNER_ERROR, text=f"the runner cannot be started: {error}")
+        except (OSError, SubprocessError) as error:
+            why = last_line(log_tail(self.folder)) or str(error)
+            reason = Reason(code=ReasonCode.RUNNER_ERROR, text=f"the runner cannot be started: {why}")
             self.result = reported(self._outcome(), Status.FAILED, reason)
+
+    def _boundary(self, launch: Launch) -> Boundary:
+        """Return what this attempt's processes may reach: their own files, and what every runner shares."""
+        self.config.references.mkdir(parents=True, exist_ok=True)
+        self.config.runs_log.touch()
+        chosen = self.config.sandbox
+        reach = Reach(
+            command=launch.command,
+            environment=launch.environment,
+            read=[self.model, *([] if self.data is None else [self.data]), *chosen.read],
+            write=[self.folder, self.config.references, *chosen.write],
+            append=[self.config.runs_log],
+        )
+        return boundary_for(reach, self.folder)
 
     def _reap(self) -> set[int]:
         """End all processes of the attempt and log it. Returns the ids of those that could not be killed."""

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Final
 import httpx
 
 from agent.attempt.files import JOB_FILE
-from agent.link.artifact_sync import Artifacts, SharedStore
+from agent.link.artifact_sync import Artifacts, NeverTakenError, SharedStore
 from agent.link.cache import Cache, budget_from
 from agent.wire.messages import artifact_path
 
@@ -32,6 +32,14 @@ _TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
 """Seconds without a byte before a transfer counts as broken, and to connect; its length is not limited."""
 _BLOCK_BYTES: Final = 1 << 20
 """Bytes read from a file at once for an upload. Larger costs memory, smaller more system calls."""
+
+_AGAIN: Final = frozenset({401, 403, 404, 408, 409, 425, 429})
+"""The client errors (4xx) of HTTP that another try may not meet: a token is replaced, a farm is upgraded, a
+load passes. Every other one is about what was sent, and stays.
+"""
+
+_BUSY: Final = frozenset({408, 425, 429})
+"""The client errors after which a model is asked for again at once: each says that the farm was busy."""
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +89,10 @@ class EndpointArtifacts:
                 self.cache.doubt(sha256)
 
     def upload(self, sha256: str) -> None:
-        """Make sure that the farm has the samples, then delete them here. Raises `TransferError`."""
+        """Make sure that the farm has the samples, then delete them here.
+
+        Raises `TransferError`; `NeverTakenError` where no later try can do better, and deletes what is here.
+        """
         path = artifact_path(self.cache.root, sha256)
         known = self._request("HEAD", f"/samples/{sha256}")
         if known.status_code == 404:
@@ -93,7 +104,10 @@ class EndpointArtifacts:
                         "PUT", f"/samples/{sha256}", content=_blocks(file), headers=headers
                     )
             except FileNotFoundError as error:
-                raise TransferError(f"samples {sha256[:12]} are neither here nor on the farm") from error
+                raise NeverTakenError(f"samples {sha256[:12]} are neither here nor on the farm") from error
+            if 400 <= answer.status_code < 500 and answer.status_code not in _AGAIN:
+                path.unlink(missing_ok=True)
+                raise NeverTakenError(f"the farm answers {answer.status_code}: {_error_text(answer)}")
             _expect(answer, 201)
         else:
             _expect(known, 200)
@@ -140,7 +154,7 @@ class EndpointArtifacts:
             raise _BrokenError(_brief(error)) from error
 
     def _receive(self, answer: httpx.Response, start: int, size: int, part: Path) -> None:
-        if answer.status_code in (401, 403, 404):
+        if 400 <= answer.status_code < 500 and answer.status_code not in _BUSY:
             answer.read()
             raise TransferError(f"the farm answers {answer.status_code}: {_error_text(answer)}")
         if answer.status_code not in (200, 206):

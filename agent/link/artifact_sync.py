@@ -10,14 +10,17 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, Protocol
 
+from agent.wire.bounded import MAX_WARNINGS
 from agent.wire.messages import (
     CancelJob,
     Heartbeat,
     JobRefused,
     JobResult,
     JobSpec,
+    Measurement,
     Reason,
     ReasonCode,
+    Status,
     Wire,
     decode_for_agent,
     decode_for_orchestrator,
@@ -25,9 +28,14 @@ from agent.wire.messages import (
 )
 
 FETCHING: Final = "fetching the model"
+NO_SAMPLES: Final = "its raw samples are missing:"
 NO_ROOM: Final = "waiting: no space left on the agent's disk; free some"
 
 log = logging.getLogger(__name__)
+
+
+class NeverTakenError(OSError):
+    """The server will never take a file, however often it is sent; the text tells why."""
 
 
 class Artifacts(Protocol):
@@ -37,7 +45,10 @@ class Artifacts(Protocol):
         """Make sure that a model is in the local store. Raises `ValueError` or `OSError` with the reason."""
 
     def upload(self, sha256: str) -> None:
-        """Make sure that the server has a file of the local store. Raises `ValueError` or `OSError`."""
+        """Make sure that the server has a file of the local store.
+
+        Raises `NeverTakenError`; `ValueError` or `OSError` where a later try may do better.
+        """
 
     def has(self, sha256: str, size: int) -> bool:
         """Whether a model of this size is in the local store, intact as far as is known."""
@@ -116,19 +127,25 @@ class ArtifactSync:
                 return
         down(line)
 
-    def prepare(self, line: bytes) -> None:
+    def prepare(self, line: bytes) -> bytes:
         """Prepare to send a result or a refusal: upload the samples, and stop protecting the attempt's files.
 
+        Returns the line to send: where the server will never take the samples, the result without them.
         Raises `ValueError` or `OSError` while the samples cannot be uploaded.
         """
         message = decode_for_orchestrator(line)
         if isinstance(message, JobResult) and message.measurement is not None:
             samples = message.measurement.samples_sha256
             if samples is not None:
-                self.artifacts.upload(samples)
+                try:
+                    self.artifacts.upload(samples)
+                except NeverTakenError as error:
+                    log.error("attempt %s: %s %s", message.attempt_id, NO_SAMPLES, error)
+                    line = to_line(_without_samples(message, message.measurement, str(error)))
         if isinstance(message, JobResult | JobRefused):
             damaged = message.reason is not None and message.reason.code is ReasonCode.ARTIFACT
             self.artifacts.release(message.attempt_id, damaged=damaged)
+        return line
 
     def _begin(
         self, job: JobSpec, line: bytes, down: Callable[[bytes], None], up: Callable[[Wire], None]
@@ -195,6 +212,19 @@ class ArtifactSync:
         self.artifacts.release(job.attempt_id, damaged=False)
         reason = Reason(code=code, text=why)
         up(JobRefused(attempt_id=job.attempt_id, epoch=job.epoch, reason=reason))
+
+
+def _without_samples(result: JobResult, measured: Measurement, why: str) -> JobResult:
+    """The result with all its figures, and the reason why its raw samples are missing."""
+    said = f"{NO_SAMPLES} {why}"
+    kept = measured.model_copy(
+        update={"samples_sha256": None, "warnings": (*measured.warnings[: MAX_WARNINGS - 1], said)}
+    )
+    # A result that is not complete has a reason of its own, which counts for more.
+    reason = result.reason
+    if result.status is Status.DONE:
+        reason = Reason(code=ReasonCode.COMPLETED, text=said)
+    return result.model_copy(update={"measurement": kept, "reason": reason})
 
 
 def to_line(message: Wire) -> bytes:

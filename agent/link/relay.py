@@ -111,7 +111,7 @@ class Relay:
         while True:
             line = self._results.get()
             try:
-                self.artifacts.prepare(line)
+                line = self.artifacts.prepare(line)
             except (ValueError, OSError) as error:
                 log.warning("a result waits: its samples cannot be stored on the server: %s", error)
             else:

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 _PREFIX = "farm-attempt-"
+_TRIAL = "trial"
 
 
 @cache
@@ -37,6 +38,29 @@ def create(attempt_id: str) -> Path | None:
     except OSError:
         return None
     return folder
+
+
+def can_limit_processes() -> bool:
+    """Return whether a group made here would count processes."""
+    made = limit_processes(_TRIAL, 1) is not None
+    remove(_TRIAL)
+    return made
+
+
+def limit_processes(attempt_id: str, most: int) -> Path | None:
+    """Return the attempt's group that counts processes, limited to `most`; None where there can be none.
+
+    It is the group of `create` where version 2 has the controller `pids`, else one of version 1.
+    """
+    for folder in (_folder(attempt_id), _counting_folder(attempt_id)):
+        try:
+            if folder is not None:
+                folder.mkdir(exist_ok=True)
+                (folder / "pids.max").write_text(str(most))
+                return folder
+        except OSError:
+            continue
+    return None
 
 
 def enter(folder: Path) -> None:
@@ -68,21 +92,39 @@ def kill(attempt_id: str) -> None:
 
 
 def remove(attempt_id: str) -> None:
-    """Remove the group. One that still has processes stays."""
-    folder = _folder(attempt_id)
-    if folder is not None:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
+    """Remove the groups. One that still has processes stays."""
+    for folder in (_folder(attempt_id), _counting_folder(attempt_id)):
+        if folder is not None:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def sweep() -> None:
     """Remove the empty groups of agents that were killed. One that still has processes stays."""
-    base = own()
-    for folder in () if base is None else base.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            folder.rmdir()
+    for base in (own(), _own_counting()):
+        for folder in () if base is None else base.glob(f"{_PREFIX}*"):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def _folder(attempt_id: str) -> Path | None:
     base = own()
     return None if base is None else base / f"{_PREFIX}{attempt_id}"
+
+
+def _counting_folder(attempt_id: str) -> Path | None:
+    base = _own_counting()
+    return None if base is None else base / f"{_PREFIX}{attempt_id}"
+
+
+@cache
+def _own_counting() -> Path | None:
+    """Return this process's group of version 1 that counts processes; None where there is none."""
+    try:
+        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+        groups = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    except OSError:
+        return None
+    mounted = next((Path(f[1]) for f in mounts if f[2] == "cgroup" and "pids" in f[3].split(",")), None)
+    name = next((path for _, controllers, path in groups if "pids" in controllers.split(",")), None)
+    return None if mounted is None or name is None else mounted / name.lstrip("/")

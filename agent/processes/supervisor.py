@@ -16,6 +16,8 @@ from typing import Final
 
 from agent.processes import cgroup, oom
 from agent.processes.descendants import ATTEMPT_VARIABLE, processes_of
+from agent.processes.sandbox.boundary import Boundary
+from agent.processes.sandbox.limits import most_processes
 
 LOG_FILE: Final = "log"
 """File in the folder of a launch: stdout and stderr of the process and of everything that it starts."""
@@ -35,7 +37,8 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 @dataclass(frozen=True, slots=True)
 class Launch:
     """How to start a process. `memory_limit_bytes` bounds its address space (RLIMIT_AS); it starts in the
-    control group `group`. `expendable`: when memory runs out, the kernel kills it before its parent.
+    control groups `group` and `counted_group` and within `boundary`. `expendable`: when memory runs out, the
+    kernel kills it before its parent.
     """
 
     command: Sequence[str]
@@ -45,6 +48,8 @@ class Launch:
     new_session: bool = False
     memory_limit_bytes: int | None = None
     group: Path | None = None
+    counted_group: Path | None = None
+    boundary: Boundary | None = None
     expendable: bool = False
 
 
@@ -62,13 +67,16 @@ def start(launch: Launch) -> subprocess.Popen[bytes]:
         if os.getppid() != parent:
             os._exit(1)
         # Before exec: every process that the runner ever starts is born in the group and cannot be missed.
-        if launch.group is not None:
-            cgroup.enter(launch.group)
+        for group in (launch.group, launch.counted_group):
+            if group is not None:
+                cgroup.enter(group)
         if launch.expendable:
             oom.raise_own_score()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if launch.memory_limit_bytes is not None:
             resource.setrlimit(resource.RLIMIT_AS, (launch.memory_limit_bytes, launch.memory_limit_bytes))
+        if launch.boundary is not None:
+            launch.boundary.enter()
 
     with (launch.folder / LOG_FILE).open("ab") as log:
         return subprocess.Popen(
@@ -102,9 +110,17 @@ class Runner:
         is possible. Raises `OSError`.
         """
         environment = {**launch.environment, ATTEMPT_VARIABLE: attempt_id}
-        group = cgroup.create(attempt_id)
         process = start(
-            replace(launch, environment=environment, new_session=True, group=group, expendable=True)
+            replace(
+                launch,
+                environment=environment,
+                new_session=True,
+                group=cgroup.create(attempt_id),
+                counted_group=cgroup.limit_processes(attempt_id, most_processes())
+                if launch.boundary
+                else None,
+                expendable=True,
+            )
         )
         return cls(attempt_id, process)
 

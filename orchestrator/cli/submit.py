@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.verb import OK, Json, open_farm
+from orchestrator.cli.verb import OK, Json, open_farm, settings
 
 if TYPE_CHECKING:
     from orchestrator.config.lab import LabConfig
@@ -111,7 +111,9 @@ def _asked(
             "give a campaign file or one model: farm submit models.yaml, farm submit --model my.tflite"
         )
     campaign = narrow(campaign, delegates, only)
-    return campaign, check_all(campaign.models, folder, None if file is None else str(file))
+    _, lab = settings()
+    name = None if file is None else str(file)
+    return campaign, check_all(campaign.models, folder, name, lab.limits.artifact_bytes)
 
 
 def _stored(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.verb import OK, Json
+from orchestrator.cli.verb import OK, Json, settings
 
 if TYPE_CHECKING:
     from orchestrator.manifest import Campaign
@@ -28,7 +28,8 @@ def validate(
 
     try:
         campaign = load_manifest(file)
-        check_all(campaign.models, file.parent, str(file))
+        _, lab = settings()
+        check_all(campaign.models, file.parent, str(file), lab.limits.artifact_bytes)
     except UsageError as error:
         if not as_json:
             raise

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from orchestrator.config.home import FarmHome
+    from orchestrator.config.lab import LabConfig
     from orchestrator.farm import Farm
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -40,16 +42,23 @@ class Verb:
         return "\b\nExamples:\n" + "\n".join(f"  {example}" for example in self.examples)
 
 
+def settings() -> tuple[FarmHome, LabConfig]:
+    """The home and the configuration, as the environment and `farm.toml` have them. Raises `UsageError`."""
+    from orchestrator.config.home import FarmHome
+    from orchestrator.config.lab import LabConfig
+
+    home = FarmHome.from_environment()
+    return home, LabConfig.load(home)
+
+
 def open_farm() -> Farm:
     """The farm under `$FARM_HOME`, with the broker and the database that the configuration names.
 
     From here on, what this process creates is for its user alone.
     """
     from agent.wire.private_folder import keep_new_files_private
-    from orchestrator.config.home import FarmHome
-    from orchestrator.config.lab import LabConfig
     from orchestrator.farm import Farm
 
     keep_new_files_private()
-    home = FarmHome.from_environment()
-    return Farm.open(home, lab=LabConfig.load(home))
+    home, lab = settings()
+    return Farm.open(home, lab=lab)

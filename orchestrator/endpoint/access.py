@@ -8,13 +8,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+import anyio
+from anyio import to_thread
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from orchestrator.endpoint.protocol import connection_of
+
 LONGEST_TOKEN: Final = 512
 """The most characters of a token that is checked. Chosen: far above every token that the farm makes or
 requires, and short enough that hashing what a stranger sends costs nothing.
+"""
+
+MOST_CHECKS: Final = 8
+"""Tokens that are looked up at a time; further ones wait. Chosen: a look-up is one short query, and invented
+tokens must not take the threads and the connections to the database that admitted requests use.
 """
 
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
@@ -40,12 +49,15 @@ class Gate:
     trust: Trust
     read_token: str | None = field(default=None, repr=False)
     submit_token: str | None = field(default=None, repr=False)
+    checks: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(MOST_CHECKS))
 
     async def agent(self, request: Request) -> str:
         """The agent that sent the request. Raises `HTTPException` 401."""
-        name = await run_in_threadpool(self.trust.agent_of, _bearer(request))
+        token = _bearer(request)
+        name = await to_thread.run_sync(self.trust.agent_of, token, limiter=self.checks)
         if name is None:
             raise HTTPException(401, "no agent has this token, or it was revoked; enrol again", _CHALLENGE)
+        connection_of(request.scope).vouch(f"agent {name}")
         return name
 
     async def fetcher(self, request: Request, sha256: str) -> None:
@@ -59,12 +71,14 @@ class Gate:
         if self.read_token is None:
             raise HTTPException(403, "results are closed to readers; set FARM_READ_TOKEN for `farm serve`")
         _compare(request, self.read_token, "read token")
+        connection_of(request.scope).vouch("the read token")
 
     async def submitter(self, request: Request) -> None:
         """Admit a sender of models. Raises `HTTPException` 401; 403 where the farm has no submit token."""
         if self.submit_token is None:
             raise HTTPException(403, "uploads are closed; set FARM_SUBMIT_TOKEN for `farm serve`")
         _compare(request, self.submit_token, "submit token")
+        connection_of(request.scope).vouch("the submit token")
 
 
 def _bearer(request: Request) -> str:

@@ -12,11 +12,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from agent.wire.messages import PROTOCOL_VERSION
 from orchestrator.config.limits import StoreLimits
 from orchestrator.db.engine.sessions import Database
 from orchestrator.endpoint.access import Gate, Trust
+from orchestrator.endpoint.answers import Answers
 from orchestrator.endpoint.artifacts import Artifacts
 from orchestrator.endpoint.model_uploads import ModelUploads
 from orchestrator.endpoint.results_routes import ResultRoutes
@@ -38,7 +40,7 @@ def application(
     trust: Trust,
     read_token: str | None,
     submit_token: str | None = None,
-) -> Starlette:
+) -> ASGIApp:
     """Build the HTTP application."""
     gate = Gate(trust, read_token, submit_token)
     results = ResultRoutes(database, gate)
@@ -67,11 +69,11 @@ def application(
         Route("/campaigns/{ref}", results.campaign, methods=["GET"]),
         Route("/campaigns/{ref}/results", results.results, methods=["GET"]),
     ]
-    handlers = {HTTPException: _refused, UnreachableError: _unreachable, Exception: _failed}
-    app = Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]  # each takes its own
+    handlers = {HTTPException: _refused, UnreachableError: _unreachable}
+    routed = Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]  # each takes its own
     # A redirect would lead to whatever host the request names.
-    app.router.redirect_slashes = False
-    return app
+    routed.router.redirect_slashes = False
+    return Answers(routed)
 
 
 async def _health(_: Request) -> Response:
@@ -108,8 +110,3 @@ async def _refused(request: Request, error: HTTPException) -> Response:
 async def _unreachable(_: Request, error: UnreachableError) -> Response:
     log.error("a request is not answered: %s", error)
     return JSONResponse({"error": "the farm's database does not answer; try again"}, 503)
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    log.error("%s %s failed: %r", request.method, request.url.path, error)
-    return JSONResponse({"error": "the farm failed; see its log"}, 500)

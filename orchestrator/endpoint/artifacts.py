@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from orchestrator.config.limits import StoreLimits, require_floor
 from orchestrator.endpoint.access import Gate
@@ -88,7 +89,7 @@ class Artifacts:
         if request.method == "HEAD":
             file.close()
             return Response(status_code=status, headers=headers, media_type=_KIND)
-        return StreamingResponse(_blocks(file, chosen), status, headers, _KIND)
+        return _PartOfFile(file, chosen, status, headers)
 
     async def has(self, request: Request) -> Response:
         """`HEAD /samples/{sha256}`: 200 where the farm has the file, which it keeps for the coming result."""
@@ -130,13 +131,26 @@ class Artifacts:
             raise UsageError(str(error)) from error
 
 
+class _PartOfFile(StreamingResponse):
+    """Sends a part of a file, and closes the file at once also where the receiver hangs up: its descriptor
+    counts.
+    """
+
+    def __init__(self, file: BinaryIO, part: Part, status: int, headers: dict[str, str]) -> None:
+        super().__init__(_blocks(file, part), status, headers, _KIND)
+        self._file = file
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._file:
+            await super().__call__(scope, receive, send)
+
+
 def _blocks(file: BinaryIO, part: Part) -> Iterator[bytes]:
-    with file:
-        file.seek(part.start)
-        left = part.size
-        while left:
-            block = file.read(min(left, _BLOCK_BYTES))
-            if not block:
-                return
-            left -= len(block)
-            yield block
+    file.seek(part.start)
+    left = part.size
+    while left:
+        block = file.read(min(left, _BLOCK_BYTES))
+        if not block:
+            return
+        left -= len(block)
+        yield block

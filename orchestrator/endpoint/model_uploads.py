@@ -24,6 +24,7 @@ from orchestrator.endpoint.access import Gate
 from orchestrator.endpoint.body import Body
 from orchestrator.endpoint.ranges import Part
 from orchestrator.errors import FarmError, UsageError
+from orchestrator.sources.content import require_either
 from orchestrator.sources.store import Store
 
 MOST_UPLOADS: Final = 8
@@ -113,7 +114,7 @@ class ModelUploads:
             out.flush()
             if left:
                 raise _NotNowError(f"{abs(left)} bytes too {'few' if left > 0 else 'many'}; send again")
-            self.store.adopt(sha256, f"model {sha256[:12]}")
+            self.store.adopt(sha256, f"model {sha256[:12]}", require_either)
 
     @contextmanager
     def _opened(self, sha256: str) -> Iterator[BinaryIO]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import resource
+import signal
 import socket
 import ssl
 import threading
 import time
+from functools import partial
 from types import TracebackType
 from typing import Final
 
@@ -14,6 +17,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from orchestrator.config.address import Address
+from orchestrator.endpoint.connections import MOST_CONNECTIONS, Connections
+from orchestrator.endpoint.listener import Listener
+from orchestrator.endpoint.protocol import HEAD_LIMIT_BYTES, KEEP_ALIVE_S, Protocol
 from orchestrator.errors import FarmError
 
 START_LIMIT_S: Final = 30.0
@@ -26,10 +32,18 @@ END_LIMIT_S: Final = 5
 afterwards.
 """
 
-MOST_CONNECTIONS: Final = 256
-"""Connections and tasks at a time; further requests are answered 503. Chosen: above the agents of a
-large lab that transfer at once, and few enough for the memory of a small server.
+_OTHER_DESCRIPTORS: Final = 512
+"""Descriptors that are left for the rest of the farm: database, broker, log, store. It uses some 50."""
+
+_FEWEST_CONNECTIONS: Final = 32
+"""Connections below which the endpoint does not start: it would close those of ordinary agents."""
+
+_WAITING_CONNECTIONS: Final = 1024
+"""Connections that the kernel keeps until they are accepted. Chosen: it holds what arrives while a turn of
+the loop takes some tenths of a second; larger only lets a flood wait longer.
 """
+
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 log = logging.getLogger(__name__)
 
@@ -40,18 +54,24 @@ class EndpointServer:
     def __init__(self, app: ASGIApp, address: Address) -> None:
         """Listen. Raises `FarmError` where the address or the certificate cannot be used."""
         self._address = address
-        self._socket = _listen(address)
+        self._socket = Listener(_listen(address), Connections(_affordable()))
         config = uvicorn.Config(
             app,
+            # uvloop, where it is installed, would accept connections by itself, past the listener.
+            loop="asyncio",
+            http=partial(Protocol, self._socket),  # type: ignore[arg-type]  # only ever called
             # uvicorn would replace the farm's log handlers, and log an access line per request.
             log_config=None,
             access_log=False,
+            # A request that is no HTTP is answered 400; a line of the log for each would let anyone fill it.
+            log_level="error",
             interface="asgi3",
             lifespan="off",
             ws="none",
             server_header=False,
-            limit_concurrency=MOST_CONNECTIONS,
-            timeout_keep_alive=30,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            backlog=_WAITING_CONNECTIONS,
+            h11_max_incomplete_event_size=HEAD_LIMIT_BYTES,
             timeout_graceful_shutdown=END_LIMIT_S,
             ssl_certfile=address.certificate,
             ssl_keyfile=address.key,
@@ -94,6 +114,10 @@ class EndpointServer:
         self._socket.close()
 
     def _run(self) -> None:
+        # The kernel gives a signal to any thread that does not block it, and Python then handles it in the
+        # main thread at once, also in a transaction that has blocked it there. Threads started from here
+        # inherit this.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
         try:
             self._server.run(sockets=[self._socket])
         except Exception:
@@ -105,7 +129,7 @@ def _listen(address: Address) -> socket.socket:
         family, _, _, _, name = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        made = socket.create_server(name[:2], family=family, backlog=128)
+        made = socket.create_server(name[:2], family=family, backlog=_WAITING_CONNECTIONS)
     except OSError as error:
         raise FarmError(
             f"the endpoint cannot listen on {address.host}:{address.port}: {error.strerror}; "
@@ -113,3 +137,27 @@ def _listen(address: Address) -> socket.socket:
         ) from error
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted connections inherit it
     return made
+
+
+def _affordable() -> int:
+    """How many connections there may be by the limit of open files, which is raised as far as it may be.
+
+    Raises `FarmError` where that is too few.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # A connection needs two where it transfers a file.
+    wanted = 2 * MOST_CONNECTIONS + _OTHER_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    most = (
+        MOST_CONNECTIONS
+        if soft == resource.RLIM_INFINITY
+        else min(MOST_CONNECTIONS, (soft - _OTHER_DESCRIPTORS) // 2)
+    )
+    if most < _FEWEST_CONNECTIONS:
+        raise FarmError(
+            f"the endpoint cannot serve with {soft} open files; allow {wanted}: "
+            "`ulimit -n`, or LimitNOFILE= of its unit"
+        )
+    return most

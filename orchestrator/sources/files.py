@@ -1,16 +1,25 @@
-"""Stores local files: a `.tflite` unchanged, a `.skel` after restoring it."""
+"""Stores local files: a `.tflite` unchanged, a `.skel` after restoring it.
+
+A file is opened once, and every check is of what was opened: nothing can take its place in between.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import io
+import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
+from orchestrator.config.filesystem import KERNEL_FILESYSTEMS, filesystem_of_device
 from orchestrator.errors import UsageError
+from orchestrator.sources.content import Requirement
 from orchestrator.sources.index import recall, remember
-from orchestrator.sources.store import Store, StoredFile
-from runtime.model.skeleton import restore_skeleton
+from orchestrator.sources.store import Store, StoredFile, too_large, wrong_hash
+from runtime.model.skeleton import is_skeleton, restore_skeleton
 
 SKELETON_SUFFIX = ".skel"
 MAX_SKELETON_BYTES = 256 * 1024**2
@@ -18,47 +27,104 @@ MAX_SKELETON_BYTES = 256 * 1024**2
 this.
 """
 
+_KINDS: Final = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
 
-def check_file(path: Path) -> None:
-    """Raise `UsageError` unless this is a regular file that can be read."""
+
+@contextmanager
+def open_source(path: Path, most_bytes: int) -> Iterator[tuple[io.BufferedReader, str]]:
+    """A user's regular file, opened, and its name for messages, which tells where a link leads.
+
+    Raises `UsageError` for a folder, pipe, socket or device, for a file of the kernel's, for one that cannot
+    be read, and for one that is larger than `most_bytes`.
+    """
+    shown = _shown(path)
     try:
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode):
-            raise UsageError(f"{path}: not a file{' but a folder' if stat.S_ISDIR(mode) else ''}")
-        path.open("rb").close()
+        # Without O_NONBLOCK, opening a pipe waits for a writer for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise UsageError(f"{path}: no such file") from None
+        raise UsageError(f"{shown}: no such file") from None
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+        raise UsageError(f"{shown}: cannot be read: {error.strerror}") from error
+    try:
+        _require_users_file(os.fstat(descriptor), shown, most_bytes)
+    except UsageError:
+        os.close(descriptor)
+        raise
+    with os.fdopen(descriptor, "rb") as file:
+        yield file, shown
 
 
-def sha256_of(path: Path) -> str:
-    """Hash of a file's content."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def check_file(path: Path, require: Requirement, expected_sha256: str | None, most_bytes: int) -> None:
+    """Raise `UsageError` unless this file can be stored as it is: its kind, size, content and hash."""
+    if path.suffix == SKELETON_SUFFIX:
+        _read_skeleton(path)
+        return
+    with open_source(path, most_bytes) as (file, shown):
+        require(file, shown)
+        if expected_sha256 is not None:
+            file.seek(0)
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+            if found != expected_sha256:
+                raise wrong_hash(shown, expected_sha256, found)
 
 
-def store_file(path: Path, store: Store, expected_sha256: str | None) -> StoredFile:
-    """Copy a model file into the store."""
-    check_file(path)
-    with path.open("rb") as stream:
-        return store.put(stream, str(path), expected_sha256)
+def store_file(path: Path, store: Store, expected_sha256: str | None, require: Requirement) -> StoredFile:
+    """Copy a local file into the store."""
+    with open_source(path, store.max_bytes) as (file, shown):
+        # Before the copy, which may take long; the store checks the copy itself.
+        require(file, shown)
+        file.seek(0)
+        return store.put(file, shown, expected_sha256, require)
 
 
-def store_skeleton(path: Path, store: Store, expected_sha256: str | None) -> StoredFile:
+def store_skeleton(path: Path, store: Store, expected_sha256: str | None, require: Requirement) -> StoredFile:
     """Restore a skeleton into the store. Raises `UsageError` if that fails or the sha256 differs."""
-    check_file(path)
-    if path.stat().st_size > MAX_SKELETON_BYTES:
-        raise UsageError(f"{path}: larger than {MAX_SKELETON_BYTES} bytes, the limit of a skeleton")
+    content, shown = _read_skeleton(path)
     # Restoring takes seconds for a large model; the same skeleton gives the same bytes every time.
-    key = f"skel:{sha256_of(path)}"
+    key = f"skel:{hashlib.sha256(content).hexdigest()}"
     known = recall(store, key)
     if known is not None and expected_sha256 in (None, known.sha256):
         return known
     try:
-        model = restore_skeleton(path.read_bytes())
+        model = restore_skeleton(content)
     except ValueError as error:
-        raise UsageError(f"{path}: not a skeleton that can be restored: {error}") from error
-    found = store.put(io.BytesIO(model), str(path), expected_sha256)
+        raise UsageError(f"{shown}: not a skeleton that can be restored: {error}") from error
+    found = store.put(io.BytesIO(model), shown, expected_sha256, require)
     remember(store, key, found)
     return found
+
+
+def _read_skeleton(path: Path) -> tuple[bytes, str]:
+    with open_source(path, MAX_SKELETON_BYTES) as (file, shown):
+        content = file.read(MAX_SKELETON_BYTES)
+    if not is_skeleton(content):
+        raise UsageError(f"{shown}: not a skeleton; make one with: farm skeleton strip MODEL FILE.skel")
+    return content, shown
+
+
+def _require_users_file(status: os.stat_result, shown: str, most_bytes: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = next((name for is_kind, name in _KINDS if is_kind(status.st_mode)), "something else")
+        raise UsageError(f"{shown}: not a file but {kind}; a source is a regular file")
+    kind = filesystem_of_device(status.st_dev)
+    if kind in KERNEL_FILESYSTEMS:
+        raise UsageError(
+            f"{shown}: lies in {kind}, a file system of the kernel; a source is a file of yours on a disk"
+        )
+    if status.st_size > most_bytes:
+        raise too_large(shown, most_bytes, status.st_size)
+
+
+def _shown(path: Path) -> str:
+    """The path as it was given; where links lead elsewhere, with the file that they lead to."""
+    try:
+        linked = any(part.is_symlink() for part in (path, *path.parents))
+        return f"{path} (a link to {path.resolve()})" if linked else str(path)
+    except (OSError, RuntimeError):
+        return str(path)

@@ -15,14 +15,14 @@ import re
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, Final, Self, cast
 from urllib.parse import quote
 
 from orchestrator.errors import UsageError
 from orchestrator.manifest.problems import suggestion
-from orchestrator.sources.store import Store, StoredFile
 from orchestrator.sources.web import Web
 
 LARGEST_LISTING_BYTES: Final = 4 << 20
@@ -101,17 +101,19 @@ def download_package(package: Package, web: Web, most_bytes: int, note: Callable
     return archive
 
 
-def store_packed(
-    archive: IO[bytes], member: str, source: str, store: Store, expected: str | None
-) -> StoredFile:
-    """Copy one member of an archive into the store. Raises `UsageError` where it is missing."""
+@contextmanager
+def open_packed(archive: IO[bytes], member: str, source: str, most_bytes: int) -> Iterator[IO[bytes]]:
+    """One member of an archive, to be read. Raises `UsageError` where it is missing, or the archive damaged.
+
+    `most_bytes`: the store's limit of one file.
+    """
     # Read as a stream, never unpacked: no name in the archive becomes a path of this machine.
     archive.seek(0)
     names = []
     try:
         with gzip.open(archive) as unpacked:
             counted = cast(
-                IO[bytes], _Counted(unpacked, MOST_UNPACKED_TIMES * store.max_bytes, source)
+                IO[bytes], _Counted(unpacked, MOST_UNPACKED_TIMES * most_bytes, source)
             )  # only read
             with tarfile.open(fileobj=counted, mode="r|", tarinfo=_ShortHeader) as packed:
                 for entry in packed:
@@ -119,7 +121,8 @@ def store_packed(
                     if entry.isreg() and name == member:
                         stream = packed.extractfile(entry)
                         assert stream is not None
-                        return store.put(stream, source, expected)
+                        yield stream
+                        return
                     names.append(name)
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise UsageError(f"{source}: the package's archive cannot be read: {error}") from error

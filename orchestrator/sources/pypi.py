@@ -11,13 +11,14 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.manifest.problems import suggestion
-from orchestrator.sources.store import Store, StoredFile
 
 DOWNLOAD_LIMIT_S = 1800
 """Seconds that `pip download` of one wheel may take. Chosen: 2 GiB at 10 Mbit/s; it ends hung downloads."""
@@ -89,17 +90,16 @@ def download(wheel: Wheel, folder: Path, note: Callable[[str], None]) -> Path:
     return wheels[0]
 
 
-def store_member(
-    archive: Path, member: str, what: str, store: Store, expected_sha256: str | None
-) -> StoredFile:
-    """Copy one member of a wheel into the store. Raises `UsageError` where the wheel lacks it."""
+@contextmanager
+def open_member(archive: Path, member: str, what: str) -> Iterator[IO[bytes]]:
+    """One member of a wheel, to be read. Raises `UsageError` where the wheel lacks it or is damaged."""
     try:
         with zipfile.ZipFile(archive) as wheel:
             names = [info.filename for info in wheel.infolist() if not info.is_dir()]
             if member not in names:
                 raise UsageError(f"{what}: no such member in {archive.name}{_closest(member, names)}")
             with wheel.open(member) as stream:
-                return store.put(stream, what, expected_sha256)
+                yield stream
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         raise UsageError(f"{what}: {archive.name} cannot be read as a wheel: {error}") from error
 

@@ -13,11 +13,12 @@ from typing import IO, Final
 from orchestrator.errors import UsageError
 from orchestrator.manifest import ManifestError, ModelEntry
 from orchestrator.manifest.problems import Problem
-from orchestrator.sources.files import SKELETON_SUFFIX, check_file, sha256_of, store_file, store_skeleton
+from orchestrator.sources.content import Requirement, require_labelled_data, require_model
+from orchestrator.sources.files import SKELETON_SUFFIX, check_file, store_file, store_skeleton
 from orchestrator.sources.index import recall, remember
-from orchestrator.sources.npm import Package, download_package, parse_npm, store_packed
-from orchestrator.sources.pypi import Wheel, download, parse_source, store_member
-from orchestrator.sources.store import Store, StoredFile, wrong_hash
+from orchestrator.sources.npm import Package, download_package, open_packed, parse_npm
+from orchestrator.sources.pypi import Wheel, download, open_member, parse_source
+from orchestrator.sources.store import DEFAULT_MAX_BYTES, Store, StoredFile, wrong_hash
 from orchestrator.sources.web import Web, parse_url
 from orchestrator.sources.zoo import zoo_model
 from runtime.model.reader import load_model
@@ -75,20 +76,26 @@ def resolve_all(
     version or member that does not exist and for a wrong sha256, `UnreachableError` where a server or the
     package index cannot be reached.
     """
-    with _Resolver(store, checked.base_dir, note, web) as resolver:
+    with _Resolver(store, checked.base_dir, note, web, require_model) as resolver:
         return tuple(resolver.resolve(entry) for entry in checked.entries)
 
 
-def fetch_all(
+def fetch_labelled_data(
     checked: CheckedSources, store: Store, note: Callable[[str], None], web: Web
 ) -> tuple[StoredFile, ...]:
-    """Bring files that are not models into the store. Raises as `resolve_all`."""
-    with _Resolver(store, checked.base_dir, note, web) as resolver:
+    """Bring labelled data into the store. Raises as `resolve_all`, also for a file of another kind."""
+    with _Resolver(store, checked.base_dir, note, web, require_labelled_data) as resolver:
         return tuple(resolver.bring(entry) for entry in checked.entries)
 
 
-def check_all(entries: Iterable[ModelEntry], base_dir: Path, file: str | None = None) -> CheckedSources:
-    """Check every source before anything is fetched: its form, the local file, a pinned file's hash.
+def check_all(
+    entries: Iterable[ModelEntry],
+    base_dir: Path,
+    file: str | None = None,
+    most_bytes: int = DEFAULT_MAX_BYTES,
+) -> CheckedSources:
+    """Check every source before anything is fetched: its form, the local file, its size (at most
+    `most_bytes`), kind and content, a pinned file's hash.
 
     Raises `UsageError`; with the campaign file's name, one `ManifestError` with every mistake and its place.
     """
@@ -96,7 +103,7 @@ def check_all(entries: Iterable[ModelEntry], base_dir: Path, file: str | None = 
     problems = []
     for entry in checked.entries:
         try:
-            check(entry, base_dir)
+            check(entry, base_dir, most_bytes)
         except UsageError as error:
             if file is None or entry.place is None:
                 raise
@@ -113,10 +120,10 @@ def data_source(entry: ModelEntry) -> ModelEntry | None:
     return ModelEntry(f"data of {entry.id}", entry.data.source, entry.data.sha256, place=entry.place)
 
 
-def check(entry: ModelEntry, base_dir: Path) -> None:
+def check(entry: ModelEntry, base_dir: Path, most_bytes: int, require: Requirement = require_model) -> None:
     """Raise `UsageError` for mistakes that show before fetching: the form, the file, a pinned hash."""
     if (data := data_source(entry)) is not None:
-        check(data, base_dir)
+        check(data, base_dir, most_bytes, require_labelled_data)
     scheme, rest = _split(entry.source)
     if scheme == "pypi":
         parse_source(entry.source, entry.platform, entry.python)
@@ -129,12 +136,7 @@ def check(entry: ModelEntry, base_dir: Path) -> None:
         if entry.sha256 not in (None, expected):
             raise wrong_hash(entry.source, str(entry.sha256), expected)
     else:
-        path = base_dir / rest
-        check_file(path)
-        if entry.sha256 is not None and path.suffix != SKELETON_SUFFIX:
-            found = sha256_of(path)
-            if found != entry.sha256:
-                raise wrong_hash(str(path), entry.sha256, found)
+        check_file(base_dir / rest, require, entry.sha256, most_bytes)
 
 
 def _split(source: str) -> tuple[str, str]:
@@ -143,13 +145,16 @@ def _split(source: str) -> tuple[str, str]:
 
 
 class _Resolver:
-    """Holds the downloaded wheels and packages of one submission."""
+    """Holds the downloaded wheels and packages of one submission. All its files are what `require` says."""
 
-    def __init__(self, store: Store, base_dir: Path, note: Callable[[str], None], web: Web) -> None:
+    def __init__(
+        self, store: Store, base_dir: Path, note: Callable[[str], None], web: Web, require: Requirement
+    ) -> None:
         self._store = store
         self._base_dir = base_dir
         self._note = note
         self._web = web
+        self._require = require
         self._wheels: dict[Wheel, Path] = {}
         self._packages: dict[Package, IO[bytes]] = {}
         self._folders = ExitStack()
@@ -163,7 +168,11 @@ class _Resolver:
     def bring(self, entry: ModelEntry) -> StoredFile:
         """The artifact with the pinned hash where the store has it, else what the source gives."""
         found = self._store.find(entry.sha256) if entry.sha256 else None
-        return found or self._fetch(entry)
+        found = found or self._fetch(entry)
+        # Whatever the store had already may be of another kind: labelled data, or an agent's samples.
+        with self._store.open(found.sha256) as file:
+            self._require(file, entry.source)
+        return found
 
     def resolve(self, entry: ModelEntry) -> StoredModel:
         found = self.bring(entry)
@@ -184,16 +193,16 @@ class _Resolver:
         if scheme == "https":
             self._note(f"downloading {entry.source}")
             with self._web.open(entry.source, self._store.max_bytes, entry.source) as body:
-                return self._store.put(body, entry.source, entry.sha256)
+                return self._store.put(body, entry.source, entry.sha256, self._require)
         if scheme == "zoo":
             model = zoo_model(rest)
             self._note(f"restoring {rest}")
-            return store_skeleton(model.skeleton, self._store, model.sha256)
+            return store_skeleton(model.skeleton, self._store, model.sha256, self._require)
         path = self._base_dir / rest
         if path.suffix == SKELETON_SUFFIX:
             self._note(f"restoring {path.name}")
-            return store_skeleton(path, self._store, entry.sha256)
-        return store_file(path, self._store, entry.sha256)
+            return store_skeleton(path, self._store, entry.sha256, self._require)
+        return store_file(path, self._store, entry.sha256, self._require)
 
     def _from_wheel(self, entry: ModelEntry) -> StoredFile:
         wheel, member = parse_source(entry.source, entry.platform, entry.python)
@@ -202,7 +211,8 @@ class _Resolver:
             if wheel not in self._wheels:
                 folder = self._folders.enter_context(tempfile.TemporaryDirectory(prefix="farm-wheel-"))
                 self._wheels[wheel] = download(wheel, Path(folder), self._note)
-            return store_member(self._wheels[wheel], member, entry.source, self._store, entry.sha256)
+            with open_member(self._wheels[wheel], member, entry.source) as stream:
+                return self._store.put(stream, entry.source, entry.sha256, self._require)
 
         return self._once(entry, json.dumps([entry.source, entry.platform, entry.python]), fetch)
 
@@ -213,7 +223,9 @@ class _Resolver:
             if package not in self._packages:
                 archive = download_package(package, self._web, self._store.max_bytes, self._note)
                 self._packages[package] = self._folders.enter_context(archive)
-            return store_packed(self._packages[package], member, entry.source, self._store, entry.sha256)
+            most_bytes = self._store.max_bytes
+            with open_packed(self._packages[package], member, entry.source, most_bytes) as stream:
+                return self._store.put(stream, entry.source, entry.sha256, self._require)
 
         return self._once(entry, json.dumps([entry.source, self._web.registry]), fetch)
 

@@ -10,7 +10,7 @@ import fcntl
 import hashlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,10 @@ DEFAULT_MAX_BYTES = 2 * 1024**3
 
 _CHUNK_BYTES = 1024 * 1024
 """Bytes of one read while a file is copied in; after each, the disk's free space is checked again."""
+
+
+def _anything(_file: BinaryIO, _what: str) -> None:
+    """Accept every content: samples are text that an agent wrote."""
 
 
 class TooLargeError(UsageError):
@@ -114,11 +118,17 @@ class Store:
         finally:
             os.close(descriptor)
 
-    def put(self, stream: Readable, what: str, expected_sha256: str | None = None) -> StoredFile:
+    def put(
+        self,
+        stream: Readable,
+        what: str,
+        expected_sha256: str | None = None,
+        require: Callable[[BinaryIO, str], None] = _anything,
+    ) -> StoredFile:
         """Copy a stream in, hashing it on the way; the file appears whole or not at all.
 
         Raises `TooLargeError` above `max_bytes` and `UsageError` where it is not what `expected_sha256`
-        says; `what` names it in the message. Raises `FarmError` where the disk has no room.
+        and `require` say; `what` names it in the message. Raises `FarmError` where the disk has no room.
         """
         digest = hashlib.sha256()
         size = 0
@@ -126,17 +136,19 @@ class Store:
             while chunk := stream.read(_CHUNK_BYTES):
                 size += len(chunk)
                 if size > self.max_bytes:
-                    raise TooLargeError(f"{what}: larger than {self.max_bytes} bytes, the limit of the store")
+                    raise too_large(what, self.max_bytes)
                 # For each chunk: a stream announces no size, and other programs fill the disk meanwhile.
                 if self.limits is not None:
                     require_floor(self.root, self.limits, len(chunk))
                 digest.update(chunk)
                 out.write(chunk)
+            out.flush()
+            with temporary.open("rb") as copy:
+                require(copy, what)
             sha256 = digest.hexdigest()
             if expected_sha256 is not None and sha256 != expected_sha256:
                 raise wrong_hash(what, expected_sha256, sha256)
             # First the content, then the name: after a power cut no name refers to unwritten bytes.
-            out.flush()
             os.fsync(out.fileno())
             self._move_in(temporary, sha256)
         return StoredFile(sha256, size)
@@ -171,8 +183,11 @@ class Store:
         except FileNotFoundError:
             return 0
 
-    def adopt(self, sha256: str, what: str) -> StoredFile:
-        """Store a file that has arrived completely; one whose hash differs from its name is deleted.
+    def adopt(
+        self, sha256: str, what: str, require: Callable[[BinaryIO, str], None] = _anything
+    ) -> StoredFile:
+        """Store a file that has arrived completely; one whose hash differs from its name, or that is not what
+        `require` says, is deleted.
 
         Raises `UsageError`, naming it `what`.
         """
@@ -180,10 +195,15 @@ class Store:
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
             size = os.fstat(file.fileno()).st_size
+            try:
+                if found != sha256:
+                    raise wrong_hash(what, sha256, found)
+                file.seek(0)
+                require(file, what)
+            except UsageError:
+                path.unlink()
+                raise
             os.fsync(file.fileno())
-        if found != sha256:
-            path.unlink()
-            raise wrong_hash(what, sha256, found)
         path.chmod(ARTIFACT_MODE)
         self._move_in(path, sha256)
         return StoredFile(sha256, size)
@@ -217,6 +237,14 @@ class Store:
                 os.close(folder)
             if path == self.root:
                 break
+
+
+def too_large(what: str, most_bytes: int, size_bytes: int | None = None) -> TooLargeError:
+    """The error for a file above the limit, with its size where it is known."""
+    found = "" if size_bytes is None else f": it has {size_bytes}"
+    return TooLargeError(
+        f"{what}: larger than {most_bytes} bytes{found}; that is the limit of the store (FARM_ARTIFACT_BYTES)"
+    )
 
 
 def wrong_hash(what: str, expected: str, found: str) -> UsageError:

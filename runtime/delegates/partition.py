@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Literal
 
 from runtime.delegates.base import GraphFacts, Partition, PartitionDelegate
@@ -86,13 +87,18 @@ def delegate_graph(
     folded: frozenset[int],
     delegates: Sequence[PartitionDelegate],
     grouping: Grouping = Grouping(),
+    failed: Mapping[int, Mapping[int, str]] = MappingProxyType({}),
 ) -> Delegation:
-    """Offer the graph to each delegate in turn; each chooses from those that the earlier ones left."""
+    """Offer the graph to each delegate in turn; each chooses from those that the earlier ones left.
+
+    `failed` holds, by the delegate's position, the operators that it is not offered again, with the reasons.
+    """
     subgraph = facts.subgraph
     owner: dict[int, int] = {}
     reasons: dict[int, list[str]] = {o.index: [] for o in subgraph.operators if o.index not in folded}
     for number, delegate in enumerate(delegates):
-        wanted = _supported(facts, delegate, [i for i in reasons if i not in owner], reasons)
+        candidates = [i for i in reasons if i not in owner]
+        wanted = _supported(facts, delegate, candidates, reasons, failed.get(number, {}))
         # Grouped before it is limited: how large a partition is shows only once its operators are together.
         trial = {**owner, **dict.fromkeys(wanted, number)}
         groups = epochs(subgraph, trial, folded, grouping, facts.ordered)
@@ -117,9 +123,13 @@ def _supported(
     delegate: PartitionDelegate,
     candidates: Sequence[int],
     reasons: Mapping[int, list[str]],
+    failed: Mapping[int, str],
 ) -> list[int]:
     taken = []
     for index in candidates:
+        if index in failed:
+            reasons[index].append(failed[index])
+            continue
         if index in facts.late:
             reasons[index].append("its shapes are known at run time only")
             continue

@@ -13,7 +13,7 @@ import numpy as np
 
 from runtime.arena import Arena, Lifetime
 from runtime.delegates.base import CompiledPartition, Partition, PartitionDelegate
-from runtime.errors import FarmRuntimeError, ModelError
+from runtime.errors import DelegateError, DeviceError, FarmRuntimeError, ModelError
 from runtime.model.graph import Operator, Subgraph
 from runtime.model.schema import TensorType
 from runtime.ops.support.context import Kernel, PostponeError, unsupported
@@ -40,6 +40,18 @@ class Step:
 def cpu_step(operator: Operator) -> Step:
     """An operator that stays on the CPU."""
     return Step(tuple(i for i in operator.inputs if i >= 0), operator.outputs, operator=operator)
+
+
+class PartitionFailedError(Exception):
+    """A delegate could not compile a partition; `error` is what it raised. It never leaves the plan."""
+
+    def __init__(
+        self, partition: Partition, delegate: PartitionDelegate, error: DelegateError | DeviceError
+    ) -> None:
+        super().__init__(str(error))
+        self.partition = partition
+        self.delegate = delegate
+        self.error = error
 
 
 class Execution:
@@ -82,7 +94,10 @@ class Execution:
             return prepare_kernel(values.context(step.operator, self.arrays, scratch, self._keep))
         assert step.partition is not None
         assert step.delegate is not None
-        compiled = step.delegate.compile(step.partition)
+        try:
+            compiled = step.delegate.compile(step.partition)
+        except (DelegateError, DeviceError) as error:
+            raise PartitionFailedError(step.partition, step.delegate, error) from error
         self._compiled.append(compiled)
         inputs = [self.arrays[i] for i in step.inputs]
         outputs = [self.arrays[i] for i in step.outputs]

@@ -16,7 +16,14 @@ from runtime.model.graph import Model
 from runtime.ops.support.context import GraphServices, PostponeError
 from runtime.ops.support.value import Array, Shape
 from runtime.plan.budget import MemoryBudget, out_of_memory
-from runtime.plan.execution import Execution, Step, cpu_step, hold, reset_variables
+from runtime.plan.execution import (
+    Execution,
+    PartitionFailedError,
+    Step,
+    cpu_step,
+    hold,
+    reset_variables,
+)
 from runtime.plan.inference import GraphValues, infer
 
 
@@ -65,6 +72,8 @@ class PlannedSubgraph:
         self._preserve_all = preserve_all
         self._graph = graph
         self._held: dict[int, set[int]] = {}
+        self._failed: dict[int, dict[int, str]] = {}
+        self._failed_shapes: dict[int, Shape] | None = None
         self._analysis: _Analysis | None = None
         self._planned: dict[int, Shape] | None = None
         self.last: Execution | None = None
@@ -99,7 +108,10 @@ class PlannedSubgraph:
         left = tuple(o for o in self.subgraph.operators if o.index not in folded)
         assignments: tuple[Assignment, ...] = (Assignment(left, None, None),)
         if self._delegates:
-            delegation = delegate_graph(self.model, values.facts(), folded, self._delegates, self._grouping)
+            failed = self._failed if self._failed_shapes == self.shapes else {}
+            delegation = delegate_graph(
+                self.model, values.facts(), folded, self._delegates, self._grouping, failed
+            )
             assignments, self.report = delegation.assignments, delegation.report
             self._check_full()
         self._analysis = _Analysis(values, assignments)
@@ -137,7 +149,11 @@ class PlannedSubgraph:
         self._constants = {i: a for i, a in values.constants.items() if i in kept}
 
     def _bind(self) -> Execution | None:
-        """The execution; None where a kernel turned out to need values that are computed at run time."""
+        """The execution; None where it must be planned again.
+
+        That is where a kernel turned out to need values that are computed at run time, and where a delegate
+        could not compile a partition.
+        """
         if self._analysis is None or self._analysis.values.input_shapes != self.shapes:
             self.analyse()
         assert self._analysis is not None
@@ -149,8 +165,25 @@ class PlannedSubgraph:
         except PostponeError as wait:
             hold(self._held, wait)
             return None
+        except PartitionFailedError as failure:
+            self._note_failure(failure)
+            return None
         except UnsupportedOperatorError as error:
             raise self._with_report(error) from error.__cause__
+
+    def _note_failure(self, failure: PartitionFailedError) -> None:
+        """Leave the operators of a failed partition to the CPU, as long as the input shapes stay the same.
+
+        Raises the delegate's error where a library is missing: then no partition could ever be compiled.
+        """
+        if isinstance(failure.error.__cause__, ImportError):
+            raise failure.error
+        if self._failed_shapes != self.shapes:
+            self._failed, self._failed_shapes = {}, dict(self.shapes)
+        reason = f"its partition could not be compiled: {str(failure).partition(chr(10))[0]}"
+        number = self._delegates.index(failure.delegate)
+        known = self._failed.setdefault(number, {})
+        known.update({o.index: reason for o in failure.partition.operators})
 
     def run(self) -> None:
         """Run every operator once.

@@ -45,14 +45,20 @@ import json, sys
 from pathlib import Path
 from agent.config import AgentConfig
 from agent.daemon import serve
+from agent.processes.sandbox.boundary import SandboxSettings
 given = json.loads(sys.argv[1])
 paths = {name: Path(given.pop(name)) for name in ("state", "store", "leases")}
-sys.exit(serve(AgentConfig(agent_id="test", **paths, **given), int(sys.argv[2])))
+chosen = given.pop("sandbox")
+more = (tuple(map(Path, chosen.get(name, ()))) for name in ("read", "write"))
+sandbox = SandboxSettings(chosen["on"], *more)
+sys.exit(serve(AgentConfig(agent_id="test", sandbox=sandbox, **paths, **given), int(sys.argv[2])))
 """
 
 
 class EmbeddedAgent:
-    """Starts an agent on `folder`. `runner` replaces the runner's command line, `limits` its memory."""
+    """Starts an agent on `folder`. `runner` replaces the runner's command line. The agent runs
+    `inside` a command, and its runners with the settings of `sandbox`.
+    """
 
     def __init__(
         self,
@@ -61,6 +67,8 @@ class EmbeddedAgent:
         memory_limit_bytes: int | None = None,
         state: str = "agent",
         probe_command: Sequence[str] | None = None,
+        sandbox: dict[str, Any] | None = None,
+        inside: Sequence[str] = (),
     ) -> None:
         self.folder = folder
         self.state = folder / state
@@ -70,6 +78,7 @@ class EmbeddedAgent:
             "store": str(self.store),
             "leases": str(folder / "leases"),
             "heartbeat_s": 0.1,
+            "sandbox": sandbox or {"on": True},
         }
         if runner is not None:
             config["runner_command"] = list(runner)
@@ -79,7 +88,7 @@ class EmbeddedAgent:
             config["probe_command"] = list(probe_command)
         ours, theirs = socket.socketpair()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE, json.dumps(config), str(theirs.fileno())],
+            [*inside, sys.executable, "-c", _SERVE, json.dumps(config), str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             start_new_session=True,
         )

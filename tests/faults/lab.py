@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent.processes.sandbox.boundary import WRITE_VARIABLE
 from agent.wire.credentials import FILE
 from orchestrator.config.address import Address
 from orchestrator.config.home import FarmHome
@@ -28,7 +29,7 @@ from orchestrator.db.engine.sessions import Database
 from orchestrator.trust.credentials_service import CredentialsService
 from tests.faults import invariants, mutations, truth
 from tests.faults.machines import ENTRY, AgentMachine, Held, Machine, fake_devices, plain_environment
-from tests.faults.runner import DEVICES_VARIABLE
+from tests.faults.runner import DEVICES_VARIABLE, TRUTH_FILE
 from tests.faults.view import View
 from tests.services.network import Network, Node
 from tests.services.postgres import PostgresCluster
@@ -164,6 +165,7 @@ class FaultLab:
             **self.times,
             "FARM_AGENT_STATE": str(folder / "state"),
             "FARM_LEASES": str(self.folder / f"leases-{silicon}"),
+            WRITE_VARIABLE: str(folder / "state" / TRUTH_FILE),
             mutations.VARIABLE: self.mutation,
         }
         agent = AgentMachine(host, folder, ("farm-agent", "start"), environment, name=name, silicon=silicon)

@@ -13,6 +13,7 @@ from pathlib import Path
 from agent.processes.environment import EXTRA_VARIABLE
 from agent.wire.messages import Device
 from tests.faults import truth
+from tests.faults.runner import TRUTH_FILE
 from tests.needs import REPOSITORY
 from tests.services.network import Node
 from tests.services.processes import Server
@@ -132,6 +133,12 @@ class AgentMachine(Machine):
     @property
     def state(self) -> Path:
         return self.folder / "state"
+
+    def start(self, **more: str) -> None:
+        """Start it. Its runners may write their truth into a file that is there before they are."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        (self.state / TRUTH_FILE).touch()
+        super().start(**more)
 
     def plug_in(self, *devices: Device) -> None:
         """What the next probe finds."""

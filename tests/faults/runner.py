@@ -30,6 +30,7 @@ from agent.attempt import runlog
 from runtime.tools.samples import ProcessTimes, summarise
 
 DEVICES_VARIABLE = "FAULT_DEVICES"
+TRUTH_FILE = "truth.jsonl"
 STEP_S = 0.02
 SLIP_S = 0.5
 """A step that takes so much longer than asked was disturbed: the measurement says so."""
@@ -202,7 +203,7 @@ def _note(log: Path, event: str, job: dict[str, Any], **facts: str | None) -> No
         **{name: job[name] for name in ("attempt_id", "cell_id", "device_id", "epoch", "attempt_no")},
         **facts,
     }
-    descriptor = os.open(log.with_name("truth.jsonl"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    descriptor = os.open(log.with_name(TRUTH_FILE), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(descriptor, (json.dumps(line) + "\n").encode())
     finally:

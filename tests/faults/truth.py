@@ -10,6 +10,7 @@ from pathlib import Path
 
 from agent.attempt import runlog
 from agent.processes.descendants import ATTEMPT_VARIABLE
+from tests.faults.runner import TRUTH_FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ def facts(states: Iterable[Path]) -> list[Fact]:
     """Everything the runners of these agents (their state folders) wrote, by time."""
     found = []
     for state in states:
-        path = state / "truth.jsonl"
+        path = state / TRUTH_FILE
         if path.exists():
             found += [Fact(**json.loads(line)) for line in path.read_text().splitlines()]
     return sorted(found, key=lambda fact: fact.time_ns)

@@ -17,6 +17,7 @@ from orchestrator.sources.store import Store
 from tests.orchestrator.asked import asked
 from tests.orchestrator.stocked import cells, stock
 
+MODEL = b"\x1c\x00\x00\x00TFL3"
 ACCURACY = "accuracy: {dataset: digits.npz, metric: top5, at_least: 0.85}"
 
 
@@ -34,7 +35,7 @@ def save(folder: Path, **arrays: np.ndarray) -> None:
 
 
 def planned(folder: Path, accuracy: str = ACCURACY) -> MeasurePlan:
-    (folder / "m.tflite").write_bytes(b"x")
+    (folder / "m.tflite").write_bytes(MODEL)
     campaign = load_manifest(write(folder, accuracy))
     found = with_data(
         campaign, check_all(campaign.models, folder), Store(folder / "store"), lambda _: None, Web()
@@ -68,7 +69,7 @@ def test_what_is_wrong_in_the_file_is_said_with_its_place(tmp_path: Path, accura
 
 
 def test_data_that_is_not_there_is_missed_before_anything_is_stored(tmp_path: Path) -> None:
-    (tmp_path / "m.tflite").write_bytes(b"x")
+    (tmp_path / "m.tflite").write_bytes(MODEL)
     campaign = load_manifest(write(tmp_path, ACCURACY))
     with pytest.raises(ManifestError, match=r"models.yaml:6:13: .*digits.npz: no such file"):
         check_all(campaign.models, tmp_path, str(tmp_path / "models.yaml"))

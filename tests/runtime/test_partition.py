@@ -56,6 +56,7 @@ class NumpyDelegate:
         self.name = name
         self.max_delegated_partitions = limit
         self.fails = fails
+        self.cause: Exception | None = None
         self.partitions: list[Partition] = []
         self.invocations = self.closed = 0
         self._names = names
@@ -67,7 +68,7 @@ class NumpyDelegate:
 
     def compile(self, partition: Partition) -> Compiled:
         if self.fails:
-            raise DelegateError("the device is on fire")
+            raise DelegateError("the device is on fire") from self.cause
         self.partitions.append(partition)
         return Compiled(partition, self)
 
@@ -270,6 +271,7 @@ def test_a_type_that_the_cpu_lacks_is_reported_when_allocating():
 
 def test_a_failing_delegate_leaves_the_last_plan_in_place():
     delegate = NumpyDelegate("NEG", "ABS")
+    delegate.require_full_delegation = True  # type: ignore[attr-defined]
     interpreter, first = run(chain("NEG", "ABS"), delegate)
     delegate.fails = True
     interpreter.resize_tensor_input(0, (4, 3))
@@ -284,12 +286,33 @@ def test_a_failing_delegate_leaves_the_last_plan_in_place():
     assert delegate.closed == 1
 
 
-def test_a_second_failing_delegate_releases_the_first():
+def test_a_partition_that_cannot_be_compiled_runs_on_the_cpu_with_the_reason():
     good, bad = NumpyDelegate("NEG", name="good"), NumpyDelegate("EXP", name="bad", fails=True)
-    interpreter = Interpreter(model_content=chain("NEG", "EXP"), experimental_delegates=[good, bad])
-    with pytest.raises(DelegateError):
-        interpreter.allocate_tensors()
-    assert good.closed == 1
+    interpreter, outputs = run(chain("NEG", "EXP"), good, bad)
+    assert [(f.op, f.reason) for f in report(interpreter).fallbacks] == [
+        ("EXP", "EXP is not for good; its partition could not be compiled: the device is on fire")
+    ]
+    assert (report(interpreter).status, report(interpreter).partitions) == ("partial", 1)
+    np.testing.assert_array_equal(outputs[0], np.exp(-interpreter.get_tensor(0)))
+    # The first plan was dropped with what the other delegate had compiled for it.
+    assert (good.closed, len(good.partitions)) == (1, 2)
+
+
+def test_a_partition_that_could_not_be_compiled_is_tried_again_with_other_shapes():
+    delegate = NumpyDelegate("NEG", fails=True)
+    interpreter, _ = run(chain("NEG"), delegate)
+    assert report(interpreter).status == "none"
+    delegate.fails = False
+    interpreter.resize_tensor_input(0, (5, 3))
+    interpreter.allocate_tensors()
+    assert report(interpreter).status == "full"
+
+
+def test_a_delegate_that_lacks_a_library_is_an_error():
+    delegate = NumpyDelegate("NEG", fails=True)
+    delegate.cause = ImportError("no module named 'driver'")
+    with pytest.raises(DelegateError, match="on fire"):
+        run(chain("NEG"), delegate)
 
 
 def test_a_resized_model_is_compiled_anew():

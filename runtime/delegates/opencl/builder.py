@@ -21,8 +21,11 @@ _PARAMETERS = frozenset({TensorType.INT32, TensorType.INT64})
 
 
 def is_folded(facts: GraphFacts, operator: Operator) -> bool:
-    """True for an operator whose results are constants already (DEQUANTIZE of fp16 weights)."""
-    return all(output in facts.constants for output in operator.outputs)
+    """True for an operator whose results are constants already (DEQUANTIZE of fp16 weights).
+
+    One without results (CALL_ONCE, ASSIGN_VARIABLE) acts on something else and is not.
+    """
+    return bool(operator.outputs) and all(output in facts.constants for output in operator.outputs)
 
 
 def refusal(facts: GraphFacts, operator: Operator) -> Unsupported | None:

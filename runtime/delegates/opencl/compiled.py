@@ -84,8 +84,15 @@ class CompiledGraph:
             for value, target in zip(self.graph.outputs, outputs, strict=True):
                 recording.read(value, target)
 
+    @property
+    def is_closed(self) -> bool:
+        """True behind `close`."""
+        return self.recording.is_closed
+
     def close(self) -> None:
-        """Release device memory."""
+        """Release memory and program; the graph cannot run any more."""
+        # Its entries hold kernels, and these the program.
+        self.watch = SpinWatch([], [])
         self.recording.close()
 
 

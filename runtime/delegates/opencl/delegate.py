@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
+from weakref import ref
 
 from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Unsupported
 from runtime.delegates.opencl.builder import refusal
@@ -52,7 +53,8 @@ class OpenClDelegate:
         self.max_delegated_partitions = self.options.max_delegated_partitions
         self.require_full_delegation = self.options.require_full_delegation
         folder = cache_folder(self.options, dict(os.environ))
-        self._compiled: list[CompiledGraph] = []
+        # Weak: an interpreter that is dropped without `close`, or plans anew, takes its graphs along.
+        self._compiled: list[ref[CompiledGraph]] = []
         self._opened: OpenedDevice = open_device(self.options.device, folder, self.options.threads)
 
     def supports(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
@@ -65,8 +67,13 @@ class OpenClDelegate:
         Raises `DelegateError` or `DeviceError` with the device's message.
         """
         compiled = CompiledGraph(partition, self._opened, self.options)
-        self._compiled.append(compiled)
+        self._compiled = [*(known for known in self._compiled if known() is not None), ref(compiled)]
         return compiled
+
+    def _open_graphs(self) -> list[CompiledGraph]:
+        """The graphs that somebody still uses, in the order in which they were compiled."""
+        graphs = [known() for known in self._compiled]
+        return [graph for graph in graphs if graph is not None and not graph.is_closed]
 
     def describe(self) -> Mapping[str, str]:
         """Device, driver and effective settings; once compiled, how the layers are enqueued."""
@@ -80,5 +87,5 @@ class OpenClDelegate:
             "precision": self.options.precision,
             "tuning": self.options.tuning,
             "persistent": self.options.persistent,
-            "schedule": "; ".join(compiled.schedule for compiled in self._compiled) or "not compiled",
+            "schedule": "; ".join(graph.schedule for graph in self._open_graphs()) or "not compiled",
         }

@@ -125,7 +125,8 @@ def assemble(launches: Iterable[Launch], device: Capabilities) -> Source:
             call = f"{name}({', '.join(['t', 'nt', *_pointers(function, 1)])})"
             cases.append(f"CASE({number}, {call})")
     if not device.is_gpu:
-        parts.append(f"#define LAYER_CASES {' '.join(cases)}\n{kernel_source('layers.cl')}")
+        defines = f"#define LAYER_CASES {' '.join(cases)}\n#define PERSISTENT {int(device.is_pocl)}\n"
+        parts.append(f"{defines}{kernel_source('layers.cl')}")
     return Source("".join(parts), names, {function: number for number, function in enumerate(names)})
 
 
@@ -191,7 +192,7 @@ def build_program(
     """Build from the cached binary, else from source.
 
     Raises:
-        DelegateError: the compiler's whole log; it names the `.cl` file and its line.
+        DelegateError: the device and the first error with `.cl` file and line, then the compiler's whole log.
     """
     key = program_key(text, BUILD_OPTIONS, device)
     if device.is_pocl:
@@ -231,8 +232,17 @@ def _compiled(context: pyopencl.Context, text: str) -> pyopencl.Program:
         program = cl.Program(context, text)
         program.build(list(BUILD_OPTIONS), cache_dir=False)  # type: ignore[arg-type]  # False: no second cache
     except cl.Error as error:
-        raise DelegateError(f"gpu delegate: the OpenCL compiler failed:\n{error}") from error
+        device = context.devices[0].name.strip()
+        raise DelegateError(
+            f"gpu delegate: the OpenCL compiler of {device} failed: {_first_fault(str(error))}\n{error}"
+        ) from error
     return program
+
+
+def _first_fault(log: str) -> str:
+    """The first error that names a file of `kernels/` and its line, wherever the driver puts the word."""
+    lines = (" ".join(line.split()) for line in log.splitlines())
+    return next((line for line in lines if "error" in line and ".cl:" in line), "its log names no kernel")
 
 
 def compiler_fault(device: pyopencl.Device) -> str | None:

@@ -140,6 +140,8 @@ class Recording:
 
         self._cl = cl
         self._opened = opened
+        self._tables: tuple[pyopencl.Buffer, ...] = ()
+        self.is_closed = False
         self._layouts = graph.layouts
         self._constant_offsets: dict[PackedConstant, int] = {}
         self._program = program
@@ -238,9 +240,11 @@ class Recording:
             row[: len(content)] = content
         flags = self._cl.mem_flags
         context = self._opened.context
-        self._table = self._cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=table)
         counter = np.zeros(_COUNTER_INTEGERS, np.int32)
-        self._counter = self._cl.Buffer(context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=counter)
+        self._tables = (
+            self._cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=table),
+            self._cl.Buffer(context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=counter),
+        )
 
     def entry(self, layer: int) -> Entry:
         """The enqueue of one layer."""
@@ -257,7 +261,7 @@ class Recording:
     def _layers_entry(self, first: int, last: int, groups: int) -> Entry:
         kernel = self._cl.Kernel(self._program, "run_layers")
         kernel.set_scalar_arg_dtypes([None, None, None, None, np.int32, np.int32])
-        kernel.set_args(self.arena, self.constants, self._table, self._counter, first, last)
+        kernel.set_args(self.arena, self.constants, *self._tables, first, last)
         return Entry(kernel, (groups,), (1,), first, last)
 
     def _gpu_entry(self, layer: int) -> Entry:
@@ -337,7 +341,12 @@ class Recording:
         self.queue.finish()
 
     def close(self) -> None:
-        """Release the buffers."""
+        """Release buffers, the host memory under them, queue and program; nothing can run any more."""
+        if self.is_closed:
+            return
+        self.is_closed = True
         self.queue.finish()
-        for buffer in (self.arena, self.constants):
+        for buffer in (self.arena, self.constants, *self._tables):
             buffer.release()
+        self._tables = ()
+        del self.arena, self.constants, self._arena_memory, self.queue, self._program

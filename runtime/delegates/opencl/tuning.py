@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,9 @@ whole graph. Short segments lose a launch each, and end sooner when another prog
 _MARGIN = 1.02
 """Factor by which the time of a persistent schedule counts as longer than it was. Equal schedules are then
 enqueued plainly, which a foreign load slows down less; larger forgoes real gains."""
+
+_TRIED_MACHINES = frozenset({"x86_64", "AMD64"})
+"""Processors, by the names of `platform.machine`, on which persistent segments have been run."""
 
 _LAUNCH_NS = 1500
 """Nanoseconds that a further launch of a candidate costs beside its own time: a barrier, and the idle end of
@@ -126,8 +130,13 @@ class Tuner:
         return SpinWatch(preferred, plain)
 
     def _may_persist(self) -> bool:
-        """True where all groups of a segment are sure to run at the same time, as their barrier needs."""
-        return self._opened.capabilities.is_pocl and not self._opened.capabilities.is_gpu
+        """True where the barrier of a segment is known to hold.
+
+        All groups must run at the same time, as on PoCL's threads, and the compiler must have fences of the
+        whole device, as PoCL's clang has. That has been tried on x86 only, whose stores stay in order anyway.
+        """
+        device = self._opened.capabilities
+        return device.is_pocl and not device.is_gpu and platform.machine() in _TRIED_MACHINES
 
     def _fastest(self, recording: Recording, schedules: Mapping[str, Sequence[Entry]]) -> str:
         """The name of the schedule that is fastest in interleaved runs; a persistent one must win clearly.

@@ -18,7 +18,7 @@ _SAME_AS: Final[dict[Kind, Kind]] = {"quantisation-aware": "integer"}
 """A quantisation-aware graph runs as what its conversion makes of it."""
 
 _NOTES: Final[dict[Kind, str]] = {
-    "float32": "every delegate computes it, the gpu delegate in fp16 too where precision loss is allowed",
+    "float32": "every delegate computes it in single precision",
     "fp16 weights": "half the file; weights become float32 once, at load, and run as a float32 model",
     "dynamic-range": "a quarter of the file; activations stay float32, their rows are quantised at each call",
     "integer": "a quarter of the file; exact integer arithmetic on the cpu, equal on every machine",

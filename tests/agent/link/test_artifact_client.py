@@ -22,13 +22,14 @@ from agent.link.artifact_client import (
     connect,
     files_of_running,
 )
-from agent.link.artifact_sync import SharedStore
+from agent.link.artifact_sync import NeverTakenError, SharedStore
 from agent.link.cache import budget_from
 from agent.wire.messages import artifact_path
 from orchestrator.config.limits import StoreLimits
 from tests.needs import REPOSITORY
 from tests.services.certificates import Authority
 from tests.services.endpoint import TOKEN, Endpoint
+from tests.services.https_server import Answer, HttpsServer
 from tests.services.processes import Server
 
 MODEL = os.urandom(700_000)
@@ -221,7 +222,7 @@ def test_samples_go_to_the_farm_and_are_not_kept_twice(
     assert endpoint.store.path(name).read_bytes() == samples
     assert not path.exists()
     artifacts.upload(name)
-    with pytest.raises(TransferError, match="neither here nor on the farm"):
+    with pytest.raises(NeverTakenError, match="neither here nor on the farm"):
         artifacts.upload("0" * 64)
 
 
@@ -239,6 +240,49 @@ def test_samples_that_the_farm_cannot_take_stay_here(tmp_path: Path, state: Path
         assert path.read_bytes() == MODEL
     finally:
         full.close()
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_samples_that_the_farm_will_never_take_are_given_up_at_once(
+    tmp_path: Path, state: Path, tls: bool
+) -> None:
+    authority = Authority(tmp_path)
+    farm = Endpoint(tmp_path / "small", StoreLimits(samples_bytes=1000), authority.issue() if tls else None)
+    samples = bytes(20_000_000)
+    large, wrong = hashlib.sha256(samples).hexdigest(), "1" * 64
+    for name, content in ((large, samples), (wrong, b"x")):
+        path = artifact_path(state / "store", name)
+        path.parent.mkdir(parents=True)
+        path.write_bytes(content)
+    try:
+        with open_artifacts(farm.url, state, authority.path.read_text() if tls else None) as made:
+            with pytest.raises(NeverTakenError, match=r"413: 20000000 bytes.* 1000 \(FARM_SAMPLES_BYTES\)"):
+                made.upload(large)
+            with pytest.raises(NeverTakenError, match=r"422: .*wrong sha256"):
+                made.upload(wrong)
+            with pytest.raises(NeverTakenError, match="neither here nor on the farm"):
+                made.upload(large)
+        assert not artifact_path(state / "store", large).exists()
+    finally:
+        farm.close()
+
+
+@pytest.mark.parametrize("status", [400, 405, 410])
+def test_a_model_that_the_farm_will_never_serve_is_asked_for_once(
+    tmp_path: Path, state: Path, status: int
+) -> None:
+    authority = Authority(tmp_path)
+    farm = HttpsServer(authority.issue("localhost"))
+    farm.pages[f"/artifacts/{SHA}"] = Answer(b'{"error": "no"}', status)
+    try:
+        with (
+            open_artifacts(farm.url, state, authority.path.read_text()) as made,
+            pytest.raises(TransferError, match=rf"{status}: no"),
+        ):
+            made.fetch(SHA, len(MODEL))
+        assert len(farm.asked) == 1
+    finally:
+        farm.close()
 
 
 def test_only_the_farms_own_certificate_is_trusted(tmp_path: Path, state: Path) -> None:

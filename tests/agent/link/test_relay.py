@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,24 @@ from typing import Any
 import pytest
 
 from agent.link import relay
-from agent.link.artifact_sync import ArtifactSync
+from agent.link.artifact_sync import ArtifactSync, NeverTakenError
 from agent.link.broker import AgentBroker
 from agent.link.name_claim import NameClaim
 from agent.link.relay import Relay
 from agent.wire.envelope import KEYS_KIND, MAX_ENVELOPE_BYTES
-from agent.wire.messages import Heartbeat, JobRefused, JobResult, Reason, ReasonCode, Status, encode
+from agent.wire.messages import (
+    Accuracy,
+    Heartbeat,
+    JobRefused,
+    JobResult,
+    Latency,
+    Measurement,
+    Reason,
+    ReasonCode,
+    Status,
+    decode_for_orchestrator,
+    encode,
+)
 
 BROKER = AgentBroker("rack-1", "redis://127.0.0.1:1/0")
 REASON = Reason(code=ReasonCode.ARTIFACT, text="the model is damaged")
@@ -26,6 +39,22 @@ RESULT = JobResult(
     attempt_id="a1", epoch=1, cell_id="c", device_id="rack-1.host-cpu", status=Status.FAILED, reason=REASON
 )
 REFUSED = JobRefused(attempt_id="a1", epoch=1, reason=REASON)
+
+
+def measured(status: Status) -> JobResult:
+    """A result with raw samples."""
+    nothing = dict.fromkeys(("init", "init_warm", "first", "p90", "p99", "mean", "ci95"))
+    measurement = Measurement(
+        latency_ms=Latency(p50=1.5, **nothing),
+        samples=3,
+        memory_peak_bytes=5,
+        accuracy=Accuracy(reference=None, max_abs=None, rel_l2=None, cosine=None, verdict=None),
+        delegation=None,
+        settings={},
+        samples_sha256="5" * 64,
+    )
+    reason = None if status is Status.DONE else REASON
+    return RESULT.model_copy(update={"status": status, "reason": reason, "measurement": measurement})
 
 
 class PlainSeal:
@@ -43,6 +72,11 @@ class PlainSeal:
 class Store:
     def __init__(self) -> None:
         self.released: list[tuple[str, bool]] = []
+        self.fault: Exception | None = None
+
+    def upload(self, _sha256: str) -> None:
+        if self.fault is not None:
+            raise self.fault
 
     def release(self, attempt_id: str, *, damaged: bool) -> None:
         self.released.append((attempt_id, damaged))
@@ -88,6 +122,36 @@ def test_a_result_waits_for_its_samples_wherever_its_type_stands(ends) -> None:
     relayed(link, daemon, encode(RESULT), json.dumps(last).encode() + b"\n")
     assert sent == []
     assert link._results.qsize() == 2
+
+
+@pytest.mark.parametrize("status", [Status.DONE, Status.FAILED])
+def test_a_result_whose_samples_are_never_taken_goes_up_at_once_with_its_figures_and_the_reason(
+    ends, status: Status
+) -> None:
+    link, _, sent = ends
+    link.artifacts.artifacts.fault = NeverTakenError("the farm answers 413: the limit is 10")
+    result = measured(status)
+    link._results.put(encode(result).rstrip())
+    threading.Thread(target=link.relay_results, daemon=True).start()
+    link._results.join()
+    (line,) = sent
+    told = decode_for_orchestrator(line.encode())
+    assert isinstance(told, JobResult)
+    assert (told.status, told.measurement.samples_sha256) == (status, None)
+    assert told.measurement.latency_ms == result.measurement.latency_ms
+    why = "its raw samples are missing: the farm answers 413: the limit is 10"
+    assert told.measurement.warnings[-1] == why
+    assert told.reason == (Reason(code=ReasonCode.COMPLETED, text=why) if status is Status.DONE else REASON)
+    assert link.artifacts.artifacts.released != []
+
+
+def test_a_result_waits_while_its_samples_may_be_taken_later(ends) -> None:
+    link, _, sent = ends
+    link.artifacts.artifacts.fault = OSError("the farm answers 507")
+    link._results.put(encode(measured(Status.DONE)).rstrip())
+    threading.Thread(target=link.relay_results, daemon=True).start()
+    link._results.join()
+    assert (sent, link.artifacts.artifacts.released) == ([], [])
 
 
 def test_a_line_is_not_a_result_because_it_contains_the_word(ends) -> None:

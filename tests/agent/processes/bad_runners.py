@@ -1,4 +1,7 @@
-"""Runners that misbehave: `python bad_runners.py KIND JOB.json FOLDER`; ids go to FOLDER/../../pids."""
+"""Runners that misbehave: `python bad_runners.py KIND JOB.json FOLDER`.
+
+They write process ids to FOLDER/../../references/pids.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ SLEEP = [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SI
 
 
 def note(folder: Path, pid: int) -> None:
-    with (folder.parent.parent / "pids").open("a") as file:
+    with (folder.parent.parent / "references/pids").open("a") as file:
         file.write(f"{pid}\n")
 
 

@@ -1,21 +1,141 @@
 """Runners that look for a way out: `python hostile_runners.py KIND JOB.json FOLDER`.
 
-What each found is the `facts` of its result; what it tries is told by the variables and files of the test.
+What each found is the `facts` of its result: `done` with what it got, or why it was refused. What it tries is
+told by the test, as JSON in the variable `HOSTILE_TARGETS`.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
+import resource
+import socket
+import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+TARGETS_VARIABLE = "HOSTILE_TARGETS"
+FAR_BYTES = 9 << 30
+"""More than the largest file that a runner may have, and less than any file system refuses."""
+MANY = 1500
+"""More threads than a runner may have, and fewer than trouble a host."""
+NEW_USER = 0x10000000
 
 
-def environment() -> dict[str, str]:
+def environment(_targets: dict[str, Any], _folder: Path) -> dict[str, str]:
     return dict(os.environ)
 
 
+def core(_targets: dict[str, Any], _folder: Path) -> dict[str, str]:
+    return {"core": str(resource.getrlimit(resource.RLIMIT_CORE))}
+
+
+def everything(targets: dict[str, Any], folder: Path) -> dict[str, str]:
+    """Try every way out, and what a runner needs."""
+    found = {name: _tried(_read, path) for name, path in targets["read"].items()}
+    found |= {name: _tried(_write, path) for name, path in targets["write"].items()}
+    agent = os.getppid()
+    own = Path(os.environ["TMPDIR"])
+    ways: dict[str, Callable[[], str]] = {
+        "agent_environment": lambda: _read(f"/proc/{agent}/environ"),
+        "agent_memory": lambda: str(os.close(os.open(f"/proc/{agent}/mem", os.O_RDONLY))),
+        "signal_agent": lambda: str(os.kill(agent, 0)),
+        "signal_other": lambda: str(os.kill(targets["pid"], 0)),
+        "tcp": lambda: _connect(socket.AF_INET, socket.SOCK_STREAM, tuple(targets["tcp"])),
+        "udp": lambda: _connect(socket.AF_INET, socket.SOCK_DGRAM, tuple(targets["udp"])),
+        "unix": lambda: _connect(socket.AF_UNIX, socket.SOCK_STREAM, targets["unix"]),
+        "unix_datagram": lambda: _connect(socket.AF_UNIX, socket.SOCK_DGRAM, targets["unix_datagram"]),
+        "abstract": lambda: _connect(socket.AF_UNIX, socket.SOCK_STREAM, "\0" + targets["abstract"]),
+        "huge_file": lambda: str(os.truncate(_touched(folder / "huge"), FAR_BYTES)),
+        "fork_bomb": _many_threads,
+        "user_namespace": _new_user_namespace,
+        "setuid_program": lambda: _run(targets["setuid"], "-u"),
+        "own_folder": lambda: _write(str(folder / "mine")),
+        "own_temporary": lambda: _write(str(own / "mine")),
+        "own_shared_memory": lambda: _write(f"/dev/shm/farm-{os.getpid()}"),
+        "null": lambda: _write("/dev/null"),
+        "own_process": lambda: _run(sys.executable, "-c", "import numpy; print(numpy.ones(2).sum())"),
+        "own_pair": lambda: str(len([end.close() for end in socket.socketpair()])),
+    }
+    found |= {name: _tried(way) for name, way in ways.items()}
+    found["model"] = _tried(_read, json.loads(Path(sys.argv[2]).read_text())["model_path"])
+    found["capabilities"] = next(
+        line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line[:6] == "CapEff"
+    )
+    return found
+
+
+def _tried(way: Callable[..., str], *arguments: str) -> str:
+    try:
+        return f"done: {way(*arguments)}"[:200]
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        return f"refused: {error}"
+
+
+def _read(path: str) -> str:
+    with Path(path).open("rb") as file:
+        return str(file.read(20))
+
+
+def _write(path: str) -> str:
+    with Path(path).open("w") as file:
+        return str(file.write("x"))
+
+
+def _touched(path: Path) -> Path:
+    path.touch()
+    return path
+
+
+def _connect(family: int, kind: int, address: Any) -> str:
+    with socket.socket(family, kind) as one:
+        one.settimeout(5)
+        if kind == socket.SOCK_DGRAM:
+            return str(one.sendto(b"out", address))
+        one.connect(address)
+        return "connected"
+
+
+def _many_threads() -> str:
+    threading.stack_size(64 << 10)
+    gate = threading.Event()
+    threads = [threading.Thread(target=gate.wait, daemon=True) for _ in range(MANY)]
+    started = []
+    try:
+        for thread in threads:
+            thread.start()
+            started.append(thread)
+    finally:
+        gate.set()
+        for thread in started:
+            thread.join()
+    return str(MANY)
+
+
+def _new_user_namespace() -> str:
+    child = os.fork()
+    if child == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        os._exit(0 if libc.unshare(NEW_USER) == 0 else ctypes.get_errno())
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code:
+        raise OSError(code, os.strerror(code))
+    return "made"
+
+
+def _run(*command: str) -> str:
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    return ran.stdout.strip()
+
+
 if __name__ == "__main__":
-    found = globals()[sys.argv[1]]()
-    answer = {"status": "done", "reason": None, "facts": found}
-    (Path(sys.argv[3]) / "result.json").write_text(json.dumps(answer))
+    work = Path(sys.argv[3])
+    found = globals()[sys.argv[1]](json.loads(os.environ.get(TARGETS_VARIABLE, "{}")), work)
+    with contextlib.suppress(OSError):
+        (work / "huge").unlink()
+    (work / "result.json").write_text(json.dumps({"status": "done", "reason": None, "facts": found}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from agent.processes.log_tailer import PAUSE_S, PIECE_BYTES, OutputReader, Piece
 from agent.wire.messages import JobResult, RunnerOutput
 from tests.agent.embedded_agent import job
@@ -39,7 +41,7 @@ def test_of_a_flood_the_end_is_told_and_the_rest_counted(tmp_path):
 
 def test_an_agent_tells_what_its_runner_writes_while_it_runs(start_agent, stored):
     script = "import sys, time; print('tuning', flush=True); time.sleep(60)"
-    agent = start_agent(runner=["/usr/bin/env", "python3", "-c", script])
+    agent = start_agent(runner=[sys.executable, "-c", script])
     agent.send(job(stored, soft_limit_s=4.0, hard_limit_s=4.5))
     told = agent.expect(RunnerOutput)
     assert (told.start, told.text) == (0, "tuning\n")

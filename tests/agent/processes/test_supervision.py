@@ -35,7 +35,7 @@ def bad(kind: str) -> list[str]:
 
 
 def noted(agent) -> list[int]:
-    return [int(line) for line in (agent.state / "pids").read_text().split()]
+    return [int(line) for line in (agent.state / "references/pids").read_text().split()]
 
 
 def started_stubborn(agent, spec) -> list[int]:

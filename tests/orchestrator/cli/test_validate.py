@@ -85,7 +85,7 @@ def test_a_missing_file_or_model_is_said_so(shell: Shell) -> None:
 
 @pytest.mark.parametrize("arguments", [["status"], ["submit", "--model", "a.tflite"]])
 def test_a_home_that_cannot_be_used_ends_with_4(shell: Shell, arguments: list[str]) -> None:
-    shell.write("a.tflite", b"model")
+    shell.write("a.tflite", b"\x1c\x00\x00\x00TFL3")
     shell.write("home", "a file where the folder should be")
     ran = shell.farm(*arguments)
     assert (ran.code, ran.out) == (4, "")
@@ -101,7 +101,7 @@ def test_the_doctor_names_a_home_that_cannot_be_used(shell: Shell) -> None:
 
 
 def test_a_wrong_hash_is_refused_before_anything_is_stored(shell: Shell) -> None:
-    shell.write("a.tflite", b"model")
+    shell.write("a.tflite", b"\x1c\x00\x00\x00TFL3")
     shell.write("models.yaml", GOOD.replace("a.tflite", f"a.tflite, sha256: {'0' * 64}"))
     ran = shell.farm("submit", "models.yaml")
     assert ran.code == 2

@@ -21,7 +21,7 @@ from orchestrator.sources.store import Store
 from tests.services.endpoint import READ_TOKEN, SUBMIT_TOKEN, TOKEN, Endpoint
 from tests.services.ports import free_port
 
-CONTENT = bytes(range(251)) * 20_000
+CONTENT = b"\x1c\x00\x00\x00TFL3" + bytes(range(251)) * 20_000
 SHA = hashlib.sha256(CONTENT).hexdigest()
 LIMITS = StoreLimits(artifact_bytes=6_000_000, store_bytes=8_000_000)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from runtime.delegates.registry import delegate_descriptor
 from runtime.interpreter import Interpreter
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator, TensorType
@@ -100,6 +102,12 @@ def test_the_advice_names_measurements_and_their_source(kind):
         times = [advice.measured.milliseconds[name] for name in advice.order]
         assert times == sorted(times)
         assert not set(advice.order) & set(advice.measured.refused)
+
+
+def test_the_note_on_float_models_promises_no_precision_that_the_gpu_delegate_refuses():
+    choices = delegate_descriptor("gpu").options["precision"].choices
+    promised = {"fp16", "bf16"} & set(re.findall(r"\w+", advice_for("float32").note))
+    assert promised <= set(choices)
 
 
 def test_float_fp16_and_integer_models_have_been_measured():

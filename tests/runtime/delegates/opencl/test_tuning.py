@@ -68,6 +68,16 @@ def test_light_nodes_get_their_default_only(job):
     assert [len(node) for node in shortlist] == [1, 2]
 
 
+@pytest.mark.parametrize("machine", ["aarch64", "ppc64le", ""])
+def test_segments_are_persistent_only_on_processors_on_which_that_was_tried(job, machine, monkeypatch):
+    """Their barrier needs the groups' stores in order, which other processors give only behind fences."""
+    opened, graph, alternatives, source, program = job
+    tuner = Tuner(opened, Options(persistent="on", tuning="none"))
+    recording = Recording(opened, graph, tuner.choose(graph, alternatives, source, program), source, program)
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    assert len(tuner.schedule(recording, source).next()) == 40
+
+
 @pytest.mark.parametrize(("persistent", "entries"), [("off", 40), ("on", 1)])
 def test_the_option_decides_the_schedule(job, persistent, entries):
     opened, graph, alternatives, source, program = job

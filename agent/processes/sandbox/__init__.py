@@ -1,0 +1,1 @@
+"""What a runner may reach: the kernel's own boundaries around strangers' models, entered before exec."""

@@ -1,0 +1,121 @@
+"""The boundary around one runner: entered between fork and exec, inherited by all that the runner starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from agent.processes.sandbox import kernel, landlock, namespaces, seccomp
+from agent.processes.sandbox.limits import Limits, limits_of_host, most_processes
+from agent.processes.sandbox.namespaces import Namespaces
+from agent.processes.sandbox.reach import Reach, Rule
+from agent.processes.sandbox.survey import Survey, survey
+
+SWITCH_VARIABLE: Final = "FARM_RUNNER_SANDBOX"
+READ_VARIABLE: Final = "FARM_RUNNER_READ"
+WRITE_VARIABLE: Final = "FARM_RUNNER_WRITE"
+TEMPORARY_FOLDER: Final = "tmp"
+_OFF_TEXT: Final = f"off ({SWITCH_VARIABLE}=off): a model can read, change and send whatever this user can"
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSettings:
+    """What the user chose. `read`, `write`: further files and folders for runners, such as a delegate's."""
+
+    on: bool = True
+    read: tuple[Path, ...] = ()
+    write: tuple[Path, ...] = ()
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> SandboxSettings:
+        """Read the settings. Raises `ValueError` naming the variable."""
+        switch = environment.get(SWITCH_VARIABLE) or "on"
+        if switch not in ("on", "off"):
+            raise ValueError(f"{SWITCH_VARIABLE}: {switch!r} is neither on nor off")
+        return cls(switch == "on", _paths(environment, READ_VARIABLE), _paths(environment, WRITE_VARIABLE))
+
+    def facts(self) -> dict[str, str]:
+        """Return what results and `farm doctor` say: `sandbox`, and `sandbox_without` for what is missing."""
+        if not self.on:
+            return {"sandbox": _OFF_TEXT}
+        found = survey()
+        facts = {"sandbox": ", ".join(_described(found))}
+        return facts | ({"sandbox_without": "; ".join(found.without)} if found.without else {})
+
+
+SANDBOXED: Final = SandboxSettings()
+"""What applies where the user chose nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """Everything about one runner's sandbox that is decided before it is forked."""
+
+    found: Survey
+    limits: Limits
+    rules: tuple[Rule, ...]
+    temporary: Path | None
+
+    def enter(self) -> None:
+        """Close the boundary around this process. Raises `OSError` once the reason is in the log.
+
+        What was there at the survey and fails now ends the attempt: a runner never starts with less than its
+        result will say.
+        """
+        try:
+            self._close()
+        except OSError as error:
+            os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"sandbox: {error}\n".encode())
+            raise
+
+    def _close(self) -> None:
+        # Namespaces and capabilities need rights that the steps after them take away.
+        if self.found.namespaces is not None:
+            namespaces.enter(self.found.namespaces, self.temporary)
+        self.limits.enter()
+        if os.geteuid() == 0:
+            kernel.drop_capabilities()
+        kernel.forbid_new_privileges()
+        if self.found.landlock_abi:
+            landlock.restrict(self.rules, self.found.landlock_abi)
+        if self.found.seccomp:
+            seccomp.restrict()
+
+
+def boundary_for(reach: Reach, folder: Path) -> Boundary:
+    """Return the boundary of a runner that works in `folder`, which has a folder `TEMPORARY_FOLDER`."""
+    found = survey()
+    # A farm that lives in /tmp itself keeps it visible; Landlock closes all of it but the attempt's files.
+    tmp = Path("/tmp")  # noqa: S108  # the place that programs know
+    temporary = folder / TEMPORARY_FOLDER if found.namespaces is not None and not reach.needs(tmp) else None
+    # Root may write the kernel's settings in /proc unless it sees a /proc of its own; others never may.
+    changes_proc = os.geteuid() != 0 or found.namespaces is Namespaces.DIRECT
+    rules = reach.rules(own_tmp=temporary is not None, changes_proc=changes_proc)
+    return Boundary(found, limits_of_host(folder), tuple(rules), temporary)
+
+
+def _described(found: Survey) -> list[str]:
+    described = [f"namespaces of network and mounts ({found.namespaces})"] if found.namespaces else []
+    if found.landlock_abi:
+        described.append(f"Landlock {found.landlock_abi}")
+    if found.seccomp:
+        described.append("seccomp")
+    if os.geteuid() == 0:
+        described.append("no capabilities")
+    if found.counts_processes:
+        described.append(f"at most {most_processes()} processes")
+    return [*described, "no new privileges", "limits on files, data and core", "user: the agent's"]
+
+
+def _paths(environment: Mapping[str, str], variable: str) -> tuple[Path, ...]:
+    found = tuple(Path(word) for word in environment.get(variable, "").split(":") if word)
+    for path in found:
+        if not path.is_absolute() or path == Path("/"):
+            raise ValueError(
+                f"{variable}: {str(path)!r} is not the absolute path of a file or a folder below /"
+            )
+    return found

@@ -1,0 +1,88 @@
+"""How much a runner may take: the defaults, derived from this host, as resource limits of the kernel.
+
+There is no default for the address space: drivers of GPUs reserve terabytes of it without using them. What is
+limited is data (RLIMIT_DATA), which counts only what can be written and is this process's own.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_MOST_FILE_BYTES: Final = 8 << 30
+"""Largest file in bytes on a large disk. A runner writes outputs, references and program caches of
+megabytes; a converted model of a delegate may have gigabytes. Larger lets one file fill more of the disk."""
+_LEAST_FILE_BYTES: Final = 64 << 20
+"""Largest file in bytes on a disk that is nearly full: a smaller limit would fail before the disk does."""
+_SHARE_OF_FREE: Final = 4
+"""A file may have one part in so many of the free space: other attempts, and this agent, keep the rest."""
+_PROCESSES: Final = 1024
+"""Processes and threads that an attempt may have. Compilers and pools of threads need tens; larger lets a
+fork bomb take more of the host."""
+_PROCESSES_PER_CPU: Final = 16
+"""Further ones for each CPU: every pool (BLAS, OpenMP, PoCL) has a thread per CPU, in each of several
+processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of each process in bytes, and of the attempt (or the user's whole) in processes."""
+
+    file_bytes: int
+    data_bytes: int
+    processes: int
+
+    def enter(self) -> None:
+        """Limit this process and its children. A limit that is lower already stays."""
+        _lower(resource.RLIMIT_FSIZE, self.file_bytes)
+        _lower(resource.RLIMIT_DATA, self.data_bytes)
+        # The kernel counts all processes of a user, those outside the sandbox too, and exempts root.
+        _lower(resource.RLIMIT_NPROC, self.processes + _tasks_of(os.getuid()))
+
+
+def limits_of_host(folder: Path) -> Limits:
+    """Return the limits for a runner that writes into `folder`."""
+    return Limits(file_bytes=_file_bytes(folder), data_bytes=_memory_bytes(), processes=most_processes())
+
+
+def most_processes() -> int:
+    """Return how many processes and threads an attempt may have."""
+    return _PROCESSES + _PROCESSES_PER_CPU * (os.cpu_count() or 1)
+
+
+def _file_bytes(folder: Path) -> int:
+    share = shutil.disk_usage(folder).free // _SHARE_OF_FREE
+    return max(_LEAST_FILE_BYTES, min(_MOST_FILE_BYTES, share))
+
+
+def _memory_bytes() -> int:
+    """Return the host's memory and swap: more could only end with the kernel killing somebody."""
+    sizes = {}
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, rest = line.partition(":")
+        if name in ("MemTotal", "SwapTotal"):
+            sizes[name] = int(rest.split()[0]) * 1024
+    return sum(sizes.values())
+
+
+def _tasks_of(user: int) -> int:
+    """Return how many processes and threads a user has; those that end meanwhile may be missing."""
+    count = 0
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if entry.stat().st_uid == user:
+                    count += len(os.listdir(entry / "task"))  # noqa: PTH208  # names are all it takes
+            except OSError:
+                continue
+    return count
+
+
+def _lower(which: int, limit: int) -> None:
+    present = resource.getrlimit(which)[1]
+    lowered = limit if present == resource.RLIM_INFINITY else min(limit, present)
+    resource.setrlimit(which, (lowered, lowered))

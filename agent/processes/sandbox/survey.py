@@ -1,0 +1,82 @@
+"""What this kernel and this user's rights give a sandbox: each boundary is tried in a process of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from agent.processes import cgroup
+from agent.processes.sandbox import kernel, landlock, namespaces, seccomp
+from agent.processes.sandbox.namespaces import Namespaces
+
+_FAULT_EXIT: Final = 255
+"""Exit code of a trial that failed without an error of the kernel; other codes are its errors' numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What there is. `without`: what there is not, each with the kernel's reason."""
+
+    namespaces: Namespaces | None
+    landlock_abi: int
+    seccomp: bool
+    counts_processes: bool
+    without: tuple[str, ...]
+
+
+@cache
+def survey() -> Survey:
+    """Try every boundary. Call it from a process with one thread."""
+    without = []
+    kind, why = _namespaces()
+    if kind is None:
+        without.append(f"namespaces of network and mounts ({why})")
+    abi = landlock.supported_abi()
+    if abi == 0:
+        without.append("files of its own (no Landlock: Linux 5.13 or newer with `lsm=landlock`)")
+    elif abi < landlock.SCOPED_ABI:
+        without.append(
+            f"signals kept inside (Landlock {abi}; they need Landlock {landlock.SCOPED_ABI}, Linux 6.12)"
+        )
+    no_filter = _trial(_filtered) if seccomp.is_supported() else f"none for {os.uname().machine}"
+    if no_filter:
+        without.append(f"a filter of system calls ({no_filter})")
+    # The kernel exempts root from RLIMIT_NPROC; a control group counts for everybody.
+    counts = os.getuid() != 0 or cgroup.can_limit_processes()
+    if not counts:
+        without.append("a limit on processes (root has none without a control group that counts them)")
+    return Survey(kind, abi, not no_filter, counts, tuple(without))
+
+
+def _namespaces() -> tuple[Namespaces | None, str]:
+    why = ""
+    for kind in Namespaces:
+        why = _trial(lambda kind=kind: namespaces.enter(kind, Path("/usr")))  # type: ignore[misc]
+        if not why:
+            return kind, ""
+    return None, why
+
+
+def _filtered() -> None:
+    kernel.forbid_new_privileges()
+    seccomp.restrict()
+
+
+def _trial(action: Callable[[], None]) -> str:
+    """Run `action` in a child. Returns why it failed; empty where it did not."""
+    child = os.fork()
+    if child == 0:
+        code = _FAULT_EXIT
+        try:
+            action()
+            code = 0
+        except OSError as error:
+            code = error.errno or _FAULT_EXIT
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return "" if code == 0 else os.strerror(code) if 0 < code < _FAULT_EXIT else "it failed"

@@ -1,0 +1,66 @@
+"""What a source may be: a model, or labelled data. Anything else is refused before it is in the store.
+
+A campaign file may come from a stranger and is submitted with its submitter's rights, often an
+administrator's. It can name any file that they can read, so what is no model is neither stored, nor sent to
+an agent, nor quoted in a message.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from typing import BinaryIO, Final
+
+from orchestrator.errors import UsageError
+from runtime.model.schema import FILE_IDENTIFIER
+
+Requirement = Callable[[BinaryIO, str], None]
+"""Raises `UsageError`, naming the file by its second argument, for content of another kind."""
+
+LABELS_MEMBER: Final = "labels.npy"
+
+_IDENTIFIER_END: Final = 8
+"""Bytes up to the end of a FlatBuffer's file identifier, which follows the offset of its root table."""
+
+_ZIP_STARTS: Final = (b"PK\x03\x04", b"PK\x05\x06")
+
+
+def require_model(file: BinaryIO, what: str) -> None:
+    """Raise `UsageError` unless the file carries the identifier of a `.tflite` file.
+
+    A damaged model passes: it is measured, and its cells end `failed` with the reader's reason.
+    """
+    if file.read(_IDENTIFIER_END)[4:] != FILE_IDENTIFIER:
+        raise UsageError(
+            f"{what}: not a model: a .tflite file has {FILE_IDENTIFIER.decode()} as its bytes 4 to 7; name a "
+            ".tflite file, or a skeleton whose name ends with .skel"
+        )
+
+
+def require_labelled_data(file: BinaryIO, what: str) -> None:
+    """Raise `UsageError` unless the archive has the arrays; they are read only where the model runs."""
+    try:
+        if file.read(len(_ZIP_STARTS[0])) not in _ZIP_STARTS:
+            raise zipfile.BadZipFile("it is no zip archive")
+        with zipfile.ZipFile(file) as archive:
+            names = {member.filename for member in archive.infolist()}
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
+        raise UsageError(
+            f"{what}: labelled data is a .npz file (numpy.savez), and this file is not one: {error}"
+        ) from error
+    if LABELS_MEMBER not in names or len(names) < 2:
+        arrays = sorted(name for name in names if name.endswith(".npy"))
+        raise UsageError(
+            f"{what}: labelled data has an array 'labels' and one per input (or 'inputs'); "
+            f"this has {', '.join(arrays) or 'no array'}"
+        )
+
+
+def require_either(file: BinaryIO, what: str) -> None:
+    """Raise `UsageError` for what is neither a model nor labelled data: all that other machines upload."""
+    start = file.read(_IDENTIFIER_END)
+    file.seek(0)
+    if start.startswith(_ZIP_STARTS):
+        require_labelled_data(file, what)
+    else:
+        require_model(file, what)

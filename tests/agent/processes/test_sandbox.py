@@ -1,0 +1,238 @@
+"""What a hostile runner reaches: nothing but its own attempt. Each way out works where the sandbox is off."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from agent.processes.environment import EXTRA_VARIABLE
+from agent.processes.sandbox import landlock
+from tests.agent.embedded_agent import EmbeddedAgent, job, put_model
+from tests.agent.processes.hostile_runners import TARGETS_VARIABLE
+from tests.needs import absent
+
+SCRIPT = str(Path(__file__).with_name("hostile_runners.py"))
+BECOME_ORDINARY = 'exec setpriv --reuid=1000 --regid=1000 --clear-groups --inh-caps=-all "$@"'
+WITHOUT_NAMESPACES = (
+    "unshare", "--user", "--map-root-user", "sh", "-c",
+    'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-sys_admin "$@"', "sh",
+)  # fmt: skip
+"""Root in a container: it may make no namespace, neither by a capability nor by its user."""
+
+READS = ("credentials", "journal", "other_attempt", "home", "other_file", "agent_environment", "agent_memory")
+WRITES = ("state", "store", "other_folder", "interpreter")
+CONNECTIONS = ("tcp", "udp", "unix", "unix_datagram", "abstract")
+NEEDS = (
+    "own_folder", "own_temporary", "own_shared_memory", "references",
+    "null", "own_process", "own_pair", "model",
+)  # fmt: skip
+
+
+def ordinary() -> tuple[str, ...]:
+    """A prefix that makes an ordinary user of root, who finds our Python even where it is in root's home."""
+    python = Path(sys.base_prefix).resolve()
+    closed = next((folder for folder in reversed(python.parents) if not folder.stat().st_mode & 1), None)
+    if closed is None:
+        return ("sh", "-c", BECOME_ORDINARY, "sh")
+    opened = (
+        f"mount --bind {python} /mnt && mount -t tmpfs -o mode=755 none {closed} && mkdir -p {python}"
+        f" && mount --bind /mnt {python}"
+    )
+    return ("unshare", "--mount", "sh", "-c", f"{opened} && {BECOME_ORDINARY}", "sh")
+
+
+def usable(inside: tuple[str, ...]) -> bool:
+    """Whether our Python can start itself inside this command here."""
+    again = "import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', '']).returncode)"
+    if not all(map(shutil.which, ("unshare", "setpriv", inside[0]))):
+        return False
+    return (
+        subprocess.run([*inside, sys.executable, "-c", again], capture_output=True, check=False).returncode
+        == 0
+    )
+
+
+@pytest.fixture(scope="module")
+def outside() -> Iterator[dict]:
+    """Sockets of others on this host, by what a runner is told of them."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="farm-test-")))
+        folder.chmod(0o755)
+        told: dict = {"pid": os.getpid()}
+        for name, family, kind, address in (
+            ("tcp", socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
+            ("udp", socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
+            ("unix", socket.AF_UNIX, socket.SOCK_STREAM, str(folder / "stream")),
+            ("unix_datagram", socket.AF_UNIX, socket.SOCK_DGRAM, str(folder / "datagram")),
+            ("abstract", socket.AF_UNIX, socket.SOCK_STREAM, f"\0farm-test-{os.getpid()}"),
+        ):
+            one = stack.enter_context(socket.socket(family, kind))
+            one.bind(address)
+            if kind == socket.SOCK_STREAM:
+                one.listen()
+            if name.startswith("unix"):
+                Path(address).chmod(0o777)
+            told[name] = one.getsockname()
+        told["abstract"] = told["abstract"][1:].decode()
+        yield told
+
+
+def attacked(
+    probed: list[str], tiny: Path, outside: dict, *, on: bool, inside: tuple[str, ...] = ()
+) -> dict[str, str]:
+    """The facts of a hostile runner that tried everything. The agent runs `inside` a command."""
+    user = 1000 if inside == ordinary() else os.getuid()
+    with tempfile.TemporaryDirectory(prefix="farm-test-") as name, pytest.MonkeyPatch.context() as patch:
+        folder = Path(name)
+        home, state, other = folder / "home", folder / "agent", folder / "other"
+        for made in (home, state, other):
+            made.mkdir()
+        (state / "credentials.json").write_text("secret")
+        (home / ".netrc").write_text("secret")
+        (other / "file").write_text("secret")
+        setuid = Path(shutil.copy(shutil.which("id") or absent("no program id"), folder / "id"))
+        stored = put_model(folder / "store", tiny)
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, user, user or -1)
+        os.chown(setuid, os.getuid(), -1)
+        setuid.chmod(0o4755)
+        reads = {
+            "credentials": state / "credentials.json",
+            "journal": state / "journal.db",
+            "other_attempt": state / "work/other/job.json",
+            "home": home / ".netrc",
+            "other_file": other / "file",
+            "shadow": "/etc/shadow",
+        }
+        writes = {
+            "state": state / "evil",
+            "store": folder / "store/evil",
+            "other_folder": other / "evil",
+            "interpreter": Path(sys.prefix) / "evil.pth",
+            "tmp": f"/tmp/farm-test-evil-{folder.name}",
+            "kernel": "/proc/sys/kernel/domainname",
+            "references": state / "references/mine",
+        }
+        targets = {
+            **outside,
+            "setuid": str(setuid),
+            "read": {key: str(path) for key, path in reads.items()},
+            "write": {key: str(path) for key, path in writes.items()},
+        }
+        patch.setenv("HOME", str(home))
+        patch.setenv(TARGETS_VARIABLE, json.dumps(targets))
+        patch.setenv(EXTRA_VARIABLE, TARGETS_VARIABLE)
+        agent = EmbeddedAgent(
+            folder,
+            [sys.executable, SCRIPT, "everything"],
+            probe_command=probed_for_all(probed, folder),
+            sandbox={"on": on, "read": [str(setuid)]},
+            inside=inside,
+        )
+        try:
+            (state / "references").mkdir(exist_ok=True)
+            os.chown(state / "references", user, -1)
+            (state / "work/other").mkdir(parents=True)
+            (state / "work/other/job.json").write_text("secret")
+            os.chown(state / "work", user, -1)
+            result = agent.run(job(stored))
+        finally:
+            agent.close()
+        assert result.reason is None, result.log_tail
+        found = {**result.facts, "left_in_tmp": str(Path(writes["tmp"]).exists())}
+        for path in (writes["tmp"], writes["interpreter"]):
+            Path(path).unlink(missing_ok=True)
+        return found
+
+
+def probed_for_all(probed: list[str], folder: Path) -> list[str]:
+    """The answer of the probe where every user can read it."""
+    copy = Path(shutil.copy(probed[-1], folder / "probe.json"))
+    copy.chmod(0o644)
+    return [*probed[:-1], str(copy)]
+
+
+@pytest.fixture(scope="module")
+def free(probed, tiny, outside) -> dict[str, str]:
+    """A runner of this user without the sandbox."""
+    return attacked(probed, tiny, outside, on=False)
+
+
+@pytest.fixture(scope="module", params=["this user", "an ordinary user", "no namespaces"])
+def caught(request, probed, tiny, outside) -> dict[str, str]:
+    """A runner in the sandbox, of an agent with these rights."""
+    if landlock.supported_abi() == 0:
+        absent("no Landlock in this kernel")
+    prefixes = {"this user": (), "an ordinary user": ordinary(), "no namespaces": WITHOUT_NAMESPACES}
+    inside = prefixes[request.param]
+    if inside and not usable(inside):
+        pytest.skip(f"this user cannot run an agent as {request.param}")
+    return attacked(probed, tiny, outside, on=True, inside=inside)
+
+
+@pytest.mark.parametrize("way", [*READS, *WRITES, *CONNECTIONS, "signal_agent", "signal_other", "huge_file"])
+def test_a_way_out_works_without_the_sandbox_and_is_refused_by_it(free, caught, way):
+    assert free[way].startswith("done"), free[way]
+    if landlock.supported_abi() < landlock.SCOPED_ABI and way.startswith("signal"):
+        pytest.skip("this kernel's Landlock does not keep signals inside")
+    assert caught[way].startswith("refused"), caught[way]
+
+
+def test_no_more_processes_than_allowed(free, caught):
+    assert free["fork_bomb"].startswith("done")
+    if "sandbox_without" in caught and "limit on processes" in caught["sandbox_without"]:
+        pytest.skip(caught["sandbox_without"])
+    assert caught["fork_bomb"].startswith("refused"), caught["fork_bomb"]
+
+
+def test_no_user_namespace_and_so_no_capabilities_in_one(caught):
+    assert caught["user_namespace"].startswith("refused")
+
+
+def test_no_capability_and_no_setuid_program_gives_rights(caught):
+    assert int(caught["capabilities"], 16) == 0
+    assert caught["setuid_program"] in ("done: 1000", f"done: {os.getuid()}")
+    if os.getuid() == 0 and "by user namespace" in caught["sandbox"]:
+        assert caught["setuid_program"] == "done: 1000"
+
+
+def test_passwords_of_the_host_and_settings_of_the_kernel_are_closed(caught):
+    assert caught["shadow"].startswith("refused")
+    assert caught["kernel"].startswith("refused")
+
+
+def test_what_it_writes_into_tmp_is_seen_by_nobody(caught):
+    assert caught["left_in_tmp"] == "False"
+
+
+@pytest.mark.parametrize("need", NEEDS)
+def test_a_runner_still_has_what_it_needs(caught, need):
+    assert caught[need].startswith("done"), caught[need]
+
+
+def test_the_result_says_what_the_sandbox_was(free, caught):
+    assert "Landlock" in caught["sandbox"]
+    assert free["sandbox"].startswith("off (FARM_RUNNER_SANDBOX=off)")
+
+
+def test_a_runner_dumps_no_core_even_where_its_agent_may(start_agent, stored):
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    if before[1] == 0:
+        pytest.skip("this process may dump no core either")
+    resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+    try:
+        agent = start_agent(runner=[sys.executable, SCRIPT, "core"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, before)
+    assert agent.run(job(stored)).facts["core"] == "(0, 0)"
