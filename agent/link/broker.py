@@ -9,6 +9,7 @@ from typing import Any
 from celery import Celery
 from kombu import Connection, Exchange, Queue
 
+from agent.wire.bounded_transport import BoundedConnection
 from agent.wire.credentials import for_ingest
 from agent.wire.queue import agent_options, agent_queue, tls_options
 
@@ -40,6 +41,7 @@ class AgentBroker:
         # Acknowledged on receipt, one message at a time and no reconnection: the farm repeats what a link
         # lost, and the daemon starts another link.
         app = Celery("farm-agent", set_as_current=False)
+        app.amqp.Connection = BoundedConnection
         app.conf.update(
             broker_url=self.url,
             broker_use_ssl=self.tls() or None,
@@ -78,7 +80,11 @@ class AgentBroker:
         return self._connection(for_ingest(self.url))
 
     def _connection(self, url: str) -> Connection:
-        return Connection(url, ssl=self.tls() or False, transport_options=self.transport_options())
+        return BoundedConnection(
+            url,
+            ssl=self.tls() or False,
+            transport_options=self.transport_options(),
+        )
 
 
 def direct_queue(name: str) -> Queue:

@@ -20,8 +20,9 @@ from agent.link.broker import AgentBroker
 from agent.link.name_claim import NameClaim, NameTakenError
 from agent.link.signing import AgentSeal
 from agent.transport.process import ALIVE, NAME_TAKEN_EXIT, REFUSED_EXIT
-from agent.wire.messages import JobRefused, JobResult, Wire, type_of
+from agent.wire.messages import MAX_MESSAGE_BYTES, JobRefused, JobResult, Wire, type_of
 from agent.wire.queue import INGEST_QUEUE, INGEST_TASK, MESSAGE_TASK, PINGS_PER_WATCHDOG, new_ping, publish
+from agent.wire.rare_log import RareLog
 
 BROKER_EXIT: Final = 75
 """Exit code of a link that lost the broker (EX_TEMPFAIL of sysexits.h): the daemon starts another."""
@@ -58,7 +59,7 @@ class Relay:
     _down: threading.Lock = field(default_factory=threading.Lock)
     _up: threading.Lock = field(default_factory=threading.Lock)
     _producers: dict[str, Producer] = field(default_factory=dict)
-    _dropped: int = 0
+    _dropped: RareLog = field(default_factory=lambda: RareLog(log, "messages that are dropped"))
 
     def connect(self) -> None:
         """Claim the agent's name and open the connection, or end this process with the broker's reason."""
@@ -79,8 +80,7 @@ class Relay:
             if message is not None:
                 self.artifacts.deliver(message, self._send_down, self.send)
         except (ValueError, RecursionError) as error:
-            self._dropped += 1
-            log.warning("a message is dropped (%d so far): %s", self._dropped, error)
+            self._dropped.warning(f"a message is dropped: {error}")
 
     def relay_up(self) -> None:
         """Send the daemon's lines until it hangs up, then end this process."""
@@ -89,6 +89,8 @@ class Relay:
             *lines, rest = (rest + data).split(b"\n")
             for line in filter(None, lines):
                 self._route(line)
+            if len(rest) > MAX_MESSAGE_BYTES:
+                leave(f"the daemon sent more than {MAX_MESSAGE_BYTES} bytes without a line end")
         until = time.monotonic() + _UPLOAD_LIMIT_S
         while self._results.unfinished_tasks and time.monotonic() < until:
             time.sleep(_UPLOAD_POLL_S)

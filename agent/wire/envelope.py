@@ -21,7 +21,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from agent.wire.queue import MAX_ENVELOPE_BYTES
+from agent.wire.queue import MAX_ENVELOPE_BYTES, MAX_VALUES
 
 VERSION: Final = 1
 """Version of the envelope's form, in front of its text and in its body. A receiver opens no other one."""
@@ -281,6 +281,8 @@ def _split(envelope: str) -> tuple[str, str, str]:
     signature, dot, body = rest.partition(".")
     if version != str(VERSION) or not dot or len(key_id) != _KEY_ID_DIGITS or not body.isascii():
         raise ValueError("no signed envelope")
+    if sum(map(body.count, "[{,")) > MAX_VALUES:
+        raise ValueError(f"an envelope with more than {MAX_VALUES} brackets and commas")
     return key_id, signature, body
 
 

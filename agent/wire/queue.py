@@ -34,6 +34,17 @@ can write to a queue make the other end hold more memory."""
 MAX_CALL_BYTES: Final = 2 * MAX_ENVELOPE_BYTES
 """Largest queued message body in characters that is parsed. The envelope is a JSON string inside the body,
 where every quotation mark is escaped, so a body can be up to twice as long as its envelope."""
+MAX_RAW_BYTES: Final = MAX_CALL_BYTES // 3 * 4 + 64 * 1024
+"""Largest message in bytes that is read from the broker at all: a body of `MAX_CALL_BYTES` in base64, with
+64 KiB of room for Celery's headers. Smaller would drop large results; larger lets a stranger who can write to
+a queue make the other end hold more memory before it has looked at the message."""
+MAX_MARKS: Final = 500
+"""Most brackets, braces and commas in such a message. Celery's headers have about 50, and base64 has none: a
+message of nothing but brackets would take thirty times its size when it is parsed."""
+MAX_VALUES: Final = 500_000
+"""Most brackets, braces and commas in the body of an envelope. The largest real one, a report of 8192
+operators that stayed on the CPU, has about 100,000; parsed, so many take 40 MB at most. Larger lets an agent
+make the farm hold more memory for one message."""
 
 PINGS_PER_WATCHDOG: Final = 4
 """Pings that each end sends to itself per watchdog time. One lost ping must not look like a lost broker;

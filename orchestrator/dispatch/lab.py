@@ -14,13 +14,14 @@ from kombu.message import Message
 
 from agent.wire.messages import ForAgent, encode
 from agent.wire.queue import PINGS_PER_WATCHDOG, is_ping, new_ping
+from agent.wire.rare_log import RareLog
 from orchestrator.config.lab import LabTimes
 from orchestrator.dispatch.base import (
     BrokerBack,
     BrokerDownError,
     DispatchEvent,
 )
-from orchestrator.dispatch.broker import FarmBroker, MalformedError, envelope_of
+from orchestrator.dispatch.broker import FarmBroker, envelope_of
 from orchestrator.dispatch.reading import read
 
 BATCH: Final = 200
@@ -34,6 +35,13 @@ _JITTER: Final = (0.75, 1.25)
 _BATCH_WAIT_S: Final = 0.0005
 """Seconds to wait for one more message of a batch. Larger delays the commit of received messages;
 smaller makes smaller batches while messages arrive."""
+_BATCH_S: Final = 0.25
+"""Seconds after which a batch ends although more has arrived: what was received is stored within a second
+even where the broker is slow, or most messages are dropped. Larger delays the answers; smaller makes smaller
+batches on a busy machine."""
+_BATCH_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of envelopes after which a batch ends: two of the largest. Each message of a batch is held several
+times until the batch is stored, so larger needs more memory; smaller costs more commits of large results."""
 _LEAST_WAIT_S: Final = 0.001
 """Shortest wait in seconds for the first message: a deadline in the past must not be a negative timeout."""
 _NOT_YET: Final = "not connected yet"
@@ -87,7 +95,8 @@ class LabDispatcher:
         self._retry_at_s = 0.0
         self._received: list[DispatchEvent] = []
         self._unacknowledged: list[Message] = []
-        self._dropped = 0
+        self._dropped = RareLog(log, "messages that are dropped")
+        self._batch_bytes = 0
         self._ping = ""
         self._pinged_s = 0.0
 
@@ -117,14 +126,19 @@ class LabDispatcher:
             # Only now has the caller stored them; after an earlier crash the broker delivers them again.
             self._acknowledge()
             self._watch(self._broker)
-            waiting = bool(self._received) or self._drain(max(_LEAST_WAIT_S, until - time.monotonic()))
-            while waiting and len(self._unacknowledged) < BATCH:
-                waiting = self._drain(_BATCH_WAIT_S)
+            self._dropped.tick()
+            waiting = bool(self._received) or self._broker.drain(max(_LEAST_WAIT_S, until - time.monotonic()))
+            ends_at_s = time.monotonic() + _BATCH_S
+            while waiting and not self._is_full() and time.monotonic() < ends_at_s:
+                waiting = self._broker.drain(_BATCH_WAIT_S)
             for agent_id, envelope in self._seal.pending():
                 self._broker.send(agent_id, envelope)
         except Exception as error:  # noqa: BLE001  # the client of the broker raises many kinds
             self._disconnect(error)
         return self._take_received()
+
+    def _is_full(self) -> bool:
+        return len(self._unacknowledged) >= BATCH or self._batch_bytes >= _BATCH_BYTES
 
     def close(self, grace_s: float = 20.0) -> Sequence[DispatchEvent]:  # noqa: ARG002  # agents continue
         """Acknowledge what is stored and disconnect; agents continue with their jobs."""
@@ -137,19 +151,9 @@ class LabDispatcher:
             self._broker = None
         return ()
 
-    def _drain(self, timeout_s: float) -> bool:
-        """Receive a message; False where none arrived in time, or an unreadable one."""
-        assert self._broker is not None
-        try:
-            return self._broker.drain(timeout_s)
-        except MalformedError as error:
-            self._drop(error)
-            return False
-
     def _drop(self, error: Exception) -> None:
-        """Log a message that cannot be used: it must not stop the others."""
-        self._dropped += 1
-        log.warning("a message from the broker is dropped (%d so far): %s", self._dropped, _brief(error))
+        """Log a message that cannot be used, at a bounded rate: it must not stop the others."""
+        self._dropped.warning(f"a message from the broker is dropped: {_brief(error)}")
 
     def _take_received(self) -> Sequence[DispatchEvent]:
         received, self._received = self._received, []
@@ -186,6 +190,7 @@ class LabDispatcher:
         self._fault = _brief(error)
         # The broker delivers these again, over the next connection.
         self._unacknowledged.clear()
+        self._batch_bytes = 0
         self._retry_at_s = time.monotonic() + self._pause_s * random.uniform(*_JITTER)  # noqa: S311  # jitter
         self._pause_s = min(self._times.backoff_s, self._pause_s * 2)
         broker, self._broker = self._broker, None
@@ -199,6 +204,7 @@ class LabDispatcher:
         for message in self._unacknowledged:
             message.ack()
         self._unacknowledged.clear()
+        self._batch_bytes = 0
 
     def _watch(self, broker: FarmBroker) -> None:
         """Ping this process through the broker. Raises `TimeoutError` where a ping is late."""
@@ -210,15 +216,19 @@ class LabDispatcher:
             broker.ping(self._ping)
 
     def _on_message(self, message: Message) -> None:
-        self._unacknowledged.append(message)
         try:
             envelope = envelope_of(message)
             if is_ping(envelope):
                 self._ping = "" if envelope == self._ping else self._ping
-                return
-            self._received.append(read(*self._seal.open(envelope)))
+            else:
+                self._received.append(read(*self._seal.open(envelope)))
         except Exception as error:  # noqa: BLE001  # anybody may have written it
             self._drop(error)
+            # At once: a flood of them must neither fill a batch nor be held in memory until its end.
+            message.ack()
+            return
+        self._unacknowledged.append(message)
+        self._batch_bytes += len(envelope)
 
 
 def _brief(error: BaseException) -> str:

@@ -134,7 +134,7 @@ def forgeries(genuine: bytes, elsewhere: bytes) -> list[bytes]:
     ]
 
 
-REFUSALS = ("is dropped (", "unregistered task", "invalid task message", "Can't decode message", "link ends")
+REFUSALS = ("is dropped:", "unregistered task", "invalid task message", "Can't decode message", "link ends")
 """What server and link say of a message that they do not obey: the farm's words, Celery's, and those of a
 link that met what Celery itself cannot bear: it is replaced, and the message is gone.
 """

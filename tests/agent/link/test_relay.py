@@ -180,7 +180,7 @@ def test_a_ping_of_this_link_shows_the_daemon_that_it_is_alive_and_a_strangers_i
     link.on_message("ping 1")
     daemon.settimeout(5.0)
     assert daemon.recv(100) == relay.ALIVE + b"\n"
-    assert "a message is dropped (1 so far)" in caplog.text
+    assert "a message is dropped: " in caplog.text
 
 
 def test_a_link_ends_as_a_whole_where_one_of_its_threads_fails():
