@@ -46,9 +46,24 @@ def enrolled(registry, name: str) -> str:
     return applicant.token
 
 
+class Connection:
+    """Notes for whom the gate vouched."""
+
+    def __init__(self) -> None:
+        self.owners: list[str] = []
+
+    def vouch(self, owner: str) -> None:
+        self.owners.append(owner)
+
+
 def with_header(text: str | None) -> Request:
     headers = [] if text is None else [(b"authorization", text.encode())]
-    return Request({"type": "http", "method": "GET", "path": "/", "headers": headers})
+    state = {"connection": Connection()}
+    return Request({"type": "http", "method": "GET", "path": "/", "headers": headers, "state": state})
+
+
+def owners(request: Request) -> list[str]:
+    return request.scope["state"]["connection"].owners
 
 
 def bearer(token: str) -> Request:
@@ -61,11 +76,20 @@ def refusal(ask) -> int:
     return caught.value.status_code
 
 
+def test_a_refused_token_vouches_for_no_connection(registry, gate):
+    for door in (gate.reader, gate.submitter, gate.agent):
+        request = bearer("invented")
+        assert refusal(door(request)) == 401
+        assert owners(request) == []
+
+
 def test_each_token_opens_its_own_gate_and_no_other(registry, gate):
     agent = enrolled(registry, "rack")
-    asyncio.run(gate.reader(bearer(READ)))
-    asyncio.run(gate.submitter(bearer(SUBMIT)))
-    assert asyncio.run(gate.agent(bearer(agent))) == "rack"
+    asks = bearer(READ), bearer(SUBMIT), bearer(agent)
+    asyncio.run(gate.reader(asks[0]))
+    asyncio.run(gate.submitter(asks[1]))
+    assert asyncio.run(gate.agent(asks[2])) == "rack"
+    assert [owners(ask) for ask in asks] == [["the read token"], ["the submit token"], ["agent rack"]]
     for door, tokens in (
         (gate.reader, (SUBMIT, agent)),
         (gate.submitter, (READ, agent)),
