@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+from runtime.delegates.processor import processor
 from runtime.tools.benchmark import MEASURING_VERSION
 
 HOST_CPU: Final = "host-cpu"
@@ -30,6 +31,8 @@ def host_environment() -> dict[str, str]:
     """
     return {
         "cpu": cpu_model(),
+        "processor": processor().model,
+        "processor_features": processor().features,
         "cpus": str(len(os.sched_getaffinity(0))),
         "machine": platform.machine(),
         "kernel": platform.release(),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runtime.delegates.processor import processor
 from runtime.errors import DelegateError, DeviceError
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ class Capabilities:
     """What lowering and caches need to know of a device.
 
     `compute_units` is the number of work-groups that run at the same time, `vector_floats` the number of
-    floats in a register (16 with AVX-512, 1 on most GPUs). Sizes are bytes.
+    floats in a register (16 with AVX-512, 1 on most GPUs). `compiler` is the platform's version, which names
+    the compiler where the driver's does not; `processor` is what `name` does not tell of a CPU device, empty
+    for others. Sizes are bytes.
     """
 
     name: str
@@ -45,6 +48,8 @@ class Capabilities:
     local_memory_bytes: int
     max_allocation_bytes: int
     alignment_bytes: int
+    compiler: str = ""
+    processor: str = ""
 
     @property
     def is_pocl(self) -> bool:
@@ -53,8 +58,9 @@ class Capabilities:
 
     @property
     def key(self) -> str:
-        """Identifies device and driver in cache keys."""
-        return "|".join((self.platform, self.name, self.vendor, self.driver, self.version))
+        """Identifies processor, driver and compiler in cache keys."""
+        driver = (self.platform, self.driver, self.version, self.compiler)
+        return "|".join((*driver, self.name, self.vendor, self.processor))
 
 
 @contextmanager
@@ -154,6 +160,8 @@ def capabilities(device: pyopencl.Device) -> Capabilities:
             local_memory_bytes=int(device.local_mem_size),
             max_allocation_bytes=int(device.max_mem_alloc_size),
             alignment_bytes=int(device.mem_base_addr_align) // 8,
+            compiler=device.platform.version.strip(),
+            processor="" if is_gpu(device) else " ".join(astuple(processor())),
         )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from runtime.delegates.opencl.contention import Contention
 from runtime.delegates.opencl.device import OpenedDevice
 from runtime.delegates.opencl.graph import Graph
 from runtime.delegates.opencl.lowering.spec import Candidate
@@ -99,9 +100,12 @@ class Tuner:
             key for key, node in zip(keys, alternatives, strict=True) if len(node) > 1 and key not in winners
         }
         if missing:
+            contention = Contention()
             measured = self._measure(graph, alternatives, keys, missing, source, program)
-            for key, name in measured.items():
-                self._remember(key, name)
+            # What was found while other programs had the cores holds for this start only.
+            if not contention.is_disturbed():
+                for key, name in measured.items():
+                    self._remember(key, name)
             winners |= measured
         stages = []
         for position, (key, node) in enumerate(zip(keys, alternatives, strict=True)):
@@ -124,8 +128,10 @@ class Tuner:
         length = self._recall(key)
         if length is None:
             schedules = {size: _segments(recording, int(size)) for size in _SEGMENT_LENGTHS} | {"0": plain}
+            contention = Contention()
             length = self._fastest(recording, schedules)
-            self._remember(key, length)
+            if not contention.is_disturbed():
+                self._remember(key, length)
         preferred = _segments(recording, int(length)) if length in _SEGMENT_LENGTHS else plain
         return SpinWatch(preferred, plain)
 
@@ -221,6 +227,7 @@ class Tuner:
         return str(content["winner"]) if isinstance(content, dict) and "winner" in content else None
 
     def _remember(self, key: str, winner: str) -> None:
+        """Keep a winner for later starts."""
         folder = self._opened.cache_folder
         if folder is not None:
             write_atomically(folder / "tuning" / f"{key}.json", json.dumps({"winner": winner}).encode())

@@ -13,6 +13,7 @@ from agent.runner import probe as runner_probe
 from agent.runner.opencl_devices import exclusion_group, platform_slug
 from runtime.delegates.cpu import DESCRIPTOR as CPU_DESCRIPTOR
 from runtime.delegates.descriptor import DelegateDescriptor
+from runtime.delegates.processor import processor
 
 
 def probe_with(**environment: str) -> ProbeReport:
@@ -23,6 +24,12 @@ def probe_with(**environment: str) -> ProbeReport:
         check=True,
     )
     return ProbeReport.model_validate_json(answer.stdout)
+
+
+def test_every_device_tells_processors_of_one_name_apart():
+    for device in probe_with().devices:
+        assert device.environment["processor"] == processor().model
+        assert device.environment["processor_features"] == processor().features
 
 
 def test_host_without_opencl_says_what_to_install(tmp_path):

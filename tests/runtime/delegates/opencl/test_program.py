@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -48,6 +49,13 @@ def test_key_changes_with_source_options_and_driver(opened):
         program_key("a", ("-w",), opened.capabilities),
     }
     assert len(keys) == 3
+
+
+@pytest.mark.parametrize("field", ["processor", "compiler", "driver", "version", "name"])
+def test_the_key_tells_processors_and_compilers_apart(opened, field):
+    other = replace(opened.capabilities, **{field: "another"})
+    assert program_key("a", BUILD_OPTIONS, other) != program_key("a", BUILD_OPTIONS, opened.capabilities)
+    assert opened.capabilities.processor
 
 
 def test_binaries_survive_in_the_cache(opened, tmp_path):

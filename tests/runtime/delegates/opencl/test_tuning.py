@@ -6,6 +6,7 @@ import pytest
 
 from runtime.delegates.opencl.builder import build_graph
 from runtime.delegates.opencl.compiled import layout_rules
+from runtime.delegates.opencl.contention import Contention
 from runtime.delegates.opencl.device import open_device
 from runtime.delegates.opencl.lowering.elementwise import lower
 from runtime.delegates.opencl.lowering.spec import Candidate, Context
@@ -16,6 +17,12 @@ from runtime.delegates.opencl.recording import Recording
 from runtime.delegates.opencl.tuning import Tuner
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.delegates.opencl.models import ModelBuilder, whole
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    """The machine that runs the tests may be busy; what a busy one changes has tests of its own."""
+    monkeypatch.setattr(Contention, "is_disturbed", lambda _: False)
 
 
 @pytest.fixture
@@ -56,6 +63,24 @@ def test_a_broken_note_is_measured_again(job, tmp_path):
     note.write_text("{")
     assert chosen(job, "fast") == "good"
     assert "good" in note.read_text()
+
+
+def test_a_winner_found_while_other_programs_had_the_cores_is_measured_again(job, tmp_path, monkeypatch):
+    monkeypatch.setattr(Contention, "is_disturbed", lambda _: True)
+    assert chosen(job, "fast") == "good"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("disturbed", [False, True])
+def test_a_schedule_chosen_while_other_programs_had_the_cores_is_not_remembered(
+    job, tmp_path, monkeypatch, disturbed
+):
+    monkeypatch.setattr(Contention, "is_disturbed", lambda _: disturbed)
+    opened, graph, alternatives, source, program = job
+    tuner = Tuner(opened, Options(tuning="none"))
+    recording = Recording(opened, graph, tuner.choose(graph, alternatives, source, program), source, program)
+    tuner.schedule(recording, source)
+    assert len(list(tmp_path.rglob("*.json"))) == (0 if disturbed else 1)
 
 
 def test_light_nodes_get_their_default_only(job):

@@ -1,0 +1,47 @@
+"""Which processor this is, beyond the name that it is sold under: what code suits it, and how fast that runs.
+
+An OpenCL driver names a CPU device by its own compiler's class of processors and by the vendor's text, which
+on virtual machines is often no more than "AMD EPYC". What was measured or compiled on one such processor does
+not hold for another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_CPUINFO = Path("/proc/cpuinfo")
+_MODEL = ("vendor_id", "cpu family", "model", "stepping")
+_ARM_MODEL = ("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision")
+_FEATURES = ("flags", "Features")
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """Vendor, family, model and stepping in one line, and a digest of the instruction sets."""
+
+    model: str
+    features: str
+
+
+@cache
+def processor(cpuinfo: Path = _CPUINFO) -> Processor:
+    """This host's processor, as the kernel describes it; without such a file the machine's name alone."""
+    try:
+        text = cpuinfo.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        # A machine with cores of several kinds is described by all of them.
+        if colon and value.strip() not in found.setdefault(name.strip(), []):
+            found[name.strip()].append(value.strip())
+    names = _MODEL if "vendor_id" in found else _ARM_MODEL
+    model = " ".join("+".join(found[name]) for name in names if name in found)
+    flags = sorted({flag for name in _FEATURES for value in found.get(name, ()) for flag in value.split()})
+    digest = hashlib.sha256(" ".join(flags).encode()).hexdigest()[:10]
+    return Processor(model or platform.machine(), digest if flags else "unknown")
