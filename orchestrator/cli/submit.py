@@ -95,7 +95,7 @@ def _asked(
 ) -> tuple[Campaign, CheckedSources]:
     """The campaign and its sources, checked before anything is stored."""
     from orchestrator.errors import UsageError
-    from orchestrator.manifest import campaign_for_model, load_manifest, narrow
+    from orchestrator.manifest import campaign_for_model, load_manifest, narrow, require_samples_fit
     from orchestrator.sources import check_all
 
     if file is not None and model is None:
@@ -112,6 +112,7 @@ def _asked(
         )
     campaign = narrow(campaign, delegates, only)
     _, lab = settings()
+    require_samples_fit(campaign, lab)
     name = None if file is None else str(file)
     return campaign, check_all(campaign.models, folder, name, lab.limits.artifact_bytes)
 

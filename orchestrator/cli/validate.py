@@ -23,13 +23,14 @@ def validate(
     """
     from orchestrator.cli import output
     from orchestrator.errors import UsageError
-    from orchestrator.manifest import ManifestError, load_manifest
+    from orchestrator.manifest import ManifestError, load_manifest, require_samples_fit
     from orchestrator.sources import check_all
 
     try:
         campaign = load_manifest(file)
         _, lab = settings()
         check_all(campaign.models, file.parent, str(file), lab.limits.artifact_bytes)
+        require_samples_fit(campaign, lab)
     except UsageError as error:
         if not as_json:
             raise

@@ -12,6 +12,7 @@ from orchestrator.manifest.campaign import (
 )
 from orchestrator.manifest.load import campaign_for_model, load_manifest
 from orchestrator.manifest.narrow import narrow
+from orchestrator.manifest.plans import require_samples_fit
 from orchestrator.manifest.problems import ManifestError
 
 __all__ = [
@@ -25,4 +26,5 @@ __all__ = [
     "campaign_for_model",
     "load_manifest",
     "narrow",
+    "require_samples_fit",
 ]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import math
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
 from agent.wire.messages import MeasurePlan
-from orchestrator.manifest.campaign import DEFAULT_SOFT_LIMIT_S
+from orchestrator.config.limits import size_text
+from orchestrator.errors import UsageError
+from orchestrator.manifest.campaign import DEFAULT_SOFT_LIMIT_S, Campaign
+
+if TYPE_CHECKING:
+    from orchestrator.config.lab import LabConfig
 
 LEVELS: dict[str, MeasurePlan] = {
     "quick": MeasurePlan(level="quick"),
@@ -46,10 +52,56 @@ _LONGEST_WARMUP_RATIO: Final = 3
 runs are done (`runtime.tools.benchmark`)."""
 
 
+_SHORTEST_WARMUP_CAP_S: Final = 1.0
+"""Seconds that warm-up may last at least, however short it is planned, for the same reason."""
+
+_SHORTEST_RUN_S: Final = 1e-6
+"""Seconds of the shortest run. Chosen below what a call from Python takes; smaller would count runs that
+cannot be.
+"""
+
+_FACTS_BYTES: Final = 65_536
+"""Bytes of one process's samples besides the times, at most: its facts and flags have a few KiB. Chosen."""
+
+
 def soft_limit_s(plan: MeasurePlan) -> float:
     """How long one attempt may take where the file does not say: enough for every process at its cap."""
     process = _SLACK_PER_PROCESS_S + _LONGEST_WARMUP_RATIO * plan.warmup_seconds + plan.max_seconds
     return max(DEFAULT_SOFT_LIMIT_S, plan.processes * process)
+
+
+def samples_bytes(plan: MeasurePlan) -> int:
+    """The most bytes that the raw samples of one attempt can have: one JSON list, a number for every run."""
+    warmup_s = max(_LONGEST_WARMUP_RATIO * plan.warmup_seconds, _SHORTEST_WARMUP_CAP_S)
+    runs = _numbers_bytes(plan.max_runs, plan.max_seconds) + _numbers_bytes(plan.max_runs, warmup_s)
+    return plan.processes * (runs + _FACTS_BYTES)
+
+
+def _numbers_bytes(most: int, seconds: float) -> int:
+    """Bytes of at most `most` comma-separated times in ns that last `seconds` together.
+
+    A time x has floor(log10(x)) + 1 digits and a comma; as log10 is concave, equal times need the most.
+    """
+    count = min(most, math.ceil(seconds / _SHORTEST_RUN_S))
+    return math.ceil(count * (math.log10(seconds / count * 1e9) + 2))
+
+
+def require_samples_fit(campaign: Campaign, lab: LabConfig) -> None:
+    """Refuse a campaign whose raw samples the farm's endpoint could refuse. Raises `UsageError`.
+
+    A farm on one machine has no endpoint, and its samples no limit.
+    """
+    limit = lab.limits.samples_bytes
+    if lab.address is None:
+        return
+    for model in campaign.models:
+        needed = samples_bytes(model.plan)
+        if needed > limit:
+            raise UsageError(
+                f"model {model.id}: its raw samples could have {size_text(needed)}: {model.plan.processes} "
+                f"processes with up to {model.plan.max_runs} runs; the farm takes {size_text(limit)}: "
+                "lower timed.max_runs, or raise FARM_SAMPLES_BYTES on the server"
+            )
 
 
 _FIELDS = {

@@ -59,6 +59,17 @@ class Shell:
         return path
 
 
+@dataclass(frozen=True)
+class Limited(Shell):
+    """A farm with settings."""
+
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return super().environment | dict(self.settings)
+
+
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)

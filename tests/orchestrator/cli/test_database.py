@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.orchestrator.cli.conftest import Shell
+from tests.orchestrator.cli.conftest import Limited, Shell
 from tests.orchestrator.cli.models import unary_model
 
 CAMPAIGN = """\
@@ -20,17 +19,6 @@ models:
 delegates:
   cpu: {kind: cpu, threads: 1}
 """
-
-
-@dataclass(frozen=True)
-class Limited(Shell):
-    """A farm with settings."""
-
-    settings: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return super().environment | dict(self.settings)
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from orchestrator.results.export import campaign_json
 from tests.needs import REPOSITORY
-from tests.orchestrator.cli.conftest import Shell
+from tests.orchestrator.cli.conftest import Limited, Shell
+from tests.orchestrator.cli.models import unary_model
 from tests.orchestrator.site.records import demo_farm
 
 GOOD = """\
@@ -128,3 +131,22 @@ def test_an_error_shows_no_control_characters_of_the_file(shell: Shell) -> None:
         assert ran.code == 2
         assert "\x1b" not in ran.err
         assert "\x07" not in ran.err
+
+
+@pytest.mark.parametrize("verb", [("validate",), ("submit", "--dry-run")], ids=" ".join)
+def test_a_plan_whose_samples_the_farm_would_refuse_is_refused_with_the_figures(
+    tmp_path: Path, verb: tuple[str, ...]
+) -> None:
+    asked = "defaults: {measure: {timed: {max_runs: 5000000, max_seconds: 60}}}\n"
+    lab = (("FARM_ENDPOINT", "http://127.0.0.1:8460"), ("FARM_READ_TOKEN", "r" * 40))
+    shell = Limited(tmp_path, lab)
+    shell.write("a.tflite", unary_model())
+    shell.write("models.yaml", GOOD + asked)
+    ran = shell.farm(verb[0], "models.yaml", *verb[1:])
+    assert (ran.code, ran.out) == (2, "")
+    assert "model a: its raw samples could have 108.6 MiB: 3 processes" in ran.err
+    assert "the farm takes 64.0 MiB: lower timed.max_runs, or raise FARM_SAMPLES_BYTES" in ran.err
+    alone = Limited(tmp_path)
+    assert alone.farm("validate", "models.yaml").code == 0, "a farm on one machine has no endpoint"
+    shell.write("models.yaml", GOOD)
+    assert shell.farm("validate", "models.yaml").code == 0

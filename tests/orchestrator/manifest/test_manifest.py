@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from contextlib import suppress
 from dataclasses import asdict, fields
@@ -12,6 +13,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agent.wire.messages import MeasurePlan, ProcessSamples
 from orchestrator.errors import UsageError
 from orchestrator.manifest import (
     Campaign,
@@ -22,7 +24,7 @@ from orchestrator.manifest import (
     campaign_for_model,
     load_manifest,
 )
-from orchestrator.manifest.plans import LEVELS, soft_limit_s
+from orchestrator.manifest.plans import LEVELS, samples_bytes, soft_limit_s
 from orchestrator.manifest.problems import Problems
 from orchestrator.manifest.readers import number
 from runtime.delegates.litert import LiteRtOptions
@@ -439,3 +441,34 @@ def test_attempts_of_every_level_fit_into_their_time_limit(level):
     counts = LEVELS[level]
     assert soft_limit_s(counts) >= counts.processes * (3 * counts.warmup_seconds + counts.max_seconds)
     assert soft_limit_s(counts) >= 900
+
+
+@given(
+    processes=st.integers(1, 3),
+    runs=st.integers(1, 2000),
+    seconds=st.floats(0.001, 5),
+    warmup=st.floats(0, 2),
+)
+@settings(max_examples=30, deadline=None)
+def test_the_samples_of_a_plan_have_at_most_the_bytes_that_are_planned_for(
+    processes: int, runs: int, seconds: float, warmup: float
+) -> None:
+    plan = MeasurePlan(
+        processes=processes,
+        min_runs=1,
+        max_runs=runs,
+        min_seconds=0,
+        max_seconds=seconds,
+        warmup_seconds=warmup,
+    )
+    equal = (int(seconds * 1e9) // runs,) * runs
+    uneven = (10,) * (runs - 1) + (int(seconds * 1e9),)
+    long = (int(max(3 * warmup, 1.0) * 1e9) // runs,) * runs
+    for times in (equal, uneven):
+        one = ProcessSamples(
+            index=0, cache="cold", init_ns=10**12, first_ns=10**12, warmup_ns=long, invoke_ns=times,
+            memory_peak_bytes=10**12, memory_before_bytes=10**12,
+        )  # fmt: skip
+        text = json.dumps([one.model_dump(mode="json")] * processes, separators=(",", ":"))
+        assert len(text) <= samples_bytes(plan)
+    assert samples_bytes(plan) - len(text) < processes * (70_000 + 10 * runs)
