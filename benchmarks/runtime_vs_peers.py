@@ -169,7 +169,7 @@ def _call(loaded: Any) -> Any:
 def environment_of_host() -> dict[str, str]:
     """What the probe reports about this host's devices."""
     ran = subprocess.run(
-        [sys.executable, "-m", "agent.runner", "--probe"], capture_output=True, text=True, check=True
+        [sys.executable, "-P", "-m", "agent.runner", "--probe"], capture_output=True, text=True, check=True
     )
     devices = json.loads(ran.stdout)["devices"]
     return {f"{d['device_id']}.{key}": value for d in devices for key, value in d["environment"].items()}

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from agent.wire.environment import for_agent
 from agent.wire.messages import (
     MAX_MESSAGE_BYTES,
     PROTOCOL_VERSION,
@@ -57,7 +58,9 @@ _EXIT_PATIENCE_S: Final = 2.0
 
 def agent_command(home: FarmHome) -> list[str]:
     """The command that starts the embedded agent; `--embedded --fd N` is appended."""
-    return [sys.executable, "-P", "-m", "agent", "--state", str(home.agent), "--store", str(home.store)]
+    # Not -I: the agent imports what this process does, which PYTHONPATH or the user's packages may hold.
+    state, store = home.agent.absolute(), home.store.absolute()
+    return [sys.executable, "-P", "-m", "agent", "--state", str(state), "--store", str(store)]
 
 
 class EmbeddedDispatcher:
@@ -68,7 +71,7 @@ class EmbeddedDispatcher:
     def __init__(
         self, command: Sequence[str], log: Path, *, silence_limit_s: float = SILENCE_LIMIT_S
     ) -> None:
-        """Start the agent. `log` takes its stderr. Raises `UnreachableError`."""
+        """Start the agent in the folder of `log`, which takes its stderr. Raises `UnreachableError`."""
         self._command = list(command)
         self._log = log
         self._silence_limit_s = silence_limit_s
@@ -130,6 +133,8 @@ class EmbeddedDispatcher:
                 descriptor = theirs.fileno()
                 self._child = subprocess.Popen(  # noqa: S603  # a fixed command: our own agent
                     [*self._command, "--embedded", "--fd", str(descriptor)],
+                    env=for_agent(),
+                    cwd=self._log.parent,
                     pass_fds=(descriptor,),
                     stdin=subprocess.DEVNULL,
                     stdout=log,

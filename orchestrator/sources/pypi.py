@@ -6,7 +6,6 @@ archive is never unpacked; the one member is read from it with the store's size 
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from orchestrator.config.child_environment import for_pip
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.manifest.problems import suggestion
 
@@ -56,13 +56,15 @@ def parse_source(source: str, platform: str | None, python: str | None) -> tuple
 
 
 def download(wheel: Wheel, folder: Path, note: Callable[[str], None]) -> Path:
-    """The wheel's file in `folder`.
+    """The wheel's file in `folder`, which is empty.
 
     Raises `UsageError` where the index has no such wheel, `UnreachableError` where it cannot be reached.
     """
     note(f"downloading {wheel}")
+    # -I, and a folder of its own: a pip.py or a settings file where the user works must not run or count.
     command = [
-        sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input",
+        sys.executable, "-I", "-W", "ignore", "-m", "pip", "download",
+        "--no-deps", "--only-binary=:all:", "--no-input",
         "--disable-pip-version-check", "--progress-bar=off", "--retries=2", "--dest", str(folder),
     ]  # fmt: skip
     if wheel.platform:
@@ -78,7 +80,8 @@ def download(wheel: Wheel, folder: Path, note: Callable[[str], None]) -> Path:
             errors="replace",
             timeout=DOWNLOAD_LIMIT_S,
             check=False,
-            env=os.environ | {"PYTHONWARNINGS": "ignore"},
+            env=for_pip(),
+            cwd=folder,
         )
     except subprocess.TimeoutExpired as error:
         raise UnreachableError(f"{wheel}: the download took longer than {DOWNLOAD_LIMIT_S} s") from error

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.processes.environment import EXTRA_VARIABLE
+from agent.wire.environment import EXTRA_VARIABLE
 from agent.wire.messages import Device
 from tests.faults import truth
 from tests.faults.runner import TRUTH_FILE

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from agent.devices import probe
-from agent.processes.environment import EXTRA_VARIABLE, for_link, for_runner
+from agent.processes.environment import for_link, for_runner
 from agent.transport.process import LinkProcess
+from agent.wire.environment import EXTRA_VARIABLE
 from tests.agent.embedded_agent import eventually, job
 
 SECRETS = {

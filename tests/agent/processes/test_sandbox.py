@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.processes.environment import EXTRA_VARIABLE
 from agent.processes.sandbox import landlock
+from agent.wire.environment import EXTRA_VARIABLE
 from tests.agent.embedded_agent import EmbeddedAgent, job, put_model
 from tests.agent.processes.hostile_runners import TARGETS_VARIABLE
 from tests.needs import absent
