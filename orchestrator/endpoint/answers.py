@@ -10,6 +10,7 @@ import logging
 import traceback
 import unicodedata
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from starlette.datastructures import MutableHeaders
@@ -39,15 +40,11 @@ class Answers:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        begun = False
 
         async def answer(message: Message) -> None:
-            nonlocal begun
-            if message["type"] == "http.response.start":
-                begun = True
-                if not connection_of(scope).is_vouched_for:
-                    # Who shows no token gets one answer a connection: neither idling nor pipelining pays.
-                    MutableHeaders(scope=message)["connection"] = "close"
+            if message["type"] == "http.response.start" and not connection_of(scope).is_vouched_for:
+                # Who shows no token gets one answer a connection: neither idling nor pipelining pays.
+                MutableHeaders(scope=message)["connection"] = "close"
             await send(message)
 
         why = fault_of(scope["path"])
@@ -60,8 +57,6 @@ class Answers:
             return
         except Exception as error:  # noqa: BLE001  # whatever it is, it must not reach the server's log
             log.error("%s %r failed: %s", scope["method"], scope["path"], brief(error))
-            if not begun:
-                await JSONResponse({"error": "the farm failed; see its log"}, 500)(scope, receive, answer)
 
 
 def fault_of(path: str) -> str | None:
@@ -75,6 +70,7 @@ def fault_of(path: str) -> str | None:
 
 def brief(error: Exception) -> str:
     """The error in one line, with the place in the code; of the database's refusals, without their values."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    frame = next((one for one in reversed(frames) if "orchestrator" in Path(one.filename).parts), frames[-1])
     lines = [] if isinstance(error, RefusedError) else str(error).splitlines()[:1]
     return ": ".join([type(error).__name__, *lines])[:_LONGEST_REASON] + f" ({frame.filename}:{frame.lineno})"

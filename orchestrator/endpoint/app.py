@@ -69,7 +69,7 @@ def application(
         Route("/campaigns/{ref}", results.campaign, methods=["GET"]),
         Route("/campaigns/{ref}/results", results.results, methods=["GET"]),
     ]
-    handlers = {HTTPException: _refused, UnreachableError: _unreachable}
+    handlers = {HTTPException: _refused, UnreachableError: _unreachable, Exception: _failed}
     routed = Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]  # each takes its own
     # A redirect would lead to whatever host the request names.
     routed.router.redirect_slashes = False
@@ -110,3 +110,8 @@ async def _refused(request: Request, error: HTTPException) -> Response:
 async def _unreachable(_: Request, error: UnreachableError) -> Response:
     log.error("a request is not answered: %s", error)
     return JSONResponse({"error": "the farm's database does not answer; try again"}, 503)
+
+
+async def _failed(_: Request, __: Exception) -> Response:
+    """Answer; Starlette hands the error on, and `Answers` logs it."""
+    return JSONResponse({"error": "the farm failed; see its log"}, 500)

@@ -49,10 +49,16 @@ class KnownAgents:
 class Endpoint:
     """Answers on a free port of the loopback until `close`."""
 
-    def __init__(self, folder: Path, limits: StoreLimits | None = None, tls: Pair | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        limits: StoreLimits | None = None,
+        tls: Pair | None = None,
+        database_url: str | None = None,
+    ) -> None:
         folder.mkdir(exist_ok=True)
         self.store = Store(folder / "farm-store")
-        self.database = Database.connect(folder / "endpoint.db")
+        self.database = Database.connect(database_url or folder / "endpoint.db")
         migrate(self.database)
         self.trust = KnownAgents()
         app = application(
