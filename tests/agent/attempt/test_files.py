@@ -29,9 +29,8 @@ def test_who_has_the_former_file_open_never_sees_a_part_of_the_new_one(tmp_path)
 
 
 def test_a_result_file_beyond_the_limit_fails_the_attempt(tmp_path):
-    facts = {"fact": "x" * 3_000_000}
-    found = RunnerResult(status=Status.DONE, reason=None, facts=facts)
-    (tmp_path / RESULT_FILE).write_text(found.model_dump_json())
+    found = RunnerResult(status=Status.DONE, reason=None)
+    (tmp_path / RESULT_FILE).write_text(found.model_dump_json() + " " * 3_000_000)
     result = from_result_file(Outcome(job(("0" * 64, 1)), None, tmp_path), tmp_path / "store")
     assert (result.status, result.reason.code) == (Status.FAILED, ReasonCode.RUNNER_ERROR)
     assert "the limit is" in result.reason.text
