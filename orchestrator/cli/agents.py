@@ -187,8 +187,10 @@ def _say_token(credentials: CredentialsService, name: str, token: str, valid: in
             }
         )
         return OK
-    output.line(f"one-time token for {name}, valid for {valid} minutes:")
-    output.line(f"  farm-agent enrol --server {server} --token {token}")
+    # The token alone is the result, so that a script reads it with $(...).
+    output.note(f"one-time token for {name}, valid for {valid} minutes; on its machine:")
+    output.note(f"  FARM_ENROL_TOKEN=TOKEN farm-agent enrol --server {server}")
+    output.line(token)
     if address is None:
         output.note("no endpoint is set: set FARM_ENDPOINT for `farm serve`, or use --write on one machine")
     return OK

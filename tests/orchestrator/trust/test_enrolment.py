@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,6 +14,7 @@ from agent.wire.envelope import SigningKey, open_envelope, seal
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.db.engine.sessions import Database
+from orchestrator.db.engine.turn import Turn
 from orchestrator.db.migrate import migrate
 from orchestrator.db.read import credentials as known_credentials
 from orchestrator.db.write import credentials
@@ -79,6 +82,59 @@ def test_a_token_is_good_once_and_for_its_time(database):
         enrol(database, late, now=NOW + enrolment.VALID)
     with pytest.raises(UsageError, match="one-time token"):
         enrol(database, f"{'x' * 43}.{FARM.public.key_id}")
+
+
+def test_of_two_agents_that_present_one_token_at_once_one_is_enrolled(postgres_url):
+    database = Database.connect(postgres_url)
+    migrate(database)
+    request = enrolment.Request.read(Applicant.new().request(invite(database)))
+    other = enrolment.Request.read(Applicant.new().request(request.token))
+
+    def use_other():
+        # No turn of `Database.write`, which would wait for its own: the token itself lets one pass only.
+        with database.engine.connect() as connection, Turn(connection) as turn:
+            enrolment.enrol(turn, other, NOW)
+            turn.commit()
+
+    with ThreadPoolExecutor(1) as pool:
+        with database.engine.connect() as connection, Turn(connection) as turn:
+            enrolment.enrol(turn, request, NOW)
+            turn.flush()
+            second = pool.submit(use_other)
+            waits_for_lock(database)
+            turn.commit()
+        with pytest.raises(UsageError, match="one-time token"):
+            second.result(timeout=30)
+    with database.read() as session:
+        (known,) = known_credentials.valid(session, NOW)
+    assert known.key_id == request.public_key.key_id
+    database.close()
+
+
+def waits_for_lock(database):
+    """Return once another transaction waits for this one, or ended without."""
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    until = time.monotonic() + 2.0
+    with database.engine.connect() as connection:
+        while time.monotonic() < until and not connection.exec_driver_sql(waiting).scalar():
+            connection.rollback()
+            time.sleep(0.02)
+
+
+@pytest.mark.parametrize("revoked", [False, True])
+def test_a_known_key_enrols_no_second_time_and_its_token_stays_unused(database, revoked):
+    _, applicant = enrol(database, invite(database))
+    if revoked:
+        with database.write() as turn:
+            credentials.revoke_all(turn, "rack-1", NOW)
+    token = invite(database, "rack-2")
+    with pytest.raises(UsageError, match="key is known already"):
+        enrol(database, token, applicant)
+    assert agent_of(database, applicant) == (None if revoked else "rack-1")
+    assert enrol(database, token)[0] == "rack-2"
 
 
 def test_a_new_token_ends_the_one_before(database):

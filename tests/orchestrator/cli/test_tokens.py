@@ -1,0 +1,47 @@
+"""What `farm agents enrol` and `farm agents rotate` print for a script and for a person."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.wire.credentials import Applicant
+from orchestrator.config.clock import utc_now
+from orchestrator.config.home import FarmHome
+from orchestrator.db.engine.sessions import Database
+from orchestrator.trust import enrolment
+
+ENDPOINT = "https://lab.example.org:8460"
+
+
+@pytest.fixture
+def lab(shell, monkeypatch):
+    monkeypatch.setenv("FARM_BROKER_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setenv("FARM_ENDPOINT", ENDPOINT)
+    monkeypatch.setenv("FARM_TLS_CERT", "cert.pem")
+    monkeypatch.setenv("FARM_TLS_KEY", "key.pem")
+    return shell
+
+
+@pytest.mark.parametrize("verb", ["enrol", "rotate"])
+def test_standard_output_is_the_token_alone(lab, verb) -> None:
+    if verb == "rotate":
+        enrol(lab, lab.farm("agents", "enrol", "rack-1").out.strip())
+    ran = lab.farm("agents", verb, "rack-1")
+    token = ran.out.removesuffix("\n")
+    assert (ran.code, token.split()) == (0, [token])
+    assert token not in ran.err, "a log of standard error tells no secret"
+    assert f"farm-agent enrol --server {ENDPOINT}" in ran.err
+    assert enrol(lab, token) == "rack-1"
+    assert set(lab.farm("agents", "rotate", "rack-1", "--json").json()) == {
+        "agent", "token", "server", "valid_minutes",
+    }  # fmt: skip
+
+
+def enrol(lab, token: str) -> str:
+    """Use a token as the endpoint does for an agent that sends it."""
+    database = Database.connect(FarmHome(lab.home).database)
+    request = enrolment.Request.read(Applicant.new().request(token))
+    with database.write() as turn:
+        name = enrolment.enrol(turn, request, utc_now())
+    database.close()
+    return name
