@@ -120,7 +120,9 @@ class Agent(SQLModel, table=True):
     """An agent as its last hello described it. `missing`: delegate kinds its host cannot offer, with reasons.
 
     `heard_at`: its last sign of life, by the server's clock. `state`: active | draining | removed.
-    `refused`: why it gets no jobs though it is connected (another protocol version).
+    `refused`: why it gets no jobs though it is connected (another protocol version). `undelivered_since`:
+    since when each heartbeat has named results without a receipt. `dropped`: how many of its results were not
+    stored, the last one at `dropped_at`.
     """
 
     agent_id: str = Field(primary_key=True)
@@ -132,6 +134,9 @@ class Agent(SQLModel, table=True):
     heard_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     state: str = AGENT_ACTIVE
     refused: str | None = Field(default=None, sa_type=Text)
+    undelivered_since: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    dropped: int = 0
+    dropped_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
 class Environment(SQLModel, table=True):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from orchestrator.config.clock import utc_now
 from orchestrator.config.lab import LabConfig
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import agents, scheduler_state
+from orchestrator.db.read import scheduler_state
 from orchestrator.doctor.check import Check
 from orchestrator.errors import FarmError
 
@@ -24,7 +24,8 @@ _REDIS_SETTINGS = (
 
 def lab_checks(lab: LabConfig, database: Database) -> list[Check]:
     """Check the broker, the scheduler and every agent. Raises nothing."""
-    from orchestrator.doctor.broker_access import access_checks  # noqa: PLC0415  # it needs cryptography, as only labs do
+    from orchestrator.doctor.agents import agent_checks  # noqa: PLC0415  # it needs cryptography, as only labs do
+    from orchestrator.doctor.broker_access import access_checks  # noqa: PLC0415  # see above
 
     broker = [broker_check(lab), *access_checks(lab)]
     return [*broker, scheduler_check(database), *agent_checks(lab, database)]
@@ -88,33 +89,3 @@ def scheduler_check(database: Database) -> Check:
             "scheduler", False, text, "see the check of the broker; scheduling then resumes by itself"
         )
     return Check("scheduler", True, f"running, {where}")
-
-
-def agent_checks(lab: LabConfig, database: Database) -> list[Check]:
-    """One line per agent with a fault, and one for all others."""
-    try:
-        with database.read() as session:
-            found = agents.states(session)
-    except FarmError as error:
-        return [Check("agents", False, str(error), "see the check of the database")]
-    if not found:
-        return [Check("agents", False, "no agent has connected yet", "on a lab machine: farm-agent start")]
-    limit = utc_now() - timedelta(seconds=lab.times.suspect_s)
-    bad = [check for agent in found if (check := _agent(agent, limit)) is not None]
-    well = [agent.agent_id for agent in found if _agent(agent, limit) is None]
-    return [*bad, Check("agents", True, "working: " + ", ".join(well))] if well else bad
-
-
-def _agent(agent: agents.AgentState, limit: datetime) -> Check | None:
-    name = f"agent {agent.agent_id}"
-    if agent.state == "removed":
-        return None
-    if agent.refused:
-        return Check(name, False, f"refused: {agent.refused}", "upgrade it with that command")
-    if agent.heard_at is None or agent.heard_at < limit:
-        last = "never" if agent.heard_at is None else f"{agent.heard_at:%Y-%m-%d %H:%M:%S} UTC"
-        fix = f"make sure that {agent.host} is up and reaches the broker, then run there: farm-agent start"
-        return Check(name, False, f"last heartbeat: {last}", fix)
-    if agent.devices == 0:
-        return Check(name, False, "it has no devices", f"on {agent.host}: farm-agent probe")
-    return None

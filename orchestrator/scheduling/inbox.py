@@ -112,6 +112,7 @@ class Inbox:
     in_doubt: dict[str, float] = field(default_factory=dict)
     _beats: dict[str, _LastBeat] = field(default_factory=dict)
     _refused: set[str] | None = None
+    _undelivered: dict[str, bool] = field(default_factory=dict)
 
     def is_relevant(self, event: DispatchEvent) -> bool:
         """False for a sign of life that is kept in memory only and need not be stored."""
@@ -126,9 +127,9 @@ class Inbox:
                 now_s = time.monotonic()
                 new_phase = phase != last.phase and now_s >= last.new_phase_after_s
                 return new_phase or now_s >= last.same_phase_after_s
-            case AgentAlive():
+            case AgentAlive(waiting=waiting):
                 self.available.note_heard(event.agent_id, utc_now())
-                return False
+                return self._undelivered.get(event.agent_id) != (waiting > 0)
         return True
 
     def apply(self, turn: Turn, events: Sequence[DispatchEvent], now: datetime) -> FollowUp:
@@ -181,6 +182,10 @@ class Inbox:
                 return FollowUp(freed=freed, news=True)
             case JobResult():
                 return self._on_result(turn, agent_id, message, now)
+            case AgentAlive(waiting=waiting):
+                # Only a change is stored: `farm doctor` needs to know since when, not how many.
+                self._undelivered[agent_id] = waiting > 0
+                agents.note_undelivered(turn, agent_id, now if waiting else None)
         return _NOTHING
 
     def _on_unusable(self, turn: Turn, event: UnusableResult, now: datetime) -> FollowUp:
@@ -278,6 +283,7 @@ class Inbox:
         failpoint.reached("orchestrator.before_ingest_commit")
         if outcome in ("conflict", "unknown"):
             log.warning("result of attempt %s: %s; it is not stored", message.attempt_id, outcome)
+            agents.note_dropped(turn, agent_id, now)
         receipt = Receipt(attempt_id=message.attempt_id)
         return FollowUp(((agent_id, receipt),), freed, news=True)
 

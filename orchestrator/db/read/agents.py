@@ -15,7 +15,10 @@ from orchestrator.policy.lifecycle import CellState
 
 @dataclass(frozen=True, slots=True)
 class AgentState:
-    """One agent. `heard_at`: its last sign of life; `devices`: how many it has; `live`: its attempts."""
+    """One agent. `heard_at`: its last sign of life; `devices`: how many it has; `live`: its attempts.
+
+    `undelivered_since`, `dropped`, `dropped_at`: see `tables.Agent`.
+    """
 
     agent_id: str
     host: str
@@ -26,6 +29,9 @@ class AgentState:
     heard_at: datetime | None
     devices: int
     live: int
+    undelivered_since: datetime | None = None
+    dropped: int = 0
+    dropped_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,7 @@ def states(session: Session) -> list[AgentState]:
         AgentState(
             row.agent_id, row.host, row.version, row.protocol, row.state, row.refused, row.heard_at,
             devices.get(row.agent_id, 0), live.get(row.agent_id, 0),
+            row.undelivered_since, row.dropped, row.dropped_at,
         )
         for row in session.exec(select(tables.Agent).order_by(col(tables.Agent.agent_id)))
     ]  # fmt: skip

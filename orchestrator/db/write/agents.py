@@ -22,6 +22,22 @@ def note_heard(turn: Turn, heard: Mapping[str, datetime]) -> None:
     turn.connection().execute(change.values(heard_at=bindparam("heard")), rows)
 
 
+def note_undelivered(turn: Turn, agent_id: str, since: datetime | None) -> None:
+    """Store since when an agent has results without a receipt; None: it has none. A name without a row is an
+    agent that never sent a hello: nothing changes.
+    """
+    row = turn.get(tables.Agent, agent_id)
+    if row is not None and (row.undelivered_since is None) != (since is None):
+        row.undelivered_since = since
+
+
+def note_dropped(turn: Turn, agent_id: str, now: datetime) -> None:
+    """Count a result of an agent that was not stored."""
+    row = turn.get(tables.Agent, agent_id)
+    if row is not None:
+        row.dropped, row.dropped_at = row.dropped + 1, now
+
+
 def refuse(turn: Turn, agent_id: str, protocol: int, why: str, now: datetime) -> None:
     """Store why an agent gets no jobs; the agent may be one without a row."""
     row = turn.get(tables.Agent, agent_id)

@@ -97,7 +97,14 @@ def test_a_heartbeat_without_news_is_not_stored(database, inbox, job):
     apply(database, inbox, event)
     assert not inbox.is_relevant(event)
     assert inbox.is_relevant(MessageReceived("other", beat(job))), "another agent's word about it is checked"
-    assert not inbox.is_relevant(MessageReceived("rack", AgentAlive()))
+
+
+def test_of_an_agents_heartbeats_only_a_change_of_what_waits_is_stored(database, inbox, job):
+    for message in (AgentAlive(), AgentAlive(waiting=1), AgentAlive()):
+        event = MessageReceived("rack", message)
+        assert inbox.is_relevant(event)
+        apply(database, inbox, event)
+        assert not inbox.is_relevant(event)
 
 
 def test_an_attempt_of_another_agent_is_left_alone(database, inbox, job):
