@@ -11,7 +11,7 @@ from kombu import Connection, Exchange, Queue
 
 from agent.wire.bounded_transport import BoundedConnection
 from agent.wire.credentials import for_ingest
-from agent.wire.queue import agent_options, agent_queue, tls_options
+from agent.wire.queue import agent_options, agent_queue, ingest_queue, tls_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,11 @@ class AgentBroker:
     def queue(self) -> str:
         """The agent's own queue."""
         return agent_queue(self.agent_id)
+
+    @property
+    def ingest_queue(self) -> str:
+        """The queue of what this agent tells the farm."""
+        return ingest_queue(self.agent_id)
 
     def transport_options(self) -> dict[str, Any]:
         """Kombu's options for Redis."""

@@ -21,7 +21,7 @@ from agent.link.name_claim import NameClaim, NameTakenError
 from agent.link.signing import AgentSeal
 from agent.transport.process import ALIVE, NAME_TAKEN_EXIT, REFUSED_EXIT
 from agent.wire.messages import MAX_MESSAGE_BYTES, JobRefused, JobResult, Wire, type_of
-from agent.wire.queue import INGEST_QUEUE, INGEST_TASK, MESSAGE_TASK, PINGS_PER_WATCHDOG, new_ping, publish
+from agent.wire.queue import INGEST_TASK, MESSAGE_TASK, PINGS_PER_WATCHDOG, new_ping, publish
 from agent.wire.rare_log import RareLog
 
 BROKER_EXIT: Final = 75
@@ -144,7 +144,7 @@ class Relay:
         self._send_line(to_line(message))
 
     def _send_line(self, line: bytes) -> None:
-        self._publish(INGEST_TASK, INGEST_QUEUE, self.seal.seal(line))
+        self._publish(INGEST_TASK, self.broker.ingest_queue, self.seal.seal(line))
 
     def _publish(self, task: str, to: str, envelope: str) -> None:
         """Publish, or end this process: the daemon repeats over the next link what was not sent."""

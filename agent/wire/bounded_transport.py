@@ -10,6 +10,7 @@ This is the only module of the wire that imports Kombu and Redis; both ends conn
 from __future__ import annotations
 
 import logging
+import uuid
 from typing import Any, Final
 
 from kombu import Connection
@@ -89,6 +90,13 @@ class _Channel(kombu_redis.Channel):
 
 class _Transport(kombu_redis.Transport):
     Channel = _Channel
+
+    def _deliver(self, message: Any, queue: str | None) -> None:
+        # Where a message is put back after a crash, and the name under which it is kept until then, are not
+        # for its sender to say: they could be another agent's queue, and another message's name.
+        origin = {"exchange": "", "routing_key": queue}
+        message["properties"] |= {"delivery_info": origin, "delivery_tag": str(uuid.uuid4())}
+        super()._deliver(message, queue)
 
 
 class BoundedConnection(Connection):

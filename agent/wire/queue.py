@@ -1,8 +1,9 @@
 """The broker as both floors see it: names of tasks, queues and keys, message form, connection options.
 
-Messages have Celery's form over Redis lists. Two lists are used: `agent.<agent id>.jobs` carries envelopes
-from the farm to one agent, `ingest` carries envelopes of all agents to the farm. Neither Celery, Kombu nor
-Redis is imported here, so that the names can be read without them.
+Messages have Celery's form over Redis lists. `agent.<agent id>.jobs` carries envelopes from the farm to one
+agent, `agent.<agent id>.ingest` those of this agent to the farm, which takes from all lists in turn: an agent
+that fills its own delays nobody else. Neither Celery, Kombu nor Redis is imported here, so that the names can
+be read without them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ MESSAGE_TASK: Final = "farm.message"
 INGEST_TASK: Final = "farm.ingest"
 """Task name of an envelope from an agent to the farm."""
 INGEST_QUEUE: Final = "ingest"
-"""List that every agent appends to and the farm alone reads."""
+"""List that agents of earlier releases append to, which have none of their own; the farm alone reads it."""
+PING_QUEUE: Final = "ingest.ping"
+"""List of the farm's words to itself: in a list that others fill they would be late, and look lost."""
 INGEST_UNACKED_KEY: Final = "ingest.unacked"
 """Key of the messages that the farm was given and has not acknowledged yet."""
 
@@ -91,6 +94,11 @@ def agent_key(agent_id: str, name: str) -> str:
 def agent_queue(agent_id: str) -> str:
     """The list that carries envelopes to one agent."""
     return agent_key(agent_id, "jobs")
+
+
+def ingest_queue(agent_id: str) -> str:
+    """The list that carries envelopes of one agent to the farm: it alone appends, the farm alone reads."""
+    return agent_key(agent_id, "ingest")
 
 
 def publish(producer: Publisher, task: str, queue: str, envelope: str) -> None:

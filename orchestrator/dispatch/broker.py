@@ -19,9 +19,11 @@ from agent.wire.queue import (
     MAX_CALL_BYTES,
     MAX_ENVELOPE_BYTES,
     MESSAGE_TASK,
+    PING_QUEUE,
     agent_queue,
     client_url,
     farm_options,
+    ingest_queue,
     publish,
     tls_options,
 )
@@ -55,7 +57,7 @@ class FarmBroker:
     def __init__(
         self, url: str, key_prefix: str, on_message: Callable[[Message], None], authority: Path | None = None
     ) -> None:
-        """Connect. `on_message` gets every message of the ingest queue and acknowledges it later.
+        """Connect. `on_message` gets every message to the farm and acknowledges it later.
 
         `authority`: CA certificates as PEM, None: the system's. Raises the errors of Redis' client.
         """
@@ -70,20 +72,31 @@ class FarmBroker:
         channel.Message = _UncompressedMessage  # type: ignore[attr-defined]  # of every virtual transport
         self._consumer = Consumer(
             channel,
-            queues=[Queue(INGEST_QUEUE, Exchange("", type="direct"), routing_key=INGEST_QUEUE)],
+            queues=[_queue(name) for name in (INGEST_QUEUE, PING_QUEUE)],
             on_message=on_message,
             accept=["json"],
             prefetch_count=_PREFETCH,
         )
         self._consumer.consume()
+        self._agents: frozenset[str] = frozenset()
+
+    def listen_to(self, agents: frozenset[str]) -> None:
+        """Receive from the lists of these agents, in turn with the lists that belong to none."""
+        for agent_id in self._agents - agents:
+            self._consumer.cancel_by_queue(ingest_queue(agent_id))
+        for agent_id in sorted(agents - self._agents):
+            self._consumer.add_queue(_queue(ingest_queue(agent_id)))
+        if agents - self._agents:
+            self._consumer.consume()
+        self._agents = agents
 
     def send(self, agent_id: str, envelope: str) -> None:
         """Put an envelope into an agent's queue."""
         publish(self._producer, MESSAGE_TASK, agent_queue(agent_id), envelope)
 
     def ping(self, word: str) -> None:
-        """Send a word to this process itself, through the ingest queue."""
-        publish(self._producer, INGEST_TASK, INGEST_QUEUE, word)
+        """Send a word to this process itself."""
+        publish(self._producer, INGEST_TASK, PING_QUEUE, word)
 
     def drain(self, timeout_s: float) -> bool:
         """Receive a message, which may be one that is dropped; False where none arrived in time."""
@@ -96,6 +109,11 @@ class FarmBroker:
     def close(self) -> None:
         """Drop the connection; what was not acknowledged is delivered again later."""
         self._connection.release()
+
+
+def _queue(name: str) -> Queue:
+    """A list in Redis, reached by its name alone."""
+    return Queue(name, Exchange("", type="direct"), routing_key=name)
 
 
 def redis_client(url: str, authority: Path | None = None) -> Redis:

@@ -58,12 +58,15 @@ class Seal(Protocol):
     def open(self, envelope: str) -> tuple[str, bytes]:
         """Return the agent that signed, and its message. Raises `ValueError`."""
 
+    def agents(self) -> frozenset[str]:
+        """Return the agents whose messages can be opened."""
+
     def pending(self) -> Sequence[tuple[str, str]]:
         """Return envelopes of the seal's own that have to be sent, each with its agent."""
 
 
 class LabDispatcher:
-    """Sends to each agent's queue and drains the ingest queue.
+    """Sends to each agent's queue and drains their ingest queues in turn.
 
     A lost connection is tried again after 1, 2, 4 ... seconds, at most `times.backoff_s`. A connection
     through which this process's own ping does not return within `times.watchdog_s` counts as lost.
@@ -127,6 +130,7 @@ class LabDispatcher:
             self._acknowledge()
             self._watch(self._broker)
             self._dropped.tick()
+            self._broker.listen_to(self._seal.agents())
             waiting = bool(self._received) or self._broker.drain(max(_LEAST_WAIT_S, until - time.monotonic()))
             ends_at_s = time.monotonic() + _BATCH_S
             while waiting and not self._is_full() and time.monotonic() < ends_at_s:

@@ -16,7 +16,7 @@ from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError
 
 from agent.wire.credentials import INGEST_SUFFIX
-from agent.wire.queue import AGENT_KEYS, INGEST_QUEUE, agent_key
+from agent.wire.queue import AGENT_KEYS, INGEST_QUEUE, agent_key, ingest_queue
 from orchestrator.db.read.credentials import Known
 from orchestrator.dispatch.broker import redis_client
 from orchestrator.errors import UnreachableError, UsageError
@@ -57,8 +57,14 @@ def users(known: Iterable[Known], key_prefix: str) -> dict[str, list[str]]:
     for agent_id, passwords in hashes.items():
         name = user(agent_id, key_prefix)
         found[name] = _words(passwords, COMMANDS, [prefix + agent_key(agent_id, key) for key in AGENT_KEYS])
-        found[name + INGEST_SUFFIX] = _words(passwords, INGEST_COMMANDS, [prefix + INGEST_QUEUE])
+        lists = [prefix + queue for queue in _lists_of(agent_id)]
+        found[name + INGEST_SUFFIX] = _words(passwords, INGEST_COMMANDS, lists)
     return found
+
+
+def _lists_of(agent_id: str) -> tuple[str, str]:
+    """The lists that an agent adds to: its own, and the one that agents of earlier releases share."""
+    return ingest_queue(agent_id), INGEST_QUEUE
 
 
 def _words(passwords: list[str], commands: Iterable[str], keys: Iterable[str]) -> list[str]:
@@ -102,7 +108,7 @@ def apply(url: str, authority: Path | None, key_prefix: str, known: Mapping[str,
             if gone:
                 client.acl_deluser(*gone)  # Redis also closes their connections
                 # Only then, so that nobody writes them again; UNLINK frees large ones in the background.
-                client.unlink(*_keys_of(gone, key_prefix))
+                client.unlink(*_keys_of(gone, key_prefix), *_ingest_of(gone, key_prefix))
                 log.info("users deleted at the broker: %s", ", ".join(gone))
             for name, words in known.items():
                 if name not in names and not name.endswith(INGEST_SUFFIX):
@@ -118,8 +124,16 @@ def apply(url: str, authority: Path | None, key_prefix: str, known: Mapping[str,
 
 def _keys_of(users: Iterable[str], key_prefix: str) -> list[str]:
     """Return the keys that only the agents with these user names may use."""
-    agents = {name.removeprefix(user("", key_prefix)).removesuffix(INGEST_SUFFIX) for name in users}
-    return [key_prefix + agent_key(agent, key) for agent in sorted(agents) for key in AGENT_KEYS]
+    return [key_prefix + agent_key(agent, key) for agent in _agents(users, key_prefix) for key in AGENT_KEYS]
+
+
+def _ingest_of(users: Iterable[str], key_prefix: str) -> list[str]:
+    """Return the lists of what the agents with these user names have told the farm."""
+    return [key_prefix + ingest_queue(agent) for agent in _agents(users, key_prefix)]
+
+
+def _agents(users: Iterable[str], key_prefix: str) -> list[str]:
+    return sorted({name.removeprefix(user("", key_prefix)).removesuffix(INGEST_SUFFIX) for name in users})
 
 
 def _version(client: Redis) -> tuple[int, ...]:

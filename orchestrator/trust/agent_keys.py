@@ -60,6 +60,11 @@ class AgentKeys:
             raise ValueError(f"{opened.kind[:32]} of agent {key.agent_id}: {error}") from error
         return opened
 
+    def agents(self) -> frozenset[str]:
+        """Return the agents that have a valid key, as read at most `REFRESH_S` ago."""
+        self._refresh(REFRESH_S)
+        return frozenset(key.agent_id for key in self._keys.values())
+
     def save(self) -> None:
         """Store the newest `issued` of each agent, by which a restart judges which envelopes have expired."""
         self._saved_at_s = time.monotonic()

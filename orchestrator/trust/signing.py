@@ -45,6 +45,10 @@ class FarmSeal:
         self._note(opened.agent_id, opened.farm)
         return opened.agent_id, opened.payload
 
+    def agents(self) -> frozenset[str]:
+        """Return the agents that have a valid key."""
+        return self.agent_keys.agents()
+
     def pending(self) -> Sequence[tuple[str, str]]:
         """Return announcements of the farm's valid keys that are due, each with its agent."""
         if not self._behind:

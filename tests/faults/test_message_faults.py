@@ -54,7 +54,7 @@ def test_scenario_26_a_storm_of_duplicates_runs_and_counts_everything_once(fault
     lab = fault_lab
     lab.take_time(**PATIENT)
     lab.start("agA", devices=2)
-    jobs, words = Wiretap(lab, "agent.agA.jobs"), Wiretap(lab, "ingest")
+    jobs, words = Wiretap(lab, "agent.agA.jobs"), Wiretap(lab, "agent.agA.ingest")
     for _ in range(3):
         until(lambda: not lab.view.open_cells(), "both devices are idle")
         lab.stop_links("agA", signal.SIGSTOP)
@@ -149,7 +149,8 @@ def test_scenario_27_forged_messages_are_refused_and_everybody_lives(fault_lab):
     lab = fault_lab
     lab.take_time(**PATIENT)
     lab.start("agA", "agB", devices=1)
-    own, other, words = (Wiretap(lab, name) for name in ("agent.agA.jobs", "agent.agB.jobs", "ingest"))
+    names = "agent.agA.jobs", "agent.agB.jobs", "agent.agA.ingest"
+    own, other, words = (Wiretap(lab, name) for name in names)
     lab.stop_links("agA", signal.SIGSTOP)
     lab.stop_links("agB", signal.SIGSTOP)
     lab.submit(4, gpu=WORK)

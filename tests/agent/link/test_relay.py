@@ -102,7 +102,7 @@ def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Rela
     monkeypatch.setattr(relay, "_UPLOAD_LIMIT_S", 0.0)
     claim = NameClaim.of(BROKER, tmp_path, 60.0)
     link: Any = Relay(BROKER, PlainSeal(), ArtifactSync(Store()), theirs, 60.0, lambda: False, claim)  # type: ignore[arg-type]  # what a route needs of them
-    link._producers = dict.fromkeys(("agent.rack-1.jobs", "ingest"))
+    link._producers = dict.fromkeys(("agent.rack-1.jobs", "agent.rack-1.ingest"))
     with ours, theirs:
         yield link, ours, sent
 

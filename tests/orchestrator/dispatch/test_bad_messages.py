@@ -62,6 +62,9 @@ class Keys:
         opened = open_envelope(envelope, self.key.public)
         return opened.agent_id, opened.payload
 
+    def agents(self) -> frozenset[str]:
+        return frozenset({"rack", "rogue"})
+
     def pending(self) -> list[tuple[str, str]]:
         return []
 
@@ -70,10 +73,12 @@ def dispatcher(url: str, key: SigningKey) -> LabDispatcher:
     return LabDispatcher(url, "farm:", Keys(key), LabTimes())
 
 
-def send_good(server: Any, key: SigningKey, waiting: int = 0, agent_id: str = "rack") -> None:
+def send_good(server: Any, key: SigningKey, waiting: int = 0, agent_id: str = "rack", into: str = "") -> None:
     envelope = seal(key, agent_id, encode(AgentAlive(waiting=waiting)).rstrip(), time.time())
     with AgentBroker(agent_id, server.socket_url).ingest_connection() as connection:
-        queue.publish(Producer(connection.channel()), queue.INGEST_TASK, queue.INGEST_QUEUE, envelope)
+        queue.publish(
+            Producer(connection.channel()), queue.INGEST_TASK, into or queue.ingest_queue(agent_id), envelope
+        )
 
 
 def in_celerys_form(body: bytes, **headers: Any) -> bytes:
@@ -120,7 +125,7 @@ def test_a_bad_message_is_dropped_and_the_next_one_is_received(redis_server, wha
     made = dispatcher(redis_server.socket_url, key)
     with redis_server.client() as client, caplog.at_level(logging.WARNING):
         client.lpush("farm:ingest", BAD[what]())
-        send_good(redis_server, key, waiting=7)
+        send_good(redis_server, key, waiting=7, into=queue.INGEST_QUEUE)
         received: list[object] = []
         until = time.monotonic() + 30
         while not received and time.monotonic() < until:
@@ -154,7 +159,7 @@ def test_the_log_of_a_flood_is_bounded_and_a_flood_is_dropped_whole(redis_server
     with redis_server.client() as client, caplog.at_level(logging.WARNING):
         for message in (in_celerys_form(b'[["1.0.x.{}"], {}, {}]'), b"garbage"):
             client.lpush("farm:ingest", *[message] * 300)
-        send_good(redis_server, key)
+        send_good(redis_server, key, into=queue.INGEST_QUEUE)
         made = dispatcher(redis_server.socket_url, key)
         received: list[object] = []
         until = time.monotonic() + 60
@@ -163,3 +168,50 @@ def test_the_log_of_a_flood_is_bounded_and_a_flood_is_dropped_whole(redis_server
         assert len(received) == 1
         assert len([r for r in caplog.records if "dropped" in r.getMessage()]) <= 12
         made.close()
+
+
+def test_a_flood_of_one_agent_and_of_the_shared_list_delays_no_other_agent(redis_server) -> None:
+    key = SigningKey.new()
+    bad = in_celerys_form(b'[["1.0.x.{}"], {}, {}]')
+    with redis_server.client() as client:
+        for name in ("farm:agent.rogue.ingest", "farm:ingest"):
+            for _ in range(20):
+                client.lpush(name, *[bad] * 1000)
+        for number in range(5):
+            send_good(redis_server, key, waiting=number)
+        made = dispatcher(redis_server.socket_url, key)
+        received: list[object] = []
+        for _ in range(4):  # the first one connects; a batch ends after a quarter of a second
+            received += [event for event in made.events(1.0) if isinstance(event, MessageReceived)]
+        assert received == [MessageReceived("rack", AgentAlive(waiting=number)) for number in range(5)]
+        assert client.llen("farm:agent.rogue.ingest") > 10_000, "they did not wait for the flood"
+        made.close()
+
+
+def test_the_farms_own_ping_is_not_behind_a_flood(redis_server) -> None:
+    with redis_server.client() as client:
+        client.lpush("farm:ingest", *[b"x"] * 1000)
+        made = dispatcher(redis_server.socket_url, SigningKey.new())
+        made.events(0.1)
+        assert made._broker is not None
+        made._ping = queue.new_ping()
+        made._broker.ping(made._ping)
+        made.events(0.5)
+        made.events(0.5)
+        assert made._ping == ""
+        made.close()
+
+
+def test_a_sender_cannot_say_where_its_message_is_put_back(redis_server) -> None:
+    key = SigningKey.new()
+    envelope = seal(key, "rack", encode(AgentAlive()).rstrip(), time.time())
+    fields = json.loads(in_celerys_form(json.dumps([[envelope], {}, {}]).encode()))
+    fields["properties"]["delivery_info"]["routing_key"] = "agent.other.jobs"
+    with redis_server.client() as client:
+        client.lpush("farm:agent.rack.ingest", json.dumps(fields))
+        made = dispatcher(redis_server.socket_url, key)
+        assert MessageReceived("rack", AgentAlive()) in made.events(1.0)
+        assert made._broker is not None
+        made._broker.close()  # without an acknowledgement, as after a crash
+        assert client.keys("farm:agent.other.*") == []
+        assert client.llen("farm:agent.rack.ingest") == 1

@@ -82,6 +82,7 @@ def test_names_and_options_on_the_wire_stay_as_released_agents_know_them() -> No
     )
     broker = AgentBroker("rack-1", "redis://127.0.0.1:1/0")
     assert broker.queue == "agent.rack-1.jobs"
+    assert broker.ingest_queue == "agent.rack-1.ingest"
     options = broker.transport_options()
     farm = queue.farm_options("farm:")
     assert options.pop("ack_emulation") is False

@@ -27,7 +27,7 @@ from agent.wire.messages import (
     Wire,
     encode,
 )
-from agent.wire.queue import INGEST_QUEUE, INGEST_TASK, publish
+from agent.wire.queue import INGEST_TASK, publish
 from tests import needs
 from tests.orchestrator.asked import CPU
 from tests.orchestrator.trust.lab import TrustedLab, trusted_lab
@@ -52,7 +52,7 @@ def say(lab: TrustedLab) -> Callable[..., None]:
     def said(message: Wire, name: str = "rack-2") -> None:
         envelope = seal(SigningKey.read(given.signing_key), name, encode(message).rstrip(), time.time())
         with broker.ingest_connection() as connection:
-            publish(Producer(connection.channel()), INGEST_TASK, INGEST_QUEUE, envelope)
+            publish(Producer(connection.channel()), INGEST_TASK, broker.ingest_queue, envelope)
 
     return said
 

@@ -93,6 +93,11 @@ def test_an_agent_cannot_touch_what_is_not_its_own(each_lab: TrustedLab) -> None
         ("LPUSH", "farm:agent.rack-2.jobs", "x"),
         ("LPUSH", "farm:agent.rack-10.jobs", "x"),
         ("LPUSH", "other:ingest", "x"),
+        ("LPUSH", "farm:ingest.ping", "x"),
+        ("LPUSH", "farm:agent.rack-2.ingest", "x"),
+        ("LPUSH", "farm:agent.rack-10.ingest", "x"),
+        ("RPOP", "farm:agent.rack-1.ingest"),
+        ("DEL", "farm:agent.rack-1.ingest"),
         ("RPOP", "farm:ingest"),
         ("BRPOP", "farm:ingest", "1"),
         ("DEL", "farm:ingest"),
@@ -110,7 +115,7 @@ def test_an_agent_cannot_touch_what_is_not_its_own(each_lab: TrustedLab) -> None
         ("MONITOR",),
         ("REPLICAOF", "NO", "ONE"),
     )
-    own = ("LPUSH", "farm:agent.rack-1.jobs", "x"), ("LPUSH", "farm:ingest", "x")
+    own = ("LPUSH", "farm:agent.rack-1.jobs", "x"), ("LPUSH", "farm:agent.rack-1.ingest", "x")
     url = each_lab.credentials()["broker_url"]
     for user, other in ((url, own[1]), (for_ingest(url), own[0])):
         with each_lab.as_user(user) as agent:
