@@ -75,7 +75,8 @@ def _combined(outcome: Outcome, found: RunnerResult) -> JobResult:
     if measurement is not None:
         measurement = measurement.model_copy(update={"samples_sha256": found.samples_sha256})
     base = reported(outcome, found.status, Reason(code=ReasonCode.COMPLETED, text=""))
-    more = {"reason": found.reason, "measurement": measurement, "facts": {**base.facts, **found.facts}}
+    # What the agent knows of its host and its sandbox, no runner can deny.
+    more = {"reason": found.reason, "measurement": measurement, "facts": {**found.facts, **base.facts}}
     # Made anew and not copied: a copy is not checked, and both tables of facts together may be too many.
     return JobResult.model_validate({name: getattr(base, name) for name in JobResult.model_fields} | more)
 

@@ -12,7 +12,7 @@ import json
 import re
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -129,6 +129,16 @@ def environment_id(environment: dict[str, str]) -> str:
     """First 12 hex digits of the sha256 of canonical JSON (sorted keys, no blanks)."""
     text = json.dumps(environment, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+SANDBOX_FACT: Final = "sandbox"
+"""Fact of a device, and so of its results: what keeps a runner away from everything but its attempt."""
+
+SANDBOX_WITHOUT_FACT: Final = "sandbox_without"
+"""Fact beside `SANDBOX_FACT`: what the sandbox lacks on this host, and why; absent where it lacks nothing."""
+
+SANDBOX_OFF: Final = "off"
+"""How the text of `SANDBOX_FACT` begins where the user switched the sandbox off."""
 
 
 class MissingDelegate(Wire):

@@ -12,7 +12,9 @@ from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.read import agents, credentials
 from orchestrator.db.read.agents import AgentState
+from orchestrator.db.read.devices import lab_hello
 from orchestrator.doctor.check import Check
+from orchestrator.doctor.sandbox import sandbox_checks
 from orchestrator.errors import FarmError
 
 UNDELIVERED_S: Final = 300.0
@@ -30,12 +32,13 @@ def agent_checks(lab: LabConfig, database: Database) -> list[Check]:
         with database.read() as session:
             found = agents.states(session)
             enrolled = {known.agent_id for known in credentials.valid(session, now)}
+            devices = lab_hello(session).devices
     except FarmError as error:
         return [Check("agents", False, str(error), "see the check of the database")]
     if not found:
         return [Check("agents", False, "no agent has connected yet", "on a lab machine: farm-agent start")]
     bad = [check for agent in found for check in faults(agent, lab.times.suspect_s, now)]
-    return [*bad, *_summary(found, {check.name for check in bad}, enrolled)]
+    return [*bad, *_summary(found, {check.name for check in bad}, enrolled), *sandbox_checks(devices)]
 
 
 def faults(agent: AgentState, suspect_s: float, now: datetime) -> list[Check]:

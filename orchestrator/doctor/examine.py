@@ -16,6 +16,7 @@ from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import revision
 from orchestrator.doctor.check import Check
 from orchestrator.doctor.lab import broker_check, lab_checks
+from orchestrator.doctor.sandbox import sandbox_checks
 from orchestrator.doctor.store import endpoint_check, store_check, upload_check
 from orchestrator.errors import FarmError
 from orchestrator.scheduling.lock import lock_holder
@@ -119,6 +120,7 @@ def _agent(hello: Callable[[], AgentHello]) -> list[Check]:
             "" if report.devices else "see agent/agent.log in the farm's folder",
         )
     ]
+    checks += sandbox_checks(report.devices)
     opencl = [device for device in report.devices if device.api == "opencl"]
     if opencl:
         found = "; ".join(f"{device.device_id}: {device.name}" for device in opencl)

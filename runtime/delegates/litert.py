@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
 from runtime.delegates.descriptor import DelegateDescriptor, HostDevice, Option, threads_option
-from runtime.errors import DelegateError, ModelFormatError, UnsupportedOperatorError
+from runtime.errors import DelegateError, ModelFormatError, OutOfMemoryError, UnsupportedOperatorError
 
 if TYPE_CHECKING:
     from runtime.delegates.base import LoadedModel
@@ -26,6 +26,7 @@ _RESOLVER_TYPES: Final[dict[Resolver, str]] = {
 """Names in `ai_edge_litert.interpreter.OpResolverType`."""
 
 INSTALL_LINE: Final = "pip install 'delegate-farm[peers]'"
+_NO_MEMORY: Final = "LiteRT: out of memory for the model's tensors; measure a smaller model or input"
 _MISSING_OPERATOR = re.compile(r"unresolved custom op|Didn't find op|not supported", re.IGNORECASE)
 
 
@@ -100,7 +101,8 @@ class LiteRtDelegate:
         """LiteRT's own interpreter, allocated.
 
         Raises `ModelFormatError` where LiteRT rejects the file, `UnsupportedOperatorError` where it lacks
-        an operator, `DelegateError` for anything else, always with LiteRT's own words.
+        an operator, `OutOfMemoryError` where its tensors find no memory, `DelegateError` for anything else,
+        with LiteRT's own words where it has any.
         """
         resolver = getattr(self._litert.OpResolverType, _RESOLVER_TYPES[self.options.resolver])
         try:
@@ -114,6 +116,9 @@ class LiteRtDelegate:
         try:
             interpreter.allocate_tensors()
         except (ValueError, RuntimeError) as error:
+            # LiteRT names every cause but one: an allocation that fails leaves its error without a text.
+            if not str(error).strip():
+                raise OutOfMemoryError(_NO_MEMORY) from error
             raise _mapped(error, DelegateError) from error
         return cast("LoadedModel", interpreter)  # same methods; the package has no types
 
@@ -136,7 +141,7 @@ def _import_litert() -> ModuleType:
 
 
 def _mapped(error: Exception, otherwise: type[ModelFormatError | DelegateError]) -> Exception:
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).split()) or f"{type(error).__name__} without a reason"
     if _MISSING_OPERATOR.search(text):
         return UnsupportedOperatorError(f"LiteRT: {text}")
     return otherwise(f"LiteRT: {text}")

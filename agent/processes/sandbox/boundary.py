@@ -14,12 +14,15 @@ from agent.processes.sandbox.limits import Limits, limits_of_host, most_processe
 from agent.processes.sandbox.namespaces import Namespaces
 from agent.processes.sandbox.reach import Reach, Rule
 from agent.processes.sandbox.survey import Survey, survey
+from agent.wire.messages import SANDBOX_FACT, SANDBOX_OFF, SANDBOX_WITHOUT_FACT
 
 SWITCH_VARIABLE: Final = "FARM_RUNNER_SANDBOX"
 READ_VARIABLE: Final = "FARM_RUNNER_READ"
 WRITE_VARIABLE: Final = "FARM_RUNNER_WRITE"
 TEMPORARY_FOLDER: Final = "tmp"
-_OFF_TEXT: Final = f"off ({SWITCH_VARIABLE}=off): a model can read, change and send whatever this user can"
+_OFF_TEXT: Final = (
+    f"{SANDBOX_OFF} ({SWITCH_VARIABLE}=off): a model can read, change and send whatever this user can"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +42,12 @@ class SandboxSettings:
         return cls(switch == "on", _paths(environment, READ_VARIABLE), _paths(environment, WRITE_VARIABLE))
 
     def facts(self) -> dict[str, str]:
-        """Return what results and `farm doctor` say: `sandbox`, and `sandbox_without` for what is missing."""
+        """Return what the devices, their results and `farm doctor` say of the sandbox."""
         if not self.on:
-            return {"sandbox": _OFF_TEXT}
+            return {SANDBOX_FACT: _OFF_TEXT}
         found = survey()
-        facts = {"sandbox": ", ".join(_described(found))}
-        return facts | ({"sandbox_without": "; ".join(found.without)} if found.without else {})
+        facts = {SANDBOX_FACT: ", ".join(_described(found))}
+        return facts | ({SANDBOX_WITHOUT_FACT: "; ".join(found.without)} if found.without else {})
 
 
 SANDBOXED: Final = SandboxSettings()

@@ -19,7 +19,7 @@ _FAULT_EXIT: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What there is. `without`: what there is not, each with the kernel's reason."""
+    """What there is. `without`: what is left open for want of it, each with the kernel's reason."""
 
     namespaces: Namespaces | None
     landlock_abi: int
@@ -33,18 +33,18 @@ def survey() -> Survey:
     """Try every boundary. Call it from a process with one thread."""
     without = []
     kind, why = _namespaces()
-    if kind is None:
-        without.append(f"namespaces of network and mounts ({why})")
     abi = landlock.supported_abi()
     if abi == 0:
-        without.append("files of its own (no Landlock: Linux 5.13 or newer with `lsm=landlock`)")
+        without.append("closed files of others (no Landlock: Linux 5.13 or newer with `lsm=landlock`)")
     elif abi < landlock.SCOPED_ABI:
         without.append(
             f"signals kept inside (Landlock {abi}; they need Landlock {landlock.SCOPED_ABI}, Linux 6.12)"
         )
     no_filter = _trial(_filtered) if seccomp.is_supported() else f"none for {os.uname().machine}"
     if no_filter:
-        without.append(f"a filter of system calls ({no_filter})")
+        without.append(f"closed local sockets of others (no filter of system calls: {no_filter})")
+        if kind is None:
+            without.append(f"a closed network (neither that filter nor a namespace: {why})")
     # The kernel exempts root from RLIMIT_NPROC; a control group counts for everybody.
     counts = os.getuid() != 0 or cgroup.can_limit_processes()
     if not counts:

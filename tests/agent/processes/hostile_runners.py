@@ -31,6 +31,10 @@ def environment(_targets: dict[str, Any], _folder: Path) -> dict[str, str]:
     return dict(os.environ)
 
 
+def liar(_targets: dict[str, Any], _folder: Path) -> dict[str, str]:
+    return {"sandbox": "perfect", "hostname": "elsewhere", "mine": "kept"}
+
+
 def core(_targets: dict[str, Any], _folder: Path) -> dict[str, str]:
     return {"core": str(resource.getrlimit(resource.RLIMIT_CORE))}
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from agent.processes.sandbox import landlock
+from agent.processes.sandbox.boundary import READ_VARIABLE, SWITCH_VARIABLE, WRITE_VARIABLE, SandboxSettings
 from agent.wire.environment import EXTRA_VARIABLE
 from tests.agent.embedded_agent import EmbeddedAgent, job, put_model
 from tests.agent.processes.hostile_runners import TARGETS_VARIABLE
@@ -236,3 +237,22 @@ def test_a_runner_dumps_no_core_even_where_its_agent_may(start_agent, stored):
     finally:
         resource.setrlimit(resource.RLIMIT_CORE, before)
     assert agent.run(job(stored)).facts["core"] == "(0, 0)"
+
+
+def test_a_runner_cannot_deny_what_its_agent_knows(start_agent, stored):
+    agent = start_agent(runner=[sys.executable, SCRIPT, "liar"], sandbox={"on": False})
+    facts = agent.run(job(stored)).facts
+    assert facts["sandbox"].startswith("off")
+    assert facts["hostname"] != "elsewhere"
+    assert facts["mine"] == "kept"
+
+
+def test_settings_that_are_not_understood_are_named():
+    assert SandboxSettings.from_environment({}).on
+    assert not SandboxSettings.from_environment({SWITCH_VARIABLE: "off"}).on
+    with pytest.raises(ValueError, match="FARM_RUNNER_SANDBOX: 'no' is neither on nor off"):
+        SandboxSettings.from_environment({SWITCH_VARIABLE: "no"})
+    with pytest.raises(ValueError, match="FARM_RUNNER_WRITE: 'caches' is not the absolute path"):
+        SandboxSettings.from_environment({WRITE_VARIABLE: "/var/tmp/a:caches"})
+    with pytest.raises(ValueError, match="FARM_RUNNER_READ: '/' is not"):
+        SandboxSettings.from_environment({READ_VARIABLE: "/"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from agent.attempt import runlog
+from agent.attempt.lease import try_lease
 from agent.processes.descendants import processes_of
 from agent.wire.messages import (
     CancelJob,
@@ -25,7 +27,7 @@ from agent.wire.messages import (
     Status,
     encode,
 )
-from tests.agent.embedded_agent import alive, eventually, job
+from tests.agent.embedded_agent import BRIEF, alive, eventually, job
 
 SCRIPT = str(Path(__file__).with_name("bad_runners.py"))
 
@@ -172,6 +174,47 @@ def test_killed_agent_takes_its_runner_along_and_the_next_one_reports_it(start_a
     assert (owed.status, owed.reason.code) == (Status.FAILED, ReasonCode.INTERRUPTED)
     again.send(Receipt(attempt_id=spec.attempt_id))
     assert again.run(job(stored)).reason.code is ReasonCode.RUNNER_ERROR
+
+
+def test_device_stays_locked_while_a_process_of_a_killed_agents_attempt_lives(start_agent, stored):
+    agent = start_agent(runner=bad("stubborn"))
+    runner, _child, daemon = started_stubborn(agent, job(stored))
+    agent.kill()
+    eventually(lambda: not alive(runner), "the runner outlived its killed agent")
+    leases = agent.folder / "leases"
+    try:
+        assert alive(daemon)
+        assert try_lease(leases, "host-cpu") is None
+    finally:
+        for pid in noted(agent):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    eventually(lambda: try_lease(leases, "host-cpu") is not None, "the device stayed locked")
+
+
+def test_measuring_process_holds_the_lock_of_its_device(start_agent, stored):
+    """It may outlive its runner by a moment, in a driver: the device is not free then."""
+    agent = start_agent()
+    spec = job(stored, plan=BRIEF.model_copy(update={"min_seconds": 60.0, "max_seconds": 60.0}))
+    agent.send(spec)
+    agent.expect(Heartbeat, lambda beat: beat.phase.startswith("process 1 of 1"))
+    measuring = [pid for pid in processes_of(spec.attempt_id) if b"--measure" in command_line(pid)]
+    assert measuring
+    for pid in measuring:
+        assert holds(pid, agent.folder / "leases/farm-host-cpu.lock")
+
+
+def command_line(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def holds(pid: int, path: Path) -> bool:
+    """Whether a process has this file open, by whatever name it opened it."""
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if path.samefile(entry):
+                return True
+    return False
 
 
 def test_result_that_was_finished_when_the_agent_was_killed_is_not_lost(start_agent, stored):

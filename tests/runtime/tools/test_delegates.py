@@ -13,6 +13,9 @@ from runtime.delegates import registry
 from runtime.delegates.litert import LiteRtOptions
 from runtime.delegates.registry import delegate_descriptor, delegate_names, load_delegate
 from runtime.errors import DelegateError
+from runtime.model.graph import Model, Operator, Subgraph, Tensor
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.model.writer import write_model
 from tests.needs import REPOSITORY
 
 
@@ -127,6 +130,19 @@ def test_litert_maps_a_damaged_file(tmp_path):
     name, text = in_a_process(LOAD, str(tmp_path / "bad.tflite"), "xnnpack")
     assert name == "ModelFormatError"
     assert text.startswith("LiteRT: ")
+
+
+def test_litert_that_finds_no_memory_says_so(tmp_path):
+    """LiteRT's own error has no text then."""
+    shape = (1, 8192, 8192, 8)
+    tensors = (Tensor(0, "x", TensorType.FLOAT32, shape), Tensor(1, "y", TensorType.FLOAT32, shape))
+    relu = Operator(0, BuiltinOperator.RELU, 1, (0,), (1,))
+    wide = Model(3, "", (Subgraph(0, "main", tensors, (0,), (1,), (relu,)),))
+    (tmp_path / "wide.tflite").write_bytes(write_model(wide))
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_DATA, (1 << 29, 1 << 29))\n" + LOAD
+    name, text = in_a_process(limited, str(tmp_path / "wide.tflite"), "builtin")
+    assert name == "OutOfMemoryError"
+    assert text.startswith("LiteRT: out of memory for the model's tensors")
 
 
 def test_litert_without_its_package_says_how_to_get_it(small_model):
