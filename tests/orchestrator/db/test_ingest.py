@@ -174,7 +174,38 @@ def test_an_attempt_that_is_given_up_raises_the_epoch_of_its_device(database, ce
     with database.write() as turn:
         reason = Reason(code=ReasonCode.AGENT_LOST, text="gone")
         ingest.lose(turn, job.attempt_id, reason, datetime.now(UTC))
+    assert state_of(database) == "queued"
     assert apply(database, result(job)) == "late"
+
+
+def test_what_has_ended_or_was_never_there_cannot_be_given_up_or_refused(database, cell):
+    job = dispatch(database, cell.cell_id)
+    assert apply(database, result(job)) == "counted"
+    give_up(database, job)
+    give_up(database, job.model_copy(update={"attempt_id": "unknown"}))
+    reason = Reason(code=ReasonCode.RUNNER_ERROR, text="no such device")
+    with database.write() as turn:
+        refused = JobRefused(attempt_id=job.attempt_id, epoch=job.epoch, reason=reason)
+        ingest.refuse(turn, refused, datetime.now(UTC))
+    assert state_of(database) == "done"
+
+
+def test_a_result_of_an_attempt_that_the_farm_stopped_is_late(database, cell):
+    job = dispatch(database, cell.cell_id)
+    with database.write() as turn:
+        attempts.ask_to_stop(turn, [job.attempt_id])
+    give_up(database, job, ReasonCode.INTERRUPTED)
+    assert state_of(database) == "queued"
+    assert apply(database, result(job)) == "late"
+
+
+def test_a_failure_of_a_cell_that_was_cancelled_does_not_count(database, cell):
+    job = dispatch(database, cell.cell_id)
+    with database.write() as turn:
+        turn.cell(cell.cell_id).cancel_asked_at = datetime.now(UTC)
+    assert apply(database, result(job, Status.FAILED, ReasonCode.WRONG_OUTPUT)) == "superseded"
+    assert state_of(database) == "cancelled"
+    assert stored(database) == [(job.attempt_id, False, False)]
 
 
 @pytest.mark.parametrize("start", [False, True], ids=["dispatched", "running"])

@@ -137,3 +137,23 @@ def test_an_artifact_survives_a_power_cut_and_is_never_there_in_part(
         store.adopt(SHA256, "m")
     assert disk.unsafe_renames == []
     assert disk.after_a_power_cut() == {f"sha256/{SHA256[:2]}/{SHA256}": CONTENT}
+
+
+def test_a_file_of_just_the_limit_is_stored(tmp_path: Path) -> None:
+    store = Store(tmp_path, max_bytes=len(CONTENT))
+    assert store.put(io.BytesIO(CONTENT), "m").size_bytes == len(CONTENT)
+    assert store.find("0" * 64) is None
+    (tmp_path / "sha256" / "00" / ("0" * 64)).mkdir(parents=True)
+    assert store.find("0" * 64) is None
+
+
+def test_what_arrived_in_pieces_is_stored_under_its_hash_alone(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.incoming(SHA256).write_bytes(CONTENT)
+    assert store.adopt(SHA256, "m").size_bytes == len(CONTENT)
+    assert store.path(SHA256).stat().st_mode & 0o222 == 0
+    store.incoming("0" * 64).write_bytes(CONTENT)
+    with pytest.raises(UsageError, match="wrong sha256"):
+        store.adopt("0" * 64, "m")
+    assert store.find("0" * 64) is None
+    assert store.size_of_incoming("0" * 64) == 0

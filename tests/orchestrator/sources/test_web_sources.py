@@ -20,9 +20,9 @@ from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.manifest import ManifestError, ModelEntry, load_manifest
-from orchestrator.sources import StoredModel, Web, check_all, resolve_all
+from orchestrator.sources import StoredModel, Web, check_all, resolve_all, web
 from orchestrator.sources.store import Store
-from orchestrator.sources.web import is_public
+from orchestrator.sources.web import DOWNLOAD_LIMIT_S, is_public, parse_url
 from tests.services.certificates import Authority
 from tests.services.https_server import Answer, HttpsServer
 
@@ -396,3 +396,54 @@ def test_settings_say_what_may_be_reached(tmp_path: Path) -> None:
     for wrong in ({"FARM_ALLOW_PRIVATE": "yes"}, {"FARM_NPM_REGISTRY": "http://npm.lab"}):
         with pytest.raises(UsageError, match=next(iter(wrong))):
             LabConfig.load(home, wrong)
+
+
+def read_all(server: HttpsServer, most_bytes: int) -> bytes:
+    with Web(allow_private=True).open(f"{server.url}/m", most_bytes, "the model") as body:
+        return b"".join(iter(lambda: body.read(1 << 16), b""))
+
+
+@pytest.mark.parametrize("length", [None, -1], ids=["announced", "without_a_length"])
+def test_a_download_may_have_just_as_many_bytes_as_are_allowed(
+    server: HttpsServer, length: int | None
+) -> None:
+    server.pages["/m"] = Answer(MODEL) if length is None else Answer(MODEL, length=length)
+    assert read_all(server, len(MODEL)) == MODEL
+    with pytest.raises(UsageError, match="larger than"):
+        read_all(server, len(MODEL) - 1)
+
+
+def test_a_download_that_takes_too_long_ends_however_often_bytes_come(
+    server: HttpsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.pages["/m"] = Answer(MODEL)
+    now_s = [1000.0]
+    with Web(allow_private=True).open(f"{server.url}/m", len(MODEL), "the model") as body:
+        monkeypatch.setattr(web.time, "monotonic", lambda: now_s[0])
+        assert body.read(1)
+        now_s[0] += DOWNLOAD_LIMIT_S
+        assert body.read(1)
+        now_s[0] += 1.0
+        with pytest.raises(UnreachableError, match="took longer"):
+            body.read(1)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://user@host/m", "https://:secret@host/m", "https://host:0/m", "https:///m", "http://host/m"],
+)
+def test_a_url_with_a_user_a_password_or_without_a_server_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match="the model"):
+        parse_url(url, "the model")
+
+
+def test_every_other_port_is_a_port() -> None:
+    assert parse_url("https://host:1/m", "the model").port == 1
+
+
+def test_a_server_that_nobody_knows_is_said() -> None:
+    with (
+        pytest.raises(UnreachableError, match="cannot be found"),
+        Web().open("https://no-such-host.invalid/m", 1, "the model"),
+    ):
+        pass
