@@ -24,6 +24,7 @@ from orchestrator.manifest import (
     campaign_for_model,
     load_manifest,
 )
+from orchestrator.manifest.document import MAX_FILE_BYTES, read_bytes
 from orchestrator.manifest.plans import LEVELS, samples_bytes, soft_limit_s
 from orchestrator.manifest.problems import Problems
 from orchestrator.manifest.readers import number
@@ -352,6 +353,12 @@ def test_a_file_over_one_mebibyte_is_refused_unread(tmp_path: Path, content: byt
     path.write_bytes(content)
     with pytest.raises(UsageError, match="larger than 1048576 bytes"):
         load_manifest(path)
+
+
+def test_a_file_of_just_one_mebibyte_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "models.yaml"
+    path.write_bytes(b" " * MAX_FILE_BYTES)
+    assert len(read_bytes(path)) == MAX_FILE_BYTES
 
 
 def test_a_missing_file_and_a_folder_are_usage_errors(tmp_path: Path) -> None:

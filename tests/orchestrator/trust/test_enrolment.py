@@ -11,13 +11,16 @@ from agent.link.signing import AgentSeal
 from agent.link.trusted_farm_keys import TrustedFarmKeys
 from agent.wire.credentials import Applicant, Credentials, crosses_in_the_clear, signed_in, without_secrets
 from agent.wire.envelope import SigningKey, open_envelope, seal
+from agent.wire.messages import AgentHello
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
+from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.migrate import migrate
+from orchestrator.db.read import agents as known_agents
 from orchestrator.db.read import credentials as known_credentials
-from orchestrator.db.write import credentials
+from orchestrator.db.write import agents, credentials, devices
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.trust import agent_keys, enrolment
 from orchestrator.trust.agent_keys import AgentKeys
@@ -150,6 +153,36 @@ def test_names_that_would_blur_keys_or_device_ids_are_refused(database, name):
         invite(database, name)
 
 
+def test_an_agent_that_was_only_invited_can_be_revoked_and_is_not_listed_as_enrolled(database):
+    token = invite(database)
+    with pytest.raises(UsageError, match="once enrolled: none"):
+        invite(database, "rack-9", overlap=timedelta(hours=1))
+    with database.write() as turn:
+        assert credentials.revoke_all(turn, "rack-1", NOW)
+    with pytest.raises(UsageError, match="one-time token"):
+        enrol(database, token)
+
+
+def test_a_removed_agent_is_active_again_once_it_enrols_and_not_by_a_rotation(database):
+    hello = AgentHello(agent_id="rack-1", host="h", version="0", devices=())
+    with database.write() as turn:
+        devices.record_hello(turn, hello, NOW, sole=False)
+
+    def leaving() -> dict[str, str]:
+        with database.read() as session:
+            return dict(known_agents.leaving(session))
+
+    enrol(database, invite(database))
+    with database.write() as turn:
+        agents.set_state(turn, "rack-1", tables.AGENT_REMOVED)
+    enrol(database, invite(database, overlap=timedelta(hours=1)))
+    assert leaving() == {"rack-1": tables.AGENT_REMOVED}
+    with database.write() as turn:
+        credentials.revoke_all(turn, "rack-1", NOW)
+    enrol(database, invite(database))
+    assert leaving() == {}
+
+
 def test_enrolling_twice_and_rotating_a_stranger_are_mistakes(database):
     enrol(database, invite(database))
     with pytest.raises(UsageError, match="farm agents rotate rack-1"):
@@ -185,6 +218,7 @@ def test_a_revocation_ends_secrets_and_open_tokens_at_once(database):
         ({"public_key": SigningKey.new().public.text}, "prove"),
         ({"public_key": "x"}, "prove"),
         ({"token_sha256": "ABC"}, "64 hex"),
+        ({"password_sha256": "ABC"}, "64 hex"),
         ({"token": 7}, "exactly these"),
         ({"more": "x"}, "exactly these"),
     ],
