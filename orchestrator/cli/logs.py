@@ -35,14 +35,19 @@ def logs(
 
     With --json, one object per line.
     """
+    from orchestrator.cli import output
     from orchestrator.cli.stopping import StoppedError, stoppable
+    from orchestrator.farm.database_wait import DatabaseWait
 
     with open_farm() as farm:
         log = _Log(farm, cell, as_json)
         try:
             with stoppable():
-                while log.show() and follow:
+                # The first look fails as any other verb does: only what was followed is waited for.
+                goes_on, wait = log.show(), DatabaseWait(output.note)
+                while goes_on and follow:
                     time.sleep(_LOOK_EVERY_S)
+                    goes_on = wait(log.show)
         except StoppedError as stop:
             return stop.exit_code
         finally:

@@ -63,6 +63,7 @@ def submit(
     from orchestrator.cli.outcome import end_of_campaign
     from orchestrator.cli.stopping import StoppedError, same_command, stoppable
     from orchestrator.endpoint.client import upload
+    from orchestrator.farm.database_wait import DatabaseWait
     from orchestrator.sources.store import Store
 
     campaign, checked = _asked(file, model, delegate or [], only)
@@ -87,7 +88,9 @@ def submit(
             output.note("stopped; finished cells are kept. Continue with:")
             output.note(f"  {same_command(sys.argv, os.environ)}")
             return stop.exit_code
-        return end_of_campaign(farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id), as_json)
+        wait = DatabaseWait(output.note)
+        ended = wait(lambda: (farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id)))
+        return end_of_campaign(*ended, as_json)
 
 
 def _asked(
@@ -144,9 +147,10 @@ def _files(campaign: Campaign, models: Sequence[StoredModel]) -> list[str]:
 def _run(farm: Farm, submitted: Submitted) -> None:
     from orchestrator.cli.output import StatusLine
     from orchestrator.cli.progress import Progress
+    from orchestrator.farm.database_wait import DatabaseWait
 
     with StatusLine() as status:
-        farm.running.run(submitted, Progress(status))
+        farm.running.run(submitted, Progress(status), DatabaseWait(status.event))
 
 
 def _show_plan(plan: Sequence[PlannedCell], as_json: bool) -> int:

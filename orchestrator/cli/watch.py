@@ -83,17 +83,19 @@ def _follow(farm: Farm, campaign_id: str, news: CampaignEvents, as_json: bool) -
 
 def _until_ended(farm: Farm, news: CampaignEvents, on_event: Any, on_look: Any = None) -> None:
     """Watch until the end. Raises `UnreachableError` where no scheduler runs any more."""
+    from orchestrator.cli import output
     from orchestrator.errors import UnreachableError
+    from orchestrator.farm.database_wait import DatabaseWait
 
-    alone = 0
-    while news.emit(on_event):
-        overview = farm.reading.overview()
+    alone, wait = 0, DatabaseWait(output.note)
+    while wait(lambda: news.emit(on_event)):
+        overview = wait(farm.reading.overview)
         # One check is not enough: between two `farm submit` no process holds the lock for a moment.
         alone = 0 if overview.schedules else alone + 1
         if alone >= _ABANDONED_AFTER:
             raise UnreachableError(f"the campaign has not ended, and {overview.scheduler}")
         if on_look is not None:
-            on_look()
+            wait(on_look)
         time.sleep(_LOOK_EVERY_S)
 
 

@@ -21,9 +21,17 @@ class CampaignEvents:
         self._phases: dict[str, str] = {}
 
     def emit(self, on_event: Callable[[FarmEvent], None]) -> bool:
-        """Report new events; True while the campaign has cells that have not ended."""
-        with self._database.read() as session:
-            news, open_count = self._look(session)
+        """Report new events; True while the campaign has cells that have not ended.
+
+        Raises `UnreachableError`; the next call then reports what this one would have.
+        """
+        before = self._since, self._phases
+        try:
+            with self._database.read() as session:
+                news, open_count = self._look(session)
+        except BaseException:
+            self._since, self._phases = before
+            raise
         for event in news:
             on_event(event)
         return open_count > 0

@@ -14,6 +14,7 @@ from orchestrator.db.engine.sessions import Database
 from orchestrator.db.read import records
 from orchestrator.db.write import campaigns, ingest
 from orchestrator.farm.campaign_events import CampaignEvents
+from orchestrator.farm.database_wait import DatabaseWait
 from orchestrator.farm.one_machine import OneMachine
 from orchestrator.farm.submission import Submitted
 from orchestrator.results.events import FarmEvent
@@ -39,20 +40,24 @@ class Running:
     database: Database
     machine: OneMachine
 
-    def run(self, submitted: Submitted, on_event: Callable[[FarmEvent], None]) -> None:
+    def run(
+        self,
+        submitted: Submitted,
+        on_event: Callable[[FarmEvent], None],
+        wait: DatabaseWait = DatabaseWait(),  # noqa: B008  # it holds no state between its calls
+    ) -> None:
         """Return when every cell of the campaign has ended; report what happens on the way.
 
         One process schedules; another that waits for its own campaign watches, and takes over where the
         first one ends. Ctrl-C (`KeyboardInterrupt`) stops the runner, leaves the campaign for later, and
-        is raised again; in a lab this only watches, and the campaign continues. Raises `UnreachableError`
-        where no agent can be reached.
+        is raised again; in a lab this only watches, and the campaign continues. There a database that is
+        away is waited for, with `wait`. Raises `UnreachableError` where no agent can be reached.
         """
+        if self.lab.is_lab:
+            self._watch(submitted, on_event, wait)
+            return
         number = self._begin(submitted.campaign_id)
         news = CampaignEvents(self.database, number, submitted.events_before)
-        if self.lab.is_lab:
-            while news.emit(on_event):
-                time.sleep(_LOOK_EVERY_S)
-            return
         try:
             while news.emit(on_event):
                 lock = self.machine.lock(number)
@@ -67,6 +72,12 @@ class Running:
             if holder is None or holder.campaign_no != number:
                 self._park(number, True)
             raise
+
+    def _watch(self, submitted: Submitted, on_event: Callable[[FarmEvent], None], wait: DatabaseWait) -> None:
+        number = wait(lambda: self._begin(submitted.campaign_id))
+        news = CampaignEvents(self.database, number, submitted.events_before)
+        while wait(lambda: news.emit(on_event)):
+            time.sleep(_LOOK_EVERY_S)
 
     def _begin(self, campaign_id: str) -> int:
         with self.database.write() as turn:
