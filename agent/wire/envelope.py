@@ -28,6 +28,10 @@ VERSION: Final = 1
 MAX_DEPTH: Final = 32
 """Deepest nesting of a body. Messages of this protocol are nested less than ten deep; the bound keeps a
 signed but hostile body from exhausting the stack."""
+MAX_NONCES: Final = 200_000
+"""Most nonces of one sender that are remembered: about 30 MB. An agent that sends two messages per second,
+more than a busy one does, sends 172,800 in the day that an envelope is valid. Larger lets an agent fill the
+farm's memory; smaller refuses envelopes that were under way for hours."""
 KEYS_KIND: Final = "farm-keys"
 """Kind of the message that names the farm's keys which an agent is to trust."""
 LIFETIME_S: Final = 86_400.0
@@ -214,6 +218,8 @@ class Freshness:
 
     newest: float = 0.0
     monotonic: Callable[[], float] = time.monotonic
+    most: int = MAX_NONCES
+    _forgotten_until: float = 0.0
     _newest_at_s: float = field(init=False)
     _seen: dict[str, float] = field(default_factory=dict)
 
@@ -228,6 +234,8 @@ class Freshness:
                 f"it expired {late_s:.0f} s ago by its sender's clock; where that clock was set back by "
                 "days, enrol the agent again"
             )
+        if envelope.expires <= self._forgotten_until:
+            raise ValueError(f"its sender has sent more than {self.most} others since")
         if envelope.nonce in self._seen:
             raise ValueError("it was received before")
         self.remember(envelope.nonce, envelope.issued, envelope.expires)
@@ -244,7 +252,11 @@ class Freshness:
         return self.newest + self.monotonic() - self._newest_at_s
 
     def _forget(self) -> None:
-        """Drop a few expired nonces: their envelopes are refused by their time from now on."""
+        """Drop a few expired nonces: their envelopes are refused by their time from now on. Of too many, the
+        oldest are dropped with all that expires before them.
+        """
+        while len(self._seen) > self.most:
+            self._forgotten_until = max(self._forgotten_until, self._seen.pop(next(iter(self._seen))))
         now = self.now()
         for nonce in [nonce for nonce, _ in zip(self._seen, range(_FORGET_AT_ONCE), strict=False)]:
             if self._seen[nonce] < now:

@@ -28,6 +28,7 @@ from agent.wire.messages import (
     Status,
     Upgrade,
 )
+from agent.wire.rare_log import RareLog
 from orchestrator.config.clock import utc_now
 from orchestrator.db import tables
 from orchestrator.db.engine.turn import Turn
@@ -111,6 +112,7 @@ class Inbox:
     heartbeat_s: float
     in_doubt: dict[str, float] = field(default_factory=dict)
     _beats: dict[str, _LastBeat] = field(default_factory=dict)
+    _ignored: RareLog = field(default_factory=lambda: RareLog(log, "messages that are ignored"))
     _refused: set[str] | None = None
     _undelivered: dict[str, bool] = field(default_factory=dict)
 
@@ -162,7 +164,9 @@ class Inbox:
             if isinstance(message, _ABOUT_ATTEMPTS):
                 name = message.attempt_id
                 if not _owns(turn, agent_id, name):
-                    log.warning("agent %s speaks of attempt %s of another; it is ignored", agent_id, name)
+                    self._ignored.warning(
+                        f"agent {agent_id} speaks of attempt {name} of another; it is ignored"
+                    )
                     return _NOTHING
         match message:
             case AgentHello():
@@ -216,12 +220,12 @@ class Inbox:
         """Store a hello. Attempts that ran before it are in doubt until the agent reports them."""
         name = hello.agent_id
         if not self.sole and known_agents.state_of(turn, name) == tables.AGENT_REMOVED:
-            log.warning("agent %s was removed and still sends hello; it is asked to end", name)
+            self._ignored.warning(f"agent {name} was removed and still sends hello; it is asked to end")
             return FollowUp(replies=((name, Shutdown()),))
         # An agent signs for its own name only: with a foreign device it would get that agent's cells.
         stolen = [d.device_id for d in hello.devices if not d.device_id.startswith(f"{name}.")]
         if not self.sole and stolen:
-            log.warning("agent %s names devices that are not its own: %s", name, ", ".join(stolen))
+            self._ignored.warning(f"agent {name} names devices that are not its own: {', '.join(stolen)}")
             return _NOTHING
         self._refused_agents(turn).discard(name)
         before = known_agents.present_devices_of(turn, name)  # as it was before this hello replaces it
@@ -258,7 +262,7 @@ class Inbox:
 
     def _on_old_hello(self, turn: Turn, agent_id: str, protocol: int, now: datetime) -> FollowUp:
         why = f"it speaks protocol {protocol}, the farm {PROTOCOL_VERSION}; on its host: {UPGRADE_COMMAND}"
-        log.warning("agent %s is refused: %s", agent_id, why)
+        self._ignored.warning(f"agent {agent_id} is refused: {why}")
         agents.refuse(turn, agent_id, protocol, why, now)
         self._refused_agents(turn).add(agent_id)
         upgrade = Upgrade(protocol=PROTOCOL_VERSION, command=UPGRADE_COMMAND)
@@ -282,7 +286,7 @@ class Inbox:
             outcome = ingest.apply(turn, message, now)
         failpoint.reached("orchestrator.before_ingest_commit")
         if outcome in ("conflict", "unknown"):
-            log.warning("result of attempt %s: %s; it is not stored", message.attempt_id, outcome)
+            self._ignored.warning(f"result of attempt {message.attempt_id}: {outcome}; it is not stored")
             agents.note_dropped(turn, agent_id, now)
         receipt = Receipt(attempt_id=message.attempt_id)
         return FollowUp(((agent_id, receipt),), freed, news=True)

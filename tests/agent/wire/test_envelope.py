@@ -21,7 +21,7 @@ from agent.wire.envelope import (
     read_keys,
     seal,
 )
-from agent.wire.queue import MAX_ENVELOPE_BYTES
+from agent.wire.queue import MAX_ENVELOPE_BYTES, MAX_VALUES
 
 KEY = SigningKey.new()
 MESSAGE = {"type": "result", "attempt_id": "a1", "epoch": 3, "cell_id": "c", "device_id": "rack-1.cpu"}
@@ -305,3 +305,21 @@ def test_a_proof_is_of_one_key_and_one_token():
     for key, token in ((KEY.public, "other"), (SigningKey.new().public, "token")):
         with pytest.raises(ValueError, match="signature"):
             check_proof(key, token, proof)
+
+
+def test_a_sender_cannot_fill_the_memory_with_nonces():
+    fresh = Freshness(most=10)
+    sent = [open_envelope(sealed(issued=1000.0 + number), KEY.public) for number in range(50)]
+    for envelope in sent:
+        fresh.accept(envelope)
+        assert len(fresh._seen) <= 10
+    for envelope in sent:
+        with pytest.raises(ValueError, match=r"received before|others since"):
+            fresh.accept(envelope)
+    fresh.accept(open_envelope(sealed(issued=1049.5), KEY.public))
+
+
+def test_a_body_of_nothing_but_brackets_is_refused_before_it_is_parsed():
+    body = '{"payload":[' + "[]," * MAX_VALUES + "[]]}"
+    with pytest.raises(ValueError, match="brackets and commas"):
+        open_envelope(signed(KEY, body), KEY.public)
