@@ -42,7 +42,7 @@ def enrol_here(
     set SSL_CERT_FILE to that CA.
     Exit code: 0 enrolled, 1 not enrolled.
 
-    Example: farm-agent enrol --server https://lab:8460 --token "$TOKEN"
+    Example: FARM_ENROL_TOKEN=... farm-agent enrol --server https://lab:8460
     """
     from agent.enrolment import EnrolmentError, enrol  # noqa: PLC0415  # the other verbs need no HTTP
 
