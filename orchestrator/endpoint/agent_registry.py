@@ -35,6 +35,8 @@ class AgentRegistry:
     def enrol(self, asked: Mapping[str, object]) -> Mapping[str, object]:
         """Use a one-time token. Raises `UsageError`."""
         request = enrolment.Request.read(asked)
+        with self.database.read() as session:
+            enrolment.require_invited(session, request, utc_now())
         with self.database.write() as turn:
             agent_id = enrolment.enrol(turn, request, utc_now())
             key = self._named_by(request.token)

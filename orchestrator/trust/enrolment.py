@@ -11,6 +11,7 @@ from typing import Final
 
 from agent.wire.envelope import PublicKey, check_proof
 from orchestrator.db import tables
+from orchestrator.db.engine.sessions import Session
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.read import agents as known_agents
 from orchestrator.db.read import credentials as known_credentials
@@ -19,6 +20,11 @@ from orchestrator.errors import UsageError
 
 VALID: Final = timedelta(hours=1)
 """How long a one-time token can be used. Chosen: long enough to log in at another machine."""
+
+_NOT_INVITED: Final = (
+    "this one-time token is not of this farm, or was used, replaced, or is too old; "
+    "make a new one on the server: farm agents enrol NAME (or: farm agents rotate NAME)"
+)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -90,14 +96,20 @@ def invite(
     return token
 
 
+def require_invited(session: Session, request: Request, now: datetime) -> None:
+    """Refuse a one-time token that cannot be used. Raises `UsageError`.
+
+    Asked before `enrol`, which waits for the write lock of the database: strangers must not make others wait.
+    """
+    if not known_credentials.is_invited(session, request.token, now):
+        raise UsageError(_NOT_INVITED)
+
+
 def enrol(turn: Turn, request: Request, now: datetime) -> str:
     """Use a one-time token; return the agent's name. A removed agent is active again. Raises `UsageError`."""
     invitation = credentials.use_invitation(turn, request.token, now)
     if invitation is None:
-        raise UsageError(
-            "this one-time token is not of this farm, or was used, replaced, or is too old; "
-            "make a new one on the server: farm agents enrol NAME (or: farm agents rotate NAME)"
-        )
+        raise UsageError(_NOT_INVITED)
     name, key = invitation.agent_id, request.public_key
     credentials.replace_all(turn, name, now + invitation.overlap)
     if not credentials.add(turn, name, key, request.token_sha256, request.password_sha256, now):

@@ -46,6 +46,16 @@ def agent_of_bearer(session: Session, token: str, now: datetime) -> str | None:
     ).first()
 
 
+def is_invited(session: Session, token: str, now: datetime) -> bool:
+    """Whether a one-time token can be used."""
+    query = select(tables.Invitation.agent_id).where(
+        tables.Invitation.token_sha256 == digest(token),
+        col(tables.Invitation.used_at).is_(None),
+        tables.Invitation.expires_at > now,
+    )
+    return session.exec(query).first() is not None
+
+
 def has_valid(session: Session, agent_id: str, now: datetime) -> bool:
     """Whether an agent is enrolled."""
     query = select(tables.Credential.key_id).where(tables.Credential.agent_id == agent_id, _is_valid(now))

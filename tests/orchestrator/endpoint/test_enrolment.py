@@ -129,3 +129,11 @@ def test_no_secret_of_an_agent_is_in_the_database(farm: Enrolling) -> None:
     stored = b"".join(file.read_bytes() for file in path.parent.glob(f"{path.name}*"))
     for secret in (given.token, given.signing_key, invitation):
         assert secret.encode() not in stored
+
+
+def test_an_invented_one_time_token_does_not_wait_for_the_databases_writers(farm: Enrolling) -> None:
+    invented = f"invented.{FARM.public.key_id}"
+    with farm.endpoint.database.write() as turn:
+        enrolment.invite(turn, "rack-9", FARM.public.key_id, datetime.now(UTC))
+        answer = farm.client.post("/enrol", json=Applicant.new().request(invented), timeout=20.0)
+    assert answer.status_code == 403

@@ -1,0 +1,37 @@
+"""The endpoint has descriptors for its connections, or says that it does not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
+from starlette.applications import Starlette
+from orchestrator.config.address import Address
+from orchestrator.endpoint.server import EndpointServer
+from orchestrator.errors import FarmError
+try:
+    with EndpointServer(Starlette(), Address("http://127.0.0.1", "127.0.0.1", 0)):
+        print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+except FarmError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "said"),
+    [
+        (1024, 8192, "2048"),
+        (1024, 1024, "1024"),
+        (4096, 4096, "4096"),
+        (256, 256, "cannot serve with 256 open files; allow 2048: `ulimit -n`"),
+    ],
+)
+def test_the_limit_of_open_files_is_raised_as_far_as_it_may_be(soft: int, hard: int, said: str) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(soft), str(hard)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert said in ran.stdout
