@@ -229,6 +229,19 @@ def test_result_that_was_finished_when_the_agent_was_killed_is_not_lost(start_ag
     assert (owed.attempt_id, owed.status) == (spec.attempt_id, Status.DONE)
 
 
+def test_the_only_copy_of_a_result_is_kept_until_it_is_in_the_journal(
+    start_agent, stored, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("FARM_FAILPOINT", f"agent.after_result_file@{tmp_path / 'died'}")
+    agent = start_agent(runner=bad("daemon"))
+    spec = job(stored)
+    agent.send(spec)
+    assert agent.process.wait(30) == -signal.SIGKILL
+    agent.hang_up()
+    owed = start_agent(runner=bad("silent")).expect(JobResult)
+    assert (owed.attempt_id, owed.status) == (spec.attempt_id, Status.DONE)
+
+
 def test_result_is_sent_again_until_its_receipt(start_agent, stored):
     agent = start_agent(runner=bad("segfault"))
     spec = job(stored)
