@@ -61,14 +61,9 @@ def _picked() -> Iterator[Mutant]:
     for path in sorted((FOLDER / "protections").glob("*.toml")):
         for entry in tomllib.loads(path.read_text())["mutant"]:
             name = f"{path.stem}/{entry['name']}"
-            yield Mutant(
-                name,
-                path.stem,
-                entry["protection"],
-                entry["file"],
-                _replaced(name, entry),
-                tuple(entry["tests"]),
-            )
+            text, tests = _replaced(name, entry), tuple(entry["tests"])
+            reason = entry.get("equivalent")
+            yield Mutant(name, path.stem, entry["protection"], entry["file"], text, tests, reason)
 
 
 def _replaced(name: str, entry: dict[str, Any]) -> str:

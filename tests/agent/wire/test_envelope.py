@@ -323,3 +323,10 @@ def test_a_body_of_nothing_but_brackets_is_refused_before_it_is_parsed():
     body = '{"payload":[' + "[]," * MAX_VALUES + "[]]}"
     with pytest.raises(ValueError, match="brackets and commas"):
         open_envelope(signed(KEY, body), KEY.public)
+
+
+def test_brackets_and_commas_are_counted_before_anything_is_read():
+    head = f"1.{KEY.public.key_id}.c2ln."
+    assert key_id_of(head + "[{," * (MAX_VALUES // 3) + "," * (MAX_VALUES % 3)) == KEY.public.key_id
+    with pytest.raises(ValueError, match="brackets and commas"):
+        key_id_of(head + "," * (MAX_VALUES + 1))
