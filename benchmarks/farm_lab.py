@@ -26,6 +26,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from agent.processes.sandbox.boundary import WRITE_VARIABLE
 from benchmarks.farm_figures import Spread, postgres_binaries, report
 from tests.faults.lab import FaultLab, until
 from tests.services.postgres import PostgresCluster
@@ -81,7 +82,10 @@ def _measure(lab: FaultLab, given: argparse.Namespace, names: Sequence[str]) -> 
     lab.start_server()
     for index, name in enumerate(names):
         count = given.devices // given.agents + (index < given.devices % given.agents)
-        lab.add_agent(name, devices=count).start(FAULT_RUNNER=str(RUNNER))
+        agent = lab.add_agent(name, devices=count)
+        gaps = agent.state / "gaps.jsonl"
+        gaps.touch()
+        agent.start(FAULT_RUNNER=str(RUNNER), **{WRITE_VARIABLE: str(gaps)})
     lab.until_heard(*names)
     before, since = _traffic(lab.redis), time.monotonic()
     models = -(-given.cells // given.devices)

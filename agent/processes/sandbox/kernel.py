@@ -13,12 +13,8 @@ _PR_CAPBSET_READ: Final = 23
 """Option of prctl(2), from linux/prctl.h: whether a capability is in the bounding set."""
 _PR_CAPBSET_DROP: Final = 24
 """Option of prctl(2), from linux/prctl.h: take a capability out of the bounding set."""
-_PR_SET_SECCOMP: Final = 22
-"""Option of prctl(2), from linux/prctl.h: install a filter of system calls."""
 _PR_SET_NO_NEW_PRIVS: Final = 38
 """Option of prctl(2), from linux/prctl.h: no program that is executed from now on gives more rights."""
-_SECCOMP_MODE_FILTER: Final = 2
-"""Mode of PR_SET_SECCOMP, from linux/seccomp.h: a filter program decides about each call."""
 
 
 def system_call(number: int, *arguments: object) -> int:
@@ -42,14 +38,6 @@ def mount(source: str, target: str, kind: str, flags: int, options: str = "") ->
 def forbid_new_privileges() -> None:
     """Let no setuid program and no capability of a file give rights to this process or its children."""
     _checked(_LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
-
-
-def filter_system_calls(program: ctypes.Structure) -> None:
-    """Install a seccomp filter (`struct sock_fprog`). Raises `OSError`."""
-    _checked(
-        _LIBC.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0),
-        "prctl(PR_SET_SECCOMP)",
-    )
 
 
 def drop_capabilities() -> None:

@@ -1,0 +1,156 @@
+"""What the sandbox of runners costs: models of the demo with and without it, in fresh processes, interleaved.
+
+python -m benchmarks.sandbox [--minutes 9] [--rounds 12] [--models ID ...] [--delegates KIND ...] [--out FILE]
+
+Rounds begin until there are `--rounds` of them or `--minutes` are over. In each, every model runs on every
+delegate once with the sandbox and once without, in random order, each as an attempt of the product's own
+agent with one cold process, so that `init` includes programs that are compiled and files that are opened.
+The result is the median over rounds of the ratio with / without, and the 95 % interval of that median: the
+cost is inside the noise where the interval contains 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from agent.wire.messages import JobResult, MeasurePlan, Status, artifact_path
+from benchmarks.interleaved import MIN_ROUNDS, ratio
+from orchestrator.manifest import load_manifest
+from orchestrator.sources.resolve import resolve
+from orchestrator.sources.store import Store
+from tests.agent.embedded_agent import EmbeddedAgent, job
+from tests.needs import REPOSITORY
+
+RESULTS = Path(__file__).with_name("results")
+FIGURES = ("init", "p50", "memory")
+ARMS = ("with", "without")
+MODELS = (
+    "torchvision_mobilenet_v3_small", "torchvision_mobilenet_v2", "torchvision_mobilenet_v2__static_int8",
+)  # fmt: skip
+"""Models of the demo that the zoo contains: small ones, in whose short runs a cost would show first."""
+
+
+def main() -> None:
+    """Measure, and write the figures as JSON and as Markdown."""
+    given = _parser().parse_args()
+    with tempfile.TemporaryDirectory(prefix="farm-sandbox-") as name:
+        found = measured(Path(name), given)
+    given.out.write_text(json.dumps(found, indent=2) + "\n")
+    given.out.with_suffix(".md").write_text(as_markdown(found))
+    print(as_markdown(found))
+
+
+def measured(folder: Path, given: argparse.Namespace) -> dict[str, object]:
+    """Return the ratios by model, delegate and figure."""
+    seconds = given.seconds
+    until_s = time.monotonic() + 60 * given.minutes
+    agents = {arm: EmbeddedAgent(folder, state=arm, sandbox={"on": arm == "with"}) for arm in ARMS}
+    plan = MeasurePlan(
+        processes=1,
+        warmup_runs=3,
+        warmup_seconds=0.0,
+        min_runs=30,
+        min_seconds=seconds,
+        max_seconds=2 * seconds,
+    )
+    stored = _stored(folder / "store", given.models)
+    cells = [(model, delegate) for model in stored for delegate in given.delegates]
+    figures: dict[tuple[str, str, str, str], list[float]] = {}
+    chance = random.Random(0)  # noqa: S311  # an order of arms, not a secret
+    said = ""
+    try:
+        hosts = {
+            delegate: device.device_id
+            for device in agents["with"].hello.devices
+            for delegate in device.delegates
+        }
+        rounds = 0
+        while rounds < given.rounds and (rounds < MIN_ROUNDS or time.monotonic() < until_s):
+            rounds += 1
+            for model, delegate in cells:
+                for arm in chance.sample(ARMS, len(ARMS)):
+                    spec = job(stored[model], delegate, hosts[delegate], plan=plan, model_id=model)
+                    result = agents[arm].run(spec)
+                    said = result.facts["sandbox"] if arm == "with" else said
+                    for figure, value in _figures(result, folder / "store").items():
+                        figures.setdefault((model, delegate, figure, arm), []).append(value)
+    finally:
+        for agent in agents.values():
+            agent.close()
+    rows = [
+        {
+            "model": model,
+            "delegate": delegate,
+            **{
+                figure: asdict(ratio(*(tuple(figures[model, delegate, figure, arm]) for arm in ARMS)))
+                for figure in FIGURES
+            },
+        }
+        for model, delegate in cells
+    ]
+    return {"rounds": rounds, "sandbox": said, "rows": rows}
+
+
+def as_markdown(found: dict[str, object]) -> str:
+    """Return the ratios as a table."""
+    lines = [
+        "# The cost of the sandbox of runners",
+        "",
+        f"`python -m benchmarks.sandbox`: with / without, {found['rounds']} rounds, median [95 % interval].",
+        f"The sandbox: {found['sandbox']}.",
+        "",
+        "| model | delegate | init | p50 | peak memory |",
+        "|---|---|---|---|---|",
+    ]
+    rows = found["rows"]
+    assert isinstance(rows, list)
+    for row in rows:
+        cells = (f"{row[f]['median']:.3f} [{row[f]['low']:.3f}, {row[f]['high']:.3f}]" for f in FIGURES)
+        lines.append(f"| {row['model']} | {row['delegate']} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _figures(result: JobResult, store: Path) -> dict[str, float]:
+    """Return init and p50 in milliseconds and the growth of resident memory in bytes, of one attempt."""
+    assert result.status is Status.DONE, result.reason
+    assert result.measurement is not None
+    assert result.measurement.samples_sha256 is not None
+    (samples,) = json.loads(artifact_path(store, result.measurement.samples_sha256).read_bytes())
+    latency = result.measurement.latency_ms
+    assert latency.init is not None
+    assert latency.p50 is not None
+    return {"init": latency.init, "p50": latency.p50, "memory": float(max(1, samples["memory_peak_bytes"]))}
+
+
+def _stored(folder: Path, models: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """Bring models of the demo into a store; their hashes and sizes by id."""
+    manifest = REPOSITORY / "examples/models.yaml"
+    entries = {entry.id: entry for entry in load_manifest(manifest).models}
+    found = (resolve(entries[model], Store(folder), manifest.parent) for model in models)
+    return {model.id: (model.sha256, model.size_bytes) for model in found}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument(
+        "--seconds", type=float, default=0.5, help="timed seconds of an attempt (default: 0.5)"
+    )
+    parser.add_argument("--minutes", type=float, default=9.0, help="begin no round after these (default: 9)")
+    parser.add_argument("--models", nargs="+", default=list(MODELS))
+    parser.add_argument("--delegates", nargs="+", default=["cpu", "litert", "gpu"])
+    parser.add_argument("--out", type=Path, default=RESULTS / "sandbox.json")
+    return parser
+
+
+if __name__ == "__main__":
+    main()
