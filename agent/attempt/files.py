@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from threading import get_ident
 from typing import Final
 
 from pydantic import Field
@@ -131,7 +132,8 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 def write_progress(folder: Path, phase: str) -> None:
     """Write the present phase; a reader sees the old line or the new one, and no part of one."""
-    temporary = folder / f".{PROGRESS_FILE}.{os.getpid()}.tmp"
+    # A thread of its own announces long preparations.
+    temporary = folder / f".{PROGRESS_FILE}.{os.getpid()}.{get_ident()}.tmp"
     temporary.write_text(phase)
     temporary.replace(folder / PROGRESS_FILE)
 

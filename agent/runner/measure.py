@@ -21,6 +21,7 @@ from agent.attempt.files import (
     write_atomically,
     write_progress,
 )
+from agent.runner.progress import told
 from agent.wire.bounded import MAX_FALLBACKS
 from agent.wire.messages import (
     Delegation,
@@ -162,14 +163,19 @@ def _measured(attempt: AttemptFile, folder: Path, index: int) -> ProcessReport:
     who = f"process {index + 1} of {job.plan.processes}"
     write_progress(folder, f"{who}: start")
     opener = Opener.prepare(job.delegate_kind, delegate_options(attempt, len(os.sched_getaffinity(0))))
-    result = measure(
-        opener,
-        attempt.model_path,
-        job.model_sha256,
-        loop_plan(job.plan),
-        input_rules(job.inputs),
-        on_phase=lambda phase: write_progress(folder, f"{who}: {phase}"),
-    )
+
+    def on_phase(phase: str) -> None:
+        write_progress(folder, f"{who}: {phase}")
+
+    with told(on_phase):
+        result = measure(
+            opener,
+            attempt.model_path,
+            job.model_sha256,
+            loop_plan(job.plan),
+            input_rules(job.inputs),
+            on_phase=on_phase,
+        )
     save_outputs(outputs_path(folder, index), result)
     return ProcessReport(
         samples=_samples(result, index),

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from agent.runner.host import HOST_CPU, host_environment, host_facts
-from agent.wire.messages import Device
+from agent.wire.messages import FIRST_KERNEL_FACT, Device
 
 if TYPE_CHECKING:
     import pyopencl
@@ -34,19 +34,19 @@ def opencl_devices() -> tuple[list[Device], list[str]]:
     The devices' `delegates` are empty. Raises `DeviceError`, or `ImportError` without pyopencl.
     """
     from runtime.delegates.opencl.device import list_devices  # noqa: PLC0415  # loads the drivers
-    from runtime.delegates.opencl.program import compiler_fault  # noqa: PLC0415  # as above
+    from runtime.delegates.opencl.program import probe_compiler  # noqa: PLC0415  # as above
 
     seen: Counter[str] = Counter()
     found, faults = [], []
     for index, device in enumerate(list_devices()):
         stem = f"opencl-{platform_slug(device.platform.name)}-{'cpu' if _is_cpu(device) else 'gpu'}"
-        fault = compiler_fault(device)
-        if fault is None:
-            found.append(_describe(device, index, f"{stem}-{seen[stem]}"))
+        compiler = probe_compiler(device)
+        if compiler.fault is None:
+            found.append(_describe(device, index, f"{stem}-{seen[stem]}", compiler.seconds))
         else:
             faults.append(
                 f"the OpenCL driver {device.driver_version.strip()} lists {device.name.strip()} but cannot "
-                f"compile for it; install a newer driver ({fault})"
+                f"compile for it; install a newer driver ({compiler.fault})"
             )
         # A device without a compiler is counted too: its neighbours keep their ids once it is repaired.
         seen[stem] += 1
@@ -77,7 +77,7 @@ def _is_cpu(device: pyopencl.Device) -> bool:
     return bool(device.type & pyopencl.device_type.CPU)
 
 
-def _describe(device: pyopencl.Device, index: int, device_id: str) -> Device:
+def _describe(device: pyopencl.Device, index: int, device_id: str, compile_seconds: float) -> Device:
     cpu = _is_cpu(device)
     return Device(
         device_id=device_id,
@@ -102,5 +102,6 @@ def _describe(device: pyopencl.Device, index: int, device_id: str) -> Device:
             "opencl_clock_mhz": str(device.max_clock_frequency),
             "opencl_memory_bytes": str(device.global_mem_size),
             "opencl_timer_resolution_ns": str(device.profiling_timer_resolution),
+            FIRST_KERNEL_FACT: f"{compile_seconds:.2f}",
         },
     )

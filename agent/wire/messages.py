@@ -101,6 +101,10 @@ class Reason(Wire):
     text: Text
 
 
+FIRST_KERNEL_FACT: Final = "opencl_first_kernel_s"
+"""The fact of an OpenCL device that holds the seconds from a context to the result of the smallest kernel."""
+
+
 class Device(Wire):
     """A device that models are measured on.
 

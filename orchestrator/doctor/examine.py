@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 
-from agent.wire.messages import AgentHello
+from agent.wire.messages import FIRST_KERNEL_FACT, AgentHello, Device
 from agent.wire.private_folder import exposure_of
 from orchestrator.config.filesystem import NETWORK_FILESYSTEMS, filesystem_of
 from orchestrator.config.home import FarmHome
@@ -123,13 +123,19 @@ def _agent(hello: Callable[[], AgentHello]) -> list[Check]:
     checks += sandbox_checks(report.devices)
     opencl = [device for device in report.devices if device.api == "opencl"]
     if opencl:
-        found = "; ".join(f"{device.device_id}: {device.name}" for device in opencl)
-        checks.append(Check("opencl", True, found))
+        checks.append(Check("opencl", True, "; ".join(_compiling(device) for device in opencl)))
     else:
         why = next((entry.reason for entry in report.missing if entry.kind == "gpu"), "no OpenCL device")
         fix = "install your GPU's OpenCL driver, or PoCL: apt-get install pocl-opencl-icd"
         checks.append(Check("opencl", False, why, fix))
     return checks
+
+
+def _compiling(device: Device) -> str:
+    """The device, and how long its driver took to compile and run the smallest kernel."""
+    seconds = device.facts.get(FIRST_KERNEL_FACT)
+    measured = f" (its first kernel took {seconds} s)" if seconds else ""
+    return f"{device.device_id}: {device.name}{measured}"
 
 
 def _peer() -> Check:

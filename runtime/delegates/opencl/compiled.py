@@ -16,6 +16,7 @@ from runtime.delegates.opencl.lowering.spec import Candidate, Context
 from runtime.delegates.opencl.options import Options
 from runtime.delegates.opencl.passes import LayoutRules, optimise
 from runtime.delegates.opencl.program import ProgramCache, assemble, build_program
+from runtime.delegates.opencl.progress import announced
 from runtime.delegates.opencl.recording import Entry, Recording
 from runtime.delegates.opencl.tuning import Tuner
 from runtime.delegates.opencl.watch import SpinWatch
@@ -53,12 +54,16 @@ class CompiledGraph:
         alternatives = tuner.shortlist(alternatives)
         launches = [launch for node in alternatives for candidate in node for launch in candidate.launches]
         source = assemble(launches, opened.capabilities)
-        program = build_program(
-            opened.context, opened.capabilities, source.text, ProgramCache(opened.cache_folder)
-        )
-        with mapped_errors("preparing the partition"):
+        device = opened.capabilities
+        compiling = f"compiling {len(source.names)} kernels for {device.name}"
+        with announced(compiling) as announcement, mapped_errors("preparing the partition"):
+            program = build_program(opened.context, device, source.text, ProgramCache(opened.cache_folder))
+            announcement.doing = f"{compiling} and timing the alternatives"
             stages = tuner.choose(self.graph, alternatives, source, program)
             self.recording = Recording(opened, self.graph, stages, source, program)
+            if not device.is_pocl:
+                self.recording.first_runs(announcement)
+            announcement.doing = f"timing the schedules on {device.name}"
             self.watch: SpinWatch[list[Entry]] = tuner.schedule(self.recording, source)
         # Not earlier: lowering packed the weights from the graph, and the recording holds its own copy.
         self.graph = without_constants(self.graph)

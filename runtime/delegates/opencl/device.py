@@ -57,6 +57,16 @@ class Capabilities:
         return "portable computing language" in self.platform.lower()
 
     @property
+    def shares_one_kernel(self) -> bool:
+        """True where all functions of a program sit behind one kernel, on PoCL's CPU devices.
+
+        PoCL optimises each function once there. Other drivers optimise a kernel as a whole, in a time that
+        grows faster than its size: Mesa's rusticl took six times as long for two convolutions in one kernel
+        as for one kernel each.
+        """
+        return self.is_pocl and not self.is_gpu
+
+    @property
     def key(self) -> str:
         """Identifies processor, driver and compiler in cache keys."""
         driver = (self.platform, self.driver, self.version, self.compiler)

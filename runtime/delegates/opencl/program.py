@@ -1,6 +1,6 @@
 """Makes a program of launches. Equal functions are compiled once; drivers' binaries are kept on disk.
 
-On a CPU device all functions of a program sit behind one kernel, `run_layers`, that takes a table of
+On PoCL's CPU devices all functions of a program sit behind one kernel, `run_layers`, that takes a table of
 (function, offsets): PoCL then optimises each function once, and one enqueue can run one layer or many. On
 other devices each function is a kernel of its own.
 """
@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING
 
-from runtime.delegates.opencl.device import Capabilities, open_context
+from runtime.delegates.opencl.device import Capabilities, mapped_errors, open_context
+from runtime.delegates.opencl.graph import LANES
 from runtime.delegates.opencl.lowering.spec import Launch, PackedConstant
-from runtime.errors import DelegateError
+from runtime.errors import DelegateError, DeviceError
 
 if TYPE_CHECKING:
     import pyopencl
@@ -113,20 +115,19 @@ def _pointers(function: Function, first: int) -> list[str]:
 
 
 def assemble(launches: Iterable[Launch], device: Capabilities) -> Source:
-    """Join `common.cl`, every distinct function, and the entries: one for a CPU device, else one each."""
+    """Join `common.cl`, every distinct function, and its entry: one for all on PoCL's CPU devices."""
     names = _unique_names(function_of(launch) for launch in launches)
     parts = [kernel_source("common.cl")]
     cases = []
     for number, (function, name) in enumerate(names.items()):
         parts.append(_function_text(function, name))
-        if device.is_gpu:
+        if not device.shares_one_kernel:
             parts.append(_kernel_text(function, name))
         else:
             call = f"{name}({', '.join(['t', 'nt', *_pointers(function, 1)])})"
             cases.append(f"CASE({number}, {call})")
-    if not device.is_gpu:
-        defines = f"#define LAYER_CASES {' '.join(cases)}\n#define PERSISTENT {int(device.is_pocl)}\n"
-        parts.append(f"{defines}{kernel_source('layers.cl')}")
+    if device.shares_one_kernel:
+        parts.append(f"#define LAYER_CASES {' '.join(cases)}\n{kernel_source('layers.cl')}")
     return Source("".join(parts), names, {function: number for number, function in enumerate(names)})
 
 
@@ -245,14 +246,34 @@ def _first_fault(log: str) -> str:
     return next((line for line in lines if "error" in line and ".cl:" in line), "its log names no kernel")
 
 
-def compiler_fault(device: pyopencl.Device) -> str | None:
-    """Why the driver cannot compile for the device it offers, or None: the smallest program is built.
+@dataclass(frozen=True, slots=True)
+class CompilerProbe:
+    """What a driver did with the smallest kernel: why it failed (else None), and the seconds that it took."""
 
-    A driver may list a device that its compiler does not know (a processor newer than its LLVM).
+    fault: str | None
+    seconds: float
+
+
+def probe_compiler(device: pyopencl.Device) -> CompilerProbe:
+    """Build and run the smallest kernel on a device.
+
+    A driver may list a device that its compiler does not know (a processor newer than its LLVM), and some
+    compile only what is run.
     """
+    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
+
+    start = perf_counter()
     try:
-        _compiled(open_context(device), kernel_source("common.cl"))
-    except DelegateError as error:
+        context = open_context(device)
+        program = _compiled(context, kernel_source("common.cl") + kernel_source("probe.cl"))
+        with mapped_errors("running the smallest kernel"):
+            queue = cl.CommandQueue(context)
+            buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4 * LANES)
+            kernel = cl.Kernel(program, "probe")
+            kernel.set_args(buffer)
+            cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))
+            queue.finish()
+    except (DelegateError, DeviceError) as error:
         log = str(error).partition(">:")[2].partition("(options:")[0]
-        return " ".join((log.strip() or str(error)).split())
-    return None
+        return CompilerProbe(" ".join((log.strip() or str(error)).split()), perf_counter() - start)
+    return CompilerProbe(None, perf_counter() - start)

@@ -22,6 +22,7 @@ from runtime.delegates.opencl.lowering.spec import (
     Scratch,
 )
 from runtime.delegates.opencl.program import GPU_ARGUMENTS, TABLE_ROW, Source, function_of
+from runtime.delegates.opencl.progress import Announced
 from runtime.errors import DelegateError
 
 if TYPE_CHECKING:
@@ -233,7 +234,7 @@ class Recording:
         return rows
 
     def _bind(self) -> None:
-        if self._opened.capabilities.is_gpu:
+        if not self._opened.capabilities.shares_one_kernel:
             return
         table = np.zeros((max(len(self.rows), 1), TABLE_ROW), np.int32)
         for row, content in zip(table, self.rows, strict=False):
@@ -248,8 +249,8 @@ class Recording:
 
     def entry(self, layer: int) -> Entry:
         """The enqueue of one layer."""
-        if self._opened.capabilities.is_gpu:
-            return self._gpu_entry(layer)
+        if not self._opened.capabilities.shares_one_kernel:
+            return self._own_entry(layer)
         most = self._opened.groups_per_unit * self._opened.capabilities.compute_units
         groups = max(1, min(self.launches[layer].units, most))
         return self._layers_entry(layer, layer + 1, groups)
@@ -264,7 +265,7 @@ class Recording:
         kernel.set_args(self.arena, self.constants, *self._tables, first, last)
         return Entry(kernel, (groups,), (1,), first, last)
 
-    def _gpu_entry(self, layer: int) -> Entry:
+    def _own_entry(self, layer: int) -> Entry:
         launch, offsets = self.launches[layer], self.rows[layer][1:]
         if len(offsets) > GPU_ARGUMENTS:
             raise DelegateError(f"gpu delegate: {launch.label} has more than {GPU_ARGUMENTS} buffers")
@@ -274,6 +275,16 @@ class Recording:
         if launch.work_size is None:
             return Entry(kernel, (max(1, launch.units),), (1,), layer, layer + 1)
         return Entry(kernel, *launch.work_size, layer, layer + 1)
+
+    def first_runs(self, announcement: Announced) -> None:
+        """Run every kernel once, on zeros: drivers other than PoCL compile a kernel when it first runs."""
+        seen: dict[str, int] = {}
+        for layer, name in enumerate(self.names):
+            seen.setdefault(name, layer)
+        for number, layer in enumerate(seen.values(), 1):
+            announcement.doing = f"compiling kernel {number} of {len(seen)}, {self.names[layer]}"
+            self.enqueue(self.entry(layer))
+            self.queue.finish()
 
     def enqueue(self, entry: Entry) -> None:
         """Enqueue one entry."""

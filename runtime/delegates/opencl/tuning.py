@@ -142,7 +142,7 @@ class Tuner:
         whole device, as PoCL's clang has. That has been tried on x86 only, whose stores stay in order anyway.
         """
         device = self._opened.capabilities
-        return device.is_pocl and not device.is_gpu and platform.machine() in _TRIED_MACHINES
+        return device.shares_one_kernel and platform.machine() in _TRIED_MACHINES
 
     def _fastest(self, recording: Recording, schedules: Mapping[str, Sequence[Entry]]) -> str:
         """The name of the schedule that is fastest in interleaved runs; a persistent one must win clearly.

@@ -11,6 +11,7 @@ import pytest
 from agent.devices import ProbeError, ProbeReport, probe
 from agent.runner import probe as runner_probe
 from agent.runner.opencl_devices import exclusion_group, platform_slug
+from agent.wire.messages import FIRST_KERNEL_FACT
 from runtime.delegates.cpu import DESCRIPTOR as CPU_DESCRIPTOR
 from runtime.delegates.descriptor import DelegateDescriptor
 from runtime.delegates.processor import processor
@@ -32,6 +33,11 @@ def test_every_device_tells_processors_of_one_name_apart():
         assert device.environment["processor_features"] == processor().features
 
 
+def test_an_opencl_device_says_how_long_its_first_kernel_took():
+    (device,) = (device for device in probe_with().devices if device.api == "opencl")
+    assert float(device.facts[FIRST_KERNEL_FACT]) > 0
+
+
 def test_host_without_opencl_says_what_to_install(tmp_path):
     report = probe_with(OCL_ICD_VENDORS=str(tmp_path))
     assert [device.device_id for device in report.devices] == ["host-cpu"]
@@ -50,7 +56,15 @@ def test_a_device_that_its_driver_cannot_compile_for_is_missing_with_the_reason(
 
 
 def test_two_probes_find_the_same_devices():
-    assert probe().devices == probe().devices
+    """But for the time that a driver took, each probe says the same."""
+    first, second = (
+        [
+            device.model_copy(update={"facts": {**device.facts, FIRST_KERNEL_FACT: ""}})
+            for device in found.devices
+        ]
+        for found in (probe(), probe())
+    )
+    assert first == second
 
 
 def foreign(**fields) -> DelegateDescriptor:

@@ -1,0 +1,27 @@
+"""What the runtime says about a long preparation becomes the attempt's phase, which everybody can see."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class _Told(logging.Handler):
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._tell(record.getMessage())
+
+
+@contextmanager
+def told(tell: Callable[[str], None]) -> Iterator[None]:
+    """Within the block every warning of the runtime's loggers is also handed to `tell`."""
+    handler, logger = _Told(tell), logging.getLogger("runtime")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
