@@ -16,8 +16,8 @@ import redis
 
 from agent.wire.credentials import Credentials, for_ingest
 from agent.wire.envelope import LIFETIME_S, SigningKey, seal
-from agent.wire.queue import INGEST_QUEUE, INGEST_TASK, MESSAGE_TASK, agent_queue
-from tests.attack.lab import PROMPT_S, WITNESS, AttackLab
+from agent.wire.queue import INGEST_TASK, MESSAGE_TASK, agent_queue, ingest_queue
+from tests.attack.lab import PROMPT_S, ROGUE, WITNESS, AttackLab
 
 SIGNED = b"delegate-farm envelope 1\n"
 """What an envelope's signature covers in front of its body."""
@@ -26,13 +26,17 @@ BATCH = 500
 _numbers = itertools.count(1)
 
 
-def queued(envelope: object, queue: str = INGEST_QUEUE, task: str = INGEST_TASK, **properties: Any) -> bytes:
+def queued(
+    envelope: object, queue: str = ingest_queue(ROGUE), task: str = INGEST_TASK, **properties: Any
+) -> bytes:
     """A message in the form that Kombu gives it in Redis."""
     call = [[envelope], {}, {"callbacks": None, "errbacks": None, "chain": None, "chord": None}]
     return wrapped(json.dumps(call).encode(), queue, task, **properties)
 
 
-def wrapped(body: bytes, queue: str = INGEST_QUEUE, task: str = INGEST_TASK, **properties: Any) -> bytes:
+def wrapped(
+    body: bytes, queue: str = ingest_queue(ROGUE), task: str = INGEST_TASK, **properties: Any
+) -> bytes:
     """As `queued`, around any body."""
     name = str(uuid.uuid4())
     own = {
@@ -59,13 +63,13 @@ def signed(key: SigningKey, body: str) -> str:
     return f"1.{key.public.key_id}.{signature}.{body}"
 
 
-def head(agent_id: str, message: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+def head(sender_id: str, message: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     """The fields of an envelope's body; `changes` replace some, None takes one out."""
     now = time.time()
     fields = {
         "v": 1,
         "kind": message.get("type"),
-        "agent_id": agent_id,
+        "agent_id": sender_id,
         "issued": now,
         "expires": now + LIFETIME_S,
         "nonce": uuid.uuid4().hex,
@@ -94,15 +98,15 @@ def hello(agent_id: str, **changes: Any) -> dict[str, Any]:
     return fields | changes
 
 
-def device(agent_id: str, name: str = "cpu", **changes: Any) -> dict[str, Any]:
+def device(agent_id: str, tail: str = "cpu", **changes: Any) -> dict[str, Any]:
     """A device of a hello."""
     fields = {
-        "device_id": f"{agent_id}.{name}",
+        "device_id": f"{agent_id}.{tail}",
         "kind": "cpu",
         "api": "host",
         "name": "a processor",
         "delegates": ["cpu"],
-        "exclusion_group": f"{agent_id}-{name}",
+        "exclusion_group": f"{agent_id}-{tail}",
         "environment": {"cpu": "x"},
     }
     return fields | changes
@@ -110,7 +114,7 @@ def device(agent_id: str, name: str = "cpu", **changes: Any) -> dict[str, Any]:
 
 @dataclass
 class Sender:
-    """Adds to the ingest list with the credentials of one agent."""
+    """Adds to an agent's ingest list with its credentials."""
 
     credentials: Credentials
     client: redis.Redis
@@ -119,13 +123,18 @@ class Sender:
     def key(self) -> SigningKey:
         return SigningKey.read(self.credentials.signing_key)
 
+    @property
+    def key_of_list(self) -> str:
+        return f"farm:{ingest_queue(self.credentials.agent_id)}"
+
     def put(self, *messages: bytes) -> None:
         """Raw bytes, in few round trips."""
         for start in range(0, len(messages), BATCH):
-            self.client.lpush(f"farm:{INGEST_QUEUE}", *messages[start : start + BATCH])
+            self.client.lpush(self.key_of_list, *messages[start : start + BATCH])
 
     def envelopes(self, *envelopes: str) -> None:
-        self.put(*map(queued, envelopes))
+        to = ingest_queue(self.credentials.agent_id)
+        self.put(*(queued(envelope, to) for envelope in envelopes))
 
     def say(self, *messages: Mapping[str, Any]) -> None:
         """Sealed as the agent seals its own."""

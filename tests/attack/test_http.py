@@ -19,6 +19,7 @@ from tests.attack.attacker import witness_is_heard
 from tests.attack.lab import NEIGHBOUR, ROGUE, VICTIM
 from tests.orchestrator.cli.models import unary_model
 from tests.orchestrator.endpoint.http_lab import READ_TOKEN, SUBMIT_TOKEN
+from tests.services.slowloris import BEGINNINGS, Slowloris
 
 SHA = "5" * 64
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
@@ -115,12 +116,17 @@ def test_a_token_of_another_form(lab, authorization):
 
 
 NAMES = [
+    "%00",
+    "a%00b",
+    "%00" * 30,
     "..%2f..%2f..%2fetc%2fpasswd",
     "%2e%2e%2f%2e%2e%2fetc%2fpasswd",
     "..%5c..%5cetc%5cpasswd",
     "%2fetc%2fpasswd",
     "sha256%2f11%2f" + "1" * 64,
+    "5" * 63 + "%00",
     "5" * 64 + "%0a",
+    "5" * 64 + "%00.tflite",
     "%C0%AE%C0%AE%2f",
     "%ff%fe",
     "%ed%a0%80",
@@ -148,7 +154,7 @@ OPEN_TO = {
 
 @pytest.mark.parametrize("path", OPEN_TO)
 def test_names_that_lead_elsewhere(lab, tokens, path):
-    """Traversal, injection: each is refused as what it is, never with 500; no SQL gets into the log."""
+    """NUL, traversal, injection: each is refused as what it is, never with 500; no SQL gets into the log."""
     logged, wrong = lab.serve.log.stat().st_size, []
     for who, methods in OPEN_TO[path].items():
         # A connection each: what the endpoint does not read of a refused body closes it.
@@ -342,6 +348,18 @@ def test_tokens_cannot_be_told_apart_by_time(lab):
             taken[token].append(time.perf_counter_ns() - begun)
     medians = [sorted(times)[len(times) // 2] for times in taken.values()]
     assert abs(medians[0] - medians[1]) < 0.2 * max(medians)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("kind", sorted(BEGINNINGS))
+def test_a_thousand_connections_that_say_little(lab, kind):
+    """Without a token they keep nobody out: an enrolment, an agent's request and a measurement go on."""
+    tls = kind != "handshake"
+    with Slowloris(lab.address[1], kind, lab.folder / "slowloris.log", tls=tls):
+        lab.enrol(f"slow-{kind}")
+        with lab.http(lab.credentials_of(NEIGHBOUR).token) as agent:
+            assert agent.head(f"/samples/{SHA}").status_code == 404
+        lab.measure()
 
 
 def test_the_endpoint_still_answers(lab):

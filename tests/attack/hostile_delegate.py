@@ -1,0 +1,132 @@
+"""A delegate that looks for a way out of its runner: what each try gave is a setting of its result.
+
+It is installed beside an agent as a package of its own; `targets.json` beside it says what it is after.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from runtime.delegates.descriptor import DelegateDescriptor
+
+DESCRIPTOR = DelegateDescriptor(
+    name="hostile", implementation="hostile_delegate:HostileDelegate", options={}, environment=dict
+)
+FORKS = 1500
+_TARGETS = Path(__file__).with_name("targets.json")
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def attempt(action: Callable[[], object]) -> str:
+    """What an action gave, or `refused` and the kind of error."""
+    try:
+        return f"got {action()}"[:80]
+    except BaseException as error:  # noqa: BLE001  # whatever stops it is the answer
+        return f"refused {type(error).__name__} {getattr(error, 'errno', '')}"
+
+
+def read(path: str) -> str:
+    with Path(path).open("rb") as stream:
+        return repr(stream.read(8))
+
+
+def write(path: str) -> str:
+    with Path(path).open("ab") as stream:
+        stream.write(b"owned")
+    return path
+
+
+def connect(address: tuple[str, int] | str) -> str:
+    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+    with socket.socket(family) as line:
+        line.settimeout(2)
+        line.connect(tuple(address) if not isinstance(address, str) else address)
+        return str(line.getpeername())
+
+
+def called(name: str, *arguments: object) -> str:
+    """A function of libc that must fail."""
+    if getattr(_LIBC, name)(*arguments) != 0:
+        raise OSError(ctypes.get_errno(), name)
+    return name
+
+
+def large_file() -> str:
+    with Path("large").open("wb") as stream:
+        stream.truncate(1 << 40)
+    Path("large").unlink()
+    return "a terabyte"
+
+
+def fork_bomb() -> int:
+    """How many children there can be at once."""
+    children: list[int] = []
+    try:
+        while len(children) < FORKS:
+            child = os.fork()
+            if child == 0:
+                time.sleep(60)
+                os._exit(0)
+            children.append(child)
+    except OSError:
+        pass
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    if len(children) < FORKS:
+        raise PermissionError(11, "no more")
+    return len(children)
+
+
+def tries(targets: Mapping[str, Any]) -> dict[str, str]:
+    """Every attack by its name."""
+    found = {f"read {name}": attempt(lambda p=path: read(p)) for name, path in targets["read"].items()}
+    found |= {f"write {name}": attempt(lambda p=path: write(p)) for name, path in targets["write"].items()}
+    found |= {f"reach {name}": attempt(lambda a=to: connect(a)) for name, to in targets["reach"].items()}
+    found |= {
+        f"signal {name}": attempt(lambda p=pid: os.kill(p, 0)) for name, pid in targets["signal"].items()
+    }
+    found["environment"] = ",".join(sorted(set(targets["environment"]) & set(os.environ)))
+    status = Path("/proc/self/status").read_text()
+    found["new privileges"] = next(
+        line.split()[1] for line in status.splitlines() if line.startswith("NoNewPrivs")
+    )
+    found["mount"] = attempt(lambda: called("mount", b"tmpfs", b"/mnt", b"tmpfs", 0, None))
+    found["large file"] = attempt(large_file)
+    found["fork bomb"] = attempt(fork_bomb)
+    write_private = attempt(lambda: write("/tmp/owned-by-a-runner"))
+    return found | {"private tmp": write_private}
+
+
+class HostileDelegate:
+    """Takes every operator, and runs none of them: by then it has done what it is there for."""
+
+    name = "hostile"
+    max_delegated_partitions = 1
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._found = tries(json.loads(_TARGETS.read_text()))
+
+    def supports(self, graph: object, operator: object) -> None:
+        return None
+
+    def compile(self, partition: object) -> HostileDelegate:
+        return self
+
+    def invoke(self, inputs: Any, outputs: Any) -> None:
+        for given, out in zip(inputs, outputs, strict=True):
+            out[...] = given.clip(0)
+
+    def close(self) -> None:
+        return
+
+    def describe(self) -> Mapping[str, str]:
+        return {"precision": "fp32", **self._found}

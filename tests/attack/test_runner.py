@@ -1,0 +1,203 @@
+"""Attacks from inside a runner: code of a stranger that an agent runs, here as a delegate."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sysconfig
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.attack.lab import CAMPAIGN, VICTIM, AttackLab
+from tests.needs import REPOSITORY
+from tests.orchestrator.cli.models import unary_model
+from tests.services.processes import Server
+
+pytestmark = pytest.mark.attack
+
+HOST = "rack-3"
+BAIT = {
+    "FARM_DATABASE_URL": "x",
+    "FARM_READ_TOKEN": "x",
+    "FARM_BROKER_URL": "x",
+    "AWS_SECRET_ACCESS_KEY": "x",
+}
+"""What an agent's environment may hold and no runner may see."""
+FACTS = {
+    "signal": "signals kept inside",
+    "fork bomb": "a limit on processes",
+    "reach": "namespaces of network",
+}
+"""Beginning of an attack's name -> what a result says where this kernel cannot stop it."""
+
+OUTSIDE = (
+    Path("/tmp/owned-by-a-runner"),
+    REPOSITORY / "owned",
+    Path.home() / "owned-by-a-runner",
+    Path("/etc/profile.d/owned.sh"),
+)
+"""What a runner tries to leave behind."""
+
+
+@dataclass
+class Installed:
+    """An environment with the delegate in it, and an agent that runs there."""
+
+    lab: AttackLab
+    python: Path
+    state: Path
+    agent: Server | None = None
+
+    def farm(self, program: str, *arguments: str) -> list[str]:
+        return [str(self.python), "-P", "-c", f"from {program}.cli import main; main()", *arguments]
+
+    def start(self) -> None:
+        lab = self.lab
+        lab.enrol(HOST).write(self.state)
+        times = {name: text for name, text in lab.environment.items() if name.endswith("_S")}
+        environment = {"PATH": os.environ["PATH"], "FARM_LEASES": lab.environment["FARM_LEASES"]}
+        environment |= {"SSL_CERT_FILE": lab.environment["FARM_TLS_CA"], **times, **BAIT}
+        command = self.farm("agent", "start", "--state", str(self.state))
+        self.agent = Server(command, lab.folder / f"{HOST}.log", environment)
+        lab.services.append(self.agent)
+        lab.until(lambda: lab.heard_at(HOST), "the agent with the delegate")
+
+    def measure(self) -> dict:
+        """The result of one cell by the delegate."""
+        (self.lab.folder / "0.tflite").write_bytes(unary_model())
+        text = CAMPAIGN.replace("MODELS", "  - {id: m, source: 0.tflite}").replace("KIND", "hostile")
+        (self.lab.folder / "models.yaml").write_text(text.replace("DEVICE", f"{HOST}.host-cpu"))
+        ran = subprocess.run(
+            self.farm("orchestrator", "submit", "models.yaml", "--force"),
+            cwd=self.lab.folder,
+            env=self.lab.environment,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr + self.lab.last_words()
+        query = f"SELECT cell_id FROM attempt WHERE device_id = '{HOST}.host-cpu' ORDER BY dispatched_at"
+        told = self.lab.call("show", self.lab.rows(query)[-1][0], "--json")
+        assert told.returncode == 0, told.stderr
+        return json.loads(told.stdout)
+
+
+@pytest.fixture(scope="module")
+def found(lab):
+    """What the delegate's tries gave, by name, with the facts of its result."""
+    folder = lab.folder / "stranger"
+    venv.create(folder, with_pip=False)
+    packages = folder / f"lib/python{sysconfig.get_python_version()}/site-packages"
+    (packages / "farm.pth").write_text(f"{REPOSITORY}\n{sysconfig.get_paths()['purelib']}\n")
+    shutil.copy(Path(__file__).with_name("hostile_delegate.py"), packages)
+    info = packages / "hostile_delegate-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hostile-delegate\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[delegate_farm.delegates]\nhostile = hostile_delegate:DESCRIPTOR\n"
+    )
+    installed = Installed(lab, folder / "bin/python", lab.folder / HOST)
+    installed.start()
+    assert installed.agent is not None
+    for path in OUTSIDE:
+        path.unlink(missing_ok=True)
+    (packages / "targets.json").write_text(json.dumps(targets(lab, installed)))
+    cell = installed.measure()
+    assert installed.agent.running
+    return {**cell["settings"], "without": cell["facts"].get("sandbox_without", "")}
+
+
+def targets(lab, installed: Installed) -> dict[str, dict]:
+    """What the delegate is after."""
+    state, agent = installed.state, installed.agent.pid
+    return {
+        "read": {
+            "credentials": str(state / "credentials.json"),
+            "journal": str(state / "journal.db"),
+            "another agent's credentials": str(lab.state_of(VICTIM) / "credentials.json"),
+            "the farm's key": str(lab.home / "keys" / "farm.key"),
+            "shadow": "/etc/shadow",
+            "the agent's environment": f"/proc/{agent}/environ",
+            "the agent's memory": f"/proc/{agent}/mem",
+            "the farm's environment": f"/proc/{lab.serve.pid}/environ",
+        },
+        "write": {
+            "the agent's state": str(state / "owned"),
+            "the journal": str(state / "journal.db"),
+            "the farm's home": str(lab.home / "owned"),
+            "the product": str(OUTSIDE[1]),
+            "the home folder": str(OUTSIDE[2]),
+            "a start-up file": str(OUTSIDE[3]),
+        },
+        "reach": {
+            "endpoint": list(lab.address),
+            "broker": ["127.0.0.1", lab.redis.port],
+            "broker's socket": str(lab.redis.socket),
+            "database's socket": str(lab.postgres.folder / ".s.PGSQL.5432"),
+        },
+        "signal": {"agent": agent, "farm": lab.serve.pid},
+        "environment": sorted(BAIT),
+    }
+
+
+def open_ways(found: dict[str, str], kind: str) -> dict[str, str]:
+    """Tries of one kind that were not refused, unless the result itself says that this kernel cannot."""
+    said = FACTS.get(kind)
+    if said and said in found["without"]:
+        return {}
+    return {
+        name: got for name, got in found.items() if name.startswith(kind) and not got.startswith("refused")
+    }
+
+
+def test_reading_credentials_and_other_processes(found):
+    """None of it can be opened: credentials, journal, keys, passwords, environments, memory."""
+    assert open_ways(found, "read ") == {}
+
+
+def test_writing_outside_the_attempts_folder(found, lab):
+    """Nothing outside can be changed, and what is written to /tmp is seen by nobody else."""
+    assert open_ways(found, "write ") == {}
+    assert [path for path in OUTSIDE if path.exists()] == []
+
+
+def test_reaching_the_network(found):
+    """Neither the endpoint, the broker nor the database is reached, by TCP or by a socket of this host."""
+    assert open_ways(found, "reach") == {}
+
+
+def test_signals_to_the_agent_and_the_farm(found):
+    """Refused; where the kernel cannot, the result says so."""
+    assert open_ways(found, "signal") == {}
+
+
+def test_the_agents_environment(found):
+    """No variable of the agent that is not on the list is there."""
+    assert found["environment"] == ""
+
+
+def test_more_rights(found):
+    """No program can give new rights, and nothing can be mounted."""
+    assert found["new privileges"] == "1"
+    assert open_ways(found, "mount") == {}
+
+
+def test_filling_the_disk(found):
+    """A file has a limit."""
+    assert open_ways(found, "large file") == {}
+
+
+def test_a_fork_bomb(found):
+    """The number of processes has a limit; where there can be none, the result says so."""
+    assert open_ways(found, "fork bomb") == {}
+
+
+def test_the_lab_goes_on(found, lab):
+    """Another agent on the same machine measures a model."""
+    lab.measure()
