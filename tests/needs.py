@@ -40,11 +40,12 @@ def browser() -> str:
 
 
 def redis_server() -> str:
-    """Path of redis-server: the machine's, not the old one that a package put beside this Python."""
-    own = Path(sys.prefix) / "bin"
-    folders = [folder for folder in os.get_exec_path() if Path(folder) != own]
-    found = shutil.which("redis-server", path=os.pathsep.join(folders))
-    return found or absent("no redis-server on this machine")
+    """Path of redis-server: the machine's, not the old one without TLS that a package put beside a Python."""
+    folders = [*os.get_exec_path(), "/usr/local/bin", "/usr/bin"]
+    # An environment of Python is no place of the machine's programs, however its folder is named.
+    machines = [folder for folder in folders if not (Path(folder).resolve().parent / "pyvenv.cfg").is_file()]
+    found = shutil.which("redis-server", path=os.pathsep.join(machines))
+    return found or absent(f"no redis-server on this machine, in {', '.join(machines)}")
 
 
 def oldest_redis_server() -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -14,6 +16,22 @@ from tests.needs import REPOSITORY
 from tests.services.postgres import PostgresCluster
 from tests.services.processes import Server
 from tests.services.redis import RedisServer
+
+
+def test_the_machines_redis_is_found_whatever_environments_of_python_come_first_in_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "environment" / "bin"
+    own.mkdir(parents=True)
+    (own.parent / "pyvenv.cfg").touch()
+    (own / "redis-server").write_text("#!/bin/sh\n")
+    (own / "redis-server").chmod(0o755)
+    (tmp_path / "link").symlink_to(own)
+    before = needs.redis_server()
+    monkeypatch.chdir(own.parent)
+    for first in (own, tmp_path / "link", "bin"):
+        monkeypatch.setenv("PATH", f"{first}:{os.environ['PATH']}")
+        assert needs.redis_server() == before
 
 
 def test_redis_keeps_its_data_through_a_crash_and_loses_it_with_its_files(redis_server):
