@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from agent.processes.left_files import open_left
 from agent.wire.messages import artifact_path
 
 _BLOCK_BYTES: Final = 1 << 20
@@ -38,13 +39,16 @@ def verified_file(store: Path, sha256: str, size: int, what: str = "model") -> P
 
 
 def put_artifact(store: Path, source: Path, sha256: str) -> None:
-    """Copy `source` into the store under its hash. Raises `OSError`, or `ArtifactError` for other bytes."""
+    """Copy `source`, which a runner left, into the store under its hash.
+
+    Raises `OSError`, also where it is no regular file, or `ArtifactError` for other bytes.
+    """
     target = artifact_path(store, sha256)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{sha256}.{os.getpid()}.tmp")
     digest = hashlib.sha256()
     try:
-        with source.open("rb") as reader, temporary.open("xb") as writer:
+        with open_left(source) as reader, temporary.open("xb") as writer:
             while block := reader.read(_BLOCK_BYTES):
                 digest.update(block)
                 writer.write(block)

@@ -18,6 +18,7 @@ from typing import Final
 
 from pydantic import Field
 
+from agent.processes.left_files import open_left
 from agent.processes.supervisor import LOG_FILE
 from agent.wire.bounded import Facts, Integer, Sha256, Text
 from agent.wire.messages import (
@@ -139,20 +140,22 @@ def write_progress(folder: Path, phase: str) -> None:
 
 
 def read_progress(folder: Path) -> str:
-    """Return the last line of `write_progress`; empty before the first."""
+    """Return the last line of `write_progress`; empty before the first, or where it cannot be read."""
     try:
-        with (folder / PROGRESS_FILE).open("rb") as file:
+        with open_left(folder / PROGRESS_FILE) as file:
             return file.read(_PROGRESS_BYTES).decode(errors="replace")
-    except FileNotFoundError:
+    except OSError:
         return ""
 
 
 def log_tail(folder: Path, limit: int = _LOG_TAIL_BYTES) -> str:
-    """Return the last `limit` bytes of the log, undecodable bytes replaced."""
+    """Return the last `limit` bytes of the log, undecodable bytes replaced; else why it cannot be read."""
     try:
-        with (folder / LOG_FILE).open("rb") as file:
+        with open_left(folder / LOG_FILE) as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - limit))
-            return file.read().decode(errors="replace")
+            return file.read(limit).decode(errors="replace")
     except FileNotFoundError:
         return ""
+    except OSError as error:
+        return f"the runner's log cannot be read: {error.strerror}\n"

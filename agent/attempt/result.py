@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from agent.attempt.artifacts import ArtifactError, put_artifact
 from agent.attempt.files import RESULT_FILE, SAMPLES_FILE, RunnerResult, log_tail
+from agent.processes.left_files import open_left
 from agent.wire.messages import Device, JobResult, JobSpec, Reason, ReasonCode, Status
 
 _MAX_RESULT_BYTES: Final = 2 * 1024 * 1024
@@ -82,7 +84,9 @@ def _combined(outcome: Outcome, found: RunnerResult) -> JobResult:
 
 
 def _read(path: Path) -> RunnerResult:
-    size = path.stat().st_size
-    if size > _MAX_RESULT_BYTES:
+    with open_left(path) as file:
+        content = file.read(_MAX_RESULT_BYTES + 1)
+        size = os.fstat(file.fileno()).st_size
+    if len(content) > _MAX_RESULT_BYTES:
         raise ValueError(f"{path.name} has {size} bytes; the limit is {_MAX_RESULT_BYTES}")
-    return RunnerResult.model_validate_json(path.read_bytes())
+    return RunnerResult.model_validate_json(content)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from agent.processes.left_files import open_left
+
 PIECE_BYTES: Final = 4096
 """Longest piece in bytes; of more output that came at once only the end is sent. With `PAUSE_S` it bounds the
 traffic of an attempt to 2 KiB/s; a piece must also stay below the 8192 characters of `RunnerOutput`."""
@@ -52,7 +54,7 @@ class OutputReader:
         return piece
 
     def _new_bytes(self) -> bytes:
-        with self.path.open("rb") as file:
+        with open_left(self.path) as file:
             size = file.seek(0, 2)
             left_out = max(0, size - self._read - PIECE_BYTES)
             if left_out:

@@ -107,6 +107,18 @@ def test_a_model_that_is_not_what_its_name_says_leaves_nothing(
     assert incoming(endpoint) == []
 
 
+def test_what_is_neither_a_model_nor_labelled_data_leaves_nothing(
+    endpoint: Endpoint, user: httpx.Client
+) -> None:
+    for content in (b"wheel:$6$saltsalt$abcdef:19000", b"PK\x03\x04 but no archive", b"{}"):
+        sha256 = hashlib.sha256(content).hexdigest()
+        answer = user.put(f"/models/{sha256}", content=content, headers=content_range(0, len(content)))
+        assert answer.status_code == 422
+        assert "salt" not in answer.text
+        assert endpoint.store.find(sha256) is None
+        assert incoming(endpoint) == []
+
+
 def test_a_beginning_that_was_wrong_does_not_stay_in_the_way(endpoint: Endpoint, own: Store) -> None:
     endpoint.store.incoming(SHA).write_bytes(b"x" * 1000)
     sender(endpoint).send(SHA, own, lambda _: None)

@@ -206,6 +206,14 @@ def test_hostile_name_is_text_and_never_markup_or_path(site, name):
     assert html.escape(name) in everything or "\u202e" in name or "'" in name or '"' in name
 
 
+def test_no_page_or_table_holds_a_control_character(site):
+    for path in (file for file in site.rglob("*") if file.suffix in (".html", ".csv")):
+        text = path.read_bytes().decode().replace("\r\n", "\n")
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]", text), (
+            path
+        )
+
+
 def test_campaign_json_is_the_results_format(site):
     for campaign in FARM.campaign_list:
         loaded = json.loads((site / links.campaign_data(campaign.campaign_id, "json")).read_text())
