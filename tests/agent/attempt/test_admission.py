@@ -49,6 +49,10 @@ def test_a_job_of_a_newer_epoch_is_accepted_with_its_files(config):
     assert attempt.data is None
 
 
+def test_the_first_epoch_of_a_device_is_accepted(config):
+    assert admit(a_job(epoch=1), config, {"host-cpu": DEVICE}, {}).job.epoch == 1
+
+
 @pytest.mark.parametrize("epoch", [6, 7])
 def test_a_job_of_an_epoch_that_its_device_has_seen_is_refused(config, epoch):
     refusal = refused(config, {"host-cpu": 7}, epoch=epoch)

@@ -226,5 +226,6 @@ def test_what_is_assigned_counts_as_given_for_the_rest_of_the_same_choice():
         for number in (1, 2)
         for place in (0, 1)
     ]
-    chosen = assign(waiting, [DeviceSlot("d0", "a"), DeviceSlot("d1", "b")], NOW)
+    shares = {number: Share(0.0, NOW) for number in (1, 2)}
+    chosen = assign(waiting, [DeviceSlot("d0", "a"), DeviceSlot("d1", "b")], NOW, shares=shares)
     assert {assignment.cell_id for assignment in chosen} == {"1-0", "2-0"}
