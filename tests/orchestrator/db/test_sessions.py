@@ -13,7 +13,7 @@ from sqlmodel import select
 
 from orchestrator.db import tables
 from orchestrator.db.engine.dialects import insert_missing
-from orchestrator.db.engine.sessions import Database
+from orchestrator.db.engine.sessions import Database, RefusedError
 from orchestrator.db.migrate import migrate
 from orchestrator.errors import UnreachableError
 from tests.orchestrator.stocked import cells, new_database, stock
@@ -116,6 +116,17 @@ def test_writers_take_turns_so_that_neither_waits_for_what_the_other_holds(any_d
         insert_missing(session, tables.Pool, [{"line": "b"}])
     thread.join()
     assert sorted(lines) == ["a", "b"], "it began where the first had ended"
+
+
+def test_what_the_database_refuses_at_the_end_leaves_the_next_transaction_alone(any_database):
+    row = {"sha256": "0" * 64, "size_bytes": 2**64, "added_at": datetime.now(UTC)}
+    for _ in range(3):
+        with pytest.raises(RefusedError), any_database.write() as turn:
+            turn.insert_at_end(tables.Model, [row])
+    with any_database.write() as turn:
+        turn.insert_at_end(tables.Model, [row | {"size_bytes": 1}])
+    with any_database.read() as session:
+        assert session.exec(select(tables.Model.size_bytes)).all() == [1]
 
 
 def test_an_exception_rolls_everything_back(database):
