@@ -22,7 +22,7 @@ from agent.wire.private_folder import FILE_MODE, private_folder
 FILE: Final = "credentials.json"
 PLAIN_SCHEMES: Final = ("redis", "http")
 INGEST_SUFFIX: Final = ".ingest"
-"""Added to an agent's user name at the broker: the user that may only add to the ingest list."""
+"""Added to an agent's user name at the broker: the user that may only add to its ingest list."""
 
 _SECRET_BYTES: Final = 32
 """Random bytes of a password or token: 256 bits cannot be guessed, so their hashes need no salt."""

@@ -1,7 +1,7 @@
 """Builds Redis' access lists, which state what each agent may do at the broker, from its keys' names.
 
-An agent may read and write the keys under its own name, and add to the ingest list; it can read neither the
-messages of other agents nor those to them. These are two users with one password, since Redis 6 cannot allow
+An agent may read and write the keys under its own name, and add to its own ingest list; it can read
+neither the messages of other agents nor those to them. These are two users with one password, since Redis 6 cannot allow
 a user one command on one key alone; the same rules work on Redis 7.
 """
 
@@ -16,7 +16,7 @@ from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError
 
 from agent.wire.credentials import INGEST_SUFFIX
-from agent.wire.queue import AGENT_KEYS, INGEST_QUEUE, agent_key, ingest_queue
+from agent.wire.queue import AGENT_KEYS, agent_key, ingest_queue
 from orchestrator.db.read.credentials import Known
 from orchestrator.dispatch.broker import redis_client
 from orchestrator.errors import UnreachableError, UsageError
@@ -29,7 +29,7 @@ COMMANDS: Final = (
 of its name. No script: Redis runs one script at a time, and an endless one would stop the broker for
 everybody. No DEL and no read of a whole collection: on a large key each would occupy Redis for seconds."""
 INGEST_COMMANDS: Final = ("lpush", "ping", "select", "client|setinfo", "client|setname")
-"""Commands of the user that adds to the ingest list: none of them reads."""
+"""Commands of the user that adds to an ingest list: none of them reads."""
 
 _LEAST_REDIS: Final = (6, 2)
 """Oldest version of Redis whose access lists can separate agents: `resetchannels` came with 6.2."""
@@ -57,14 +57,8 @@ def users(known: Iterable[Known], key_prefix: str) -> dict[str, list[str]]:
     for agent_id, passwords in hashes.items():
         name = user(agent_id, key_prefix)
         found[name] = _words(passwords, COMMANDS, [prefix + agent_key(agent_id, key) for key in AGENT_KEYS])
-        lists = [prefix + queue for queue in _lists_of(agent_id)]
-        found[name + INGEST_SUFFIX] = _words(passwords, INGEST_COMMANDS, lists)
+        found[name + INGEST_SUFFIX] = _words(passwords, INGEST_COMMANDS, [prefix + ingest_queue(agent_id)])
     return found
-
-
-def _lists_of(agent_id: str) -> tuple[str, str]:
-    """The lists that an agent adds to: its own, and the one that agents of earlier releases share."""
-    return ingest_queue(agent_id), INGEST_QUEUE
 
 
 def _words(passwords: list[str], commands: Iterable[str], keys: Iterable[str]) -> list[str]:

@@ -69,6 +69,7 @@ COMMANDS = {
         ("FCALL", "f", "0"),
     ],
     "keys of the farm": [
+        ("LPUSH", "farm:ingest", "x"),
         ("RPOP", "farm:ingest"),
         ("BRPOP", "farm:ingest", "1"),
         ("LRANGE", "farm:ingest", "0", "-1"),

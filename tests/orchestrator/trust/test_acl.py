@@ -65,7 +65,7 @@ def is_allowed(client: redis.Redis, *command: str) -> bool:
 
 @pytest.mark.parametrize(
     ("suffix", "key", "expected"),
-    [("", "farm:agent.rack-1.jobs", OWN), (INGEST_SUFFIX, "farm:ingest", INGEST)],
+    [("", "farm:agent.rack-1.jobs", OWN), (INGEST_SUFFIX, "farm:agent.rack-1.ingest", INGEST)],
     ids=["own", "ingest"],
 )
 def test_of_all_commands_of_redis_an_agent_has_these(
@@ -102,7 +102,7 @@ def test_an_agent_runs_no_script_and_the_broker_answers_the_others(broker: Redis
                 break
     try:
         with broker.client("farm:agent.rack-2" + INGEST_SUFFIX, PASSWORD) as other:
-            assert other.lpush("farm:ingest", "x")
+            assert other.lpush("farm:agent.rack-2.ingest", "x")
     finally:
         with broker.client() as admin, contextlib.suppress(redis.RedisError):
             admin.script_kill()

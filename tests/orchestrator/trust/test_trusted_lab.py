@@ -98,6 +98,7 @@ def test_an_agent_cannot_touch_what_is_not_its_own(each_lab: TrustedLab) -> None
         ("LPUSH", "farm:agent.rack-10.ingest", "x"),
         ("RPOP", "farm:agent.rack-1.ingest"),
         ("DEL", "farm:agent.rack-1.ingest"),
+        ("LPUSH", "farm:ingest", "x"),
         ("RPOP", "farm:ingest"),
         ("BRPOP", "farm:ingest", "1"),
         ("DEL", "farm:ingest"),
