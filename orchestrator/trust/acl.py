@@ -1,8 +1,8 @@
 """Builds Redis' access lists, which state what each agent may do at the broker, from its keys' names.
 
 An agent may read and write the keys under its own name, and add to its own ingest list; it can read
-neither the messages of other agents nor those to them. These are two users with one password, since Redis 6 cannot allow
-a user one command on one key alone; the same rules work on Redis 7.
+neither the messages of other agents nor those to them. These are two users with one password, since Redis 6
+cannot allow a user one command on one key alone; the same rules work on Redis 7.
 """
 
 from __future__ import annotations
