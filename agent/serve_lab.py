@@ -31,7 +31,10 @@ def serve_lab(state: Path) -> int:
         link = state / "link"
         link.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
-        log.error("this host is not enrolled: %s; run: farm-agent enrol --server URL --token TOKEN", error)
+        log.error(
+            "this host is not enrolled: %s; set FARM_ENROL_TOKEN and run: farm-agent enrol --server URL",
+            error,
+        )
         return 1
     config = AgentConfig(
         agent_id=agent_id,

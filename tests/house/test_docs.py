@@ -47,3 +47,25 @@ def test_the_architecture_names_every_room(floor):
     text = (REPOSITORY / "docs/architecture.md").read_text(encoding="utf-8")
     rooms = [p.name for p in (REPOSITORY / floor).iterdir() if p.is_dir() and not p.name.startswith("_")]
     assert [room for room in sorted(rooms) if f"| `{room}/`" not in text] == []
+
+
+CLAIM = re.compile(r"\[(\w+)\]\(\.\./(tests/[\w/]+\.py)\)")
+
+
+def test_every_claim_of_the_threat_model_names_its_tests():
+    text = (REPOSITORY / "docs/security.md").read_text(encoding="utf-8")
+    stops = text[text.index("## What each boundary stops") : text.index("## The sandbox of a runner")]
+    claims = re.split(r"^- ", stops, flags=re.MULTILINE)[1:]
+    assert len(claims) > 20
+    assert [claim for claim in claims if not CLAIM.search(claim)] == []
+
+
+def test_a_test_that_the_threat_model_names_exists():
+    text = (REPOSITORY / "docs/security.md").read_text(encoding="utf-8")
+    named = CLAIM.findall(text)
+    missing = [
+        f"{path}::test_{name}"
+        for name, path in named
+        if f"def test_{name}(" not in (REPOSITORY / path).read_text(encoding="utf-8")
+    ]
+    assert missing == []

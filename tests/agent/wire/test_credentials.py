@@ -43,7 +43,11 @@ def test_an_answer_that_lacks_something_is_refused(name, value):
         APPLICANT.accept(TOKEN, {**GRANTED, name: value})
 
 
-@pytest.mark.parametrize("token", ["", "secret", FARM.key_id, f".{FARM.key_id}", "secret.short", "a.b."])
+@pytest.mark.parametrize(
+    "token",
+    ["", "secret", FARM.key_id, f".{FARM.key_id}", "secret.short", "a.b."],
+    ids=["empty", "no id", "no secret", "an empty secret", "a short id", "no id after a point"],
+)
 def test_what_is_no_one_time_token_is_said(token):
     with pytest.raises(ValueError, match="not a token"):
         farm_of(token)

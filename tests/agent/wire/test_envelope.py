@@ -204,6 +204,7 @@ def test_a_farm_has_a_few_keys(count):
         ([7], "a public key is malformed"),
         (["short"], "a public key"),
     ],
+    ids=["none", "nine", "a text", "null", "a number", "a short key"],
 )
 def test_an_announcement_of_no_keys_or_of_many_is_refused(keys, why):
     with pytest.raises(ValueError, match=why):
