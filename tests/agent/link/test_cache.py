@@ -150,15 +150,23 @@ def test_a_file_that_is_hashed_counts_as_used_and_one_that_is_gone_is_forgotten(
     sha256 = admitted(cache, b"x" * 300, age_s=1000.0)
     assert cache.verify(sha256, 300)
     assert time.time() - (tmp_path / "fetched" / sha256).stat().st_mtime < 500
+    artifact_path(tmp_path, sha256).unlink()
+    assert not cache.verify(sha256, 300)
+    assert not (tmp_path / "fetched" / sha256).exists()
+
+
+def test_a_discarded_file_that_comes_back_is_hashed_before_it_is_used(tmp_path):
+    cache = Cache(tmp_path, 1000, set)
+    sha256 = admitted(cache, b"x" * 300)
     path = artifact_path(tmp_path, sha256)
     former = path.stat()
+    os.link(path, tmp_path / "kept")
     cache.discard(sha256)
+    os.link(tmp_path / "kept", path)
+    path.chmod(0o600)
     path.write_bytes(b"y" * 300)
     os.utime(path, ns=(former.st_atime_ns, former.st_mtime_ns))
     assert not cache.knows(sha256, 300)
-    path.unlink()
-    assert not cache.verify(sha256, 300)
-    assert not (tmp_path / "fetched" / sha256).exists()
 
 
 @pytest.mark.parametrize("text", ["0", "1.5", "-3", "many", "1e9"])

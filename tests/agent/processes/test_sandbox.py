@@ -197,6 +197,13 @@ def test_no_more_processes_than_allowed(free, caught):
     assert caught["fork_bomb"].startswith("refused"), caught["fork_bomb"]
 
 
+def test_its_network_and_its_mounts_are_nobody_elses(free, caught):
+    if "namespaces" not in caught["sandbox"]:
+        pytest.skip(caught["sandbox"])
+    assert [word.partition(":")[0] for word in caught["namespaces"].split()[1:]] == ["net", "mnt"]
+    assert set(caught["namespaces"].split()) & set(free["namespaces"].split()) == {"done:"}
+
+
 def test_no_user_namespace_and_so_no_capabilities_in_one(caught):
     assert caught["user_namespace"].startswith("refused")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.wire.private_folder import ExposedError, exposure_of, private_folder
+from agent.wire.private_folder import ExposedError, exposure_of, keep_new_files_private, private_folder
 
 FOREIGN = 12345
 
@@ -16,13 +16,27 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
 
 
-def test_a_new_folder_is_its_users_alone_whatever_the_umask(tmp_path: Path) -> None:
+def test_a_new_folder_is_its_users_alone_whatever_the_umask(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     before = os.umask(0)
     try:
         private_folder(tmp_path / "home")
     finally:
         os.umask(before)
     assert mode(tmp_path / "home") == 0o700
+    assert caplog.messages == [], "it was never open, so there was nothing to close"
+
+
+def test_new_files_and_folders_are_their_users_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        keep_new_files_private()
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "folder" / "file").touch()
+    finally:
+        os.umask(before)
+    assert [mode(tmp_path / name) for name in ("folder", "folder/file")] == [0o700, 0o600]
 
 
 def test_a_folder_of_before_is_closed_to_others_with_all_it_holds_and_one_line_says_so(

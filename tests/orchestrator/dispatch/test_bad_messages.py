@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 import uuid
+import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,6 +136,25 @@ def test_a_bad_message_is_dropped_and_the_next_one_is_received(redis_server, wha
         assert "the broker is down" not in caplog.text
         made.events(0.1)
         assert client.keys("farm:ingest*") == [], "nothing is left to be delivered again"
+    made.close()
+
+
+def test_a_compressed_message_is_not_decompressed_not_even_that_of_a_known_agent(
+    redis_server, caplog
+) -> None:
+    key = SigningKey.new()
+    envelope = seal(key, "rack", encode(AgentAlive(waiting=1)).rstrip(), time.time())
+    body = zlib.compress(json.dumps([[envelope], {}, {}]).encode())
+    with redis_server.client() as client:
+        client.lpush("farm:agent.rack.ingest", in_celerys_form(body, compression="application/x-gzip"))
+    send_good(redis_server, key, waiting=2)
+    made = dispatcher(redis_server.socket_url, key)
+    received: list[object] = []
+    until = time.monotonic() + 30
+    while not received and time.monotonic() < until:
+        received = [event for event in made.events(1.0) if isinstance(event, MessageReceived)]
+    assert received == [MessageReceived("rack", AgentAlive(waiting=2))]
+    assert "its body is compressed" in caplog.text
     made.close()
 
 

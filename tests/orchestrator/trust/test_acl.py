@@ -12,6 +12,7 @@ import redis
 
 from agent.wire.credentials import INGEST_SUFFIX
 from orchestrator.db.read.credentials import Known
+from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.trust import acl
 from tests import needs
 from tests.services.redis import RedisServer
@@ -35,11 +36,14 @@ REFUSALS = ("no permissions", "command not allowed", "unknown subcommand")
 that is no subcommand of a command that has some; `SUBCOMMANDS` tries those that are."""
 
 
+KNOWN = ("rack-1", "rack-2")
+
+
 @pytest.fixture(scope="module", params=["installed", "6.2"])
 def broker(short_folder: Path, request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     binary = needs.redis_server() if request.param == "installed" else needs.oldest_redis_server()
     server = RedisServer(short_folder / f"acl-{request.param}", binary=binary).start()
-    allow(server, "rack-1", "rack-2")
+    allow(server, *KNOWN)
     yield server
     server.kill()
 
@@ -52,6 +56,11 @@ def allow(server: RedisServer, *agents: str) -> None:
 
 def as_agent(server: RedisServer, suffix: str = "", timeout_s: float = 10.0) -> redis.Redis:
     return server.client("farm:agent.rack-1" + suffix, PASSWORD, timeout_s)
+
+
+def connections(admin: redis.Redis) -> list[str]:
+    """Ids of the agents' open connections."""
+    return [found["id"] for found in admin.client_list() if found["user"].startswith("farm:agent.")]
 
 
 def is_allowed(client: redis.Redis, *command: str) -> bool:
@@ -117,4 +126,77 @@ def test_a_revoked_agent_leaves_no_key_that_holds_memory(broker: RedisServer) ->
     allow(broker, "rack-2")
     with broker.client() as admin:
         assert admin.keys("farm:agent.rack-1.*") == []
-    allow(broker, "rack-1", "rack-2")
+    with as_agent(broker) as client, pytest.raises(redis.AuthenticationError):
+        client.ping()
+    allow(broker, *KNOWN)
+
+
+def test_two_users_of_an_agent_have_all_its_passwords_and_keys_that_are_no_patterns() -> None:
+    passwords = [Known(key, "rack-1", "", sha256, 0.0) for key, sha256 in (("k1", "aa"), ("k2", "bb"))]
+    found = acl.users([*passwords, Known("k3", "rack-2", "", "cc", 0.0)], "f[*?]:")
+    rights = {name: [word for word in words if word[0] in "#~"] for name, words in found.items()}
+    prefix = r"~f\[\*\?\]:agent."
+    assert rights == {
+        "f[*?]:agent.rack-1": ["#aa", "#bb", f"{prefix}rack-1.jobs", f"{prefix}rack-1.holder"],
+        "f[*?]:agent.rack-1.ingest": ["#aa", "#bb", f"{prefix}rack-1.ingest"],
+        "f[*?]:agent.rack-2": ["#cc", f"{prefix}rack-2.jobs", f"{prefix}rack-2.holder"],
+        "f[*?]:agent.rack-2.ingest": ["#cc", f"{prefix}rack-2.ingest"],
+    }
+
+
+def test_an_update_of_the_lists_disturbs_neither_known_agents_nor_users_that_are_none(
+    broker: RedisServer,
+) -> None:
+    with broker.client() as admin, as_agent(broker) as client:
+        admin.flushall()
+        admin.acl_setuser("nightly", enabled=True)
+        client.lpush("farm:agent.rack-1.jobs", "x")
+        connected = connections(admin)
+        allow(broker, *KNOWN)
+        assert connections(admin) == connected != []
+        admin.acl_deluser("farm:agent.rack-1" + INGEST_SUFFIX)
+        allow(broker, *KNOWN)
+        assert admin.llen("farm:agent.rack-1.jobs") == 1
+        assert admin.acl_deluser("nightly") == 1
+
+
+def test_what_waited_for_an_agent_that_was_shut_out_is_void_once_it_is_known_again(
+    broker: RedisServer,
+) -> None:
+    allow(broker, "rack-2")
+    with broker.client() as admin:
+        admin.lpush("farm:agent.rack-1.jobs", "x")
+        allow(broker, *KNOWN)
+        assert admin.keys("farm:agent.rack-1.*") == []
+
+
+def test_a_farm_that_may_not_manage_users_is_told_so_and_changes_none(broker: RedisServer) -> None:
+    with broker.client() as admin:
+        admin.execute_command("ACL SETUSER", "farm", "on", ">secret", "~*", "+@all", "-acl")
+        url = f"redis+socket://farm:secret@{broker.socket}"
+        assert not acl.apply(url, None, "farm:", acl.users([], "farm:"))
+        assert admin.acl_getuser("farm:agent.rack-1")
+        admin.acl_deluser("farm")
+
+
+def test_a_broker_that_does_not_answer_or_is_too_old_is_named(
+    broker: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UnreachableError, match=r"not up to date: .*No such file"):
+        acl.apply("redis+socket:///nowhere/redis.sock", None, "farm:", {})
+    # No server that is too old can be had; what is asked for is raised instead.
+    monkeypatch.setattr(acl, "_LEAST_REDIS", (99, 0))
+    with pytest.raises(UnreachableError, match="older than Redis"):
+        acl.apply(broker.socket_url, None, "farm:", {})
+
+
+@pytest.mark.parametrize(("version", "fits"), [((7, 1), False), ((7, 2), True), ((8, 0), True)])
+def test_a_subcommand_is_allowed_where_redis_knows_it(version: tuple[int, int], fits: bool) -> None:
+    assert acl._fitting(["+ping", "+client|setinfo"], version) == ["+ping"] + ["+client|setinfo"] * fits
+
+
+def test_the_authority_of_the_broker_is_given_as_text(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("certificate")
+    assert (acl.authority_text(tmp_path / "ca.pem"), acl.authority_text(None)) == ("certificate", None)
+    with pytest.raises(UsageError, match=r"FARM_BROKER_CA: .*nothing\.pem cannot be read: No such file"):
+        acl.authority_text(tmp_path / "nothing.pem")

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import update
 
 from agent.link.signing import AgentSeal
 from agent.link.trusted_farm_keys import TrustedFarmKeys
@@ -269,6 +270,18 @@ def test_the_farms_key_stays_the_same_and_is_for_its_user_alone(tmp_path):
         farm_key(tmp_path / "keys")
 
 
+def test_nothing_but_the_farms_key_is_left_where_it_was_made_and_another_thing_in_its_place_is_named(
+    tmp_path,
+):
+    farm_key(tmp_path)
+    path = tmp_path / "farm.key"
+    assert list(tmp_path.iterdir()) == [path]
+    path.unlink()
+    path.mkdir(0o700)
+    with pytest.raises(FarmError, match="cannot be used: Is a directory"):
+        farm_key(tmp_path)
+
+
 def test_the_server_opens_what_a_known_agent_signed_once(database):
     applicant, keys = enrolled(database), AgentKeys(database)
     envelope = seal(applicant.key, "rack-1", HELLO, 1000.0)
@@ -304,6 +317,54 @@ def test_old_messages_are_known_as_such_after_a_restart_of_the_server(database):
     keys.save()
     with pytest.raises(ValueError, match="expired"):
         AgentKeys(database).open(seal(applicant.key, "rack-1", HELLO, 900_000.0))
+
+
+def newest_of(database):
+    with database.read() as session:
+        return [entry.newest_issued for entry in known_credentials.valid(session, datetime.now(UTC))]
+
+
+def forget_newest(database):
+    with database.write() as turn:
+        turn.exec(update(tables.Credential).values(newest_issued=0.0))
+
+
+def test_the_newest_times_are_stored_now_and_then_and_not_with_every_message(database, monkeypatch):
+    monkeypatch.setattr(agent_keys, "REFRESH_S", 0.0)
+    applicant, keys = enrolled(database), AgentKeys(database, _saved_at_s=float("-inf"))
+    for issued in (1000.0, 1001.0):
+        keys.open(seal(applicant.key, "rack-1", HELLO, issued))
+    assert newest_of(database) == [0.0]
+    keys._saved_at_s = float("-inf")
+    keys.open(seal(applicant.key, "rack-1", HELLO, 1002.0))
+    assert newest_of(database) == [1001.0]
+
+
+def test_a_newest_time_that_is_stored_is_not_written_again(database):
+    applicant, keys = enrolled(database), AgentKeys(database)
+    keys.open(seal(applicant.key, "rack-1", HELLO, 1000.0))
+    keys.save()
+    restarted = AgentKeys(database)
+    restarted.agents()
+    assert newest_of(database) == [1000.0]
+    forget_newest(database)
+    for server in (keys, restarted):
+        server.save()
+        assert newest_of(database) == [0.0]
+
+
+def test_a_key_in_the_database_that_cannot_be_read_is_named_and_costs_no_other_agent_its_place(
+    database, caplog
+):
+    enrolled(database, "rack-2")
+    with database.write() as turn:
+        turn.exec(update(tables.Credential).values(public_key="x"))
+    applicants = {name: enrolled(database, name) for name in ("rack-1", "rack-3")}
+    keys = AgentKeys(database)
+    for name, applicant in applicants.items():
+        assert keys.open(seal(applicant.key, name, HELLO, 1000.0)).agent_id == name
+    assert keys.agents() == set(applicants)
+    assert "no usable key of agent rack-2" in caplog.text
 
 
 def test_an_agent_opens_only_what_the_farm_signed_for_it_and_remembers_over_restarts(tmp_path):

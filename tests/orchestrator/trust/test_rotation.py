@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator
+from contextlib import chdir, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -27,6 +29,7 @@ from tests.orchestrator.trust.lab import TrustedLab, trusted_lab
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
+NOBODY = 65534
 HELLO = b'{"type":"alive","waiting":0}'
 JOB = b'{"attempt_id":"a","type":"cancel"}'
 
@@ -207,6 +210,48 @@ def test_a_running_farm_goes_on_with_the_keys_that_it_has_where_the_files_cannot
     (tmp_path / "farm.key").write_text("nonsense")
     assert keys.keys().ids == before
     assert "continues with the keys that it has" in caplog.text
+
+
+def test_a_retired_key_is_gone_from_the_folder(tmp_path: Path) -> None:
+    new = farm_key_rotation.rotate(tmp_path, NOW, LATER).current.public.key_id
+    assert (farm_key_rotation.retire(tmp_path, NOW).ids, farm_key_rotation.read(tmp_path, NOW).ids) == (
+        (new,),
+        (new,),
+    )
+
+
+def test_a_folder_that_takes_no_changes_keeps_its_keys_and_is_named(tmp_path: Path) -> None:
+    farm_key(tmp_path)
+    with (
+        in_a_folder_of_another(tmp_path),
+        pytest.raises(FarmError, match="cannot take a new key: Permission denied"),
+    ):
+        farm_key_rotation.rotate(Path(), NOW, LATER)
+    ids = farm_key_rotation.rotate(tmp_path, NOW, LATER).ids
+    with (
+        in_a_folder_of_another(tmp_path),
+        pytest.raises(FarmError, match=r"farm\.key\.former cannot be deleted: Permission denied"),
+    ):
+        farm_key_rotation.retire(Path(), NOW)
+    assert farm_key_rotation.read(tmp_path, NOW).ids == ids
+
+
+@contextmanager
+def in_a_folder_of_another(folder: Path) -> Iterator[None]:
+    """Work in a folder in which this user cannot create or delete, as the owner of its files."""
+    me = os.geteuid()
+    with chdir(folder):
+        for path in folder.iterdir():
+            os.chown(path, me or NOBODY, -1)
+        folder.chmod(0o755 if me == 0 else 0o500)
+        os.seteuid(me or NOBODY)
+        try:
+            yield
+        finally:
+            os.seteuid(me)
+            folder.chmod(0o700)
+            for path in folder.iterdir():
+                os.chown(path, me, -1)
 
 
 @pytest.fixture
