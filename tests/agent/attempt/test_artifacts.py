@@ -67,12 +67,14 @@ def test_artifact_that_differs_from_its_hash_leaves_nothing_behind(tmp_path):
     assert [p for p in (tmp_path / "store").rglob("*") if p.is_file()] == []
 
 
-def test_a_stored_artifact_survives_a_power_cut_and_is_never_there_in_part(tmp_path, monkeypatch):
+@pytest.mark.parametrize("content", [DATA, b"less than a buffer"])
+def test_a_stored_artifact_survives_a_power_cut_and_is_never_there_in_part(tmp_path, monkeypatch, content):
+    sha256 = hashlib.sha256(content).hexdigest()
     source = tmp_path / "samples.json"
-    source.write_bytes(DATA)
+    source.write_bytes(content)
     store = tmp_path / "store"
     store.mkdir()
     disk = Disk(store, monkeypatch)
-    put_artifact(store, source, SHA)
+    put_artifact(store, source, sha256)
     assert disk.unsafe_renames == []
-    assert disk.after_a_power_cut() == {f"sha256/{SHA[:2]}/{SHA}": DATA}
+    assert disk.after_a_power_cut() == {f"sha256/{sha256[:2]}/{sha256}": content}
