@@ -391,6 +391,17 @@ def test_an_agent_with_a_clock_behind_still_stamps_after_what_it_heard(tmp_path)
     assert open_envelope(sealing.seal(HELLO), key.public).issued >= ahead
 
 
+def test_a_restarted_agent_stamps_after_what_it_heard_and_forgets_what_has_expired(tmp_path):
+    key, trusted = SigningKey.new(), TrustedFarmKeys(FARM.public, tmp_path / "farm-keys.json")
+    sealing = AgentSeal("rack-1", key, trusted, tmp_path / "seen")
+    for issued in (1000.0, 9e9):
+        sealing.open(seal(FARM, "rack-1", HELLO, issued))
+    assert len((tmp_path / "seen").read_text().splitlines()) == 2
+    restarted = AgentSeal("rack-1", key, trusted, tmp_path / "seen")
+    assert len((tmp_path / "seen").read_text().splitlines()) == 1
+    assert open_envelope(restarted.seal(HELLO), key.public).issued >= 9e9
+
+
 @pytest.mark.parametrize(
     ("url", "clear"),
     [

@@ -146,6 +146,12 @@ def test_an_enrolment_with_another_key_ends_what_was_told_before(pair: Pair) -> 
     assert pair.agent.farm.ids == (pair.enrolled.key_id,)
 
 
+def test_announced_keys_that_cannot_be_read_are_named_with_the_way_back(pair: Pair) -> None:
+    (pair.folder / "farm-keys.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"farm-keys\.json is malformed; enrol this host again"):
+        pair.restart_agent()
+
+
 def test_an_agent_is_not_told_again_with_every_word(pair: Pair) -> None:
     pair.rotate()
     told = 0
