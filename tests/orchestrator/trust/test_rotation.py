@@ -205,6 +205,10 @@ def test_a_former_key_that_others_can_read_or_that_is_none_is_named(tmp_path: Pa
     path.write_text("[]")
     with pytest.raises(FarmError, match="is not a former key"):
         farm_key_rotation.read(tmp_path, NOW)
+    path.unlink()
+    path.mkdir(0o700)
+    with pytest.raises(FarmError, match="cannot be used: Is a directory"):
+        farm_key_rotation.read(tmp_path, NOW)
 
 
 def test_a_running_farm_goes_on_with_the_keys_that_it_has_where_the_files_cannot_be_read(
