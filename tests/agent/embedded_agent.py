@@ -69,6 +69,7 @@ class EmbeddedAgent:
         probe_command: Sequence[str] | None = None,
         sandbox: dict[str, Any] | None = None,
         inside: Sequence[str] = (),
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self.folder = folder
         self.state = folder / state
@@ -93,7 +94,7 @@ class EmbeddedAgent:
             start_new_session=True,
         )
         theirs.close()
-        ours.settimeout(PATIENCE_S)
+        ours.settimeout(patience_s)
         self._socket = ours
         self._lines = ours.makefile("rb")
         self.seen: list[Wire] = []
@@ -178,9 +179,9 @@ def job(model: tuple[str, int], delegate: str = "litert", device: str = "host-cp
     return JobSpec(**{**values, **fields})
 
 
-def eventually(condition: Callable[[], bool], what: str) -> None:
+def eventually(condition: Callable[[], bool], what: str, limit_s: float = PATIENCE_S) -> None:
     """Wait until a condition holds; fail with `what` after a long time."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.02)

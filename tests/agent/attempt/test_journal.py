@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sqlite3
 import subprocess
@@ -99,3 +100,23 @@ def test_a_commit_is_on_the_disk_when_it_returns_whatever_sqlite_was_built_with(
     full = 2
     assert [connection.execute("PRAGMA synchronous").fetchone() for connection in opened] == [(full,)]
     journal.close()
+
+
+def test_the_newest_epoch_of_each_device_is_known_after_a_restart(tmp_path):
+    journal = Journal(tmp_path / "journal.db")
+    for device, epoch in (("host-cpu", 3), ("gpu-0", 8), ("host-cpu", 5)):
+        journal.accept(job(MODEL, device=device, epoch=epoch))
+    journal.close()
+    journal = Journal(tmp_path / "journal.db")
+    assert journal.epochs() == {"host-cpu": 5, "gpu-0": 8}
+    journal.close()
+
+
+def test_an_attempt_whose_epoch_cannot_be_written_is_not_accepted(tmp_path, journal):
+    with contextlib.closing(sqlite3.connect(tmp_path / "journal.db")) as other:
+        other.execute("CREATE TRIGGER full BEFORE INSERT ON epoch BEGIN SELECT RAISE(ABORT, 'full'); END")
+    spec = job(MODEL)
+    with pytest.raises(sqlite3.Error, match="full"):
+        journal.accept(spec)
+    assert journal.state_of(spec.attempt_id) is None
+    assert journal.open_jobs() == []

@@ -331,3 +331,31 @@ def test_files_of_running_attempts_are_known_by_their_job_files(tmp_path: Path) 
         (tmp_path / name).mkdir()
         (tmp_path / name / "job.json").write_text(text)
     assert files_of_running(tmp_path) == {"x", "y", "z"}
+
+
+@pytest.fixture
+def stranger(tmp_path: Path, state: Path) -> Iterator[tuple[HttpsServer, EndpointArtifacts]]:
+    """A server that answers as it likes, and the artifacts of an agent that takes it for its farm."""
+    authority = Authority(tmp_path)
+    server = HttpsServer(authority.issue("localhost"))
+    with open_artifacts(server.url, state, authority.path.read_text()) as made:
+        yield server, made
+    server.close()
+
+
+def test_a_farm_that_sends_more_than_the_model_is_cut_off_and_fills_no_disk(stranger, state: Path) -> None:
+    farm, made = stranger
+    farm.pages[f"/artifacts/{SHA}"] = Answer(bytes(5_000_000))
+    with pytest.raises(TransferError, match="sends more than the 1000 bytes of the model"):
+        made.fetch(SHA, 1000)
+    assert sum(path.stat().st_size for path in (state / "store" / "incoming").iterdir()) <= 1000
+
+
+def test_no_redirect_is_followed_whatever_lies_behind_it(stranger, state: Path) -> None:
+    farm, made = stranger
+    farm.pages[f"/artifacts/{SHA}"] = Answer(status=302, headers={"location": f"{farm.url}/elsewhere"})
+    farm.pages["/elsewhere"] = Answer(MODEL)
+    with pytest.raises(TransferError, match="the farm answers 302"):
+        made.fetch(SHA, len(MODEL))
+    assert set(farm.asked) == {f"/artifacts/{SHA}"}
+    assert not artifact_path(state / "store", SHA).exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -68,3 +69,10 @@ def test_without_a_group_nothing_is_found_and_nothing_fails(tmp_path):
     assert cgroup.members("never-began") == set()
     cgroup.kill("never-began")
     cgroup.remove("never-began")
+
+
+def test_a_group_is_killed_as_a_whole_by_the_kernel(hidden):
+    runner, pid = hidden
+    cgroup.kill("attempt-of-hiding")
+    assert runner.process.wait(15) == -signal.SIGKILL
+    eventually(lambda: not alive(pid), "a process of the group lives", limit_s=15.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.processes import oom
+from agent.processes import oom, supervisor
 from agent.processes.exit_reason import exit_reason
+from agent.processes.supervisor import Launch, Runner
 from agent.wire.messages import ReasonCode
 from tests import needs
 from tests.faults import forms
@@ -66,3 +68,19 @@ def test_a_kill_is_want_of_memory_where_the_kernel_says_so(oom_killed, code):
     assert (reason.code, "smaller model" in reason.text) == (code, True)
     crashed = exit_reason(-signal.SIGSEGV, "process 1 of 5", "", oom_killed=oom_killed)
     assert crashed.code is ReasonCode.CRASH
+
+
+def test_the_kernel_kills_a_runner_before_its_agent(tmp_path):
+    command = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
+    runner = Runner.start("attempt-of-a-score", Launch(command, dict(os.environ), tmp_path))
+    own = int(Path("/proc/self/oom_score_adj").read_text())
+    score = int(Path(f"/proc/{runner.process.pid}/oom_score_adj").read_text())
+    assert runner.reap() == set()
+    assert score == max(own, oom.SCORE_ADJUSTMENT)
+
+
+def test_a_process_has_the_address_space_that_the_operator_allows(tmp_path):
+    command = [sys.executable, "-S", "-c", "bytearray(4 << 30)"]
+    launch = Launch(command, dict(os.environ), tmp_path, memory_limit_bytes=1 << 30)
+    assert supervisor.start(launch).wait(30) == 1
+    assert "MemoryError" in (tmp_path / supervisor.LOG_FILE).read_text()

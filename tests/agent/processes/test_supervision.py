@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import signal
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from agent.attempt import runlog
+from agent.attempt.journal import Journal
 from agent.attempt.lease import try_lease
 from agent.processes.descendants import processes_of
 from agent.wire.messages import (
@@ -27,7 +29,9 @@ from agent.wire.messages import (
     Status,
     encode,
 )
+from tests import needs
 from tests.agent.embedded_agent import BRIEF, alive, eventually, job
+from tests.faults import forms
 
 SCRIPT = str(Path(__file__).with_name("bad_runners.py"))
 
@@ -102,6 +106,37 @@ def test_daemon_left_behind_by_a_finished_runner_is_killed(start_agent, stored):
     assert result.status is Status.DONE
     (pid,) = noted(agent)
     eventually(lambda: not alive(pid), "the daemon outlived its attempt")
+
+
+def test_orphans_of_a_finished_runner_are_killed_without_control_groups_too(start_agent, stored):
+    needs.network_namespaces()  # whoever may make one may make the mount namespace that hides the groups
+    agent = start_agent(runner=bad("daemon"), inside=forms.WITHOUT_GROUPS)
+    assert agent.run(job(stored)).status is Status.DONE
+    (pid,) = noted(agent)
+    try:
+        eventually(lambda: not alive(pid), "the orphan outlived its attempt", limit_s=15.0)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_process_dies_with_the_one_that_started_it(tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path\n"
+        "from agent.processes.supervisor import Launch, start\n"
+        "command = [sys.executable, '-S', '-c', 'import time; time.sleep(600)']\n"
+        "print(start(Launch(command, {}, Path(sys.argv[1]))).pid, flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert alive(pid)
+        parent.kill()
+    try:
+        eventually(lambda: not alive(pid), "the child outlived its parent", limit_s=15.0)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_cancel_ends_the_attempt_as_cancelled(start_agent, stored):
@@ -242,6 +277,18 @@ def test_the_only_copy_of_a_result_is_kept_until_it_is_in_the_journal(
     assert (owed.attempt_id, owed.status) == (spec.attempt_id, Status.DONE)
 
 
+def test_a_result_is_in_the_journal_before_it_is_sent(start_agent, stored, tmp_path, monkeypatch):
+    monkeypatch.setenv("FARM_FAILPOINT", f"agent.after_send@{tmp_path / 'died'}")
+    agent = start_agent(runner=bad("segfault"))
+    spec = job(stored)
+    agent.send(spec)
+    assert agent.process.wait(30) == -signal.SIGKILL
+    agent.hang_up()
+    journal = Journal(agent.state / "journal.db")
+    assert [result.reason.code for result in journal.spooled()] == [ReasonCode.CRASH]
+    journal.close()
+
+
 def test_result_is_sent_again_until_its_receipt(start_agent, stored):
     agent = start_agent(runner=bad("segfault"))
     spec = job(stored)
@@ -250,7 +297,7 @@ def test_result_is_sent_again_until_its_receipt(start_agent, stored):
     agent.send(spec)
     assert agent.expect(JobResult) == first
     agent.close()
-    again = start_agent(runner=bad("segfault"))
+    again = start_agent(runner=bad("segfault"), patience_s=20.0)
     assert again.expect(JobResult) == first
     again.send(Receipt(attempt_id=spec.attempt_id))
     refused = again.refusal(spec)

@@ -14,7 +14,7 @@ from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
 from orchestrator.db.queue import candidate_queries, class_pages, picking
-from orchestrator.db.write import agents, attempts, ingest, quarantine, unplaceable
+from orchestrator.db.write import agents, assignments, attempts, ingest, quarantine, unplaceable
 from orchestrator.manifest.campaign import DeviceSelector
 from orchestrator.policy.assign import Assignment
 from orchestrator.policy.lifecycle import AttemptEnd, AttemptState
@@ -355,3 +355,21 @@ def test_a_device_of_an_agent_that_leaves_gets_nothing_from_that_moment_on(datab
     with database.write() as session:
         assert agents.set_state(session, agent_id, tables.AGENT_ACTIVE)
     assert len(choose(database, "host-cpu")) == 1
+
+
+@pytest.mark.parametrize("since", ["begun", "paused", "cancelled"])
+def test_a_choice_that_is_out_of_date_begins_nothing(database, monkeypatch, since):
+    stock(database, asked(("m",)), FLEET)
+    (chosen,) = choose(database, "host-cpu")
+    if since == "begun":
+        begin(database, chosen)
+    else:
+        (cell,) = cells(database)
+        moment = {"paused": "paused_at", "cancelled": "cancel_asked_at"}[since]
+        change(database, tables.Campaign, cell.campaign_no, **{moment: now()})
+    before = [cell.state for cell in cells(database)]
+    choices = [(chosen,), ()]
+    monkeypatch.setattr(picking, "choose", lambda *_: choices.pop(0))
+    with database.write() as turn:
+        assert assignments.fill(turn, ["host-cpu"], now()) == []
+    assert [cell.state for cell in cells(database)] == before

@@ -146,6 +146,15 @@ def test_samples_that_are_not_what_their_name_says_or_too_large_leave_nothing(
     assert list((endpoint.store.root / "incoming").iterdir()) == []
 
 
+def test_samples_that_are_announced_as_too_large_are_refused_before_they_come(endpoint: Endpoint) -> None:
+    with socket.create_connection(("127.0.0.1", endpoint.port), timeout=15.0) as raw:
+        raw.sendall(
+            f"PUT /samples/{SAMPLES_SHA} HTTP/1.1\r\nhost: farm\r\nauthorization: Bearer {TOKEN}\r\n"
+            "content-length: 1001\r\n\r\n".encode()
+        )
+        assert raw.recv(1 << 16).startswith(b"HTTP/1.1 413")
+
+
 def test_a_sender_that_hangs_up_leaves_nothing(agent: httpx.Client, endpoint: Endpoint) -> None:
     with socket.create_connection(("127.0.0.1", endpoint.port)) as raw:
         raw.sendall(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import socket
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -80,6 +81,37 @@ def test_what_broke_off_goes_on_where_it_broke(endpoint: Endpoint, user: httpx.C
     sender(endpoint).send(SHA, own, lambda _: None)
     assert endpoint.store.path(SHA).read_bytes() == CONTENT
     assert user.head(f"/models/{SHA}").status_code == 200
+
+
+def test_one_sender_at_a_time_appends_to_a_model(endpoint: Endpoint, user: httpx.Client, own: Store) -> None:
+    path = endpoint.store.incoming(SHA)
+    with socket.create_connection(("127.0.0.1", endpoint.port)) as line:
+        head = (
+            f"PUT /models/{SHA} HTTP/1.1\r\nHost: farm\r\nAuthorization: Bearer {SUBMIT_TOKEN}\r\n"
+            f"Content-Length: {len(CONTENT)}\r\n"
+            f"Content-Range: bytes 0-{len(CONTENT) - 1}/{len(CONTENT)}\r\n\r\n"
+        )
+        line.sendall(head.encode() + CONTENT[:2_000_000])
+        deadline = time.monotonic() + 20.0
+        while not path.exists() or path.stat().st_size < 1_000_000:
+            assert time.monotonic() < deadline, "the first sender's bytes do not arrive"
+            time.sleep(0.01)
+        here = path.stat().st_size
+        second = user.put(f"/models/{SHA}", content=CONTENT[here:], headers=content_range(here, len(CONTENT)))
+        assert second.status_code == 409
+        assert "another sender is uploading this model" in second.json()["error"]
+    sender(endpoint).send(SHA, own, lambda _: None)
+    assert endpoint.store.path(SHA).read_bytes() == CONTENT
+
+
+def test_who_sends_more_than_announced_is_cut_off_and_fills_no_disk(
+    endpoint: Endpoint, user: httpx.Client
+) -> None:
+    more = iter([bytes(100_000)] * 2)
+    answer = user.put(f"/models/{SHA}", content=more, headers=content_range(0, 5))
+    assert answer.status_code == 409
+    assert "bytes too many" in answer.json()["error"]
+    assert endpoint.store.size_of_incoming(SHA) <= 5
 
 
 def test_only_the_bytes_that_are_missing_are_sent(endpoint: Endpoint, user: httpx.Client) -> None:

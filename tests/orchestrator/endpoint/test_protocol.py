@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import socket
 import time
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ LIMIT_S = 0.3
 def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     monkeypatch.setattr(listener, "FIRST_REQUEST_S", LIMIT_S)
     monkeypatch.setattr(protocol, "_STRANGERS", protocol._STRANGERS | {protocol.Stage.BODY: LIMIT_S})
-    limits = {protocol.Stage.HEAD: LIMIT_S, protocol.Stage.UNREAD: LIMIT_S}
+    limits = {stage: min(limit, LIMIT_S) for stage, limit in protocol._OWNERS.items() if limit < math.inf}
     monkeypatch.setattr(protocol, "_OWNERS", protocol._OWNERS | limits)
     opened = Endpoint(tmp_path)
     opened.store.put(io.BytesIO(MODEL), "m")

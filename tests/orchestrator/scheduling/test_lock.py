@@ -3,7 +3,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from contextlib import closing
 
+from orchestrator.db.engine.sessions import Database
 from orchestrator.scheduling.lock import SchedulerLock, lock_holder
 
 
@@ -42,3 +45,19 @@ def test_a_damaged_lock_file_is_no_obstacle(tmp_path):
     assert holder is not None
     assert holder.pid == 0
     lock.release()
+
+
+def test_of_two_machines_with_one_database_one_schedules(tmp_path, postgres_url):
+    with (
+        closing(Database.connect(postgres_url, tmp_path)) as here,
+        closing(Database.connect(postgres_url, tmp_path)) as there,
+    ):
+        with SchedulerLock.acquire(tmp_path / "here.lock", database=here):
+            assert SchedulerLock.acquire(tmp_path / "there.lock", database=there) is None
+        # PostgreSQL frees the lock once it has seen the end of the connection.
+        deadline = time.monotonic() + 20.0
+        while (lock := SchedulerLock.acquire(tmp_path / "there.lock", database=there)) is None:
+            assert time.monotonic() < deadline, "the lock of a machine that let go is still held"
+            time.sleep(0.02)
+        with lock:
+            assert lock.renew(there)

@@ -130,6 +130,17 @@ def test_a_huge_file_is_refused_by_its_size_and_not_read(
     assert _read_bytes() - before < 1 << 20
 
 
+def test_a_huge_skeleton_is_refused_by_its_size_and_not_read(tmp_path: Path, store: Store) -> None:
+    path = tmp_path / "sparse.skel"
+    path.touch()
+    os.truncate(path, 3 << 40)
+    before = _read_bytes()
+    assert f"larger than {module.MAX_SKELETON_BYTES} bytes: it has {3 << 40}" in refused(
+        path, tmp_path, store
+    )
+    assert _read_bytes() - before < 1 << 20
+
+
 def test_the_file_that_was_checked_is_the_file_that_is_stored(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,10 +83,14 @@ def test_only_a_sha256_names_an_artifact(tmp_path: Path, name: str) -> None:
 def test_a_link_is_no_artifact(tmp_path: Path) -> None:
     target = tmp_path / "sha256" / SHA256[:2] / SHA256
     target.parent.mkdir(parents=True)
-    target.symlink_to("/etc/hostname")
+    secret = tmp_path / "secret"
+    secret.write_bytes(CONTENT)
+    target.symlink_to(secret)
     assert Store(tmp_path).find(SHA256) is None
     with pytest.raises(FarmError, match="no artifact"):
         Store(tmp_path).path(SHA256)
+    with pytest.raises(FileNotFoundError):
+        Store(tmp_path).open(SHA256)
     Store(tmp_path).put(io.BytesIO(CONTENT), "m")
     assert not target.is_symlink()
 

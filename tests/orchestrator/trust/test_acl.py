@@ -48,10 +48,10 @@ def broker(short_folder: Path, request: pytest.FixtureRequest) -> Iterator[Redis
     server.kill()
 
 
-def allow(server: RedisServer, *agents: str) -> None:
+def allow(server: RedisServer, *agents: str, prefix: str = "farm:") -> None:
     password = hashlib.sha256(PASSWORD.encode()).hexdigest()
     known = [Known(f"key of {agent}", agent, "", password, 0.0) for agent in agents]
-    assert acl.apply(server.socket_url, None, "farm:", acl.users(known, "farm:"))
+    assert acl.apply(server.socket_url, None, prefix, acl.users(known, prefix))
 
 
 def as_agent(server: RedisServer, suffix: str = "", timeout_s: float = 10.0) -> redis.Redis:
@@ -200,3 +200,35 @@ def test_the_authority_of_the_broker_is_given_as_text(tmp_path: Path) -> None:
     assert (acl.authority_text(tmp_path / "ca.pem"), acl.authority_text(None)) == ("certificate", None)
     with pytest.raises(UsageError, match=r"FARM_BROKER_CA: .*nothing\.pem cannot be read: No such file"):
         acl.authority_text(tmp_path / "nothing.pem")
+
+
+def test_what_an_agents_user_had_before_ends_when_its_rights_are_set(broker: RedisServer) -> None:
+    with broker.client() as admin:
+        admin.execute_command("ACL SETUSER", "farm:agent.rack-1", ">former", "~*", "+del")
+    allow(broker, *KNOWN)
+    with as_agent(broker) as client:
+        assert not is_allowed(client, "DEL", "farm:agent.rack-1.jobs")
+        assert not is_allowed(client, "GET", "farm:agent.rack-2.holder")
+    with (
+        broker.client("farm:agent.rack-1", "former") as client,
+        pytest.raises(redis.exceptions.AuthenticationError),
+    ):
+        client.ping()
+
+
+def test_a_prefix_of_keys_that_looks_like_a_pattern_is_taken_literally(broker: RedisServer) -> None:
+    prefix = "f*r?[m]\\:"
+    allow(broker, "rack-1", prefix=prefix)
+    with broker.client(f"{prefix}agent.rack-1", PASSWORD) as client:
+        assert is_allowed(client, "GET", f"{prefix}agent.rack-1.holder")
+        for other in ("f-r?[m]\\:", "f*r-[m]\\:", "f*r?m\\:", "f*r?m:", "f*r?[m]:", "fr-m:"):
+            assert not is_allowed(client, "GET", f"{other}agent.rack-1.holder"), other
+    assert acl.apply(broker.socket_url, None, prefix, {})
+
+
+def test_an_agent_uses_no_channel_even_where_it_is_given_the_command(broker: RedisServer) -> None:
+    with broker.client() as admin:
+        admin.execute_command("ACL SETUSER", "farm:agent.rack-1", "+publish")
+    with as_agent(broker) as client:
+        assert not is_allowed(client, "PUBLISH", "channel", "message")
+    allow(broker, *KNOWN)

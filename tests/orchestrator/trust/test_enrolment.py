@@ -10,7 +10,14 @@ from sqlalchemy import update
 
 from agent.link.signing import AgentSeal
 from agent.link.trusted_farm_keys import TrustedFarmKeys
-from agent.wire.credentials import Applicant, Credentials, crosses_in_the_clear, signed_in, without_secrets
+from agent.wire.credentials import (
+    Applicant,
+    Credentials,
+    crosses_in_the_clear,
+    signed_in,
+    without_secrets,
+    write_secret,
+)
 from agent.wire.envelope import SigningKey, open_envelope, seal
 from agent.wire.messages import AgentHello
 from orchestrator.config.home import FarmHome
@@ -23,7 +30,7 @@ from orchestrator.db.read import agents as known_agents
 from orchestrator.db.read import credentials as known_credentials
 from orchestrator.db.write import agents, credentials, devices
 from orchestrator.errors import FarmError, UsageError
-from orchestrator.trust import agent_keys, enrolment
+from orchestrator.trust import agent_keys, enrolment, farm_key_file
 from orchestrator.trust.agent_keys import AgentKeys
 from orchestrator.trust.farm_key_file import farm_key
 from orchestrator.trust.farm_key_rotation import FarmKeys
@@ -280,6 +287,21 @@ def test_nothing_but_the_farms_key_is_left_where_it_was_made_and_another_thing_i
     path.mkdir(0o700)
     with pytest.raises(FarmError, match="cannot be used: Is a directory"):
         farm_key(tmp_path)
+
+
+def test_of_two_processes_that_make_the_farms_key_at_once_both_get_the_first_ones(tmp_path, monkeypatch):
+    folder, faster = tmp_path / "keys", []
+
+    def write_after_another(path, text):
+        monkeypatch.setattr(farm_key_file, "write_secret", write_secret)
+        faster.append(farm_key(folder).secret())
+        write_secret(path, text)
+
+    monkeypatch.setattr(farm_key_file, "write_secret", write_after_another)
+    slower = farm_key(folder).secret()
+    assert faster == [slower]
+    assert farm_key(folder).secret() == slower
+    assert [path.name for path in folder.iterdir()] == ["farm.key"]
 
 
 def test_the_server_opens_what_a_known_agent_signed_once(database):
