@@ -128,7 +128,6 @@ LONG: dict[str, Callable[[], bytes]] = {
     "vtable": lambda: beyond(28),
     "cut": lambda: unary_model()[:40],
     "magic": lambda: b"\x1c\0\0\0TFL3" + b"\xff" * 1000,
-    "empty": lambda: b"",
     "shared": lambda: shared_subgraph(20_000, 20_000),
     "longname": lambda: custom("x" * 1_000_000),
     "bidi": lambda: custom("\u202e\u2066evil\u2069"),

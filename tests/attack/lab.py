@@ -131,7 +131,7 @@ class AttackLab(TrustedLab):
             CAMPAIGN.replace("MODELS", "\n".join(lines)).replace("DEVICE", device).replace("KIND", delegate)
         )
         (self.folder / "models.yaml").write_text(text)
-        done = self.call("submit", "models.yaml", "--force")
+        done = self.call("submit", "models.yaml", "--force", within_s=60 + 20 * len(models))
         assert done.returncode in (0, 1), done.stdout + done.stderr + self.last_words()
         told = self.call("results", "--format", "json")
         assert told.returncode == 0, told.stderr

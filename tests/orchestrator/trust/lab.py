@@ -106,7 +106,7 @@ class TrustedLab:
         done = self.call("submit", "models.yaml", "--force")
         assert done.returncode == 0, done.stdout + done.stderr + self.serve.tail() + self.agent.tail()
 
-    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def call(self, *arguments: str, within_s: float = 120) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [str(Path(sys.executable).with_name("farm")), *arguments],
             cwd=self.folder,
@@ -114,7 +114,7 @@ class TrustedLab:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=within_s,
             check=False,
         )
 
