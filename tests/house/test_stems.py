@@ -24,6 +24,7 @@ KERNELS_WITHOUT_OPERATORS = {
     "common": "in front of every kernel",
     "layers": "the entry of a program on a CPU device",
     "enqueued": "the entry of one function on a GPU",
+    "probe": "what a driver's compiler is tried with",
 }
 
 
