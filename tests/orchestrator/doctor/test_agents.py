@@ -25,6 +25,12 @@ LONG_AGO = NOW - timedelta(seconds=2 * UNDELIVERED_S)
 FARM = SigningKey.new()
 
 
+@pytest.fixture(autouse=True)
+def _clock_stands(monkeypatch):
+    """The doctor looks at the moment of the heartbeats, however long ago this module was read."""
+    monkeypatch.setattr("orchestrator.doctor.agents.utc_now", lambda: NOW)
+
+
 def join(database, name, heard_at=NOW):
     """Enrol an agent, which then says hello."""
     device = CPU.model_copy(update={"device_id": f"{name}.host-cpu"})
