@@ -3,8 +3,9 @@
 python -m benchmarks.sandbox [--minutes 9] [--rounds 12] [--models ID ...] [--delegates KIND ...] [--out FILE]
 
 Rounds begin until there are `--rounds` of them or `--minutes` are over. In each, every model runs on every
-delegate once with the sandbox and once without, in random order, each as an attempt of the product's own
-agent with one cold process, so that `init` includes programs that are compiled and files that are opened.
+delegate that takes it, once with the sandbox and once without, in random order, each as an attempt of the
+product's own agent with one cold process, so that `init` includes programs that are compiled and files that
+are opened.
 The result is the median over rounds of the ratio with / without, and the 95 % interval of that median: the
 cost is inside the noise where the interval contains 1.
 """
@@ -74,10 +75,13 @@ def measured(folder: Path, given: argparse.Namespace) -> dict[str, object]:
         rounds = 0
         while rounds < given.rounds and (rounds < MIN_ROUNDS or time.monotonic() < until_s):
             rounds += 1
-            for model, delegate in cells:
+            for model, delegate in list(cells):
                 for arm in chance.sample(ARMS, len(ARMS)):
                     spec = job(stored[model], delegate, hosts[delegate], plan=plan, model_id=model)
                     result = agents[arm].run(spec)
+                    if result.status is Status.UNSUPPORTED:
+                        cells.remove((model, delegate))
+                        break
                     said = result.facts["sandbox"] if arm == "with" else said
                     for figure, value in _figures(result, folder / "store").items():
                         figures.setdefault((model, delegate, figure, arm), []).append(value)
