@@ -172,12 +172,27 @@ def pipelined(session: Session) -> Iterator[None]:
     try:
         with raw.pipeline():
             yield
-    except Exception:
+    except Exception as error:
         # A refused statement skips the COMMIT behind it, which SQLAlchemy takes for done: it would give the
         # connection back in a failed transaction, and the next one over it would fail as well.
         if not raw.closed:
             raw.rollback()
-        raise
+        refused = _refusal(error)
+        if refused is error:
+            raise
+        raise refused from refused.__cause__
+
+
+def _refusal(error: BaseException) -> BaseException:
+    """Return the error that began a failure.
+
+    Where the answer to a refused statement comes before all others are sent, SQLAlchemy rolls back within the
+    pipeline; that fails because the pipeline is aborted, and would hide what the database refused.
+    """
+    found: BaseException | None = error
+    while found is not None and type(getattr(found, "orig", found)).__name__ == "PipelineAborted":
+        found = found.__context__
+    return found or error
 
 
 def note_growth(session: Session, *names: str) -> None:

@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -12,7 +13,7 @@ from sqlalchemy.exc import StatementError
 from sqlmodel import select
 
 from orchestrator.db import tables
-from orchestrator.db.engine.dialects import insert_missing
+from orchestrator.db.engine.dialects import insert_missing, pipelined
 from orchestrator.db.engine.sessions import Database, RefusedError
 from orchestrator.db.migrate import migrate
 from orchestrator.errors import UnreachableError
@@ -127,6 +128,24 @@ def test_what_the_database_refuses_at_the_end_leaves_the_next_transaction_alone(
         turn.insert_at_end(tables.Model, [row | {"size_bytes": 1}])
     with any_database.read() as session:
         assert session.exec(select(tables.Model.size_bytes)).all() == [1]
+
+
+def test_what_the_database_refuses_early_is_said_though_the_rest_was_under_way(any_database):
+    """The answer to the refused statement is there before the next one is sent, and ends the transaction."""
+    row = {"sha256": "0" * 64, "size_bytes": 2**64, "added_at": datetime.now(UTC)}
+
+    def add_both():
+        with any_database.write() as turn, pipelined(turn):
+            turn.add(tables.Model(**row))
+            turn.flush()
+            time.sleep(0.2)
+            turn.add(tables.Model(**row | {"sha256": "1" * 64, "size_bytes": 1}))
+            turn.commit()
+
+    with pytest.raises((RefusedError, StatementError), match=r"(?i)out of range|too large"):
+        add_both()
+    with any_database.write() as turn:
+        turn.insert_at_end(tables.Model, [row | {"size_bytes": 1}])
 
 
 def test_an_exception_rolls_everything_back(database):
