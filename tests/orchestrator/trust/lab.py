@@ -123,8 +123,8 @@ class TrustedLab:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    def until(self, happens: Callable[[], Any], what: str, within_s: float = 60) -> None:
-        deadline = time.monotonic() + within_s
+    def until(self, happens: Callable[[], Any], what: str) -> None:
+        deadline = time.monotonic() + 60
         while not happens():
             assert time.monotonic() < deadline, f"{what}: {self.serve.tail()}{self.agent.tail()}"
             time.sleep(0.1)
