@@ -220,6 +220,9 @@ class Inbox:
         """Store a hello. Attempts that ran before it are in doubt until the agent reports them."""
         name = hello.agent_id
         if not self.sole and known_agents.state_of(turn, name) == tables.AGENT_REMOVED:
+            if not known_agents.is_dismissed(turn, name, now):
+                self._ignored.warning(f"agent {name} was revoked; its hello is ignored")
+                return _NOTHING
             self._ignored.warning(f"agent {name} was removed and still sends hello; it is asked to end")
             return FollowUp(replies=((name, Shutdown()),))
         # An agent signs for its own name only: with a foreign device it would get that agent's cells.

@@ -274,15 +274,17 @@ class SchedulerLoop:
 
     def _retire(self, leaving: Mapping[str, str], now: datetime) -> None:
         """End the cells that wait for agents that drain or are removed; send a removed agent its shutdown."""
+        removed = {name for name, state in leaving.items() if state == tables.AGENT_REMOVED}
         with self._database.read() as session:
             gone = known_agents.devices_of(session, list(leaving))
             wanted = known_agents.are_waited_for(session, gone)
+            # Once per removal, not once per sweep; an agent that was away gets it in reply to its next hello.
+            new = sorted(removed - self._dismissed)
+            dismissed = [name for name in new if known_agents.is_dismissed(session, name, now)]
         if wanted:
             with self._database.write() as turn:
                 unplaceable.fail_unplaceable(turn, gone, "its agent was drained or removed", now)
-        # Once per removal, not once per sweep; an agent that was away gets it in reply to its next hello.
-        removed = {name for name, state in leaving.items() if state == tables.AGENT_REMOVED}
-        self._send_all((name, Shutdown()) for name in sorted(removed - self._dismissed))
+        self._send_all((name, Shutdown()) for name in dismissed)
         self._dismissed = removed
 
     def _apply_steering_requests(self) -> None:

@@ -8,10 +8,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlmodel import select
 
-from agent.wire.messages import AgentHello, CancelJob, ForAgent, JobSpec, Receipt
+from agent.wire.envelope import SigningKey
+from agent.wire.messages import AgentHello, CancelJob, ForAgent, JobSpec, Receipt, Shutdown
 from orchestrator.config.lab import LabTimes
 from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
+from orchestrator.db.write import agents, credentials
 from orchestrator.dispatch.base import BrokerDownError, DispatchEvent, MessageReceived
 from orchestrator.scheduling.loop import SchedulerLoop
 from tests.orchestrator.asked import GPU, asked
@@ -125,3 +127,23 @@ def test_an_attempt_that_its_agent_does_not_end_is_given_up_at_its_deadline(data
         attempt = session.get_one(tables.Attempt, job.attempt_id)
         assert (attempt.state, attempt.reason_code) == ("failed", "timeout")
     assert cells(database)[0].state in ("queued", "dispatched")
+
+
+@pytest.mark.parametrize("revoked", [False, True])
+def test_a_removed_agent_is_told_to_end_once_and_a_revoked_one_goes_on_with_its_results(
+    database, broker, revoked
+):
+    loop = loop_of(database, broker)
+    loop.listen(0.2)
+    now = datetime.now(UTC)
+    with database.write() as turn:
+        credentials.add(turn, "rack", SigningKey.new().public, "0" * 64, "0" * 64, now)
+        if revoked:
+            credentials.revoke_all(turn, "rack", now)
+        agents.set_state(turn, "rack", tables.AGENT_REMOVED)
+    loop.listen(0.2)
+    loop.listen(0.2)
+    assert len(broker.of(Shutdown)) == (not revoked)
+    broker.arrived.append(HELLO)
+    loop.listen(0.2)
+    assert len(broker.of(Shutdown)) == (0 if revoked else 2)
