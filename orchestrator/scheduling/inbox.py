@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -33,7 +33,7 @@ from orchestrator.config.clock import utc_now
 from orchestrator.db import tables
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.read import agents as known_agents
-from orchestrator.db.read import jobs, running_attempts
+from orchestrator.db.read import jobs, revocations, running_attempts
 from orchestrator.db.write import agents, attempts, devices, ingest, outputs, unplaceable
 from orchestrator.dispatch.base import (
     AgentLost,
@@ -139,10 +139,17 @@ class Inbox:
         message that cannot be applied; the whole turn is then to be rolled back.
         """
         _load(turn, events)
-        return FollowUp.of_all([self._apply(turn, event, now) for event in events])
+        # Read in the turn that applies the messages: the dispatcher's keys may be older than a revocation.
+        revoked = set() if self.sole else revocations.revoked(turn, now)
+        return FollowUp.of_all([self._apply(turn, event, now, revoked) for event in events])
 
-    def _apply(self, turn: Turn, event: DispatchEvent, now: datetime) -> FollowUp:
+    def _apply(self, turn: Turn, event: DispatchEvent, now: datetime, revoked: Set[str]) -> FollowUp:
         match event:
+            case MessageReceived(agent_id) | UnusableResult(agent_id) | IncompatibleHello(agent_id) if (
+                agent_id in revoked
+            ):
+                self._ignored.warning(f"agent {agent_id} was revoked; what it sends is ignored")
+                return _NOTHING
             case MessageReceived(agent_id, message):
                 return self._on_message(turn, agent_id, message, now)
             case UnusableResult():
@@ -220,9 +227,6 @@ class Inbox:
         """Store a hello. Attempts that ran before it are in doubt until the agent reports them."""
         name = hello.agent_id
         if not self.sole and known_agents.state_of(turn, name) == tables.AGENT_REMOVED:
-            if not known_agents.is_dismissed(turn, name, now):
-                self._ignored.warning(f"agent {name} was revoked; its hello is ignored")
-                return _NOTHING
             self._ignored.warning(f"agent {name} was removed and still sends hello; it is asked to end")
             return FollowUp(replies=((name, Shutdown()),))
         # An agent signs for its own name only: with a foreign device it would get that agent's cells.

@@ -18,7 +18,7 @@ from orchestrator.db.engine.turn import Turn
 from orchestrator.db.queue import picking
 from orchestrator.db.read import agents as known_agents
 from orchestrator.db.read import jobs as known_jobs
-from orchestrator.db.read import running_attempts
+from orchestrator.db.read import revocations, running_attempts
 from orchestrator.db.write import agents, assignments, attempts, ingest, outbox, unplaceable
 from orchestrator.dispatch.base import BrokerDownError, Dispatcher, DispatchEvent, MessageReceived
 from orchestrator.errors import UnreachableError
@@ -279,12 +279,12 @@ class SchedulerLoop:
             gone = known_agents.devices_of(session, list(leaving))
             wanted = known_agents.are_waited_for(session, gone)
             # Once per removal, not once per sweep; an agent that was away gets it in reply to its next hello.
-            new = sorted(removed - self._dismissed)
-            dismissed = [name for name in new if known_agents.is_dismissed(session, name, now)]
+            # Not where it was revoked: it is to keep its results until it is enrolled again.
+            dismissed = removed - self._dismissed - revocations.revoked(session, now)
         if wanted:
             with self._database.write() as turn:
                 unplaceable.fail_unplaceable(turn, gone, "its agent was drained or removed", now)
-        self._send_all((name, Shutdown()) for name in dismissed)
+        self._send_all((name, Shutdown()) for name in sorted(dismissed))
         self._dismissed = removed
 
     def _apply_steering_requests(self) -> None:

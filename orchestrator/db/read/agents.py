@@ -10,7 +10,6 @@ from sqlalchemy import and_, func
 from sqlmodel import Session, col, select
 
 from orchestrator.db import tables
-from orchestrator.db.read import credentials
 from orchestrator.policy.lifecycle import CellState
 
 
@@ -114,18 +113,6 @@ def leaving(session: Session) -> Mapping[str, str]:
             )
         ).all()
     )
-
-
-def is_dismissed(session: Session, agent_id: str, now: datetime) -> bool:
-    """Whether an agent was removed and is to end.
-
-    A revoked one is not: it keeps its results until it is enrolled again. The broker may still accept its
-    connections for a moment, in which a shutdown would reach it.
-    """
-    if state_of(session, agent_id) != tables.AGENT_REMOVED:
-        return False
-    was_enrolled = agent_id in credentials.enrolled(session)
-    return not was_enrolled or credentials.has_valid(session, agent_id, now)
 
 
 def are_waited_for(session: Session, device_ids: Sequence[str]) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, and_, or_
 from sqlmodel import Session, col, select
 
 from agent.wire.credentials import digest
 from orchestrator.db import tables
+from orchestrator.db.read.revocations import is_valid
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ def valid(session: Session, now: datetime) -> list[Known]:
     """Every credential that is neither revoked nor expired after a replacement, by agent."""
     rows = session.exec(
         select(tables.Credential)
-        .where(_is_valid(now))
+        .where(is_valid(now))
         .order_by(col(tables.Credential.agent_id), col(tables.Credential.made_at))
     )
     return [
@@ -41,7 +41,7 @@ def agent_of_bearer(session: Session, token: str, now: datetime) -> str | None:
     """The agent with this valid token. The look-up is by hash, so its duration reveals nothing."""
     return session.exec(
         select(tables.Credential.agent_id).where(
-            tables.Credential.token_sha256 == digest(token), _is_valid(now)
+            tables.Credential.token_sha256 == digest(token), is_valid(now)
         )
     ).first()
 
@@ -58,7 +58,7 @@ def is_invited(session: Session, token: str, now: datetime) -> bool:
 
 def has_valid(session: Session, agent_id: str, now: datetime) -> bool:
     """Whether an agent is enrolled."""
-    query = select(tables.Credential.key_id).where(tables.Credential.agent_id == agent_id, _is_valid(now))
+    query = select(tables.Credential.key_id).where(tables.Credential.agent_id == agent_id, is_valid(now))
     return session.exec(query.limit(1)).first() is not None
 
 
@@ -66,10 +66,3 @@ def enrolled(session: Session) -> Sequence[str]:
     """Every agent that was ever enrolled, including revoked ones."""
     names = select(tables.Credential.agent_id).distinct().order_by(col(tables.Credential.agent_id))
     return session.exec(names).all()
-
-
-def _is_valid(now: datetime) -> ColumnElement[bool]:
-    return and_(
-        col(tables.Credential.revoked_at).is_(None),
-        or_(col(tables.Credential.expires_at).is_(None), col(tables.Credential.expires_at) > now),
-    )

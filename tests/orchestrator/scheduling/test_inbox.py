@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from agent.wire.envelope import SigningKey
 from agent.wire.messages import (
     AgentAlive,
     AgentHello,
@@ -17,7 +18,7 @@ from agent.wire.messages import (
     Upgrade,
 )
 from orchestrator.db import tables
-from orchestrator.db.write import agents, attempts
+from orchestrator.db.write import agents, attempts, credentials
 from orchestrator.dispatch.base import BrokerBack, IncompatibleHello, MessageReceived
 from orchestrator.scheduling.available_devices import AvailableDevices
 from orchestrator.scheduling.inbox import FollowUp, Inbox
@@ -116,6 +117,18 @@ def test_a_removed_agent_is_told_to_end(database, inbox, job):
     with database.write() as turn:
         agents.set_state(turn, "rack", tables.AGENT_REMOVED)
     assert apply(database, inbox, HELLO) == FollowUp((("rack", Shutdown()),))
+
+
+def test_nothing_of_a_revoked_agent_is_applied_or_answered(database, inbox, job):
+    now = datetime.now(UTC)
+    with database.write() as turn:
+        credentials.add(turn, "rack", SigningKey.new().public, "0" * 64, "0" * 64, now)
+        credentials.revoke_all(turn, "rack", now)
+        agents.set_state(turn, "rack", tables.AGENT_REMOVED)
+    late = (result(job), beat(job), AgentAlive(waiting=1))
+    events = [MessageReceived("rack", message) for message in late]
+    assert apply(database, inbox, HELLO, *events, IncompatibleHello("rack", 1)) == FollowUp()
+    assert cells(database)[0].state == "running"
 
 
 def test_an_agent_of_another_protocol_is_refused_until_it_says_hello_in_the_farms(database, inbox, job):
