@@ -13,7 +13,7 @@ class GpuOptions:
 
     The delegate computes in 32-bit floats, so `enforce_f32` holds by itself and infinities need no capping.
     The other flags are hints for LiteRT's own delegate. `delegate_options` goes to ours as it is: device,
-    tuning, cache_dir, ... (`runtime.delegates.opencl.options`).
+    tuning, cache_dir, ... (`runtime.delegates.gpu.options`).
     """
 
     enforce_f32: bool = False

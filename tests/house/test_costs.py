@@ -20,7 +20,7 @@ import pytest
 from tests.needs import REPOSITORY
 
 PACKAGES = ("orchestrator", "agent", "runtime", "templates")
-OPENCL = "runtime/delegates/opencl"
+OPENCL = "runtime/delegates/gpu"
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ THINGS = {
     ),
     "the same on OpenCL": Thing(
         (f"{OPENCL}/lowering/softmax.py", f"{OPENCL}/kernels/softmax.cl"),
-        "from runtime.delegates.opencl.lowering import families; names = [op.name for op in families()]",
+        "from runtime.delegates.gpu.lowering import families; names = [op.name for op in families()]",
         frozenset({"SOFTMAX"}),
     ),
     "graph pass": Thing(
         (f"{OPENCL}/passes/fuse_swish.py",),
-        "import runtime.delegates.opencl.passes as p; names = [n for n in vars(p) if n.startswith('fuse_')]",
+        "import runtime.delegates.gpu.passes as p; names = [n for n in vars(p) if n.startswith('fuse_')]",
         frozenset({"fuse_swish"}),
         {f"{OPENCL}/passes/__init__.py": r"\bfuse_swish\b"},
     ),

@@ -10,7 +10,7 @@ from tests.needs import REPOSITORY
 
 OPS = REPOSITORY / "runtime/ops"
 TESTS = REPOSITORY / "tests/runtime/ops"
-OPENCL = REPOSITORY / "runtime/delegates/opencl"
+OPENCL = REPOSITORY / "runtime/delegates/gpu"
 
 MODULES_WITHOUT_A_TEST = {
     "support/type_sets": "tuples of types alone; docs/operators.md is written from them and tested",

@@ -28,8 +28,8 @@ from orchestrator.manifest.document import MAX_FILE_BYTES, read_bytes
 from orchestrator.manifest.plans import LEVELS, samples_bytes, soft_limit_s
 from orchestrator.manifest.problems import Problems
 from orchestrator.manifest.readers import number
+from runtime.delegates.gpu.options import Options, parse_options
 from runtime.delegates.litert import LiteRtOptions
-from runtime.delegates.opencl.options import Options, parse_options
 from runtime.delegates.registry import delegate_descriptor
 from runtime.tools.samples import FLOORS
 from tests.needs import REPOSITORY

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from runtime.delegates.opencl.delegate import OpenClDelegate
+from runtime.delegates.gpu.delegate import OpenClDelegate
 from runtime.model.schema import BuiltinOperator as B
 from tests.runtime.models import Builder, const
 from tests.runtime.ops.cases import Case, case, check, random

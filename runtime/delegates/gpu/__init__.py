@@ -1,0 +1,77 @@
+"""The OpenCL delegate: partitions of a model as a recorded list of kernels on one OpenCL device.
+
+Importing the package gives the descriptor alone: to list `gpu` loads neither numpy nor pyopencl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from runtime.delegates.descriptor import DelegateDescriptor, HostDevice, Option, OptionValue, threads_option
+from runtime.delegates.gpu.options import PERSISTENT_MODES, PRECISIONS, TUNING_EFFORTS, Options
+
+__all__ = ["DESCRIPTOR"]
+
+MOST_PARTITIONS: Final = 10_000
+"""The largest `max_delegated_partitions` of a campaign file. Chosen far above the partitions that a model of
+a few thousand operators can have; a larger bound would allow nothing more."""
+
+
+def _environment() -> Mapping[str, str]:
+    """The binding's version. The driver's fields belong to the device, whichever delegate runs there."""
+    try:
+        return {"pyopencl": version("pyopencl")}
+    except PackageNotFoundError:
+        return {"pyopencl": "not installed"}
+
+
+def _device_options(device: HostDevice) -> Mapping[str, OptionValue]:
+    """The index names the device: two devices of one host may share everything else."""
+    return {"device": int(device.facts["opencl_index"])}
+
+
+_DEFAULTS = Options()
+
+DESCRIPTOR: Final = DelegateDescriptor(
+    name="gpu",
+    implementation="runtime.delegates.gpu.delegate:OpenClDelegate",
+    apis=("opencl",),
+    # `device` and `cache_dir` are chosen by the farm, so no campaign may set them.
+    options={
+        "threads": threads_option(),
+        "precision": Option(
+            value_type=str,
+            choices=PRECISIONS,
+            default=_DEFAULTS.precision,
+            help="The type that the kernels compute in.",
+        ),
+        "tuning": Option(
+            value_type=str,
+            choices=TUNING_EFFORTS,
+            default=_DEFAULTS.tuning,
+            help="How thoroughly kernel variants are timed before the first run; `none` decides by rules.",
+        ),
+        "persistent": Option(
+            value_type=str,
+            choices=PERSISTENT_MODES,
+            default=_DEFAULTS.persistent,
+            help="Whether a CPU device runs one persistent kernel; `auto` measures which is faster.",
+        ),
+        "max_delegated_partitions": Option(
+            value_type=int,
+            minimum=1,
+            maximum=MOST_PARTITIONS,
+            default=_DEFAULTS.max_delegated_partitions,
+            help="How many partitions of a model the delegate may run; the largest are kept.",
+        ),
+        "require_full_delegation": Option(
+            value_type=bool,
+            default=_DEFAULTS.require_full_delegation,
+            help="Whether a model with an operator that stays on the CPU is refused.",
+        ),
+    },
+    device_options=_device_options,
+    environment=_environment,
+)

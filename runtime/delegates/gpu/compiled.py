@@ -1,0 +1,116 @@
+"""A compiled partition: candidates are chosen and recorded once, and every run replays the recording."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+from runtime.delegates.base import Array, Partition
+from runtime.delegates.gpu.builder import build_graph
+from runtime.delegates.gpu.device import OpenedDevice, mapped_errors
+from runtime.delegates.gpu.graph import Graph, Node
+from runtime.delegates.gpu.lowering import families
+from runtime.delegates.gpu.lowering.spec import Candidate, Context
+from runtime.delegates.gpu.options import Options
+from runtime.delegates.gpu.passes import LayoutRules, optimise
+from runtime.delegates.gpu.program import ProgramCache, assemble, build_program
+from runtime.delegates.gpu.progress import announced
+from runtime.delegates.gpu.recording import Entry, Recording
+from runtime.delegates.gpu.tuning import Tuner
+from runtime.delegates.gpu.watch import SpinWatch
+from runtime.errors import DelegateError
+
+
+def layout_rules() -> LayoutRules:
+    """What the kernel families can do, asked by the passes, which know no families."""
+    known = families()
+    return LayoutRules(
+        applies_epilogue=lambda node: known[node.op].epilogue,
+        reads_any_layout=lambda node, graph: known[node.op].reads_any_layout(node, graph),
+        writes_dense=lambda node, graph: known[node.op].writes_dense(node, graph),
+    )
+
+
+def candidates_of(node: Node, context: Context) -> Sequence[Candidate]:
+    """The ways to run a node, the default first. Raises `DelegateError` where there is none."""
+    found = families()[node.op].lower(node, context)
+    if not found:
+        raise DelegateError(f"gpu delegate: no kernel fits {node.op.name} (operators {list(node.sources)})")
+    return found
+
+
+class CompiledGraph:
+    """A partition on an OpenCL device. `invoke` only copies and enqueues."""
+
+    def __init__(self, partition: Partition, opened: OpenedDevice, options: Options) -> None:
+        self._opened = opened
+        self.graph: Graph = optimise(build_graph(partition), layout_rules())
+        context = Context(self.graph, opened.capabilities)
+        alternatives = [list(candidates_of(node, context)) for node in self.graph.nodes]
+        tuner = Tuner(opened, options)
+        # One program holds the candidates of all nodes: a start of the compiler costs more than a function.
+        alternatives = tuner.shortlist(alternatives)
+        launches = [launch for node in alternatives for candidate in node for launch in candidate.launches]
+        source = assemble(launches, opened.capabilities)
+        device = opened.capabilities
+        compiling = f"compiling {len(source.names)} kernels for {device.name}"
+        with announced(compiling) as announcement, mapped_errors("preparing the partition"):
+            program = build_program(opened.context, device, source.text, ProgramCache(opened.cache_folder))
+            announcement.doing = f"{compiling} and timing the alternatives"
+            stages = tuner.choose(self.graph, alternatives, source, program)
+            self.recording = Recording(opened, self.graph, stages, source, program)
+            if not device.is_pocl:
+                self.recording.first_runs(announcement)
+            announcement.doing = f"timing the schedules on {device.name}"
+            self.watch: SpinWatch[list[Entry]] = tuner.schedule(self.recording, source)
+        # Not earlier: lowering packed the weights from the graph, and the recording holds its own copy.
+        self.graph = without_constants(self.graph)
+
+    @property
+    def schedule(self) -> str:
+        """How the layers are enqueued, and how often the watch returned to plain enqueues."""
+        entries, launches = len(self.watch.preferred), len(self.recording.rows)
+        if entries == launches:
+            return f"{launches} enqueued kernels"
+        text = f"{entries} persistent kernels over {launches} layers"
+        return f"{text}, stepped back {self.watch.step_backs} times" if self.watch.step_backs else text
+
+    def invoke(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Run once: `inputs` and `outputs` are dense float32 arrays in the partition's order."""
+        recording = self.recording
+        with mapped_errors("running the partition"):
+            for value, array in zip(self.graph.inputs, inputs, strict=True):
+                recording.write(value, array)
+            start = perf_counter()
+            recording.run(self.watch.next())
+            self.watch.note(perf_counter() - start)
+            for value, target in zip(self.graph.outputs, outputs, strict=True):
+                recording.read(value, target)
+
+    @property
+    def is_closed(self) -> bool:
+        """True behind `close`."""
+        return self.recording.is_closed
+
+    def close(self) -> None:
+        """Release memory and program; the graph cannot run any more."""
+        # Its entries hold kernels, and these the program.
+        self.watch = SpinWatch([], [])
+        self.recording.close()
+
+
+def without_constants(graph: Graph) -> Graph:
+    """The graph without the weights, which the recording holds in packed form."""
+    return replace(graph, values={key: replace(value, data=None) for key, value in graph.values.items()})
+
+
+def cache_folder(options: Options, environment: dict[str, str]) -> Path | None:
+    """The folder of programs and tuning results: the option, else `FARM_CACHE_DIR`, else the user's cache."""
+    if options.cache_dir is not None:
+        return Path(options.cache_dir) if options.cache_dir else None
+    if environment.get("FARM_CACHE_DIR"):
+        return Path(environment["FARM_CACHE_DIR"]) / "opencl"
+    home = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME", ".")) / ".cache")
+    return Path(home) / "delegate-farm" / "opencl"

@@ -1,0 +1,91 @@
+"""The implementation of `gpu`: opens a device, refuses or compiles partitions, describes its settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+from weakref import ref
+
+from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Unsupported
+from runtime.delegates.gpu.builder import refusal
+from runtime.delegates.gpu.compiled import CompiledGraph, cache_folder
+from runtime.delegates.gpu.device import OpenedDevice, open_device
+from runtime.delegates.gpu.lowering import families
+from runtime.delegates.gpu.options import Options, parse_options
+from runtime.errors import DelegateError
+from runtime.model.graph import Operator
+from runtime.model.schema import BuiltinOperator, TensorType
+
+
+class OpenClDelegate:
+    """Runs float32 operators on an OpenCL device.
+
+    Args:
+        options: names and values of `runtime.delegates.gpu.options.Options`; None for the defaults.
+
+    Raises:
+        DelegateError: an unknown option or a value that is not allowed, or the device refuses a context.
+        DeviceError: no OpenCL platform, or no device of that name.
+    """
+
+    name = "gpu"
+
+    @staticmethod
+    def preload() -> None:
+        """Import the OpenCL binding ahead of time, so that the import is not measured.
+
+        Raises `DelegateError` where it cannot be imported.
+        """
+        try:
+            import_module("pyopencl")
+        except ImportError as error:
+            raise DelegateError(f"gpu delegate: pyopencl cannot be imported: {error}") from error
+
+    @staticmethod
+    def operator_types() -> Mapping[BuiltinOperator, tuple[TensorType, ...]]:
+        """Operators that have kernels, and the types of activations that these take, whatever the device."""
+        return dict.fromkeys(families(), (TensorType.FLOAT32,))
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self.options: Options = parse_options(options)
+        self.max_delegated_partitions = self.options.max_delegated_partitions
+        self.require_full_delegation = self.options.require_full_delegation
+        folder = cache_folder(self.options, dict(os.environ))
+        # Weak: an interpreter that is dropped without `close`, or plans anew, takes its graphs along.
+        self._compiled: list[ref[CompiledGraph]] = []
+        self._opened: OpenedDevice = open_device(self.options.device, folder, self.options.threads)
+
+    def supports(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
+        """None where a kernel runs the operator; else the reason."""
+        return refusal(graph, operator)
+
+    def compile(self, partition: Partition) -> CompiledPartition:
+        """Lower, tune, allocate and record a partition.
+
+        Raises `DelegateError` or `DeviceError` with the device's message.
+        """
+        compiled = CompiledGraph(partition, self._opened, self.options)
+        self._compiled = [*(known for known in self._compiled if known() is not None), ref(compiled)]
+        return compiled
+
+    def _open_graphs(self) -> list[CompiledGraph]:
+        """The graphs that somebody still uses, in the order in which they were compiled."""
+        graphs = [known() for known in self._compiled]
+        return [graph for graph in graphs if graph is not None and not graph.is_closed]
+
+    def describe(self) -> Mapping[str, str]:
+        """Device, driver and effective settings; once compiled, how the layers are enqueued."""
+        device = self._opened.capabilities
+        return {
+            "device": device.name,
+            "platform": device.platform,
+            "driver": device.driver,
+            "opencl_version": device.version,
+            "compute_units": str(device.compute_units),
+            "precision": self.options.precision,
+            "tuning": self.options.tuning,
+            "persistent": self.options.persistent,
+            "schedule": "; ".join(graph.schedule for graph in self._open_graphs()) or "not compiled",
+        }

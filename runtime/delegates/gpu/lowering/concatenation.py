@@ -1,0 +1,37 @@
+"""CONCATENATION: the layout pass resolves it into views and copies, so no node is left to lower."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.graph import Node
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    Family,
+    NodeSpec,
+    OperatorFacts,
+    activation_of,
+)
+from runtime.model.schema import BuiltinOperator as Op
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    if activation_of(facts) != "NONE":
+        return Unsupported(f"the fused activation {activation_of(facts)} has no kernel")
+    if any(tensor in facts.graph.constants for tensor in facts.operator.inputs):
+        return Unsupported("a constant part has no kernel")
+    return None
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    return NodeSpec(facts.operator.inputs, {"axis": int(facts.options["axis"]) % len(facts.output_shape())})
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:  # noqa: ARG001 - the protocol's signature
+    """Never reached: raises ValueError."""
+    raise ValueError(f"{node.op.name} must be resolved by the layout pass")
+
+
+FAMILY = Family(operators=(Op.CONCATENATION,), read=_read, lower=lower, supports=_supports)

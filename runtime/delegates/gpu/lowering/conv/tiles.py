@@ -1,0 +1,95 @@
+"""Chooses the register tile of a product by a small cost model that is fitted to measurements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+
+from runtime.delegates.gpu.device import Capabilities
+from runtime.delegates.gpu.graph import LANES, ceil_div
+
+CACHED_WEIGHTS_BYTES = 256 << 10
+"""Bytes of weights that stay in a core's second-level cache while it walks over the pixels. Where a layer has
+more, a worker walks over all pixels with one panel before it takes the next. Chosen well below the 1 to 2 MiB
+of current server cores, where pixels need room too. Set too large, weights are read from memory again for
+every tile of rows; too small, pixels are read again for every panel although the weights would have
+stayed."""
+
+_MOST_ROWS = {1: 24, 2: 13, 3: 8, 4: 6, 5: 4, 7: 3}
+"""Vectors per row → most rows of a tile, where a register holds 16 floats. Sums, a weight row and an input
+value leave two of 32 registers free: with fewer the compiler spills sums to memory."""
+
+_MOST_ROWS_NARROW = {1: 6}
+"""The same where a register holds fewer floats: there are 16 registers of 8, 32 of 4, or a GPU's, and a
+vector of the kernels takes several."""
+_FEWEST_CHAINS = 8
+"""Vectors of sums that must be in flight to hide the latency of a multiply-add: four cycles on each of two
+pipes. A tile with fewer takes as long as one with eight."""
+
+_CLOSE_RATIO = 1.02
+"""Costs within this ratio are left to measurement. The model counts what bounds these kernels, so little is
+close; `depthwise_conv.py` allows more, as its model sees less. Every further candidate must be compiled:
+larger, and the first start takes longer; smaller, and the model's errors stay."""
+
+_LOAD_COST = 0.15
+"""Cost of a load of a weight vector or an input value, where a multiply-add costs 1. Fitted to measurements;
+larger prefers square tiles."""
+
+_SUM_COST, _UNIT_COST = 4.0, 30.0
+"""Cost of a vector of sums that is begun and stored, and of a unit, where a multiply-add costs 1. Fitted to
+measurements; larger prefers fewer and larger tiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A register tile: `rows` pixels by `columns` channels (a multiple of 16)."""
+
+    rows: int
+    columns: int
+
+    @property
+    def name(self) -> str:
+        """As in kernel names: m14n32."""
+        return f"m{self.rows}n{self.columns}"
+
+    def panels(self, channels: int) -> int:
+        """Panels of this width over `channels` outputs."""
+        return ceil_div(channels, self.columns)
+
+    def units(self, pixels: int, channels: int) -> int:
+        """Tiles over `pixels` rows and `channels` outputs."""
+        return ceil_div(pixels, self.rows) * self.panels(channels)
+
+
+def rank_tiles(pixels: int, channels: int, depth: int, workers: int, vector_floats: int) -> list[Tile]:
+    """Every sensible tile for [pixels, depth] x [depth, channels], the cheapest first.
+
+    `vector_floats`: floats in a register of the device.
+    """
+    vectors = ceil_div(channels, LANES)
+    most_rows = _MOST_ROWS if vector_floats >= LANES else _MOST_ROWS_NARROW
+    tiles = [
+        Tile(rows, LANES * width)
+        for width, most in most_rows.items()
+        if width <= vectors
+        for rows in range(1, min(most, pixels) + 1)
+    ]
+    return sorted(tiles, key=lambda tile: (_cost(tile, pixels, channels, depth, workers), -tile.rows))
+
+
+def best_tiles(pixels: int, channels: int, depth: int, device: Capabilities) -> list[Tile]:
+    """The cheapest tile, and the next one of another width where the model sees no difference."""
+    workers = device.compute_units
+    first, *others = rank_tiles(pixels, channels, depth, workers, device.vector_floats)
+    limit = _CLOSE_RATIO * _cost(first, pixels, channels, depth, workers)
+    second = (tile for tile in others if tile.columns != first.columns)
+    return [first, *(t for t in islice(second, 1) if _cost(t, pixels, channels, depth, workers) <= limit)]
+
+
+def _cost(tile: Tile, pixels: int, channels: int, depth: int, workers: int) -> float:
+    """Half cycles of the busiest worker, times the number of workers: idle workers count as work."""
+    width = tile.columns // LANES
+    sums = tile.rows * width
+    inner = max(sums, _FEWEST_CHAINS) + _LOAD_COST * (tile.rows + width)
+    units = tile.units(pixels, channels)
+    return ceil_div(units, workers) * workers * (depth * inner + _SUM_COST * sums + _UNIT_COST)

@@ -1,0 +1,139 @@
+"""Element-wise operators: each is a chain of epilogue steps that starts with the load of an operand.
+
+Most of them never reach `lower`: the pass `fuse_epilogue` appends them to the kernel of their operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.epilogue import can_broadcast
+from runtime.delegates.gpu.graph import Node, Step, round_up
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    activation_of,
+    defines,
+    epilogue_of,
+    instance_name,
+)
+from runtime.model.schema import BuiltinOperator as Op
+
+_BINARY = {
+    Op.ADD: "ADD",
+    Op.SUB: "SUB",
+    Op.MUL: "MUL",
+    Op.DIV: "DIV",
+    Op.MAXIMUM: "MAXIMUM",
+    Op.MINIMUM: "MINIMUM",
+    Op.SQUARED_DIFFERENCE: "SQUARED_DIFFERENCE",
+    Op.PRELU: "PRELU",
+}
+_FUSING = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV})
+"""Operators with the option of a fused activation."""
+
+_UNARY = {
+    Op.RELU: "RELU",
+    Op.RELU6: "RELU6",
+    Op.RELU_N1_TO_1: "RELU_N1_TO_1",
+    Op.RELU_0_TO_1: "RELU_0_TO_1",
+    Op.TANH: "TANH",
+    Op.LOGISTIC: "LOGISTIC",
+    Op.HARD_SWISH: "HARD_SWISH",
+    Op.ELU: "ELU",
+    Op.ABS: "ABS",
+    Op.NEG: "NEG",
+    Op.SQUARE: "SQUARE",
+    Op.SQRT: "SQRT",
+    Op.RSQRT: "RSQRT",
+    Op.EXP: "EXP",
+    Op.LOG: "LOG",
+    Op.SIN: "SIN",
+    Op.COS: "COS",
+    Op.FLOOR: "FLOOR",
+    Op.CEIL: "CEIL",
+    Op.ROUND: "ROUND",
+    Op.SIGN: "SIGN",
+}
+_UNITS = 32
+"""Most units, and so most work-groups, of a launch. Chosen: several for each thread of the usual CPU device;
+a device with more compute units leaves some idle."""
+
+_VECTORS_PER_UNIT = 8
+"""Vectors of 16 that a unit has at least: with fewer, handing a unit to a thread costs more than its work."""
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    output = facts.output_shape()
+    for i in range(len(facts.operator.inputs)):
+        if not can_broadcast(facts.shape(i), output):
+            return Unsupported(
+                f"shape {list(facts.shape(i))} cannot be broadcast to {list(output)} by the kernel"
+            )
+    if activation_of(facts) == "SIGN_BIT":
+        return Unsupported("the fused activation SIGN_BIT has no kernel")
+    return None
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    operator = facts.operator
+    first = Step("LOAD", (operator.inputs[0],))
+    activation = activation_of(facts) if operator.opcode in _FUSING else None
+    return NodeSpec((), steps=(first, _second_step(facts)), activation=activation)
+
+
+def _second_step(facts: OperatorFacts) -> Step:
+    operator, op = facts.operator, facts.operator.opcode
+    if op in _BINARY:
+        return _binary_step(_BINARY[op], operator.inputs[1], facts)
+    if op == Op.LEAKY_RELU:
+        return Step("LEAKY_RELU", (), (float(facts.options["alpha"]),))
+    if op == Op.GELU:
+        return Step("GELU_APPROXIMATE" if facts.options.get("approximate") else "GELU")
+    return Step(_UNARY[op])
+
+
+def _binary_step(name: str, operand: int, facts: OperatorFacts) -> Step:
+    """A constant of one element becomes a literal."""
+    data = facts.graph.constants.get(operand)
+    if data is not None and data.size == 1 and name in ("ADD", "MUL"):
+        return Step(f"{name}_SCALAR", (), (float(data.reshape(-1)[0]),))
+    return Step(name, (operand,))
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One kernel over all pixels."""
+    (target,) = node.outputs
+    value, layout = context.value(target), context.layout(target)
+    channels = round_up(value.channels)
+    steps = "_".join(step.op.lower() for step in node.epilogue if step.op != "LOAD")
+    launch = Launch(
+        Instance(
+            "elementwise.cl",
+            instance_name(f"elementwise_{steps}"),
+            defines(PIXELS=value.pixels, CHANNELS=channels, OUT_STRIDE=layout.pixel_stride),
+        ),
+        (target,),
+        units=max(1, min(_UNITS, value.pixels * channels // (16 * _VECTORS_PER_UNIT), value.pixels)),
+        label=f"{node.op.name} {'x'.join(map(str, value.shape))}",
+        sources=node.sources,
+        flops=value.elements * max(1, len(node.epilogue) - 1),
+        bytes=4 * value.elements * (1 + len(node.reads)),
+        epilogue=epilogue_of(node, context.graph),
+    )
+    return [Candidate("rows", (launch,))]
+
+
+FAMILY = Family(
+    operators=(*_BINARY, *_UNARY, Op.LEAKY_RELU, Op.GELU),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    epilogue=True,
+)

@@ -1,0 +1,77 @@
+"""RESHAPE, SQUEEZE and EXPAND_DIMS: a copy between layouts where the layout pass could not make a view."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime.delegates.gpu.graph import Graph, Node, round_up
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    defines,
+    instance_name,
+)
+from runtime.model.schema import BuiltinOperator as Op
+
+_UNITS = 16
+"""Most units, and so most work-groups, of a copy. Chosen: copies are short and bound by memory, which few
+threads saturate; a device with more compute units leaves some idle."""
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    return NodeSpec(facts.operator.inputs[:1])
+
+
+def _any_layout(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protocol's signature
+    return True
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One copy.
+
+    For a part of a concatenation the layout pass sets `tail`, `group_pixels` and `group_stride`.
+    """
+    (source,), (target,) = node.inputs, node.outputs
+    if source is None:
+        raise ValueError("RESHAPE has one input")
+    before, after = context.value(source), context.value(target)
+    read, write = context.layout(source), context.layout(target)
+    tail = round_up(after.channels) - after.channels if write.padded and after.pixels > 1 else 0
+    launch = Launch(
+        Instance(
+            "reshape.cl",
+            instance_name("reshape_copy"),
+            defines(
+                PIXELS=after.pixels,
+                IN_CHANNELS=before.channels,
+                OUT_CHANNELS=after.channels,
+                IN_STRIDE=read.pixel_stride,
+                IN_CHANNEL_STRIDE=read.channel_stride,
+                OUT_STRIDE=write.pixel_stride,
+                GROUP=node.attributes.get("group_pixels", after.pixels),
+                GROUP_STRIDE=node.attributes.get("group_stride", 0),
+                TAIL=node.attributes.get("tail", tail),
+            ),
+        ),
+        (source, target),
+        units=min(_UNITS, after.pixels),
+        label=f"copy {'x'.join(map(str, after.shape))}",
+        sources=node.sources,
+        bytes=8 * after.elements,
+    )
+    return [Candidate("rows", (launch,))]
+
+
+FAMILY = Family(
+    operators=(Op.RESHAPE, Op.SQUEEZE, Op.EXPAND_DIMS),
+    read=_read,
+    lower=lower,
+    reads_any_layout=_any_layout,
+    parameters=(1,),
+    writes_dense=_any_layout,
+)

@@ -1,0 +1,321 @@
+"""Defines a kernel family, and explains how to write one.
+
+A family is one module `lowering/<family>.py` with a module constant `FAMILY = Family(...)`, which discovery
+finds, and its OpenCL C in `kernels/<family>.cl` or `kernels/<family>_<variant>.cl`. A large family is a
+folder in both places, with the constant in `lowering/<family>/family.py`. A family answers three questions:
+
+1. `supports(facts)`: can these options and shapes run? None, or `Unsupported(reason)`. The frame has already
+   checked that the tensors are float32 (constants may be fp16: they arrive as float32) and static.
+2. `read(facts)`: the operator as the delegate sees it, a `NodeSpec`: which tensors stay inputs of the node,
+   normalised attributes, and the fused activation by name (it becomes the node's first epilogue step). Window
+   families (conv, depthwise, pool) use the names of `window_attributes`, so that the padding pass knows them.
+3. `lower(node, context)`: a list of `Candidate`s, the default choice first. A candidate is a sequence of
+   `Launch`es (one, or e.g. three for Winograd). Everything that is decided here is decided once.
+
+A launch on a CPU device runs a *unit function*, the text of the family's `.cl` file:
+
+    static void FUNC(const int t, const int nt,
+                     __global const float *restrict in, __global const float *restrict weights,
+                     __global float *restrict out EPILOGUE_PARAMS)
+    {
+        for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++)
+            ... store16(EPILOGUE(v, p, c), ...)
+    }
+
+- Worker t of nt does the units [UNITS * t / nt, UNITS * (t + 1) / nt): `FIRST_UNIT` of `common.cl`; the frame
+  defines `UNITS` from `Launch.units`. Units should cost about the same; the frame picks nt.
+- Pointer parameters stand in the order of `Launch.args`. The frame passes them from one arena and one buffer
+  of constants; each is `restrict`, and 64-byte aligned unless its layout's offset says otherwise.
+- Parameters of shape and tile are compile-time: `Instance.defines`. Names of defines are upper case and need
+  not be unique between families: the frame undefines them behind each instance.
+- The frame defines `FUNC` from `Instance.name`, by the grammar `<dtype>_<family>_<variant>__<tile>`, e.g.
+  `f32_conv_gemm__m12n32`; it appends a digest where two instances share a name.
+- The file is included once per instance: file-level helpers live in `common.cl`, or are named by
+  `LOCAL_NAME(helper)` (= FUNC##_helper), or are static inline functions behind an include guard when they do
+  not depend on the defines.
+- The epilogue, `EPILOGUE(v, p, c)`, is an expression of a float16 `v` at pixel `p` (all leading dimensions of
+  the output flattened) and channels `c .. c+15`. `v` is evaluated once, `p` and `c` several times. The launch
+  that stores the node's output gets `epilogue=epilogue_of(node, context.graph)`; the frame then defines
+  EPILOGUE, EPILOGUE_PARAMS and the operands' strides and appends their pointers. Without it EPILOGUE(v, p, c)
+  is `(v)`. `Family.epilogue` says that a family applies it.
+- Layouts: element (p, c) of a value lies at pointer[p * pixel_stride + c * channel_stride], the strides being
+  those of `context.layout(value_id)`; they go into defines. Padded lanes (C .. round_up(C)) must be written
+  and finite (zero weights give zero: finite).
+- A family that can read a dense or transposed first input (images of 3 channels: any strides, no padded
+  lanes) says so with `reads_any_layout`; else the frame inserts a packing launch. `writes_dense` is the same
+  for outputs whose pixel stride is exactly C.
+- Constants: `packed("name", elements, make)`; `make` is called only when the candidate is chosen or timed.
+
+Work-groups: `Launch.work_size` None means the unit function, enqueued as work-groups of one item. A GPU
+variant sets `work_size=(global, local)` (each up to 3 numbers); its file then contains the whole body of
+`static void FUNC(<pointers> EPILOGUE_PARAMS)` and uses get_global_id & co itself; `context.device.is_gpu`
+decides which to offer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.delegates.base import GraphFacts, Unsupported
+from runtime.delegates.gpu.device import Capabilities
+from runtime.delegates.gpu.epilogue import join, literal, operands_of
+from runtime.delegates.gpu.graph import Graph, Layout, Node, Step, Value, round_up
+from runtime.model.graph import Operator
+from runtime.model.schema import ActivationFunctionType, BuiltinOperator, Padding
+
+Array: TypeAlias = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFacts:
+    """One operator of the model with what is known about its tensors; `i` counts the operator's inputs."""
+
+    operator: Operator
+    graph: GraphFacts
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The operator's options under the schema's field names."""
+        return self.operator.options
+
+    def has_input(self, i: int) -> bool:
+        """True where input i is given (optional inputs may be absent)."""
+        return i < len(self.operator.inputs) and self.operator.inputs[i] >= 0
+
+    def shape(self, i: int) -> tuple[int, ...]:
+        """Shape of input i."""
+        return self.graph.shapes[self.operator.inputs[i]]
+
+    def output_shape(self, i: int = 0) -> tuple[int, ...]:
+        """Shape of output i."""
+        return self.graph.shapes[self.operator.outputs[i]]
+
+    def constant(self, i: int) -> Array | None:
+        """Values of input i where it is constant, else None."""
+        return self.graph.constants.get(self.operator.inputs[i])
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """An operator as the delegate sees it.
+
+    `inputs` are tensor indices, -1 for an absent one. `steps`, whose operands are tensor indices, become the
+    node's epilogue, followed by `activation`: a name of ActivationFunctionType, None for an operator without
+    that option.
+    """
+
+    inputs: tuple[int, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    activation: str | None = None
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PackedConstant:
+    """A constant in the order in which its kernel reads it; made on demand, float32 and flat."""
+
+    name: str
+    elements: int
+    make: Callable[[], Array]
+
+    def values(self) -> NDArray[np.float32]:
+        """The packed values; raises ValueError where `make` returns another size than announced."""
+        array = np.ascontiguousarray(self.make(), dtype=np.float32).reshape(-1)
+        if array.size != self.elements:
+            raise ValueError(
+                f"constant {self.name!r}: {array.size} elements were packed, {self.elements} announced"
+            )
+        return array
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Memory that lives only within one candidate, in elements; `key` distinguishes several blocks of it."""
+
+    key: str
+    elements: int
+
+
+Argument: TypeAlias = "int | PackedConstant | Scratch"
+"""A pointer argument: a value id, a packed constant, or scratch memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One compiled function: a file of `kernels/`, a readable name and the defines."""
+
+    source: str
+    name: str
+    defines: tuple[tuple[str, int | str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """The fused steps of a launch: the expression over (v, p, c), its operands, and their strides."""
+
+    expression: str = "(v)"
+    operands: tuple[int | PackedConstant, ...] = ()
+    defines: tuple[tuple[str, int | str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel execution.
+
+    `units`: how many equal pieces of work there are. `flops` and `bytes`: for the profile.
+    `work_size`: None for a unit function, else (global size, local size) of a GPU variant.
+    """
+
+    instance: Instance
+    args: tuple[Argument, ...]
+    units: int
+    label: str
+    sources: tuple[int, ...]
+    flops: int = 0
+    bytes: int = 0
+    epilogue: Epilogue = field(default_factory=Epilogue)
+    work_size: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way to run a node. `name` identifies it among the node's candidates and in the tuning cache."""
+
+    name: str
+    launches: tuple[Launch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The facts that a lowering may use."""
+
+    graph: Graph
+    device: Capabilities
+
+    def value(self, value_id: int) -> Value:
+        """The value."""
+        return self.graph.values[value_id]
+
+    def layout(self, value_id: int) -> Layout:
+        """Where the value lies."""
+        return self.graph.layouts[value_id]
+
+    def constant(self, value_id: int) -> Array:
+        """The content of a constant value, in its logical shape, float32."""
+        data = self.graph.values[value_id].data
+        if data is None:
+            raise ValueError(f"value {value_id} is not a constant")
+        return data
+
+
+NEWEST_VERSION = 99
+"""An operator version above every one that LiteRT has: a family that sets nothing knows all of them. It would
+refuse operators if it were smaller than a version in use."""
+
+Lower: TypeAlias = Callable[[Node, Context], Sequence[Candidate]]
+
+
+def _always(facts: OperatorFacts) -> Unsupported | None:  # noqa: ARG001 - the protocol's signature
+    return None
+
+
+def _never(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protocol's signature
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A kernel family: the operators that it runs, and its answers to the three questions above.
+
+    `max_version` is the newest version of the operators whose rules the family knows. `parameters` are the
+    positions of inputs whose constant integers `read` and `supports` look at: axes, paddings, shapes.
+    """
+
+    operators: tuple[BuiltinOperator, ...]
+    read: Callable[[OperatorFacts], NodeSpec]
+    lower: Lower
+    supports: Callable[[OperatorFacts], Unsupported | None] = _always
+    epilogue: bool = False
+    reads_any_layout: Callable[[Node, Graph], bool] = _never
+    writes_dense: Callable[[Node, Graph], bool] = _never
+    max_version: int = NEWEST_VERSION
+    parameters: tuple[int, ...] = ()
+
+
+def epilogue_of(node: Node, graph: Graph) -> Epilogue:
+    """The fused steps of `node`, for the launch that stores its output."""
+    operands = operands_of(node, graph)
+    expression = join(
+        node.epilogue, [operand.access for operand in operands], graph.values[node.outputs[0]].channels
+    )
+    arguments: list[int | PackedConstant] = []
+    for operand in operands:
+        value = graph.values[operand.value]
+        arguments.append(pixels_packed(value) if value.is_constant else value.id)
+    strides = [define for operand in operands for define in operand.defines]
+    return Epilogue(expression, tuple(arguments), tuple(strides))
+
+
+def pixels_packed(value: Value) -> PackedConstant:
+    """A constant value in the activations' layout: each pixel's channels padded with zeros to 16."""
+    stride = round_up(value.channels)
+
+    def make() -> Array:
+        if value.data is None:
+            raise ValueError(f"value {value.id} is not a constant")
+        rows = value.data.reshape(value.pixels, value.channels)
+        return np.pad(rows, ((0, 0), (0, stride - value.channels)))
+
+    return PackedConstant(f"v{value.id}", value.pixels * stride, make)
+
+
+def packed(name: str, elements: int, make: Callable[[], Array]) -> PackedConstant:
+    """A constant that `make` packs when it is needed."""
+    return PackedConstant(name, elements, make)
+
+
+def defines(**values: int | float | str) -> tuple[tuple[str, int | str], ...]:
+    """Defines in a stable order; booleans become 0 and 1, floats the text of a literal.
+
+    As numbers, 0.0 and -0.0 would be equal, and their launches would share one function.
+    """
+    return tuple(sorted((name, _define(value)) for name, value in values.items()))
+
+
+def _define(value: int | float | str) -> int | str:
+    if isinstance(value, bool):
+        return int(value)
+    return literal(value) if isinstance(value, float) else value
+
+
+def activation_of(facts: OperatorFacts) -> str:
+    """The fused activation's name; NONE clamps to the finite numbers, as LiteRT does."""
+    return ActivationFunctionType(facts.options.get("fused_activation_function", 0)).name
+
+
+def window_attributes(facts: OperatorFacts, filter_h: int, filter_w: int) -> dict[str, int]:
+    """Strides, dilations and explicit padding of a window operator on input 0, [N, H, W, C].
+
+    SAME padding puts the odd pixel behind the image, as LiteRT's `kernels/padding.h` does.
+    """
+    options = facts.options
+    found: dict[str, int] = {}
+    same = Padding(options["padding"]) is Padding.SAME
+    axes = (("h", 1, filter_h, "top", "bottom"), ("w", 2, filter_w, "left", "right"))
+    for letter, axis, extent, before, after in axes:
+        stride, dilation = int(options[f"stride_{letter}"]), int(options.get(f"dilation_{letter}_factor", 1))
+        reach = (extent - 1) * dilation + 1
+        total = (facts.output_shape()[axis] - 1) * stride + reach - facts.shape(0)[axis] if same else 0
+        found |= {f"stride_{letter}": stride, f"dilation_{letter}": dilation}
+        found |= {f"pad_{before}": max(total, 0) // 2, f"pad_{after}": max(total, 0) - max(total, 0) // 2}
+    return found
+
+
+def instance_name(family: str, tile: str = "") -> str:
+    """A function's name by the grammar `f32_<family>_<variant>__<tile>`."""
+    return f"f32_{family}__{tile}" if tile else f"f32_{family}"

@@ -1,0 +1,120 @@
+"""Constants of every type of the file in every place of every operator: what no kernel reads is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.delegates.gpu.builder import build_graph, refusal
+from runtime.delegates.gpu.lowering import families
+from runtime.delegates.partition import make_partition
+from runtime.model.graph import Operator
+from runtime.model.schema import BuiltinOperator as Op
+from runtime.model.schema import Padding, TensorType
+from runtime.ops.support.value import constant_array, dtype_of
+from runtime.plan.inference import GraphValues
+from tests.runtime.models import Builder
+
+_IMAGE = (1, 4, 4, 4)
+_WINDOW = {"stride_h": 1, "stride_w": 1, "padding": Padding.SAME}
+_POOL = {**_WINDOW, "filter_height": 2, "filter_width": 2}
+
+
+def _integers(*values: Any) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+_MARGINS = _integers([0, 0], [0, 0], [1, 1], [0, 0])
+_WHOLE = (_integers(0, 0, 0, 0), _integers(1, 4, 4, 4), _integers(1, 1, 1, 1))
+_BINARY = (Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAXIMUM, Op.MINIMUM, Op.SQUARED_DIFFERENCE, Op.PRELU)
+_REDUCTIONS = (Op.MEAN, Op.SUM, Op.REDUCE_MAX, Op.REDUCE_MIN, Op.REDUCE_PROD)
+
+_FORMS: dict[Op, tuple[list[tuple[int, ...] | np.ndarray], tuple[int, ...], dict[str, Any]]] = {
+    Op.CONV_2D: ([_IMAGE, (2, 3, 3, 4), (2,)], (1, 4, 4, 2), _WINDOW),
+    Op.DEPTHWISE_CONV_2D: ([_IMAGE, (1, 3, 3, 4), (4,)], _IMAGE, {**_WINDOW, "depth_multiplier": 1}),
+    Op.FULLY_CONNECTED: ([(2, 4), (3, 4), (3,)], (2, 3), {}),
+    Op.CONCATENATION: ([_IMAGE, _IMAGE], (1, 4, 4, 8), {"axis": 3}),
+    Op.MAX_POOL_2D: ([_IMAGE], _IMAGE, _POOL),
+    Op.AVERAGE_POOL_2D: ([_IMAGE], _IMAGE, _POOL),
+    Op.SOFTMAX: ([_IMAGE], _IMAGE, {"beta": 1.0}),
+    Op.RESHAPE: ([_IMAGE, _integers(4, 16)], (4, 16), {"new_shape": [4, 16]}),
+    Op.SQUEEZE: ([_IMAGE], (4, 4, 4), {}),
+    Op.EXPAND_DIMS: ([_IMAGE, _integers(0)], (1, *_IMAGE), {}),
+    Op.PAD: ([_IMAGE, _MARGINS], (1, 4, 6, 4), {}),
+    Op.PADV2: ([_IMAGE, _MARGINS, (1,)], (1, 4, 6, 4), {}),
+    Op.TRANSPOSE: ([_IMAGE, _integers(0, 2, 1, 3)], _IMAGE, {}),
+    Op.SLICE: ([_IMAGE, *_WHOLE[:2]], _IMAGE, {}),
+    Op.STRIDED_SLICE: ([_IMAGE, *_WHOLE], _IMAGE, {}),
+    Op.RESIZE_BILINEAR: ([_IMAGE, _integers(8, 8)], (1, 8, 8, 4), {}),
+    Op.RESIZE_NEAREST_NEIGHBOR: ([_IMAGE, _integers(8, 8)], (1, 8, 8, 4), {}),
+    Op.LEAKY_RELU: ([_IMAGE], _IMAGE, {"alpha": 0.5}),
+    **{op: ([_IMAGE, (4,)], _IMAGE, {}) for op in _BINARY},
+    **{op: ([_IMAGE, _integers(1, 2)], (1, 4), {"keep_dims": False}) for op in _REDUCTIONS},
+}
+"""Operator → its operands (the shape of a float one, or the integers that it must be given), the shape of its
+output, and its options. Every other operator that has a kernel takes one image."""
+
+
+def _form(op: Op) -> tuple[list[tuple[int, ...] | np.ndarray], tuple[int, ...], dict[str, Any]]:
+    return _FORMS.get(op, ([_IMAGE], _IMAGE, {}))
+
+
+def _facts(op: Op, place: int, kind: TensorType) -> tuple[GraphValues, Operator]:
+    """The operator with a constant of type `kind` at `place`; its other operands are as they should be."""
+    operands, shape, options = _form(op)
+    build, inputs = Builder(), []
+    for i, operand in enumerate(operands):
+        if i == place:
+            values = operand if isinstance(operand, np.ndarray) else np.ones(operand)
+            dtype = dtype_of(kind)
+            stored = values.astype(object if dtype is None else dtype)
+            if stored.dtype == object:
+                stored = np.frompyfunc(lambda _: b"x", 1, 1)(values)
+            inputs.append(build.constant(stored, type=kind))
+        elif isinstance(operand, np.ndarray):
+            inputs.append(build.constant(operand))
+        elif op in (Op.CONV_2D, Op.DEPTHWISE_CONV_2D, Op.FULLY_CONNECTED, Op.PADV2) and i:
+            inputs.append(build.constant(np.ones(operand, np.float32)))
+        else:
+            inputs.append(build.input(np.float32, operand))
+    output = build.tensor(np.float32, shape)
+    build.operator(op, inputs, [output], options)
+    (subgraph,) = build.model([output]).subgraphs
+    tensors = {t.index: t for t in subgraph.tensors}
+    constants = {i: constant_array(t) for i, t in tensors.items() if t.data is not None}
+    known = {i: array for i, array in constants.items() if array is not None}
+    values = GraphValues(subgraph, {}, shapes={i: t.shape for i, t in tensors.items()}, constants=known)
+    return values, subgraph.operators[0]
+
+
+PLACES = [
+    (op, place) for op in sorted(families(), key=lambda o: o.name) for place in range(len(_form(op)[0]))
+]
+
+
+@pytest.mark.parametrize(("op", "place"), PLACES, ids=str)
+def test_a_constant_of_a_type_that_no_kernel_reads_is_refused(op, place):
+    is_integer = isinstance(_form(op)[0][place], np.ndarray)
+    for kind in TensorType:
+        values, operator = _facts(op, place, kind)
+        found = refusal(values.facts(), operator)
+        if kind not in (
+            (TensorType.INT32, TensorType.INT64) if is_integer else (TensorType.FLOAT32, TensorType.FLOAT16)
+        ):
+            assert found is not None, kind.name
+            assert kind.name.lower() in found.reason, (kind.name, found.reason)
+        elif op is not Op.CONCATENATION:
+            assert found is None, (kind.name, found)
+
+
+def test_levels_cannot_enter_the_graph_as_numbers():
+    """What `refusal` should have kept out is an error, not another number."""
+    values, operator = _facts(Op.CONV_2D, 1, TensorType.FLOAT32)
+    facts = values.facts()
+    partition = make_partition(None, facts, (operator,))
+    levels = {operator.inputs[1]: np.ones((2, 3, 3, 4), np.uint8)}
+    with pytest.raises(ValueError, match="uint8"):
+        build_graph(replace(partition, constants={**partition.constants, **levels}))

@@ -1,0 +1,430 @@
+"""Every variant and tile of the convolution families, forced, against numpy in float64."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from runtime.delegates.gpu.builder import build_graph
+from runtime.delegates.gpu.compiled import layout_rules
+from runtime.delegates.gpu.lowering import depthwise_conv, families
+from runtime.delegates.gpu.lowering.conv import packing, tiles
+from runtime.delegates.gpu.lowering.conv.direct import direct
+from runtime.delegates.gpu.lowering.conv.family import product_of
+from runtime.delegates.gpu.lowering.conv.gemm import gemm, row
+from runtime.delegates.gpu.lowering.conv.shape import conv_shape
+from runtime.delegates.gpu.lowering.conv.stem import stem, stem_fits
+from runtime.delegates.gpu.lowering.conv.tiles import Tile
+from runtime.delegates.gpu.lowering.conv.winograd import winograd
+from runtime.delegates.gpu.lowering.spec import Context
+from runtime.delegates.gpu.passes import optimise
+from runtime.delegates.gpu.program import ProgramCache, assemble, build_program
+from runtime.delegates.gpu.recording import Recording, Stage
+from runtime.model.schema import ActivationFunctionType as Act
+from runtime.model.schema import BuiltinOperator as Op
+from runtime.model.schema import Padding
+from tests.runtime.delegates.gpu.models import ModelBuilder, whole
+
+EXACT, WINOGRAD4 = 1e-5, 5e-5
+WINDOWS = frozenset({Op.CONV_2D, Op.DEPTHWISE_CONV_2D})
+
+
+class Layer:
+    """One convolution on [n, h, w, c] with random weights, and its result in float64."""
+
+    def __init__(
+        self, n, h, w, c, outputs, size, *, stride=1, dilation=1, same=True, groups=1, depthwise=False
+    ):
+        random = np.random.default_rng(7)
+        self.x = random.standard_normal((n, h, w, c))
+        self.bias = random.standard_normal(outputs)
+        self.groups = c if depthwise else groups
+        self.weights = random.standard_normal((outputs, *size, c // self.groups))
+        self.stride, self.dilation, self.depthwise = stride, dilation, depthwise
+        self.padding = Padding.SAME if same else Padding.VALID
+        reach = [(k - 1) * dilation + 1 for k in size]
+        if same:
+            self.out = [-(-extent // stride) for extent in (h, w)]
+            totals = [(o - 1) * stride + r - e for o, r, e in zip(self.out, reach, (h, w), strict=True)]
+            self.pads = [(max(t, 0) // 2, max(t, 0)) for t in totals]
+        else:
+            self.out = [(e - r) // stride + 1 for e, r in zip((h, w), reach, strict=True)]
+            self.pads = [(0, 0), (0, 0)]
+
+    @property
+    def result(self):
+        (top, _), (left, _) = self.pads
+        outputs, height, width, group_in = self.weights.shape
+        spare = max(height, width) * self.dilation + self.stride
+        x = np.pad(self.x, ((0, 0), (top, spare), (left, spare), (0, 0)))
+        found = np.zeros((len(x), *self.out, outputs)) + self.bias
+        group_out = outputs // self.groups
+        for y in range(height):
+            for z in range(width):
+                rows = slice(
+                    y * self.dilation, y * self.dilation + (self.out[0] - 1) * self.stride + 1, self.stride
+                )
+                columns = slice(
+                    z * self.dilation, z * self.dilation + (self.out[1] - 1) * self.stride + 1, self.stride
+                )
+                for g in range(self.groups):
+                    part = x[:, rows, columns, g * group_in : (g + 1) * group_in]
+                    o = slice(g * group_out, (g + 1) * group_out)
+                    found[..., o] += part @ self.weights[o, y, z].T
+        return found
+
+    def add_to(self, build, x, activation=Act.NONE):
+        weights = self.weights.transpose(3, 1, 2, 0) if self.depthwise else self.weights
+        options = {"padding": self.padding, "stride_h": self.stride, "stride_w": self.stride}
+        options |= {"dilation_h_factor": self.dilation, "dilation_w_factor": self.dilation}
+        parameters = [
+            x,
+            build.constant(weights.astype(np.float32)),
+            build.constant(self.bias.astype(np.float32)),
+        ]
+        shape = (len(self.x), *self.out, len(self.bias))
+        op = Op.DEPTHWISE_CONV_2D if self.depthwise else Op.CONV_2D
+        return build.op(op, parameters, shape, fused_activation_function=activation, **options)
+
+
+def run(opened, model, inputs, choose):
+    """The model's outputs with the candidate that `choose(node, context)` gives for each convolution."""
+    graph = optimise(build_graph(whole(model)), layout_rules())
+    context = Context(graph, opened.capabilities)
+    stages = [
+        Stage(
+            position,
+            choose(node, context) if node.op in WINDOWS else families()[node.op].lower(node, context)[0],
+        )
+        for position, node in enumerate(graph.nodes)
+    ]
+    launches = [launch for stage in stages for launch in stage.candidate.launches]
+    source = assemble(launches, opened.capabilities)
+    program = build_program(opened.context, opened.capabilities, source.text, ProgramCache(None))
+    recording = Recording(opened, graph, stages, source, program)
+    contents = [np.ascontiguousarray(array, np.float32) for array in inputs]
+    for value, content in zip(graph.inputs, contents, strict=True):
+        recording.write(value, content)
+    for layer in range(len(launches)):
+        recording.enqueue(recording.entry(layer))
+    recording.finish()
+    outputs = [np.full(graph.values[value].shape, np.nan, np.float32) for value in graph.outputs]
+    for value, target in zip(graph.outputs, outputs, strict=True):
+        recording.read(value, target)
+    recording.close()
+    return outputs
+
+
+def check_alone(opened, layer, choose, tolerance=EXACT):
+    build = ModelBuilder()
+    model = build.build(layer.add_to(build, build.input(*layer.x.shape)))
+    (found,) = run(opened, model, [layer.x], choose)
+    assert_close(found, layer.result, tolerance)
+
+
+def assert_close(found, expected, tolerance):
+    assert found.shape == expected.shape
+    assert np.abs(found - expected).max() <= tolerance * np.abs(expected).max()
+
+
+def forced_direct(rows, columns):
+    return lambda node, context: direct(node, context, conv_shape(node, context), Tile(rows, columns))
+
+
+def forced_gemm(rows, columns):
+    return lambda node, context: gemm(
+        node, context, product_of(conv_shape(node, context)), "conv", Tile(rows, columns)
+    )
+
+
+def forced_row(width):
+    return lambda node, context: row(node, context, product_of(conv_shape(node, context)), "conv", width)
+
+
+def forced_stem(rows, columns):
+    return lambda node, context: stem(node, context, conv_shape(node, context), Tile(rows, columns))
+
+
+def forced_winograd(size):
+    return lambda node, context: winograd(node, context, conv_shape(node, context), size)
+
+
+def forced_depthwise(rows, columns):
+    return lambda node, context: depthwise_conv.depthwise(
+        node, context, conv_shape(node, context, depthwise=True), (rows, columns)
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "inputs", "outputs"),
+    [(5, 16, 3, 1), (13, 32, 17, 33), (8, 48, 33, 48), (6, 64, 16, 100), (4, 80, 1, 80), (3, 112, 40, 112)],
+)
+def test_a_product_is_the_same_in_every_tile(opened, rows, columns, inputs, outputs):
+    check_alone(opened, Layer(2, 5, 7, inputs, outputs, (1, 1)), forced_gemm(rows, columns))
+
+
+@pytest.mark.parametrize(("width", "inputs", "outputs"), [(16, 3, 1), (32, 17, 33), (64, 101, 130)])
+def test_a_product_of_one_row_is_the_same_in_every_width(opened, width, inputs, outputs):
+    check_alone(opened, Layer(1, 1, 1, inputs, outputs, (1, 1)), forced_row(width))
+
+
+@pytest.mark.parametrize("inputs", [3, 32])
+def test_a_window_that_covers_the_image_is_a_product(opened, inputs):
+    check_alone(opened, Layer(2, 3, 2, inputs, 20, (3, 2), same=False), forced_gemm(2, 32))
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "layer"),
+    [
+        (12, 32, Layer(1, 9, 11, 3, 33, (3, 3))),
+        (7, 48, Layer(2, 6, 5, 17, 48, (3, 3), stride=2)),
+        (6, 64, Layer(1, 7, 9, 16, 64, (5, 3), dilation=2)),
+        (13, 16, Layer(1, 8, 8, 1, 1, (7, 7), stride=2)),
+        (5, 32, Layer(1, 7, 6, 5, 20, (2, 4), stride=3, same=False)),
+        (4, 80, Layer(1, 5, 5, 8, 80, (1, 1), stride=2)),
+    ],
+)
+def test_any_window_is_convolved_in_every_tile(opened, rows, columns, layer):
+    check_alone(opened, layer, forced_direct(rows, columns))
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "groups"), [(6, 9, 3), (32, 64, 2), (20, 40, 20), (48, 24, 4)])
+def test_groups_read_their_own_channels_only(opened, inputs, outputs, groups):
+    check_alone(opened, Layer(1, 5, 6, inputs, outputs, (3, 3), groups=groups), forced_direct(6, 32))
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "layer"),
+    [
+        (5, 32, Layer(2, 9, 11, 3, 33, (3, 3), stride=2)),
+        (8, 16, Layer(1, 7, 19, 1, 17, (5, 5))),
+        (3, 48, Layer(1, 12, 13, 4, 48, (2, 3), stride=3, same=False)),
+        (4, 64, Layer(1, 8, 9, 2, 64, (3, 3), dilation=2)),
+        (1, 32, Layer(1, 3, 2, 3, 20, (7, 7), stride=2)),
+    ],
+)
+def test_images_of_few_channels_are_convolved_in_every_tile(opened, rows, columns, layer):
+    check_alone(opened, layer, forced_stem(rows, columns))
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize(
+    ("shape", "outputs", "same"),
+    [((2, 9, 7, 17), 33, True), ((1, 6, 11, 16), 16, False), ((1, 4, 4, 33), 1, True)],
+)
+def test_winograd_gives_the_sums_of_a_plain_convolution(opened, size, shape, outputs, same):
+    check_alone(
+        opened,
+        Layer(*shape, outputs, (3, 3), same=same),
+        forced_winograd(size),
+        EXACT if size == 2 else WINOGRAD4,
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "layer"),
+    [
+        (2, 7, Layer(1, 9, 14, 33, 33, (3, 3), depthwise=True)),
+        (4, 4, Layer(2, 7, 5, 16, 16, (5, 5), depthwise=True)),
+        (2, 4, Layer(1, 8, 11, 17, 17, (3, 3), stride=2, depthwise=True)),
+        (1, 3, Layer(1, 9, 9, 1, 1, (3, 3), dilation=2, depthwise=True)),
+        (3, 2, Layer(1, 8, 7, 48, 48, (2, 4), stride=3, same=False, depthwise=True)),
+        (1, 1, Layer(1, 2, 2, 20, 20, (5, 5), stride=2, depthwise=True)),
+    ],
+)
+def test_depthwise_windows_are_convolved_in_every_tile(opened, rows, columns, layer):
+    check_alone(opened, layer, forced_depthwise(rows, columns))
+
+
+def test_every_listed_depthwise_tile_fits_the_map(opened):
+    build = ModelBuilder()
+    layer = Layer(1, 3, 2, 16, 16, (3, 3), depthwise=True)
+    model = build.build(layer.add_to(build, build.input(1, 3, 2, 16)))
+    graph = optimise(build_graph(whole(model)), layout_rules())
+    candidates = depthwise_conv.lower(graph.nodes[0], Context(graph, opened.capabilities))
+    for candidate in candidates:
+        (found,) = run(opened, model, [layer.x], lambda *_, chosen=candidate: chosen)
+        assert_close(found, layer.result, EXACT)
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(1, 8), (4, 12), (17, 34)])
+def test_several_outputs_per_channel_are_a_convolution_with_groups(opened, inputs, outputs):
+    def default(node, context):
+        return depthwise_conv.lower(node, context)[0]
+
+    check_alone(opened, Layer(1, 6, 5, inputs, outputs, (3, 3), depthwise=True), default)
+
+
+def residual(build, found, x):
+    extra = build.input(*x.shape)
+    return build.op(Op.ADD, [found, extra], x.shape), [x], lambda y: y + np.float32(x)
+
+
+def scaled_by_channel(build, found, x):
+    alpha = np.linspace(-1, 1, x.shape[-1])
+    target = build.op(Op.PRELU, [found, build.constant(alpha.astype(np.float32))], x.shape)
+    return target, [], lambda y: np.where(y < 0, alpha * y, y)
+
+
+def scaled_by_pixel(build, found, x):
+    factor = x[..., :1]
+    target = build.op(Op.MUL, [found, build.constant(factor.astype(np.float32))], x.shape)
+    return target, [], lambda y: y * factor
+
+
+def hard_swish(build, found, x):
+    return build.op(Op.HARD_SWISH, [found], x.shape), [], lambda y: y * np.clip(y + 3, 0, 6) / 6
+
+
+VARIANTS = {
+    "gemm": (Layer(1, 6, 7, 17, 33, (1, 1)), forced_gemm(7, 32), EXACT),
+    "row": (Layer(1, 1, 1, 17, 33, (1, 1)), forced_row(32), EXACT),
+    "direct": (Layer(1, 6, 7, 17, 33, (3, 3)), forced_direct(6, 32), EXACT),
+    "stem": (Layer(1, 6, 7, 3, 33, (3, 3)), forced_stem(2, 32), EXACT),
+    "winograd": (Layer(1, 6, 7, 17, 33, (3, 3)), forced_winograd(4), WINOGRAD4),
+    "depthwise": (Layer(1, 6, 7, 33, 33, (3, 3), depthwise=True), forced_depthwise(2, 4), EXACT),
+}
+
+
+@pytest.mark.parametrize("tail", [residual, scaled_by_channel, scaled_by_pixel, hard_swish])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_fused_tail_gives_what_separate_operators_give(opened, variant, tail):
+    layer, choose, tolerance = VARIANTS[variant]
+    build = ModelBuilder()
+    found = layer.add_to(build, build.input(*layer.x.shape), Act.RELU6)
+    shape = layer.result.shape
+    target, extra, apply = tail(build, found, np.random.default_rng(3).standard_normal(shape))
+    graph = optimise(build_graph(whole(build.build(target))), layout_rules())
+    assert {node.op for node in graph.nodes} <= {*WINDOWS, Op.RESHAPE}, "the tail is fused"
+    (got,) = run(opened, build.build(target), [layer.x, *extra], choose)
+    assert_close(got, apply(np.clip(layer.result, 0, 6)), tolerance)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_an_output_may_be_a_part_of_a_concatenation(opened, variant):
+    base, choose, tolerance = VARIANTS[variant]
+    layer = replace_outputs(base, 32)
+    build = ModelBuilder()
+    x = build.input(*layer.x.shape)
+    n, h, w, c = layer.result.shape
+    parts = [layer.add_to(build, x), layer.add_to(build, x)]
+    model = build.build(build.op(Op.CONCATENATION, parts, (n, h, w, 2 * c), axis=3))
+    graph = optimise(build_graph(whole(model)), layout_rules())
+    assert [node.op for node in graph.nodes].count(Op.CONCATENATION) == 0
+    assert {layout.pixel_stride for layout in graph.layouts.values()} >= {2 * c}
+    (got,) = run(opened, model, [layer.x], choose)
+    assert_close(got, np.concatenate([layer.result, layer.result], 3), tolerance)
+
+
+def replace_outputs(layer, outputs):
+    n, h, w, c = layer.x.shape
+    inputs = outputs if layer.depthwise else c
+    return Layer(n, h, w, inputs, outputs, layer.weights.shape[1:3], depthwise=layer.depthwise)
+
+
+@pytest.mark.parametrize(
+    ("size", "choose"),
+    [(1, forced_gemm(7, 16)), (3, forced_direct(6, 32)), (3, forced_stem(4, 32)), (7, forced_stem(6, 16))],
+)
+def test_a_planar_image_is_read_in_place(opened, size, choose):
+    layer = Layer(1, 9, 12, 3, 24, (size, size), stride=2 if size > 1 else 1)
+    build = ModelBuilder()
+    planar = build.input(1, 3, 9, 12)
+    image = build.op(Op.TRANSPOSE, [planar, build.constant(np.array([0, 2, 3, 1], np.int32))], (1, 9, 12, 3))
+    model = build.build(layer.add_to(build, image))
+    graph = optimise(build_graph(whole(model)), layout_rules())
+    assert Op.TRANSPOSE not in {node.op for node in graph.nodes}
+    (got,) = run(opened, model, [layer.x.transpose(0, 3, 1, 2)], choose)
+    assert_close(got, layer.result, EXACT)
+
+
+def test_the_stem_kernel_reads_padded_pixels_of_a_layer_before(opened):
+    first, second = Layer(1, 8, 9, 20, 3, (1, 1)), Layer(1, 8, 9, 3, 18, (3, 3), stride=2)
+    build = ModelBuilder()
+    middle = first.add_to(build, build.input(*first.x.shape))
+    model = build.build(second.add_to(build, middle))
+    second.x = first.result
+
+    def choose(node, context):
+        pointwise = conv_shape(node, context).is_pointwise
+        return (forced_gemm(5, 16) if pointwise else forced_stem(4, 32))(node, context)
+
+    (got,) = run(opened, model, [first.x], choose)
+    assert_close(got, second.result, EXACT)
+
+
+@pytest.mark.parametrize(
+    ("layer", "expected"),
+    [
+        (Layer(1, 9, 12, 3, 24, (3, 3)), True),
+        (Layer(1, 9, 12, 3, 24, (1, 1)), False),
+        (Layer(1, 9, 12, 5, 24, (3, 3)), False),
+        (Layer(1, 9, 12, 4, 24, (3, 9)), False),
+        (Layer(1, 9, 3000, 4, 24, (3, 3)), False),
+        (Layer(1, 9, 12, 4, 8, (3, 3), groups=2), False),
+    ],
+)
+def test_the_stem_kernel_accepts_small_windows_of_few_channels(opened, layer, expected):
+    build = ModelBuilder()
+    model = build.build(layer.add_to(build, build.input(*layer.x.shape)))
+    graph = optimise(build_graph(whole(model)), layout_rules())
+    node = next(node for node in graph.nodes if node.op in WINDOWS)
+    assert stem_fits(conv_shape(node, Context(graph, opened.capabilities))) is expected
+
+
+@pytest.mark.parametrize(
+    ("shape", "depth", "outputs"), [((3, 33), 33, 17), ((2, 3, 5), 15, 100), ((1, 7), 7, 1)]
+)
+def test_fully_connected_layers_of_one_or_many_rows_match_numpy(opened, shape, depth, outputs):
+    random = np.random.default_rng(5)
+    x, weights = random.standard_normal(shape), random.standard_normal((outputs, depth))
+    build = ModelBuilder()
+    rows = int(np.prod(shape)) // depth
+    target = build.op(
+        Op.FULLY_CONNECTED,
+        [build.input(*shape), build.constant(weights.astype(np.float32)), -1],
+        (rows, outputs),
+    )
+    (got,) = run(opened, build.build(target), [x], None)
+    assert_close(got, x.reshape(rows, depth) @ weights.T, EXACT)
+
+
+@pytest.mark.parametrize(("vector_floats", "most_sums"), [(16, 24), (8, 6), (1, 6)])
+def test_tiles_are_ranked_by_cost_and_fit(vector_floats, most_sums):
+    for pixels, channels in [(1, 16), (49, 160), (196, 96), (3136, 24), (12544, 1)]:
+        ranked = tiles.rank_tiles(pixels, channels, 64, 2, vector_floats)
+        assert all(
+            tile.rows <= pixels and tile.columns <= max(16, -(-channels // 16) * 16) for tile in ranked
+        )
+        assert all(tile.rows * tile.columns <= 16 * (most_sums + 2) for tile in ranked)
+        assert len({(tile.rows, tile.columns) for tile in ranked}) == len(ranked)
+
+
+def test_a_close_second_tile_has_another_width(opened):
+    best = tiles.best_tiles(196, 384, 64, opened.capabilities)
+    assert len({tile.columns for tile in best}) == len(best)
+    costs = [tiles.rank_tiles(196, 384, 64, 2, 16).index(tile) for tile in best]
+    assert costs == sorted(costs)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_narrow_device_gets_small_tiles(opened, variant):
+    layer, _, tolerance = VARIANTS[variant]
+    narrow = replace(opened, capabilities=replace(opened.capabilities, vector_floats=8))
+
+    def default(node, context):
+        return families()[node.op].lower(node, replace(context, device=narrow.capabilities))[0]
+
+    check_alone(opened, layer, default, tolerance)
+
+
+@pytest.mark.parametrize(("outputs", "group_in", "channels"), [(40, 2, 20), (24, 12, 48), (9, 2, 6)])
+def test_a_panel_reads_every_channel_of_its_groups(outputs, group_in, channels):
+    group_out = outputs * group_in // channels
+    for width in (16, 32, 48):
+        depth = packing.grouped_depth(width, outputs, group_in, group_out, channels)
+        for output in range(outputs):
+            first = packing.first_channel(output // width, width, group_in, group_out, channels, depth)
+            start = output // group_out * group_in
+            assert first <= start
+            assert start + group_in <= first + depth

@@ -1,0 +1,170 @@
+"""Every step of the table against LiteRT, and every way to read an operand against numpy, on the device."""
+
+import math
+
+import numpy as np
+import pytest
+
+from runtime.delegates.gpu.epilogue import EXPRESSIONS, can_broadcast, join, literal
+from runtime.delegates.gpu.graph import Graph, Layout, Node, Step, Value
+from runtime.delegates.gpu.lowering.elementwise import lower
+from runtime.delegates.gpu.lowering.spec import Context
+from runtime.delegates.gpu.program import ProgramCache, assemble, build_program
+from runtime.delegates.gpu.recording import Recording, Stage
+from runtime.model.schema import ActivationFunctionType
+from runtime.model.schema import BuiltinOperator as Op
+from tests.oracle import run_litert
+from tests.runtime.models import Builder
+
+_SPECIAL = np.float32([np.nan, np.inf, -np.inf, 0.0, -0.0, 3.4e38, -3.4e38, 100, -100, -1])
+_WITHOUT_REFERENCE = frozenset({Op.CEIL, Op.ELU, Op.ROUND})
+"""Operators that LiteRT has optimised kernels for only."""
+
+_MODELS = {
+    "LOAD": [(Op.MAXIMUM, "ww")],
+    "SATURATE": [(Op.MUL, "v1")],
+    "RELU": [(Op.RELU, "v")],
+    "RELU_SATURATED": [(Op.MUL, "v1", {"fused_activation_function": ActivationFunctionType.RELU})],
+    "SWISH": [(Op.LOGISTIC, "v"), (Op.MUL, "vr")],
+    "GELU_APPROXIMATE": [(Op.GELU, "v", {"approximate": True})],
+    "LEAKY_RELU": [(Op.LEAKY_RELU, "v", {"alpha": 0.25})],
+    "PRELU": [(Op.PRELU, "vw")],
+    "SUB": [(Op.SUB, "vw")],
+    "REVERSE_SUB": [(Op.SUB, "wv")],
+    "DIV": [(Op.DIV, "vw")],
+    "REVERSE_DIV": [(Op.DIV, "wv")],
+    "MAXIMUM": [(Op.MAXIMUM, "vw")],
+    "REVERSE_MAXIMUM": [(Op.MAXIMUM, "wv")],
+    "MINIMUM": [(Op.MINIMUM, "vw")],
+    "REVERSE_MINIMUM": [(Op.MINIMUM, "wv")],
+    "SQUARED_DIFFERENCE": [(Op.SQUARED_DIFFERENCE, "vw")],
+    "ADD": [(Op.ADD, "vw")],
+    "MUL": [(Op.MUL, "vw")],
+    "ADD_SCALAR": [(Op.ADD, "va")],
+    "MUL_SCALAR": [(Op.MUL, "va")],
+}
+"""Step → the operators that it stands for. Operands: the running value v, the operand w, the parameter a, 1,
+and the result r of the operator before. Every other step stands for the operator of its name, of v."""
+
+_CLAMPED = frozenset(
+    {"ADD", "SUB", "REVERSE_SUB", "MUL", "DIV", "REVERSE_DIV", "SWISH", "ADD_SCALAR", "MUL_SCALAR"}
+)
+"""Steps of operators whose results LiteRT clamps to the finite numbers: the step SATURATE follows them."""
+
+
+def litert_of(op, v, w, a):
+    """What LiteRT's kernels make of the operators that a step stands for."""
+    build = Builder()
+    known = {"v": build.input(np.float32, v.shape), "w": build.input(np.float32, w.shape)}
+    known |= {name: build.constant(np.float32([value])) for name, value in (("a", a), ("1", 1.0))}
+    operators = [(*given, {})[:3] for given in _MODELS.get(op) or [(Op[op], "v")]]
+    for opcode, operands, options in operators:
+        result = build.tensor(np.float32)
+        build.operator(opcode, [known[name] for name in operands], [result], options)
+        known["r"] = result
+    optimised = any(opcode in _WITHOUT_REFERENCE for opcode, *_ in operators)
+    resolver = "BUILTIN_WITHOUT_DEFAULT_DELEGATES" if optimised else "BUILTIN_REF"
+    return run_litert(build.write([known["r"]]), [v, w], resolver)[0]
+
+
+def run_steps(opened, steps, shape, operands):
+    """Run LOAD x and `steps` over [*shape]; `operands` maps value ids (0 is x) to arrays."""
+    values = {key: Value(key, array.shape) for key, array in operands.items()}
+    out = max(values) + 1
+    values[out] = Value(out, shape)
+    layouts = {key: Layout(key, 0, -(-value.channels // 16) * 16) for key, value in values.items()}
+    node = Node(0, Op.ADD, (), (out,), epilogue=(Step("LOAD", (0,)), *steps))
+    graph = Graph(values, (node,), tuple(operands), (out,), layouts)
+    (candidate,) = lower(node, Context(graph, opened.capabilities))
+    source = assemble(candidate.launches, opened.capabilities)
+    program = build_program(opened.context, opened.capabilities, source.text, ProgramCache(None))
+    recording = Recording(opened, graph, [Stage(0, candidate)], source, program)
+    for key, array in operands.items():
+        rows = array.reshape(values[key].pixels, values[key].channels)
+        recording.write(key, np.pad(rows, ((0, 0), (0, layouts[key].pixel_stride - rows.shape[1]))))
+    recording.run([recording.entry(0)])
+    padded = np.empty((values[out].pixels, layouts[out].pixel_stride), np.float32)
+    recording.read(out, padded)
+    recording.close()
+    assert np.isfinite(padded[:, values[out].channels :]).all(), "padded lanes must stay finite"
+    return padded[:, : values[out].channels].reshape(shape)
+
+
+@pytest.mark.parametrize("op", sorted(EXPRESSIONS))
+def test_step_matches_litert(op, opened):
+    generator = np.random.default_rng(1)
+    x = generator.uniform(-9, 9, (3, 5, 21)).astype(np.float32)
+    w = generator.uniform(0.5, 2, x.shape).astype(np.float32)
+    x.reshape(-1)[: _SPECIAL.size] = _SPECIAL
+    w.reshape(-1)[_SPECIAL.size : 2 * _SPECIAL.size] = _SPECIAL
+    needs_operand = "{0}" in EXPRESSIONS[op]
+    step = Step(op, (1,) if needs_operand else (), (0.25,) if "{a}" in EXPRESSIONS[op] else ())
+    steps = [step, Step("SATURATE")] if op in _CLAMPED else [step]
+    found = run_steps(opened, steps, x.shape, {0: x, 1: w} if needs_operand else {0: x})
+    np.testing.assert_allclose(found, litert_of(op, x, w, 0.25), rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (2, 3, 5, 19),
+        (),
+        (1,),
+        (19,),
+        (1, 1, 1, 19),
+        (2, 3, 5, 1),
+        (3, 1, 1),
+        (5, 19),
+        (2, 1, 5, 1),
+        (2, 1, 1, 19),
+    ],
+)
+def test_operand_is_broadcast_as_numpy_does(shape, opened):
+    generator = np.random.default_rng(2)
+    x = generator.standard_normal((2, 3, 5, 19)).astype(np.float32)
+    w = generator.standard_normal(shape).astype(np.float32)
+    found = run_steps(opened, [Step("MUL", (1,))], x.shape, {0: x, 1: w})
+    np.testing.assert_array_equal(found, x * w)
+
+
+def test_steps_nest_in_order():
+    steps = [Step("ADD", (7,)), Step("RELU"), Step("MUL_SCALAR", (), (0.5,))]
+    assert join(steps, ["OPERAND"], 16) == "(relu16(((v) + OPERAND(0, p, c))) * 0.5f)"
+
+
+@pytest.mark.parametrize(
+    ("step", "access"),
+    [
+        (Step("RSQRT"), []),
+        (Step("SQRT"), []),
+        (Step("MUL", (1,)), ["SCALAR_OPERAND"]),
+        (Step("MUL", (1,)), ["PIXEL_OPERAND"]),
+        (Step("ADD_SCALAR", (), (math.nan,)), []),
+    ],
+    ids=str,
+)
+def test_steps_that_may_make_infinities_or_nan_are_masked_behind_the_last_channel(step, access):
+    assert "mask16" not in join([step], access, 16)
+    assert join([step], access, 17) == f"mask16({join([step], access, 16)}, c, 17)"
+
+
+def test_other_steps_need_no_mask():
+    assert "mask16" not in join([Step("MUL", (1,)), Step("EXP")], ["CHANNEL_OPERAND"], 17)
+
+
+@pytest.mark.parametrize("value", [0.1, -3.5, 1e-30, 3.4e38, float("inf"), -float("inf"), 6.0, float("nan")])
+def test_literals_keep_every_bit(value):
+    text = literal(value)
+    if math.isnan(value):
+        assert text == "NAN"
+    elif math.isinf(value):
+        assert text.strip("()") == ("INFINITY" if value > 0 else "-INFINITY")
+    else:
+        assert np.float32(text.strip("()").removesuffix("f")) == np.float32(value)
+
+
+def test_a_shape_that_does_not_broadcast_is_refused():
+    assert can_broadcast((3, 1), (2, 3, 4))
+    assert not can_broadcast((2, 3, 4), (3, 4))
+    assert not can_broadcast((2,), (3,))
+    assert not can_broadcast((1,), (1, 1, 1, 1, 1, 1))

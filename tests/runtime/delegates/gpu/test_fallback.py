@@ -1,0 +1,100 @@
+"""What stays on the CPU beside the delegate: state, and partitions whose build fails."""
+
+import numpy as np
+import pytest
+
+from runtime import load_delegate
+from runtime.delegates.gpu import program
+from runtime.errors import DelegateError
+from runtime.interpreter import Interpreter
+from runtime.model.schema import BuiltinOperator as Op
+from runtime.model.schema import TensorType
+from tests.runtime.graphs import several
+from tests.runtime.models import Builder
+
+OPTIONS = {"tuning": "none", "persistent": "off", "cache_dir": ""}
+
+
+def once_initialised() -> bytes:
+    """CALL_ONCE sets a variable to 7; each run adds the input's absolute value to it."""
+    b, first = Builder(), Builder()
+    x = b.input(np.float32, (1,))
+    handle = b.tensor(np.int32, (1,), type=TensorType.RESOURCE)
+    magnitude, old, new = (b.tensor(np.float32, (1,)) for _ in range(3))
+    name = {"container": "", "shared_name": "v"}
+    b.operator(Op.CALL_ONCE, [], [], {"init_subgraph_index": 1})
+    b.operator(Op.ABS, [x], [magnitude])
+    b.operator(Op.VAR_HANDLE, [], [handle], name)
+    b.operator(Op.READ_VARIABLE, [handle], [old])
+    b.operator(Op.ADD, [old, magnitude], [new])
+    b.operator(Op.ASSIGN_VARIABLE, [handle, new], [])
+    target = first.tensor(np.int32, (1,), type=TensorType.RESOURCE)
+    first.operator(Op.VAR_HANDLE, [], [target], name)
+    first.operator(Op.ASSIGN_VARIABLE, [target, first.constant(np.float32([7]))], [])
+    return several((b, [new]), (first, []))
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_operators_without_results_stay_on_the_cpu(most):
+    delegate = load_delegate("gpu", {**OPTIONS, "max_delegated_partitions": most})
+    interpreter = Interpreter(model_content=once_initialised(), experimental_delegates=[delegate])
+    refused = {f.op: f.reason for f in interpreter.delegation.fallbacks}
+    for name in ("CALL_ONCE", "ASSIGN_VARIABLE"):
+        assert refused[name] == "no OpenCL kernel for this operator"
+    interpreter.allocate_tensors()
+    found = []
+    for value in (-1, 2, -3):
+        interpreter.set_tensor(0, np.float32([value]))
+        interpreter.invoke()
+        found.append(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]).tolist())
+    assert found == [[8], [10], [13]]
+    interpreter.close()
+
+
+def soft_and_round() -> bytes:
+    b = Builder()
+    x, soft, y = b.input(np.float32, (2, 21)), b.tensor(np.float32), b.tensor(np.float32)
+    b.operator(Op.SOFTMAX, [x], [soft], {"beta": 1.0})
+    b.operator(Op.ABS, [soft], [y])
+    return b.write([y])
+
+
+@pytest.fixture
+def broken_softmax(monkeypatch):
+    """A driver whose compiler does not get through one kernel: its source has an error for it."""
+    intact = program.kernel_source
+
+    def broken(name: str) -> str:
+        return intact(name) + ("#error this driver cannot\n" if name == "softmax.cl" else "")
+
+    monkeypatch.setattr(program, "kernel_source", broken)
+
+
+@pytest.mark.usefixtures("broken_softmax")
+def test_a_partition_whose_build_fails_runs_on_the_cpu_and_the_report_says_why(opened):
+    delegate = load_delegate("gpu", OPTIONS)
+    interpreter = Interpreter(model_content=soft_and_round(), experimental_delegates=[delegate])
+    assert interpreter.delegation.status == "full"
+    interpreter.allocate_tensors()
+    assert interpreter.delegation.status == "none"
+    assert [f.op for f in interpreter.delegation.fallbacks] == ["SOFTMAX", "ABS"]
+    for fallback in interpreter.delegation.fallbacks:
+        assert fallback.reason.startswith("its partition could not be compiled: gpu delegate: ")
+        assert opened.capabilities.name in fallback.reason
+        assert "softmax.cl:" in fallback.reason
+        assert "this driver cannot" in fallback.reason
+        assert "\n" not in fallback.reason
+    interpreter.set_tensor(0, np.zeros((2, 21), np.float32))
+    interpreter.invoke()
+    found = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    np.testing.assert_allclose(found, 1 / 21, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("broken_softmax")
+def test_where_full_delegation_is_required_a_failed_build_is_an_error():
+    delegate = load_delegate("gpu", {**OPTIONS, "require_full_delegation": True})
+    interpreter = Interpreter(model_content=soft_and_round(), experimental_delegates=[delegate])
+    with pytest.raises(
+        DelegateError, match=r"Disallowed CPU fallback.*\n.*\n.*softmax\.cl:.*this driver cannot"
+    ):
+        interpreter.allocate_tensors()

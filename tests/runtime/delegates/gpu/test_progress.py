@@ -1,0 +1,67 @@
+"""A preparation that takes long says so, and what it is doing."""
+
+import logging
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from runtime.delegates.gpu import progress
+from runtime.delegates.gpu.delegate import OpenClDelegate
+from runtime.model.schema import BuiltinOperator as Op
+from tests.needs import REPOSITORY
+from tests.runtime.delegates.gpu.models import ModelBuilder, whole
+
+RUSTICL = Path("/etc/OpenCL/vendors/rusticl.icd")
+
+
+def test_a_long_block_is_announced_with_what_it_is_doing(monkeypatch, caplog):
+    monkeypatch.setattr(progress, "PATIENCE_S", 0.02)
+    with caplog.at_level(logging.WARNING), progress.announced("compiling 3 kernels") as announcement:
+        deadline = time.monotonic() + 30
+        while not caplog.messages and time.monotonic() < deadline:
+            time.sleep(0.01)
+        announcement.doing = "kernel 2 of 3"
+        while "kernel 2" not in caplog.messages[-1] and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert caplog.messages[0].startswith("gpu delegate: compiling 3 kernels, for ")
+    assert caplog.messages[-1].startswith("gpu delegate: kernel 2 of 3, for ")
+    said = len(caplog.messages)
+    time.sleep(0.1)
+    assert len(caplog.messages) == said
+
+
+def test_a_short_block_is_silent(caplog):
+    with progress.announced("compiling 3 kernels"):
+        pass
+    assert caplog.messages == []
+
+
+def test_compiling_is_announced(monkeypatch, caplog):
+    monkeypatch.setattr(progress, "PATIENCE_S", 0.001)
+    build = ModelBuilder()
+    model = build.build(build.op(Op.TANH, [build.input(1, 3, 5, 17)], (1, 3, 5, 17)))
+    with caplog.at_level(logging.WARNING):
+        delegate = OpenClDelegate({"cache_dir": ""})
+        delegate.compile(whole(model)).close()
+    assert re.match(r"gpu delegate: compiling \d+ kernels for .+, for \d+ s now", caplog.messages[0])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(not RUSTICL.exists(), reason="mesa-opencl-icd is not installed")
+def test_another_driver_compiles_each_kernel_by_itself_before_the_first_run():
+    """Mesa's rusticl on its software rasteriser, the second OpenCL driver."""
+    script = (
+        "import numpy as np\n"
+        "from tests.runtime.delegates.gpu import test_delegate as small\n"
+        "x = small.normal(1, 3, 6, 5)\n"
+        "found = small.run(small.mixed_model(), x, device='rusticl')\n"
+        "for found, wanted in zip(found, small.mixed_reference(x), strict=True):\n"
+        "    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)\n"
+    )
+    environment = {**os.environ, "RUSTICL_ENABLE": "llvmpipe", "PYTHONPATH": str(REPOSITORY)}
+    subprocess.run([sys.executable, "-c", script], env=environment, cwd=REPOSITORY, check=True, timeout=600)
