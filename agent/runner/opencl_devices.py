@@ -33,8 +33,8 @@ def opencl_devices() -> tuple[list[Device], list[str]]:
 
     The devices' `delegates` are empty. Raises `DeviceError`, or `ImportError` without pyopencl.
     """
-    from runtime.delegates.gpu.device import list_devices  # noqa: PLC0415  # loads the drivers
-    from runtime.delegates.gpu.program import probe_compiler  # noqa: PLC0415  # as above
+    from runtime.delegates.gpu.backends.opencl.device import list_devices  # noqa: PLC0415  # loads the drivers
+    from runtime.delegates.gpu.backends.opencl.program import probe_compiler  # noqa: PLC0415  # as above
 
     seen: Counter[str] = Counter()
     found, faults = [], []

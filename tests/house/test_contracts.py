@@ -28,6 +28,7 @@ BREACHES = {
     "C10": ("agent/processes/oom.py", "import agent.attempt.journal"),
     "C11": ("orchestrator/results/records.py", "import sqlalchemy"),
     "C12": ("orchestrator/db/read/records.py", "import orchestrator.db.write.events"),
+    "C13": ("runtime/delegates/gpu/tuning.py", "import runtime.delegates.gpu.backends.opencl.device"),
 }
 """Contract → (file, the import that it forbids there). C9 and C10 also fail when a room has no floor."""
 

@@ -1,4 +1,4 @@
-"""The OpenCL delegate: partitions of a model as a recorded list of kernels on one OpenCL device.
+"""The GPU delegate: partitions of a model as a recorded list of kernels on one device.
 
 Importing the package gives the descriptor alone: to list `gpu` loads neither numpy nor pyopencl.
 """
@@ -36,7 +36,7 @@ _DEFAULTS = Options()
 
 DESCRIPTOR: Final = DelegateDescriptor(
     name="gpu",
-    implementation="runtime.delegates.gpu.delegate:OpenClDelegate",
+    implementation="runtime.delegates.gpu.delegate:GpuDelegate",
     apis=("opencl",),
     # `device` and `cache_dir` are chosen by the farm, so no campaign may set them.
     options={

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
 from runtime.delegates.base import Array, Partition
+from runtime.delegates.gpu.backends.base import Backend, Entry, Recording
 from runtime.delegates.gpu.builder import build_graph
-from runtime.delegates.gpu.device import OpenedDevice, mapped_errors
-from runtime.delegates.gpu.graph import Graph, Node
+from runtime.delegates.gpu.graph import Graph, Node, without_constants
 from runtime.delegates.gpu.lowering import families
 from runtime.delegates.gpu.lowering.spec import Candidate, Context
 from runtime.delegates.gpu.options import Options
 from runtime.delegates.gpu.passes import LayoutRules, optimise
-from runtime.delegates.gpu.program import ProgramCache, assemble, build_program
 from runtime.delegates.gpu.progress import announced
-from runtime.delegates.gpu.recording import Entry, Recording
+from runtime.delegates.gpu.source import assemble
 from runtime.delegates.gpu.tuning import Tuner
 from runtime.delegates.gpu.watch import SpinWatch
 from runtime.errors import DelegateError
@@ -42,25 +40,25 @@ def candidates_of(node: Node, context: Context) -> Sequence[Candidate]:
 
 
 class CompiledGraph:
-    """A partition on an OpenCL device. `invoke` only copies and enqueues."""
+    """A partition on a device. `invoke` only copies and enqueues."""
 
-    def __init__(self, partition: Partition, opened: OpenedDevice, options: Options) -> None:
-        self._opened = opened
+    def __init__(self, partition: Partition, backend: Backend, options: Options) -> None:
+        self.backend = backend
         self.graph: Graph = optimise(build_graph(partition), layout_rules())
-        context = Context(self.graph, opened.capabilities)
+        context = Context(self.graph, backend.capabilities)
         alternatives = [list(candidates_of(node, context)) for node in self.graph.nodes]
-        tuner = Tuner(opened, options)
+        tuner = Tuner(backend, options)
         # One program holds the candidates of all nodes: a start of the compiler costs more than a function.
         alternatives = tuner.shortlist(alternatives)
         launches = [launch for node in alternatives for candidate in node for launch in candidate.launches]
-        source = assemble(launches, opened.capabilities)
-        device = opened.capabilities
+        source = assemble(launches, backend.capabilities)
+        device = backend.capabilities
         compiling = f"compiling {len(source.names)} kernels for {device.name}"
-        with announced(compiling) as announcement, mapped_errors("preparing the partition"):
-            program = build_program(opened.context, device, source.text, ProgramCache(opened.cache_folder))
+        with announced(compiling) as announcement, backend.errors("preparing the partition"):
+            program = backend.compile(source)
             announcement.doing = f"{compiling} and timing the alternatives"
             stages = tuner.choose(self.graph, alternatives, source, program)
-            self.recording = Recording(opened, self.graph, stages, source, program)
+            self.recording: Recording = backend.record(self.graph, stages, source, program)
             if not device.is_pocl:
                 self.recording.first_runs(announcement)
             announcement.doing = f"timing the schedules on {device.name}"
@@ -80,7 +78,7 @@ class CompiledGraph:
     def invoke(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Run once: `inputs` and `outputs` are dense float32 arrays in the partition's order."""
         recording = self.recording
-        with mapped_errors("running the partition"):
+        with self.backend.errors("running the partition"):
             for value, array in zip(self.graph.inputs, inputs, strict=True):
                 recording.write(value, array)
             start = perf_counter()
@@ -99,11 +97,6 @@ class CompiledGraph:
         # Its entries hold kernels, and these the program.
         self.watch = SpinWatch([], [])
         self.recording.close()
-
-
-def without_constants(graph: Graph) -> Graph:
-    """The graph without the weights, which the recording holds in packed form."""
-    return replace(graph, values={key: replace(value, data=None) for key, value in graph.values.items()})
 
 
 def cache_folder(options: Options, environment: dict[str, str]) -> Path | None:

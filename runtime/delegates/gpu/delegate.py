@@ -9,9 +9,9 @@ from typing import Any
 from weakref import ref
 
 from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Unsupported
+from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.builder import refusal
 from runtime.delegates.gpu.compiled import CompiledGraph, cache_folder
-from runtime.delegates.gpu.device import OpenedDevice, open_device
 from runtime.delegates.gpu.lowering import families
 from runtime.delegates.gpu.options import Options, parse_options
 from runtime.errors import DelegateError
@@ -19,8 +19,8 @@ from runtime.model.graph import Operator
 from runtime.model.schema import BuiltinOperator, TensorType
 
 
-class OpenClDelegate:
-    """Runs float32 operators on an OpenCL device.
+class GpuDelegate:
+    """Runs float32 operators on a device of the OpenCL backend.
 
     Args:
         options: names and values of `runtime.delegates.gpu.options.Options`; None for the defaults.
@@ -55,7 +55,7 @@ class OpenClDelegate:
         folder = cache_folder(self.options, dict(os.environ))
         # Weak: an interpreter that is dropped without `close`, or plans anew, takes its graphs along.
         self._compiled: list[ref[CompiledGraph]] = []
-        self._opened: OpenedDevice = open_device(self.options.device, folder, self.options.threads)
+        self._backend = OpenClBackend.open(self.options.device, folder, self.options.threads)
 
     def supports(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
         """None where a kernel runs the operator; else the reason."""
@@ -66,7 +66,7 @@ class OpenClDelegate:
 
         Raises `DelegateError` or `DeviceError` with the device's message.
         """
-        compiled = CompiledGraph(partition, self._opened, self.options)
+        compiled = CompiledGraph(partition, self._backend, self.options)
         self._compiled = [*(known for known in self._compiled if known() is not None), ref(compiled)]
         return compiled
 
@@ -77,7 +77,7 @@ class OpenClDelegate:
 
     def describe(self) -> Mapping[str, str]:
         """Device, driver and effective settings; once compiled, how the layers are enqueued."""
-        device = self._opened.capabilities
+        device = self._backend.capabilities
         return {
             "device": device.name,
             "platform": device.platform,

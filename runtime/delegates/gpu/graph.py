@@ -152,3 +152,8 @@ class Graph:
         for node in kept_nodes:
             used.update(node.reads, node.outputs)
         return replace(self, nodes=kept_nodes, values={key: values[key] for key in values if key in used})
+
+
+def without_constants(graph: Graph) -> Graph:
+    """The graph without the weights, for who holds them in packed form."""
+    return replace(graph, values={key: replace(value, data=None) for key, value in graph.values.items()})

@@ -8,7 +8,6 @@ from statistics import median
 
 from runtime.delegates.base import Array
 from runtime.delegates.gpu.compiled import CompiledGraph
-from runtime.delegates.gpu.device import mapped_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +30,14 @@ def profile(compiled: CompiledGraph, inputs: Sequence[Array], rounds: int = 10) 
     recording = compiled.recording
     entries = [recording.entry(layer) for layer in range(len(recording.launches))]
     samples: list[list[int]] = [[] for _ in entries]
-    with mapped_errors("profiling the partition"):
-        queue = recording.profiling_queue()
+    with compiled.backend.errors("profiling the partition"):
+        timed = recording.timer()
         for attempt in range(rounds + 1):
             for value, array in zip(compiled.graph.inputs, inputs, strict=True):
                 recording.write(value, array)
             recording.finish()
             for layer, entry in enumerate(entries):
-                elapsed = recording.timed(entry, queue)
+                elapsed = timed(entry)
                 if attempt:
                     samples[layer].append(elapsed)
     return [

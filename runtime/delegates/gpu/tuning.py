@@ -9,17 +9,18 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from runtime.delegates.gpu.backends.base import Backend, Entry, Program, Recording
+from runtime.delegates.gpu.cache_files import write_atomically
 from runtime.delegates.gpu.contention import Contention
-from runtime.delegates.gpu.device import OpenedDevice
 from runtime.delegates.gpu.graph import Graph
 from runtime.delegates.gpu.lowering.spec import Candidate
+from runtime.delegates.gpu.memory import Stage
 from runtime.delegates.gpu.options import Options
-from runtime.delegates.gpu.program import Source, function_of, kernel_source, write_atomically
-from runtime.delegates.gpu.recording import Entry, Recording, Stage
+from runtime.delegates.gpu.source import Source, function_of, kernel_source
 from runtime.delegates.gpu.watch import SpinWatch
 
 if TYPE_CHECKING:
-    import pyopencl
+    pass
 
 _SHORTLIST = {"none": 1, "fast": 2, "exhaustive": 99}
 """Candidates of a node that are compiled and timed, by the option `tuning`; 99 means all. Compiling takes
@@ -68,8 +69,8 @@ core."""
 class Tuner:
     """Measures candidates on the device, and keeps winners by device, driver, threads and functions."""
 
-    def __init__(self, opened: OpenedDevice, options: Options) -> None:
-        self._opened = opened
+    def __init__(self, backend: Backend, options: Options) -> None:
+        self._backend = backend
         self._effort = options.tuning
         self._persistent = options.persistent
 
@@ -91,7 +92,7 @@ class Tuner:
         graph: Graph,
         alternatives: Sequence[Sequence[Candidate]],
         source: Source,
-        program: pyopencl.Program,
+        program: Program,
     ) -> list[Stage]:
         """One candidate for each node."""
         keys = [self._key(node) for node in alternatives]
@@ -123,7 +124,7 @@ class Tuner:
         if self._persistent == "on":
             whole = [recording.segment(0, count)]
             return SpinWatch(whole, whole)
-        content = repr((source.text, recording.rows, self._opened.capabilities))
+        content = repr((source.text, recording.rows, self._backend.capabilities))
         key = hashlib.sha256(f"schedule{content}".encode()).hexdigest()
         length = self._recall(key)
         if length is None:
@@ -141,7 +142,7 @@ class Tuner:
         All groups must run at the same time, as on PoCL's threads, and the compiler must have fences of the
         whole device, as PoCL's clang has. That has been tried on x86 only, whose stores stay in order anyway.
         """
-        device = self._opened.capabilities
+        device = self._backend.capabilities
         return device.shares_one_kernel and platform.machine() in _TRIED_MACHINES
 
     def _fastest(self, recording: Recording, schedules: Mapping[str, Sequence[Entry]]) -> str:
@@ -172,7 +173,7 @@ class Tuner:
         keys: Sequence[str],
         missing: set[str],
         source: Source,
-        program: pyopencl.Program,
+        program: Program,
     ) -> dict[str, str]:
         """Time the candidates of each missing key, and return the name of the fastest for each.
 
@@ -187,8 +188,8 @@ class Tuner:
                 stages += [Stage(position, candidate) for candidate in node]
                 owners += [key] * len(node)
         # All candidates of a node write the node's buffer in turn: times are compared here, not results.
-        recording = Recording(self._opened, graph, stages, source, program)
-        queue = recording.profiling_queue()
+        recording = self._backend.record(graph, stages, source, program)
+        timed = recording.timer()
         entries = [recording.entry(layer) for layer in range(len(recording.launches))]
         times: dict[tuple[str, str], list[int]] = {}
         for attempt in range(_ROUNDS[self._effort] + 1):
@@ -196,7 +197,7 @@ class Tuner:
             for stage, key in zip(stages, owners, strict=True):
                 elapsed = _LAUNCH_NS * (len(stage.candidate.launches) - 1)
                 for _ in stage.candidate.launches:
-                    elapsed += recording.timed(entries[layer], queue)
+                    elapsed += timed(entries[layer])
                     layer += 1
                 if attempt:
                     times.setdefault((key, stage.candidate.name), []).append(elapsed)
@@ -212,12 +213,12 @@ class Tuner:
         functions = [(c.name, [repr(function_of(launch)) for launch in c.launches]) for c in node]
         files = sorted({launch.instance.source for c in node for launch in c.launches})
         texts = [kernel_source(name) for name in ("common.cl", *files)]
-        device = self._opened.capabilities
+        device = self._backend.capabilities
         content = repr((device.key, device.compute_units, self._effort, functions, texts))
         return hashlib.sha256(content.encode()).hexdigest()
 
     def _recall(self, key: str) -> str | None:
-        folder = self._opened.cache_folder
+        folder = self._backend.cache_folder
         if folder is None:
             return None
         try:
@@ -228,7 +229,7 @@ class Tuner:
 
     def _remember(self, key: str, winner: str) -> None:
         """Keep a winner for later starts."""
-        folder = self._opened.cache_folder
+        folder = self._backend.cache_folder
         if folder is not None:
             write_atomically(folder / "tuning" / f"{key}.json", json.dumps({"winner": winner}).encode())
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from runtime.delegates.gpu.delegate import OpenClDelegate
+from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.model.schema import BuiltinOperator as B
 from tests.runtime.models import Builder, const
 from tests.runtime.ops.cases import Case, case, check, random
@@ -35,7 +35,7 @@ def interrupted() -> Case:
 
 
 def test_the_operators_of_the_table_are_those_of_the_delegate():
-    assert set(OpenClDelegate.operator_types()) == TAKEN
+    assert set(GpuDelegate.operator_types()) == TAKEN
 
 
 def test_a_graph_of_which_the_gpu_takes_a_part_matches_litert(backend):

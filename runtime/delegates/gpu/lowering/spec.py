@@ -62,7 +62,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.delegates.base import GraphFacts, Unsupported
-from runtime.delegates.gpu.device import Capabilities
+from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.epilogue import join, literal, operands_of
 from runtime.delegates.gpu.graph import Graph, Layout, Node, Step, Value, round_up
 from runtime.model.graph import Operator

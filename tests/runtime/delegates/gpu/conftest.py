@@ -1,11 +1,9 @@
-from collections.abc import Iterator
-
 import pytest
 
-from runtime.delegates.gpu.device import OpenedDevice, open_device
+from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 
 
 @pytest.fixture(scope="session")
-def opened() -> Iterator[OpenedDevice]:
+def backend() -> OpenClBackend:
     """The machine's first OpenCL device, without a cache."""
-    return open_device(0, None)
+    return OpenClBackend.open(0, None)

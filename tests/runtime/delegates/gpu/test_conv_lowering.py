@@ -17,9 +17,9 @@ from runtime.delegates.gpu.lowering.conv.stem import stem, stem_fits
 from runtime.delegates.gpu.lowering.conv.tiles import Tile
 from runtime.delegates.gpu.lowering.conv.winograd import winograd
 from runtime.delegates.gpu.lowering.spec import Context
+from runtime.delegates.gpu.memory import Stage
 from runtime.delegates.gpu.passes import optimise
-from runtime.delegates.gpu.program import ProgramCache, assemble, build_program
-from runtime.delegates.gpu.recording import Recording, Stage
+from runtime.delegates.gpu.source import assemble
 from runtime.model.schema import ActivationFunctionType as Act
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
@@ -87,10 +87,10 @@ class Layer:
         return build.op(op, parameters, shape, fused_activation_function=activation, **options)
 
 
-def run(opened, model, inputs, choose):
+def run(backend, model, inputs, choose):
     """The model's outputs with the candidate that `choose(node, context)` gives for each convolution."""
     graph = optimise(build_graph(whole(model)), layout_rules())
-    context = Context(graph, opened.capabilities)
+    context = Context(graph, backend.capabilities)
     stages = [
         Stage(
             position,
@@ -99,9 +99,9 @@ def run(opened, model, inputs, choose):
         for position, node in enumerate(graph.nodes)
     ]
     launches = [launch for stage in stages for launch in stage.candidate.launches]
-    source = assemble(launches, opened.capabilities)
-    program = build_program(opened.context, opened.capabilities, source.text, ProgramCache(None))
-    recording = Recording(opened, graph, stages, source, program)
+    source = assemble(launches, backend.capabilities)
+    program = backend.compile(source)
+    recording = backend.record(graph, stages, source, program)
     contents = [np.ascontiguousarray(array, np.float32) for array in inputs]
     for value, content in zip(graph.inputs, contents, strict=True):
         recording.write(value, content)
@@ -115,10 +115,10 @@ def run(opened, model, inputs, choose):
     return outputs
 
 
-def check_alone(opened, layer, choose, tolerance=EXACT):
+def check_alone(backend, layer, choose, tolerance=EXACT):
     build = ModelBuilder()
     model = build.build(layer.add_to(build, build.input(*layer.x.shape)))
-    (found,) = run(opened, model, [layer.x], choose)
+    (found,) = run(backend, model, [layer.x], choose)
     assert_close(found, layer.result, tolerance)
 
 
@@ -159,18 +159,18 @@ def forced_depthwise(rows, columns):
     ("rows", "columns", "inputs", "outputs"),
     [(5, 16, 3, 1), (13, 32, 17, 33), (8, 48, 33, 48), (6, 64, 16, 100), (4, 80, 1, 80), (3, 112, 40, 112)],
 )
-def test_a_product_is_the_same_in_every_tile(opened, rows, columns, inputs, outputs):
-    check_alone(opened, Layer(2, 5, 7, inputs, outputs, (1, 1)), forced_gemm(rows, columns))
+def test_a_product_is_the_same_in_every_tile(backend, rows, columns, inputs, outputs):
+    check_alone(backend, Layer(2, 5, 7, inputs, outputs, (1, 1)), forced_gemm(rows, columns))
 
 
 @pytest.mark.parametrize(("width", "inputs", "outputs"), [(16, 3, 1), (32, 17, 33), (64, 101, 130)])
-def test_a_product_of_one_row_is_the_same_in_every_width(opened, width, inputs, outputs):
-    check_alone(opened, Layer(1, 1, 1, inputs, outputs, (1, 1)), forced_row(width))
+def test_a_product_of_one_row_is_the_same_in_every_width(backend, width, inputs, outputs):
+    check_alone(backend, Layer(1, 1, 1, inputs, outputs, (1, 1)), forced_row(width))
 
 
 @pytest.mark.parametrize("inputs", [3, 32])
-def test_a_window_that_covers_the_image_is_a_product(opened, inputs):
-    check_alone(opened, Layer(2, 3, 2, inputs, 20, (3, 2), same=False), forced_gemm(2, 32))
+def test_a_window_that_covers_the_image_is_a_product(backend, inputs):
+    check_alone(backend, Layer(2, 3, 2, inputs, 20, (3, 2), same=False), forced_gemm(2, 32))
 
 
 @pytest.mark.parametrize(
@@ -184,13 +184,13 @@ def test_a_window_that_covers_the_image_is_a_product(opened, inputs):
         (4, 80, Layer(1, 5, 5, 8, 80, (1, 1), stride=2)),
     ],
 )
-def test_any_window_is_convolved_in_every_tile(opened, rows, columns, layer):
-    check_alone(opened, layer, forced_direct(rows, columns))
+def test_any_window_is_convolved_in_every_tile(backend, rows, columns, layer):
+    check_alone(backend, layer, forced_direct(rows, columns))
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "groups"), [(6, 9, 3), (32, 64, 2), (20, 40, 20), (48, 24, 4)])
-def test_groups_read_their_own_channels_only(opened, inputs, outputs, groups):
-    check_alone(opened, Layer(1, 5, 6, inputs, outputs, (3, 3), groups=groups), forced_direct(6, 32))
+def test_groups_read_their_own_channels_only(backend, inputs, outputs, groups):
+    check_alone(backend, Layer(1, 5, 6, inputs, outputs, (3, 3), groups=groups), forced_direct(6, 32))
 
 
 @pytest.mark.parametrize(
@@ -203,8 +203,8 @@ def test_groups_read_their_own_channels_only(opened, inputs, outputs, groups):
         (1, 32, Layer(1, 3, 2, 3, 20, (7, 7), stride=2)),
     ],
 )
-def test_images_of_few_channels_are_convolved_in_every_tile(opened, rows, columns, layer):
-    check_alone(opened, layer, forced_stem(rows, columns))
+def test_images_of_few_channels_are_convolved_in_every_tile(backend, rows, columns, layer):
+    check_alone(backend, layer, forced_stem(rows, columns))
 
 
 @pytest.mark.parametrize("size", [2, 4])
@@ -212,9 +212,9 @@ def test_images_of_few_channels_are_convolved_in_every_tile(opened, rows, column
     ("shape", "outputs", "same"),
     [((2, 9, 7, 17), 33, True), ((1, 6, 11, 16), 16, False), ((1, 4, 4, 33), 1, True)],
 )
-def test_winograd_gives_the_sums_of_a_plain_convolution(opened, size, shape, outputs, same):
+def test_winograd_gives_the_sums_of_a_plain_convolution(backend, size, shape, outputs, same):
     check_alone(
-        opened,
+        backend,
         Layer(*shape, outputs, (3, 3), same=same),
         forced_winograd(size),
         EXACT if size == 2 else WINOGRAD4,
@@ -232,27 +232,27 @@ def test_winograd_gives_the_sums_of_a_plain_convolution(opened, size, shape, out
         (1, 1, Layer(1, 2, 2, 20, 20, (5, 5), stride=2, depthwise=True)),
     ],
 )
-def test_depthwise_windows_are_convolved_in_every_tile(opened, rows, columns, layer):
-    check_alone(opened, layer, forced_depthwise(rows, columns))
+def test_depthwise_windows_are_convolved_in_every_tile(backend, rows, columns, layer):
+    check_alone(backend, layer, forced_depthwise(rows, columns))
 
 
-def test_every_listed_depthwise_tile_fits_the_map(opened):
+def test_every_listed_depthwise_tile_fits_the_map(backend):
     build = ModelBuilder()
     layer = Layer(1, 3, 2, 16, 16, (3, 3), depthwise=True)
     model = build.build(layer.add_to(build, build.input(1, 3, 2, 16)))
     graph = optimise(build_graph(whole(model)), layout_rules())
-    candidates = depthwise_conv.lower(graph.nodes[0], Context(graph, opened.capabilities))
+    candidates = depthwise_conv.lower(graph.nodes[0], Context(graph, backend.capabilities))
     for candidate in candidates:
-        (found,) = run(opened, model, [layer.x], lambda *_, chosen=candidate: chosen)
+        (found,) = run(backend, model, [layer.x], lambda *_, chosen=candidate: chosen)
         assert_close(found, layer.result, EXACT)
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(1, 8), (4, 12), (17, 34)])
-def test_several_outputs_per_channel_are_a_convolution_with_groups(opened, inputs, outputs):
+def test_several_outputs_per_channel_are_a_convolution_with_groups(backend, inputs, outputs):
     def default(node, context):
         return depthwise_conv.lower(node, context)[0]
 
-    check_alone(opened, Layer(1, 6, 5, inputs, outputs, (3, 3), depthwise=True), default)
+    check_alone(backend, Layer(1, 6, 5, inputs, outputs, (3, 3), depthwise=True), default)
 
 
 def residual(build, found, x):
@@ -288,7 +288,7 @@ VARIANTS = {
 
 @pytest.mark.parametrize("tail", [residual, scaled_by_channel, scaled_by_pixel, hard_swish])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_fused_tail_gives_what_separate_operators_give(opened, variant, tail):
+def test_a_fused_tail_gives_what_separate_operators_give(backend, variant, tail):
     layer, choose, tolerance = VARIANTS[variant]
     build = ModelBuilder()
     found = layer.add_to(build, build.input(*layer.x.shape), Act.RELU6)
@@ -296,12 +296,12 @@ def test_a_fused_tail_gives_what_separate_operators_give(opened, variant, tail):
     target, extra, apply = tail(build, found, np.random.default_rng(3).standard_normal(shape))
     graph = optimise(build_graph(whole(build.build(target))), layout_rules())
     assert {node.op for node in graph.nodes} <= {*WINDOWS, Op.RESHAPE}, "the tail is fused"
-    (got,) = run(opened, build.build(target), [layer.x, *extra], choose)
+    (got,) = run(backend, build.build(target), [layer.x, *extra], choose)
     assert_close(got, apply(np.clip(layer.result, 0, 6)), tolerance)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_an_output_may_be_a_part_of_a_concatenation(opened, variant):
+def test_an_output_may_be_a_part_of_a_concatenation(backend, variant):
     base, choose, tolerance = VARIANTS[variant]
     layer = replace_outputs(base, 32)
     build = ModelBuilder()
@@ -312,7 +312,7 @@ def test_an_output_may_be_a_part_of_a_concatenation(opened, variant):
     graph = optimise(build_graph(whole(model)), layout_rules())
     assert [node.op for node in graph.nodes].count(Op.CONCATENATION) == 0
     assert {layout.pixel_stride for layout in graph.layouts.values()} >= {2 * c}
-    (got,) = run(opened, model, [layer.x], choose)
+    (got,) = run(backend, model, [layer.x], choose)
     assert_close(got, np.concatenate([layer.result, layer.result], 3), tolerance)
 
 
@@ -326,7 +326,7 @@ def replace_outputs(layer, outputs):
     ("size", "choose"),
     [(1, forced_gemm(7, 16)), (3, forced_direct(6, 32)), (3, forced_stem(4, 32)), (7, forced_stem(6, 16))],
 )
-def test_a_planar_image_is_read_in_place(opened, size, choose):
+def test_a_planar_image_is_read_in_place(backend, size, choose):
     layer = Layer(1, 9, 12, 3, 24, (size, size), stride=2 if size > 1 else 1)
     build = ModelBuilder()
     planar = build.input(1, 3, 9, 12)
@@ -334,11 +334,11 @@ def test_a_planar_image_is_read_in_place(opened, size, choose):
     model = build.build(layer.add_to(build, image))
     graph = optimise(build_graph(whole(model)), layout_rules())
     assert Op.TRANSPOSE not in {node.op for node in graph.nodes}
-    (got,) = run(opened, model, [layer.x.transpose(0, 3, 1, 2)], choose)
+    (got,) = run(backend, model, [layer.x.transpose(0, 3, 1, 2)], choose)
     assert_close(got, layer.result, EXACT)
 
 
-def test_the_stem_kernel_reads_padded_pixels_of_a_layer_before(opened):
+def test_the_stem_kernel_reads_padded_pixels_of_a_layer_before(backend):
     first, second = Layer(1, 8, 9, 20, 3, (1, 1)), Layer(1, 8, 9, 3, 18, (3, 3), stride=2)
     build = ModelBuilder()
     middle = first.add_to(build, build.input(*first.x.shape))
@@ -349,7 +349,7 @@ def test_the_stem_kernel_reads_padded_pixels_of_a_layer_before(opened):
         pointwise = conv_shape(node, context).is_pointwise
         return (forced_gemm(5, 16) if pointwise else forced_stem(4, 32))(node, context)
 
-    (got,) = run(opened, model, [first.x], choose)
+    (got,) = run(backend, model, [first.x], choose)
     assert_close(got, second.result, EXACT)
 
 
@@ -364,18 +364,18 @@ def test_the_stem_kernel_reads_padded_pixels_of_a_layer_before(opened):
         (Layer(1, 9, 12, 4, 8, (3, 3), groups=2), False),
     ],
 )
-def test_the_stem_kernel_accepts_small_windows_of_few_channels(opened, layer, expected):
+def test_the_stem_kernel_accepts_small_windows_of_few_channels(backend, layer, expected):
     build = ModelBuilder()
     model = build.build(layer.add_to(build, build.input(*layer.x.shape)))
     graph = optimise(build_graph(whole(model)), layout_rules())
     node = next(node for node in graph.nodes if node.op in WINDOWS)
-    assert stem_fits(conv_shape(node, Context(graph, opened.capabilities))) is expected
+    assert stem_fits(conv_shape(node, Context(graph, backend.capabilities))) is expected
 
 
 @pytest.mark.parametrize(
     ("shape", "depth", "outputs"), [((3, 33), 33, 17), ((2, 3, 5), 15, 100), ((1, 7), 7, 1)]
 )
-def test_fully_connected_layers_of_one_or_many_rows_match_numpy(opened, shape, depth, outputs):
+def test_fully_connected_layers_of_one_or_many_rows_match_numpy(backend, shape, depth, outputs):
     random = np.random.default_rng(5)
     x, weights = random.standard_normal(shape), random.standard_normal((outputs, depth))
     build = ModelBuilder()
@@ -385,7 +385,7 @@ def test_fully_connected_layers_of_one_or_many_rows_match_numpy(opened, shape, d
         [build.input(*shape), build.constant(weights.astype(np.float32)), -1],
         (rows, outputs),
     )
-    (got,) = run(opened, build.build(target), [x], None)
+    (got,) = run(backend, build.build(target), [x], None)
     assert_close(got, x.reshape(rows, depth) @ weights.T, EXACT)
 
 
@@ -400,22 +400,22 @@ def test_tiles_are_ranked_by_cost_and_fit(vector_floats, most_sums):
         assert len({(tile.rows, tile.columns) for tile in ranked}) == len(ranked)
 
 
-def test_a_close_second_tile_has_another_width(opened):
-    best = tiles.best_tiles(196, 384, 64, opened.capabilities)
+def test_a_close_second_tile_has_another_width(backend):
+    best = tiles.best_tiles(196, 384, 64, backend.capabilities)
     assert len({tile.columns for tile in best}) == len(best)
     costs = [tiles.rank_tiles(196, 384, 64, 2, 16).index(tile) for tile in best]
     assert costs == sorted(costs)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_narrow_device_gets_small_tiles(opened, variant):
+def test_a_narrow_device_gets_small_tiles(backend, variant):
     layer, _, tolerance = VARIANTS[variant]
-    narrow = replace(opened, capabilities=replace(opened.capabilities, vector_floats=8))
+    narrow = replace(backend.capabilities, vector_floats=8)
 
     def default(node, context):
-        return families()[node.op].lower(node, replace(context, device=narrow.capabilities))[0]
+        return families()[node.op].lower(node, replace(context, device=narrow))[0]
 
-    check_alone(opened, layer, default, tolerance)
+    check_alone(backend, layer, default, tolerance)
 
 
 @pytest.mark.parametrize(("outputs", "group_in", "channels"), [(40, 2, 20), (24, 12, 48), (9, 2, 6)])

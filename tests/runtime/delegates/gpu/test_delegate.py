@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from runtime.delegates.base import PartitionDelegate
-from runtime.delegates.gpu.delegate import OpenClDelegate
+from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.profiler import profile
 from runtime.model.schema import ActivationFunctionType, Padding
 from runtime.model.schema import BuiltinOperator as Op
@@ -15,7 +15,7 @@ from tests.runtime.delegates.gpu.models import ModelBuilder, facts_of, whole
 
 def run(model, *inputs, **options):
     partition = whole(model)
-    compiled = OpenClDelegate({"cache_dir": "", **options}).compile(partition)
+    compiled = GpuDelegate({"cache_dir": "", **options}).compile(partition)
     outputs = [np.full(partition.shapes[tensor], np.nan, np.float32) for tensor in partition.outputs]
     for _ in range(2):
         compiled.invoke(inputs, outputs)
@@ -28,13 +28,13 @@ def normal(*shape):
 
 
 def reasons(model, **options):
-    delegate = OpenClDelegate(options)
+    delegate = GpuDelegate(options)
     facts = facts_of(model)
     return [delegate.supports(facts, operator) for operator in facts.subgraph.operators]
 
 
 def test_it_is_a_partition_delegate():
-    delegate = OpenClDelegate({})
+    delegate = GpuDelegate({})
     assert isinstance(delegate, PartitionDelegate)
     assert (delegate.name, delegate.max_delegated_partitions) == ("gpu", 1)
 
@@ -87,7 +87,7 @@ def test_layouts_of_every_kind_match_numpy(persistent):
 
 def test_kernels_for_gpus_match_numpy_too(monkeypatch):
     """A device that calls itself a GPU gets a kernel per function, and no host memory of its own."""
-    monkeypatch.setattr("runtime.delegates.gpu.device.is_gpu", lambda device: True)
+    monkeypatch.setattr("runtime.delegates.gpu.backends.opencl.device.is_gpu", lambda device: True)
     x = normal(1, 3, 6, 5)
     for actual, expected in zip(run(mixed_model(), x), mixed_reference(x), strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6)
@@ -112,7 +112,7 @@ def test_a_long_chain_is_the_same_in_every_schedule():
 def test_two_graphs_with_persistent_kernels_run_from_two_threads():
     model, x = chain_model(), normal(1, 14, 14, 48)
     (expected,) = run(model, x, persistent="off")
-    graphs = [OpenClDelegate({"cache_dir": "", "persistent": "on"}).compile(whole(model)) for _ in range(2)]
+    graphs = [GpuDelegate({"cache_dir": "", "persistent": "on"}).compile(whole(model)) for _ in range(2)]
 
     def invoke_often(graph):
         target = np.empty_like(x)
@@ -157,7 +157,7 @@ def test_outputs_that_are_not_contiguous_are_filled():
     partition = whole(build.build(build.op(Op.NEG, [x], (1, 2, 2, 16))))
     target = np.zeros((1, 2, 2, 32), np.float32)[..., ::2]
     data = normal(1, 2, 2, 16)
-    OpenClDelegate({"cache_dir": ""}).compile(partition).invoke([data], [target])
+    GpuDelegate({"cache_dir": ""}).compile(partition).invoke([data], [target])
     np.testing.assert_array_equal(target, -data)
 
 
@@ -201,7 +201,7 @@ def test_the_profile_has_a_row_for_every_kernel_with_its_operators():
     y = build.op(Op.RELU, [build.op(Op.SOFTMAX, [x], (1, 8, 8, 32), beta=1.0)], (1, 8, 8, 32))
     axes = build.constant(np.array([1, 2], np.int32))
     mean = build.op(Op.MEAN, [y, axes], (1, 32), keep_dims=False)
-    compiled = OpenClDelegate({"cache_dir": ""}).compile(whole(build.build(mean)))
+    compiled = GpuDelegate({"cache_dir": ""}).compile(whole(build.build(mean)))
     rows = profile(compiled, [normal(1, 8, 8, 32)], rounds=3)
     assert [row.operators for row in rows] == [(0, 1), (2,)]
     assert [row.function for row in rows] == ["f32_softmax", "f32_reduce_mean__c16"]

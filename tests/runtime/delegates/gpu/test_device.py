@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from runtime.delegates.gpu.delegate import OpenClDelegate
-from runtime.delegates.gpu.device import list_devices
+from runtime.delegates.gpu.backends.opencl.device import list_devices
+from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.errors import DeviceError
 
 
@@ -24,20 +24,20 @@ def python(script, **environment):
 def test_a_device_is_found_by_index_and_by_part_of_its_name():
     name = list_devices()[0].name.strip()
     for wanted in (0, "0", name, name[: len(name) // 2].upper()):
-        assert OpenClDelegate({"device": wanted}).describe()["device"] == name
+        assert GpuDelegate({"device": wanted}).describe()["device"] == name
 
 
 def test_an_absent_device_is_an_error_that_lists_what_there_is():
     name = list_devices()[0].name.strip()
     with pytest.raises(DeviceError, match="no OpenCL device is called 'Voodoo 3'; there are 0: ") as caught:
-        OpenClDelegate({"device": "Voodoo 3"})
+        GpuDelegate({"device": "Voodoo 3"})
     assert name in str(caught.value)
     with pytest.raises(DeviceError, match="there is no OpenCL device 99; there are 0: "):
-        OpenClDelegate({"device": 99})
+        GpuDelegate({"device": 99})
 
 
 def test_describe_names_device_driver_and_settings():
-    described = OpenClDelegate({"tuning": "none"}).describe()
+    described = GpuDelegate({"tuning": "none"}).describe()
     assert {"device", "platform", "driver", "opencl_version", "precision", "tuning"} <= set(described)
     assert described["tuning"] == "none"
     assert all(isinstance(value, str) for value in described.values())
@@ -45,9 +45,9 @@ def test_describe_names_device_driver_and_settings():
 
 def test_without_any_opencl_the_error_says_what_to_install():
     script = (
-        "from runtime.delegates.gpu.delegate import OpenClDelegate\n"
+        "from runtime.delegates.gpu.delegate import GpuDelegate\n"
         "from runtime.errors import DeviceError\n"
-        "try:\n    OpenClDelegate({})\nexcept DeviceError as error:\n    print(error)\n"
+        "try:\n    GpuDelegate({})\nexcept DeviceError as error:\n    print(error)\n"
     )
     done = python(script, OCL_ICD_VENDORS="/nonexistent")
     assert "no OpenCL platform was found: install an OpenCL driver" in done.stdout, done.stderr
@@ -58,8 +58,8 @@ def test_the_threads_of_the_pool_and_the_affinity_bound_the_compute_units():
     script = (
         "import os\n"
         "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "from runtime.delegates.gpu.delegate import OpenClDelegate\n"
-        "print(OpenClDelegate({}).describe()['compute_units'])\n"
+        "from runtime.delegates.gpu.delegate import GpuDelegate\n"
+        "print(GpuDelegate({}).describe()['compute_units'])\n"
     )
     done = python(script, POCL_MAX_PTHREAD_COUNT="1")
     assert done.stdout.strip() == "1", done.stderr

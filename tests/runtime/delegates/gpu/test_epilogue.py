@@ -9,8 +9,8 @@ from runtime.delegates.gpu.epilogue import EXPRESSIONS, can_broadcast, join, lit
 from runtime.delegates.gpu.graph import Graph, Layout, Node, Step, Value
 from runtime.delegates.gpu.lowering.elementwise import lower
 from runtime.delegates.gpu.lowering.spec import Context
-from runtime.delegates.gpu.program import ProgramCache, assemble, build_program
-from runtime.delegates.gpu.recording import Recording, Stage
+from runtime.delegates.gpu.memory import Stage
+from runtime.delegates.gpu.source import assemble
 from runtime.model.schema import ActivationFunctionType
 from runtime.model.schema import BuiltinOperator as Op
 from tests.oracle import run_litert
@@ -67,7 +67,7 @@ def litert_of(op, v, w, a):
     return run_litert(build.write([known["r"]]), [v, w], resolver)[0]
 
 
-def run_steps(opened, steps, shape, operands):
+def run_steps(backend, steps, shape, operands):
     """Run LOAD x and `steps` over [*shape]; `operands` maps value ids (0 is x) to arrays."""
     values = {key: Value(key, array.shape) for key, array in operands.items()}
     out = max(values) + 1
@@ -75,10 +75,10 @@ def run_steps(opened, steps, shape, operands):
     layouts = {key: Layout(key, 0, -(-value.channels // 16) * 16) for key, value in values.items()}
     node = Node(0, Op.ADD, (), (out,), epilogue=(Step("LOAD", (0,)), *steps))
     graph = Graph(values, (node,), tuple(operands), (out,), layouts)
-    (candidate,) = lower(node, Context(graph, opened.capabilities))
-    source = assemble(candidate.launches, opened.capabilities)
-    program = build_program(opened.context, opened.capabilities, source.text, ProgramCache(None))
-    recording = Recording(opened, graph, [Stage(0, candidate)], source, program)
+    (candidate,) = lower(node, Context(graph, backend.capabilities))
+    source = assemble(candidate.launches, backend.capabilities)
+    program = backend.compile(source)
+    recording = backend.record(graph, [Stage(0, candidate)], source, program)
     for key, array in operands.items():
         rows = array.reshape(values[key].pixels, values[key].channels)
         recording.write(key, np.pad(rows, ((0, 0), (0, layouts[key].pixel_stride - rows.shape[1]))))
@@ -91,7 +91,7 @@ def run_steps(opened, steps, shape, operands):
 
 
 @pytest.mark.parametrize("op", sorted(EXPRESSIONS))
-def test_step_matches_litert(op, opened):
+def test_step_matches_litert(op, backend):
     generator = np.random.default_rng(1)
     x = generator.uniform(-9, 9, (3, 5, 21)).astype(np.float32)
     w = generator.uniform(0.5, 2, x.shape).astype(np.float32)
@@ -100,7 +100,7 @@ def test_step_matches_litert(op, opened):
     needs_operand = "{0}" in EXPRESSIONS[op]
     step = Step(op, (1,) if needs_operand else (), (0.25,) if "{a}" in EXPRESSIONS[op] else ())
     steps = [step, Step("SATURATE")] if op in _CLAMPED else [step]
-    found = run_steps(opened, steps, x.shape, {0: x, 1: w} if needs_operand else {0: x})
+    found = run_steps(backend, steps, x.shape, {0: x, 1: w} if needs_operand else {0: x})
     np.testing.assert_allclose(found, litert_of(op, x, w, 0.25), rtol=2e-6, atol=2e-6)
 
 
@@ -119,11 +119,11 @@ def test_step_matches_litert(op, opened):
         (2, 1, 1, 19),
     ],
 )
-def test_operand_is_broadcast_as_numpy_does(shape, opened):
+def test_operand_is_broadcast_as_numpy_does(shape, backend):
     generator = np.random.default_rng(2)
     x = generator.standard_normal((2, 3, 5, 19)).astype(np.float32)
     w = generator.standard_normal(shape).astype(np.float32)
-    found = run_steps(opened, [Step("MUL", (1,))], x.shape, {0: x, 1: w})
+    found = run_steps(backend, [Step("MUL", (1,))], x.shape, {0: x, 1: w})
     np.testing.assert_array_equal(found, x * w)
 
 

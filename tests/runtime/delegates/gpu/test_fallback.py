@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from runtime import load_delegate
-from runtime.delegates.gpu import program
+from runtime.delegates.gpu import source
 from runtime.errors import DelegateError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
@@ -62,16 +62,16 @@ def soft_and_round() -> bytes:
 @pytest.fixture
 def broken_softmax(monkeypatch):
     """A driver whose compiler does not get through one kernel: its source has an error for it."""
-    intact = program.kernel_source
+    intact = source.kernel_source
 
     def broken(name: str) -> str:
         return intact(name) + ("#error this driver cannot\n" if name == "softmax.cl" else "")
 
-    monkeypatch.setattr(program, "kernel_source", broken)
+    monkeypatch.setattr(source, "kernel_source", broken)
 
 
 @pytest.mark.usefixtures("broken_softmax")
-def test_a_partition_whose_build_fails_runs_on_the_cpu_and_the_report_says_why(opened):
+def test_a_partition_whose_build_fails_runs_on_the_cpu_and_the_report_says_why(backend):
     delegate = load_delegate("gpu", OPTIONS)
     interpreter = Interpreter(model_content=soft_and_round(), experimental_delegates=[delegate])
     assert interpreter.delegation.status == "full"
@@ -80,7 +80,7 @@ def test_a_partition_whose_build_fails_runs_on_the_cpu_and_the_report_says_why(o
     assert [f.op for f in interpreter.delegation.fallbacks] == ["SOFTMAX", "ABS"]
     for fallback in interpreter.delegation.fallbacks:
         assert fallback.reason.startswith("its partition could not be compiled: gpu delegate: ")
-        assert opened.capabilities.name in fallback.reason
+        assert backend.capabilities.name in fallback.reason
         assert "softmax.cl:" in fallback.reason
         assert "this driver cannot" in fallback.reason
         assert "\n" not in fallback.reason

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from runtime import Interpreter
+from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.compiled import candidates_of, layout_rules
-from runtime.delegates.gpu.delegate import OpenClDelegate
-from runtime.delegates.gpu.device import open_device
+from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.lowering.spec import Context
+from runtime.delegates.gpu.memory import Stage
 from runtime.delegates.gpu.passes import optimise
-from runtime.delegates.gpu.program import ProgramCache, assemble, build_program
-from runtime.delegates.gpu.recording import Recording, Stage
+from runtime.delegates.gpu.source import assemble
 from runtime.model.schema import ActivationFunctionType as Act
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
@@ -158,7 +158,7 @@ def test_network_matches_the_cpu_path_and_is_fully_delegated(architecture, persi
     model = write_model(net.build(*outputs))
     inputs = [net.random.standard_normal(net.shape(tensor)).astype(np.float32) for tensor in net.inputs]
     expected, _ = run(model, inputs, None)
-    delegate = OpenClDelegate({"persistent": persistent, "cache_dir": "", "tuning": "none"})
+    delegate = GpuDelegate({"persistent": persistent, "cache_dir": "", "tuning": "none"})
     found, delegation = run(model, inputs, [delegate])
     assert delegation.status == "full"
     for actual, wanted in zip(found, expected, strict=True):
@@ -167,12 +167,12 @@ def test_network_matches_the_cpu_path_and_is_fully_delegated(architecture, persi
 
 def test_network_runs_as_on_a_gpu(monkeypatch):
     """A device that calls itself a GPU: a kernel per function, no segments, memory of its own."""
-    monkeypatch.setattr("runtime.delegates.gpu.device.is_gpu", lambda device: True)
+    monkeypatch.setattr("runtime.delegates.gpu.backends.opencl.device.is_gpu", lambda device: True)
     net = Network()
     model = write_model(net.build(*squeeze_and_excite(net)))
     x = net.random.standard_normal((1, 3, 24, 24)).astype(np.float32)
     (expected,), _ = run(model, [x], None)
-    (found,), delegation = run(model, [x], [OpenClDelegate({"cache_dir": "", "tuning": "none"})])
+    (found,), delegation = run(model, [x], [GpuDelegate({"cache_dir": "", "tuning": "none"})])
     assert delegation.status == "full"
     assert np.linalg.norm(found - expected) <= 1e-5 * np.linalg.norm(expected)
 
@@ -183,14 +183,14 @@ def test_every_candidate_of_every_layer_computes_the_same():
     model = net.build(*residuals(net))
     x = net.random.standard_normal((2, 30, 28, 8)).astype(np.float32)
     (expected,), _ = run(write_model(model), [x], None)
-    opened = open_device(0, None)
+    backend = OpenClBackend.open(0, None)
     graph = optimise(build_graph(whole(model)), layout_rules())
-    ways = [list(candidates_of(node, Context(graph, opened.capabilities))) for node in graph.nodes]
-    source = assemble([launch for node in ways for c in node for launch in c.launches], opened.capabilities)
-    program = build_program(opened.context, opened.capabilities, source.text, ProgramCache(None))
+    ways = [list(candidates_of(node, Context(graph, backend.capabilities))) for node in graph.nodes]
+    source = assemble([launch for node in ways for c in node for launch in c.launches], backend.capabilities)
+    program = backend.compile(source)
     for turn in range(max(len(node) for node in ways)):
         stages = [Stage(i, node[min(turn, len(node) - 1)]) for i, node in enumerate(ways)]
-        recording = Recording(opened, graph, stages, source, program)
+        recording = backend.record(graph, stages, source, program)
         recording.write(graph.inputs[0], x)
         recording.run([recording.entry(layer) for layer in range(len(recording.launches))])
         found = np.empty_like(expected)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runtime.delegates.gpu import progress
-from runtime.delegates.gpu.delegate import OpenClDelegate
+from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.model.schema import BuiltinOperator as Op
 from tests.needs import REPOSITORY
 from tests.runtime.delegates.gpu.models import ModelBuilder, whole
@@ -46,7 +46,7 @@ def test_compiling_is_announced(monkeypatch, caplog):
     build = ModelBuilder()
     model = build.build(build.op(Op.TANH, [build.input(1, 3, 5, 17)], (1, 3, 5, 17)))
     with caplog.at_level(logging.WARNING):
-        delegate = OpenClDelegate({"cache_dir": ""})
+        delegate = GpuDelegate({"cache_dir": ""})
         delegate.compile(whole(model)).close()
     assert re.match(r"gpu delegate: compiling \d+ kernels for .+, for \d+ s now", caplog.messages[0])
 

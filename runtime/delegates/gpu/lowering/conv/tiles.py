@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
-from runtime.delegates.gpu.device import Capabilities
+from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph import LANES, ceil_div
 
 CACHED_WEIGHTS_BYTES = 256 << 10

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.arena import Arena, Lifetime, assign
-from runtime.delegates.gpu.device import OpenedDevice, mapped_errors
-from runtime.delegates.gpu.graph import LANES, Graph, round_up
-from runtime.delegates.gpu.lowering.spec import (
-    Argument,
-    Candidate,
-    Epilogue,
-    Launch,
-    PackedConstant,
-    Scratch,
-)
-from runtime.delegates.gpu.program import GPU_ARGUMENTS, TABLE_ROW, Source, function_of
+from runtime.delegates.gpu.backends.base import Entry
+from runtime.delegates.gpu.backends.opencl.device import OpenedDevice, mapped_errors
+from runtime.delegates.gpu.graph import Graph, round_up, without_constants
+from runtime.delegates.gpu.lowering.spec import Epilogue, Launch
+from runtime.delegates.gpu.memory import Placement, Stage, place
 from runtime.delegates.gpu.progress import Announced
+from runtime.delegates.gpu.source import GPU_ARGUMENTS, TABLE_ROW, Source, function_of
 from runtime.errors import DelegateError
 
 if TYPE_CHECKING:
@@ -49,73 +43,6 @@ _POOL = Lock()
 share."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One node's candidate, at the node's position in the graph; the tuner puts several at one position."""
-
-    position: int
-    candidate: Candidate
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One enqueue: layers [first, last) of the recording."""
-
-    kernel: pyopencl.Kernel
-    global_size: tuple[int, ...]
-    local_size: tuple[int, ...]
-    first: int
-    last: int
-
-
-BufferKey: TypeAlias = "int | tuple[int, str]"
-"""The root value of a buffer, or the number of a stage and the key of its scratch."""
-
-
-def lifetimes(graph: Graph, stages: Sequence[Stage]) -> dict[BufferKey, Lifetime]:
-    """When the graph's buffers and the stages' scratch are in use, by node position; sizes in elements.
-
-    A buffer lives as long as any view of it: inputs from before the first node, outputs to behind the last.
-    """
-    spans: dict[int, list[int]] = {}
-    for position, node in enumerate(graph.nodes):
-        for value in (*node.reads, *node.outputs):
-            if value in graph.layouts:
-                spans.setdefault(graph.layouts[value].root, []).append(position)
-    for value in graph.inputs:
-        spans.setdefault(graph.layouts[value].root, []).append(-1)
-    for value in graph.outputs:
-        spans.setdefault(graph.layouts[value].root, []).append(len(graph.nodes))
-    found: dict[BufferKey, Lifetime] = {
-        root: Lifetime(_extent(graph, root), min(span), max(span)) for root, span in spans.items()
-    }
-    for number, stage in enumerate(stages):
-        for scratch in _scratches(stage.candidate.launches):
-            life = Lifetime(scratch.elements, stage.position, stage.position)
-            found[number, scratch.key] = life
-    return found
-
-
-def plan_arena(graph: Graph, stages: Sequence[Stage]) -> Arena[BufferKey]:
-    """Place all buffers in one arena, in elements; of buffers of one size the one needed first comes first.
-
-    Offsets are multiples of 16 elements, 64 bytes: one vector of the kernels, one cache line.
-    """
-    lives = lifetimes(graph, stages)
-    return assign(dict(sorted(lives.items(), key=lambda item: (item[1].first, item[1].last))), LANES)
-
-
-def _scratches(launches: Iterable[Launch]) -> list[Scratch]:
-    found = {arg.key: arg for launch in launches for arg in launch.args if isinstance(arg, Scratch)}
-    return list(found.values())
-
-
-def _extent(graph: Graph, root: int) -> int:
-    """Elements that the buffer of `root` needs."""
-    value, layout = graph.values[root], graph.layouts[root]
-    return round_up(value.pixels * layout.pixel_stride)
-
-
 def aligned_empty(elements: int, alignment: int = _PAGE) -> NDArray[np.float32]:
     """Uninitialised float32 memory at an aligned address."""
     raw = np.empty(elements * 4 + alignment, np.uint8)
@@ -123,7 +50,7 @@ def aligned_empty(elements: int, alignment: int = _PAGE) -> NDArray[np.float32]:
     return raw[start : start + elements * 4].view(np.float32)
 
 
-class Recording:
+class OpenClRecording:
     """Launches bound to memory on a device, ready to be enqueued.
 
     Keeps a reference to every buffer: OpenCL kernels do not.
@@ -142,27 +69,22 @@ class Recording:
         self._cl = cl
         self._opened = opened
         self._tables: tuple[pyopencl.Buffer, ...] = ()
-        self.is_closed = False
-        self._layouts = graph.layouts
-        self._constant_offsets: dict[PackedConstant, int] = {}
+        self.is_closed: bool = False
         self._program = program
-        self.launches = [launch for stage in stages for launch in stage.candidate.launches]
-        self._owners = [number for number, stage in enumerate(stages) for _ in stage.candidate.launches]
-        self._placement = plan_arena(graph, stages)
+        placement = place(graph, stages)
+        # Without the constants' sources: weights would otherwise be in memory twice.
+        self._placement = replace(placement, graph=without_constants(graph), launches=(), constants={})
+        self.launches: Sequence[Launch] = tuple(
+            replace(launch, args=(), epilogue=Epilogue()) for launch in placement.launches
+        )
+        self.rows: Sequence[Sequence[int]] = placement.rows(source)
+        self.names: Sequence[str] = [source.names[function_of(launch)] for launch in placement.launches]
         with mapped_errors("allocating memory"):
             self.queue = cl.CommandQueue(opened.context)
-            self._check_size("activations", self._placement.size)
-            self.arena, self._arena_memory = self._allocate(self._placement.size + _SLACK, writable=True)
-            self.constants = self._pack()
-            self.rows = self._rows(source)
-            self.names = [source.names[function_of(launch)] for launch in self.launches]
-            self._drop_constants()
+            self._check_size("activations", placement.arena.size)
+            self.arena, self._arena_memory = self._allocate(placement.arena.size + _SLACK, writable=True)
+            self.constants = self._pack(placement)
             self._bind()
-
-    def _drop_constants(self) -> None:
-        """Forget the sources of the packed constants: weights would otherwise be in memory twice."""
-        self._constant_offsets = {}
-        self.launches = [replace(launch, args=(), epilogue=Epilogue()) for launch in self.launches]
 
     def _check_size(self, what: str, elements: int) -> None:
         limit = self._opened.capabilities.max_allocation_bytes
@@ -192,46 +114,19 @@ class Recording:
             memory[:] = 0.0
         return self._cl.Buffer(context, access | flags.USE_HOST_PTR, hostbuf=memory), memory
 
-    def _pack(self) -> pyopencl.Buffer:
-        """One buffer with every constant; fills `_constant_offsets`."""
-        offsets: dict[PackedConstant, int] = {}
-        total = 0
-        for launch in self.launches:
-            for argument in (*launch.args, *launch.epilogue.operands):
-                if isinstance(argument, PackedConstant) and argument not in offsets:
-                    offsets[argument] = total
-                    total += round_up(argument.elements)
+    def _pack(self, placement: Placement) -> pyopencl.Buffer:
+        """One buffer with every constant."""
+        total = placement.constant_elements
         self._check_size("constants", total)
-        self._constant_offsets = offsets
         buffer, memory = self._allocate(total + _SLACK, writable=False)
         packed = np.empty(total + _SLACK, np.float32) if memory is None else memory
-        for constant, offset in offsets.items():
+        for constant, offset in placement.constants.items():
             packed[offset : offset + constant.elements] = constant.values()
             packed[offset + constant.elements : offset + round_up(constant.elements)] = 0.0
         packed[total:] = 0.0
         if memory is None:
             self._cl.enqueue_copy(self.queue, buffer, packed, is_blocking=True)
         return buffer
-
-    def offset_of(self, value: int) -> int:
-        """Offset of a value in the arena, in elements."""
-        layout = self._layouts[value]
-        return self._placement.offsets[layout.root] + layout.offset
-
-    def _offset(self, argument: Argument, stage: int) -> int:
-        if isinstance(argument, PackedConstant):
-            return self._constant_offsets[argument]
-        if isinstance(argument, Scratch):
-            return self._placement.offsets[stage, argument.key]
-        return self.offset_of(argument)
-
-    def _rows(self, source: Source) -> list[list[int]]:
-        rows = []
-        for launch, stage in zip(self.launches, self._owners, strict=True):
-            pointers = (*launch.args, *launch.epilogue.operands)
-            number = source.numbers[function_of(launch)]
-            rows.append([number, *(self._offset(argument, stage) for argument in pointers)])
-        return rows
 
     def _bind(self) -> None:
         if not self._opened.capabilities.shares_one_kernel:
@@ -266,7 +161,7 @@ class Recording:
         return Entry(kernel, (groups,), (1,), first, last)
 
     def _own_entry(self, layer: int) -> Entry:
-        launch, offsets = self.launches[layer], self.rows[layer][1:]
+        launch, offsets = self.launches[layer], list(self.rows[layer][1:])
         if len(offsets) > GPU_ARGUMENTS:
             raise DelegateError(f"gpu delegate: {launch.label} has more than {GPU_ARGUMENTS} buffers")
         kernel = self._cl.Kernel(self._program, f"run_{self.names[layer]}")
@@ -290,16 +185,17 @@ class Recording:
         """Enqueue one entry."""
         self._cl.enqueue_nd_range_kernel(self.queue, entry.kernel, entry.global_size, entry.local_size)
 
-    def profiling_queue(self) -> pyopencl.CommandQueue:
-        """A second queue, whose events carry times."""
+    def timer(self) -> Callable[[Entry], int]:
+        """A second queue, whose events carry times. See `backends.base.Recording.timer`."""
         properties = self._cl.command_queue_properties.PROFILING_ENABLE
-        return self._cl.CommandQueue(self._opened.context, properties=properties)
+        queue = self._cl.CommandQueue(self._opened.context, properties=properties)
 
-    def timed(self, entry: Entry, queue: pyopencl.CommandQueue) -> int:
-        """Run one entry alone on a profiling queue; nanoseconds from start to end on the device."""
-        event = self._cl.enqueue_nd_range_kernel(queue, entry.kernel, entry.global_size, entry.local_size)
-        event.wait()
-        return int(event.profile.end - event.profile.start)
+        def timed(entry: Entry) -> int:
+            event = self._cl.enqueue_nd_range_kernel(queue, entry.kernel, entry.global_size, entry.local_size)
+            event.wait()
+            return int(event.profile.end - event.profile.start)
+
+        return timed
 
     def run(self, entries: Sequence[Entry]) -> None:
         """Enqueue entries in order and wait for the last."""
@@ -320,7 +216,7 @@ class Recording:
         """The value's memory itself on PoCL, whose CPU devices work on the host's memory; None elsewhere."""
         if self._arena_memory is None or not self._opened.capabilities.is_pocl:
             return None
-        start = self.offset_of(value)
+        start = self._placement.offset_of(value)
         return self._arena_memory[start : start + like.size].reshape(like.shape)
 
     def write(self, value: int, content: NDArray[Any]) -> None:
@@ -331,7 +227,7 @@ class Recording:
             return
         dense = np.ascontiguousarray(content)
         self._cl.enqueue_copy(
-            self.queue, self.arena, dense, dst_offset=4 * self.offset_of(value), is_blocking=True
+            self.queue, self.arena, dense, dst_offset=4 * self._placement.offset_of(value), is_blocking=True
         )
 
     def read(self, value: int, target: NDArray[Any]) -> None:
@@ -342,7 +238,7 @@ class Recording:
             return
         dense = target if target.flags.c_contiguous else np.empty(target.shape, np.float32)
         self._cl.enqueue_copy(
-            self.queue, dense, self.arena, src_offset=4 * self.offset_of(value), is_blocking=True
+            self.queue, dense, self.arena, src_offset=4 * self._placement.offset_of(value), is_blocking=True
         )
         if dense is not target:
             target[...] = dense

@@ -1,0 +1,102 @@
+"""What the delegate's core asks of a backend: to compile a program, to record launches, to run and time them.
+
+The core knows graphs, layouts, kernels and memory plans; a backend knows one interface to devices. A program
+and the kernel of an entry are the backend's own: the core only hands them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from numpy.typing import NDArray
+
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.graph import Graph
+from runtime.delegates.gpu.lowering.spec import Launch
+from runtime.delegates.gpu.memory import Stage
+from runtime.delegates.gpu.progress import Announced
+from runtime.delegates.gpu.source import Source
+
+Program: TypeAlias = Any
+"""A compiled program, in the backend's own form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One enqueue: layers [first, last) of the recording. `kernel` is in the backend's own form."""
+
+    kernel: Any
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...]
+    first: int
+    last: int
+
+
+class Recording(Protocol):
+    """Launches bound to memory on a device, ready to be enqueued.
+
+    `rows` holds for each launch the number of its function and the offsets of its pointers in elements,
+    `names` the function's name.
+    """
+
+    launches: Sequence[Launch]
+    rows: Sequence[Sequence[int]]
+    names: Sequence[str]
+    is_closed: bool
+
+    def entry(self, layer: int) -> Entry:
+        """The enqueue of one layer."""
+
+    def segment(self, first: int, last: int) -> Entry:
+        """One enqueue for layers [first, last), where `Capabilities.shares_one_kernel`."""
+
+    def first_runs(self, announcement: Announced) -> None:
+        """Run every kernel once, on zeros: some drivers compile a kernel when it first runs."""
+
+    def timer(self) -> Callable[[Entry], int]:
+        """A function that runs one entry alone and returns the nanoseconds that it took on the device."""
+
+    def run(self, entries: Sequence[Entry]) -> None:
+        """Enqueue entries in order and wait for the last."""
+
+    def write(self, value: int, content: NDArray[Any]) -> None:
+        """Copy a dense host array into a value, before what is enqueued next. Nothing may be running."""
+
+    def read(self, value: int, target: NDArray[Any]) -> None:
+        """Copy a dense value to the host. Nothing may be running."""
+
+    def finish(self) -> None:
+        """Wait until everything that was enqueued has run."""
+
+    def close(self) -> None:
+        """Release memory and program; nothing can run any more."""
+
+
+class Backend(Protocol):
+    """One opened device. `cache_folder` is where it keeps files; None keeps nothing."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the device is and can do."""
+
+    @property
+    def cache_folder(self) -> Path | None:
+        """Where files of this device are kept."""
+
+    def errors(self, what: str) -> AbstractContextManager[None]:
+        """A block whose failures become `DeviceError` with `what` and the driver's text."""
+
+    def compile(self, source: Source) -> Program:
+        """Build a program. Raises `DelegateError` with the compiler's first error and its whole log."""
+
+    def record(self, graph: Graph, stages: Sequence[Stage], source: Source, program: Program) -> Recording:
+        """Plan and allocate memory for launches, and bind them to it.
+
+        Raises:
+            DelegateError: more memory in one piece than the device gives.
+            DeviceError: the driver refuses.
+        """

@@ -1,0 +1,120 @@
+"""Builds OpenCL programs from source or from the driver's binaries, and probes a driver's compiler."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from runtime.delegates.gpu.backends.opencl.device import mapped_errors, open_context
+from runtime.delegates.gpu.cache_files import ProgramCache
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.graph import LANES
+from runtime.delegates.gpu.source import kernel_source
+from runtime.errors import DelegateError, DeviceError
+
+if TYPE_CHECKING:
+    import pyopencl
+
+BUILD_OPTIONS = ("-cl-std=CL1.2",)
+"""OpenCL C 1.2 is what every driver has. No fast-math option: with -cl-fast-relaxed-math the own exp of
+`kernels/common.cl` was slower, and results would differ between drivers."""
+
+
+def program_key(text: str, options: Sequence[str], device: Capabilities) -> str:
+    """Cache key of a program: a hash of its source, the build options, the device and its driver."""
+    return hashlib.sha256("\0".join((text, *options, device.key)).encode()).hexdigest()
+
+
+def build_program(
+    context: pyopencl.Context, device: Capabilities, text: str, cache: ProgramCache
+) -> pyopencl.Program:
+    """Build from the cached binary, else from source.
+
+    Raises:
+        DelegateError: the device and the first error with `.cl` file and line, then the compiler's whole log.
+    """
+    key = program_key(text, BUILD_OPTIONS, device)
+    if device.is_pocl:
+        return _compiled(context, text)
+    binary = cache.read(key)
+    program = _from_binary(context, binary) if binary is not None else None
+    if program is None:
+        program = _compiled(context, text)
+        cache.write(key, binary_of(program))
+    return program
+
+
+def binary_of(program: pyopencl.Program) -> bytes:
+    """The driver's binary for the program's only device."""
+    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
+
+    binaries: list[bytes] = program.get_info(cl.program_info.BINARIES)  # type: ignore[assignment]  # typed as object
+    return bytes(binaries[0])
+
+
+def _from_binary(context: pyopencl.Context, binary: bytes) -> pyopencl.Program | None:
+    """None where the driver rejects the binary: it is then rebuilt and replaced."""
+    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
+
+    try:
+        program = cl.Program(context, context.devices, [binary])
+        program.build()
+    except cl.Error:
+        return None
+    return program
+
+
+def _compiled(context: pyopencl.Context, text: str) -> pyopencl.Program:
+    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
+
+    try:
+        program = cl.Program(context, text)
+        program.build(list(BUILD_OPTIONS), cache_dir=False)  # type: ignore[arg-type]  # False: no second cache
+    except cl.Error as error:
+        device = context.devices[0].name.strip()
+        raise DelegateError(
+            f"gpu delegate: the OpenCL compiler of {device} failed: {_first_fault(str(error))}\n{error}"
+        ) from error
+    return program
+
+
+def _first_fault(log: str) -> str:
+    """The first error that names a file of `kernels/` and its line, wherever the driver puts the word."""
+    lines = (" ".join(line.split()) for line in log.splitlines())
+    return next((line for line in lines if "error" in line and ".cl:" in line), "its log names no kernel")
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerProbe:
+    """What a driver did with the smallest kernel: why it failed (else None), and the seconds that it took."""
+
+    fault: str | None
+    seconds: float
+
+
+def probe_compiler(device: pyopencl.Device) -> CompilerProbe:
+    """Build and run the smallest kernel on a device.
+
+    A driver may list a device that its compiler does not know (a processor newer than its LLVM), and some
+    compile only what is run.
+    """
+    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
+
+    start = perf_counter()
+    try:
+        context = open_context(device)
+        program = _compiled(context, kernel_source("common.cl") + kernel_source("probe.cl"))
+        with mapped_errors("running the smallest kernel"):
+            queue = cl.CommandQueue(context)
+            buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4 * LANES)
+            kernel = cl.Kernel(program, "probe")
+            kernel.set_args(buffer)
+            cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))
+            queue.finish()
+    except (DelegateError, DeviceError) as error:
+        log = str(error).partition(">:")[2].partition("(options:")[0]
+        return CompilerProbe(" ".join((log.strip() or str(error)).split()), perf_counter() - start)
+    return CompilerProbe(None, perf_counter() - start)

@@ -1,0 +1,52 @@
+"""What lowering, tuning and caches need to know of a device, as plain data of any backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What lowering and caches need to know of a device.
+
+    `compute_units` is the number of work-groups that run at the same time, `vector_floats` the number of
+    floats in a register (16 with AVX-512, 1 on most GPUs). `compiler` is the platform's version, which names
+    the compiler where the driver's does not; `processor` is what `name` does not tell of a CPU device, empty
+    for others. Sizes are bytes.
+    """
+
+    name: str
+    vendor: str
+    platform: str
+    driver: str
+    version: str
+    is_gpu: bool
+    compute_units: int
+    vector_floats: int
+    max_work_group: int
+    local_memory_bytes: int
+    max_allocation_bytes: int
+    alignment_bytes: int
+    compiler: str = ""
+    processor: str = ""
+
+    @property
+    def is_pocl(self) -> bool:
+        """True on PoCL, whose CPU devices run work-groups on a fixed pool of threads."""
+        return "portable computing language" in self.platform.lower()
+
+    @property
+    def shares_one_kernel(self) -> bool:
+        """True where all functions of a program sit behind one kernel, on PoCL's CPU devices.
+
+        PoCL optimises each function once there. Other drivers optimise a kernel as a whole, in a time that
+        grows faster than its size: Mesa's rusticl took six times as long for two convolutions in one kernel
+        as for one kernel each.
+        """
+        return self.is_pocl and not self.is_gpu
+
+    @property
+    def key(self) -> str:
+        """Identifies processor, driver and compiler in cache keys."""
+        driver = (self.platform, self.driver, self.version, self.compiler)
+        return "|".join((*driver, self.name, self.vendor, self.processor))

@@ -1,0 +1,120 @@
+"""Where everything that a partition needs lies: buffers in one arena by their lifetimes, constants behind one
+another. Plain data; a backend allocates it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from runtime.arena import Arena, Lifetime, assign
+from runtime.delegates.gpu.graph import LANES, Graph, round_up
+from runtime.delegates.gpu.lowering.spec import Argument, Candidate, Launch, PackedConstant, Scratch
+from runtime.delegates.gpu.source import Source, function_of
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One node's candidate, at the node's position in the graph; the tuner puts several at one position."""
+
+    position: int
+    candidate: Candidate
+
+
+BufferKey: TypeAlias = "int | tuple[int, str]"
+"""The root value of a buffer, or the number of a stage and the key of its scratch."""
+
+
+def lifetimes(graph: Graph, stages: Sequence[Stage]) -> dict[BufferKey, Lifetime]:
+    """When the graph's buffers and the stages' scratch are in use, by node position; sizes in elements.
+
+    A buffer lives as long as any view of it: inputs from before the first node, outputs to behind the last.
+    """
+    spans: dict[int, list[int]] = {}
+    for position, node in enumerate(graph.nodes):
+        for value in (*node.reads, *node.outputs):
+            if value in graph.layouts:
+                spans.setdefault(graph.layouts[value].root, []).append(position)
+    for value in graph.inputs:
+        spans.setdefault(graph.layouts[value].root, []).append(-1)
+    for value in graph.outputs:
+        spans.setdefault(graph.layouts[value].root, []).append(len(graph.nodes))
+    found: dict[BufferKey, Lifetime] = {
+        root: Lifetime(_extent(graph, root), min(span), max(span)) for root, span in spans.items()
+    }
+    for number, stage in enumerate(stages):
+        for scratch in _scratches(stage.candidate.launches):
+            life = Lifetime(scratch.elements, stage.position, stage.position)
+            found[number, scratch.key] = life
+    return found
+
+
+def plan_arena(graph: Graph, stages: Sequence[Stage]) -> Arena[BufferKey]:
+    """Place all buffers in one arena, in elements; of buffers of one size the one needed first comes first.
+
+    Offsets are multiples of 16 elements, 64 bytes: one vector of the kernels, one cache line.
+    """
+    lives = lifetimes(graph, stages)
+    return assign(dict(sorted(lives.items(), key=lambda item: (item[1].first, item[1].last))), LANES)
+
+
+def _scratches(launches: Iterable[Launch]) -> list[Scratch]:
+    found = {arg.key: arg for launch in launches for arg in launch.args if isinstance(arg, Scratch)}
+    return list(found.values())
+
+
+def _extent(graph: Graph, root: int) -> int:
+    """Elements that the buffer of `root` needs."""
+    value, layout = graph.values[root], graph.layouts[root]
+    return round_up(value.pixels * layout.pixel_stride)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Offsets of all buffers and constants, in elements. `launches` stand in the order in which they run, and
+    `owners` says to which stage each belongs.
+    """
+
+    graph: Graph
+    launches: tuple[Launch, ...]
+    owners: tuple[int, ...]
+    arena: Arena[BufferKey]
+    constants: Mapping[PackedConstant, int]
+    constant_elements: int
+
+    def offset_of(self, value: int) -> int:
+        """Offset of a value in the arena, in elements."""
+        layout = self.graph.layouts[value]
+        return self.arena.offsets[layout.root] + layout.offset
+
+    def rows(self, source: Source) -> list[list[int]]:
+        """For each launch the number of its function and the offset of each pointer."""
+        return [
+            [
+                source.numbers[function_of(launch)],
+                *(self._offset(argument, stage) for argument in (*launch.args, *launch.epilogue.operands)),
+            ]
+            for launch, stage in zip(self.launches, self.owners, strict=True)
+        ]
+
+    def _offset(self, argument: Argument, stage: int) -> int:
+        if isinstance(argument, PackedConstant):
+            return self.constants[argument]
+        if isinstance(argument, Scratch):
+            return self.arena.offsets[stage, argument.key]
+        return self.offset_of(argument)
+
+
+def place(graph: Graph, stages: Sequence[Stage]) -> Placement:
+    """Plan the memory of the stages' launches; a constant that several of them read lies there once."""
+    launches = tuple(launch for stage in stages for launch in stage.candidate.launches)
+    offsets: dict[PackedConstant, int] = {}
+    total = 0
+    for launch in launches:
+        for argument in (*launch.args, *launch.epilogue.operands):
+            if isinstance(argument, PackedConstant) and argument not in offsets:
+                offsets[argument] = total
+                total += round_up(argument.elements)
+    owners = tuple(number for number, stage in enumerate(stages) for _ in stage.candidate.launches)
+    return Placement(graph, launches, owners, plan_arena(graph, stages), offsets, total)
