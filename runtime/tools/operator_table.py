@@ -56,10 +56,11 @@ kernels were removed.
 """
 
 
-def operator_table(gpu: Mapping[BuiltinOperator, Sequence[TensorType]]) -> str:
+def operator_table(gpu: Mapping[BuiltinOperator | str, Sequence[TensorType]]) -> str:
     """Return the whole file; `gpu` holds the types that the delegate's kernels support, by operator."""
     lines = [_HEAD, *_table(gpu), _CUSTOM_HEAD]
-    lines += [f"- `{name}`{_after(spec)}" for name, spec in sorted(CUSTOM_SPECS.items())]
+    for name, spec in sorted(CUSTOM_SPECS.items()):
+        lines.append(f"- `{name}`{' (also the `gpu` delegate)' if name in gpu else ''}{_after(spec)}")
     absent = sorted(o.name for o in BuiltinOperator if o not in SPECS and o not in _NOT_OPERATORS)
     return "\n".join([*lines, _ABSENT_HEAD, ", ".join(absent)]) + "\n"
 
@@ -68,7 +69,7 @@ def _after(spec: OpSpec) -> str:
     return f": {spec.note}" if spec.note else ""
 
 
-def _table(gpu: Mapping[BuiltinOperator, Sequence[TensorType]]) -> Iterable[str]:
+def _table(gpu: Mapping[BuiltinOperator | str, Sequence[TensorType]]) -> Iterable[str]:
     names = [t.name.lower() for t in _COLUMNS]
     yield "| operator | version | " + " | ".join(names) + " | further types | notes |"
     yield "|---|---|" + "---|" * (len(names) + 2)
@@ -83,11 +84,11 @@ def _cell(column: TensorType, cpu: Sequence[TensorType], gpu: Sequence[TensorTyp
     return " ".join(mark for mark, types in (("c", cpu), ("g", gpu)) if column in types)
 
 
-def gpu_types() -> Mapping[BuiltinOperator, Sequence[TensorType]]:
+def gpu_types() -> Mapping[BuiltinOperator | str, Sequence[TensorType]]:
     """Return what the `gpu` delegate has kernels for. Raises `DelegateError` where its package is missing."""
     # The registry knows the delegate's class as a callable only.
     factory: Any = delegate_factory(delegate_descriptor("gpu"))
-    found: Mapping[BuiltinOperator, Sequence[TensorType]] = factory.operator_types()
+    found: Mapping[BuiltinOperator | str, Sequence[TensorType]] = factory.operator_types()
     return found
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from runtime.delegates.base import GraphFacts, Partition, Unsupported
 from runtime.delegates.gpu.epilogue import FUSED_ACTIVATIONS
 from runtime.delegates.gpu.graph import Graph, Node, Step, Value
-from runtime.delegates.gpu.lowering import families
+from runtime.delegates.gpu.lowering import families, kind_of
 from runtime.delegates.gpu.lowering.spec import OperatorFacts
 from runtime.model.graph import Operator
 from runtime.model.schema import TensorType
@@ -32,7 +32,7 @@ def refusal(facts: GraphFacts, operator: Operator) -> Unsupported | None:
     """The reason why the delegate cannot run an operator, or None."""
     if is_folded(facts, operator):
         return None
-    family = families().get(operator.opcode)
+    family = families().get(kind_of(operator))
     if family is None:
         return Unsupported("no OpenCL kernel for this operator")
     if operator.version > family.max_version:
@@ -57,7 +57,7 @@ def _tensor_refusal(facts: GraphFacts, operator: Operator) -> Unsupported | None
             return _type_refusal(facts, tensor, "tensors")
         if 0 in facts.shapes[tensor]:
             return Unsupported(f"tensor {tensor} has no elements")
-    parameters = families()[operator.opcode].parameters
+    parameters = families()[kind_of(operator)].parameters
     for position, tensor in enumerate(operator.inputs):
         known = _PARAMETERS if position in parameters else _FLOATS
         if tensor in facts.constants and facts.subgraph.tensors[tensor].type not in known:
@@ -96,7 +96,8 @@ def build_graph(partition: Partition) -> Graph:
     for operator in partition.operators:
         if is_folded(facts, operator):
             continue
-        spec = families()[operator.opcode].read(OperatorFacts(operator, facts))
+        kind = kind_of(operator)
+        spec = families()[kind].read(OperatorFacts(operator, facts))
         # Operands of fused steps are not inputs of the node, so nothing below would register them.
         for step in spec.steps:
             for tensor in step.operands:
@@ -106,7 +107,7 @@ def build_graph(partition: Partition) -> Graph:
         nodes.append(
             Node(
                 id=operator.index,
-                op=operator.opcode,
+                op=kind,
                 inputs=tuple(value(tensor) if tensor >= 0 else None for tensor in spec.inputs),
                 outputs=tuple(value(tensor) for tensor in operator.outputs),
                 attributes=spec.attributes,

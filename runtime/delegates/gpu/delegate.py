@@ -12,6 +12,7 @@ from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Uns
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.builder import refusal
 from runtime.delegates.gpu.compiled import CompiledGraph, cache_folder
+from runtime.delegates.gpu.graph import Custom
 from runtime.delegates.gpu.lowering import families
 from runtime.delegates.gpu.options import Options, parse_options
 from runtime.errors import DelegateError
@@ -44,9 +45,13 @@ class GpuDelegate:
             raise DelegateError(f"gpu delegate: pyopencl cannot be imported: {error}") from error
 
     @staticmethod
-    def operator_types() -> Mapping[BuiltinOperator, tuple[TensorType, ...]]:
-        """Operators that have kernels, and the types of activations that these take, whatever the device."""
-        return dict.fromkeys(families(), (TensorType.FLOAT32,))
+    def operator_types() -> Mapping[BuiltinOperator | str, tuple[TensorType, ...]]:
+        """Operators that have kernels, and the types of activations that these take, whatever the device.
+
+        Custom operators stand under their names.
+        """
+        known = (kind.value if isinstance(kind, Custom) else kind for kind in families())
+        return dict.fromkeys(known, (TensorType.FLOAT32,))
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.options: Options = parse_options(options)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
@@ -32,6 +33,16 @@ def round_up(count: int, multiple: int = LANES) -> int:
 def ceil_div(count: int, divisor: int) -> int:
     """Rounded up quotient."""
     return -(-count // divisor)
+
+
+class Custom(Enum):
+    """A custom operator that has kernels; its value is the name by which models call it."""
+
+    CONVOLUTION_2D_TRANSPOSE_BIAS = "Convolution2DTransposeBias"
+
+
+Kind: TypeAlias = BuiltinOperator | Custom
+"""What a node computes: an operator of LiteRT's schema, or one of the known custom operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +115,7 @@ class Node:
     """
 
     id: int
-    op: BuiltinOperator
+    op: Kind
     inputs: tuple[int | None, ...]
     outputs: tuple[int, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)

@@ -25,8 +25,12 @@ TAKEN = frozenset({
     B.REDUCE_MAX, B.REDUCE_MIN, B.REDUCE_PROD, B.RELU, B.RELU6, B.RELU_0_TO_1, B.RELU_N1_TO_1, B.RESHAPE,
     B.RESIZE_BILINEAR, B.RESIZE_NEAREST_NEIGHBOR, B.ROUND, B.RSQRT, B.SIGN, B.SIN, B.SLICE, B.SOFTMAX,
     B.SQRT, B.SQUARE, B.SQUARED_DIFFERENCE, B.SQUEEZE, B.STRIDED_SLICE, B.SUB, B.SUM, B.TANH, B.TRANSPOSE,
+    B.TRANSPOSE_CONV,
 })  # fmt: skip
 """Operators that have an OpenCL kernel; it runs between float32 tensors."""
+
+TAKEN_CUSTOM = frozenset({"Convolution2DTransposeBias"})
+"""Custom operators that have an OpenCL kernel, by name."""
 
 _FOLDED = "constant, but no operator that uses it is delegated"
 

@@ -108,8 +108,24 @@ def _windows() -> list[tuple[B, Case]]:
     size = const([9, 11], np.int32)
     return [
         *found,
+        *_transposed(),
         _special_case("", B.RESIZE_BILINEAR, [_without_zeros(image), size], {}),
         _special_case("", B.RESIZE_NEAREST_NEIGHBOR, [image, size], {}),
+    ]
+
+
+def _transposed() -> list[tuple[B, Case]]:
+    weights, bias = const(np.ones((3, 2, 2, 4))), const(np.zeros(3))
+    wide = {**_WINDOW, "stride_h": 2, "stride_w": 2}
+    return [
+        _special_case(
+            f"_{fused.name}",
+            B.TRANSPOSE_CONV,
+            [const([1, 10, 12, 3], np.int32), weights, _image(), bias],
+            {**wide, "fused_activation_function": fused},
+            version=4,
+        )
+        for fused in (Fused.NONE, Fused.RELU)
     ]
 
 

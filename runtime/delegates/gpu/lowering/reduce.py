@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import Node, round_up
+from runtime.delegates.gpu.graph import Kind, Node, round_up
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -21,7 +21,7 @@ from runtime.delegates.gpu.lowering.spec import (
 )
 from runtime.model.schema import BuiltinOperator as Op
 
-_KINDS = {Op.MEAN: 0, Op.SUM: 0, Op.REDUCE_MAX: 1, Op.REDUCE_MIN: 2, Op.REDUCE_PROD: 3}
+_KINDS: Mapping[Kind, int] = {Op.MEAN: 0, Op.SUM: 0, Op.REDUCE_MAX: 1, Op.REDUCE_MIN: 2, Op.REDUCE_PROD: 3}
 
 
 def _axes(facts: OperatorFacts) -> list[int] | None:
@@ -85,7 +85,7 @@ def _rows(node: Node, context: Context, source: int) -> Launch:
             IN_STRIDE=context.layout(source).pixel_stride,
             OUT_CHANNELS=after.channels,
             OUT_STRIDE=context.layout(node.outputs[0]).pixel_stride,
-            KIND=_KINDS[Op(node.op)],
+            KIND=_KINDS[node.op],
             SCALE=_scale(node, count),
         ),
     )
@@ -113,7 +113,7 @@ def _columns(node: Node, context: Context, source: int) -> Launch:
             BLOCK=block,
             IN_STRIDE=context.layout(source).pixel_stride,
             OUT_STRIDE=context.layout(node.outputs[0]).pixel_stride,
-            KIND=_KINDS[Op(node.op)],
+            KIND=_KINDS[node.op],
             SCALE=_scale(node, reduced),
         ),
     )

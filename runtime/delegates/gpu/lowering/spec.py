@@ -64,9 +64,9 @@ from numpy.typing import NDArray
 from runtime.delegates.base import GraphFacts, Unsupported
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.epilogue import join, literal, operands_of
-from runtime.delegates.gpu.graph import Graph, Layout, Node, Step, Value, round_up
+from runtime.delegates.gpu.graph import Graph, Kind, Layout, Node, Step, Value, round_up
 from runtime.model.graph import Operator
-from runtime.model.schema import ActivationFunctionType, BuiltinOperator, Padding
+from runtime.model.schema import ActivationFunctionType, Padding
 
 Array: TypeAlias = NDArray[Any]
 
@@ -236,7 +236,7 @@ class Family:
     positions of inputs whose constant integers `read` and `supports` look at: axes, paddings, shapes.
     """
 
-    operators: tuple[BuiltinOperator, ...]
+    operators: tuple[Kind, ...]
     read: Callable[[OperatorFacts], NodeSpec]
     lower: Lower
     supports: Callable[[OperatorFacts], Unsupported | None] = _always

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from runtime.delegates.gpu.builder import build_graph, refusal
+from runtime.delegates.gpu.graph import Custom, Kind
 from runtime.delegates.gpu.lowering import families
 from runtime.delegates.partition import make_partition
 from runtime.model.graph import Operator
@@ -32,10 +34,12 @@ _WHOLE = (_integers(0, 0, 0, 0), _integers(1, 4, 4, 4), _integers(1, 1, 1, 1))
 _BINARY = (Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAXIMUM, Op.MINIMUM, Op.SQUARED_DIFFERENCE, Op.PRELU)
 _REDUCTIONS = (Op.MEAN, Op.SUM, Op.REDUCE_MAX, Op.REDUCE_MIN, Op.REDUCE_PROD)
 
-_FORMS: dict[Op, tuple[list[tuple[int, ...] | np.ndarray], tuple[int, ...], dict[str, Any]]] = {
+_FORMS: dict[Kind, tuple[list[tuple[int, ...] | np.ndarray], tuple[int, ...], dict[str, Any]]] = {
     Op.CONV_2D: ([_IMAGE, (2, 3, 3, 4), (2,)], (1, 4, 4, 2), _WINDOW),
     Op.DEPTHWISE_CONV_2D: ([_IMAGE, (1, 3, 3, 4), (4,)], _IMAGE, {**_WINDOW, "depth_multiplier": 1}),
     Op.FULLY_CONNECTED: ([(2, 4), (3, 4), (3,)], (2, 3), {}),
+    Op.TRANSPOSE_CONV: ([_integers(1, 4, 4, 2), (2, 3, 3, 4), _IMAGE, (2,)], (1, 4, 4, 2), _WINDOW),
+    Custom.CONVOLUTION_2D_TRANSPOSE_BIAS: ([_IMAGE, (2, 3, 3, 4), (2,)], (1, 4, 4, 2), {}),
     Op.CONCATENATION: ([_IMAGE, _IMAGE], (1, 4, 4, 8), {"axis": 3}),
     Op.MAX_POOL_2D: ([_IMAGE], _IMAGE, _POOL),
     Op.AVERAGE_POOL_2D: ([_IMAGE], _IMAGE, _POOL),
@@ -57,12 +61,22 @@ _FORMS: dict[Op, tuple[list[tuple[int, ...] | np.ndarray], tuple[int, ...], dict
 """Operator → its operands (the shape of a float one, or the integers that it must be given), the shape of its
 output, and its options. Every other operator that has a kernel takes one image."""
 
+_COMPUTED: dict[Kind, int] = {
+    Op.CONV_2D: 0,
+    Op.DEPTHWISE_CONV_2D: 0,
+    Op.FULLY_CONNECTED: 0,
+    Op.PADV2: 0,
+    Op.TRANSPOSE_CONV: 2,
+    Custom.CONVOLUTION_2D_TRANSPOSE_BIAS: 0,
+}
+"""Operators all of whose other operands must be constants → the place of the computed one."""
 
-def _form(op: Op) -> tuple[list[tuple[int, ...] | np.ndarray], tuple[int, ...], dict[str, Any]]:
+
+def _form(op: Kind) -> tuple[list[tuple[int, ...] | np.ndarray], tuple[int, ...], dict[str, Any]]:
     return _FORMS.get(op, ([_IMAGE], _IMAGE, {}))
 
 
-def _facts(op: Op, place: int, kind: TensorType) -> tuple[GraphValues, Operator]:
+def _facts(op: Kind, place: int, kind: TensorType) -> tuple[GraphValues, Operator]:
     """The operator with a constant of type `kind` at `place`; its other operands are as they should be."""
     operands, shape, options = _form(op)
     build, inputs = Builder(), []
@@ -76,12 +90,16 @@ def _facts(op: Op, place: int, kind: TensorType) -> tuple[GraphValues, Operator]
             inputs.append(build.constant(stored, type=kind))
         elif isinstance(operand, np.ndarray):
             inputs.append(build.constant(operand))
-        elif op in (Op.CONV_2D, Op.DEPTHWISE_CONV_2D, Op.FULLY_CONNECTED, Op.PADV2) and i:
+        elif i != _COMPUTED.get(op, i):
             inputs.append(build.constant(np.ones(operand, np.float32)))
         else:
             inputs.append(build.input(np.float32, operand))
     output = build.tensor(np.float32, shape)
-    build.operator(op, inputs, [output], options)
+    if isinstance(op, Custom):
+        strides = struct.pack("<3i", 1, 1, 1)
+        build.operator(Op.CUSTOM, inputs, [output], custom_code=op.value, custom_options=strides)
+    else:
+        build.operator(op, inputs, [output], options)
     (subgraph,) = build.model([output]).subgraphs
     tensors = {t.index: t for t in subgraph.tensors}
     constants = {i: constant_array(t) for i, t in tensors.items() if t.data is not None}

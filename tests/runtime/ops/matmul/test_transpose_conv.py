@@ -10,17 +10,18 @@ from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator
 from tests.runtime.models import const, one_operator
 from tests.runtime.ops.cases import Case, case, check, constant, random
-from tests.runtime.ops.matmul.test_conv import NONE, RELU, SAME, VALID
+from tests.runtime.ops.matmul.test_conv import NONE, RELU, RELU6, SAME, VALID
 
 TRANSPOSE_CONV = BuiltinOperator.TRANSPOSE_CONV
 
 
 def transpose_conv(name, x, w, out, stride, padding, bias=False, activation=NONE) -> Case:
     args = [const(out, np.int32), constant(random(*w, seed=1)), random(*x), constant(random(w[0], seed=2))]
+    stride_h, stride_w = stride if isinstance(stride, tuple) else (stride, stride)
     options = {
         "padding": padding,
-        "stride_h": stride,
-        "stride_w": stride,
+        "stride_h": stride_h,
+        "stride_w": stride_w,
         "fused_activation_function": activation,
     }
     version = 4 if activation else 3 if bias else 1
@@ -34,6 +35,13 @@ CASES = [
     transpose_conv("valid_3x3_bias", (1, 4, 5, 3), (4, 3, 3, 3), (1, 9, 11, 4), 2, VALID, bias=True),
     transpose_conv("stride1_relu", (1, 6, 5, 3), (4, 3, 3, 3), (1, 6, 5, 4), 1, SAME, True, RELU),
     transpose_conv("stride3_small_filter", (1, 3, 3, 2), (4, 2, 2, 2), (1, 9, 9, 4), 3, SAME),
+    transpose_conv("one_channel", (4, 3, 4, 1), (1, 3, 3, 1), (4, 6, 8, 1), 2, SAME, bias=True),
+    transpose_conv("seven_channels", (2, 3, 4, 7), (5, 5, 4, 7), (2, 9, 8, 5), (3, 2), SAME, True, RELU6),
+    transpose_conv("many_channels", (1, 4, 3, 255), (255, 3, 3, 255), (1, 8, 6, 255), 2, SAME, bias=True),
+    transpose_conv("wide_panels", (1, 7, 9, 40), (72, 4, 4, 40), (1, 14, 18, 72), 2, SAME, bias=True),
+    transpose_conv("one_pixel", (3, 1, 1, 5), (3, 4, 5, 5), (3, 4, 5, 3), (4, 5), VALID, bias=True),
+    transpose_conv("shorter_than_the_stride", (1, 1, 1, 3), (4, 5, 5, 3), (1, 2, 3, 4), 4, SAME, bias=True),
+    transpose_conv("pointwise", (2, 5, 6, 3), (4, 1, 1, 3), (2, 5, 6, 4), 1, VALID, True, RELU),
 ]
 
 

@@ -10,8 +10,9 @@ import pytest
 from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator
-from tests.oracle import run_litert
 from tests.runtime.models import Builder
+from tests.runtime.ops.cases import CPU, Case, check
+from tests.runtime.ops.gpu_expectations import TAKES
 
 SAME, VALID = 1, 2
 
@@ -44,14 +45,36 @@ def model(size, taps, stride, padding, channels=(3, 2), batch=1, options: bytes 
 def test_matches_litert(padding, stride, taps, batch):
     file = model((4, 5), taps, stride, padding, batch=batch)
     x = np.random.default_rng(2).standard_normal((batch, 4, 5, 3)).astype(np.float32)
-    interpreter = Interpreter(model_content=file)
-    interpreter.allocate_tensors()
-    interpreter.set_tensor(0, x)
-    interpreter.invoke()
-    (expected,) = run_litert(file, [x], resolver="AUTO")
-    found = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
-    assert found.shape == expected.shape
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    check(Case("", file, (x,), "AUTO"), CPU)
+
+
+def on_the_gpu(name, size, taps, stride, padding, channels, batch=1) -> Case:
+    x = np.random.default_rng(2).standard_normal((batch, *size, channels[0])).astype(np.float32)
+    return Case(name, model(size, taps, stride, padding, channels, batch), (x,), "AUTO", TAKES)
+
+
+GPU_CASES = [
+    on_the_gpu("same_2x2", (4, 5), (2, 2), (2, 2), SAME, (3, 2), 4),
+    on_the_gpu("same_4x5", (4, 5), (4, 5), (1, 2), SAME, (7, 5)),
+    on_the_gpu("valid_3x3", (4, 5), (3, 3), (3, 2), VALID, (5, 255), 2),
+    on_the_gpu("no_overlap", (3, 3), (3, 3), (3, 3), SAME, (16, 33)),
+    on_the_gpu("one_channel", (6, 4), (3, 2), (2, 1), VALID, (1, 1)),
+]
+
+
+@pytest.mark.parametrize("case", GPU_CASES, ids=str)
+def test_every_backend_matches_litert(case, backend):
+    check(case, backend)
+
+
+def test_a_computed_filter_is_left_to_the_cpu(gpu):
+    b = Builder()
+    tensors = [b.input(np.float32, shape) for shape in ((1, 4, 5, 3), (2, 2, 2, 3), (2,))]
+    y = b.tensor(np.float32, (1, 8, 10, 2))
+    code = {"custom_code": "Convolution2DTransposeBias", "custom_options": struct.pack("<3i", SAME, 2, 2)}
+    b.operator(BuiltinOperator.CUSTOM, tensors, [y], **code)
+    interpreter = Interpreter(model_content=b.write([y]), experimental_delegates=[gpu.delegate])
+    assert [f.reason for f in interpreter.delegation.fallbacks] == ["the filter must be constant"]
 
 
 @pytest.mark.parametrize(
