@@ -109,6 +109,7 @@ def _windows() -> list[tuple[B, Case]]:
     return [
         *found,
         *_transposed(),
+        *_volumes(),
         _special_case("", B.RESIZE_BILINEAR, [_without_zeros(image), size], {}),
         _special_case("", B.RESIZE_NEAREST_NEIGHBOR, [image, size], {}),
     ]
@@ -124,6 +125,20 @@ def _transposed() -> list[tuple[B, Case]]:
             [const([1, 10, 12, 3], np.int32), weights, _image(), bias],
             {**wide, "fused_activation_function": fused},
             version=4,
+        )
+        for fused in (Fused.NONE, Fused.RELU)
+    ]
+
+
+def _volumes() -> list[tuple[B, Case]]:
+    volume, bias = Arg(_image().value.reshape(1, 5, 3, 2, 4)), const(np.zeros(3))
+    options = {**_WINDOW, **_DILATION, "stride_d": 1, "dilation_d_factor": 1}
+    return [
+        _special_case(
+            f"_{fused.name}",
+            B.CONV_3D,
+            [volume, const(np.ones((2, 2, 2, 4, 3))), bias],
+            {**options, "fused_activation_function": fused},
         )
         for fused in (Fused.NONE, Fused.RELU)
     ]

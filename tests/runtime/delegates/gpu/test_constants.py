@@ -40,6 +40,7 @@ _FORMS: dict[Kind, tuple[list[tuple[int, ...] | np.ndarray], tuple[int, ...], di
     Op.FULLY_CONNECTED: ([(2, 4), (3, 4), (3,)], (2, 3), {}),
     Op.TRANSPOSE_CONV: ([_integers(1, 4, 4, 2), (2, 3, 3, 4), _IMAGE, (2,)], (1, 4, 4, 2), _WINDOW),
     Custom.CONVOLUTION_2D_TRANSPOSE_BIAS: ([_IMAGE, (2, 3, 3, 4), (2,)], (1, 4, 4, 2), {}),
+    Op.CONV_3D: ([(1, 4, 4, 4, 4), (2, 2, 2, 4, 2), (2,)], (1, 4, 4, 4, 2), {**_WINDOW, "stride_d": 1}),
     Op.CONCATENATION: ([_IMAGE, _IMAGE], (1, 4, 4, 8), {"axis": 3}),
     Op.MAX_POOL_2D: ([_IMAGE], _IMAGE, _POOL),
     Op.AVERAGE_POOL_2D: ([_IMAGE], _IMAGE, _POOL),
@@ -63,6 +64,7 @@ output, and its options. Every other operator that has a kernel takes one image.
 
 _COMPUTED: dict[Kind, int] = {
     Op.CONV_2D: 0,
+    Op.CONV_3D: 0,
     Op.DEPTHWISE_CONV_2D: 0,
     Op.FULLY_CONNECTED: 0,
     Op.PADV2: 0,

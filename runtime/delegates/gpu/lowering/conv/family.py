@@ -82,17 +82,16 @@ def product_of(shape: ConvShape) -> Product | None:
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """Candidates, the best by the cost model first."""
-    found = _unscaled(node, context)
+    found = window_candidates(node, context, conv_shape(node, context))
     scale = node.inputs[_SCALE] if len(node.inputs) > _SCALE else None
     return found if scale is None else scaled_candidates(found, scale)
 
 
-def _unscaled(node: Node, context: Context) -> Sequence[Candidate]:
-    """The ways without a scale: a product wherever it is one, else the most specialised kernel that fits.
+def window_candidates(node: Node, context: Context, shape: ConvShape) -> Sequence[Candidate]:
+    """The ways to compute a convolution: as a product, else by the most specialised kernel that fits.
 
     On small maps Winograd's transforms cost about as much as its products save, so the tuner gets both.
     """
-    shape = conv_shape(node, context)
     product = product_of(shape)
     if product is not None:
         return product_candidates(node, context, product, "conv")
