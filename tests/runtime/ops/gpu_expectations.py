@@ -19,7 +19,8 @@ TAKES: Mapping[str, str] = {}
 """The delegate runs the whole model. Otherwise: each operator that it leaves to the CPU, and its reason."""
 
 TAKEN = frozenset({
-    B.ABS, B.ADD, B.AVERAGE_POOL_2D, B.CEIL, B.CONCATENATION, B.CONV_2D, B.CONV_3D, B.COS,
+    B.ABS, B.ADD, B.AVERAGE_POOL_2D, B.BATCH_MATMUL, B.CEIL, B.CONCATENATION, B.CONV_2D, B.CONV_3D,
+    B.COS,
     B.DEPTHWISE_CONV_2D, B.DIV,
     B.ELU, B.EXP, B.EXPAND_DIMS, B.FLOOR, B.FULLY_CONNECTED, B.GELU, B.HARD_SWISH, B.LEAKY_RELU, B.LOG,
     B.LOGISTIC, B.MAXIMUM, B.MAX_POOL_2D, B.MEAN, B.MINIMUM, B.MUL, B.NEG, B.PAD, B.PADV2, B.PRELU,

@@ -153,6 +153,24 @@ def _reductions() -> list[tuple[B, Case]]:
     return found
 
 
+def _products() -> list[tuple[B, Case]]:
+    """Rows and columns with special values by ordinary ones; odd numbers of columns, and adjoint sides."""
+    rows, columns = _rows(4), Arg(np.ascontiguousarray(_rows(4).value.T))
+    found = []
+    for kept in (False, True):
+        factors = Arg(np.float32([[1, 0, -1], [2, 0.5, 1], [-1, 1, 4], [3, 0, 1]]), constant=kept)
+        found += [
+            _special_case(f"_{kept}{adj_x:d}", B.BATCH_MATMUL, [x, factors], {"adj_x": adj_x, "adj_y": False})
+            for x, adj_x in ((rows, False), (columns, True))
+        ]
+    few = Arg(np.float32([[1, 2, 0, -1], [3, -1, 2, 0]]))
+    found += [
+        _special_case(f"_of_{adj_y:d}", B.BATCH_MATMUL, [few, z], {"adj_x": False, "adj_y": adj_y})
+        for z, adj_y in ((columns, False), (rows, True))
+    ]
+    return found
+
+
 def _movement() -> list[tuple[B, Case]]:
     rows, image = _rows(4), _image()
     one = [np.int32([0, 0]), np.int32([5, 4]), np.int32([1, 1])]
@@ -193,15 +211,27 @@ def _padded_lanes() -> Case:
     return Case("padded_lanes", build.write([y]), (image, factor), refused=TAKES)
 
 
-OPERATORS = [*_elementwise(), *_windows(), *_reductions(), *_movement()]
+def _padded_columns() -> Case:
+    """An infinite row makes 0 * Inf in the columns behind the last one; the next product must not see it."""
+    build = Builder()
+    row, matrix = np.full((1, 2, 2), np.inf, np.float32), np.ones((1, 2, 3), np.float32)
+    x, z = (build.input(np.float32, value.shape) for value in (row, matrix))
+    middle, y = build.tensor(np.float32), build.tensor(np.float32)
+    build.operator(B.BATCH_MATMUL, [x, z], [middle], {"adj_x": False, "adj_y": False})
+    build.operator(B.FULLY_CONNECTED, [middle, build.constant(np.ones((2, 6), np.float32)), -1], [y])
+    return Case("padded_columns", build.write([y]), (row, matrix), refused=TAKES)
+
+
+OPERATORS = [*_elementwise(), *_windows(), *_reductions(), *_products(), *_movement()]
 CASES = [
     *(found for _, found in OPERATORS),
     _fused("swish", _PAIRS[0], (B.LOGISTIC, [0]), (B.MUL, [0, 2])),
     _fused("maximum_of_a_result", _PAIRS[0], (B.NEG, [1]), (B.MAXIMUM, [0, 2])),
     _fused("minimum_of_a_result", _PAIRS[0], (B.NEG, [1]), (B.MINIMUM, [0, 2])),
     _padded_lanes(),
+    _padded_columns(),
 ]
-_TOLERANCE = {id(found): ABSOLUTE.get(op, 0.0) for op, found in OPERATORS} | {id(CASES[-4]): 128 * _LEAST}
+_TOLERANCE = {id(found): ABSOLUTE.get(op, 0.0) for op, found in OPERATORS} | {id(CASES[-5]): 128 * _LEAST}
 
 
 def test_every_operator_that_the_delegate_takes_has_a_case():

@@ -41,6 +41,7 @@ _FORMS: dict[Kind, tuple[list[tuple[int, ...] | np.ndarray], tuple[int, ...], di
     Op.TRANSPOSE_CONV: ([_integers(1, 4, 4, 2), (2, 3, 3, 4), _IMAGE, (2,)], (1, 4, 4, 2), _WINDOW),
     Custom.CONVOLUTION_2D_TRANSPOSE_BIAS: ([_IMAGE, (2, 3, 3, 4), (2,)], (1, 4, 4, 2), {}),
     Op.CONV_3D: ([(1, 4, 4, 4, 4), (2, 2, 2, 4, 2), (2,)], (1, 4, 4, 4, 2), {**_WINDOW, "stride_d": 1}),
+    Op.BATCH_MATMUL: ([(2, 4, 5), (5, 3)], (2, 4, 3), {"adj_x": False, "adj_y": False}),
     Op.CONCATENATION: ([_IMAGE, _IMAGE], (1, 4, 4, 8), {"axis": 3}),
     Op.MAX_POOL_2D: ([_IMAGE], _IMAGE, _POOL),
     Op.AVERAGE_POOL_2D: ([_IMAGE], _IMAGE, _POOL),

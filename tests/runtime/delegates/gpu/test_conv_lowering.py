@@ -87,14 +87,14 @@ class Layer:
         return build.op(op, parameters, shape, fused_activation_function=activation, **options)
 
 
-def run(backend, model, inputs, choose):
-    """The model's outputs with the candidate that `choose(node, context)` gives for each convolution."""
+def run(backend, model, inputs, choose, chosen=WINDOWS):
+    """The model's outputs with the candidate that `choose(node, context)` gives for each node of `chosen`."""
     graph = optimise(build_graph(whole(model)), layout_rules())
     context = Context(graph, backend.capabilities)
     stages = [
         Stage(
             position,
-            choose(node, context) if node.op in WINDOWS else families()[node.op].lower(node, context)[0],
+            choose(node, context) if node.op in chosen else families()[node.op].lower(node, context)[0],
         )
         for position, node in enumerate(graph.nodes)
     ]

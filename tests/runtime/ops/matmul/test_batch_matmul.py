@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 import pytest
@@ -10,35 +11,81 @@ import pytest
 from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator
-from tests.runtime.models import Arg, Out, one_operator, per_tensor
+from tests.runtime.models import Arg, Builder, Out, one_operator, per_tensor
 from tests.runtime.ops.cases import CPU, Case, case, check, constant, random
+from tests.runtime.ops.gpu_expectations import TAKES
 
 BATCH_MATMUL = BuiltinOperator.BATCH_MATMUL
 
 
-def matmul(
-    name: str, x: tuple[int, ...], z: tuple[int, ...], *, fixed: bool = False, **options: bool
-) -> Case:
-    right = random(*z, seed=1)
+def matmul(name: str, x: tuple[int, ...], z: tuple[int, ...], *, fixed: str = "", **options: bool) -> Case:
+    """Operands of shapes `x` and `z`; the one that `fixed` names is constant."""
+    args = [random(*x), random(*z, seed=1)]
     given = {"adj_x": False, "adj_y": False, **options}
-    return case(name, BATCH_MATMUL, [random(*x), constant(right) if fixed else right], options=given)
+    kept = [constant(arg) if letter == fixed else arg for letter, arg in zip("xz", args, strict=True)]
+    return case(name, BATCH_MATMUL, kept, options=given)
+
+
+def turned(
+    batches: tuple[tuple[int, ...], tuple[int, ...]], m: int, k: int, n: int, fixed: str = ""
+) -> Iterator[Case]:
+    """[m, k] by [k, n] in batches, with all four combinations of the adjoints."""
+    for adj_x, adj_y in product((False, True), repeat=2):
+        x = (*batches[0], k, m) if adj_x else (*batches[0], m, k)
+        z = (*batches[1], n, k) if adj_y else (*batches[1], k, n)
+        name = f"{'x'.join(map(str, x))}_{'x'.join(map(str, z))}_{adj_x:d}{adj_y:d}{fixed}"
+        yield matmul(name, x, z, fixed=fixed, adj_x=adj_x, adj_y=adj_y)
+
+
+def attention(heads: int, length: int, size: int) -> Case:
+    """Scaled products of queries and keys, masked, as weights of values: [2, heads, length, size] each."""
+    build = Builder()
+    args = [random(2, heads, length, size, seed=seed) for seed in range(3)]
+    mask = np.where(np.arange(length) < length - 2, 0.0, -100.0).astype(np.float32)
+    query, key, value, masked = (
+        build.input(np.float32, v.shape) for v in (*(arg.value for arg in args), mask[None, None, None])
+    )
+    scores, scaled, added, weights, y = (build.tensor(np.float32) for _ in range(5))
+    build.operator(BATCH_MATMUL, [query, key], [scores], {"adj_x": False, "adj_y": True})
+    build.operator(BuiltinOperator.MUL, [scores, build.constant(np.float32(size**-0.5))], [scaled])
+    build.operator(BuiltinOperator.ADD, [scaled, masked], [added])
+    build.operator(BuiltinOperator.SOFTMAX, [added], [weights], {"beta": 1.0})
+    build.operator(BATCH_MATMUL, [weights, value], [y], {"adj_x": False, "adj_y": False})
+    inputs = (*(arg.value for arg in args), mask[None, None, None])
+    return Case(f"attention_{heads}_{length}_{size}", build.write([y]), inputs, refused=TAKES)
 
 
 CASES = [
     matmul("matrices", (5, 7), (7, 3)),
     matmul("batches", (2, 3, 5, 7), (2, 3, 7, 4)),
-    matmul("constant", (2, 5, 7), (7, 4), fixed=True),
+    matmul("constant", (2, 5, 7), (7, 4), fixed="z"),
     matmul("broadcast", (2, 1, 5, 7), (3, 7, 4)),
     matmul("adjoint_left", (2, 7, 5), (2, 7, 4), adj_x=True),
     matmul("adjoint_right", (2, 5, 7), (2, 4, 7), adj_y=True),
-    matmul("adjoint_both", (2, 7, 5), (2, 4, 7), fixed=True, adj_x=True, adj_y=True),
+    matmul("adjoint_both", (2, 7, 5), (2, 4, 7), fixed="z", adj_x=True, adj_y=True),
     matmul("deep", (1, 2, 3000), (3000, 3)),
+    *turned(((), ()), 1, 17, 255),
+    *turned(((), ()), 255, 1, 5),
+    *turned(((), ()), 5, 255, 1),
+    *turned(((3,), (3,)), 17, 5, 3),
+    *turned(((4,), (4,)), 17, 32, 48),
+    *turned(((2,), (1,)), 7, 17, 33),
+    *turned(((), (2,)), 7, 17, 33),
+    *turned(((1, 2, 3), (2, 1, 3)), 3, 5, 7),
+    *turned(((2, 1, 1), (2, 3)), 17, 16, 17),
+    *turned(((2, 3), ()), 5, 7, 17, "z"),
+    *turned(((2, 1), (1, 3)), 5, 17, 33, "z"),
+    *turned(((3,), (2, 1)), 5, 17, 19, "x"),
+    *turned(((), ()), 33, 17, 19, "x"),
+    *turned(((2, 3), (2, 3)), 130, 64, 130),
+    attention(3, 17, 5),
+    attention(2, 64, 32),
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_products_match_litert(case):
-    check(case, CPU)
+def test_products_match_litert(case, backend):
+    check(case, backend)
 
 
 def products() -> Iterator[Case]:

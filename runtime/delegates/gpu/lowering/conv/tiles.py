@@ -61,8 +61,10 @@ class Tile:
         return ceil_div(pixels, self.rows) * self.panels(channels)
 
 
-def rank_tiles(pixels: int, channels: int, depth: int, workers: int, vector_floats: int) -> list[Tile]:
-    """Every sensible tile for [pixels, depth] x [depth, channels], the cheapest first.
+def rank_tiles(
+    pixels: int, channels: int, depth: int, workers: int, vector_floats: int, batch: int = 1
+) -> list[Tile]:
+    """Every sensible tile for `batch` products [pixels, depth] x [depth, channels], the cheapest first.
 
     `vector_floats`: floats in a register of the device.
     """
@@ -74,22 +76,25 @@ def rank_tiles(pixels: int, channels: int, depth: int, workers: int, vector_floa
         if width <= vectors
         for rows in range(1, min(most, pixels) + 1)
     ]
-    return sorted(tiles, key=lambda tile: (_cost(tile, pixels, channels, depth, workers), -tile.rows))
+    return sorted(tiles, key=lambda tile: (_cost(tile, pixels, channels, depth, workers, batch), -tile.rows))
 
 
-def best_tiles(pixels: int, channels: int, depth: int, device: Capabilities) -> list[Tile]:
+def best_tiles(pixels: int, channels: int, depth: int, device: Capabilities, batch: int = 1) -> list[Tile]:
     """The cheapest tile, and the next one of another width where the model sees no difference."""
     workers = device.compute_units
-    first, *others = rank_tiles(pixels, channels, depth, workers, device.vector_floats)
-    limit = _CLOSE_RATIO * _cost(first, pixels, channels, depth, workers)
+    first, *others = rank_tiles(pixels, channels, depth, workers, device.vector_floats, batch)
+    limit = _CLOSE_RATIO * _cost(first, pixels, channels, depth, workers, batch)
     second = (tile for tile in others if tile.columns != first.columns)
-    return [first, *(t for t in islice(second, 1) if _cost(t, pixels, channels, depth, workers) <= limit)]
+    return [
+        first,
+        *(t for t in islice(second, 1) if _cost(t, pixels, channels, depth, workers, batch) <= limit),
+    ]
 
 
-def _cost(tile: Tile, pixels: int, channels: int, depth: int, workers: int) -> float:
+def _cost(tile: Tile, pixels: int, channels: int, depth: int, workers: int, batch: int) -> float:
     """Half cycles of the busiest worker, times the number of workers: idle workers count as work."""
     width = tile.columns // LANES
     sums = tile.rows * width
     inner = max(sums, _FEWEST_CHAINS) + _LOAD_COST * (tile.rows + width)
-    units = tile.units(pixels, channels)
+    units = batch * tile.units(pixels, channels)
     return ceil_div(units, workers) * workers * (depth * inner + _SUM_COST * sums + _UNIT_COST)

@@ -1,0 +1,111 @@
+"""Every way to compute a batch of matrix products, forced, against numpy in float64."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from runtime.delegates.gpu.builder import build_graph
+from runtime.delegates.gpu.compiled import layout_rules
+from runtime.delegates.gpu.lowering import families
+from runtime.delegates.gpu.lowering.batch_matmul.product import overlapping_panels
+from runtime.delegates.gpu.lowering.conv.tiles import Tile
+from runtime.delegates.gpu.passes import optimise
+from runtime.model.schema import BuiltinOperator as Op
+from tests.runtime.delegates.gpu.models import ModelBuilder, whole
+from tests.runtime.delegates.gpu.test_conv_lowering import EXACT, assert_close, run
+
+SHAPES = {
+    "one_row": ((1, 33, 40), False),
+    "few_rows": ((3, 20, 17), False),
+    "one_column": ((19, 17, 1), False),
+    "vectors": ((13, 16, 48), False),
+    "constant": ((13, 5, 51), True),
+}
+"""Rows, depth and columns, and whether the right side is constant."""
+
+TILES = [Tile(1, 16), Tile(3, 48), Tile(12, 32)]
+
+MOST = 6
+"""Nodes that compute each product, one for each candidate; functions that occur again cost nothing."""
+
+
+def operands(shape, adj_x, adj_y):
+    """A batch of two lefts by three rights, in the order that the adjoints ask for, and their product."""
+    m, k, n = shape
+    random = np.random.default_rng(3)
+    x, z = random.standard_normal((2, 1, m, k)), random.standard_normal((3, k, n))
+    return (x.swapaxes(-1, -2) if adj_x else x), (z.swapaxes(-1, -2) if adj_y else z), x @ z
+
+
+def computed(backend, shape, constant):
+    """Adjoints → (name of the candidate, its result, the product) for each candidate of that product."""
+    build, inputs, outputs, names = ModelBuilder(), [], [], {}
+    expected = []
+    for adj_x, adj_y in product((False, True), repeat=2):
+        x, z, y = operands(shape, adj_x, adj_y)
+        left, inputs = build.input(*x.shape), [*inputs, x]
+        if constant:
+            right = build.constant(z.astype(np.float32))
+        else:
+            right, inputs = build.input(*z.shape), [*inputs, z]
+        for _ in range(MOST):
+            outputs.append(build.op(Op.BATCH_MATMUL, [left, right], y.shape, adj_x=adj_x, adj_y=adj_y))
+            expected.append(((adj_x, adj_y), y))
+
+    def choose(node, context):
+        ways = families()[node.op].lower(node, context)
+        assert len(ways) <= MOST
+        way = ways[node.id % MOST % len(ways)]
+        names[node.id] = way.name
+        return way
+
+    found = run(backend, build.build(*outputs), inputs, choose, {Op.BATCH_MATMUL})
+    results = {adjoints: [] for adjoints, _ in expected}
+    for number, (adjoints, y) in enumerate(expected):
+        results[adjoints].append((names[number], found[number], y))
+    return results
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_candidate_gives_the_product(monkeypatch, backend, name):
+    shape, constant = SHAPES[name]
+    fitting = [tile for tile in TILES if tile.rows <= shape[0] and tile.columns < shape[2] + 16]
+    place = "runtime.delegates.gpu.lowering.batch_matmul.product.best_tiles"
+    monkeypatch.setattr(place, lambda *_: fitting)
+    for results in computed(backend, shape, constant).values():
+        assert len({way for way, _, _ in results}) >= len(fitting)
+        for _, found, expected in results:
+            assert_close(found, expected, EXACT)
+
+
+def test_a_computed_right_side_is_read_in_place_or_packed_and_few_rows_are_dots(backend):
+    found = {}
+    for shape in ((48, 16, 32), (3, 16, 32)):
+        for adjoints, results in computed(backend, shape, False).items():
+            found[shape[0], *adjoints] = {way.split("_")[0] for way, _, _ in results}
+    for adj_x in (False, True):
+        assert found[48, adj_x, False] == {"rows", "panels"}
+        assert found[48, adj_x, True] == {"panels"}
+        assert found[3, adj_x, False] == {"rows"}
+    assert found[3, False, True] == {"dots", "panels"}
+    assert found[3, True, True] == {"panels"}
+
+
+def test_the_last_panel_overlaps_its_neighbour():
+    matrices = np.arange(2 * 3 * 40, dtype=np.float32).reshape(2, 3, 40)
+    panels = overlapping_panels(matrices, 32)
+    assert panels.shape == (2, 2, 3, 32)
+    np.testing.assert_array_equal(panels[:, 0], matrices[:, :, :32])
+    np.testing.assert_array_equal(panels[:, 1, :, :24], matrices[:, :, 16:])
+    assert not panels[:, 1, :, 24:].any()
+
+
+def test_the_scale_and_the_mask_of_attention_are_fused_into_its_product():
+    build = ModelBuilder()
+    query, key, mask = build.input(2, 3, 7, 5), build.input(2, 3, 7, 5), build.input(2, 1, 1, 7)
+    scores = build.op(Op.BATCH_MATMUL, [query, key], (2, 3, 7, 7), adj_x=False, adj_y=True)
+    scaled = build.op(Op.MUL, [scores, build.constant(np.float32([0.5]))], (2, 3, 7, 7))
+    y = build.op(Op.ADD, [scaled, mask], (2, 3, 7, 7))
+    graph = optimise(build_graph(whole(build.build(y))), layout_rules())
+    assert sum(node.op != Op.RESHAPE for node in graph.nodes) == 1
