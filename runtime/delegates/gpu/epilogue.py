@@ -41,6 +41,11 @@ EXPRESSIONS = {
     "MINIMUM": "min16({v}, {0})",
     "REVERSE_MINIMUM": "min16({0}, {v})",
     "SQUARED_DIFFERENCE": "square16({v} - {0})",
+    "POW": "pow({v}, {0})",
+    "POW_ALONE": "pow_alone16({v}, {0})",
+    "FLOOR_DIV": "floor_div16({v}, {0})",
+    "FLOOR_MOD": "floor_mod16({v}, {0})",
+    "ATAN2": "atan2({v}, {0})",
     "ADD_SCALAR": "({v} + {a})",
     "MUL_SCALAR": "({v} * {a})",
     "ABS": "fabs({v})",
@@ -70,7 +75,9 @@ FUSED_ACTIVATIONS = {"NONE": "SATURATE", "RELU": "RELU_SATURATED"}
 """Fused activation → its step, where that has another name. LiteRT's kernels with such an option clamp to the
 range of finite numbers too, so that they never return an infinity."""
 
-_UNSAFE_STEPS = frozenset({"DIV", "REVERSE_DIV", "SQRT", "RSQRT", "LOG"})
+_UNSAFE_STEPS = frozenset({
+    "DIV", "REVERSE_DIV", "SQRT", "RSQRT", "LOG", "POW", "POW_ALONE", "FLOOR_DIV", "FLOOR_MOD",
+})  # fmt: skip
 """Steps that may produce Inf or NaN from the finite numbers in padded lanes."""
 
 _SPLATS = frozenset({"SCALAR_OPERAND", "PIXEL_OPERAND", "BROADCAST_PIXEL_OPERAND"})

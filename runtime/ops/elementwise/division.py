@@ -52,12 +52,11 @@ def floor_division(op: OpContext) -> Kernel:
 
 
 def _floor_quotient(x: Array, z: Array, out: Array) -> None:
-    """Write floor(x / z), the quotient rounded to float32 first (`reference/floor_div.h`).
+    """Write floor(x / z) of the quotient in double precision (`reference/floor_div.h`).
 
-    numpy's `floor_divide` starts from the exact remainder, and differs where rounding reaches an integer.
+    A quotient in single precision may round up to the next integer, or to zero from below.
     """
-    np.divide(x, z, out=out)
-    np.floor(out, out=out)
+    np.copyto(out, np.floor(np.divide(x, z, dtype=np.float64)), casting="same_kind")
 
 
 def _floor_remainder(x: Array, z: Array, out: Array) -> None:
@@ -100,8 +99,9 @@ def power(op: OpContext) -> Kernel:
                 _multiply_out(x, power, y)
             elif is_float:
                 np.power(x, z, out=y)
-                # C's pow(-inf, 0.5) is +inf; numpy may take a square root there, which is NaN.
+                # numpy may take a square root for pow(x, 0.5): NaN of -inf, -0 of -0. C gives +inf and +0.
                 np.copyto(y, np.inf, where=(x == -np.inf) & (z == 0.5))
+                np.copyto(y, np.float32(0), where=(x == 0) & (z == 0.5))
             else:
                 wide = np.power(x.astype(np.float64), z)
                 fits = np.abs(wide) < _INT32_RANGE

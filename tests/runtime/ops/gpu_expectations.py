@@ -27,7 +27,8 @@ TAKEN = frozenset({
     B.REDUCE_MAX, B.REDUCE_MIN, B.REDUCE_PROD, B.RELU, B.RELU6, B.RELU_0_TO_1, B.RELU_N1_TO_1, B.RESHAPE,
     B.RESIZE_BILINEAR, B.RESIZE_NEAREST_NEIGHBOR, B.ROUND, B.RSQRT, B.SIGN, B.SIN, B.SLICE, B.SOFTMAX,
     B.SQRT, B.SQUARE, B.SQUARED_DIFFERENCE, B.SQUEEZE, B.STRIDED_SLICE, B.SUB, B.SUM, B.TANH, B.TRANSPOSE,
-    B.TRANSPOSE_CONV,
+    B.TRANSPOSE_CONV, B.ADD_N, B.ATAN2, B.FLOOR_DIV, B.FLOOR_MOD, B.POW, B.STABLEHLO_ADD,
+    B.STABLEHLO_MAXIMUM, B.STABLEHLO_MINIMUM, B.STABLEHLO_MULTIPLY,
 })  # fmt: skip
 """Operators that have an OpenCL kernel; it runs between float32 tensors."""
 
@@ -37,6 +38,8 @@ TAKEN_CUSTOM = frozenset({"Convolution2DTransposeBias"})
 _FOLDED = "constant, but no operator that uses it is delegated"
 
 FORMS: Mapping[tuple[B, str], str] = {
+    (B.ADD_N, "ADD_N_of_seven"): "7 operands, of which a kernel takes 6",
+    (B.FLOOR_DIV, "FLOOR_DIV_float"): "the divisor is computed: the CPU path ends the run where it is zero",
     (B.CONCATENATION, "with_constant"): "a constant part has no kernel",
     (B.DEQUANTIZE, "dequantize_half"): _FOLDED,
     (B.REDUCE_PROD, "REDUCE_PROD"): "axes [0, 2] of shape [2, 3, 4] are not next to each other",

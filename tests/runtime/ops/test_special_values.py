@@ -74,10 +74,16 @@ def _elementwise() -> list[tuple[B, Case]]:
     found += [
         _special_case(f"_{slope}", B.LEAKY_RELU, [one], {"alpha": slope}) for slope in (0.2, -0.5, 0, 2)
     ]
-    binary = (B.ADD, B.SUB, B.MUL, B.DIV, B.MAXIMUM, B.MINIMUM, B.SQUARED_DIFFERENCE, B.PRELU)
+    binary = (
+        B.ADD, B.SUB, B.MUL, B.DIV, B.MAXIMUM, B.MINIMUM, B.SQUARED_DIFFERENCE, B.PRELU, B.ATAN2, B.FLOOR_MOD,
+        B.POW, B.STABLEHLO_ADD, B.STABLEHLO_MAXIMUM, B.STABLEHLO_MINIMUM, B.STABLEHLO_MULTIPLY, B.ADD_N,
+    )  # fmt: skip
     found += [_special_case("", op, pair) for op in binary]
     for fused in (Fused.RELU, Fused.RELU_N1_TO_1, Fused.RELU6):
         found.append(_special_case(f"_{fused.name}", B.MUL, pair, {"fused_activation_function": fused}))
+    divisors = np.where(_PAIRS[0] == 0, np.float32(0.1), _PAIRS[0])
+    found.append(_special_case("", B.FLOOR_DIV, [pair[1], const(divisors)]))
+    found += [_special_case(f"_{n}", B.POW, [one, const(n)]) for n in (0, 1, 2, 3, 7, -1, 0.5, np.nan)]
     for value in (np.nan, np.inf, -0.0):
         found += [_special_case(f"_{value}", op, [one, const([value])]) for op in (B.ADD, B.MUL)]
     return found

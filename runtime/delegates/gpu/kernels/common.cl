@@ -83,6 +83,37 @@ static inline float16 sign16(float16 x)
     return x > (float16)0.0f ? (float16)1.0f : (x < (float16)0.0f ? (float16)-1.0f : zero_or_nan);
 }
 static inline float16 square16(float16 x) { return x * x; }
+// The quotient rounded down. Rounded to a float first, it may have reached the next integer; the sign of what is then
+// left of x, which fma gives exactly, shows that.
+static inline float16 floor_div16(float16 x, float16 divisor)
+{
+    const float16 quotient = floor(x / divisor), rest = fma(-quotient, divisor, x);
+    const int16 is_less = (rest > (float16)0.0f) & (divisor < (float16)0.0f);
+    const int16 is_greater = (rest < (float16)0.0f) & (divisor > (float16)0.0f);
+    return select(quotient, quotient - 1.0f, is_less | is_greater);
+}
+// C's remainder, plus the divisor where their signs differ.
+static inline float16 floor_mod16(float16 x, float16 divisor)
+{
+    const float16 rest = fmod(x, divisor);
+    const int16 is_other = (rest != (float16)0.0f) & ((divisor < (float16)0.0f) != (rest < (float16)0.0f));
+    return select(rest, rest + divisor, is_other);
+}
+// One exponent for all, which counts as an integer within 1e-5 of one: x is multiplied out by squares, each product kept
+// within the finite numbers, as LiteRT does.
+static inline float16 pow_alone16(float16 x, float16 exponent)
+{
+    const float power = rint(exponent.s0);
+    if (!(power >= 1.0f && power < 1e9f && fabs(exponent.s0 - power) < 1e-5f))
+        return pow(x, exponent);
+    float16 y = x;
+    for (int bit = 30 - clz((int)power); bit >= 0; bit--) {
+        y = clamp16(y * y, -FLT_MAX, FLT_MAX);
+        if ((int)power >> bit & 1)
+            y = clamp16(y * x, -FLT_MAX, FLT_MAX);
+    }
+    return y;
+}
 // expm1 of the negative part only: of large numbers it would overflow to Inf in lanes that select drops.
 static inline float16 elu16(float16 x)
 {

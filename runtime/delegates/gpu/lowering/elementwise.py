@@ -6,9 +6,10 @@ Most of them never reach `lower`: the pass `fuse_epilogue` appends them to the k
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.epilogue import can_broadcast
+from runtime.delegates.gpu.epilogue import MAX_OPERANDS, can_broadcast
 from runtime.delegates.gpu.graph import Node, Step, round_up
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
@@ -34,7 +35,18 @@ _BINARY = {
     Op.MINIMUM: "MINIMUM",
     Op.SQUARED_DIFFERENCE: "SQUARED_DIFFERENCE",
     Op.PRELU: "PRELU",
+    Op.POW: "POW",
+    Op.FLOOR_DIV: "FLOOR_DIV",
+    Op.FLOOR_MOD: "FLOOR_MOD",
+    Op.ATAN2: "ATAN2",
+    Op.STABLEHLO_ADD: "ADD",
+    Op.STABLEHLO_MULTIPLY: "MUL",
+    Op.STABLEHLO_MAXIMUM: "REVERSE_MAXIMUM",
+    Op.STABLEHLO_MINIMUM: "REVERSE_MINIMUM",
 }
+"""Operator → its step. Where one operand is NaN, StableHLO's extrema give the first operand, MAXIMUM and
+MINIMUM the second."""
+
 _FUSING = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV})
 """Operators with the option of a fused activation."""
 
@@ -78,18 +90,36 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
             )
     if activation_of(facts) == "SIGN_BIT":
         return Unsupported("the fused activation SIGN_BIT has no kernel")
+    if facts.operator.opcode == Op.FLOOR_DIV:
+        return _divisor_refusal(facts)
+    if len(facts.operator.inputs) > MAX_OPERANDS:
+        return Unsupported(f"{len(facts.operator.inputs)} operands, of which a kernel takes {MAX_OPERANDS}")
     return None
+
+
+def _divisor_refusal(facts: OperatorFacts) -> Unsupported | None:
+    """LiteRT ends a run that divides by zero with an error; a kernel has none to give."""
+    divisor = facts.constant(1)
+    if divisor is None:
+        return Unsupported("the divisor is computed: the CPU path ends the run where it is zero")
+    return None if divisor.all() else Unsupported("the divisor has zeros: the CPU path ends the run")
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
     operator = facts.operator
     first = Step("LOAD", (operator.inputs[0],))
     activation = activation_of(facts) if operator.opcode in _FUSING else None
+    if operator.opcode == Op.ADD_N:
+        # Each sum of two is kept within the finite numbers, not only the last one.
+        added = (step for i in operator.inputs[1:] for step in (Step("ADD", (i,)), Step("SATURATE")))
+        return NodeSpec((), steps=(first, *added))
     return NodeSpec((), steps=(first, _second_step(facts)), activation=activation)
 
 
 def _second_step(facts: OperatorFacts) -> Step:
     operator, op = facts.operator, facts.operator.opcode
+    if op == Op.POW and prod(facts.shape(1)) == 1 and facts.shape(1) != facts.shape(0):
+        return Step("POW_ALONE", (operator.inputs[1],))
     if op in _BINARY:
         return _binary_step(_BINARY[op], operator.inputs[1], facts)
     if op == Op.LEAKY_RELU:
@@ -131,7 +161,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
 
 
 FAMILY = Family(
-    operators=(*_BINARY, *_UNARY, Op.LEAKY_RELU, Op.GELU),
+    operators=(*_BINARY, *_UNARY, Op.LEAKY_RELU, Op.GELU, Op.ADD_N),
     read=_read,
     lower=lower,
     supports=_supports,

@@ -31,7 +31,11 @@ def _integers(*values: Any) -> np.ndarray:
 
 _MARGINS = _integers([0, 0], [0, 0], [1, 1], [0, 0])
 _WHOLE = (_integers(0, 0, 0, 0), _integers(1, 4, 4, 4), _integers(1, 1, 1, 1))
-_BINARY = (Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAXIMUM, Op.MINIMUM, Op.SQUARED_DIFFERENCE, Op.PRELU)
+_BINARY = (
+    Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAXIMUM, Op.MINIMUM, Op.SQUARED_DIFFERENCE, Op.PRELU,
+    Op.POW, Op.FLOOR_DIV, Op.FLOOR_MOD, Op.ATAN2, Op.STABLEHLO_ADD, Op.STABLEHLO_MULTIPLY,
+    Op.STABLEHLO_MAXIMUM, Op.STABLEHLO_MINIMUM,
+)  # fmt: skip
 _REDUCTIONS = (Op.MEAN, Op.SUM, Op.REDUCE_MAX, Op.REDUCE_MIN, Op.REDUCE_PROD)
 
 _FORMS: dict[Kind, tuple[list[tuple[int, ...] | np.ndarray], tuple[int, ...], dict[str, Any]]] = {
@@ -67,6 +71,7 @@ _COMPUTED: dict[Kind, int] = {
     Op.CONV_2D: 0,
     Op.CONV_3D: 0,
     Op.DEPTHWISE_CONV_2D: 0,
+    Op.FLOOR_DIV: 0,
     Op.FULLY_CONNECTED: 0,
     Op.PADV2: 0,
     Op.TRANSPOSE_CONV: 2,

@@ -9,6 +9,10 @@ from tests.runtime.ops.cases import case, check, random
 
 CASES = [
     case("ADD_N", Op.ADD_N, [random(3, 4), random(3, 4, seed=1), random(3, 4, seed=2)]),
+    case("ADD_N_of_two", Op.ADD_N, [random(2, 3, 5), random(2, 3, 5, seed=1)]),
+    case("ADD_N_of_six", Op.ADD_N, [random(3, 7, seed=i) for i in range(6)]),
+    case("ADD_N_of_seven", Op.ADD_N, [random(3, 7, seed=i) for i in range(7)]),
+    case("ADD_N_overflow", Op.ADD_N, [random(3, 7, seed=i, low=-3e38, high=3e38) for i in range(4)]),
 ]  # fmt: skip
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from runtime.model.schema import BuiltinOperator as Op
-from tests.runtime.models import Out
-from tests.runtime.ops.cases import case, check, random
+from tests.runtime.models import Arg, Out, const
+from tests.runtime.ops.cases import case, check, constant, random
 from tests.runtime.ops.operands import whole
 
 CASES = [
@@ -19,6 +19,17 @@ CASES = [
     case("POW", Op.POW, [random(4, 5, low=0.1), random(5, seed=1)]),
     case("POW_int32", Op.POW, [whole(4, 5, low=-5, high=6), whole(5, low=0, high=6)], (Out(np.int32),)),
     case("ATAN2", Op.ATAN2, [random(4, 5), random(4, 5, seed=1)]),
+    case("FLOOR_DIV_constant", Op.FLOOR_DIV, [random(4, 3, 7), constant(random(7, seed=1, low=0.1))]),
+    case("FLOOR_MOD_batch", Op.FLOOR_MOD, [random(3, 1, 5), random(3, 2, 1, seed=1)]),
+    case("POW_broadcast", Op.POW, [random(2, 1, 5, low=0.1), random(2, 4, 1, seed=1)]),
+    *(
+        case(f"POW_{exponent}", Op.POW, [random(4, 9), const(np.float32(exponent))])
+        for exponent in (0, 1, 2, 5, 3.000001, 12, -2)
+    ),
+    case("POW_root", Op.POW, [random(4, 9, low=0.1), const(np.float32([0.5]))]),
+    case("POW_fed", Op.POW, [random(4, 9), Arg(np.float32([3]))]),
+    case("POW_overflow", Op.POW, [random(4, 9, high=1e20), const(np.float32(4))]),
+    case("POW_of_one_base", Op.POW, [const(np.float32(2)), random(4, 9)]),
 ]  # fmt: skip
 
 
