@@ -38,6 +38,11 @@ _MODELS = {
     "MINIMUM": [(Op.MINIMUM, "vw")],
     "REVERSE_MINIMUM": [(Op.MINIMUM, "wv")],
     "SQUARED_DIFFERENCE": [(Op.SQUARED_DIFFERENCE, "vw")],
+    "POW": [(Op.POW, "vw")],
+    "POW_ALONE": [(Op.POW, "vw")],
+    "FLOOR_DIV": [(Op.FLOOR_DIV, "vw")],
+    "FLOOR_MOD": [(Op.FLOOR_MOD, "vw")],
+    "ATAN2": [(Op.ATAN2, "vw")],
     "ADD": [(Op.ADD, "vw")],
     "MUL": [(Op.MUL, "vw")],
     "ADD_SCALAR": [(Op.ADD, "va")],
@@ -97,6 +102,10 @@ def test_step_matches_litert(op, backend):
     w = generator.uniform(0.5, 2, x.shape).astype(np.float32)
     x.reshape(-1)[: _SPECIAL.size] = _SPECIAL
     w.reshape(-1)[_SPECIAL.size : 2 * _SPECIAL.size] = _SPECIAL
+    if op == "POW_ALONE":
+        w = np.float32([3])
+    if op == "FLOOR_DIV":
+        w[w == 0] = -0.5
     needs_operand = "{0}" in EXPRESSIONS[op]
     step = Step(op, (1,) if needs_operand else (), (0.25,) if "{a}" in EXPRESSIONS[op] else ())
     steps = [step, Step("SATURATE")] if op in _CLAMPED else [step]
