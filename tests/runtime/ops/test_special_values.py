@@ -174,7 +174,11 @@ def _products() -> list[tuple[B, Case]]:
         _special_case(f"_of_{adj_y:d}", B.BATCH_MATMUL, [few, z], {"adj_x": False, "adj_y": adj_y})
         for z, adj_y in ((columns, False), (rows, True))
     ]
-    return found
+    fused = {"fused_activation_function": Fused.NONE}
+    return [
+        *found,
+        _special_case("_computed", B.FULLY_CONNECTED, [few, rows, Arg(np.float32(range(28)))], fused),
+    ]
 
 
 def _movement() -> list[tuple[B, Case]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtime.delegates.gpu.graph import Graph, Node, round_up
+from runtime.delegates.gpu.graph import Graph, Layout, Node, Value, round_up
 from runtime.delegates.gpu.lowering.spec import (
+    Argument,
     Candidate,
     Context,
     Family,
@@ -65,6 +66,34 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         bytes=8 * after.elements,
     )
     return [Candidate("rows", (launch,))]
+
+
+def dense_copy(
+    source: Argument, layout: Layout, value: Value, target: Argument, sources: tuple[int, ...]
+) -> Launch:
+    """A launch that writes the elements of a value in row-major order, without padded lanes."""
+    return Launch(
+        Instance(
+            "reshape.cl",
+            instance_name("reshape_copy"),
+            defines(
+                PIXELS=value.pixels,
+                IN_CHANNELS=value.channels,
+                OUT_CHANNELS=value.channels,
+                IN_STRIDE=layout.pixel_stride,
+                IN_CHANNEL_STRIDE=layout.channel_stride,
+                OUT_STRIDE=value.channels,
+                GROUP=value.pixels,
+                GROUP_STRIDE=0,
+                TAIL=0,
+            ),
+        ),
+        (source, target),
+        units=min(_UNITS, value.pixels),
+        label=f"copy {'x'.join(map(str, value.shape))}",
+        sources=sources,
+        bytes=8 * value.elements,
+    )
 
 
 FAMILY = Family(

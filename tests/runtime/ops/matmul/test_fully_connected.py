@@ -17,6 +17,14 @@ def dense(name, x, w, bias=True, keep=False, activation: ActivationFunctionType 
     return case(name, BuiltinOperator.FULLY_CONNECTED, args, options=options, version=5 if keep else 1)
 
 
+def computed(name, x, w, bias="", kept="", keep=False, activation: ActivationFunctionType = NONE) -> Case:
+    """Operands that are fed; `bias` is "" for none or its shape, `kept` names constants among "xwb"."""
+    args = [random(*x), random(*w, seed=1), random(*bias, seed=2) if bias else None]
+    args = [constant(a) if a and letter in kept else a for letter, a in zip("xwb", args, strict=True)]
+    options = {"keep_num_dims": keep, "fused_activation_function": activation}
+    return case(name, BuiltinOperator.FULLY_CONNECTED, args, options=options, version=5 if keep else 1)
+
+
 def dense_int8(name, x, w, channels=False, zero=-20, activation: ActivationFunctionType = NONE) -> Case:
     rng = np.random.default_rng(5)
     scales = rng.uniform(0.002, 0.02, w[0] if channels else 1)
@@ -55,6 +63,24 @@ CASES = [
     dense("flattened_relu6", (2, 3, 4, 5), (6, 20), activation=RELU6),
     dense("keep_dims_no_bias", (2, 3, 10), (4, 10), bias=False, keep=True),
     dense("long", (1, 1280), (1000, 1280)),
+    dense("parts_of_pixels", (2, 6), (7, 4)),
+    dense("parts_of_odd_pixels", (4, 3, 15), (5, 9), activation=RELU),
+    computed("computed_vector", (1, 40), (7, 40)),
+    computed("computed_number", (1, 17), (1, 17), (1,)),
+    computed("computed_rows_relu", (5, 33), (17, 33), (17,), activation=RELU),
+    computed("computed_rows_fixed_bias", (17, 7), (255, 7), (255,), "b", activation=RELU6),
+    computed("computed_pixels", (2, 3, 4, 5), (6, 20), (6,)),
+    computed("computed_row_of_pixels", (1, 3, 17), (5, 51), (5,)),
+    computed("computed_dense_pixels", (6, 2, 16), (5, 32)),
+    computed("computed_parts_of_pixels", (2, 6), (7, 4), (7,)),
+    computed("computed_parts_of_odd_pixels", (4, 3, 15), (5, 9)),
+    computed("computed_keep_dims", (2, 3, 10), (4, 10), (4,), keep=True),
+    computed("computed_weights_fixed_input", (17, 10), (4, 10), (4,), "x"),
+    computed("computed_weights_fixed_pixels", (2, 17, 5), (4, 10), (4,), "xb"),
+    computed("computed_bias", (3, 10), (5, 10), (5,), "w"),
+    computed("computed_bias_row", (3, 10), (5, 10), (1, 5), "w", activation=RELU),
+    computed("computed_bias_column", (3, 10), (5, 10), (5, 1), "w"),
+    computed("many", (130, 64), (130, 64), (130,)),
     dense_int8("int8_vector", (1, 300), (20, 300)),
     dense_int8("int8_batch_relu", (3, 65), (9, 65), zero=0, activation=RELU),
     dense_int8("int8_per_channel", (2, 65), (9, 65), channels=True),

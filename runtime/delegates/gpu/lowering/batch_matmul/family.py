@@ -7,17 +7,21 @@ from math import prod
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.epilogue import broadcast_shape
-from runtime.delegates.gpu.graph import Graph, Layout, Node, Value, round_up
-from runtime.delegates.gpu.lowering.batch_matmul.product import LeftSide, Product, RightSide, candidates
+from runtime.delegates.gpu.graph import Graph, Node, Value
+from runtime.delegates.gpu.lowering.batch_matmul.product import (
+    LeftSide,
+    Product,
+    RightSide,
+    candidates,
+    placed,
+)
 from runtime.delegates.gpu.lowering.conv import gemm
 from runtime.delegates.gpu.lowering.spec import (
-    Argument,
     Candidate,
     Context,
     Family,
     NodeSpec,
     OperatorFacts,
-    pixels_packed,
 )
 from runtime.model.schema import BuiltinOperator as Op
 
@@ -77,8 +81,7 @@ def _product(node: Node, context: Context) -> Product:
 
 
 def _left(value: Value, context: Context, *, adjoint: bool, joined: bool) -> LeftSide:
-    source: Argument = pixels_packed(value) if value.is_constant else value.id
-    layout = layout_of(value, context)
+    source, layout = placed(value, context)
     steps = (layout.pixel_stride, layout.channel_stride)
     row, step = reversed(steps) if adjoint else steps
     matrix = value.shape[-2] * layout.pixel_stride
@@ -89,14 +92,8 @@ def _left(value: Value, context: Context, *, adjoint: bool, joined: bool) -> Lef
 def _right(value: Value, context: Context, *, adjoint: bool) -> RightSide:
     matrices = prod(value.shape[:-2])
     data = None if value.data is None else value.data.reshape(matrices, *value.shape[-2:])
-    stride = layout_of(value, context).pixel_stride
-    return RightSide(value.id, batch_steps(value, 1), matrices, stride, adjoint, data)
-
-
-def layout_of(value: Value, context: Context) -> Layout:
-    """Where a value lies, that of a constant being what `pixels_packed` makes."""
-    constant = Layout(value.id, 0, round_up(value.channels))
-    return constant if value.is_constant else context.layout(value.id)
+    _, layout = placed(value, context)
+    return RightSide(value.id, batch_steps(value, 1), matrices, layout.pixel_stride, adjoint, data)
 
 
 def batch_steps(value: Value, matrix: int) -> tuple[int, ...]:

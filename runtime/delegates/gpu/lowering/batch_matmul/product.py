@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runtime.delegates.gpu.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph import LANES, Layout, Node, Value, ceil_div, round_up
 from runtime.delegates.gpu.lowering.conv.packing import Floats
 from runtime.delegates.gpu.lowering.conv.tiles import CACHED_WEIGHTS_BYTES, Tile, best_tiles
 from runtime.delegates.gpu.lowering.spec import (
@@ -20,6 +20,7 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
     packed,
+    pixels_packed,
 )
 
 _FEW_ROWS = 4
@@ -106,6 +107,13 @@ class Product:
         right = {f"RIGHT_BATCH{axis}": count * matrix for axis, count in enumerate(self.right.batches)}
         extents = {"BATCH1": self.batches[1], "BATCH2": self.batches[2]}
         return {**left, **right, **extents, "LEFT_ROW": self.left.row}
+
+
+def placed(value: Value, context: Context) -> tuple[Argument, Layout]:
+    """What a kernel reads a value from, and where its elements lie there; a constant is packed as pixels."""
+    if value.is_constant:
+        return pixels_packed(value), Layout(value.id, 0, round_up(value.channels))
+    return value.id, context.layout(value.id)
 
 
 def candidates(node: Node, context: Context, product: Product) -> list[Candidate]:
