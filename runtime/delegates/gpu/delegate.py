@@ -83,6 +83,7 @@ class GpuDelegate:
     def describe(self) -> Mapping[str, str]:
         """Device, driver and effective settings; once compiled, how the layers are enqueued."""
         device = self._backend.capabilities
+        fault = self._backend.cache.fault
         return {
             "device": device.name,
             "platform": device.platform,
@@ -93,4 +94,5 @@ class GpuDelegate:
             "tuning": self.options.tuning,
             "persistent": self.options.persistent,
             "schedule": "; ".join(graph.schedule for graph in self._open_graphs()) or "not compiled",
+            **({"cache": f"not used: {fault}"} if fault else {}),
         }

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import platform
 from collections.abc import Mapping, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runtime.delegates.gpu.backends.base import Backend, Entry, Program, Recording
-from runtime.delegates.gpu.cache_files import write_atomically
 from runtime.delegates.gpu.contention import Contention
 from runtime.delegates.gpu.graph import Graph
 from runtime.delegates.gpu.lowering.spec import Candidate
@@ -218,20 +216,13 @@ class Tuner:
         return hashlib.sha256(content.encode()).hexdigest()
 
     def _recall(self, key: str) -> str | None:
-        folder = self._backend.cache_folder
-        if folder is None:
-            return None
-        try:
-            content: Any = json.loads((folder / "tuning" / f"{key}.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return str(content["winner"]) if isinstance(content, dict) and "winner" in content else None
+        """The winner of an earlier start."""
+        found = self._backend.cache.read("tuning", key)
+        return None if found is None else found.decode()
 
     def _remember(self, key: str, winner: str) -> None:
         """Keep a winner for later starts."""
-        folder = self._backend.cache_folder
-        if folder is not None:
-            write_atomically(folder / "tuning" / f"{key}.json", json.dumps({"winner": winner}).encode())
+        self._backend.cache.write("tuning", key, winner.encode())
 
 
 def _weight(candidate: Candidate) -> int:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from numpy.typing import NDArray
 
+from runtime.delegates.gpu.cache import Cache
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph import Graph
 from runtime.delegates.gpu.lowering.spec import Launch
@@ -77,15 +77,15 @@ class Recording(Protocol):
 
 
 class Backend(Protocol):
-    """One opened device. `cache_folder` is where it keeps files; None keeps nothing."""
+    """One opened device."""
 
     @property
     def capabilities(self) -> Capabilities:
         """What the device is and can do."""
 
     @property
-    def cache_folder(self) -> Path | None:
-        """Where files of this device are kept."""
+    def cache(self) -> Cache:
+        """Where programs and tuning results are kept."""
 
     def errors(self, what: str) -> AbstractContextManager[None]:
         """A block whose failures become `DeviceError` with `what` and the driver's text."""

@@ -12,7 +12,7 @@ from runtime.delegates.gpu.backends.opencl.program import (
     build_program,
     program_key,
 )
-from runtime.delegates.gpu.cache_files import ProgramCache
+from runtime.delegates.gpu.cache import open_cache
 from runtime.delegates.gpu.source import assemble
 from runtime.errors import DelegateError
 from tests.runtime.delegates.gpu.models import launch
@@ -42,12 +42,11 @@ def test_the_key_tells_processors_and_compilers_apart(backend, field):
 
 def test_binaries_survive_in_the_cache(backend, tmp_path):
     source = assemble([launch()], backend.capabilities)
-    cache = ProgramCache(tmp_path)
-    assert cache.read("k") is None
+    cache = open_cache(tmp_path)
     binary = binary_of(build_program(backend.opened.context, backend.capabilities, source.text, cache))
-    cache.write("k", binary)
-    assert ProgramCache(tmp_path).read("k") == binary
-    assert [path.name for path in (tmp_path / "programs").iterdir()] == ["k.bin"]
+    cache.write("programs", "k", binary)
+    assert open_cache(tmp_path).read("programs", "k") == binary
+    assert [path.name for path in (tmp_path / "programs").iterdir()] == ["k"]
 
 
 _SCRIPT = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from runtime.delegates.gpu.backends.base import Recording
 from runtime.delegates.gpu.backends.opencl.device import OpenedDevice, mapped_errors, open_device
 from runtime.delegates.gpu.backends.opencl.program import build_program
 from runtime.delegates.gpu.backends.opencl.recording import OpenClRecording
-from runtime.delegates.gpu.cache_files import ProgramCache
+from runtime.delegates.gpu.cache import Cache, open_cache
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph import Graph
 from runtime.delegates.gpu.memory import Stage
@@ -27,23 +28,26 @@ class OpenClBackend:
     """An opened OpenCL device; see `backends.base.Backend`."""
 
     opened: OpenedDevice
+    cache: Cache
 
     @classmethod
     def open(
         cls, wanted: str | int | None, cache_folder: Path | None, threads: int | None = None
     ) -> OpenClBackend:
-        """Open a device as `device.open_device` does. Raises `DeviceError`, `DelegateError`."""
-        return cls(open_device(wanted, cache_folder, threads))
+        """Open a device as `device.open_device` does, and a cache in this folder.
+
+        Raises `DeviceError` or `DelegateError`.
+        """
+        cache = open_cache(cache_folder)
+        if cache.pocl_folder is not None:
+            # PoCL reads it once, when the process first asks for its devices.
+            os.environ.setdefault("POCL_CACHE_DIR", str(cache.pocl_folder))
+        return cls(open_device(wanted, threads), cache)
 
     @property
     def capabilities(self) -> Capabilities:
         """What the device is and can do."""
         return self.opened.capabilities
-
-    @property
-    def cache_folder(self) -> Path | None:
-        """Where programs and tuning results are kept; None keeps nothing."""
-        return self.opened.cache_folder
 
     def errors(self, what: str) -> AbstractContextManager[None]:
         """A block whose OpenCL errors become `DeviceError`."""
@@ -51,8 +55,7 @@ class OpenClBackend:
 
     def compile(self, source: Source) -> pyopencl.Program:
         """Build from the driver's cached binary, else from source. Raises `DelegateError`."""
-        cache = ProgramCache(self.cache_folder)
-        return build_program(self.opened.context, self.capabilities, source.text, cache)
+        return build_program(self.opened.context, self.capabilities, source.text, self.cache)
 
     def record(
         self, graph: Graph, stages: Sequence[Stage], source: Source, program: pyopencl.Program

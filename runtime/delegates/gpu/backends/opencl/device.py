@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime.delegates.gpu.capabilities import Capabilities
@@ -141,7 +140,7 @@ def open_context(device: pyopencl.Device) -> pyopencl.Context:
 
 @dataclass(frozen=True, slots=True)
 class OpenedDevice:
-    """A device with its context and the folder for caches (None keeps nothing).
+    """A device with its context.
 
     `groups_per_unit` is the number of work-groups of an enqueued unit function for each compute unit. Several
     even out units of unlike cost; one bounds the threads, as each thread runs one group at a time.
@@ -150,13 +149,10 @@ class OpenedDevice:
     device: pyopencl.Device
     context: pyopencl.Context
     capabilities: Capabilities
-    cache_folder: Path | None
     groups_per_unit: int = GROUPS_PER_UNIT
 
 
-def open_device(
-    wanted: str | int | None, cache_folder: Path | None, threads: int | None = None
-) -> OpenedDevice:
+def open_device(wanted: str | int | None, threads: int | None = None) -> OpenedDevice:
     """Choose, describe and open a device; at most `threads` groups at a time on a CPU device.
 
     Raises:
@@ -166,7 +162,5 @@ def open_device(
     found = capabilities(device)
     context = open_context(device)
     if threads is None or found.is_gpu or threads >= found.compute_units:
-        return OpenedDevice(device, context, found, cache_folder)
-    return OpenedDevice(
-        device, context, replace(found, compute_units=threads), cache_folder, groups_per_unit=1
-    )
+        return OpenedDevice(device, context, found)
+    return OpenedDevice(device, context, replace(found, compute_units=threads), groups_per_unit=1)

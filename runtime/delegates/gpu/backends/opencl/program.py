@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from runtime.delegates.gpu.backends.opencl.device import mapped_errors, open_context
-from runtime.delegates.gpu.cache_files import ProgramCache
+from runtime.delegates.gpu.cache import Cache
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph import LANES
 from runtime.delegates.gpu.source import kernel_source
@@ -29,9 +29,12 @@ def program_key(text: str, options: Sequence[str], device: Capabilities) -> str:
 
 
 def build_program(
-    context: pyopencl.Context, device: Capabilities, text: str, cache: ProgramCache
+    context: pyopencl.Context, device: Capabilities, text: str, cache: Cache
 ) -> pyopencl.Program:
     """Build from the cached binary, else from source.
+
+    PoCL keeps the kernels that it compiles by itself (`POCL_CACHE_DIR`); asked for a program's binary, it
+    would compile every kernel a second time, so it is left alone.
 
     Raises:
         DelegateError: the device and the first error with `.cl` file and line, then the compiler's whole log.
@@ -39,11 +42,11 @@ def build_program(
     key = program_key(text, BUILD_OPTIONS, device)
     if device.is_pocl:
         return _compiled(context, text)
-    binary = cache.read(key)
+    binary = cache.read("programs", key)
     program = _from_binary(context, binary) if binary is not None else None
     if program is None:
         program = _compiled(context, text)
-        cache.write(key, binary_of(program))
+        cache.write("programs", key, binary_of(program))
     return program
 
 

@@ -1,0 +1,208 @@
+"""A device's files on disk: programs and tuning results that outlive the process.
+
+A cache must never do harm. A folder of another user is not used, since a program from it would run here; an
+entry whose hash is wrong is made anew; a folder that is full or read-only costs time alone. Other processes
+may read, write and remove entries at any moment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+LIMIT_BYTES: Final = 1 << 30
+"""Bytes that the folder may take. A model leaves one to ten megabytes per device and driver, so this holds
+some hundreds; smaller makes models that are used in turn compile again, larger only takes disk space."""
+_TARGET: Final = 0.75
+"""Share of the limit that is left after a cleaning. Closer to 1, and nearly every write would clean."""
+_SETTLED_S: Final = 3600.0
+"""Seconds since its last use before an entry may be removed, and before a temporary file counts as left by a
+killed process. No compiler takes as long; smaller could remove what another process is about to read."""
+_FOLDER_MODE: Final = 0o700
+"""Mode of the folder: a program that somebody else puts there would run here."""
+_OTHERS_MAY_WRITE: Final = 0o022
+"""Bits of a mode that let group or others write."""
+_MARK: Final = b"delegate-farm cache 1\n"
+"""First line of every entry; another form of entries gets another number, and older ones are made anew."""
+_POCL_PROGRAMS: Final = "*/*"
+"""Folders of programs in PoCL's own cache: two letters, then the rest of a hash."""
+_TEMPORARY: Final = ("tmp", "tempfile")
+"""Beginnings of the names of files that are being written: ours, and PoCL's."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Cache:
+    """A folder of entries, each named by a key of letters and digits. Without a folder nothing is kept.
+
+    `fault` says why the folder is not used, or no longer written to; empty while all is well.
+    """
+
+    folder: Path | None
+    limit_bytes: int = LIMIT_BYTES
+    fault: str = ""
+    _is_swept: bool = field(default=False, repr=False)
+
+    def read(self, kind: str, key: str) -> bytes | None:
+        """The content of an entry; None where it is absent or damaged, and then it is removed."""
+        path = self.path(kind, key)
+        if path is None:
+            return None
+        try:
+            head, _, content = path.read_bytes().removeprefix(_MARK).partition(b"\n")
+            if head != _digest(content):
+                path.unlink()
+                return None
+            os.utime(path)
+        except OSError:
+            return None
+        return content
+
+    def write(self, kind: str, key: str, content: bytes) -> None:
+        """Keep an entry; readers see all of it or nothing. The first write of a process cleans the folder."""
+        path = self.path(kind, key)
+        if path is None or self.fault:
+            return
+        try:
+            write_atomically(path, b"".join((_MARK, _digest(content), b"\n", content)))
+            if not self._is_swept:
+                self._is_swept = True
+                self.sweep()
+        except OSError as error:
+            self._say(f"{self.folder} cannot be written to ({error.strerror or error})")
+
+    def path(self, kind: str, key: str) -> Path | None:
+        """Where the entry of `key` lies."""
+        return None if self.folder is None else self.folder / kind / key
+
+    @property
+    def pocl_folder(self) -> Path | None:
+        """Where PoCL keeps the kernels that it compiles."""
+        return None if self.folder is None else self.folder / "pocl"
+
+    def sweep(self) -> None:
+        """Remove what killed writers left; above the limit, also what was not used for longest."""
+        now = time.time()
+        entries = sorted(self._entries(), key=lambda entry: entry.used_s)
+        settled = [entry for entry in entries if now - entry.used_s > _SETTLED_S]
+        for entry in settled:
+            if entry.is_temporary:
+                entry.remove()
+        total = sum(entry.size for entry in entries if not (entry.is_temporary and entry in settled))
+        if total <= self.limit_bytes:
+            return
+        for entry in settled:
+            if total <= self.limit_bytes * _TARGET:
+                break
+            if not entry.is_temporary:
+                entry.remove()
+                total -= entry.size
+
+    def _entries(self) -> Iterator[_Entry]:
+        """Files of ours, and programs of PoCL."""
+        if self.folder is None or self.pocl_folder is None:
+            return
+        for kind in (path for path in _children(self.folder) if path != self.pocl_folder):
+            yield from (_Entry.of(path) for path in _children(kind))
+        pocl = self.pocl_folder
+        yield from (_Entry.of(path) for path in _children(pocl) if path.name.startswith(_TEMPORARY))
+        yield from (_Entry.of(path) for path in pocl.glob(_POCL_PROGRAMS) if path.is_dir())
+
+    def _say(self, fault: str) -> None:
+        self.fault = fault
+        _log.warning(
+            "gpu delegate: the cache %s: the next start compiles again what this one cannot keep. Name a "
+            "folder of your own with space left: the option cache_dir, or FARM_CACHE_DIR", fault,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A file or a folder of files; `used_s`: when it was last written or read, in seconds since the epoch."""
+
+    path: Path
+    size: int
+    used_s: float
+    is_temporary: bool
+
+    @classmethod
+    def of(cls, path: Path) -> _Entry:
+        sizes, times = [0], [0.0]
+        for file in (path, *path.rglob("*")):
+            try:
+                found = file.lstat()
+            except OSError:
+                continue
+            sizes.append(found.st_size)
+            times.append(found.st_mtime)
+        return cls(path, sum(sizes), max(times), path.name.startswith(_TEMPORARY))
+
+    def remove(self) -> None:
+        # The files before their folders; what another process removes first, or adds meanwhile, stays.
+        for path in sorted(self.path.rglob("*"), reverse=True):
+            _remove(path)
+        _remove(self.path)
+
+
+def open_cache(folder: Path | None, limit_bytes: int = LIMIT_BYTES) -> Cache:
+    """Open a folder as a cache, made where it is missing and closed to other users.
+
+    One that cannot be made, or that belongs to another user, is not used; a line in the log says so.
+    """
+    cache = Cache(folder, limit_bytes)
+    if folder is None:
+        return cache
+    try:
+        folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+        found = folder.stat()
+        owner = "" if found.st_uid == os.geteuid() else f"{folder} belongs to user {found.st_uid}"
+        if not owner and found.st_mode & _OTHERS_MAY_WRITE:
+            folder.chmod(_FOLDER_MODE)
+    except OSError as error:
+        owner = f"{folder} cannot be used ({error.strerror or error})"
+    if owner:
+        cache.folder = None
+        cache._say(owner)
+    return cache
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write beside the target, then rename, so that other processes see all of the content or none."""
+    path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _remove(path: Path) -> None:
+    try:
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        else:
+            path.unlink()
+    except OSError:
+        pass
