@@ -65,7 +65,8 @@ EXPRESSIONS = {
 
 MAX_RANK = 5
 """Highest rank over which an operand can be broadcast: channels and the four digits of a pixel index that
-`BROADCAST_INDEX` of `kernels/common.cl` takes apart. Operators of a higher rank stay on the CPU."""
+`BROADCAST_INDEX` of `kernels/common.cl` takes apart. Of a higher rank, operands of unlike shapes stay on the
+CPU."""
 
 MAX_OPERANDS = 6
 """Most operands of one epilogue: `kernels/common.cl` has `EPILOGUE_PARAMS_n` up to this n. Chosen: chains of
@@ -110,6 +111,8 @@ def broadcast_shape(shape: Sequence[int], rank: int) -> tuple[int, ...]:
 
 def can_broadcast(shape: Sequence[int], output: Sequence[int]) -> bool:
     """True where a tensor of `shape` can be an operand of a step whose output has the shape `output`."""
+    if tuple(shape) == tuple(output):
+        return True
     if len(shape) > len(output) or len(output) > MAX_RANK:
         return False
     return all(a in (1, b) for a, b in zip(broadcast_shape(shape, len(output)), output, strict=True))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from runtime.interpreter import Interpreter
+from runtime.model.graph import Model, Operator, Subgraph
+from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator
+from runtime.model.writer import write_model
 from tests.oracle import run_litert
 from tests.runtime.models import Arg, Out, one_operator
 from tests.runtime.ops.families import RUNS, Family
@@ -77,6 +80,36 @@ def random(*shape: int, seed: int = 0, low: float = -3.0, high: float = 3.0) -> 
     return Arg(np.random.default_rng(seed).uniform(low, high, shape).astype(np.float32))
 
 
+def patterns(*shape: int, seed: int = 0) -> Arg:
+    """A float32 operand of random bits: NaNs of all kinds, infinities, denormals and both zeros too."""
+    bits = np.random.default_rng(seed).integers(0, 1 << 32, shape, np.uint32)
+    special = np.uint32([0x7FC12345, 0xFFC00001, 0x7F800001, 0x7F800000, 0xFF800000, 0x80000000, 0, 1])
+    flat = bits.reshape(-1)
+    flat[::5] = np.resize(special, flat[::5].size)
+    return Arg(bits.view(np.float32))
+
+
+def inside(case: Case) -> Case:
+    """The case between operators that flip signs: the delegate then moves its padded rows, not the host's."""
+    model = read_model(case.model)
+    (graph,) = model.subgraphs
+    tensors, before, behind = list(graph.tensors), [], []
+
+    def flip(tensor: int, operators: list[Operator], *, is_input: bool) -> int:
+        outer = replace(tensors[tensor], index=len(tensors), name=f"flipped{tensor}")
+        tensors.append(outer)
+        source, target = (outer.index, tensor) if is_input else (tensor, outer.index)
+        operators.append(Operator(0, BuiltinOperator.NEG, 1, (source,), (target,), {}))
+        return outer.index
+
+    inputs = tuple(flip(tensor, before, is_input=True) for tensor in graph.inputs)
+    outputs = tuple(flip(tensor, behind, is_input=False) for tensor in graph.outputs)
+    operators = [replace(o, index=i) for i, o in enumerate((*before, *graph.operators, *behind))]
+    whole = Subgraph(0, "inside", tuple(tensors), inputs, outputs, tuple(operators))
+    inner = write_model(Model(3, "inside", (whole,)))
+    return replace(case, name=f"{case.name}_inside", model=inner)
+
+
 def levels(*shape: int, seed: int = 0, quantization: Any = None, low: int = -128, high: int = 127) -> Arg:
     """An int8 operand over the given levels, bounds included."""
     values = np.random.default_rng(seed).integers(low, high, shape, endpoint=True).astype(np.int8)
@@ -99,6 +132,15 @@ def check(case: Case, backend: Backend) -> None:
         assert ours.shape == theirs.shape
         assert ours.dtype == theirs.dtype
         compare(ours, theirs)
+
+
+def check_bits(case: Case, backend: Backend) -> None:
+    """As `check`, for operators that only move elements: every bit is LiteRT's, those of NaNs too."""
+    expected = run_litert(case.model, case.inputs, case.resolver)
+    found = run_ours(case, backend)
+    assert [(y.shape, y.dtype) for y in found] == [(r.shape, r.dtype) for r in expected]
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours.view(np.uint32), theirs.view(np.uint32))
 
 
 def compare(ours: np.ndarray, theirs: np.ndarray) -> None:

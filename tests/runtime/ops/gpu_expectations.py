@@ -19,16 +19,15 @@ TAKES: Mapping[str, str] = {}
 """The delegate runs the whole model. Otherwise: each operator that it leaves to the CPU, and its reason."""
 
 TAKEN = frozenset({
-    B.ABS, B.ADD, B.AVERAGE_POOL_2D, B.BATCH_MATMUL, B.CEIL, B.CONCATENATION, B.CONV_2D, B.CONV_3D,
-    B.COS,
-    B.DEPTHWISE_CONV_2D, B.DIV,
-    B.ELU, B.EXP, B.EXPAND_DIMS, B.FLOOR, B.FULLY_CONNECTED, B.GELU, B.HARD_SWISH, B.LEAKY_RELU, B.LOG,
-    B.LOGISTIC, B.MAXIMUM, B.MAX_POOL_2D, B.MEAN, B.MINIMUM, B.MUL, B.NEG, B.PAD, B.PADV2, B.PRELU,
+    B.ABS, B.ADD, B.ADD_N, B.ATAN2, B.AVERAGE_POOL_2D, B.BATCH_MATMUL, B.CEIL, B.CONCATENATION, B.CONV_2D,
+    B.CONV_3D, B.COS, B.DEPTHWISE_CONV_2D, B.DIV, B.ELU, B.EXP, B.EXPAND_DIMS, B.FLOOR, B.FLOOR_DIV,
+    B.FLOOR_MOD, B.FULLY_CONNECTED, B.GELU, B.HARD_SWISH, B.LEAKY_RELU, B.LOG, B.LOGISTIC, B.MAXIMUM,
+    B.MAX_POOL_2D, B.MEAN, B.MINIMUM, B.MIRROR_PAD, B.MUL, B.NEG, B.PACK, B.PAD, B.PADV2, B.POW, B.PRELU,
     B.REDUCE_MAX, B.REDUCE_MIN, B.REDUCE_PROD, B.RELU, B.RELU6, B.RELU_0_TO_1, B.RELU_N1_TO_1, B.RESHAPE,
     B.RESIZE_BILINEAR, B.RESIZE_NEAREST_NEIGHBOR, B.ROUND, B.RSQRT, B.SIGN, B.SIN, B.SLICE, B.SOFTMAX,
-    B.SQRT, B.SQUARE, B.SQUARED_DIFFERENCE, B.SQUEEZE, B.STRIDED_SLICE, B.SUB, B.SUM, B.TANH, B.TRANSPOSE,
-    B.TRANSPOSE_CONV, B.ADD_N, B.ATAN2, B.FLOOR_DIV, B.FLOOR_MOD, B.POW, B.STABLEHLO_ADD,
-    B.STABLEHLO_MAXIMUM, B.STABLEHLO_MINIMUM, B.STABLEHLO_MULTIPLY,
+    B.SPLIT, B.SPLIT_V, B.SQRT, B.SQUARE, B.SQUARED_DIFFERENCE, B.SQUEEZE, B.STABLEHLO_ADD,
+    B.STABLEHLO_MAXIMUM, B.STABLEHLO_MINIMUM, B.STABLEHLO_MULTIPLY, B.STRIDED_SLICE, B.SUB, B.SUM, B.TANH,
+    B.TRANSPOSE, B.TRANSPOSE_CONV, B.UNPACK,
 })  # fmt: skip
 """Operators that have an OpenCL kernel; it runs between float32 tensors."""
 
@@ -45,9 +44,7 @@ FORMS: Mapping[tuple[B, str], str] = {
     (B.FULLY_CONNECTED, "computed_bias_column"): "a bias of shape [5, 1] behind 5 columns has no kernel",
     (B.REDUCE_PROD, "REDUCE_PROD"): "axes [0, 2] of shape [2, 3, 4] are not next to each other",
     (B.SHAPE, "shape"): _FOLDED,
-    (B.STRIDED_SLICE, "ellipsis"): "ellipsis_mask has no kernel",
-    (B.STRIDED_SLICE, "new_axis"): "new_axis_mask has no kernel",
-    (B.STRIDED_SLICE, "shrink_all"): "rank 1 to rank 0 has no kernel",
+    (B.SPLIT_V, "empty_part"): "tensor 4 has no elements",
 }
 """Cases that are refused for their form, by operator and name, although the operator or its types are not."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from runtime.model.schema import ActivationFunctionType as Fused
 from runtime.model.schema import BuiltinOperator as B
-from runtime.model.schema import Padding
+from runtime.model.schema import MirrorPadMode, Padding
 from tests.oracle import run_litert
 from tests.runtime.models import Arg, Builder, const
 from tests.runtime.ops.cases import Case, case, run_ours
@@ -193,6 +193,11 @@ def _movement() -> list[tuple[B, Case]]:
         _special_case("", B.SLICE, [rows, *(const(v, np.int32) for v in one[:2])]),
         _special_case("", B.STRIDED_SLICE, [rows, *(const(v, np.int32) for v in one)]),
         _special_case("", B.CONCATENATION, [rows, rows], {"axis": 1}),
+        _special_case("", B.PACK, [rows, rows], {"axis": 1, "values_count": 2}),
+        _special_case("", B.SPLIT, [const(0, np.int32), rows], {"num_splits": 1}),
+        _special_case("", B.SPLIT_V, [rows, const([-1], np.int32), const(1, np.int32)], {"num_splits": 1}),
+        _special_case("", B.UNPACK, [Arg(image.value[..., :1])], {"num": 1, "axis": -1}),
+        _special_case("", B.MIRROR_PAD, [rows, margins], {"mode": MirrorPadMode.REFLECT}),
         _special_case("", B.PAD, [rows, margins]),
         *(_special_case(f"_{v}", B.PADV2, [rows, margins, const([v])]) for v in (np.nan, -np.inf, -0.0)),
     ]

@@ -1,4 +1,7 @@
-"""CONCATENATION: the layout pass resolves it into views and copies, so no node is left to lower."""
+"""CONCATENATION and PACK: passes resolve them into views and copies, so no node is left to lower.
+
+PACK is rewritten by `canonicalise`, CONCATENATION by the layout pass.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:  # noqa: ARG001 - the protocol's signature
     """Never reached: raises ValueError."""
-    raise ValueError(f"{node.op.name} must be resolved by the layout pass")
+    raise ValueError(f"{node.op.name} must be resolved by the passes")
 
 
-FAMILY = Family(operators=(Op.CONCATENATION,), read=_read, lower=lower, supports=_supports)
+FAMILY = Family(operators=(Op.CONCATENATION, Op.PACK), read=_read, lower=lower, supports=_supports)

@@ -1,33 +1,35 @@
-"""SLICE and STRIDED_SLICE: a gather with strides from a starting point."""
+"""SLICE and STRIDED_SLICE: a copy with strides from a starting point."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import Graph, Node
+from runtime.delegates.gpu.graph import Node
+from runtime.delegates.gpu.lowering.copies import Digit, any_layout, copy_launch, source_strides
 from runtime.delegates.gpu.lowering.spec import Candidate, Context, Family, NodeSpec, OperatorFacts
-from runtime.delegates.gpu.lowering.transpose import element_strides, gather
 from runtime.model.schema import BuiltinOperator as Op
 
-_MOST_AXES = 5
-"""Highest rank, which is LiteRT's own limit for both operators (`kernels/slice.cc`,
-`kernels/strided_slice.cc`)."""
-_OTHER_MASKS = ("ellipsis_mask", "new_axis_mask")
+
+@dataclass(slots=True)
+class _Spans:
+    """First element and stride along each input axis, and the output's axes: None is one of length 1."""
+
+    starts: list[int] = field(default_factory=list)
+    strides: list[int] = field(default_factory=list)
+    kept: list[int | None] = field(default_factory=list)
+
+    def add(self, start: int, stride: int, *, is_kept: bool = True) -> None:
+        if is_kept:
+            self.kept.append(len(self.starts))
+        self.starts.append(start)
+        self.strides.append(stride)
 
 
 def _supports(facts: OperatorFacts) -> Unsupported | None:
-    parameters = range(1, len(facts.operator.inputs))
-    if any(facts.constant(i) is None for i in parameters):
+    if any(facts.constant(i) is None for i in range(1, len(facts.operator.inputs))):
         return Unsupported("begin, end, size and strides must be constant")
-    set_masks = [name for name in _OTHER_MASKS if facts.options.get(name)]
-    if set_masks:
-        return Unsupported(f"{set_masks[0]} has no kernel")
-    if facts.operator.opcode == Op.STRIDED_SLICE and facts.options.get("offset"):
-        return Unsupported("end as an offset from begin has no kernel")
-    rank = len(facts.shape(0))
-    if not 1 <= rank <= _MOST_AXES or not facts.output_shape():
-        return Unsupported(f"rank {rank} to rank {len(facts.output_shape())} has no kernel")
     return None
 
 
@@ -37,48 +39,66 @@ def _integers(facts: OperatorFacts, i: int) -> list[int]:
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
-    """`starts` and `strides` per input axis; `kept`: the axes that the output has."""
-    shape, begin = facts.shape(0), _integers(facts, 1)
+    """Start and stride of each input axis; `kept`: the input axis of each output axis, None for a new one."""
+    shape, spans = facts.shape(0), _Spans()
     if facts.operator.opcode == Op.SLICE:
-        spans = [(start, 1, True) for start in begin]
+        for start in _integers(facts, 1):
+            spans.add(start, 1)
     else:
-        spans = [_span(facts, axis, shape[axis]) for axis in range(len(begin))]
-    spans += [(0, 1, True)] * (len(shape) - len(spans))
+        _add_entries(facts, spans)
+    while len(spans.starts) < len(shape):
+        spans.add(0, 1)
     attributes = {
-        "starts": tuple(start for start, _, _ in spans),
-        "strides": tuple(stride for _, stride, _ in spans),
-        "kept": tuple(axis for axis, (_, _, kept) in enumerate(spans) if kept),
+        "starts": tuple(spans.starts),
+        "strides": tuple(spans.strides),
+        "kept": tuple(spans.kept),
     }
     return NodeSpec(facts.operator.inputs[:1], attributes)
 
 
-def _span(facts: OperatorFacts, axis: int, extent: int) -> tuple[int, int, bool]:
-    begin, end, stride = (_integers(facts, i)[axis] for i in (1, 2, 3))
+def _add_entries(facts: OperatorFacts, spans: _Spans) -> None:
+    """Of an entry's masks the ellipsis counts first, then the new axis, as in LiteRT's `strided_slice.cc`."""
+    shape, entries = facts.shape(0), len(_integers(facts, 1))
+    masks = {name: int(facts.options.get(f"{name}_mask", 0)) for name in ("ellipsis", "new_axis")}
+    consumed = sum(1 for i in range(entries) if not (masks["ellipsis"] | masks["new_axis"]) >> i & 1)
+    for i in range(entries):
+        if masks["ellipsis"] >> i & 1:
+            for _ in range(len(shape) - consumed):
+                spans.add(0, 1)
+        elif masks["new_axis"] >> i & 1:
+            spans.kept.append(None)
+        else:
+            _add_entry(facts, spans, i, shape[len(spans.starts)])
+
+
+def _add_entry(facts: OperatorFacts, spans: _Spans, entry: int, extent: int) -> None:
+    begin, end, stride = (_integers(facts, i)[entry] for i in (1, 2, 3))
+    if facts.options.get("offset"):
+        begin = begin + extent if begin < 0 else begin
+        end += begin
     masked = {
-        name: bool(facts.options.get(f"{name}_mask", 0) >> axis & 1)
+        name: bool(facts.options.get(f"{name}_mask", 0) >> entry & 1)
         for name in ("begin", "end", "shrink_axis")
     }
     if masked["shrink_axis"]:
-        return (0 if masked["begin"] else begin % extent), 1, False
+        spans.add(0 if masked["begin"] else begin % extent, 1, is_kept=False)
+        return
     chosen = slice(None if masked["begin"] else begin, None if masked["end"] else end, stride)
     start, _, step = chosen.indices(extent)
-    return start, step, True
-
-
-def _any_layout(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protocol's signature
-    return True
+    spans.add(start, step)
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
-    """One gather."""
-    source = node.inputs[0]
-    if source is None:
-        raise ValueError(f"{node.op.name} needs its first input")
-    distances = element_strides(context.value(source), context.layout(source))
+    """One copy."""
+    distances = source_strides(node, context)
     a = node.attributes
     base = sum(start * distance for start, distance in zip(a["starts"], distances, strict=True))
-    steps = [a["strides"][axis] * distances[axis] for axis in a["kept"]]
-    return [Candidate("rows", (gather(node, context, steps, base),))]
+    shape = context.value(node.outputs[0]).shape
+    axes = [
+        [Digit(extent, 0 if axis is None else a["strides"][axis] * distances[axis])]
+        for extent, axis in zip(shape, a["kept"], strict=True)
+    ]
+    return [Candidate("rows", (copy_launch(node, context, axes, base),))]
 
 
 FAMILY = Family(
@@ -87,6 +107,6 @@ FAMILY = Family(
     lower=lower,
     supports=_supports,
     parameters=(1, 2, 3),
-    reads_any_layout=_any_layout,
-    writes_dense=_any_layout,
+    reads_any_layout=any_layout,
+    writes_dense=any_layout,
 )

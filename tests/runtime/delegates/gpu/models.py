@@ -38,9 +38,18 @@ class ModelBuilder:
         return self._tensor(content.shape, content.dtype, memoryview(content.tobytes()))
 
     def op(self, opcode: BuiltinOperator, inputs: Sequence[int], shape: Sequence[int], **options: Any) -> int:
-        output = self._tensor(tuple(shape), np.dtype(np.float32))
-        self.operators.append(Operator(len(self.operators), opcode, 1, tuple(inputs), (output,), options))
+        (output,) = self.ops(opcode, inputs, [shape], **options)
         return output
+
+    def ops(
+        self, opcode: BuiltinOperator, inputs: Sequence[int], shapes: Sequence[Sequence[int]], **options: Any
+    ) -> list[int]:
+        """An operator with several outputs."""
+        outputs = [self._tensor(tuple(shape), np.dtype(np.float32)) for shape in shapes]
+        self.operators.append(
+            Operator(len(self.operators), opcode, 1, tuple(inputs), tuple(outputs), options)
+        )
+        return outputs
 
     def build(self, *outputs: int) -> Model:
         graph = Subgraph(0, "main", tuple(self.tensors), tuple(self.inputs), outputs, tuple(self.operators))

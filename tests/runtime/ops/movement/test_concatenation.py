@@ -9,7 +9,18 @@ from runtime.errors import ShapeError, UnsupportedOperatorError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Arg, Out, one_operator, per_tensor
-from tests.runtime.ops.cases import CPU, Case, case, check, constant, levels, random
+from tests.runtime.ops.cases import (
+    CPU,
+    Case,
+    case,
+    check,
+    check_bits,
+    constant,
+    inside,
+    levels,
+    patterns,
+    random,
+)
 from tests.runtime.ops.every_type import every_type, moves_as_litert, several
 
 CONCATENATION, PACK, SPLIT = Op.CONCATENATION, Op.PACK, Op.SPLIT
@@ -38,6 +49,29 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_concatenation_matches_litert(case, backend):
     check(case, backend)
+
+
+def pack(axis: int, count: int, *shape: int) -> Case:
+    args = [patterns(*shape, seed=i) for i in range(count)]
+    return case(f"pack_{shape}_{axis}", PACK, args, options={"axis": axis, "values_count": count})
+
+
+PACKED = [
+    pack(0, 3),
+    pack(0, 1, 2, 3),
+    pack(-1, 4, 7),
+    pack(1, 3, 4, 5),
+    pack(-2, 2, 3, 16),
+    pack(-1, 2, 2, 3, 255),
+    pack(2, 3, 2, 1, 3, 5),
+    pack(1, 2, 2, 3, 1, 4, 7),
+    pack(5, 3, 2, 3, 1, 4, 1),
+]
+
+
+@pytest.mark.parametrize("case", [*PACKED, *map(inside, PACKED)], ids=str)
+def test_packed_tensors_have_the_bits_of_litert(case, backend):
+    check_bits(case, backend)
 
 
 def test_shapes_that_do_not_join_are_refused():

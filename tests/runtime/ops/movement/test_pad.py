@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import MirrorPadMode
 from tests.runtime.models import Out, const, one_operator, per_tensor
-from tests.runtime.ops.cases import CPU, case, check, levels, random
+from tests.runtime.ops.cases import CPU, Case, case, check, check_bits, inside, levels, patterns, random
 from tests.runtime.ops.every_type import Movement, every_type, fed, ints, moves_as_litert, unary
 
 PAD, PADV2 = Op.PAD, Op.PADV2
@@ -35,13 +37,42 @@ def test_pad_matches_litert(case, backend):
     check(case, backend)
 
 
+def mirrored(mode: MirrorPadMode, shape: Sequence[int], *paddings: Sequence[int]) -> Case:
+    args = [patterns(*shape), const(paddings, np.int32)]
+    return case(f"{mode.name}_{tuple(shape)}", Op.MIRROR_PAD, args, options={"mode": mode})
+
+
+def padded(fill: float, shape: Sequence[int], *paddings: Sequence[int]) -> Case:
+    args = [patterns(*shape), const(paddings, np.int32), const([fill])]
+    return case(f"{fill}_{tuple(shape)}", PADV2, args)
+
+
+REFLECT, SYMMETRIC = MirrorPadMode.REFLECT, MirrorPadMode.SYMMETRIC
+MOVED = [
+    mirrored(REFLECT, (5,), (4, 3)),
+    mirrored(SYMMETRIC, (3, 7), (3, 1), (2, 7)),
+    mirrored(REFLECT, (2, 5, 6, 16), (0, 0), (3, 2), (1, 4), (0, 0)),
+    mirrored(SYMMETRIC, (1, 5, 6, 3), (0, 0), (5, 0), (0, 6), (0, 0)),
+    mirrored(REFLECT, (2, 3, 4, 5), (1, 0), (0, 2), (3, 1), (4, 2)),
+    padded(np.nan, (7,), (2, 0)),
+    padded(-0.0, (3, 4, 5), (1, 0), (0, 2), (2, 1)),
+    padded(-3.5, (2, 3, 4, 16), (0, 1), (1, 0), (2, 2), (0, 0)),
+    padded(np.inf, (2, 2, 1, 3, 7), (1, 0), (0, 1), (2, 0), (0, 2), (3, 9)),
+    padded(1.5, (4, 1, 2, 3, 255), (0, 0), (0, 0), (1, 1), (0, 0), (0, 0)),
+]
+
+
+@pytest.mark.parametrize("case", [*MOVED, *map(inside, MOVED)], ids=str)
+def test_bordered_tensors_have_the_bits_of_litert(case, backend):
+    check_bits(case, backend)
+
+
 def test_a_negative_padding_is_refused():
     model = one_operator(PAD, [random(5), const([[-1, 0]], np.int32)])
     with pytest.raises(ShapeError, match="operator 0 PAD: paddings"):
         Interpreter(model_content=model).allocate_tensors()
 
 
-REFLECT, SYMMETRIC = MirrorPadMode.REFLECT, MirrorPadMode.SYMMETRIC
 MOVEMENTS = [
     unary("zeros", Op.PAD, (2, 3, 4), ints([[1, 0], [0, 2], [1, 1]])),
     unary("int64", Op.PAD, (2, 3), ints([[1, 0], [0, 2]], np.int64)),

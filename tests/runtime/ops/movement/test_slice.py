@@ -9,7 +9,7 @@ from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import const, one_operator
-from tests.runtime.ops.cases import CPU, Case, case, check, random
+from tests.runtime.ops.cases import CPU, Case, case, check, check_bits, inside, patterns, random
 from tests.runtime.ops.every_type import PLAIN, Movement, every_type, fed, ints, moves_as_litert, unary
 
 SLICE, STRIDED = Op.SLICE, Op.STRIDED_SLICE
@@ -46,6 +46,31 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_slice_matches_litert(case, backend):
     check(case, backend)
+
+
+def moved(shape, begin, end, strides, **masks) -> Case:
+    args = [patterns(*shape), *(const(v, np.int32) for v in (begin, end, strides))]
+    return case(f"strided_{shape}", STRIDED, args, options=masks)
+
+
+MOVED = [
+    moved((9,), [-1], [-10], [-2]),
+    moved((4, 40), [0, 3], [4, 36], [1, 1]),
+    moved((4, 40), [1, 16], [4, 32], [2, 1]),
+    moved((4, 5, 6), [0, 1, 2], [0, 3, 3], [1, 1, 1], new_axis_mask=1, shrink_axis_mask=4),
+    moved((3, 4, 7), [2, 1, 5], [3, 2, 6], [1, 1, 1], shrink_axis_mask=7),
+    moved((2, 3, 4, 255), [1, 2, 0, 254], [0, 0, 4, 0], [-1, -1, 3, -5]),
+    moved((2, 3, 4, 5, 3), [0, 1, 0, 4, 0], [2, 3, 4, 0, 3], [1, 1, 2, -2, 1]),
+]
+WHOLE = [
+    box("channels", (3, 4, 40), [1, 0, 16], [2, 4, 16]),
+    box("five", (2, 3, 4, 5, 7), [1, 0, 1, 2, 3], [1, -1, 2, 3, 4]),
+]
+
+
+@pytest.mark.parametrize("case", [*MOVED, *map(inside, [*MOVED, *WHOLE])], ids=str)
+def test_sliced_tensors_have_the_bits_of_litert(case, backend):
+    check_bits(case, backend)
 
 
 def test_a_slice_outside_the_input_is_refused():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from runtime.model.schema import BuiltinOperator as Op
-from tests.runtime.models import Out, const
-from tests.runtime.ops.cases import CPU, case, check, random
+from tests.runtime.models import Builder, Out, const
+from tests.runtime.ops.cases import CPU, Case, case, check, check_bits, inside, patterns, random
 from tests.runtime.ops.every_type import Movement, every_type, ints, moves_as_litert, several
 
 MOVEMENTS = [
@@ -52,6 +54,77 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+def split(parts: int, axis: int, *shape: int) -> Case:
+    args = [const(axis, np.int32), patterns(*shape)]
+    return case(f"split_{shape}_{axis}", Op.SPLIT, args, [Out()] * parts, {"num_splits": parts})
+
+
+def product_of_a_part() -> Case:
+    """The other part's NaNs lie where a product reads lanes behind the last channel of the first."""
+    build = Builder()
+    x = build.input(np.float32, (2, 3, 8))
+    negated, first, second, y, z = (build.tensor(np.float32) for _ in range(5))
+    sizes, axis = build.constant(np.int32([5, 3])), build.constant(np.int32(2))
+    build.operator(Op.NEG, [x], [negated])
+    build.operator(Op.SPLIT_V, [negated, sizes, axis], [first, second], {"num_splits": 2})
+    build.operator(Op.FULLY_CONNECTED, [first, build.constant(random(4, 5).value), -1], [y])
+    build.operator(Op.NEG, [second], [z])
+    values = random(2, 3, 8).value
+    values[..., 5:] = np.nan
+    return Case("product_of_a_part", build.write([y, z]), (values,))
+
+
+EMPTY_PART = case(
+    "empty_part",
+    Op.SPLIT_V,
+    [patterns(3, 4), const([3, 0], np.int32), const(0, np.int32)],
+    [Out(), Out()],
+    {"num_splits": 2},
+)
+
+
+def split_v(sizes: Sequence[int], axis: int, *shape: int) -> Case:
+    args = [patterns(*shape), const(sizes, np.int32), const(axis, np.int32)]
+    outs = [Out()] * len(sizes)
+    return case(f"split_v_{shape}_{axis}", Op.SPLIT_V, args, outs, {"num_splits": len(sizes)})
+
+
+def unpack(axis: int, *shape: int) -> Case:
+    count = shape[axis]
+    return case(
+        f"unpack_{shape}_{axis}", Op.UNPACK, [patterns(*shape)], [Out()] * count, {"num": count, "axis": axis}
+    )
+
+
+MOVED = [
+    split(1, 0, 5, 3),
+    split(2, 0, 6),
+    split(3, -2, 4, 6, 5),
+    split(2, 3, 1, 3, 5, 32),
+    split(2, -1, 2, 3, 5, 6),
+    split(3, 2, 2, 3, 6, 7),
+    split(2, 4, 2, 1, 3, 2, 4),
+    split(2, 1, 2, 4, 1, 3, 2, 5),
+    split(5, -1, 1, 2, 2, 3, 2, 255),
+    split_v([1, -1], 0, 7),
+    split_v([16, 8, -1], 3, 2, 2, 3, 40),
+    split_v([1, 3, 5, 7], -1, 3, 2, 16),
+    split_v([2, 1], 1, 4, 3, 17),
+    split_v([3, 2], -3, 2, 3, 1, 5, 2, 7),
+    unpack(0, 3),
+    unpack(-1, 2, 5),
+    unpack(1, 4, 3, 7),
+    unpack(-2, 2, 3, 3, 255),
+    unpack(0, 2, 3, 1, 4, 5),
+    unpack(3, 2, 1, 3, 2, 4, 16),
+]
+
+
+@pytest.mark.parametrize("case", [*MOVED, *map(inside, MOVED)], ids=str)
+def test_parts_have_the_bits_of_litert(case, backend):
+    check_bits(case, backend)
+
+
+@pytest.mark.parametrize("case", [*CASES, EMPTY_PART, product_of_a_part()], ids=str)
 def test_split_matches_litert(case, backend):
     check(case, backend)

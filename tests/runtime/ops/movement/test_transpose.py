@@ -9,7 +9,7 @@ from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Out, const, one_operator, per_tensor
-from tests.runtime.ops.cases import CPU, Case, case, check, levels, random
+from tests.runtime.ops.cases import CPU, Case, case, check, check_bits, inside, levels, patterns, random
 from tests.runtime.ops.every_type import every_type, ints, moves_as_litert, unary
 
 TRANSPOSE = Op.TRANSPOSE
@@ -34,6 +34,26 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_transpose_matches_litert(case, backend):
     check(case, backend)
+
+
+def moved(shape, axes) -> Case:
+    return case(f"transpose_{shape}", TRANSPOSE, [patterns(*shape), const(axes, np.int32)])
+
+
+MOVED = [
+    moved((7,), [0]),
+    moved((1, 5, 1, 3), [1, 0, 3, 2]),
+    moved((4, 7, 255), [1, 0, 2]),
+    moved((2, 3, 5, 16), [2, -4, 1, -1]),
+    moved((3, 2, 1, 5, 7), [4, 2, 3, 1, 0]),
+    moved((2, 3, 2, 5, 3, 4), [5, 1, 4, 0, 2, 3]),
+    moved((2, 3, 2, 1, 3, 16), [2, 0, 4, 1, 3, 5]),
+]
+
+
+@pytest.mark.parametrize("case", [*MOVED, *map(inside, MOVED)], ids=str)
+def test_transposed_tensors_have_the_bits_of_litert(case, backend):
+    check_bits(case, backend)
 
 
 def test_a_repeated_axis_is_refused():

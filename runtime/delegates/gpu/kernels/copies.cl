@@ -1,0 +1,47 @@
+// Copies between layouts in which an output index decides where its element comes from, axis by axis (transpose, slice,
+// pad, tile, ...). An output row, the channels of a pixel, is BEFORE elements of VALUE, then RUNS runs of RUN elements that
+// lie STEP apart in the input, then AFTER elements of VALUE. TAIL zeros keep padded lanes finite.
+// Defines: PIXELS, CHANNELS, OUT_STRIDE, TAIL, BEFORE, AFTER, VALUE, RUNS, RUN, STEP, and three generated expressions:
+// SOURCE(p), where pixel p begins in the input; RUN_SOURCE(r), how far behind that run r begins; INSIDE(p), 0 for a pixel
+// that is VALUE in all channels. Their quotients are constants, so the compiler turns divisions into multiplications.
+// VECTORS: lanes of a row that can be copied as whole vectors, padded ones included; 0 where neighbours of the output lie
+// apart in the input.
+#ifndef COPIES_MIRRORED
+// Source index of count i of an axis of `size` elements with a mirrored border: `skipped` is 1 where the edge itself is
+// not repeated.
+#define COPIES_MIRRORED
+static inline int mirrored(int i, int before, int size, int skipped)
+{
+    const int j = i < before ? before - i - 1 + skipped : i - before;
+    return j < size ? j : 2 * size - 1 - skipped - j;
+}
+#endif
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out)
+{
+    const int first = (int)((long)PIXELS * FIRST_UNIT(t, nt) / UNITS);
+    const int last = (int)((long)PIXELS * FIRST_UNIT(t + 1, nt) / UNITS);
+    for (int p = first; p < last; p++) {
+        __global float *restrict to = out + p * OUT_STRIDE;
+        if (INSIDE(p)) {
+            __global const float *from = in + SOURCE(p);
+#if VECTORS
+            for (int c = 0; c < VECTORS; c += 16)
+                store16(load16(from + c), to + c);
+            continue;
+#else
+            for (int c = 0; c < BEFORE; c++)
+                to[c] = VALUE;
+            for (int r = 0; r < RUNS; r++)
+                for (int c = 0; c < RUN; c++)
+                    to[BEFORE + r * RUN + c] = from[RUN_SOURCE(r) + c * STEP];
+            for (int c = CHANNELS - AFTER; c < CHANNELS; c++)
+                to[c] = VALUE;
+#endif
+        } else {
+            for (int c = 0; c < CHANNELS; c++)
+                to[c] = VALUE;
+        }
+        for (int c = CHANNELS; c < CHANNELS + TAIL; c++)
+            to[c] = 0.0f;
+    }
+}

@@ -1,0 +1,125 @@
+"""Operators that are others in disguise become those, which later passes and the lowering know.
+
+Behind this pass every node has one output: SPLIT, SPLIT_V and UNPACK are a SLICE for each of theirs. PACK is
+a CONCATENATION, whose parts may be written in place. What only changes the shape is a RESHAPE, often a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TypeAlias
+
+from runtime.delegates.gpu.graph import Graph, Kind, Node, Value
+from runtime.model.schema import BuiltinOperator as Op
+
+
+@dataclass(slots=True)
+class _Rewriting:
+    """The graph, numbers that it does not use, and the values that were added."""
+
+    graph: Graph
+    node_ids: Iterator[int]
+    value_ids: Iterator[int]
+    added: list[Value] = field(default_factory=list)
+
+    def shape(self, value: int | None) -> tuple[int, ...]:
+        if value is None:
+            raise ValueError("a moved tensor is absent")
+        known = {value.id: value for value in self.added}
+        return (known.get(value) or self.graph.values[value]).shape
+
+    def value(self, shape: tuple[int, ...]) -> int:
+        self.added.append(Value(next(self.value_ids), shape))
+        return self.added[-1].id
+
+    def node(self, original: Node, op: Op, source: int | None, target: int, **attributes: object) -> Node:
+        return Node(next(self.node_ids), op, (source,), (target,), attributes, sources=original.sources)
+
+
+Rewrite: TypeAlias = Callable[[Node, _Rewriting], list[Node]]
+
+
+def canonicalise(graph: Graph) -> Graph:
+    """Rewrite every node that a function of `_REWRITES` knows."""
+    rewriting = _Rewriting(
+        graph, count(max((node.id for node in graph.nodes), default=-1) + 1), count(graph.fresh_id())
+    )
+    nodes = []
+    for node in graph.nodes:
+        rewrite = _REWRITES.get(node.op)
+        nodes += [node] if rewrite is None else rewrite(node, rewriting)
+    return graph.with_nodes(nodes, rewriting.added)
+
+
+def _slices(node: Node, rewriting: _Rewriting) -> list[Node]:
+    """One SLICE for each output that is used."""
+    shape, axis = rewriting.shape(node.inputs[0]), node.attributes["axis"]
+    axes = range(len(shape))
+    kept = tuple(a for a in axes if a != axis or not node.attributes["drops_axis"])
+    consumers = rewriting.graph.consumers()
+    return [
+        rewriting.node(
+            node,
+            Op.SLICE,
+            node.inputs[0],
+            output,
+            starts=tuple(start if a == axis else 0 for a in axes),
+            strides=(1,) * len(shape),
+            kept=kept,
+        )
+        for output, start in zip(node.outputs, node.attributes["starts"], strict=True)
+        if consumers[output] or output in rewriting.graph.outputs
+    ]
+
+
+def _concatenation(node: Node, rewriting: _Rewriting) -> list[Node]:
+    """Each part with a new axis, then one CONCATENATION along it.
+
+    A new last axis of length 1 would cost a padded row for each element. Parts of two or more dimensions are
+    joined in front of their last one instead, and a TRANSPOSE brings the new axis behind it.
+    """
+    shape, axis = rewriting.shape(node.inputs[0]), node.attributes["axis"]
+    is_last = axis == len(shape) and shape != ()
+    place = axis - 1 if is_last else axis
+    nodes, parts = [], []
+    for source in node.inputs:
+        parts.append(rewriting.value((*shape[:place], 1, *shape[place:])))
+        nodes.append(rewriting.node(node, Op.RESHAPE, source, parts[-1]))
+    (target,) = node.outputs
+    joined = target
+    if is_last:
+        joined = rewriting.value((*shape[:place], len(parts), *shape[place:]))
+    whole = rewriting.node(node, Op.CONCATENATION, None, joined, axis=place)
+    nodes.append(replace(whole, inputs=tuple(parts)))
+    if is_last:
+        nodes.append(rewriting.node(node, Op.TRANSPOSE, joined, target, perm=(*range(place), axis, place)))
+    return nodes
+
+
+def _reshape(node: Node, rewriting: _Rewriting) -> list[Node]:  # noqa: ARG001 - as the other rewrites
+    return [replace(node, op=Op.RESHAPE)]
+
+
+def _reshape_of_transpose(node: Node, rewriting: _Rewriting) -> list[Node]:
+    """A TRANSPOSE that moves axes of length 1 only keeps the order of the elements.
+
+    One of a graph's input stays: the layout pass gives its readers strides where it can.
+    """
+    if node.inputs[0] in rewriting.graph.inputs:
+        return [node]
+    shape = rewriting.shape(node.inputs[0])
+    moved = [axis for axis in node.attributes["perm"] if shape[axis] > 1]
+    return [replace(node, op=Op.RESHAPE, attributes={})] if moved == sorted(moved) else [node]
+
+
+_REWRITES: Mapping[Kind, Rewrite] = {
+    Op.SPLIT: _slices,
+    Op.SPLIT_V: _slices,
+    Op.UNPACK: _slices,
+    Op.PACK: _concatenation,
+    Op.SQUEEZE: _reshape,
+    Op.EXPAND_DIMS: _reshape,
+    Op.TRANSPOSE: _reshape_of_transpose,
+}
