@@ -76,6 +76,13 @@ class PartitionDelegate(Protocol):
         """Effective settings that a result must carry: device, driver, precision, ..."""
 
 
+@runtime_checkable
+class SmallestPartition(Protocol):
+    """What a delegate may say besides: a partition of fewer operators is left to the CPU."""
+
+    min_nodes_per_partition: int
+
+
 @dataclass(frozen=True, slots=True)
 class GraphFacts:
     """What `supports` may look at: the subgraph with inferred static shapes and constant values.

@@ -13,7 +13,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Literal
 
-from runtime.delegates.base import GraphFacts, Partition, PartitionDelegate
+from runtime.delegates.base import GraphFacts, Partition, PartitionDelegate, SmallestPartition
 from runtime.model.graph import Model, Operator, Subgraph
 
 Status = Literal["full", "partial", "none"]
@@ -106,10 +106,15 @@ def delegate_graph(
         limit = max(1, delegate.max_delegated_partitions)
         # Stable: of equally large partitions the earlier ones are kept, so one file gives one report.
         parts.sort(key=len, reverse=True)
-        owner.update({o.index: number for part in parts[:limit] for o in part})
-        left = "supported, but in a smaller partition than the"
-        for operator in (o for part in parts[limit:] for o in part):
-            reasons[operator.index].append(f"{left} {limit} that {delegate.name} may take")
+        fewest = delegate.min_nodes_per_partition if isinstance(delegate, SmallestPartition) else 1
+        kept = [part for part in parts[:limit] if len(part) >= fewest]
+        owner.update({o.index: number for part in kept for o in part})
+        for part in parts[len(kept) :]:
+            why = f"smaller partition than the {limit} that {delegate.name} may take"
+            if len(part) < fewest:
+                why = f"partition of {len(part)}; {delegate.name} takes none of fewer than {fewest} operators"
+            for operator in part:
+                reasons[operator.index].append(f"supported, but in a {why}")
     # Grouped again: what fell back to the CPU changes which operators are ready together.
     assignments = tuple(
         _assignment(model, facts, part, delegates, owner.get(part[0].index))

@@ -147,6 +147,18 @@ def test_more_partitions_where_the_delegate_allows_them():
     np.testing.assert_allclose(found[0], run(model)[1][0], rtol=1e-6)
 
 
+def test_a_partition_smaller_than_the_delegate_wants_stays_on_the_cpu():
+    model = chain("NEG", "RELU", "ABS", "EXP", "RELU", "NEG")
+    delegate = NumpyDelegate("NEG", "ABS", "EXP", limit=10)
+    delegate.min_nodes_per_partition = 2
+    interpreter, found = run(model, delegate)
+    assert [o.name for part in delegate.partitions for o in part.operators] == ["ABS", "EXP"]
+    left = {f.index: f.reason for f in report(interpreter).fallbacks if f.op == "NEG"}
+    why = "supported, but in a partition of 1; numpy takes none of fewer than 2 operators"
+    assert left == {0: why, 5: why}
+    np.testing.assert_allclose(found[0], run(model)[1][0], rtol=1e-6)
+
+
 def test_no_operator_is_delegated():
     interpreter, _ = run(chain("RELU", "RELU"), NumpyDelegate("EXP"))
     assert report(interpreter).status == "none"

@@ -18,6 +18,9 @@ MOST_PARTITIONS: Final = 10_000
 """The largest `max_delegated_partitions` of a campaign file. Chosen far above the partitions that a model of
 a few thousand operators can have; a larger bound would allow nothing more."""
 
+MOST_OPERATORS: Final = 1_000_000
+"""The largest index of an operator in a campaign file. Chosen far above the operators of any model."""
+
 
 def _environment() -> Mapping[str, str]:
     """The binding's version. The driver's fields belong to the device, whichever delegate runs there."""
@@ -65,6 +68,27 @@ DESCRIPTOR: Final = DelegateDescriptor(
             maximum=MOST_PARTITIONS,
             default=_DEFAULTS.max_delegated_partitions,
             help="How many partitions of a model the delegate may run; the largest are kept.",
+        ),
+        "min_nodes_per_partition": Option(
+            value_type=int,
+            minimum=1,
+            maximum=MOST_PARTITIONS,
+            default=_DEFAULTS.min_nodes_per_partition,
+            help="The fewest operators of a partition; smaller ones stay on the CPU.",
+        ),
+        "first_delegate_node_index": Option(
+            value_type=int,
+            minimum=0,
+            maximum=MOST_OPERATORS,
+            default=_DEFAULTS.first_delegate_node_index,
+            help="The first operator, counted as in the file, that may be delegated.",
+        ),
+        "last_delegate_node_index": Option(
+            value_type=int,
+            minimum=0,
+            maximum=MOST_OPERATORS,
+            default=_DEFAULTS.last_delegate_node_index,
+            help="The last operator that may be delegated; by default the model's last.",
         ),
         "require_full_delegation": Option(
             value_type=bool,

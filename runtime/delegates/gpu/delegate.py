@@ -56,6 +56,7 @@ class GpuDelegate:
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.options: Options = parse_options(options)
         self.max_delegated_partitions = self.options.max_delegated_partitions
+        self.min_nodes_per_partition = self.options.min_nodes_per_partition
         self.require_full_delegation = self.options.require_full_delegation
         folder = cache_folder(self.options, dict(os.environ))
         # Weak: an interpreter that is dropped without `close`, or plans anew, takes its graphs along.
@@ -64,6 +65,10 @@ class GpuDelegate:
 
     def supports(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
         """None where a kernel runs the operator; else the reason."""
+        first, last = self.options.first_delegate_node_index, self.options.last_delegate_node_index
+        if operator.index < first or (last is not None and operator.index > last):
+            end = "the end" if last is None else str(last)
+            return Unsupported(f"operator {operator.index} is not among those to delegate, {first} to {end}")
         return refusal(graph, operator)
 
     def compile(self, partition: Partition) -> CompiledPartition:

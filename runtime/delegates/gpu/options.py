@@ -28,6 +28,9 @@ class Options:
     - `cache_dir`: the folder of programs and tuning results. None stands for `FARM_CACHE_DIR` or the user's
       cache directory, "" keeps nothing.
     - `max_delegated_partitions`: most partitions of a graph, the largest ones.
+    - `min_nodes_per_partition`: fewest operators of a partition; smaller ones stay on the CPU.
+    - `first_delegate_node_index`, `last_delegate_node_index`: operators before the first and behind the last,
+      counted as in the file, stay on the CPU; None: up to the end. They narrow down a faulty operator.
     - `require_full_delegation`: an operator that would stay on the CPU is an error.
     """
 
@@ -38,6 +41,9 @@ class Options:
     persistent: str = "auto"
     cache_dir: str | None = None
     max_delegated_partitions: int = 1
+    min_nodes_per_partition: int = 1
+    first_delegate_node_index: int = 0
+    last_delegate_node_index: int | None = None
     require_full_delegation: bool = False
 
 
@@ -47,16 +53,19 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
-def _count(name: str, value: Any) -> int:
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        number = 0
-    if isinstance(value, bool) or number < 1 or str(number) != str(value):
-        raise DelegateError(
-            f"gpu delegate: option {name!r} must be a whole number of at least 1, got {value!r}"
-        )
-    return number
+def _at_least(least: int) -> Callable[[str, Any], int]:
+    def parse(name: str, value: Any) -> int:
+        try:
+            number = int(value)
+        except (TypeError, ValueError):
+            number = least - 1
+        if isinstance(value, bool) or number < least or str(number) != str(value):
+            raise DelegateError(
+                f"gpu delegate: option {name!r} must be a whole number of at least {least}, got {value!r}"
+            )
+        return number
+
+    return parse
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -96,11 +105,14 @@ def _device(name: str, value: Any) -> str | int:
 _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "device": _device,
     "precision": _precision,
-    "threads": _count,
+    "threads": _at_least(1),
     "tuning": _choice(*TUNING_EFFORTS),
     "persistent": _choice(*PERSISTENT_MODES),
     "cache_dir": _text,
-    "max_delegated_partitions": _count,
+    "max_delegated_partitions": _at_least(1),
+    "min_nodes_per_partition": _at_least(1),
+    "first_delegate_node_index": _at_least(0),
+    "last_delegate_node_index": _at_least(0),
     "require_full_delegation": _flag,
 }
 

@@ -8,8 +8,10 @@ import pytest
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.profiler import profile
+from runtime.interpreter import Interpreter
 from runtime.model.schema import ActivationFunctionType, Padding
 from runtime.model.schema import BuiltinOperator as Op
+from runtime.model.writer import write_model
 from tests.runtime.delegates.gpu.models import ModelBuilder, facts_of, whole
 
 
@@ -206,3 +208,21 @@ def test_the_profile_has_a_row_for_every_kernel_with_its_operators():
     assert [row.operators for row in rows] == [(0, 1), (2,)]
     assert [row.function for row in rows] == ["f32_softmax", "f32_reduce_mean__c16"]
     assert all(row.time_ns > 0 and row.bytes > 0 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("window", "taken"),
+    [({}, [0, 1, 2, 3]), ({"first_delegate_node_index": 1, "last_delegate_node_index": 2}, [1, 2])],
+)
+def test_operators_outside_the_window_stay_on_the_cpu_with_the_reason(window, taken):
+    build = ModelBuilder()
+    y = build.input(1, 2, 2, 16)
+    for _ in range(4):
+        y = build.op(Op.SOFTMAX, [y], (1, 2, 2, 16), beta=1.0)
+    model = write_model(build.build(y))
+    delegate = GpuDelegate({"cache_dir": "", "tuning": "none", **window})
+    interpreter = Interpreter(model_content=model, experimental_delegates=[delegate])
+    left = {f.index: f.reason for f in interpreter.delegation.fallbacks}
+    assert [i for i in range(4) if i not in left] == taken
+    if left:
+        assert left[3] == "operator 3 is not among those to delegate, 1 to 2"

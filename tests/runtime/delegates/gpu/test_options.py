@@ -36,6 +36,8 @@ def test_unknown_option_names_the_nearest():
         ("threads", "two", "whole number of at least 1, got 'two'"),
         ("threads", True, "whole number of at least 1, got True"),
         ("max_delegated_partitions", "-1", "whole number of at least 1"),
+        ("min_nodes_per_partition", 0, "whole number of at least 1"),
+        ("last_delegate_node_index", -1, "whole number of at least 0"),
         ("require_full_delegation", "maybe", "must be true or false, got 'maybe'"),
         ("device", 1.5, "must be a device's name, id or index, got 1.5"),
         ("cache_dir", 3, "must be a text, got 3"),
