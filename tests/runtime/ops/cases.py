@@ -162,10 +162,11 @@ def run_ours(case: Case, backend: Backend, runs: int = RUNS) -> list[np.ndarray]
         return together
     delegates = None if backend.delegate is None else [backend.delegate]
     interpreter = Interpreter(model_content=case.model, experimental_delegates=delegates)
+    interpreter.allocate_tensors()
+    # Behind the plan: a partition that does not compile is planned again without the delegate.
     if interpreter.delegation is not None:
         refused = {f.op: f.reason for f in interpreter.delegation.fallbacks}
         assert refused == case.refused, f"{backend.name} refuses {refused}; expected {dict(case.refused)}"
-    interpreter.allocate_tensors()
     for details, value in zip(interpreter.get_input_details(), case.inputs, strict=True):
         interpreter.set_tensor(details["index"], value)
     for _ in range(runs):

@@ -41,6 +41,8 @@ class Family:
         if interpreter.delegation.fallbacks:
             return []
         interpreter.allocate_tensors()
+        # A partition that does not compile is planned again without the delegate, and would be compared.
+        assert not interpreter.delegation.fallbacks, str(interpreter.delegation)
         values = [value for _, inputs in self.members for value in inputs]
         for details, value in zip(interpreter.get_input_details(), values, strict=True):
             interpreter.set_tensor(details["index"], value)

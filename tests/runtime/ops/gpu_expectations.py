@@ -42,7 +42,6 @@ FORMS: Mapping[tuple[B, str], str] = {
     (B.CONCATENATION, "with_constant"): "a constant part has no kernel",
     (B.DEQUANTIZE, "dequantize_half"): _FOLDED,
     (B.FULLY_CONNECTED, "computed_bias_column"): "a bias of shape [5, 1] behind 5 columns has no kernel",
-    (B.REDUCE_PROD, "REDUCE_PROD"): "axes [0, 2] of shape [2, 3, 4] are not next to each other",
     (B.SHAPE, "shape"): _FOLDED,
     (B.SPLIT_V, "empty_part"): "tensor 4 has no elements",
 }

@@ -38,6 +38,11 @@ static inline float16 min16(float16 a, float16 b) { return a < b ? a : b; }
 #define BROADCAST_INDEX(i, p) (DIGIT(i, 0, p) + DIGIT(i, 1, p) + DIGIT(i, 2, p) + DIGIT(i, 3, p))
 #define BROADCAST_OPERAND(i, p, c) load16(e##i + BROADCAST_INDEX(i, p) + (c))
 #define BROADCAST_PIXEL_OPERAND(i, p, c) ((float16)(e##i[BROADCAST_INDEX(i, p)]))
+// Where element i of a strided view of four dimensions lies: `view` starts the names of its defines, view_QUOTIENTa
+// (elements of the dimensions behind a), view_EXTENTa and view_STEPa. It must not be the name of a define itself.
+#define STRIDED_DIGIT(view, a, i) ((i) / view##_QUOTIENT##a % view##_EXTENT##a * view##_STEP##a)
+#define STRIDED_OFFSET(view, i) \
+    (STRIDED_DIGIT(view, 0, i) + STRIDED_DIGIT(view, 1, i) + STRIDED_DIGIT(view, 2, i) + STRIDED_DIGIT(view, 3, i))
 #define EPILOGUE_PARAMS_0
 #define EPILOGUE_PARAMS_1 , __global const float *restrict e0
 #define EPILOGUE_PARAMS_2 EPILOGUE_PARAMS_1, __global const float *restrict e1

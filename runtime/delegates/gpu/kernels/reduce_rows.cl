@@ -1,6 +1,7 @@
-// Reduction over the channels and REDUCED neighbouring pixels: element o of the output, counted in row-major order, is
-// that of the input's pixels [o * REDUCED, (o + 1) * REDUCED). A unit is one output pixel.
-// Defines: REDUCED, CHANNELS, IN_STRIDE, OUT_CHANNELS, OUT_STRIDE, KIND (0 sum, 1 max, 2 min, 3 product), SCALE.
+// Reduction over the channels of REDUCED pixels: element o of the output, counted in row-major order, is that of the
+// pixels at the strided view KEPT of o plus the strided view JOINED of r. A unit is one output pixel.
+// Defines: REDUCED, CHANNELS, OUT_CHANNELS, OUT_STRIDE, KIND (0 sum, 1 max, 2 min, 3 product), SCALE, and the two views as
+// STRIDED_OFFSET of common.cl reads them.
 #if KIND == 0
 #define START 0.0f
 #define COMBINE(a, b) ((a) + (b))
@@ -21,10 +22,11 @@ static float LOCAL_NAME(reduced)(__global const float *restrict in)
     float16 wide = (float16)START;
     float narrow = START;
     for (int r = 0; r < REDUCED; r++) {
+        __global const float *row = in + STRIDED_OFFSET(JOINED, r);
         for (int c = 0; c + 16 <= CHANNELS; c += 16)
-            wide = COMBINE(wide, load16(in + r * IN_STRIDE + c));
+            wide = COMBINE(wide, load16(row + c));
         for (int c = CHANNELS / 16 * 16; c < CHANNELS; c++)
-            narrow = COMBINE(narrow, in[r * IN_STRIDE + c]);
+            narrow = COMBINE(narrow, row[c]);
     }
     const float8 eight = COMBINE(wide.lo, wide.hi);
     const float4 four = COMBINE(eight.lo, eight.hi);
@@ -40,8 +42,8 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
         for (int c = 0; c < OUT_CHANNELS; c += 16) {
             float lanes[16];
             for (int i = 0; i < 16; i++) {
-                const int element = p * OUT_CHANNELS + c + i;
-                lanes[i] = c + i < OUT_CHANNELS ? LOCAL_NAME(reduced)(in + element * REDUCED * IN_STRIDE) : 0.0f;
+                const int o = p * OUT_CHANNELS + c + i;
+                lanes[i] = c + i < OUT_CHANNELS ? LOCAL_NAME(reduced)(in + STRIDED_OFFSET(KEPT, o)) : 0.0f;
             }
             const float16 v = vload16(0, lanes);
             store16(EPILOGUE(v, p, c), out + p * OUT_STRIDE + c);
