@@ -149,7 +149,8 @@ def parse_url(url: str, what: str) -> SplitResult:
         raise UsageError(
             f"{what}: expected https://HOST/PATH, not {parts.scheme or 'nothing'}:{'//' * bool(parts.netloc)}"
         )
-    if parts.username is not None or parts.password is not None:
+    # Also of a password alone: the name before it is then empty, and not None.
+    if parts.username is not None:
         raise UsageError(f"{what}: a user name or password has no place in a URL")
     if re.search(r"[\x00-\x20\x7f]", url) or port == 0:
         raise UsageError(f"{what}: not a URL: it holds a blank or control character, or port 0")

@@ -7,6 +7,7 @@ import io
 import stat
 import threading
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -161,3 +162,30 @@ def test_what_arrived_in_pieces_is_stored_under_its_hash_alone(tmp_path: Path) -
         store.adopt("0" * 64, "m")
     assert store.find("0" * 64) is None
     assert store.size_of_incoming("0" * 64) == 0
+
+
+def test_content_that_is_not_what_is_required_is_not_stored(tmp_path: Path) -> None:
+    read: list[bytes] = []
+
+    def refuse(file: BinaryIO, what: str) -> None:
+        read.append(file.read())
+        raise UsageError(f"{what} is no model")
+
+    store = Store(tmp_path)
+    with pytest.raises(UsageError, match="m is no model"):
+        store.put(io.BytesIO(CONTENT), "m", require=refuse)
+    store.incoming(SHA256).write_bytes(CONTENT)
+    with pytest.raises(UsageError, match="m is no model"):
+        store.adopt(SHA256, "m", require=refuse)
+    assert read == [CONTENT, CONTENT], "the whole content, from its beginning"
+    assert files(tmp_path) == []
+
+
+def test_content_that_is_what_is_required_is_stored(tmp_path: Path) -> None:
+    def begins(file: BinaryIO, what: str) -> None:
+        assert file.read(7) == b"a model", what
+
+    store = Store(tmp_path)
+    store.incoming(SHA256).write_bytes(CONTENT)
+    assert store.adopt(SHA256, "m", require=begins) == store.put(io.BytesIO(CONTENT), "m", require=begins)
+    assert store.path(SHA256).read_bytes() == CONTENT

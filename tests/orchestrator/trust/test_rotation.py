@@ -295,3 +295,12 @@ def test_a_lab_changes_its_key_while_it_measures_and_no_attempt_is_lost(lab: Tru
     lab.measure()
     assert lab.attempts() == [(1, "done")] * 3, "each cell ran once, at its first attempt"
     assert "is dropped" not in lab.link_log()
+
+
+def test_a_key_is_found_by_its_own_id_alone() -> None:
+    current, former = SigningKey.new(), SigningKey.new()
+    keys = FarmKeys(current, former, LATER)
+    assert keys.named(current.public.key_id) == current.public
+    assert keys.named(former.public.key_id) == former.public
+    assert keys.named(SigningKey.new().public.key_id) is None
+    assert FarmKeys(current).named(former.public.key_id) is None
