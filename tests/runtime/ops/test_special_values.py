@@ -185,6 +185,7 @@ def _movement() -> list[tuple[B, Case]]:
     rows, image = _rows(4), _image()
     one = [np.int32([0, 0]), np.int32([5, 4]), np.int32([1, 1])]
     margins = const([[0, 0], [1, 1]], np.int32)
+    block, pair = [[0, 1], [1, 1]], Arg(np.concatenate([image.value, image.value[:, ::-1]]))
     return [
         _special_case("", B.RESHAPE, [rows, const([14, 8], np.int32)], {"new_shape": [14, 8]}),
         _special_case("", B.SQUEEZE, [image], {"squeeze_dims": [0]}),
@@ -197,6 +198,13 @@ def _movement() -> list[tuple[B, Case]]:
         _special_case("", B.SPLIT, [const(0, np.int32), rows], {"num_splits": 1}),
         _special_case("", B.SPLIT_V, [rows, const([-1], np.int32), const(1, np.int32)], {"num_splits": 1}),
         _special_case("", B.UNPACK, [Arg(image.value[..., :1])], {"num": 1, "axis": -1}),
+        _special_case("", B.TILE, [rows, const([2, 3], np.int32)]),
+        _special_case("", B.BROADCAST_TO, [rows, const([2, *rows.value.shape], np.int32)], version=2),
+        _special_case("", B.REVERSE_V2, [rows, const([1], np.int32)]),
+        _special_case("", B.DEPTH_TO_SPACE, [image], {"block_size": 2}),
+        _special_case("", B.SPACE_TO_DEPTH, [Arg(image.value[:, :4])], {"block_size": 2}),
+        _special_case("", B.SPACE_TO_BATCH_ND, [image, const([1, 2], np.int32), const(block, np.int32)]),
+        _special_case("", B.BATCH_TO_SPACE_ND, [pair, const([2, 1], np.int32), const(block, np.int32)]),
         _special_case("", B.MIRROR_PAD, [rows, margins], {"mode": MirrorPadMode.REFLECT}),
         _special_case("", B.PAD, [rows, margins]),
         *(_special_case(f"_{v}", B.PADV2, [rows, margins, const([v])]) for v in (np.nan, -np.inf, -0.0)),

@@ -66,7 +66,7 @@ def element_strides(value: Value, layout: Layout) -> list[int]:
 
 def source_strides(node: Node, context: Context) -> list[int]:
     """`element_strides` of the node's first input."""
-    source = _source(node)
+    source = source_of(node)
     return element_strides(context.value(source), context.layout(source))
 
 
@@ -83,7 +83,7 @@ def copy_launch(
         base: where the element of index 0 lies, in elements of the input.
         fill: what stands outside of the input.
     """
-    source, (target,) = _source(node), node.outputs
+    source, (target,) = source_of(node), node.outputs
     value, layout = context.value(target), context.layout(target)
     pixels = _merged([digit for axis in axes[:-1] for digit in axis])
     *runs, run = _merged(list(axes[-1]) if axes else []) or [Digit(1)]
@@ -122,7 +122,8 @@ def copy_launch(
     )
 
 
-def _source(node: Node) -> int:
+def source_of(node: Node) -> int:
+    """The value that a node copies. Raises ValueError where its first input is absent."""
     source = node.inputs[0]
     if source is None:
         raise ValueError(f"{node.op.name} needs its first input")

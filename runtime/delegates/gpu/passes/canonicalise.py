@@ -2,6 +2,7 @@
 
 Behind this pass every node has one output: SPLIT, SPLIT_V and UNPACK are a SLICE for each of theirs. PACK is
 a CONCATENATION, whose parts may be written in place. What only changes the shape is a RESHAPE, often a view.
+Paddings and crops of batches of blocks are a PAD and a SLICE.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ class _Rewriting:
     graph: Graph
     node_ids: Iterator[int]
     value_ids: Iterator[int]
-    added: list[Value] = field(default_factory=list)
+    added: dict[int, Value] = field(default_factory=dict)
 
     def shape(self, value: int | None) -> tuple[int, ...]:
         if value is None:
             raise ValueError("a moved tensor is absent")
-        known = {value.id: value for value in self.added}
-        return (known.get(value) or self.graph.values[value]).shape
+        return (self.added.get(value) or self.graph.values[value]).shape
 
     def value(self, shape: tuple[int, ...]) -> int:
-        self.added.append(Value(next(self.value_ids), shape))
-        return self.added[-1].id
+        number = next(self.value_ids)
+        self.added[number] = Value(number, shape)
+        return number
 
     def node(self, original: Node, op: Op, source: int | None, target: int, **attributes: object) -> Node:
         return Node(next(self.node_ids), op, (source,), (target,), attributes, sources=original.sources)
@@ -46,11 +47,14 @@ def canonicalise(graph: Graph) -> Graph:
     rewriting = _Rewriting(
         graph, count(max((node.id for node in graph.nodes), default=-1) + 1), count(graph.fresh_id())
     )
-    nodes = []
-    for node in graph.nodes:
-        rewrite = _REWRITES.get(node.op)
-        nodes += [node] if rewrite is None else rewrite(node, rewriting)
-    return graph.with_nodes(nodes, rewriting.added)
+    nodes = [found for node in graph.nodes for found in _rewritten(node, rewriting)]
+    return graph.with_nodes(nodes, rewriting.added.values())
+
+
+def _rewritten(node: Node, rewriting: _Rewriting) -> list[Node]:
+    rewrite = _REWRITES.get(node.op)
+    found = [node] if rewrite is None else rewrite(node, rewriting)
+    return found if found == [node] else [last for each in found for last in _rewritten(each, rewriting)]
 
 
 def _slices(node: Node, rewriting: _Rewriting) -> list[Node]:
@@ -114,6 +118,47 @@ def _reshape_of_transpose(node: Node, rewriting: _Rewriting) -> list[Node]:
     return [replace(node, op=Op.RESHAPE, attributes={})] if moved == sorted(moved) else [node]
 
 
+def _reshape_of_same(node: Node, rewriting: _Rewriting) -> list[Node]:
+    """What repeats, pads or cuts a tensor to its own shape changes nothing, if it does not walk backwards."""
+    is_same = rewriting.shape(node.inputs[0]) == rewriting.shape(node.outputs[0])
+    forwards = min(node.attributes.get("strides", (1,)), default=1) > 0
+    return [replace(node, op=Op.RESHAPE, attributes={})] if is_same and forwards else [node]
+
+
+def _padded_space_to_batch(node: Node, rewriting: _Rewriting) -> list[Node]:
+    """A PAD in front where the edges are not zero."""
+    shape, edges = rewriting.shape(node.inputs[0]), node.attributes["edges"]
+    if not any(map(sum, edges)):
+        return [node]
+    paddings = ((0, 0), *edges, *((0, 0),) * (len(shape) - len(edges) - 1))
+    padded = rewriting.value(tuple(d + sum(p) for d, p in zip(shape, paddings, strict=True)))
+    pad = rewriting.node(node, Op.PAD, node.inputs[0], padded, paddings=paddings, value=0.0)
+    return [pad, replace(node, inputs=(padded,), attributes=_without_edges(node))]
+
+
+def _cropped_batch_to_space(node: Node, rewriting: _Rewriting) -> list[Node]:
+    """A SLICE behind where the edges are not zero."""
+    shape, edges = rewriting.shape(node.outputs[0]), node.attributes["edges"]
+    if not any(map(sum, edges)):
+        return [node]
+    crops = ((0, 0), *edges, *((0, 0),) * (len(shape) - len(edges) - 1))
+    whole = rewriting.value(tuple(d + sum(c) for d, c in zip(shape, crops, strict=True)))
+    cut = rewriting.node(
+        node,
+        Op.SLICE,
+        whole,
+        node.outputs[0],
+        starts=tuple(before for before, _ in crops),
+        strides=(1,) * len(shape),
+        kept=tuple(range(len(shape))),
+    )
+    return [replace(node, outputs=(whole,), attributes=_without_edges(node)), cut]
+
+
+def _without_edges(node: Node) -> dict[str, object]:
+    return {**node.attributes, "edges": ()}
+
+
 _REWRITES: Mapping[Kind, Rewrite] = {
     Op.SPLIT: _slices,
     Op.SPLIT_V: _slices,
@@ -122,4 +167,13 @@ _REWRITES: Mapping[Kind, Rewrite] = {
     Op.SQUEEZE: _reshape,
     Op.EXPAND_DIMS: _reshape,
     Op.TRANSPOSE: _reshape_of_transpose,
+    Op.SLICE: _reshape_of_same,
+    Op.STRIDED_SLICE: _reshape_of_same,
+    Op.PAD: _reshape_of_same,
+    Op.PADV2: _reshape_of_same,
+    Op.MIRROR_PAD: _reshape_of_same,
+    Op.TILE: _reshape_of_same,
+    Op.BROADCAST_TO: _reshape_of_same,
+    Op.SPACE_TO_BATCH_ND: _padded_space_to_batch,
+    Op.BATCH_TO_SPACE_ND: _cropped_batch_to_space,
 }

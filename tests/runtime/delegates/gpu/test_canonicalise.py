@@ -5,6 +5,7 @@ import pytest
 
 from runtime.delegates.gpu.passes.assign_layouts import assign_layouts
 from runtime.delegates.gpu.passes.canonicalise import canonicalise
+from runtime.delegates.gpu.passes.remove_identity import remove_identity
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.delegates.gpu.models import ModelBuilder
 from tests.runtime.delegates.gpu.test_passes import EVERYTHING, graph_of, pool
@@ -77,3 +78,31 @@ def test_a_transpose_of_axes_of_length_1_is_a_reshape():
     assert names(canonicalise(graph_of(build, moved))) == ["MAX_POOL_2D", "RESHAPE"]
     swapped = build.op(Op.TRANSPOSE, [y, build.constant(np.int32([0, 3, 2, 1]))], (1, 16, 1, 2))
     assert names(canonicalise(graph_of(build, swapped)))[-1] == "TRANSPOSE"
+
+
+def test_edges_of_batches_of_blocks_are_a_pad_and_a_slice():
+    build = ModelBuilder()
+    blocks, edges = build.constant(np.int32([2, 2])), build.constant(np.int32([[1, 0], [0, 1]]))
+    x = build.input(1, 3, 5, 7)
+    images = build.op(Op.SPACE_TO_BATCH_ND, [x, blocks, edges], (4, 2, 3, 7))
+    back = build.op(Op.BATCH_TO_SPACE_ND, [images, blocks, edges], (1, 3, 5, 7))
+    graph = canonicalise(graph_of(build, back))
+    assert names(graph) == ["PAD", "SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND", "SLICE"]
+    assert graph.nodes[0].attributes["paddings"] == ((0, 0), (1, 0), (0, 1), (0, 0))
+    assert graph.nodes[3].attributes["starts"] == (0, 1, 0, 0)
+    assert [node.sources for node in graph.nodes] == [(0,), (0,), (1,), (1,)]
+
+
+def test_a_repetition_that_repeats_nothing_is_no_copy():
+    build = ModelBuilder()
+    y = pool(build, build.input(1, 4, 4, 16), (1, 2, 2, 16))
+    once = build.op(Op.TILE, [y, build.constant(np.int32([1, 1, 1, 1]))], (1, 2, 2, 16))
+    graph = canonicalise(graph_of(build, build.op(Op.RELU, [once], (1, 2, 2, 16))))
+    assert names(remove_identity(graph)) == ["MAX_POOL_2D", "RELU"]
+
+
+def test_a_slice_backwards_over_all_is_no_reshape():
+    build = ModelBuilder()
+    bounds = [build.constant(np.int32([v])) for v in (-1, -8, -1)]
+    y = build.op(Op.STRIDED_SLICE, [build.input(7), *bounds], (7,))
+    assert names(canonicalise(graph_of(build, y))) == ["STRIDED_SLICE"]

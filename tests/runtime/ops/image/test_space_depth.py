@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Out, const, per_tensor
-from tests.runtime.ops.cases import CPU, case, check, levels
+from tests.runtime.ops.cases import CPU, Case, case, check, check_bits, inside, levels, patterns
 from tests.runtime.ops.every_type import every_type, fed, ints, moves_as_litert, unary
 
 MOVEMENTS = [
@@ -25,6 +27,38 @@ MOVEMENTS = [
 @every_type(MOVEMENTS)
 def test_every_type_moves_as_litert_does(movement, tensor_type):
     moves_as_litert(movement, tensor_type)
+
+
+def depth(opcode: Op, block: int, *shape: int) -> Case:
+    options = {"block_size": block}
+    return case(f"{opcode.name}_{shape}", opcode, [patterns(*shape)], options=options)
+
+
+def batch(opcode: Op, blocks: Sequence[int], edges: Sequence[Sequence[int]], *shape: int) -> Case:
+    args = [patterns(*shape), const(blocks, np.int32), const(edges, np.int32)]
+    return case(f"{opcode.name}_{shape}_{edges}", opcode, args)
+
+
+S2D, D2S, S2B, B2S = Op.SPACE_TO_DEPTH, Op.DEPTH_TO_SPACE, Op.SPACE_TO_BATCH_ND, Op.BATCH_TO_SPACE_ND
+MOVED = [
+    *(depth(S2D, 2, n, 4, 6, c) for n, c in [(1, 1), (2, 3), (3, 5), (1, 7), (4, 16)]),
+    depth(S2D, 3, 1, 3, 9, 255),
+    depth(S2D, 1, 1, 2, 3, 5),
+    *(depth(D2S, 2, n, 3, 2, 4 * c) for n, c in [(1, 1), (2, 3), (3, 5), (1, 7), (4, 16)]),
+    depth(D2S, 3, 1, 2, 3, 9 * 255),
+    batch(S2B, [2, 3], [[0, 0], [0, 0]], 2, 4, 6, 5),
+    batch(S2B, [2, 3], [[1, 2], [0, 2]], 3, 3, 4, 16),
+    batch(S2B, [3], [[2, 0]], 2, 4, 7),
+    batch(S2B, [1, 1], [[0, 1], [0, 0]], 1, 3, 4, 3),
+    batch(B2S, [2, 3], [[0, 0], [0, 0]], 12, 2, 3, 5),
+    batch(B2S, [2, 3], [[1, 0], [2, 3]], 6, 3, 4, 16),
+    batch(B2S, [3], [[1, 1]], 6, 4, 7),
+]
+
+
+@pytest.mark.parametrize("case", [*MOVED, *map(inside, MOVED)], ids=str)
+def test_blocks_have_the_bits_of_litert(case, backend):
+    check_bits(case, backend)
 
 
 Q = per_tensor(0.05, -7)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import const
-from tests.runtime.ops.cases import CPU, case, check, random
+from tests.runtime.ops.cases import CPU, Case, case, check, check_bits, inside, patterns, random
 from tests.runtime.ops.every_type import every_type, fed, ints, moves_as_litert, unary
 
 MOVEMENTS = [
@@ -23,6 +25,38 @@ MOVEMENTS = [
 @every_type(MOVEMENTS)
 def test_every_type_moves_as_litert_does(movement, tensor_type):
     moves_as_litert(movement, tensor_type)
+
+
+def tile(multiples: Sequence[int], *shape: int) -> Case:
+    return case(f"tile_{shape}", Op.TILE, [patterns(*shape), const(multiples, np.int32)])
+
+
+def broadcast(target: Sequence[int], *shape: int) -> Case:
+    args = [patterns(*shape), const(target, np.int64)]
+    return case(f"broadcast_{shape}", Op.BROADCAST_TO, args, version=2)
+
+
+MOVED = [
+    tile([4], 5),
+    tile([2, 1], 3, 255),
+    tile([1, 1, 1], 2, 3, 7),
+    tile([1, 2, 3, 2], 2, 3, 1, 5),
+    tile([3, 1, 1, 4], 1, 2, 3, 16),
+    tile([2, 1, 3, 1, 2], 1, 2, 1, 3, 7),
+    tile([1, 2, 1, 2, 1, 3], 2, 1, 3, 2, 2, 3),
+    broadcast([7], 1),
+    broadcast([3, 5]),
+    broadcast([4, 3, 255], 3, 1),
+    broadcast([4, 3, 255], 255),
+    broadcast([2, 3, 4, 5], 2, 1, 4, 1),
+    broadcast([3, 2, 3, 4, 16], 2, 1, 1, 16),
+    broadcast([2, 3, 2, 1, 3, 7], 1, 3, 1, 1, 3, 7),
+]
+
+
+@pytest.mark.parametrize("case", [*MOVED, *map(inside, MOVED)], ids=str)
+def test_repeated_tensors_have_the_bits_of_litert(case, backend):
+    check_bits(case, backend)
 
 
 EDGE_CASES = [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Out, const
-from tests.runtime.ops.cases import CPU, case, check, random
+from tests.runtime.ops.cases import CPU, Case, case, check, check_bits, inside, patterns, random
 from tests.runtime.ops.every_type import Movement, every_type, fed, ints, moves_as_litert, unary
 
 MOVEMENTS = [
@@ -27,6 +29,27 @@ MOVEMENTS = [
 @every_type(MOVEMENTS)
 def test_every_type_moves_as_litert_does(movement, tensor_type):
     moves_as_litert(movement, tensor_type)
+
+
+def reverse(axes: Sequence[int], *shape: int) -> Case:
+    return case(f"reverse_{shape}_{axes}", Op.REVERSE_V2, [patterns(*shape), const(axes, np.int32)])
+
+
+MOVED = [
+    reverse([0], 7),
+    reverse([1], 3, 40),
+    reverse([-1], 2, 3, 255),
+    reverse([1], 4, 3, 16),
+    reverse([-3, -2], 2, 3, 4, 5),
+    reverse([2, 3], 1, 5, 4, 16),
+    reverse([4], 2, 3, 1, 2, 7),
+    reverse([0, 1, 2], 2, 3, 2, 1, 4, 3),
+]
+
+
+@pytest.mark.parametrize("case", [*MOVED, *map(inside, MOVED)], ids=str)
+def test_reversed_tensors_have_the_bits_of_litert(case, backend):
+    check_bits(case, backend)
 
 
 EDGE_CASES = [
