@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from importlib import import_module
@@ -15,9 +16,11 @@ from runtime.delegates.gpu.compiled import CompiledGraph, cache_folder
 from runtime.delegates.gpu.graph import Custom
 from runtime.delegates.gpu.lowering import families
 from runtime.delegates.gpu.options import Options, parse_options
-from runtime.errors import DelegateError
+from runtime.errors import DelegateError, FarmRuntimeError
 from runtime.model.graph import Operator
 from runtime.model.schema import BuiltinOperator, TensorType
+
+_log = logging.getLogger(__name__)
 
 
 class GpuDelegate:
@@ -74,9 +77,19 @@ class GpuDelegate:
     def compile(self, partition: Partition) -> CompiledPartition:
         """Lower, tune, allocate and record a partition.
 
-        Raises `DelegateError` or `DeviceError` with the device's message.
+        Raises `DelegateError` or `DeviceError` with the device's message. A defect of the delegate is one
+        too, so that the model still runs on the CPU where that is allowed; its traceback goes to the log.
         """
-        compiled = CompiledGraph(partition, self._backend, self.options)
+        try:
+            compiled = CompiledGraph(partition, self._backend, self.options)
+        except (FarmRuntimeError, MemoryError):
+            raise
+        except Exception as error:
+            _log.exception("gpu delegate: a partition of %d operators", len(partition.operators))
+            raise DelegateError(
+                "gpu delegate: a defect of the delegate, please report it with the model: "
+                f"{type(error).__name__}: {error}"
+            ) from error
         self._compiled = [*(known for known in self._compiled if known() is not None), ref(compiled)]
         return compiled
 

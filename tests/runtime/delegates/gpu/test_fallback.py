@@ -1,10 +1,13 @@
 """What stays on the CPU beside the delegate: state, and partitions whose build fails."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from runtime import load_delegate
 from runtime.delegates.gpu import source
+from runtime.delegates.gpu.lowering import families
 from runtime.errors import DelegateError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
@@ -98,3 +101,20 @@ def test_where_full_delegation_is_required_a_failed_build_is_an_error():
         DelegateError, match=r"Disallowed CPU fallback.*\n.*\n.*softmax\.cl:.*this driver cannot"
     ):
         interpreter.allocate_tensors()
+
+
+def test_a_defect_of_a_lowering_leaves_the_model_to_the_cpu_and_the_report_says_so(monkeypatch, caplog):
+    def defective(node, context):
+        raise IndexError("tuple index out of range")
+
+    family = families()[Op.SOFTMAX]
+    monkeypatch.setitem(families(), Op.SOFTMAX, replace(family, lower=defective))
+    interpreter = Interpreter(
+        model_content=soft_and_round(), experimental_delegates=[load_delegate("gpu", OPTIONS)]
+    )
+    interpreter.allocate_tensors()
+    assert interpreter.delegation.status == "none"
+    for fallback in interpreter.delegation.fallbacks:
+        assert "a defect of the delegate, please report it with the model: IndexError" in fallback.reason
+    assert "test_fallback.py" in caplog.text, "the traceback says where"
+    interpreter.invoke()
