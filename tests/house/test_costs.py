@@ -44,7 +44,7 @@ THINGS = {
     "the same on OpenCL": Thing(
         (f"{OPENCL}/lowering/softmax.py", f"{OPENCL}/kernels/softmax.cl"),
         "from runtime.delegates.gpu.lowering import families; names = [op.name for op in families()]",
-        frozenset({"SOFTMAX"}),
+        frozenset({"SOFTMAX", "LOG_SOFTMAX"}),
     ),
     "graph pass": Thing(
         (f"{OPENCL}/passes/fuse_swish.py",),

@@ -29,5 +29,7 @@ def cumsum(op: OpContext) -> Kernel:
             np.cumsum(x[(*ahead, slice(None, -1))], axis=axis, out=y[(*ahead, slice(1, None))])
         else:
             np.cumsum(x, axis=axis, out=y)
+        # LiteRT's sums start from +0, so that none is -0.
+        np.add(y, 0, out=y)
 
     return run

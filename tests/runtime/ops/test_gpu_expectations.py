@@ -9,26 +9,26 @@ import pytest
 
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.model.schema import BuiltinOperator as B
-from tests.runtime.models import Builder, const
+from tests.runtime.models import Builder
 from tests.runtime.ops.cases import Case, case, check, random
 from tests.runtime.ops.gpu_expectations import TAKEN, TAKEN_CUSTOM, TAKES
 
 RELU = case("relu", B.RELU, [random(4, 9)])
-CUMSUM = case("cumsum", B.CUMSUM, [random(4, 9), const(1, np.int32)])
+MATRIX_DIAG = case("matrix_diag", B.MATRIX_DIAG, [random(4, 9)])
 
 
 def interrupted() -> Case:
     """Two operators that the delegate takes, one that it has no kernel for, and one more that it takes."""
     build = Builder()
     x = build.input(np.float32, (4, 9))
-    axis = build.constant(np.array(1, np.int32))
-    squared, shifted, summed, root = (build.tensor(np.float32, (4, 9)) for _ in range(4))
+    squared, shifted = (build.tensor(np.float32, (4, 9)) for _ in range(2))
+    spread, root = (build.tensor(np.float32, (4, 9, 9)) for _ in range(2))
     build.operator(B.SQUARE, [x], [squared])
     build.operator(B.ADD, [squared, build.constant(np.float32([0.5]))], [shifted])
-    build.operator(B.CUMSUM, [shifted, axis], [summed])
-    build.operator(B.SQRT, [summed], [root])
+    build.operator(B.MATRIX_DIAG, [shifted], [spread])
+    build.operator(B.SQRT, [spread], [root])
     refused = {
-        "CUMSUM": "no OpenCL kernel for this operator",
+        "MATRIX_DIAG": "no OpenCL kernel for this operator",
         "SQRT": "supported, but in a smaller partition than the 1 that gpu may take",
     }
     return Case("interrupted", build.write([root]), (random(4, 9).value,), refused=refused)
@@ -47,8 +47,8 @@ def test_a_graph_of_which_the_gpu_takes_a_part_matches_litert(backend):
     "broken",
     [
         replace(RELU, refused={"RELU": "no OpenCL kernel for this operator"}),
-        replace(CUMSUM, refused=TAKES),
-        replace(CUMSUM, refused={"CUMSUM": "another reason"}),
+        replace(MATRIX_DIAG, refused=TAKES),
+        replace(MATRIX_DIAG, refused={"MATRIX_DIAG": "another reason"}),
     ],
     ids=["taken after all", "refused after all", "refused for another reason"],
 )

@@ -95,7 +95,8 @@ def _windows() -> list[tuple[B, Case]]:
         options = {**_WINDOW, "fused_activation_function": fused}
         pool = {**options, "filter_height": 2, "filter_width": 2}
         found += [
-            _special_case(f"_{fused.name}", op, [image], pool) for op in (B.MAX_POOL_2D, B.AVERAGE_POOL_2D)
+            _special_case(f"_{fused.name}", op, [image], pool)
+            for op in (B.MAX_POOL_2D, B.AVERAGE_POOL_2D, B.L2_POOL_2D)
         ]
         filters = {
             B.CONV_2D: const(np.ones((3, 2, 2, 4))),
@@ -152,7 +153,14 @@ def _volumes() -> list[tuple[B, Case]]:
 
 def _reductions() -> list[tuple[B, Case]]:
     rows, columns = _rows(4), Arg(np.ascontiguousarray(_rows(4).value.T))
-    found = [_special_case("", B.SOFTMAX, [_rows(19)], {"beta": 1.0})]
+    local = {"radius": 2, "alpha": 0.5, "beta": 0.75, "bias": 1.0}
+    found = [
+        _special_case("", B.SOFTMAX, [_rows(19)], {"beta": 1.0}),
+        _special_case("", B.LOG_SOFTMAX, [_rows(19)]),
+        _special_case("", B.L2_NORMALIZATION, [Arg(_rows(4).value.reshape(4, 7, 1, 4))]),
+        _special_case("", B.LOCAL_RESPONSE_NORMALIZATION, [_image()], local),
+        *(_special_case(f"_{a}", B.CUMSUM, [_rows(4), const(a, np.int32)]) for a in (0, 1)),
+    ]
     for op in (B.MEAN, B.SUM, B.REDUCE_MAX, B.REDUCE_MIN, B.REDUCE_PROD):
         found.append(_special_case("_rows", op, [rows, const([1], np.int32)], {"keep_dims": True}))
         found.append(_special_case("_columns", op, [columns, const([0], np.int32)], {"keep_dims": True}))

@@ -1,7 +1,7 @@
-// Softmax over the channels of each pixel; a unit is one pixel.
+// Softmax over the channels of each pixel, or its logarithm; a unit is one pixel.
 // The highest value is subtracted first, so that no exponential overflows. The exponentials are kept in the output,
 // where the last loop scales them. Padded lanes are left out: they may neither win the maximum nor count in the sum.
-// Defines: CHANNELS, IN_STRIDE, OUT_STRIDE, BETA.
+// Defines: CHANNELS, IN_STRIDE, OUT_STRIDE, BETA (1 for the logarithm), LOGARITHM.
 #define PADDED ((CHANNELS + 15) / 16 * 16)
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out EPILOGUE_PARAMS)
 {
@@ -18,11 +18,21 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
         for (int c = 0; c < PADDED; c += 16) {
             const float16 e = mask16(exp16((load16(from + c) - top) * BETA), c, CHANNELS);
             total += e;
+#if !LOGARITHM
             store16(e, to + c);
+#endif
         }
+#if LOGARITHM
+        const float log_sum = log(sum_of16(total));
+#else
         const float scale = 1.0f / sum_of16(total);
+#endif
         for (int c = 0; c < PADDED; c += 16) {
+#if LOGARITHM
+            const float16 v = mask16(load16(from + c) - top - log_sum, c, CHANNELS);
+#else
             const float16 v = load16(to + c) * scale;
+#endif
             store16(EPILOGUE(v, p, c), to + c);
         }
     }

@@ -1,10 +1,11 @@
-"""MAX_POOL_2D and AVERAGE_POOL_2D."""
+"""MAX_POOL_2D, AVERAGE_POOL_2D and L2_POOL_2D."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from runtime.delegates.gpu.graph import Node, round_up
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.graph import Kind, Node, round_up
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -21,6 +22,14 @@ from runtime.delegates.gpu.lowering.spec import (
 )
 from runtime.model.schema import BuiltinOperator as Op
 
+_KINDS: Mapping[Kind, int] = {Op.AVERAGE_POOL_2D: 0, Op.MAX_POOL_2D: 1, Op.L2_POOL_2D: 2}
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    if activation_of(facts) == "SIGN_BIT":
+        return Unsupported("the fused activation SIGN_BIT has no kernel")
+    return None
+
 
 def _read(facts: OperatorFacts) -> NodeSpec:
     height, width = int(facts.options["filter_height"]), int(facts.options["filter_width"])
@@ -36,12 +45,11 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     before, after, a = context.value(source), context.value(target), node.attributes
     n, in_h, in_w, _ = before.shape
     _, out_h, out_w, channels = after.shape
-    maximum = node.op == Op.MAX_POOL_2D
     window = f"{a['filter_h']}x{a['filter_w']}s{a['stride_h']}"
     launch = Launch(
         Instance(
             "pool.cl",
-            instance_name(f"pool_{'max' if maximum else 'average'}_{window}"),
+            instance_name(f"pool_{node.op.name.partition('_')[0].lower()}_{window}"),
             defines(
                 N=n,
                 IN_H=in_h,
@@ -57,7 +65,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
                 CHANNELS=round_up(channels),
                 IN_STRIDE=context.layout(source).pixel_stride,
                 OUT_STRIDE=context.layout(target).pixel_stride,
-                MAXIMUM=maximum,
+                KIND=_KINDS[node.op],
             ),
         ),
         (source, target),
@@ -71,4 +79,4 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     return [Candidate("rows", (launch,))]
 
 
-FAMILY = Family(operators=(Op.MAX_POOL_2D, Op.AVERAGE_POOL_2D), read=_read, lower=lower, epilogue=True)
+FAMILY = Family(operators=tuple(_KINDS), read=_read, lower=lower, supports=_supports, epilogue=True)

@@ -1,4 +1,4 @@
-"""SOFTMAX over the last dimension."""
+"""SOFTMAX and LOG_SOFTMAX over the last dimension."""
 
 from __future__ import annotations
 
@@ -25,25 +25,26 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
-    """One kernel, a unit for each row."""
+    """One kernel, a unit for each row of channels."""
     (source,), (target,) = node.inputs, node.outputs
     if source is None:
-        raise ValueError("SOFTMAX has one input")
+        raise ValueError(f"{node.op.name} has one input")
     value = context.value(target)
     launch = Launch(
         Instance(
             "softmax.cl",
-            instance_name("softmax"),
+            instance_name(node.op.name.lower()),
             defines(
                 CHANNELS=value.channels,
                 IN_STRIDE=context.layout(source).pixel_stride,
                 OUT_STRIDE=context.layout(target).pixel_stride,
                 BETA=node.attributes["beta"],
+                LOGARITHM=node.op == Op.LOG_SOFTMAX,
             ),
         ),
         (source, target),
         units=value.pixels,
-        label=f"SOFTMAX {'x'.join(map(str, value.shape))}",
+        label=f"{node.op.name} {'x'.join(map(str, value.shape))}",
         sources=node.sources,
         flops=value.elements * 12,
         bytes=8 * value.elements,
@@ -52,4 +53,4 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     return [Candidate("rows", (launch,))]
 
 
-FAMILY = Family(operators=(Op.SOFTMAX,), read=_read, lower=lower, epilogue=True)
+FAMILY = Family(operators=(Op.SOFTMAX, Op.LOG_SOFTMAX), read=_read, lower=lower, epilogue=True)

@@ -49,6 +49,13 @@ _FORMS: dict[Kind, tuple[list[tuple[int, ...] | np.ndarray], tuple[int, ...], di
     Op.CONCATENATION: ([_IMAGE, _IMAGE], (1, 4, 4, 8), {"axis": 3}),
     Op.MAX_POOL_2D: ([_IMAGE], _IMAGE, _POOL),
     Op.AVERAGE_POOL_2D: ([_IMAGE], _IMAGE, _POOL),
+    Op.L2_POOL_2D: ([_IMAGE], _IMAGE, _POOL),
+    Op.LOCAL_RESPONSE_NORMALIZATION: (
+        [_IMAGE],
+        _IMAGE,
+        {"radius": 1, "alpha": 1.0, "beta": 0.5, "bias": 1.0},
+    ),
+    Op.CUMSUM: ([_IMAGE, _integers(1)], _IMAGE, {}),
     Op.SOFTMAX: ([_IMAGE], _IMAGE, {"beta": 1.0}),
     Op.RESHAPE: ([_IMAGE, _integers(4, 16)], (4, 16), {"new_shape": [4, 16]}),
     Op.SQUEEZE: ([_IMAGE], (4, 4, 4), {}),

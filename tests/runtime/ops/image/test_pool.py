@@ -81,6 +81,9 @@ def test_same_padding_is_larger_behind(case):
 
 
 MORE_CASES = [
+    pool("l2_same_relu6", "L2", (2, 9, 8, 5), size=(3, 3), padding=SAME, activation=RELU6),
+    pool("l2_one_channel", "L2", (4, 5, 4, 1), size=(2, 4), stride=(1, 3)),
+    pool("l2_many_channels", "L2", (1, 3, 4, 255), size=(3, 4), stride=(1, 1), padding=SAME),
     case("L2_POOL", Op.L2_POOL_2D, [random(1, 7, 6, 3)],
          options={"padding": 0, "stride_w": 2, "stride_h": 1, "filter_width": 3, "filter_height": 2}),
 ]  # fmt: skip

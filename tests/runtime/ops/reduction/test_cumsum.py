@@ -31,6 +31,24 @@ CASES = [
         for exclusive in (False, True)
         for reverse in (False, True)
     ),
+    *(
+        case(
+            f"{shape}_{along}_{exclusive}_{reverse}",
+            Op.CUMSUM,
+            [random(*shape), axis(along)],
+            options={"exclusive": exclusive, "reverse": reverse},
+        )
+        for shape, along, exclusive, reverse in (
+            ((4, 7), -1, False, False),
+            ((4, 33), 1, True, False),
+            ((3, 255), 1, False, True),
+            ((2, 3, 5, 1), 3, True, True),
+            ((2, 3, 5, 19), 0, True, True),
+            ((2, 3, 1, 2, 4, 5), 4, False, True),
+            ((2, 3, 1, 2, 4, 18), -2, True, False),
+            ((37,), 0, True, True),
+        )
+    ),
 ]  # fmt: skip
 
 

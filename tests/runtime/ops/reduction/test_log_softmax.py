@@ -22,10 +22,15 @@ def quantised(dtype: Any, seed: int) -> Case:
     return case(f"{info.dtype}_{seed}", Op.LOG_SOFTMAX, [x], [out], version=2)
 
 
-CASES = [case("log_softmax", Op.LOG_SOFTMAX, [random(3, 17, low=-20, high=20)])]
-FORMS = [
+CASES = [
+    case("log_softmax", Op.LOG_SOFTMAX, [random(3, 17, low=-20, high=20)]),
     case("one_class", Op.LOG_SOFTMAX, [random(4, 1)]),
     case("image", Op.LOG_SOFTMAX, [random(2, 3, 4, 5, low=-50, high=50)]),
+    case("many_classes", Op.LOG_SOFTMAX, [random(3, 255, low=-9, high=9)]),
+    case("vector", Op.LOG_SOFTMAX, [random(32)]),
+    case("rank_5", Op.LOG_SOFTMAX, [random(2, 1, 3, 2, 7)]),
+]
+FORMS = [
     *(quantised(dtype, seed) for dtype in (np.int8, np.uint8) for seed in range(6)),
 ]
 
