@@ -1,7 +1,7 @@
 """Lifetimes to offsets: buffers that never live at once share memory (greedy by size, as LiteRT's arena).
 
-The CPU plan counts in bytes, the OpenCL delegate in float32 elements; the planner only needs sizes and
-alignment in the same unit.
+The CPU plan and the OpenCL delegate count in bytes; the planner only needs sizes and alignment in the same
+unit.
 """
 
 from __future__ import annotations

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from runtime.delegates.base import GraphFacts, Partition, Unsupported
+from runtime.delegates.gpu.element_type import ElementTypes, element_type
 from runtime.delegates.gpu.epilogue import FUSED_ACTIVATIONS
 from runtime.delegates.gpu.graph import Graph, Node, Step, Value
 from runtime.delegates.gpu.lowering import families, kind_of
 from runtime.delegates.gpu.lowering.spec import OperatorFacts
 from runtime.model.graph import Operator
 from runtime.model.schema import TensorType
-
-_FLOATS = frozenset({TensorType.FLOAT32, TensorType.FLOAT16})
-"""Types of constants that enter the graph, as float32. Bits of any other type, levels among them, mean other
-numbers than their bytes say."""
 
 _PARAMETERS = frozenset({TensorType.INT32, TensorType.INT64})
 """Types of axes, paddings, shapes and the like, which lowering reads; they never enter the graph."""
@@ -48,48 +47,62 @@ def shorten(name: str, longest: int = 40) -> str:
 def _tensor_refusal(facts: GraphFacts, operator: Operator) -> Unsupported | None:
     """The reason why a tensor keeps the operator on the CPU, before its family is asked.
 
-    Families may then rely on float32 activations and on at least one element.
+    Families may then rely on the types that they know and on at least one element.
     """
-    for tensor in (*operator.inputs, *operator.outputs):
-        if tensor < 0 or tensor in facts.constants:
-            continue
-        if facts.subgraph.tensors[tensor].type is not TensorType.FLOAT32:
-            return _type_refusal(facts, tensor, "tensors")
+    for tensor, known, is_parameter in _places(operator):
+        kind, is_constant = facts.subgraph.tensors[tensor].type, tensor in facts.constants
+        if is_parameter and is_constant:
+            if kind in _PARAMETERS:
+                continue
+            return _refused(facts, operator, tensor, kind.name.lower(), "a constant of int32 or int64")
+        half = kind is TensorType.FLOAT16 and not is_constant
+        if half or element_type(kind) not in known:
+            if is_parameter and kind in _PARAMETERS:
+                found, limit = f"a computed {kind.name.lower()}", "a constant of int32 or int64"
+            else:
+                found, limit = kind.name.lower(), " or ".join(one.value for one in known)
+            return _refused(facts, operator, tensor, found, limit)
         if 0 in facts.shapes[tensor]:
             return Unsupported(f"tensor {tensor} has no elements")
-    parameters = families()[kind_of(operator)].parameters
-    for position, tensor in enumerate(operator.inputs):
-        known = _PARAMETERS if position in parameters else _FLOATS
-        if tensor in facts.constants and facts.subgraph.tensors[tensor].type not in known:
-            return _type_refusal(facts, tensor, "constants")
     return None
 
 
-def _type_refusal(facts: GraphFacts, tensor: int, what: str) -> Unsupported:
-    kind, name = (
-        facts.subgraph.tensors[tensor].type.name.lower(),
-        shorten(facts.subgraph.tensors[tensor].name),
-    )
-    where = f"tensor {tensor} {name!r}"
-    return Unsupported(f"{kind} {what} are not supported by the OpenCL delegate yet: {where}")
+def _places(operator: Operator) -> Iterator[tuple[int, ElementTypes, bool]]:
+    """Each tensor with the types that it may have, and whether it may be a parameter."""
+    family = families()[kind_of(operator)]
+    types = family.types_of(kind_of(operator))
+    for position, tensor in enumerate(operator.inputs):
+        if tensor >= 0:
+            yield tensor, types.of_input(position), position in family.parameters
+    for position, tensor in enumerate(operator.outputs):
+        if tensor >= 0:
+            yield tensor, types.of_output(position), False
+
+
+def _refused(facts: GraphFacts, operator: Operator, tensor: int, found: str, limit: str) -> Unsupported:
+    name = shorten(facts.subgraph.tensors[tensor].name)
+    return Unsupported(f"tensor {tensor} {name!r} is {found}, where {kind_of(operator).name} takes {limit}")
 
 
 def build_graph(partition: Partition) -> Graph:
     """The graph of a partition whose operators all passed `refusal`.
 
-    Raises ValueError where a constant that is neither float32 nor float16 would become an operand.
+    Raises ValueError where a tensor of a type that no kernel knows would become an operand.
     """
     facts = GraphFacts(partition.subgraph, partition.shapes, partition.dtypes, partition.constants)
     values: dict[int, Value] = {}
 
     def value(tensor: int) -> int:
         if tensor not in values:
-            data = partition.constants.get(tensor)
-            if data is not None and data.dtype not in (np.float32, np.float16):
-                raise ValueError(f"constant {tensor} of type {data.dtype.name} cannot be an operand")
-            data = None if data is None else np.asarray(data, np.float32)
+            known, data = partition.subgraph.tensors[tensor], partition.constants.get(tensor)
+            element = element_type(known.type)
+            if element is None:
+                raise ValueError(f"tensor {tensor} of type {known.type.name.lower()} cannot be an operand")
+            if data is not None and data.dtype not in (element.dtype, np.float16):
+                raise ValueError(f"constant {tensor} of type {data.dtype.name} is no {element.value}")
+            data = None if data is None else np.asarray(data, element.dtype)
             shape = tuple(int(extent) for extent in partition.shapes[tensor])
-            values[tensor] = Value(tensor, shape, partition.subgraph.tensors[tensor].name, data)
+            values[tensor] = Value(tensor, shape, known.name, data, element)
         return tensor
 
     nodes = []

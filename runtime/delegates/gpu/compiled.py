@@ -76,7 +76,7 @@ class CompiledGraph:
         return f"{text}, stepped back {self.watch.step_backs} times" if self.watch.step_backs else text
 
     def invoke(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Run once: `inputs` and `outputs` are dense float32 arrays in the partition's order."""
+        """Run once: `inputs` and `outputs` are dense arrays in the partition's order, of its types."""
         recording = self.recording
         with self.backend.errors("running the partition"):
             for value, array in zip(self.graph.inputs, inputs, strict=True):

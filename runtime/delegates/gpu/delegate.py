@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class GpuDelegate:
-    """Runs float32 operators on a device of the OpenCL backend.
+    """Runs operators on a device of the OpenCL backend.
 
     Args:
         options: names and values of `runtime.delegates.gpu.options.Options`; None for the defaults.
@@ -49,12 +49,16 @@ class GpuDelegate:
 
     @staticmethod
     def operator_types() -> Mapping[BuiltinOperator | str, tuple[TensorType, ...]]:
-        """Operators that have kernels, and the types of activations that these take, whatever the device.
+        """Operators that have kernels, and the types of first inputs that these take, whatever the device.
 
         Custom operators stand under their names.
         """
-        known = (kind.value if isinstance(kind, Custom) else kind for kind in families())
-        return dict.fromkeys(known, (TensorType.FLOAT32,))
+        return {
+            kind.value if isinstance(kind, Custom) else kind: tuple(
+                element.tensor_type for element in family.types_of(kind).of_input(0)
+            )
+            for kind, family in families().items()
+        }
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.options: Options = parse_options(options)

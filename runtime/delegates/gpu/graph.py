@@ -4,7 +4,7 @@ A `Graph` is immutable; a pass returns a new one (`runtime.delegates.gpu.passes`
 named by integers: a value's id is the tensor index of the model where it came from one, else a fresh number.
 
 Throughout this package `float16` is OpenCL's vector of 16 floats. The half-precision type, which numpy calls
-float16, is written fp16; the delegate computes in float32 only.
+float16, is written fp16; the delegate computes in float32 and on integers as they are.
 """
 
 from __future__ import annotations
@@ -17,12 +17,18 @@ from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
+from runtime.delegates.gpu.element_type import ElementType
 from runtime.model.schema import BuiltinOperator
 
+LINE = 64
+"""Bytes of a cache line, to a multiple of which everything in memory is aligned, and the unit of offsets in
+the table of layers (`LINE` of `kernels/common.cl`): 2^31 of them are 128 GiB. Larger wastes memory behind
+small values; smaller splits vectors of 16 floats over two lines."""
+
 LANES = 16
-"""Floats in the vector of the kernels, to a multiple of which channels are padded. 16 floats fill a register
-of AVX-512 and a cache line; a compiler splits them where registers are narrower. Larger, and layers with few
-channels compute more padding; smaller, and such registers stay half empty."""
+"""Elements in the vector of the kernels, to a multiple of which channels are padded. 16 floats fill a
+register of AVX-512 and a cache line; a compiler splits them where registers are narrower. Larger, and layers
+with few channels compute more padding; smaller, and such registers stay half empty."""
 
 
 def round_up(count: int, multiple: int = LANES) -> int:
@@ -49,10 +55,11 @@ Kind: TypeAlias = BuiltinOperator | Custom
 class Layout:
     """Where element (pixel p, channel c) of a value lies: `offset + p * pixel_stride + c * channel_stride`.
 
-    Offset and strides are counted in elements from the start of the buffer of value `root`, which is another
-    value for a view (a reshape, a part of a concatenation). Where `padded` is true, the lanes up to
-    `round_up(C, 16)` behind each pixel exist, are finite, and may be overwritten by the producer; kernels
-    that load and store whole vectors need them.
+    Offset and strides are counted in elements of the value's own type from the start of the buffer of value
+    `root`, which is another value for a view (a reshape, a part of a concatenation). The offset is a multiple
+    of LINE bytes except for a part of a concatenation that a copy (a RESHAPE node) writes. Where `padded` is
+    true, the lanes up to `round_up(C, 16)` behind each pixel exist, are finite, and may be overwritten by the
+    producer; kernels that load and store whole vectors need them.
     """
 
     root: int
@@ -64,12 +71,13 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One float32 tensor. `data` is the content of a constant in the logical shape, without padding."""
+    """One tensor. `data` is the content of a constant in the logical shape, without padding."""
 
     id: int
     shape: tuple[int, ...]
     name: str = ""
     data: NDArray[Any] | None = None
+    type: ElementType = ElementType.F32
 
     @property
     def channels(self) -> int:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from runtime.arena import Arena, Lifetime, assign
-from runtime.delegates.gpu.graph import LANES, Graph, round_up
-from runtime.delegates.gpu.lowering.spec import Argument, Candidate, Launch, PackedConstant, Scratch
+from runtime.delegates.gpu.graph import LINE, Graph, round_up
+from runtime.delegates.gpu.lowering.spec import Argument, Candidate, Launch, LineOf, PackedConstant, Scratch
 from runtime.delegates.gpu.source import Source, function_of
 
 
@@ -27,7 +27,7 @@ BufferKey: TypeAlias = "int | tuple[int, str]"
 
 
 def lifetimes(graph: Graph, stages: Sequence[Stage]) -> dict[BufferKey, Lifetime]:
-    """When the graph's buffers and the stages' scratch are in use, by node position; sizes in elements.
+    """When the graph's buffers and the stages' scratch are in use, by node position; sizes in bytes.
 
     A buffer lives as long as any view of it: inputs from before the first node, outputs to behind the last.
     """
@@ -45,18 +45,18 @@ def lifetimes(graph: Graph, stages: Sequence[Stage]) -> dict[BufferKey, Lifetime
     }
     for number, stage in enumerate(stages):
         for scratch in _scratches(stage.candidate.launches):
-            life = Lifetime(scratch.elements, stage.position, stage.position)
+            life = Lifetime(scratch.bytes, stage.position, stage.position)
             found[number, scratch.key] = life
     return found
 
 
 def plan_arena(graph: Graph, stages: Sequence[Stage]) -> Arena[BufferKey]:
-    """Place all buffers in one arena, in elements; of buffers of one size the one needed first comes first.
+    """Place all buffers in one arena, at multiples of LINE bytes.
 
-    Offsets are multiples of 16 elements, 64 bytes: one vector of the kernels, one cache line.
+    Of buffers of one size the one needed first comes first.
     """
     lives = lifetimes(graph, stages)
-    return assign(dict(sorted(lives.items(), key=lambda item: (item[1].first, item[1].last))), LANES)
+    return assign(dict(sorted(lives.items(), key=lambda item: (item[1].first, item[1].last))), LINE)
 
 
 def _scratches(launches: Iterable[Launch]) -> list[Scratch]:
@@ -65,14 +65,14 @@ def _scratches(launches: Iterable[Launch]) -> list[Scratch]:
 
 
 def _extent(graph: Graph, root: int) -> int:
-    """Elements that the buffer of `root` needs."""
+    """Bytes that the buffer of `root` needs."""
     value, layout = graph.values[root], graph.layouts[root]
-    return round_up(value.pixels * layout.pixel_stride)
+    return round_up(value.pixels * layout.pixel_stride) * value.type.size
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Offsets of all buffers and constants, in elements. `launches` stand in the order in which they run, and
+    """Offsets of all buffers and constants, in bytes. `launches` stand in the order in which they run, and
     `owners` says to which stage each belongs.
     """
 
@@ -81,15 +81,18 @@ class Placement:
     owners: tuple[int, ...]
     arena: Arena[BufferKey]
     constants: Mapping[PackedConstant, int]
-    constant_elements: int
+    constant_bytes: int
 
     def offset_of(self, value: int) -> int:
-        """Offset of a value in the arena, in elements."""
+        """Offset of a value in the arena, in bytes."""
         layout = self.graph.layouts[value]
-        return self.arena.offsets[layout.root] + layout.offset
+        return self.arena.offsets[layout.root] + layout.offset * self.graph.values[value].type.size
 
     def rows(self, source: Source) -> list[list[int]]:
-        """For each launch the number of its function and the offset of each pointer."""
+        """For each launch the number of its function and the offset of each pointer, in units of LINE bytes.
+
+        Raises ValueError where a launch takes a value that lies elsewhere than at the start of a line.
+        """
         return [
             [
                 source.numbers[function_of(launch)],
@@ -100,10 +103,15 @@ class Placement:
 
     def _offset(self, argument: Argument, stage: int) -> int:
         if isinstance(argument, PackedConstant):
-            return self.constants[argument]
+            return self.constants[argument] // LINE
         if isinstance(argument, Scratch):
-            return self.arena.offsets[stage, argument.key]
-        return self.offset_of(argument)
+            return self.arena.offsets[stage, argument.key] // LINE
+        if isinstance(argument, LineOf):
+            return self.offset_of(argument.value) // LINE
+        line, rest = divmod(self.offset_of(argument), LINE)
+        if rest:
+            raise ValueError(f"value {argument} lies {rest} bytes behind the start of a line")
+        return line
 
 
 def place(graph: Graph, stages: Sequence[Stage]) -> Placement:
@@ -115,6 +123,6 @@ def place(graph: Graph, stages: Sequence[Stage]) -> Placement:
         for argument in (*launch.args, *launch.epilogue.operands):
             if isinstance(argument, PackedConstant) and argument not in offsets:
                 offsets[argument] = total
-                total += round_up(argument.elements)
+                total += round_up(argument.bytes, LINE)
     owners = tuple(number for number, stage in enumerate(stages) for _ in stage.candidate.launches)
     return Placement(graph, launches, owners, plan_arena(graph, stages), offsets, total)

@@ -18,7 +18,7 @@ from runtime.delegates.gpu.lowering.spec import Launch, PackedConstant
 
 TABLE_ROW = 24
 """Integers in a row of the layer table, `ROW` of `kernels/layers.cl`: the function's number, then one offset
-for each pointer. A function with more pointers would not fit."""
+for each pointer, in lines of 64 bytes. A function with more pointers would not fit."""
 
 GPU_ARGUMENTS = 16
 """Most pointers of a function on a GPU: their offsets travel in one argument of the type int16, a vector of

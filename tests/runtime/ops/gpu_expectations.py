@@ -36,6 +36,16 @@ TAKEN = frozenset({
 TAKEN_CUSTOM = frozenset({"Convolution2DTransposeBias"})
 """Custom operators that have an OpenCL kernel, by name."""
 
+PARAMETERS = frozenset({
+    (B.BATCH_TO_SPACE_ND, 1), (B.BATCH_TO_SPACE_ND, 2), (B.BROADCAST_TO, 1), (B.EXPAND_DIMS, 1), (B.MEAN, 1),
+    (B.MIRROR_PAD, 1), (B.PAD, 1), (B.PADV2, 1), (B.REDUCE_MAX, 1), (B.REDUCE_MIN, 1), (B.REDUCE_PROD, 1),
+    (B.RESHAPE, 1), (B.RESIZE_BILINEAR, 1), (B.RESIZE_NEAREST_NEIGHBOR, 1), (B.REVERSE_V2, 1), (B.SLICE, 1),
+    (B.SLICE, 2), (B.SPACE_TO_BATCH_ND, 1), (B.SPACE_TO_BATCH_ND, 2), (B.SPLIT, 0), (B.SPLIT, 1),
+    (B.SPLIT_V, 0), (B.SPLIT_V, 1), (B.SPLIT_V, 2), (B.STRIDED_SLICE, 1), (B.STRIDED_SLICE, 2),
+    (B.STRIDED_SLICE, 3), (B.SUM, 1), (B.TILE, 1), (B.TRANSPOSE, 1), (B.TRANSPOSE_CONV, 0), (B.UNPACK, 0),
+})  # fmt: skip
+"""Inputs by operator and position that must be constant: axes, paddings, shapes."""
+
 _FOLDED = "constant, but no operator that uses it is delegated"
 
 FORMS: Mapping[tuple[B, str], str] = {
@@ -54,17 +64,21 @@ def expectation(name: str, opcode: B, args: Sequence[Arg | None], outs: Sequence
     """`TAKES`, or the operator with the reason that the delegate must give, word for word."""
     reason = FORMS.get((opcode, name))
     if reason is None:
-        reason = _by_types(args, outs) if opcode in TAKEN else "no OpenCL kernel for this operator"
+        reason = _by_types(opcode, args, outs) if opcode in TAKEN else "no OpenCL kernel for this operator"
     return TAKES if reason is None else {opcode.name: reason}
 
 
-def _by_types(args: Sequence[Arg | None], outs: Sequence[Out]) -> str | None:
-    """The reason for the first fed or computed tensor that is not float32; `one_operator` numbers them."""
-    present = [arg for arg in args if arg is not None]
-    dtypes = [arg.value.dtype for arg in present] + [np.dtype(o.dtype) for o in outs]
-    for index, (form, dtype) in enumerate(zip((*present, *outs), dtypes, strict=True)):
+def _by_types(opcode: B, args: Sequence[Arg | None], outs: Sequence[Out]) -> str | None:
+    """The reason for the first tensor that no kernel takes; `one_operator` numbers those that are present."""
+    inputs = [(arg, i) for i, arg in enumerate(args) if arg is not None]
+    dtypes = [arg.value.dtype for arg, _ in inputs] + [np.dtype(o.dtype) for o in outs]
+    places = [(arg, (opcode, i) in PARAMETERS) for arg, i in inputs] + [(out, False) for out in outs]
+    for index, ((form, is_parameter), dtype) in enumerate(zip(places, dtypes, strict=True)):
         kind = TYPES[dtype] if form.type is None else form.type
-        if kind is not TensorType.FLOAT32 and not getattr(form, "constant", False):
-            tensors = f"{kind.name.lower()} tensors are not supported by the OpenCL delegate yet"
-            return f"{tensors}: tensor {index} 't{index}'"
+        if getattr(form, "constant", False) or kind is TensorType.FLOAT32:
+            continue
+        found, limit = kind.name.lower(), "float32"
+        if is_parameter and kind in (TensorType.INT32, TensorType.INT64):
+            found, limit = f"a computed {kind.name.lower()}", "a constant of int32 or int64"
+        return f"tensor {index} 't{index}' is {found}, where {opcode.name} takes {limit}"
     return None

@@ -39,8 +39,8 @@ class Entry:
 class Recording(Protocol):
     """Launches bound to memory on a device, ready to be enqueued.
 
-    `rows` holds for each launch the number of its function and the offsets of its pointers in elements,
-    `names` the function's name.
+    `rows` holds for each launch the number of its function and the offsets of its pointers in lines of
+    64 bytes, `names` the function's name.
     """
 
     launches: Sequence[Launch]
@@ -64,10 +64,13 @@ class Recording(Protocol):
         """Enqueue entries in order and wait for the last."""
 
     def write(self, value: int, content: NDArray[Any]) -> None:
-        """Copy a dense host array into a value, before what is enqueued next. Nothing may be running."""
+        """Copy a dense host array of the value's type into it, before what is enqueued next.
+
+        Nothing may be running.
+        """
 
     def read(self, value: int, target: NDArray[Any]) -> None:
-        """Copy a dense value to the host. Nothing may be running."""
+        """Copy a dense value to a host array of its type. Nothing may be running."""
 
     def finish(self) -> None:
         """Wait until everything that was enqueued has run."""

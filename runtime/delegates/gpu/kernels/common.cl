@@ -5,6 +5,9 @@
 #define JOIN(a, b) JOIN_(a, b)
 #define LOCAL_NAME(name) JOIN(FUNC, name)
 
+// Bytes of the unit in which the frame counts the offsets of pointers: LINE of graph.py.
+#define LINE 64
+
 // Loads and stores of 16 floats at any 4-byte boundary. PoCL compiles its vload16 three times as slowly as an access
 // through a vector type of low alignment, to the same instructions.
 #ifdef __clang__

@@ -7,15 +7,15 @@
 #define DEVICE_FENCE __c11_atomic_thread_fence(__ATOMIC_SEQ_CST)
 // Integers in a row of the table: TABLE_ROW of program.py.
 #define ROW 24
-#define ARENA(i) (arena + row[i])
-#define CONSTANT(i) (constants + row[i])
+#define ARENA(i) ((__global void *)(arena + (size_t)row[i] * LINE))
+#define CONSTANT(i) ((__global const void *)(constants + (size_t)row[i] * LINE))
 #define CASE(number, call) \
     case number: \
         call; \
         break;
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void run_layers(__global float *arena,
-    __global const float *constants, __global const int *table, __global int *counter, const int first,
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void run_layers(__global uchar *arena,
+    __global const uchar *constants, __global const int *table, __global int *counter, const int first,
     const int last)
 {
     const int t = get_group_id(0), nt = get_num_groups(0);

@@ -5,7 +5,8 @@ finds, and its OpenCL C in `kernels/<family>.cl` or `kernels/<family>_<variant>.
 folder in both places, with the constant in `lowering/<family>/family.py`. A family answers three questions:
 
 1. `supports(facts)`: can these options and shapes run? None, or `Unsupported(reason)`. The frame has already
-   checked that the tensors are float32 (constants may be fp16: they arrive as float32) and static.
+   checked that the tensors are static and of `Family.types`, which are float32 where it says nothing
+   (constants may be fp16: they arrive as float32).
 2. `read(facts)`: the operator as the delegate sees it, a `NodeSpec`: which tensors stay inputs of the node,
    normalised attributes, and the fused activation by name (it becomes the node's first epilogue step). Window
    families (conv, depthwise, pool) use the names of `window_attributes`, so that the padding pass knows them.
@@ -24,8 +25,9 @@ A launch on a CPU device runs a *unit function*, the text of the family's `.cl` 
 
 - Worker t of nt does the units [UNITS * t / nt, UNITS * (t + 1) / nt): `FIRST_UNIT` of `common.cl`; the frame
   defines `UNITS` from `Launch.units`. Units should cost about the same; the frame picks nt.
-- Pointer parameters stand in the order of `Launch.args`. The frame passes them from one arena and one buffer
-  of constants; each is `restrict`, and 64-byte aligned unless its layout's offset says otherwise.
+- Pointer parameters stand in the order of `Launch.args`, each of the element type of its value, constant or
+  scratch (`ElementType.opencl`). The frame passes them from one arena and one buffer of constants; each is
+  `restrict` and 64-byte aligned. `LineOf(value)` passes the line in which a value begins that a copy writes.
 - Parameters of shape and tile are compile-time: `Instance.defines`. Names of defines are upper case and need
   not be unique between families: the frame undefines them behind each instance.
 - The frame defines `FUNC` from `Instance.name`, by the grammar `<dtype>_<family>_<variant>__<tile>`, e.g.
@@ -33,7 +35,8 @@ A launch on a CPU device runs a *unit function*, the text of the family's `.cl` 
 - The file is included once per instance: file-level helpers live in `common.cl`, or are named by
   `LOCAL_NAME(helper)` (= FUNC##_helper), or are static inline functions behind an include guard when they do
   not depend on the defines.
-- The epilogue, `EPILOGUE(v, p, c)`, is an expression of a float16 `v` at pixel `p` (all leading dimensions of
+- The epilogue works on float32 alone: operators on other types are nodes without steps.
+  `EPILOGUE(v, p, c)` is an expression of a float16 `v` at pixel `p` (all leading dimensions of
   the output flattened) and channels `c .. c+15`. `v` is evaluated once, `p` and `c` several times. The launch
   that stores the node's output gets `epilogue=epilogue_of(node, context.graph)`; the frame then defines
   EPILOGUE, EPILOGUE_PARAMS and the operands' strides and appends their pointers. Without it EPILOGUE(v, p, c)
@@ -63,8 +66,9 @@ from numpy.typing import NDArray
 
 from runtime.delegates.base import GraphFacts, Unsupported
 from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.element_type import ElementType, ElementTypes
 from runtime.delegates.gpu.epilogue import join, literal, operands_of
-from runtime.delegates.gpu.graph import Graph, Kind, Layout, Node, Step, Value, round_up
+from runtime.delegates.gpu.graph import LINE, Graph, Kind, Layout, Node, Step, Value, round_up
 from runtime.model.graph import Operator
 from runtime.model.schema import ActivationFunctionType, Padding
 
@@ -117,15 +121,21 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True)
 class PackedConstant:
-    """A constant in the order in which its kernel reads it; made on demand, float32 and flat."""
+    """A constant in the order in which its kernel reads it; made on demand, flat and of `type`."""
 
     name: str
     elements: int
     make: Callable[[], Array]
+    type: ElementType = ElementType.F32
 
-    def values(self) -> NDArray[np.float32]:
+    @property
+    def bytes(self) -> int:
+        """The size in memory."""
+        return self.elements * self.type.size
+
+    def values(self) -> Array:
         """The packed values; raises ValueError where `make` returns another size than announced."""
-        array = np.ascontiguousarray(self.make(), dtype=np.float32).reshape(-1)
+        array = np.ascontiguousarray(self.make(), dtype=self.type.dtype).reshape(-1)
         if array.size != self.elements:
             raise ValueError(
                 f"constant {self.name!r}: {array.size} elements were packed, {self.elements} announced"
@@ -139,10 +149,23 @@ class Scratch:
 
     key: str
     elements: int
+    type: ElementType = ElementType.F32
+
+    @property
+    def bytes(self) -> int:
+        """The size in memory."""
+        return self.elements * self.type.size
 
 
-Argument: TypeAlias = "int | PackedConstant | Scratch"
-"""A pointer argument: a value id, a packed constant, or scratch memory."""
+@dataclass(frozen=True, slots=True)
+class LineOf:
+    """A pointer to the start of the line of 64 bytes in which `value` begins; `Context.shift` says where."""
+
+    value: int
+
+
+Argument: TypeAlias = "int | LineOf | PackedConstant | Scratch"
+"""A pointer argument: a value id, the line of a value, a packed constant, or scratch memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +228,12 @@ class Context:
         """Where the value lies."""
         return self.graph.layouts[value_id]
 
+    def shift(self, value_id: int) -> int:
+        """Elements between the start of a line of 64 bytes and the value's first element."""
+        return self.layout(value_id).offset % (LINE // self.value(value_id).type.size)
+
     def constant(self, value_id: int) -> Array:
-        """The content of a constant value, in its logical shape, float32."""
+        """The content of a constant value, in its logical shape and of its type."""
         data = self.graph.values[value_id].data
         if data is None:
             raise ValueError(f"value {value_id} is not a constant")
@@ -229,11 +256,31 @@ def _never(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protocol's s
 
 
 @dataclass(frozen=True, slots=True)
+class Types:
+    """The element types that a kernel takes, for each input and each output of the operator.
+
+    The last entry holds for all further ones. Parameters (see `Family`) are no part of it.
+    """
+
+    inputs: tuple[ElementTypes, ...] = ((ElementType.F32,),)
+    outputs: tuple[ElementTypes, ...] = ((ElementType.F32,),)
+
+    def of_input(self, i: int) -> ElementTypes:
+        """The types that input i may have."""
+        return self.inputs[min(i, len(self.inputs) - 1)]
+
+    def of_output(self, i: int) -> ElementTypes:
+        """The types that output i may have."""
+        return self.outputs[min(i, len(self.outputs) - 1)]
+
+
+@dataclass(frozen=True, slots=True)
 class Family:
     """A kernel family: the operators that it runs, and its answers to the three questions above.
 
     `max_version` is the newest version of the operators whose rules the family knows. `parameters` are the
     positions of inputs whose constant integers `read` and `supports` look at: axes, paddings, shapes.
+    `types` holds for each operator what its tensors may be; one that is not in it takes float32 only.
     """
 
     operators: tuple[Kind, ...]
@@ -245,6 +292,11 @@ class Family:
     writes_dense: Callable[[Node, Graph], bool] = _never
     max_version: int = NEWEST_VERSION
     parameters: tuple[int, ...] = ()
+    types: Mapping[Kind, Types] = field(default_factory=dict)
+
+    def types_of(self, operator: Kind) -> Types:
+        """What the tensors of an operator may be."""
+        return self.types.get(operator, Types())
 
 
 def epilogue_of(node: Node, graph: Graph) -> Epilogue:
@@ -271,7 +323,7 @@ def pixels_packed(value: Value) -> PackedConstant:
         rows = value.data.reshape(value.pixels, value.channels)
         return np.pad(rows, ((0, 0), (0, stride - value.channels)))
 
-    return PackedConstant(f"v{value.id}", value.pixels * stride, make)
+    return PackedConstant(f"v{value.id}", value.pixels * stride, make, value.type)
 
 
 def packed(name: str, elements: int, make: Callable[[], Array]) -> PackedConstant:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
-from runtime.delegates.gpu.graph import LANES, Graph, Layout, Node, Value, round_up
+from runtime.delegates.gpu.graph import LANES, LINE, Graph, Layout, Node, Value, round_up
 from runtime.delegates.gpu.passes.remove_identity import renamed
 from runtime.model.schema import BuiltinOperator
 
@@ -59,7 +59,7 @@ def _pack_inputs(graph: Graph, rules: LayoutRules) -> Graph:
         ]
         if not readers:
             continue
-        packed, fresh = Value(fresh, value.shape, value.name), fresh + 1
+        packed, fresh = replace(value, id=fresh), fresh + 1
         added.append(packed)
         affected = {node.id for node in readers}
         nodes = [renamed(node, {source: packed.id}) if node.id in affected else node for node in nodes]
@@ -83,7 +83,7 @@ def _unpack_outputs(graph: Graph, rules: LayoutRules) -> Graph:
             continue
         if producer is None:
             raise ValueError(f"output {target} {value.name!r} is not computed by this partition")
-        inner, fresh = Value(fresh, value.shape, value.name), fresh + 1
+        inner, fresh = replace(value, id=fresh), fresh + 1
         added.append(inner)
         nodes = [_writing(renamed(node, {target: inner.id}), target, inner.id) for node in nodes]
         nodes.append(_copy(inner.id, target, -inner.id - 1, producer.sources[-1:]))
@@ -236,7 +236,7 @@ class _Placement:
 
     def _fits(self, part: Value, layout: Layout, along_channels: bool, last: bool, groups: int) -> bool:
         """True where the producer of `part` can write into the concatenation itself."""
-        if not self._is_free(part.id):
+        if not self._is_free(part.id) or layout.offset * part.type.size % LINE:
             return False
         if not along_channels:
             return layout.padded and groups == 1
@@ -244,7 +244,7 @@ class _Placement:
         return aligned and (part.channels % LANES == 0 or last)
 
     def _slot(self, part: Value, layout: Layout) -> int:
-        slot = Value(self.fresh, part.shape, part.name)
+        slot = replace(part, id=self.fresh, data=None)
         self.fresh += 1
         self.slots[slot.id] = slot
         self.layouts[slot.id] = layout

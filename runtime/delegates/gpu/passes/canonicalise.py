@@ -30,9 +30,11 @@ class _Rewriting:
             raise ValueError("a moved tensor is absent")
         return (self.added.get(value) or self.graph.values[value]).shape
 
-    def value(self, shape: tuple[int, ...]) -> int:
-        number = next(self.value_ids)
-        self.added[number] = Value(number, shape)
+    def value(self, original: Node, shape: tuple[int, ...]) -> int:
+        """A new value of the type that the original's outputs have."""
+        number, target = next(self.value_ids), original.outputs[0]
+        element = (self.added.get(target) or self.graph.values[target]).type
+        self.added[number] = Value(number, shape, type=element)
         return number
 
     def node(self, original: Node, op: Op, source: int | None, target: int, **attributes: object) -> Node:
@@ -87,14 +89,14 @@ def _concatenation(node: Node, rewriting: _Rewriting) -> list[Node]:
     shape, axis = rewriting.shape(node.inputs[0]), node.attributes["axis"]
     is_last = axis == len(shape) and shape != ()
     place = axis - 1 if is_last else axis
+    (target,) = node.outputs
     nodes, parts = [], []
     for source in node.inputs:
-        parts.append(rewriting.value((*shape[:place], 1, *shape[place:])))
+        parts.append(rewriting.value(node, (*shape[:place], 1, *shape[place:])))
         nodes.append(rewriting.node(node, Op.RESHAPE, source, parts[-1]))
-    (target,) = node.outputs
     joined = target
     if is_last:
-        joined = rewriting.value((*shape[:place], len(parts), *shape[place:]))
+        joined = rewriting.value(node, (*shape[:place], len(parts), *shape[place:]))
     whole = rewriting.node(node, Op.CONCATENATION, None, joined, axis=place)
     nodes.append(replace(whole, inputs=tuple(parts)))
     if is_last:
@@ -131,7 +133,7 @@ def _padded_space_to_batch(node: Node, rewriting: _Rewriting) -> list[Node]:
     if not any(map(sum, edges)):
         return [node]
     paddings = ((0, 0), *edges, *((0, 0),) * (len(shape) - len(edges) - 1))
-    padded = rewriting.value(tuple(d + sum(p) for d, p in zip(shape, paddings, strict=True)))
+    padded = rewriting.value(node, tuple(d + sum(p) for d, p in zip(shape, paddings, strict=True)))
     pad = rewriting.node(node, Op.PAD, node.inputs[0], padded, paddings=paddings, value=0.0)
     return [pad, replace(node, inputs=(padded,), attributes=_without_edges(node))]
 
@@ -142,7 +144,7 @@ def _cropped_batch_to_space(node: Node, rewriting: _Rewriting) -> list[Node]:
     if not any(map(sum, edges)):
         return [node]
     crops = ((0, 0), *edges, *((0, 0),) * (len(shape) - len(edges) - 1))
-    whole = rewriting.value(tuple(d + sum(c) for d, c in zip(shape, crops, strict=True)))
+    whole = rewriting.value(node, tuple(d + sum(c) for d, c in zip(shape, crops, strict=True)))
     cut = rewriting.node(
         node,
         Op.SLICE,

@@ -167,7 +167,7 @@ def test_int8_is_refused_with_the_tensor():
     build = ModelBuilder()
     x = build.input(1, 4, dtype=np.int8)
     (reason,) = reasons(build.build(build.op(Op.RELU, [x], (1, 4))))
-    assert reason.reason == "int8 tensors are not supported by the OpenCL delegate yet: tensor 0 't0'"
+    assert reason.reason == "tensor 0 't0' is int8, where RELU takes float32"
 
 
 def test_refusals_name_what_is_wrong():

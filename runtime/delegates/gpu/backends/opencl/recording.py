@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from runtime.delegates.gpu.backends.base import Entry
 from runtime.delegates.gpu.backends.opencl.device import OpenedDevice, mapped_errors
-from runtime.delegates.gpu.graph import Graph, round_up, without_constants
+from runtime.delegates.gpu.graph import LINE, Graph, round_up, without_constants
 from runtime.delegates.gpu.lowering.spec import Epilogue, Launch
 from runtime.delegates.gpu.memory import Placement, Stage, place
 from runtime.delegates.gpu.progress import Announced
@@ -22,9 +22,9 @@ from runtime.errors import DelegateError
 if TYPE_CHECKING:
     import pyopencl
 
-_SLACK = 64
-"""Elements behind the last buffer, so that no vector access leaves the memory: one that starts at the last
-element reaches 15 elements further, and four vectors leave room for a kernel that reads ahead."""
+_SLACK = 256
+"""Bytes behind the last buffer, so that no vector access leaves the memory: one that starts at the last
+element reaches 15 elements further, 120 bytes of int64, and the rest is for a kernel that reads ahead."""
 
 _FINISH_EVERY = 96
 """Enqueues after which a run waits for the queue. PoCL's cost of an enqueue grows with the length of the
@@ -43,11 +43,11 @@ _POOL = Lock()
 share."""
 
 
-def aligned_empty(elements: int, alignment: int = _PAGE) -> NDArray[np.float32]:
-    """Uninitialised float32 memory at an aligned address."""
-    raw = np.empty(elements * 4 + alignment, np.uint8)
+def aligned_empty(size: int, alignment: int = _PAGE) -> NDArray[np.uint8]:
+    """Uninitialised memory of `size` bytes at an aligned address."""
+    raw = np.empty(size + alignment, np.uint8)
     start = -raw.ctypes.data % alignment
-    return raw[start : start + elements * 4].view(np.float32)
+    return raw[start : start + size]
 
 
 class OpenClRecording:
@@ -86,44 +86,43 @@ class OpenClRecording:
             self.constants = self._pack(placement)
             self._bind()
 
-    def _check_size(self, what: str, elements: int) -> None:
+    def _check_size(self, what: str, size: int) -> None:
         limit = self._opened.capabilities.max_allocation_bytes
-        if elements * 4 > limit:
+        if size > limit:
             raise DelegateError(
-                f"gpu delegate: the {what} need {elements * 4} bytes in one buffer; "
+                f"gpu delegate: the {what} need {size} bytes in one buffer; "
                 f"{self._opened.capabilities.name} allows {limit}"
             )
 
-    def _allocate(
-        self, elements: int, *, writable: bool
-    ) -> tuple[pyopencl.Buffer, NDArray[np.float32] | None]:
-        """A buffer, and on a CPU device the host memory under it, else None; zeros where it is writable.
+    def _allocate(self, size: int, *, writable: bool) -> tuple[pyopencl.Buffer, NDArray[np.uint8] | None]:
+        """A buffer of `size` bytes, and on a CPU device the host memory under it, else None.
 
-        Zeros, because padded lanes that no kernel has written must be finite.
+        Zeros where it is writable, because padded lanes that no kernel has written must be finite.
         """
         flags = self._cl.mem_flags
         access = flags.READ_WRITE if writable else flags.READ_ONLY
         context = self._opened.context
         if self._opened.capabilities.is_gpu:
-            buffer = self._cl.Buffer(context, access, 4 * elements)
+            buffer = self._cl.Buffer(context, access, size)
             if writable:
-                self._cl.enqueue_fill_buffer(self.queue, buffer, np.zeros(1, np.float32), 0, 4 * elements)
+                self._cl.enqueue_fill_buffer(self.queue, buffer, np.zeros(1, np.uint8), 0, size)
             return buffer, None
-        memory = aligned_empty(elements)
+        memory = aligned_empty(size)
         if writable:
-            memory[:] = 0.0
+            memory[:] = 0
         return self._cl.Buffer(context, access | flags.USE_HOST_PTR, hostbuf=memory), memory
 
     def _pack(self, placement: Placement) -> pyopencl.Buffer:
         """One buffer with every constant."""
-        total = placement.constant_elements
+        total = placement.constant_bytes
         self._check_size("constants", total)
         buffer, memory = self._allocate(total + _SLACK, writable=False)
-        packed = np.empty(total + _SLACK, np.float32) if memory is None else memory
+        packed = np.empty(total + _SLACK, np.uint8) if memory is None else memory
         for constant, offset in placement.constants.items():
-            packed[offset : offset + constant.elements] = constant.values()
-            packed[offset + constant.elements : offset + round_up(constant.elements)] = 0.0
-        packed[total:] = 0.0
+            end = offset + constant.bytes
+            packed[offset:end] = constant.values().view(np.uint8)
+            packed[end : offset + round_up(constant.bytes, LINE)] = 0
+        packed[total:] = 0
         if memory is None:
             self._cl.enqueue_copy(self.queue, buffer, packed, is_blocking=True)
         return buffer
@@ -212,33 +211,33 @@ class OpenClRecording:
                 self.queue.finish()
         self.queue.finish()
 
-    def _host_view(self, value: int, like: NDArray[Any]) -> NDArray[np.float32] | None:
+    def _host_view(self, value: int, like: NDArray[Any]) -> NDArray[Any] | None:
         """The value's memory itself on PoCL, whose CPU devices work on the host's memory; None elsewhere."""
         if self._arena_memory is None or not self._opened.capabilities.is_pocl:
             return None
         start = self._placement.offset_of(value)
-        return self._arena_memory[start : start + like.size].reshape(like.shape)
+        return self._arena_memory[start : start + like.nbytes].view(like.dtype).reshape(like.shape)
 
     def write(self, value: int, content: NDArray[Any]) -> None:
-        """Copy a dense host array into a value, before what is enqueued next. Nothing may be running."""
+        """Copy a dense host array of the value's type into it. See `backends.base.Recording.write`."""
         view = self._host_view(value, content)
         if view is not None:
             view[...] = content
             return
         dense = np.ascontiguousarray(content)
         self._cl.enqueue_copy(
-            self.queue, self.arena, dense, dst_offset=4 * self._placement.offset_of(value), is_blocking=True
+            self.queue, self.arena, dense, dst_offset=self._placement.offset_of(value), is_blocking=True
         )
 
     def read(self, value: int, target: NDArray[Any]) -> None:
-        """Copy a dense value to the host, behind `finish`."""
+        """Copy a dense value to a host array of its type, behind `finish`."""
         view = self._host_view(value, target)
         if view is not None:
             target[...] = view
             return
-        dense = target if target.flags.c_contiguous else np.empty(target.shape, np.float32)
+        dense = target if target.flags.c_contiguous else np.empty(target.shape, target.dtype)
         self._cl.enqueue_copy(
-            self.queue, dense, self.arena, src_offset=4 * self._placement.offset_of(value), is_blocking=True
+            self.queue, dense, self.arena, src_offset=self._placement.offset_of(value), is_blocking=True
         )
         if dense is not target:
             target[...] = dense

@@ -1,0 +1,60 @@
+"""The types of tensor elements that the delegate can hold, with their names in OpenCL C, numpy and files."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from runtime.model.schema import TensorType
+
+
+class ElementType(Enum):
+    """A type of element; its value is the name that numpy, files and messages use.
+
+    A bool is one byte, 0 or 1, as in LiteRT.
+    """
+
+    F32 = "float32"
+    I32 = "int32"
+    I64 = "int64"
+    BOOL = "bool"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The numpy type of host arrays."""
+        return np.dtype(self.value)
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
+
+    @property
+    def opencl(self) -> str:
+        """The OpenCL C type of an element in memory."""
+        return _OPENCL[self]
+
+    @property
+    def tensor_type(self) -> TensorType:
+        """The type's name in a model file."""
+        return TensorType[self.value.upper()]
+
+
+_OPENCL = {
+    ElementType.F32: "float",
+    ElementType.I32: "int",
+    ElementType.I64: "long",
+    ElementType.BOOL: "uchar",
+}
+
+ElementTypes: TypeAlias = tuple[ElementType, ...]
+"""The types that a kernel takes in one place, in the order in which messages list them."""
+
+
+def element_type(tensor: TensorType) -> ElementType | None:
+    """The type in which a tensor enters the graph, fp16 as float32; None for one that cannot."""
+    if tensor is TensorType.FLOAT16:
+        return ElementType.F32
+    return next((known for known in ElementType if known.tensor_type is tensor), None)
