@@ -181,6 +181,12 @@ def test_content_that_is_not_what_is_required_is_not_stored(tmp_path: Path) -> N
     assert files(tmp_path) == []
 
 
+def test_the_shortest_content_is_there_when_it_is_looked_at(tmp_path: Path) -> None:
+    read: list[bytes] = []
+    Store(tmp_path).put(io.BytesIO(b"TFL3"), "m", require=lambda file, _: read.append(file.read()))
+    assert read == [b"TFL3"]
+
+
 def test_content_that_is_what_is_required_is_stored(tmp_path: Path) -> None:
     def begins(file: BinaryIO, what: str) -> None:
         assert file.read(7) == b"a model", what
