@@ -63,10 +63,10 @@ EXPRESSIONS = {
     "SIGN": "sign16({v})",
 }
 
-MAX_RANK = 5
-"""Highest rank over which an operand can be broadcast: channels and the four digits of a pixel index that
-`BROADCAST_INDEX` of `kernels/common.cl` takes apart. Of a higher rank, operands of unlike shapes stay on the
-CPU."""
+_DIGITS = 4
+"""Digits of a pixel index that `BROADCAST_INDEX` of `kernels/common.cl` takes apart. Neighbouring dimensions
+share one where an operand has all of them or none, so that few operands of rank 6 need more; those stay on
+the CPU."""
 
 MAX_OPERANDS = 6
 """Most operands of one epilogue: `kernels/common.cl` has `EPILOGUE_PARAMS_n` up to this n. Chosen: chains of
@@ -113,9 +113,23 @@ def can_broadcast(shape: Sequence[int], output: Sequence[int]) -> bool:
     """True where a tensor of `shape` can be an operand of a step whose output has the shape `output`."""
     if tuple(shape) == tuple(output):
         return True
-    if len(shape) > len(output) or len(output) > MAX_RANK:
+    if len(shape) > len(output):
         return False
-    return all(a in (1, b) for a, b in zip(broadcast_shape(shape, len(output)), output, strict=True))
+    fits = all(a in (1, b) for a, b in zip(broadcast_shape(shape, len(output)), output, strict=True))
+    return fits and len(_digits(shape, output)) <= _DIGITS
+
+
+def _digits(shape: Sequence[int], output: Sequence[int]) -> list[tuple[int, bool]]:
+    """The leading dimensions of `output`, merged: extent, and whether an operand of `shape` has them too."""
+    found: list[tuple[int, bool]] = []
+    for length, extent in zip(broadcast_shape(shape, len(output))[:-1], output[:-1], strict=True):
+        if extent == 1:
+            continue
+        if found and found[-1][1] == (length > 1):
+            found[-1] = (found[-1][0] * extent, length > 1)
+        else:
+            found.append((extent, length > 1))
+    return found
 
 
 def operand_of(operand: Value, output: Value, pixel_stride: int, position: int) -> Operand:
@@ -136,19 +150,19 @@ def _general_access(
     operand: Value, output: Value, pixel_stride: int, prefix: str
 ) -> tuple[str, tuple[tuple[str, int], ...]]:
     """Pixel p of the output → pixel of the operand: four digits of p, each with a stride (0: broadcast)."""
-    rank = len(output.shape)
-    extents = broadcast_shape(output.shape[:-1], MAX_RANK - 1)
-    lengths = broadcast_shape(broadcast_shape(operand.shape, rank)[:-1], MAX_RANK - 1)
+    digits = _digits(operand.shape, output.shape)
+    digits = [(1, False)] * (_DIGITS - len(digits)) + digits
     found: list[tuple[str, int]] = []
     quotient, stride = 1, pixel_stride
-    for axis in reversed(range(MAX_RANK - 1)):
+    for axis in reversed(range(_DIGITS)):
+        extent, is_own = digits[axis]
         found += [
             (f"{prefix}QUOTIENT{axis}", quotient),
-            (f"{prefix}EXTENT{axis}", extents[axis]),
-            (f"{prefix}STRIDE{axis}", stride if lengths[axis] > 1 else 0),
+            (f"{prefix}EXTENT{axis}", extent),
+            (f"{prefix}STRIDE{axis}", stride if is_own else 0),
         ]
-        quotient *= extents[axis]
-        stride *= lengths[axis]
+        quotient *= extent
+        stride *= extent if is_own else 1
     splat = operand.channels == 1 and output.channels > 1
     return ("BROADCAST_PIXEL_OPERAND" if splat else "BROADCAST_OPERAND"), tuple(found)
 

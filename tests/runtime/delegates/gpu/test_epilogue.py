@@ -176,4 +176,5 @@ def test_a_shape_that_does_not_broadcast_is_refused():
     assert can_broadcast((3, 1), (2, 3, 4))
     assert not can_broadcast((2, 3, 4), (3, 4))
     assert not can_broadcast((2,), (3,))
-    assert not can_broadcast((1,), (1, 1, 1, 1, 1, 1))
+    assert can_broadcast((2, 1, 2, 2, 1, 5), (2, 2, 2, 2, 2, 5))
+    assert not can_broadcast((2, 1, 2, 1, 2, 5), (2, 2, 2, 2, 2, 5))
