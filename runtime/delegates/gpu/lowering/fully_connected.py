@@ -131,7 +131,7 @@ def _computed(context: Context, rows: _Rows, weights: Value) -> computed.Product
         rows.source, (0, 0, 0), rows.step, rows.layout.channel_stride, inner=inner, outer=outer
     )
     right = computed.RightSide(
-        weights.id, (0, 0, 0), 1, context.layout(weights.id).pixel_stride, adjoint=True
+        weights.id, (1, 1, 1), (0, 0, 0), context.layout(weights.id).pixel_stride, adjoint=True
     )
     return computed.Product(left, right, (1, 1, 1), rows.count, depth, columns)
 

@@ -9,6 +9,7 @@ from runtime.delegates.gpu.graph import Graph
 from runtime.delegates.gpu.passes.assign_layouts import LayoutRules, assign_layouts
 from runtime.delegates.gpu.passes.canonicalise import canonicalise
 from runtime.delegates.gpu.passes.fold_scale import fold_scale
+from runtime.delegates.gpu.passes.fold_transpose import fold_transpose
 from runtime.delegates.gpu.passes.fuse_epilogue import fuse_epilogue
 from runtime.delegates.gpu.passes.fuse_swish import fuse_swish
 from runtime.delegates.gpu.passes.merge_padding import merge_padding
@@ -31,6 +32,7 @@ def optimise(graph: Graph, rules: LayoutRules) -> Graph:
         merge_padding,
         fuse_swish,
         fold_scale,
+        fold_transpose,
         partial(fuse_epilogue, fusable=rules.applies_epilogue),
         partial(assign_layouts, rules=rules),
     )

@@ -109,3 +109,87 @@ def test_the_scale_and_the_mask_of_attention_are_fused_into_its_product():
     y = build.op(Op.ADD, [scaled, mask], (2, 3, 7, 7))
     graph = optimise(build_graph(whole(build.build(y))), layout_rules())
     assert sum(node.op != Op.RESHAPE for node in graph.nodes) == 1
+
+
+HEADS = {
+    "heads": ((2, 7, 3, 5), (0, 2, 1, 3)),
+    "heads_of_vectors": ((2, 17, 3, 32), (0, 2, 1, 3)),
+    "one_batch": ((1, 7, 3, 5), (0, 2, 1, 3)),
+    "outer": ((3, 2, 7, 5), (1, 0, 2, 3)),
+    "plain": ((2, 3, 7, 5), (0, 1, 2, 3)),
+}
+"""The shape of queries or keys before they are permuted to [batch, heads, positions, size], and how."""
+
+
+FORMS = [
+    ("heads", "heads", False),
+    ("heads_of_vectors", "heads_of_vectors", True),
+    ("one_batch", "one_batch", True),
+    ("plain", "heads", True),
+    ("outer", "plain", False),
+]
+"""Forms of queries and keys, and whether their batch dimensions are merged behind the permutation."""
+
+
+def scores(build, query, key, merged):
+    """Queries by keys whose last two dimensions are exchanged, with one batch dimension where `merged`.
+
+    Returns the inputs, the tensors of the product and of its right side, and the product in float64.
+    """
+    inputs, sides = [], []
+    for number, (shape, given) in enumerate((HEADS[query], HEADS[key])):
+        x = np.random.default_rng(number).standard_normal(shape)
+        inputs.append(x)
+        side = build.input(*shape)
+        axes = given if number == 0 else (*given[:2], given[3], given[2])
+        x = x.transpose(axes)
+        if axes != (0, 1, 2, 3):
+            side = build.op(Op.TRANSPOSE, [side, build.constant(np.int32(axes))], x.shape)
+        if merged:
+            x = x.reshape(-1, *x.shape[-2:])
+            side = build.op(Op.RESHAPE, [side, build.constant(np.int32(x.shape))], x.shape)
+        sides.append((side, x))
+    (left, x), (right, z) = sides
+    return (
+        inputs,
+        build.op(Op.BATCH_MATMUL, [left, right], (x @ z).shape, adj_x=False, adj_y=False),
+        right,
+        x @ z,
+    )
+
+
+def test_transpositions_in_front_of_a_product_become_strides(backend):
+    build, inputs, outputs, expected = ModelBuilder(), [], [], []
+    for form, _ in product(FORMS, ("first candidate", "last")):
+        given, output, _, result = scores(build, *form)
+        inputs, outputs, expected = [*inputs, *given], [*outputs, output], [*expected, result]
+    model = build.build(*outputs)
+    graph = optimise(build_graph(whole(model)), layout_rules())
+    assert Op.TRANSPOSE not in {node.op for node in graph.nodes}
+    products = [operator.index for operator in build.operators if operator.opcode == Op.BATCH_MATMUL]
+
+    def choose(node, context):
+        return families()[node.op].lower(node, context)[-(products.index(node.id) % 2)]
+
+    found = run(backend, model, inputs, choose, {Op.BATCH_MATMUL})
+    for got, result in zip(found, expected, strict=True):
+        assert_close(got, result, EXACT)
+
+
+def test_a_transposition_with_another_reader_stays():
+    build = ModelBuilder()
+    _, y, right, _ = scores(build, "heads", "heads", False)
+    model = build.build(y, build.op(Op.NEG, [right], (2, 3, 5, 7)))
+    graph = optimise(build_graph(whole(model)), layout_rules())
+    assert [node.op for node in graph.nodes].count(Op.TRANSPOSE) == 1
+
+
+def test_a_transposition_of_a_broadcast_operand_or_of_its_runs_stays():
+    build = ModelBuilder()
+    left, right = build.input(2, 3, 7, 5), build.input(1, 4, 5)
+    turned = build.op(Op.TRANSPOSE, [right, build.constant(np.int32([0, 2, 1]))], (1, 5, 4))
+    y = build.op(Op.BATCH_MATMUL, [left, turned], (2, 3, 7, 4), adj_x=False, adj_y=False)
+    spread = build.op(Op.TRANSPOSE, [build.input(4, 7, 6), build.constant(np.int32([2, 0, 1]))], (6, 4, 7))
+    z = build.op(Op.BATCH_MATMUL, [spread, build.input(6, 7, 2)], (6, 4, 2), adj_x=False, adj_y=False)
+    graph = optimise(build_graph(whole(build.build(y, z))), layout_rules())
+    assert [node.op for node in graph.nodes].count(Op.TRANSPOSE) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from runtime.delegates.base import Unsupported
@@ -14,9 +15,12 @@ from runtime.delegates.gpu.lowering.batch_matmul.product import (
     RightSide,
     candidates,
     placed,
+    row_major,
 )
 from runtime.delegates.gpu.lowering.conv import gemm
+from runtime.delegates.gpu.lowering.copies import element_strides
 from runtime.delegates.gpu.lowering.spec import (
+    Argument,
     Candidate,
     Context,
     Family,
@@ -59,49 +63,64 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     return gemm.product_candidates(node, context, single, "batch_matmul")
 
 
+@dataclass(frozen=True, slots=True)
+class _Matrices:
+    """An operand as matrices of `shape` in three batch dimensions of `extents`.
+
+    `batches`, `line` and `step` are elements from one matrix to the next in each batch dimension (0 for a
+    broadcast), from line to line, and within a line.
+    """
+
+    source: Argument
+    extents: tuple[int, ...]
+    batches: tuple[int, ...]
+    shape: tuple[int, ...]
+    line: int
+    step: int
+
+
+def _matrices(node: Node, name: str, context: Context, value: Value) -> _Matrices:
+    """Operand `x` or `z` as the product reads it, transposed where the pass `fold_transpose` says so."""
+    source, layout = placed(value, context)
+    strides = element_strides(value, layout)
+    axes = node.attributes.get(f"{name}_axes")
+    if axes is None:
+        extents = node.attributes.get("batches", broadcast_shape(value.shape[:-2], _BATCH_AXES))
+        batches = row_major(extents, value.shape[-2] * layout.pixel_stride)
+        return _Matrices(source, extents, batches, value.shape[-2:], *strides[-2:])
+    wide = [axis for axis in axes[:-2] if value.shape[axis] > 1]
+    steps = (0,) * (_BATCH_AXES - len(wide)) + tuple(strides[axis] for axis in wide)
+    shape = tuple(value.shape[axis] for axis in axes[-2:])
+    return _Matrices(source, node.attributes["batches"], steps, shape, *(strides[axis] for axis in axes[-2:]))
+
+
 def _product(node: Node, context: Context) -> Product:
     x, z = node.inputs[:2]
     if x is None or z is None:
         raise ValueError("BATCH_MATMUL has two inputs")
-    left, right, out = context.value(x), context.value(z), context.value(node.outputs[0])
+    left = _matrices(node, "x", context, context.value(x))
+    right = _matrices(node, "z", context, context.value(z))
+    out, adjoint = context.value(node.outputs[0]), node.attributes["adj_x"]
     rows, columns = out.shape[-2:]
-    batches = broadcast_shape(out.shape[:-2], _BATCH_AXES)
+    batches = node.attributes.get("batches", broadcast_shape(out.shape[:-2], _BATCH_AXES))
     # One matrix for all rows of all batches: they are the rows of one product.
-    joined = prod(right.shape[:-2]) == 1 and not node.attributes["adj_x"]
+    joined = prod(right.extents) == 1 and not adjoint
     if joined:
         rows, batches = prod(batches) * rows, (1,) * _BATCH_AXES
-    return Product(
-        left=_left(left, context, adjoint=node.attributes["adj_x"], joined=joined),
-        right=_right(right, context, adjoint=node.attributes["adj_y"]),
-        batches=batches,
-        rows=rows,
-        depth=left.shape[-2] if node.attributes["adj_x"] else left.channels,
-        columns=columns,
-    )
+    depth = left.shape[0] if adjoint else left.shape[1]
+    row, step = (left.step, left.line) if adjoint else (left.line, left.step)
+    steps = (0,) * _BATCH_AXES if joined else left.batches
+    side = LeftSide(left.source, steps, row, step, inner=depth)
+    return Product(side, _right(node, context.value(z), right), batches, rows, depth, columns)
 
 
-def _left(value: Value, context: Context, *, adjoint: bool, joined: bool) -> LeftSide:
-    source, layout = placed(value, context)
-    steps = (layout.pixel_stride, layout.channel_stride)
-    row, step = reversed(steps) if adjoint else steps
-    matrix = value.shape[-2] * layout.pixel_stride
-    batches = (0,) * _BATCH_AXES if joined else batch_steps(value, matrix)
-    return LeftSide(source, batches, row, step, value.shape[-2] if adjoint else value.channels)
-
-
-def _right(value: Value, context: Context, *, adjoint: bool) -> RightSide:
-    matrices = prod(value.shape[:-2])
-    data = None if value.data is None else value.data.reshape(matrices, *value.shape[-2:])
-    _, layout = placed(value, context)
-    return RightSide(value.id, batch_steps(value, 1), matrices, layout.pixel_stride, adjoint, data)
-
-
-def batch_steps(value: Value, matrix: int) -> tuple[int, ...]:
-    """Elements from one batch to the next in each batch dimension; 0 where the value is broadcast."""
-    extents = broadcast_shape(value.shape[:-2], _BATCH_AXES)
-    return tuple(
-        matrix * prod(extents[axis + 1 :]) if extent > 1 else 0 for axis, extent in enumerate(extents)
-    )
+def _right(node: Node, value: Value, right: _Matrices) -> RightSide:
+    """Lines run along the value's last dimension: columns, where one of an adjoint and a transposition is."""
+    axes, adjoint = node.attributes.get("z_axes"), node.attributes["adj_y"]
+    data = None if value.data is None else value.data.reshape(-1, *right.shape)
+    turned = axes is not None and axes[-1] != len(value.shape) - 1
+    stride = right.step if turned else right.line
+    return RightSide(value.id, right.extents, right.batches, stride, adjoint != turned, data)
 
 
 def _reads_any_layout(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protocol's signature

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -46,19 +48,33 @@ class LeftSide:
 
 @dataclass(frozen=True, slots=True)
 class RightSide:
-    """The right side: `matrices` of lines that lie `stride` elements apart, channels padded to 16.
+    """The right side: matrices of lines that lie `stride` elements apart, channels padded to 16.
 
-    A line is a row of the matrix, or a column of it where `adjoint` is true. `batches` counts matrices from
-    one batch to the next, for three batch dimensions; 0 stands for a broadcast. `data` is the content of a
-    constant, float32 [matrices, lines, channels].
+    A line is a row of the matrix, or a column of it where `adjoint` is true. `extents` are the three batch
+    dimensions, 1 where the matrices are broadcast; `batches` are the elements from one matrix to the next in
+    each, 0 for a broadcast. `data` is the content of a constant, float32 [matrices, lines, channels].
     """
 
     source: int
+    extents: tuple[int, ...]
     batches: tuple[int, ...]
-    matrices: int
     stride: int
     adjoint: bool
     data: Floats | None = None
+
+    @property
+    def matrices(self) -> int:
+        """How many different matrices there are."""
+        return prod(self.extents)
+
+    def packed_batches(self, matrix: int) -> tuple[int, ...]:
+        """`batches` where the matrices lie behind each other, `matrix` elements each."""
+        return row_major(self.extents, matrix)
+
+
+def row_major(extents: Sequence[int], size: int) -> tuple[int, ...]:
+    """Elements from one item of `size` elements to the next along each dimension; 0 along one of extent 1."""
+    return tuple(size * prod(extents[i + 1 :]) if extent > 1 else 0 for i, extent in enumerate(extents))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +91,12 @@ class Product:
     @property
     def batch(self) -> int:
         """How many products there are."""
-        return int(np.prod(self.batches))
+        return prod(self.batches)
 
     @property
     def channels(self) -> int:
         """Columns, padded."""
         return round_up(self.columns)
-
-    @property
-    def lines(self) -> int:
-        """Lines of a matrix of the right side."""
-        return self.columns if self.right.adjoint else self.depth
 
     @property
     def flops(self) -> int:
@@ -98,15 +109,16 @@ class Product:
         results = self.batch * self.rows * (self.depth + self.columns)
         return 4 * (results + self.right.matrices * self.depth * self.columns)
 
-    def steps(self, matrix: int) -> dict[str, int]:
+    def steps(self, right: Sequence[int]) -> dict[str, int]:
         """Strides of the left side's rows and of both sides' batches, and the extents of these, by define.
 
-        `matrix`: elements from one matrix of the right side to the next.
+        `right`: elements from one matrix of the right side to the next along each batch dimension.
         """
-        left = {f"LEFT_BATCH{axis}": step for axis, step in enumerate(self.left.batches)}
-        right = {f"RIGHT_BATCH{axis}": count * matrix for axis, count in enumerate(self.right.batches)}
-        extents = {"BATCH1": self.batches[1], "BATCH2": self.batches[2]}
-        return {**left, **right, **extents, "LEFT_ROW": self.left.row}
+        sides = {"LEFT": self.left.batches, "RIGHT": right}
+        found = {
+            f"{side}_BATCH{axis}": step for side, steps in sides.items() for axis, step in enumerate(steps)
+        }
+        return {**found, "BATCH1": self.batches[1], "BATCH2": self.batches[2], "LEFT_ROW": self.left.row}
 
 
 def placed(value: Value, context: Context) -> tuple[Argument, Layout]:
@@ -136,8 +148,7 @@ def candidates(node: Node, context: Context, product: Product) -> list[Candidate
 def _in_place(node: Node, context: Context, product: Product, tile: Tile) -> Candidate:
     """The rows of the right side are read where they lie."""
     right = product.right
-    matrix = product.lines * right.stride
-    launch = _gemm(node, context, product, tile, right.source, right.stride, matrix)
+    launch = _gemm(node, context, product, tile, right.source, right.stride, right.batches)
     return Candidate(f"rows_{tile.name}", (launch,))
 
 
@@ -146,7 +157,8 @@ def _with_panels(node: Node, context: Context, product: Product, tile: Tile) -> 
     matrix = _panel_elements(product, tile)
     scratch = Scratch("panels", product.right.matrices * matrix)
     pack = _pack(node, product, tile, scratch)
-    launch = _gemm(node, context, product, tile, scratch, tile.columns, matrix)
+    batches = product.right.packed_batches(matrix)
+    launch = _gemm(node, context, product, tile, scratch, tile.columns, batches)
     return Candidate(f"panels_{tile.name}", (pack, launch))
 
 
@@ -157,7 +169,8 @@ def _with_constant(node: Node, context: Context, product: Product, tile: Tile) -
         product.right.matrices * matrix,
         lambda: overlapping_panels(_matrices(product), tile.columns),
     )
-    launch = _gemm(node, context, product, tile, weights, tile.columns, matrix)
+    batches = product.right.packed_batches(matrix)
+    launch = _gemm(node, context, product, tile, weights, tile.columns, batches)
     return Candidate(f"constant_{tile.name}", (launch,))
 
 
@@ -200,6 +213,9 @@ def _pack(node: Node, product: Product, tile: Tile, target: Scratch) -> Launch:
                 PANELS=panels,
                 IN_STRIDE=right.stride,
                 ADJOINT=right.adjoint,
+                BATCH1=right.extents[1],
+                BATCH2=right.extents[2],
+                **{f"IN_BATCH{axis}": step for axis, step in enumerate(right.batches)},
             ),
         ),
         (right.source, target),
@@ -217,9 +233,9 @@ def _gemm(
     tile: Tile,
     right: Argument,
     right_row: int,
-    matrix: int,
+    right_batches: Sequence[int],
 ) -> Launch:
-    """The product by register tiles; `right_row` and `matrix` are the strides of the right side."""
+    """The product by register tiles; `right_row` and `right_batches` are the strides of the right side."""
     left, (target,) = product.left, node.outputs
     return Launch(
         Instance(
@@ -240,7 +256,7 @@ def _gemm(
                 LEFT_OUTER=left.outer,
                 RIGHT_ROW=right_row,
                 OUT_STRIDE=context.layout(target).pixel_stride,
-                **product.steps(matrix),
+                **product.steps(right_batches),
             ),
         ),
         (left.source, right, target),
@@ -266,7 +282,7 @@ def _dots(node: Node, context: Context, product: Product) -> Candidate:
                 K=product.depth,
                 RIGHT_ROW=right.stride,
                 OUT_STRIDE=context.layout(target).pixel_stride,
-                **product.steps(product.lines * right.stride),
+                **product.steps(right.batches),
             ),
         ),
         (product.left.source, right.source, target),
