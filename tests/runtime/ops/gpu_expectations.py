@@ -51,7 +51,6 @@ _FOLDED = "constant, but no operator that uses it is delegated"
 FORMS: Mapping[tuple[B, str], str] = {
     (B.ADD_N, "ADD_N_of_seven"): "7 operands, of which a kernel takes 6",
     (B.FLOOR_DIV, "FLOOR_DIV_float"): "the divisor is computed: the CPU path ends the run where it is zero",
-    (B.CONCATENATION, "with_constant"): "a constant part has no kernel",
     (B.DEQUANTIZE, "dequantize_half"): _FOLDED,
     (B.FULLY_CONNECTED, "computed_bias_column"): "a bias of shape [5, 1] behind 5 columns has no kernel",
     (B.SHAPE, "shape"): _FOLDED,

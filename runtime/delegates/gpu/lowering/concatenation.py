@@ -23,8 +23,6 @@ from runtime.model.schema import BuiltinOperator as Op
 def _supports(facts: OperatorFacts) -> Unsupported | None:
     if activation_of(facts) != "NONE":
         return Unsupported(f"the fused activation {activation_of(facts)} has no kernel")
-    if any(tensor in facts.graph.constants for tensor in facts.operator.inputs):
-        return Unsupported("a constant part has no kernel")
     return None
 
 

@@ -61,7 +61,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
                 TAIL=node.attributes.get("tail", tail),
             ),
         ),
-        (source, LineOf(target)),
+        (context.pointer(source), LineOf(target)),
         units=min(_UNITS, after.pixels),
         label=f"copy {'x'.join(map(str, after.shape))}",
         sources=node.sources,

@@ -225,12 +225,20 @@ class Context:
         return self.graph.values[value_id]
 
     def layout(self, value_id: int) -> Layout:
-        """Where the value lies."""
+        """Where the value lies; a constant, which `pointer` packs, in padded rows of its own."""
+        value = self.graph.values[value_id]
+        if value.is_constant:
+            return Layout(value_id, 0, round_up(value.channels))
         return self.graph.layouts[value_id]
 
     def shift(self, value_id: int) -> int:
         """Elements between the start of a line of 64 bytes and the value's first element."""
         return self.layout(value_id).offset % (LINE // self.value(value_id).type.size)
+
+    def pointer(self, value_id: int) -> Argument:
+        """The argument of a launch by which it reads the value, constant or not."""
+        value = self.graph.values[value_id]
+        return pixels_packed(value) if value.is_constant else value_id
 
     def constant(self, value_id: int) -> Array:
         """The content of a constant value, in its logical shape and of its type."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
 
 from runtime.delegates.gpu.graph import Graph, Kind, Node, Value
 from runtime.model.schema import BuiltinOperator as Op
@@ -30,11 +32,11 @@ class _Rewriting:
             raise ValueError("a moved tensor is absent")
         return (self.added.get(value) or self.graph.values[value]).shape
 
-    def value(self, original: Node, shape: tuple[int, ...]) -> int:
+    def value(self, original: Node, shape: tuple[int, ...], data: NDArray[Any] | None = None) -> int:
         """A new value of the type that the original's outputs have."""
         number, target = next(self.value_ids), original.outputs[0]
         element = (self.added.get(target) or self.graph.values[target]).type
-        self.added[number] = Value(number, shape, type=element)
+        self.added[number] = Value(number, shape, data=data, type=element)
         return number
 
     def node(self, original: Node, op: Op, source: int | None, target: int, **attributes: object) -> Node:
@@ -91,9 +93,12 @@ def _concatenation(node: Node, rewriting: _Rewriting) -> list[Node]:
     place = axis - 1 if is_last else axis
     (target,) = node.outputs
     nodes, parts = [], []
+    part_shape = (*shape[:place], 1, *shape[place:])
     for source in node.inputs:
-        parts.append(rewriting.value(node, (*shape[:place], 1, *shape[place:])))
-        nodes.append(rewriting.node(node, Op.RESHAPE, source, parts[-1]))
+        data = None if source is None else rewriting.graph.values[source].data
+        parts.append(rewriting.value(node, part_shape, None if data is None else data.reshape(part_shape)))
+        if data is None:
+            nodes.append(rewriting.node(node, Op.RESHAPE, source, parts[-1]))
     joined = target
     if is_last:
         joined = rewriting.value(node, (*shape[:place], len(parts), *shape[place:]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -69,8 +71,33 @@ PACKED = [
 ]
 
 
+def joined(axis: int, *shapes: Sequence[int], fixed: int = -1) -> Case:
+    """Part `fixed` is constant."""
+    args = [patterns(*shape, seed=i) for i, shape in enumerate(shapes)]
+    args = [constant(arg) if i == fixed else arg for i, arg in enumerate(args)]
+    return case(f"joined_{shapes}_{axis}_{fixed}", CONCATENATION, args, options={"axis": axis})
+
+
+def packed_constant(axis: int, *shape: int) -> Case:
+    args = [patterns(*shape), constant(patterns(*shape, seed=1)), patterns(*shape, seed=2)]
+    return case(f"constant_{shape}_{axis}", PACK, args, options={"axis": axis, "values_count": 3})
+
+
+PACKED += [
+    joined(0, (3,), (4,), fixed=0),
+    joined(-1, (2, 3, 5), (2, 3, 16), (2, 3, 7), fixed=1),
+    joined(1, (2, 1, 255), (2, 3, 255), fixed=0),
+    joined(-2, (2, 3, 1, 4, 7), (2, 3, 1, 2, 7)),
+    joined(2, (2, 3, 1, 4, 2, 16), (2, 3, 2, 4, 2, 16), fixed=1),
+    joined(5, (2, 1, 3, 1, 2, 1), (2, 1, 3, 1, 2, 3)),
+    packed_constant(0, 4),
+    packed_constant(1, 3, 5),
+    packed_constant(-1, 2, 3, 7),
+]
+
+
 @pytest.mark.parametrize("case", [*PACKED, *map(inside, PACKED)], ids=str)
-def test_packed_tensors_have_the_bits_of_litert(case, backend):
+def test_joined_tensors_have_the_bits_of_litert(case, backend):
     check_bits(case, backend)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Arg, Out, const, one_operator
-from tests.runtime.ops.cases import CPU, Case, case, check, random
+from tests.runtime.ops.cases import CPU, Case, case, check, check_bits, inside, patterns, random
 from tests.runtime.ops.every_type import every_type, ints, moves_as_litert, unary
 
 RESHAPE = Op.RESHAPE
@@ -30,6 +32,39 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_reshape_matches_litert(case, backend):
     check(case, backend)
+
+
+def reshape(shape: Sequence[int], target: Sequence[int]) -> Case:
+    return case(f"{shape}_to_{target}", RESHAPE, [patterns(*shape), const(target, np.int32)])
+
+
+def squeeze(axes: Sequence[int], *shape: int) -> Case:
+    options = {"squeeze_dims": tuple(axes)}
+    return case(f"squeeze_{shape}_{axes}", Op.SQUEEZE, [patterns(*shape)], options=options)
+
+
+def expand(axis: int, *shape: int) -> Case:
+    return case(f"expand_{shape}_{axis}", Op.EXPAND_DIMS, [patterns(*shape), const(axis, np.int32)])
+
+
+MOVED = [
+    reshape((2, 3, 5, 7), (5, 42)),
+    reshape((4, 255), (2, 3, 1, 85, 2)),
+    reshape((2, 3, 2, 1, 3, 16), (3, 2, 1, 2, 1, 48)),
+    squeeze([0, -2], 1, 5, 1, 7),
+    squeeze([-1], 2, 3, 1),
+    squeeze([2, 4], 2, 3, 1, 2, 1, 5),
+    squeeze([0], 1),
+    expand(0, 5),
+    expand(-1, 2, 3, 7),
+    expand(1, 3, 255),
+    expand(-3, 2, 3, 1, 4, 5),
+]
+
+
+@pytest.mark.parametrize("case", [*MOVED, *map(inside, MOVED)], ids=str)
+def test_reshaped_tensors_have_the_bits_of_litert(case, backend):
+    check_bits(case, backend)
 
 
 @pytest.mark.parametrize("shape", [[5, 5], [-1, -1], [7, -1]], ids=str)
