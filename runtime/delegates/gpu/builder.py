@@ -49,6 +49,7 @@ def _tensor_refusal(facts: GraphFacts, operator: Operator) -> Unsupported | None
 
     Families may then rely on the types that they know and on at least one element.
     """
+    alike, first = families()[kind_of(operator)].types_of(kind_of(operator)).alike, None
     for tensor, known, is_parameter in _places(operator):
         kind, is_constant = facts.subgraph.tensors[tensor].type, tensor in facts.constants
         if is_parameter and is_constant:
@@ -62,6 +63,11 @@ def _tensor_refusal(facts: GraphFacts, operator: Operator) -> Unsupported | None
             else:
                 found, limit = kind.name.lower(), " or ".join(one.value for one in known)
             return _refused(facts, operator, tensor, found, limit)
+        first = first or element_type(kind)
+        if alike and first is not None and element_type(kind) is not first:
+            return _refused(
+                facts, operator, tensor, kind.name.lower(), f"{first.value} as of its first tensor"
+            )
         if 0 in facts.shapes[tensor]:
             return Unsupported(f"tensor {tensor} has no elements")
     return None

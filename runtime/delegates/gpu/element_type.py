@@ -37,6 +37,11 @@ class ElementType(Enum):
         return _OPENCL[self]
 
     @property
+    def word(self) -> str:
+        """The OpenCL C type by which copies move an element: types of one size share their functions."""
+        return _WORDS[self.size]
+
+    @property
     def tensor_type(self) -> TensorType:
         """The type's name in a model file."""
         return TensorType[self.value.upper()]
@@ -49,8 +54,15 @@ _OPENCL = {
     ElementType.BOOL: "uchar",
 }
 
+_WORDS = {1: "uchar", 4: "float", 8: "ulong"}
+"""Bytes of an element → the type that moves it. A float that is only loaded and stored keeps all its bits,
+and the vectors of `kernels/common.cl` are of floats."""
+
 ElementTypes: TypeAlias = tuple[ElementType, ...]
 """The types that a kernel takes in one place, in the order in which messages list them."""
+
+MOVABLE: ElementTypes = tuple(ElementType)
+"""What operators take that only move elements."""
 
 
 def element_type(tensor: TensorType) -> ElementType | None:

@@ -1,8 +1,8 @@
 """What the GPU delegate does with each operator case, as data: it takes the operator, or refuses it and why.
 
 A case expects the refusal that `FORMS` holds for it. Every other case of an operator of `TAKEN` between
-float32 tensors is taken; the rest are refused for the operator or for the first tensor of another type. A
-kernel that is gained or lost changes this file, or the cases of its operator fail.
+tensors of types that its kernels take is taken; the rest are refused for the operator or for the first tensor
+of another type. A kernel that is gained or lost changes this file, or the cases of its operator fail.
 """
 
 from __future__ import annotations
@@ -31,18 +31,27 @@ TAKEN = frozenset({
     B.STABLEHLO_MINIMUM, B.STABLEHLO_MULTIPLY, B.STRIDED_SLICE, B.SUB, B.SUM, B.TANH, B.TILE, B.TRANSPOSE,
     B.TRANSPOSE_CONV, B.UNPACK,
 })  # fmt: skip
-"""Operators that have an OpenCL kernel; it runs between float32 tensors."""
+"""Operators that have an OpenCL kernel, between float32 tensors or, those of `MOVED`, between others too."""
 
 TAKEN_CUSTOM = frozenset({"Convolution2DTransposeBias"})
 """Custom operators that have an OpenCL kernel, by name."""
+
+MOVED = frozenset({
+    B.CONCATENATION, B.EXPAND_DIMS, B.PACK, B.RESHAPE, B.SLICE, B.SPLIT, B.SPLIT_V, B.SQUEEZE,
+    B.STRIDED_SLICE, B.TRANSPOSE, B.UNPACK,
+})  # fmt: skip
+"""Operators that only move elements, of any type that the delegate can hold."""
+
+MOVABLE = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64, TensorType.BOOL)
+"""The types that the delegate can hold, in the order in which its messages list them."""
 
 PARAMETERS = frozenset({
     (B.BATCH_TO_SPACE_ND, 1), (B.BATCH_TO_SPACE_ND, 2), (B.BROADCAST_TO, 1), (B.EXPAND_DIMS, 1), (B.MEAN, 1),
     (B.MIRROR_PAD, 1), (B.PAD, 1), (B.PADV2, 1), (B.REDUCE_MAX, 1), (B.REDUCE_MIN, 1), (B.REDUCE_PROD, 1),
     (B.RESHAPE, 1), (B.RESIZE_BILINEAR, 1), (B.RESIZE_NEAREST_NEIGHBOR, 1), (B.REVERSE_V2, 1), (B.SLICE, 1),
-    (B.SLICE, 2), (B.SPACE_TO_BATCH_ND, 1), (B.SPACE_TO_BATCH_ND, 2), (B.SPLIT, 0), (B.SPLIT, 1),
-    (B.SPLIT_V, 0), (B.SPLIT_V, 1), (B.SPLIT_V, 2), (B.STRIDED_SLICE, 1), (B.STRIDED_SLICE, 2),
-    (B.STRIDED_SLICE, 3), (B.SUM, 1), (B.TILE, 1), (B.TRANSPOSE, 1), (B.TRANSPOSE_CONV, 0), (B.UNPACK, 0),
+    (B.SLICE, 2), (B.SPACE_TO_BATCH_ND, 1), (B.SPACE_TO_BATCH_ND, 2), (B.SPLIT, 0),
+    (B.SPLIT_V, 1), (B.SPLIT_V, 2), (B.STRIDED_SLICE, 1), (B.STRIDED_SLICE, 2),
+    (B.STRIDED_SLICE, 3), (B.SUM, 1), (B.TILE, 1), (B.TRANSPOSE, 1), (B.TRANSPOSE_CONV, 0),
 })  # fmt: skip
 """Inputs by operator and position that must be constant: axes, paddings, shapes."""
 
@@ -74,9 +83,10 @@ def _by_types(opcode: B, args: Sequence[Arg | None], outs: Sequence[Out]) -> str
     places = [(arg, (opcode, i) in PARAMETERS) for arg, i in inputs] + [(out, False) for out in outs]
     for index, ((form, is_parameter), dtype) in enumerate(zip(places, dtypes, strict=True)):
         kind = TYPES[dtype] if form.type is None else form.type
-        if getattr(form, "constant", False) or kind is TensorType.FLOAT32:
+        known = MOVABLE if opcode in MOVED and not is_parameter else (TensorType.FLOAT32,)
+        if getattr(form, "constant", False) or kind in known:
             continue
-        found, limit = kind.name.lower(), "float32"
+        found, limit = kind.name.lower(), " or ".join(one.name.lower() for one in known)
         if is_parameter and kind in (TensorType.INT32, TensorType.INT64):
             found, limit = f"a computed {kind.name.lower()}", "a constant of int32 or int64"
         return f"tensor {index} 't{index}' is {found}, where {opcode.name} takes {limit}"

@@ -1,7 +1,7 @@
 // Copies between layouts in which an output index decides where its element comes from, axis by axis (transpose, slice,
 // pad, tile, ...). An output row, the channels of a pixel, is BEFORE elements of VALUE, then RUNS runs of RUN elements that
 // lie STEP apart in the input, then AFTER elements of VALUE. TAIL zeros keep padded lanes finite.
-// Defines: PIXELS, CHANNELS, OUT_STRIDE, TAIL, BEFORE, AFTER, VALUE, RUNS, RUN, STEP, and three generated expressions:
+// Defines: T, the type that moves an element, PIXELS, CHANNELS, OUT_STRIDE, TAIL, BEFORE, AFTER, VALUE, RUNS, RUN, STEP, and three generated expressions:
 // SOURCE(p), where pixel p begins in the input; RUN_SOURCE(r), how far behind that run r begins; INSIDE(p), 0 for a pixel
 // that is VALUE in all channels. Their quotients are constants, so the compiler turns divisions into multiplications.
 // VECTORS: lanes of a row that can be copied as whole vectors, padded ones included; 0 where neighbours of the output lie
@@ -16,14 +16,14 @@ static inline int mirrored(int i, int before, int size, int skipped)
     return j < size ? j : 2 * size - 1 - skipped - j;
 }
 #endif
-static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out)
+static void FUNC(const int t, const int nt, __global const T *restrict in, __global T *restrict out)
 {
     const int first = (int)((long)PIXELS * FIRST_UNIT(t, nt) / UNITS);
     const int last = (int)((long)PIXELS * FIRST_UNIT(t + 1, nt) / UNITS);
     for (int p = first; p < last; p++) {
-        __global float *restrict to = out + p * OUT_STRIDE;
+        __global T *restrict to = out + p * OUT_STRIDE;
         if (INSIDE(p)) {
-            __global const float *from = in + SOURCE(p);
+            __global const T *from = in + SOURCE(p);
 #if VECTORS
             for (int c = 0; c < VECTORS; c += 16)
                 store16(load16(from + c), to + c);
@@ -42,6 +42,6 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
                 to[c] = VALUE;
         }
         for (int c = CHANNELS; c < CHANNELS + TAIL; c++)
-            to[c] = 0.0f;
+            to[c] = 0;
     }
 }

@@ -16,6 +16,7 @@ from runtime.delegates.gpu.lowering.spec import (
     NodeSpec,
     OperatorFacts,
     activation_of,
+    moving,
 )
 from runtime.model.schema import BuiltinOperator as Op
 
@@ -35,4 +36,10 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:  # noqa: ARG001 
     raise ValueError(f"{node.op.name} must be resolved by the passes")
 
 
-FAMILY = Family(operators=(Op.CONCATENATION, Op.PACK), read=_read, lower=lower, supports=_supports)
+FAMILY = Family(
+    operators=(Op.CONCATENATION, Op.PACK),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    types=moving(Op.CONCATENATION, Op.PACK),
+)

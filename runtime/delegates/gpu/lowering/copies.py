@@ -102,6 +102,7 @@ def copy_launch(
         BEFORE=before,
         AFTER=after,
         VALUE=_bits(fill),
+        T=value.type.word,
         RUNS=_count(runs),
         RUN=length,
         STEP=step,
@@ -118,7 +119,7 @@ def copy_launch(
         units=min(_UNITS, value.pixels),
         label=f"{node.op.name} {'x'.join(map(str, value.shape))}",
         sources=node.sources,
-        bytes=8 * value.elements,
+        bytes=2 * value.type.size * value.elements,
     )
 
 
@@ -171,7 +172,12 @@ def _inside(digits: Sequence[Digit], index: str) -> str:
 
 
 def _vectors(source: Value, read: Layout, target: Value, write: Layout) -> int:
-    """Lanes of a row that whole vectors may copy, or 0: behind the channels both sides must have padding."""
+    """Lanes of a row that whole vectors, which are of floats, may copy, or 0.
+
+    Behind the channels both sides must have padding.
+    """
+    if target.type.word != "float":
+        return 0
     if target.channels % LANES == 0:
         return target.channels
     padded = read.padded and write.padded and source.channels == target.channels

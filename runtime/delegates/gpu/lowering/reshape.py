@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from runtime.delegates.gpu.graph import Graph, Layout, Node, Value, round_up
 from runtime.delegates.gpu.lowering.spec import (
+    PARAMETRISED,
     Argument,
     Candidate,
     Context,
@@ -17,6 +18,7 @@ from runtime.delegates.gpu.lowering.spec import (
     OperatorFacts,
     defines,
     instance_name,
+    moving,
 )
 from runtime.model.schema import BuiltinOperator as Op
 
@@ -43,7 +45,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         raise ValueError("RESHAPE has one input")
     before, after = context.value(source), context.value(target)
     read, write = context.layout(source), context.layout(target)
-    tail = round_up(after.channels) - after.channels if write.padded and after.pixels > 1 else 0
+    tail = round_up(after.channels) - after.channels if write.padded else 0
     launch = Launch(
         Instance(
             "reshape.cl",
@@ -59,13 +61,14 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
                 GROUP=node.attributes.get("group_pixels", after.pixels),
                 GROUP_STRIDE=node.attributes.get("group_stride", 0),
                 TAIL=node.attributes.get("tail", tail),
+                T=before.type.word,
             ),
         ),
         (context.pointer(source), LineOf(target)),
         units=min(_UNITS, after.pixels),
         label=f"copy {'x'.join(map(str, after.shape))}",
         sources=node.sources,
-        bytes=8 * after.elements,
+        bytes=2 * after.type.size * after.elements,
     )
     return [Candidate("rows", (launch,))]
 
@@ -89,13 +92,14 @@ def dense_copy(
                 GROUP=value.pixels,
                 GROUP_STRIDE=0,
                 TAIL=0,
+                T=value.type.word,
             ),
         ),
         (source, target),
         units=min(_UNITS, value.pixels),
         label=f"copy {'x'.join(map(str, value.shape))}",
         sources=sources,
-        bytes=8 * value.elements,
+        bytes=2 * value.type.size * value.elements,
     )
 
 
@@ -106,4 +110,5 @@ FAMILY = Family(
     reads_any_layout=_any_layout,
     parameters=(1,),
     writes_dense=_any_layout,
+    types=moving(Op.RESHAPE, Op.SQUEEZE, Op.EXPAND_DIMS, inputs=PARAMETRISED),
 )

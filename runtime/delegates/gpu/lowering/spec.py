@@ -66,7 +66,7 @@ from numpy.typing import NDArray
 
 from runtime.delegates.base import GraphFacts, Unsupported
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.element_type import ElementType, ElementTypes
+from runtime.delegates.gpu.element_type import MOVABLE, ElementType, ElementTypes
 from runtime.delegates.gpu.epilogue import join, literal, operands_of
 from runtime.delegates.gpu.graph import LINE, Graph, Kind, Layout, Node, Step, Value, round_up
 from runtime.model.graph import Operator
@@ -267,11 +267,13 @@ def _never(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protocol's s
 class Types:
     """The element types that a kernel takes, for each input and each output of the operator.
 
-    The last entry holds for all further ones. Parameters (see `Family`) are no part of it.
+    The last entry holds for all further ones. Parameters (see `Family`) are no part of it. `alike`: all of
+    the operator's tensors have one type.
     """
 
     inputs: tuple[ElementTypes, ...] = ((ElementType.F32,),)
     outputs: tuple[ElementTypes, ...] = ((ElementType.F32,),)
+    alike: bool = False
 
     def of_input(self, i: int) -> ElementTypes:
         """The types that input i may have."""
@@ -280,6 +282,15 @@ class Types:
     def of_output(self, i: int) -> ElementTypes:
         """The types that output i may have."""
         return self.outputs[min(i, len(self.outputs) - 1)]
+
+
+PARAMETRISED: tuple[ElementTypes, ...] = (MOVABLE, (ElementType.F32,))
+"""The inputs of an operator that moves the first by parameters, which must be constant."""
+
+
+def moving(*operators: Kind, inputs: tuple[ElementTypes, ...] = (MOVABLE,)) -> dict[Kind, Types]:
+    """`Family.types` of operators that only move elements, of any type."""
+    return dict.fromkeys(operators, Types(inputs, (MOVABLE,), alike=True))
 
 
 @dataclass(frozen=True, slots=True)

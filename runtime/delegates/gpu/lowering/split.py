@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph import Node
-from runtime.delegates.gpu.lowering.spec import Candidate, Context, Family, NodeSpec, OperatorFacts
+from runtime.delegates.gpu.lowering.spec import Candidate, Context, Family, NodeSpec, OperatorFacts, moving
 from runtime.model.schema import BuiltinOperator as Op
 
 _DATA = {Op.SPLIT: 1, Op.SPLIT_V: 0, Op.UNPACK: 0}
@@ -52,4 +52,11 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:  # noqa: ARG001 
     raise ValueError(f"{node.op.name} must be rewritten by the pass canonicalise")
 
 
-FAMILY = Family(operators=tuple(_DATA), read=_read, lower=lower, supports=_supports, parameters=(0, 1, 2))
+FAMILY = Family(
+    operators=tuple(_DATA),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    parameters=(0, 1, 2),
+    types=moving(*_DATA),
+)
