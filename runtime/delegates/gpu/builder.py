@@ -76,10 +76,10 @@ def _tensor_refusal(facts: GraphFacts, operator: Operator) -> Unsupported | None
 def _places(operator: Operator) -> Iterator[tuple[int, ElementTypes, bool]]:
     """Each tensor with the types that it may have, and whether it may be a parameter."""
     family = families()[kind_of(operator)]
-    types = family.types_of(kind_of(operator))
+    types, parameters = family.types_of(kind_of(operator)), family.parameters_of(kind_of(operator))
     for position, tensor in enumerate(operator.inputs):
         if tensor >= 0:
-            yield tensor, types.of_input(position), position in family.parameters
+            yield tensor, types.of_input(position), position in parameters
     for position, tensor in enumerate(operator.outputs):
         if tensor >= 0:
             yield tensor, types.of_output(position), False

@@ -298,7 +298,8 @@ class Family:
     """A kernel family: the operators that it runs, and its answers to the three questions above.
 
     `max_version` is the newest version of the operators whose rules the family knows. `parameters` are the
-    positions of inputs whose constant integers `read` and `supports` look at: axes, paddings, shapes.
+    positions of inputs whose constant integers `read` and `supports` look at (axes, paddings, shapes), the
+    same for all operators or for each its own.
     `types` holds for each operator what its tensors may be; one that is not in it takes float32 only.
     """
 
@@ -310,8 +311,12 @@ class Family:
     reads_any_layout: Callable[[Node, Graph], bool] = _never
     writes_dense: Callable[[Node, Graph], bool] = _never
     max_version: int = NEWEST_VERSION
-    parameters: tuple[int, ...] = ()
+    parameters: tuple[int, ...] | Mapping[Kind, tuple[int, ...]] = ()
     types: Mapping[Kind, Types] = field(default_factory=dict)
+
+    def parameters_of(self, operator: Kind) -> tuple[int, ...]:
+        """The positions of an operator's parameters."""
+        return self.parameters if isinstance(self.parameters, tuple) else self.parameters.get(operator, ())
 
     def types_of(self, operator: Kind) -> Types:
         """What the tensors of an operator may be."""

@@ -57,6 +57,6 @@ FAMILY = Family(
     read=_read,
     lower=lower,
     supports=_supports,
-    parameters=(0, 1, 2),
+    parameters={Op.SPLIT: (0,), Op.SPLIT_V: (1, 2)},
     types=moving(*_DATA),
 )

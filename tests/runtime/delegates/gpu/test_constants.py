@@ -30,6 +30,7 @@ def _integers(*values: Any) -> np.ndarray:
 
 
 _MARGINS = _integers([0, 0], [0, 0], [1, 1], [0, 0])
+_NO_MARGINS = _integers([0, 0], [0, 0])
 _WHOLE = (_integers(0, 0, 0, 0), _integers(1, 4, 4, 4), _integers(1, 1, 1, 1))
 _BINARY = (
     Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAXIMUM, Op.MINIMUM, Op.SQUARED_DIFFERENCE, Op.PRELU,
@@ -65,6 +66,15 @@ _FORMS: dict[Kind, tuple[list[tuple[int, ...] | np.ndarray], tuple[int, ...], di
     Op.TRANSPOSE: ([_IMAGE, _integers(0, 2, 1, 3)], _IMAGE, {}),
     Op.SLICE: ([_IMAGE, *_WHOLE[:2]], _IMAGE, {}),
     Op.STRIDED_SLICE: ([_IMAGE, *_WHOLE], _IMAGE, {}),
+    Op.SPLIT: ([_integers(3), _IMAGE], _IMAGE, {"num_splits": 1}),
+    Op.SPLIT_V: ([_IMAGE, _integers(4), _integers(3)], _IMAGE, {"num_splits": 1}),
+    Op.UNPACK: ([_IMAGE], (4, 4, 4), {"axis": 0, "num": 1}),
+    Op.TILE: ([_IMAGE, _integers(1, 1, 2, 1)], (1, 4, 8, 4), {}),
+    Op.BROADCAST_TO: ([_IMAGE, _integers(2, 4, 4, 4)], (2, 4, 4, 4), {}),
+    Op.REVERSE_V2: ([_IMAGE, _integers(1)], _IMAGE, {}),
+    Op.MIRROR_PAD: ([_IMAGE, _MARGINS], (1, 4, 6, 4), {"mode": 0}),
+    Op.SPACE_TO_BATCH_ND: ([_IMAGE, _integers(2, 2), _NO_MARGINS], (4, 2, 2, 4), {}),
+    Op.BATCH_TO_SPACE_ND: ([(4, 2, 2, 4), _integers(2, 2), _NO_MARGINS], _IMAGE, {}),
     Op.RESIZE_BILINEAR: ([_IMAGE, _integers(8, 8)], (1, 8, 8, 4), {}),
     Op.RESIZE_NEAREST_NEIGHBOR: ([_IMAGE, _integers(8, 8)], (1, 8, 8, 4), {}),
     Op.LEAKY_RELU: ([_IMAGE], _IMAGE, {"alpha": 0.5}),

@@ -1,0 +1,65 @@
+"""The table of `coverage.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_REASON_CHARACTERS = 90
+"""Characters of a reason that a row of the table quotes: names of tensors can be very long."""
+
+_HEAD = """\
+# Coverage: LiteRT's published table on the `gpu` delegate
+
+LiteRT publishes for 60 models whether its GPU delegate takes them whole (`full`, 42) or in part (`partial`,
+18) on a Galaxy S24. This is what ours does with the same 60 networks, rebuilt with random weights, in fp32.
+*Taken* says how many operators the delegate runs, in one partition; *agrees* is the distance from delegate
+`cpu` on random inputs, the relative L2 norm of the worst output, and whether it is within 1e-4
+([measuring.md](measuring.md)).
+`python -m benchmarks.coverage` writes this page.
+
+"""
+
+
+def markdown(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """The whole page."""
+    whole = sum(row.get("status") == "full" for row in rows.values())
+    ran = sum("verdict" in row for row in rows.values())
+    agreed = sum(row.get("verdict") == "pass" for row in rows.values())
+    lines = [
+        f"**Of {len(rows)} models {whole} are taken whole; {ran} were run and {agreed} agree with `cpu`.**",
+        "",
+        "| model | LiteRT | operators | taken | agrees | what stays on the CPU |",
+        "|---|---|---:|---:|---|---|",
+    ]
+    lines += [_line(name, row) for name, row in sorted(rows.items())]
+    return _HEAD + "\n".join(lines) + "\n"
+
+
+def row_line(name: str, row: Mapping[str, Any]) -> str:
+    """One row, for the terminal."""
+    return f"{name}: {_taken(row)} taken; {_agrees(row)}; {_left(row)}"
+
+
+def _line(name: str, row: Mapping[str, Any]) -> str:
+    cells = (name, row["published"], str(row["operators"]), _taken(row), _agrees(row), _left(row))
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def _taken(row: Mapping[str, Any]) -> str:
+    if "status" not in row:
+        return "-"
+    return "all" if row["status"] == "full" else f"{row['delegated']} of {row['total']}"
+
+
+def _agrees(row: Mapping[str, Any]) -> str:
+    if "verdict" not in row:
+        return row.get("error", "not run")
+    figure = "-" if row["rel_l2"] is None else f"{row['rel_l2']:.1e}"
+    return f"yes, {figure}" if row["verdict"] == "pass" else f"**no**, {figure} {row['note']}".rstrip()
+
+
+def _left(row: Mapping[str, Any]) -> str:
+    return "; ".join(
+        f"{op} ({count}): {reason[:_REASON_CHARACTERS]}" for op, count, reason in row.get("left", ())
+    )
