@@ -1,4 +1,4 @@
-"""For every test: one BLAS thread (several spin against whatever else runs), and device leases of its own.
+"""For every test: one BLAS thread (several spin against whatever else runs), its own device leases and umask.
 
 `make test` shares the suite among worker processes. A worker gets whole files, so that what a file's tests
 build together (a campaign, a database cluster, the kernels of an operator family) is built once.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: it starts the threads
@@ -58,6 +59,20 @@ def _unit(nodeid: str) -> str:
 def own_leases(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Agents wait for those of their own process alone, not for another worker's or a farm's of this host."""
     os.environ[LEASES_VARIABLE] = str(tmp_path_factory.mktemp("leases"))
+
+
+_UMASK = os.umask(0o022)
+"""The mask of modes with which the tests were started."""
+os.umask(_UMASK)
+
+
+@pytest.fixture(autouse=True)
+def own_umask() -> Iterator[None]:
+    """A program that a test calls in this process keeps its files private; the next test's own server could
+    then not read what is made for it.
+    """
+    yield
+    os.umask(_UMASK)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
