@@ -280,7 +280,9 @@ class SchedulerLoop:
             wanted = known_agents.are_waited_for(session, gone)
             # Once per removal, not once per sweep; an agent that was away gets it in reply to its next hello.
             # Not where it was revoked: it is to keep its results until it is enrolled again.
-            dismissed = removed - self._dismissed - revocations.revoked(session, now)
+            dismissed = removed - self._dismissed
+            if dismissed:
+                dismissed -= revocations.revoked(session, now)
         if wanted:
             with self._database.write() as turn:
                 unplaceable.fail_unplaceable(turn, gone, "its agent was drained or removed", now)
