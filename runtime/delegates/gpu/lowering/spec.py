@@ -100,8 +100,8 @@ class OperatorFacts:
         return self.graph.shapes[self.operator.outputs[i]]
 
     def constant(self, i: int) -> Array | None:
-        """Values of input i where it is constant, else None."""
-        return self.graph.constants.get(self.operator.inputs[i])
+        """Values of input i where it is constant, else None; also where a file lacks the input."""
+        return self.graph.constants.get(self.operator.inputs[i]) if self.has_input(i) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,6 +184,13 @@ def test_refusals_name_what_is_wrong():
     ]
 
 
+@pytest.mark.parametrize("op", [Op.TILE, Op.BROADCAST_TO])
+def test_an_operator_that_lacks_an_input_is_refused(op):
+    build = ModelBuilder()
+    (reason,) = reasons(build.build(build.op(op, [build.input(1, 4)], (1, 4))))
+    assert "must be constant" in reason.reason
+
+
 def test_a_folded_constant_is_supported_and_costs_nothing():
     build = ModelBuilder()
     x = build.input(1, 2, 2, 16)
