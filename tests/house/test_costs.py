@@ -42,7 +42,7 @@ THINGS = {
         frozenset({"CUMSUM"}),
     ),
     "the same on OpenCL": Thing(
-        (f"{OPENCL}/lowering/softmax.py", f"{OPENCL}/kernels/softmax.cl"),
+        (f"{OPENCL}/lowering/reduction/softmax.py", f"{OPENCL}/kernels/reduction/softmax.cl"),
         "from runtime.delegates.gpu.lowering import families; names = [op.name for op in families()]",
         frozenset({"SOFTMAX", "LOG_SOFTMAX"}),
     ),

@@ -39,10 +39,24 @@ FAMILIES = {name for module in MODULES for name in module.split("/")} - {"suppor
 """Families and kinds: the GPU has one lowering for a whole kind (`elementwise`)."""
 
 
-def _top(folder: Path, suffix: str) -> list[str]:
-    """Files and folders of families in a room of the delegate."""
-    names = {path.stem for path in folder.iterdir() if path.suffix == suffix or path.is_dir()}
-    return sorted(name for name in names if not name.startswith("__"))
+def _rooms(folder: Path) -> list[Path]:
+    """The kinds of operators that a room of the delegate has."""
+    return sorted(path for path in folder.iterdir() if path.is_dir() and path.name != "__pycache__")
+
+
+def _families(folder: Path, suffix: str) -> list[str]:
+    """`kind/stem` of files and folders of families in a room of the delegate."""
+    return [
+        f"{kind.name}/{path.stem}"
+        for kind in _rooms(folder)
+        for path in sorted(kind.iterdir())
+        if (path.suffix == suffix or path.is_dir()) and not path.name.startswith("__")
+    ]
+
+
+def _loose(folder: Path, suffix: str) -> set[str]:
+    """Stems of the files directly in a room."""
+    return {path.stem for path in folder.glob(f"*{suffix}")} - {"__init__"}
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -58,18 +72,28 @@ def test_every_test_in_a_folder_of_operators_has_a_module_of_its_stem():
 
 
 def test_every_lowering_has_the_stem_of_an_operator_family():
-    assert set(_top(OPENCL / "lowering", ".py")) - FAMILIES == set(LOWERINGS_WITHOUT_OPERATORS)
+    found = _families(OPENCL / "lowering", ".py")
+    assert [name for name in found if name.split("/")[1] not in FAMILIES] == []
+    assert _loose(OPENCL / "lowering", ".py") == set(LOWERINGS_WITHOUT_OPERATORS)
 
 
 def test_every_opencl_file_has_the_stem_of_an_operator_family():
     """A variant carries its family's name in front: `reduce_rows.cl` is of `reduce`."""
-    files = _top(OPENCL / "kernels", ".cl")
-    of_families = {name for name in files if any(f"{name}_".startswith(f"{f}_") for f in FAMILIES)}
-    assert set(files) - of_families == set(KERNELS_WITHOUT_OPERATORS)
+    files = _families(OPENCL / "kernels", ".cl")
+    stems = {name: name.split("/")[1] for name in files}
+    of_families = {name for name in files if any(f"{stems[name]}_".startswith(f"{f}_") for f in FAMILIES)}
+    assert set(files) - of_families == set()
+    assert _loose(OPENCL / "kernels", ".cl") == set(KERNELS_WITHOUT_OPERATORS)
+
+
+@pytest.mark.parametrize("room", ["lowering", "kernels"])
+def test_the_kinds_of_the_delegate_are_those_of_the_cpu(room):
+    assert {path.name for path in _rooms(OPENCL / room)} <= {path.name for path in _rooms(OPS)}
 
 
 def test_a_family_with_a_folder_of_lowerings_has_one_of_kernels():
     rooms = [
-        {path.name for path in (OPENCL / name).iterdir() if path.is_dir()} for name in ("lowering", "kernels")
+        {f"{kind.name}/{path.name}" for kind in _rooms(OPENCL / name) for path in _rooms(kind)}
+        for name in ("lowering", "kernels")
     ]
-    assert rooms[0] - {"__pycache__"} == rooms[1]
+    assert rooms[0] == rooms[1]

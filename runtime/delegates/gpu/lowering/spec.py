@@ -1,8 +1,9 @@
 """Defines a kernel family, and explains how to write one.
 
-A family is one module `lowering/<family>.py` with a module constant `FAMILY = Family(...)`, which discovery
-finds, and its OpenCL C in `kernels/<family>.cl` or `kernels/<family>_<variant>.cl`. A large family is a
-folder in both places, with the constant in `lowering/<family>/family.py`. A family answers three questions:
+A family is one module `lowering/<kind>/<family>.py` with a module constant `FAMILY = Family(...)`, which
+discovery finds, and its OpenCL C in `kernels/<kind>/<family>.cl` or `kernels/<kind>/<family>_<variant>.cl`;
+the kinds are those of `runtime/ops`. A large family is a folder in both places, with the constant in
+`lowering/<kind>/<family>/family.py`. A family answers three questions:
 
 1. `supports(facts)`: can these options and shapes run? None, or `Unsupported(reason)`. The frame has already
    checked that the tensors are static and of `Family.types`, which are float32 where it says nothing

@@ -97,5 +97,5 @@ def launch(**changed) -> Launch:
     values = {"PIXELS": 4, "IN_CHANNELS": 16, "OUT_CHANNELS": 16, "IN_STRIDE": 16, "IN_CHANNEL_STRIDE": 1}
     values |= {"OUT_STRIDE": 16, "OUT_SHIFT": 0, "GROUP": 4, "GROUP_STRIDE": 0}
     values |= {"TAIL": 0, "T": "float"} | changed
-    instance = Instance("reshape.cl", "f32_reshape_copy", defines(**values))
+    instance = Instance("movement/reshape.cl", "f32_reshape_copy", defines(**values))
     return Launch(instance, (Scratch("a", 64), Scratch("b", 64)), 2, "copy", (0,))

@@ -8,8 +8,8 @@ import pytest
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.compiled import layout_rules
 from runtime.delegates.gpu.lowering import families
-from runtime.delegates.gpu.lowering.batch_matmul.product import overlapping_panels
-from runtime.delegates.gpu.lowering.conv.tiles import Tile
+from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import overlapping_panels
+from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile
 from runtime.delegates.gpu.passes import optimise
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.delegates.gpu.models import ModelBuilder, whole
@@ -71,7 +71,7 @@ def computed(backend, shape, constant):
 def test_every_candidate_gives_the_product(monkeypatch, backend, name):
     shape, constant = SHAPES[name]
     fitting = [tile for tile in TILES if tile.rows <= shape[0] and tile.columns < shape[2] + 16]
-    place = "runtime.delegates.gpu.lowering.batch_matmul.product.best_tiles"
+    place = "runtime.delegates.gpu.lowering.matmul.batch_matmul.product.best_tiles"
     monkeypatch.setattr(place, lambda *_: fitting)
     for results in computed(backend, shape, constant).values():
         assert len({way for way, _, _ in results}) >= len(fitting)

@@ -7,15 +7,16 @@ import pytest
 
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.compiled import layout_rules
-from runtime.delegates.gpu.lowering import depthwise_conv, families
-from runtime.delegates.gpu.lowering.conv import packing, tiles
-from runtime.delegates.gpu.lowering.conv.direct import direct
-from runtime.delegates.gpu.lowering.conv.family import product_of
-from runtime.delegates.gpu.lowering.conv.gemm import gemm, row
-from runtime.delegates.gpu.lowering.conv.shape import conv_shape
-from runtime.delegates.gpu.lowering.conv.stem import stem, stem_fits
-from runtime.delegates.gpu.lowering.conv.tiles import Tile
-from runtime.delegates.gpu.lowering.conv.winograd import winograd
+from runtime.delegates.gpu.lowering import families
+from runtime.delegates.gpu.lowering.matmul import depthwise_conv
+from runtime.delegates.gpu.lowering.matmul.conv import packing, tiles
+from runtime.delegates.gpu.lowering.matmul.conv.direct import direct
+from runtime.delegates.gpu.lowering.matmul.conv.family import product_of
+from runtime.delegates.gpu.lowering.matmul.conv.gemm import gemm, row
+from runtime.delegates.gpu.lowering.matmul.conv.shape import conv_shape
+from runtime.delegates.gpu.lowering.matmul.conv.stem import stem, stem_fits
+from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile
+from runtime.delegates.gpu.lowering.matmul.conv.winograd import winograd
 from runtime.delegates.gpu.lowering.spec import Context
 from runtime.delegates.gpu.memory import Stage
 from runtime.delegates.gpu.passes import optimise

@@ -7,7 +7,7 @@ import pytest
 
 from runtime.delegates.gpu.epilogue import EXPRESSIONS, can_broadcast, join, literal
 from runtime.delegates.gpu.graph import Graph, Layout, Node, Step, Value
-from runtime.delegates.gpu.lowering.elementwise import lower
+from runtime.delegates.gpu.lowering.elementwise.elementwise import lower
 from runtime.delegates.gpu.lowering.spec import Context
 from runtime.delegates.gpu.memory import Stage
 from runtime.delegates.gpu.source import assemble

@@ -68,7 +68,7 @@ def broken_softmax(monkeypatch):
     intact = source.kernel_source
 
     def broken(name: str) -> str:
-        return intact(name) + ("#error this driver cannot\n" if name == "softmax.cl" else "")
+        return intact(name) + ("#error this driver cannot\n" if name == "reduction/softmax.cl" else "")
 
     monkeypatch.setattr(source, "kernel_source", broken)
 

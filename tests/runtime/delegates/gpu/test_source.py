@@ -7,7 +7,7 @@ def test_equal_functions_are_compiled_once_and_others_get_names_of_their_own(bac
     assert len(source.names) == 2
     assert len(set(source.names.values())) == 2
     assert all(name.startswith("f32_reshape_copy") for name in source.names.values())
-    assert source.text.count('#line 1 "reshape.cl"') == 2
+    assert source.text.count('#line 1 "movement/reshape.cl"') == 2
     assert sorted(source.numbers.values()) == [0, 1]
 
 

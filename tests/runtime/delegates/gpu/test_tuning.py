@@ -8,7 +8,7 @@ from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.compiled import layout_rules
 from runtime.delegates.gpu.contention import Contention
-from runtime.delegates.gpu.lowering.elementwise import lower
+from runtime.delegates.gpu.lowering.elementwise.elementwise import lower
 from runtime.delegates.gpu.lowering.spec import Candidate, Context
 from runtime.delegates.gpu.options import Options
 from runtime.delegates.gpu.passes import optimise

@@ -1,0 +1,169 @@
+"""Element-wise operators: each is a chain of epilogue steps that starts with the load of an operand.
+
+Most of them never reach `lower`: the pass `fuse_epilogue` appends them to the kernel of their operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.epilogue import MAX_OPERANDS, can_broadcast
+from runtime.delegates.gpu.graph import Node, Step, round_up
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    activation_of,
+    defines,
+    epilogue_of,
+    instance_name,
+)
+from runtime.model.schema import BuiltinOperator as Op
+
+_BINARY = {
+    Op.ADD: "ADD",
+    Op.SUB: "SUB",
+    Op.MUL: "MUL",
+    Op.DIV: "DIV",
+    Op.MAXIMUM: "MAXIMUM",
+    Op.MINIMUM: "MINIMUM",
+    Op.SQUARED_DIFFERENCE: "SQUARED_DIFFERENCE",
+    Op.PRELU: "PRELU",
+    Op.POW: "POW",
+    Op.FLOOR_DIV: "FLOOR_DIV",
+    Op.FLOOR_MOD: "FLOOR_MOD",
+    Op.ATAN2: "ATAN2",
+    Op.STABLEHLO_ADD: "ADD",
+    Op.STABLEHLO_MULTIPLY: "MUL",
+    Op.STABLEHLO_MAXIMUM: "REVERSE_MAXIMUM",
+    Op.STABLEHLO_MINIMUM: "REVERSE_MINIMUM",
+}
+"""Operator → its step. Where one operand is NaN, StableHLO's extrema give the first operand, MAXIMUM and
+MINIMUM the second."""
+
+_FUSING = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV})
+"""Operators with the option of a fused activation."""
+
+_UNARY = {
+    Op.RELU: "RELU",
+    Op.RELU6: "RELU6",
+    Op.RELU_N1_TO_1: "RELU_N1_TO_1",
+    Op.RELU_0_TO_1: "RELU_0_TO_1",
+    Op.TANH: "TANH",
+    Op.LOGISTIC: "LOGISTIC",
+    Op.HARD_SWISH: "HARD_SWISH",
+    Op.ELU: "ELU",
+    Op.ABS: "ABS",
+    Op.NEG: "NEG",
+    Op.SQUARE: "SQUARE",
+    Op.SQRT: "SQRT",
+    Op.RSQRT: "RSQRT",
+    Op.EXP: "EXP",
+    Op.LOG: "LOG",
+    Op.SIN: "SIN",
+    Op.COS: "COS",
+    Op.FLOOR: "FLOOR",
+    Op.CEIL: "CEIL",
+    Op.ROUND: "ROUND",
+    Op.SIGN: "SIGN",
+}
+_UNITS = 32
+"""Most units, and so most work-groups, of a launch. Chosen: several for each thread of the usual CPU device;
+a device with more compute units leaves some idle."""
+
+_VECTORS_PER_UNIT = 8
+"""Vectors of 16 that a unit has at least: with fewer, handing a unit to a thread costs more than its work."""
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    output = facts.output_shape()
+    for i in range(len(facts.operator.inputs)):
+        if not can_broadcast(facts.shape(i), output):
+            return Unsupported(
+                f"shape {list(facts.shape(i))} cannot be broadcast to {list(output)} by the kernel"
+            )
+    if activation_of(facts) == "SIGN_BIT":
+        return Unsupported("the fused activation SIGN_BIT has no kernel")
+    if facts.operator.opcode == Op.FLOOR_DIV:
+        return _divisor_refusal(facts)
+    if len(facts.operator.inputs) > MAX_OPERANDS:
+        return Unsupported(f"{len(facts.operator.inputs)} operands, of which a kernel takes {MAX_OPERANDS}")
+    return None
+
+
+def _divisor_refusal(facts: OperatorFacts) -> Unsupported | None:
+    """LiteRT ends a run that divides by zero with an error; a kernel has none to give."""
+    divisor = facts.constant(1)
+    if divisor is None:
+        return Unsupported("the divisor is computed: the CPU path ends the run where it is zero")
+    return None if divisor.all() else Unsupported("the divisor has zeros: the CPU path ends the run")
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    operator = facts.operator
+    first = Step("LOAD", (operator.inputs[0],))
+    activation = activation_of(facts) if operator.opcode in _FUSING else None
+    if operator.opcode == Op.ADD_N:
+        # Each sum of two is kept within the finite numbers, not only the last one.
+        added = (step for i in operator.inputs[1:] for step in (Step("ADD", (i,)), Step("SATURATE")))
+        return NodeSpec((), steps=(first, *added))
+    return NodeSpec((), steps=(first, _second_step(facts)), activation=activation)
+
+
+def _second_step(facts: OperatorFacts) -> Step:
+    operator, op = facts.operator, facts.operator.opcode
+    if op == Op.POW and prod(facts.shape(1)) == 1 and facts.shape(1) != facts.shape(0):
+        return Step("POW_ALONE", (operator.inputs[1],))
+    if op in _BINARY:
+        return _binary_step(_BINARY[op], operator.inputs[1], facts)
+    if op == Op.LEAKY_RELU:
+        return Step("LEAKY_RELU", (), (float(facts.options["alpha"]),))
+    if op == Op.GELU:
+        return Step("GELU_APPROXIMATE" if facts.options.get("approximate") else "GELU")
+    return Step(_UNARY[op])
+
+
+def _binary_step(name: str, operand: int, facts: OperatorFacts) -> Step:
+    """A constant of one element becomes a literal."""
+    data = facts.graph.constants.get(operand)
+    if data is not None and data.size == 1 and name in ("ADD", "MUL"):
+        return Step(f"{name}_SCALAR", (), (float(data.reshape(-1)[0]),))
+    return Step(name, (operand,))
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One kernel over all pixels."""
+    (target,) = node.outputs
+    value, layout = context.value(target), context.layout(target)
+    channels = round_up(value.channels)
+    steps = "_".join(step.op.lower() for step in node.epilogue if step.op != "LOAD")
+    launch = Launch(
+        Instance(
+            "elementwise/elementwise.cl",
+            instance_name(f"elementwise_{steps}"),
+            defines(PIXELS=value.pixels, CHANNELS=channels, OUT_STRIDE=layout.pixel_stride),
+        ),
+        (target,),
+        units=max(1, min(_UNITS, value.pixels * channels // (16 * _VECTORS_PER_UNIT), value.pixels)),
+        label=f"{node.op.name} {'x'.join(map(str, value.shape))}",
+        sources=node.sources,
+        flops=value.elements * max(1, len(node.epilogue) - 1),
+        bytes=4 * value.elements * (1 + len(node.reads)),
+        epilogue=epilogue_of(node, context.graph),
+    )
+    return [Candidate("rows", (launch,))]
+
+
+FAMILY = Family(
+    operators=(*_BINARY, *_UNARY, Op.LEAKY_RELU, Op.GELU, Op.ADD_N),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    epilogue=True,
+)

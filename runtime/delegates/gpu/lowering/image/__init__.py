@@ -1,0 +1,1 @@
+"""Windows, sizes and blocks of images."""

@@ -1,0 +1,102 @@
+"""SPACE_TO_DEPTH, SPACE_TO_BATCH_ND and their inverses: a copy whose axes are made of parts of others.
+
+The paddings of SPACE_TO_BATCH_ND and the crops of BATCH_TO_SPACE_ND are nodes of their own here: the pass
+`canonicalise` puts a PAD in front and a SLICE behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import TypeAlias
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.graph import Kind, Node
+from runtime.delegates.gpu.lowering.movement.copies import Digit, any_layout, copy_launch, source_strides
+from runtime.delegates.gpu.lowering.spec import Candidate, Context, Family, NodeSpec, OperatorFacts
+from runtime.model.schema import BuiltinOperator as Op
+
+_BATCH = frozenset({Op.SPACE_TO_BATCH_ND, Op.BATCH_TO_SPACE_ND})
+
+Axes: TypeAlias = list[list[Digit]]
+Shape: TypeAlias = tuple[int, ...]
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    if facts.operator.opcode in _BATCH and (facts.constant(1) is None or facts.constant(2) is None):
+        return Unsupported("the block shape and the paddings or crops must be constant")
+    return None
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    """`blocks`: the block's length along each axis behind the batch; `edges`: what is padded or cropped."""
+    if facts.operator.opcode not in _BATCH:
+        return NodeSpec(facts.operator.inputs[:1], {"blocks": (int(facts.options["block_size"]),) * 2})
+    blocks, edges = facts.constant(1), facts.constant(2)
+    if blocks is None or edges is None:
+        raise ValueError(f"{facts.operator.opcode.name} was accepted without constant blocks and edges")
+    attributes = {
+        "blocks": tuple(int(block) for block in blocks.reshape(-1)),
+        "edges": tuple((int(before), int(behind)) for before, behind in edges.reshape(-1, 2)),
+    }
+    return NodeSpec(facts.operator.inputs[:1], attributes)
+
+
+def _space_to_depth(shape: Shape, steps: Sequence[int], blocks: Shape) -> Axes:
+    """A block's pixels are channels, row by row. `shape` is the output's, as below."""
+    inner = [Digit(block, step) for block, step in zip(blocks, steps[1:], strict=False)]
+    space = [[Digit(n, b * step)] for n, b, step in zip(shape[1:], blocks, steps[1:], strict=False)]
+    return [[Digit(shape[0], steps[0])], *space, [*inner, Digit(shape[-1] // prod(blocks), steps[-1])]]
+
+
+def _depth_to_space(shape: Shape, steps: Sequence[int], blocks: Shape) -> Axes:
+    channels = Digit(shape[-1], steps[-1])
+    space = []
+    for i, block in enumerate(blocks):
+        within = prod(blocks[i + 1 :]) * shape[-1] * steps[-1]
+        space.append([Digit(shape[i + 1] // block, steps[i + 1]), Digit(block, within)])
+    return [[Digit(shape[0], steps[0])], *space, [channels]]
+
+
+def _space_to_batch(shape: Shape, steps: Sequence[int], blocks: Shape) -> Axes:
+    """The places within a block count more than the batch."""
+    places = [Digit(block, step) for block, step in zip(blocks, steps[1:], strict=False)]
+    factors = (*blocks, *(1,) * len(shape))
+    others = [[Digit(n, f * step)] for n, f, step in zip(shape[1:], factors, steps[1:], strict=False)]
+    return [[*places, Digit(shape[0] // prod(blocks), steps[0])], *others]
+
+
+def _batch_to_space(shape: Shape, steps: Sequence[int], blocks: Shape) -> Axes:
+    space = []
+    for i, block in enumerate(blocks):
+        place = Digit(block, prod(blocks[i + 1 :]) * shape[0] * steps[0])
+        space.append([Digit(shape[i + 1] // block, steps[i + 1]), place])
+    behind = len(blocks) + 1
+    others = [[Digit(n, step)] for n, step in zip(shape[behind:], steps[behind:], strict=True)]
+    return [[Digit(shape[0], steps[0])], *space, *others]
+
+
+_AXES: Mapping[Kind, Callable[[Shape, Sequence[int], Shape], Axes]] = {
+    Op.SPACE_TO_DEPTH: _space_to_depth,
+    Op.DEPTH_TO_SPACE: _depth_to_space,
+    Op.SPACE_TO_BATCH_ND: _space_to_batch,
+    Op.BATCH_TO_SPACE_ND: _batch_to_space,
+}
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One copy."""
+    shape, steps = context.value(node.outputs[0]).shape, source_strides(node, context)
+    axes = _AXES[node.op](shape, steps, node.attributes["blocks"])
+    return [Candidate("rows", (copy_launch(node, context, axes),))]
+
+
+FAMILY = Family(
+    operators=tuple(_AXES),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    parameters=(1, 2),
+    reads_any_layout=any_layout,
+    writes_dense=any_layout,
+)

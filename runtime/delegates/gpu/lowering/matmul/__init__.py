@@ -1,0 +1,1 @@
+"""Products: convolutions, fully connected layers and batched matrix products."""

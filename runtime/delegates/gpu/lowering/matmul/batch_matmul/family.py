@@ -1,0 +1,137 @@
+"""BATCH_MATMUL: products of the last two dimensions, the leading ones broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.epilogue import broadcast_shape
+from runtime.delegates.gpu.graph import Graph, Node, Value
+from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import (
+    LeftSide,
+    Product,
+    RightSide,
+    candidates,
+    placed,
+    row_major,
+)
+from runtime.delegates.gpu.lowering.matmul.conv import gemm
+from runtime.delegates.gpu.lowering.movement.copies import element_strides
+from runtime.delegates.gpu.lowering.spec import (
+    Argument,
+    Candidate,
+    Context,
+    Family,
+    NodeSpec,
+    OperatorFacts,
+)
+from runtime.model.schema import BuiltinOperator as Op
+
+_BATCH_AXES = 3
+"""Batch dimensions that the kernels take apart, so ranks up to 5, which is LiteRT's bound too; more stay on
+the CPU. Each costs a division by a constant for every tile."""
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    rank, most = max(len(facts.shape(0)), len(facts.shape(1))), _BATCH_AXES + 2
+    return None if rank <= most else Unsupported(f"rank {rank} is more than {most}")
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    adjoints = {name: bool(facts.options.get(name, False)) for name in ("adj_x", "adj_y")}
+    return NodeSpec(facts.operator.inputs[:2], adjoints)
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """The general product, or that of pixels and weights where there is one constant matrix."""
+    product = _product(node, context)
+    right = product.right
+    if right.data is None or product.batch > 1:
+        return candidates(node, context, product)
+    matrix = right.data[0].T if right.adjoint else right.data[0]
+    single = gemm.Product(
+        rows=product.rows,
+        depth=product.depth,
+        columns=product.columns,
+        row_stride=product.left.row,
+        step=product.left.step,
+        matrix=lambda: matrix,
+        bias=lambda: None,
+    )
+    return gemm.product_candidates(node, context, single, "batch_matmul")
+
+
+@dataclass(frozen=True, slots=True)
+class _Matrices:
+    """An operand as matrices of `shape` in three batch dimensions of `extents`.
+
+    `batches`, `line` and `step` are elements from one matrix to the next in each batch dimension (0 for a
+    broadcast), from line to line, and within a line.
+    """
+
+    source: Argument
+    extents: tuple[int, ...]
+    batches: tuple[int, ...]
+    shape: tuple[int, ...]
+    line: int
+    step: int
+
+
+def _matrices(node: Node, name: str, context: Context, value: Value) -> _Matrices:
+    """Operand `x` or `z` as the product reads it, transposed where the pass `fold_transpose` says so."""
+    source, layout = placed(value, context)
+    strides = element_strides(value, layout)
+    axes = node.attributes.get(f"{name}_axes")
+    if axes is None:
+        extents = node.attributes.get("batches", broadcast_shape(value.shape[:-2], _BATCH_AXES))
+        batches = row_major(extents, value.shape[-2] * layout.pixel_stride)
+        return _Matrices(source, extents, batches, value.shape[-2:], *strides[-2:])
+    wide = [axis for axis in axes[:-2] if value.shape[axis] > 1]
+    steps = (0,) * (_BATCH_AXES - len(wide)) + tuple(strides[axis] for axis in wide)
+    shape = tuple(value.shape[axis] for axis in axes[-2:])
+    return _Matrices(source, node.attributes["batches"], steps, shape, *(strides[axis] for axis in axes[-2:]))
+
+
+def _product(node: Node, context: Context) -> Product:
+    x, z = node.inputs[:2]
+    if x is None or z is None:
+        raise ValueError("BATCH_MATMUL has two inputs")
+    left = _matrices(node, "x", context, context.value(x))
+    right = _matrices(node, "z", context, context.value(z))
+    out, adjoint = context.value(node.outputs[0]), node.attributes["adj_x"]
+    rows, columns = out.shape[-2:]
+    batches = node.attributes.get("batches", broadcast_shape(out.shape[:-2], _BATCH_AXES))
+    # One matrix for all rows of all batches: they are the rows of one product.
+    joined = prod(right.extents) == 1 and not adjoint
+    if joined:
+        rows, batches = prod(batches) * rows, (1,) * _BATCH_AXES
+    depth = left.shape[0] if adjoint else left.shape[1]
+    row, step = (left.step, left.line) if adjoint else (left.line, left.step)
+    steps = (0,) * _BATCH_AXES if joined else left.batches
+    side = LeftSide(left.source, steps, row, step, inner=depth)
+    return Product(side, _right(node, context.value(z), right), batches, rows, depth, columns)
+
+
+def _right(node: Node, value: Value, right: _Matrices) -> RightSide:
+    """Lines run along the value's last dimension: columns, where one of an adjoint and a transposition is."""
+    axes, adjoint = node.attributes.get("z_axes"), node.attributes["adj_y"]
+    data = None if value.data is None else value.data.reshape(-1, *right.shape)
+    turned = axes is not None and axes[-1] != len(value.shape) - 1
+    stride = right.step if turned else right.line
+    return RightSide(value.id, right.extents, right.batches, stride, adjoint != turned, data)
+
+
+def _reads_any_layout(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protocol's signature
+    return True
+
+
+FAMILY = Family(
+    operators=(Op.BATCH_MATMUL,),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    epilogue=True,
+    reads_any_layout=_reads_any_layout,
+)

@@ -1,0 +1,304 @@
+"""Batches of matrix products, and the kernels that compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from runtime.delegates.gpu.graph import LANES, Layout, Node, Value, ceil_div, round_up
+from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats
+from runtime.delegates.gpu.lowering.matmul.conv.tiles import CACHED_WEIGHTS_BYTES, Tile, best_tiles
+from runtime.delegates.gpu.lowering.spec import (
+    Argument,
+    Candidate,
+    Context,
+    Instance,
+    Launch,
+    Scratch,
+    defines,
+    epilogue_of,
+    instance_name,
+    packed,
+    pixels_packed,
+)
+
+_FEW_ROWS = 4
+"""Most rows of a product that may be computed as dot products where the right side is adjoint. Packing reads
+and writes the right side once more than they do; they load all of it again for each row."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftSide:
+    """The left side: element (b, i, k) lies at b * `batches` + i * `row` + k * `step`, in elements.
+
+    b has three digits, one for each batch dimension, and 0 stands for a broadcast. Behind `inner` neighbours
+    along k the next group begins, `outer` elements behind the start of one.
+    """
+
+    source: Argument
+    batches: tuple[int, ...]
+    row: int
+    step: int
+    inner: int
+    outer: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RightSide:
+    """The right side: matrices of lines that lie `stride` elements apart, channels padded to 16.
+
+    A line is a row of the matrix, or a column of it where `adjoint` is true. `extents` are the three batch
+    dimensions, 1 where the matrices are broadcast; `batches` are the elements from one matrix to the next in
+    each, 0 for a broadcast. `data` is the content of a constant, float32 [matrices, lines, channels].
+    """
+
+    source: int
+    extents: tuple[int, ...]
+    batches: tuple[int, ...]
+    stride: int
+    adjoint: bool
+    data: Floats | None = None
+
+    @property
+    def matrices(self) -> int:
+        """How many different matrices there are."""
+        return prod(self.extents)
+
+    def packed_batches(self, matrix: int) -> tuple[int, ...]:
+        """`batches` where the matrices lie behind each other, `matrix` elements each."""
+        return row_major(self.extents, matrix)
+
+
+def row_major(extents: Sequence[int], size: int) -> tuple[int, ...]:
+    """Elements from one item of `size` elements to the next along each dimension; 0 along one of extent 1."""
+    return tuple(size * prod(extents[i + 1 :]) if extent > 1 else 0 for i, extent in enumerate(extents))
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """out[b, i, n] = sum over k of left[b, i, k] * right[b, k, n]; `batches` are the three extents of b."""
+
+    left: LeftSide
+    right: RightSide
+    batches: tuple[int, ...]
+    rows: int
+    depth: int
+    columns: int
+
+    @property
+    def batch(self) -> int:
+        """How many products there are."""
+        return prod(self.batches)
+
+    @property
+    def channels(self) -> int:
+        """Columns, padded."""
+        return round_up(self.columns)
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions."""
+        return 2 * self.batch * self.rows * self.depth * self.columns
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that must be read and written at least once."""
+        results = self.batch * self.rows * (self.depth + self.columns)
+        return 4 * (results + self.right.matrices * self.depth * self.columns)
+
+    def steps(self, right: Sequence[int]) -> dict[str, int]:
+        """Strides of the left side's rows and of both sides' batches, and the extents of these, by define.
+
+        `right`: elements from one matrix of the right side to the next along each batch dimension.
+        """
+        sides = {"LEFT": self.left.batches, "RIGHT": right}
+        found = {
+            f"{side}_BATCH{axis}": step for side, steps in sides.items() for axis, step in enumerate(steps)
+        }
+        return {**found, "BATCH1": self.batches[1], "BATCH2": self.batches[2], "LEFT_ROW": self.left.row}
+
+
+def placed(value: Value, context: Context) -> tuple[Argument, Layout]:
+    """What a kernel reads a value from, and where its elements lie there; a constant is packed as pixels."""
+    if value.is_constant:
+        return pixels_packed(value), Layout(value.id, 0, round_up(value.channels))
+    return value.id, context.layout(value.id)
+
+
+def candidates(node: Node, context: Context, product: Product) -> list[Candidate]:
+    """The ways to compute a product that is the whole of `node`, the default first.
+
+    Where one tile has all rows, each number of the right side is used once: packing it cannot pay.
+    """
+    tiles = best_tiles(product.rows, product.columns, product.depth, context.device, product.batch)
+    if product.right.data is not None:
+        return [_with_constant(node, context, product, tile) for tile in tiles]
+    panels = [_with_panels(node, context, product, tile) for tile in tiles]
+    if product.right.adjoint:
+        contiguous = product.left.step == 1 and product.left.inner == product.depth
+        few = contiguous and product.rows <= _FEW_ROWS
+        return [_dots(node, context, product), *panels] if few else panels
+    in_place = [_in_place(node, context, product, tile) for tile in tiles]
+    return in_place if product.rows <= tiles[0].rows else [in_place[0], *panels, *in_place[1:]]
+
+
+def _in_place(node: Node, context: Context, product: Product, tile: Tile) -> Candidate:
+    """The rows of the right side are read where they lie."""
+    right = product.right
+    launch = _gemm(node, context, product, tile, right.source, right.stride, right.batches)
+    return Candidate(f"rows_{tile.name}", (launch,))
+
+
+def _with_panels(node: Node, context: Context, product: Product, tile: Tile) -> Candidate:
+    """Two launches: the right side is packed in panels first, so that a tile reads memory in one run."""
+    matrix = _panel_elements(product, tile)
+    scratch = Scratch("panels", product.right.matrices * matrix)
+    pack = _pack(node, product, tile, scratch)
+    batches = product.right.packed_batches(matrix)
+    launch = _gemm(node, context, product, tile, scratch, tile.columns, batches)
+    return Candidate(f"panels_{tile.name}", (pack, launch))
+
+
+def _with_constant(node: Node, context: Context, product: Product, tile: Tile) -> Candidate:
+    matrix = _panel_elements(product, tile)
+    weights = packed(
+        f"right{node.outputs[0]}",
+        product.right.matrices * matrix,
+        lambda: overlapping_panels(_matrices(product), tile.columns),
+    )
+    batches = product.right.packed_batches(matrix)
+    launch = _gemm(node, context, product, tile, weights, tile.columns, batches)
+    return Candidate(f"constant_{tile.name}", (launch,))
+
+
+def _panel_elements(product: Product, tile: Tile) -> int:
+    return tile.panels(product.columns) * product.depth * tile.columns
+
+
+def _matrices(product: Product) -> Floats:
+    """The constant right side as [matrices, depth, columns]."""
+    data = product.right.data
+    if data is None:
+        raise ValueError("the right side is not a constant")
+    return data.swapaxes(1, 2) if product.right.adjoint else data
+
+
+def overlapping_panels(matrices: Floats, width: int) -> Floats:
+    """Pack [matrices, depth, columns] as [matrices, panels, depth, width], as `batch_matmul/pack.cl` does.
+
+    Columns are padded with zeros to 16; the last panel overlaps its neighbour instead of being padded more.
+    """
+    columns = matrices.shape[2]
+    channels = round_up(columns)
+    padded = np.pad(matrices, ((0, 0), (0, 0), (0, channels - columns)))
+    starts = [min(panel * width, channels - width) for panel in range(ceil_div(columns, width))]
+    return np.stack([padded[:, :, start : start + width] for start in starts], axis=1)
+
+
+def _pack(node: Node, product: Product, tile: Tile, target: Scratch) -> Launch:
+    right = product.right
+    panels = tile.panels(product.columns)
+    return Launch(
+        Instance(
+            "matmul/batch_matmul/pack.cl",
+            instance_name(f"{_what(node)}_pack", f"n{tile.columns}"),
+            defines(
+                K=product.depth,
+                N=product.columns,
+                CHANNELS=product.channels,
+                TILE_N=tile.columns,
+                PANELS=panels,
+                IN_STRIDE=right.stride,
+                ADJOINT=right.adjoint,
+                BATCH1=right.extents[1],
+                BATCH2=right.extents[2],
+                **{f"IN_BATCH{axis}": step for axis, step in enumerate(right.batches)},
+            ),
+        ),
+        (right.source, target),
+        units=right.matrices * panels * ceil_div(product.depth, LANES),
+        label=f"{_label(node, product)} panels",
+        sources=node.sources,
+        bytes=4 * (right.matrices * product.depth * product.columns + target.elements),
+    )
+
+
+def _gemm(
+    node: Node,
+    context: Context,
+    product: Product,
+    tile: Tile,
+    right: Argument,
+    right_row: int,
+    right_batches: Sequence[int],
+) -> Launch:
+    """The product by register tiles; `right_row` and `right_batches` are the strides of the right side."""
+    left, (target,) = product.left, node.outputs
+    return Launch(
+        Instance(
+            "matmul/batch_matmul/gemm.cl",
+            instance_name(f"{_what(node)}_gemm", tile.name),
+            defines(
+                M=product.rows,
+                N=product.columns,
+                K=product.depth,
+                CHANNELS=product.channels,
+                TILE_M=tile.rows,
+                TILE_N=tile.columns,
+                PANELS=tile.panels(product.columns),
+                PANEL_OUTER=4 * product.depth * product.columns > CACHED_WEIGHTS_BYTES,
+                PACKED=right != product.right.source,
+                INNER=left.inner,
+                LEFT_STEP=left.step,
+                LEFT_OUTER=left.outer,
+                RIGHT_ROW=right_row,
+                OUT_STRIDE=context.layout(target).pixel_stride,
+                **product.steps(right_batches),
+            ),
+        ),
+        (left.source, right, target),
+        units=product.batch * tile.units(product.rows, product.columns),
+        epilogue=epilogue_of(node, context.graph),
+        label=_label(node, product),
+        sources=node.sources,
+        flops=product.flops,
+        bytes=product.bytes,
+    )
+
+
+def _dots(node: Node, context: Context, product: Product) -> Candidate:
+    """Dot products of rows and columns, which both lie in one run."""
+    right, (target,) = product.right, node.outputs
+    launch = Launch(
+        Instance(
+            "matmul/batch_matmul/dot.cl",
+            instance_name(f"{_what(node)}_dot"),
+            defines(
+                M=product.rows,
+                N=product.columns,
+                K=product.depth,
+                RIGHT_ROW=right.stride,
+                OUT_STRIDE=context.layout(target).pixel_stride,
+                **product.steps(right.batches),
+            ),
+        ),
+        (product.left.source, right.source, target),
+        units=product.batch * ceil_div(product.columns, LANES),
+        label=_label(node, product),
+        sources=node.sources,
+        flops=product.flops,
+        bytes=product.bytes,
+        epilogue=epilogue_of(node, context.graph),
+    )
+    return Candidate("dots", (launch,))
+
+
+def _what(node: Node) -> str:
+    return node.op.name.lower()
+
+
+def _label(node: Node, product: Product) -> str:
+    return f"{node.op.name} {product.batch}x{product.rows}x{product.depth}x{product.columns}"

@@ -1,0 +1,75 @@
+"""Convolutions with any window as implicit products: no unfolded copy of the input."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.delegates.gpu.graph import Node, ceil_div, round_up
+from runtime.delegates.gpu.lowering.matmul.conv.packing import grouped_depth, grouped_panels
+from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
+from runtime.delegates.gpu.lowering.matmul.conv.tiles import CACHED_WEIGHTS_BYTES, Tile, best_tiles
+from runtime.delegates.gpu.lowering.spec import (
+    Array,
+    Candidate,
+    Context,
+    Instance,
+    Launch,
+    defines,
+    epilogue_of,
+    instance_name,
+    packed,
+)
+
+
+def direct_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
+    """The cheapest tile, and one of another width where the cost model sees no difference."""
+    depth = shape.filter_h * shape.filter_w * shape.group_in
+    tiles = best_tiles(shape.pixels, shape.out_channels, depth, context.device)
+    return [direct(node, context, shape, tile) for tile in tiles]
+
+
+def direct(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candidate:
+    """One launch; a panel reads all channels of the groups that its outputs belong to.
+
+    Pixels outside of the image are read from a row of zeros, so that the inner loop needs no bounds checks.
+    """
+    s, width = shape, tile.columns
+    depth = grouped_depth(width, s.out_channels, s.group_in, s.group_out, s.in_channels)
+    count = ceil_div(s.out_channels, width)
+    elements = count * (1 + s.filter_h * s.filter_w * depth) * width
+
+    def pack() -> Array:
+        return grouped_panels(s.filter(), s.bias(), width, s.in_channels, depth)
+
+    span = depth * s.in_layout.channel_stride
+    zeros = packed("zeros", span, lambda: np.zeros(span, np.float32))
+    instance = Instance(
+        "matmul/conv/direct.cl",
+        instance_name(f"conv_direct_{s.window}", tile.name),
+        defines(
+            **s.defines,
+            M=s.pixels,
+            K=depth,
+            CHANNELS=round_up(s.out_channels),
+            TILE_M=tile.rows,
+            TILE_N=width,
+            PANELS=count,
+            PANEL_OUTER=4 * elements > CACHED_WEIGHTS_BYTES,
+            UNROLL=2,
+            IN_CHANNELS=s.in_channels,
+            IN_STEP=s.in_layout.channel_stride,
+            GROUP_IN=s.group_in,
+            GROUP_OUT=s.group_out,
+        ),
+    )
+    launch = Launch(
+        instance,
+        (s.source, packed(f"weights{s.target}", elements, pack), zeros, s.target),
+        units=tile.units(s.pixels, s.out_channels),
+        label=f"{node.op.name} {s.label}",
+        sources=node.sources,
+        flops=s.flops,
+        bytes=s.bytes,
+        epilogue=epilogue_of(node, context.graph),
+    )
+    return Candidate(f"direct_{tile.name}", (launch,))

@@ -1,0 +1,118 @@
+"""CONV_2D: as a matrix product where it is one, else by the kernel that suits window and size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.graph import Graph, Node
+from runtime.delegates.gpu.lowering.matmul.conv.direct import direct_candidates
+from runtime.delegates.gpu.lowering.matmul.conv.gemm import Product, product_candidates
+from runtime.delegates.gpu.lowering.matmul.conv.packing import filter_matrix
+from runtime.delegates.gpu.lowering.matmul.conv.scale import scaled_candidates
+from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, conv_shape
+from runtime.delegates.gpu.lowering.matmul.conv.stem import stem_candidates
+from runtime.delegates.gpu.lowering.matmul.conv.winograd import is_small_map, winograd_candidates
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    Family,
+    NodeSpec,
+    OperatorFacts,
+    activation_of,
+    window_attributes,
+)
+from runtime.model.schema import BuiltinOperator as Op
+
+_SCALE = 3
+"""Position among a node's inputs of the scale per input channel that the pass `fold_scale` adds, after
+input, filter and bias; the model's operator has no such input."""
+
+
+def constants_refusal(facts: OperatorFacts) -> Unsupported | None:
+    """The reason why filter or bias cannot be packed, or None."""
+    if facts.constant(1) is None:
+        return Unsupported("the filter must be constant")
+    if facts.has_input(2) and facts.constant(2) is None:
+        return Unsupported("the bias must be constant")
+    if activation_of(facts) == "SIGN_BIT":
+        return Unsupported("the fused activation SIGN_BIT has no kernel")
+    return None
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    _, filter_h, filter_w, _ = facts.shape(1)
+    return NodeSpec(
+        facts.operator.inputs[:3], window_attributes(facts, filter_h, filter_w), activation_of(facts)
+    )
+
+
+def product_of(shape: ConvShape) -> Product | None:
+    """The convolution as a product of its input's rows, None where it is not one.
+
+    A window of one pixel makes a row of each pixel. A window as large as the image makes one row of the whole
+    image, whose padded lanes get rows of zero weights.
+    """
+    layout = shape.in_layout
+    if shape.groups > 1:
+        return None
+    if shape.is_pointwise:
+        rows, depth, row_stride, lanes = (
+            shape.pixels,
+            shape.in_channels,
+            layout.pixel_stride,
+            shape.in_channels,
+        )
+    elif shape.covers_input and layout.channel_stride == 1:
+        lanes = layout.pixel_stride
+        rows, row_stride = shape.images, shape.in_h * shape.in_w * lanes
+        depth = row_stride
+    else:
+        return None
+    return Product(
+        rows=rows,
+        depth=depth,
+        columns=shape.out_channels,
+        row_stride=row_stride,
+        step=layout.channel_stride,
+        matrix=lambda: filter_matrix(shape.filter(), lanes),
+        bias=shape.bias,
+    )
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """Candidates, the best by the cost model first."""
+    found = window_candidates(node, context, conv_shape(node, context))
+    scale = node.inputs[_SCALE] if len(node.inputs) > _SCALE else None
+    return found if scale is None else scaled_candidates(found, scale)
+
+
+def window_candidates(node: Node, context: Context, shape: ConvShape) -> Sequence[Candidate]:
+    """The ways to compute a convolution: as a product, else by the most specialised kernel that fits.
+
+    On small maps Winograd's transforms cost about as much as its products save, so the tuner gets both.
+    """
+    product = product_of(shape)
+    if product is not None:
+        return product_candidates(node, context, product, "conv")
+    stem = stem_candidates(node, context, shape)
+    if stem:
+        return stem
+    winograd = winograd_candidates(node, context, shape)
+    if winograd and not is_small_map(shape):
+        return winograd
+    return [*winograd, *direct_candidates(node, context, shape)]
+
+
+def _reads_any_layout(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protocol's signature
+    return True
+
+
+FAMILY = Family(
+    operators=(Op.CONV_2D,),
+    read=_read,
+    lower=lower,
+    supports=constants_refusal,
+    epilogue=True,
+    reads_any_layout=_reads_any_layout,
+)

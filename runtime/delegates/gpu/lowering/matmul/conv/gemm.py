@@ -1,0 +1,152 @@
+"""Products of pixels and weights: 1x1 convolutions and fully connected layers of one or many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from runtime.delegates.gpu.graph import Node, ceil_div, round_up
+from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats, panels
+from runtime.delegates.gpu.lowering.matmul.conv.tiles import CACHED_WEIGHTS_BYTES, Tile, best_tiles
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    Instance,
+    Launch,
+    PackedConstant,
+    defines,
+    epilogue_of,
+    instance_name,
+    packed,
+)
+
+_ROW_TILES = (64, 32, 16)
+"""Columns of a unit of a one-row product, the widest first. A wider panel streams its weights in longer runs,
+a narrower one leaves more units for the workers; all are multiples of the vector's 16 floats."""
+
+_ROW_SPLIT = {64: 2, 32: 4, 16: 8}
+"""Columns of a unit of a one-row product → sums per column. Every row gives 8 vectors of sums in flight,
+which hide the latency of a multiply-add (`_FEWEST_CHAINS` of `tiles.py`); fewer wait for each other, more
+only add the work of joining them."""
+
+_UNITS_PER_WORKER = 4
+"""Units of a one-row product that every worker should get, at least. More even out workers of unlike speed
+and make the panels narrower."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The product out[p, n] = bias()[n] + sum over k of in[p * row_stride + k * step] * matrix()[k, n].
+
+    p < `rows`, k < `depth`, n < `columns`; `row_stride` and `step` are elements of the input. `matrix` gives
+    float32 [depth, columns] and `bias` [columns], or None for no bias; packing calls them.
+    """
+
+    rows: int
+    depth: int
+    columns: int
+    row_stride: int
+    step: int
+    matrix: Callable[[], Floats]
+    bias: Callable[[], Floats | None]
+
+    def panels(self, name: str, width: int) -> PackedConstant:
+        """The packed weights for panels of `width` columns."""
+        elements = ceil_div(self.columns, width) * (1 + self.depth) * width
+        return packed(name, elements, lambda: panels(self.matrix(), self.bias(), width))
+
+    @property
+    def weight_bytes(self) -> int:
+        """Size of the weights."""
+        return 4 * self.depth * self.columns
+
+
+def product_candidates(node: Node, context: Context, product: Product, what: str) -> list[Candidate]:
+    """The ways to compute a product that is the whole of `node`; `what` starts the labels."""
+    if product.rows == 1:
+        return [row(node, context, product, what, _row_width(product, context))]
+    tiles = best_tiles(product.rows, product.columns, product.depth, context.device)
+    return [gemm(node, context, product, what, tile) for tile in tiles]
+
+
+def gemm(node: Node, context: Context, product: Product, what: str, tile: Tile) -> Candidate:
+    """One launch in register tiles of several rows: each weight that is loaded serves all rows of a tile."""
+    (source, *_), (target,) = node.inputs, node.outputs
+    if source is None:
+        raise ValueError(f"{what} has an input")
+    instance = Instance(
+        "matmul/conv/gemm.cl",
+        instance_name(f"{what}_gemm", tile.name),
+        defines(
+            M=product.rows,
+            K=product.depth,
+            CHANNELS=round_up(product.columns),
+            TILE_M=tile.rows,
+            TILE_N=tile.columns,
+            PANELS=tile.panels(product.columns),
+            PANEL_OUTER=product.weight_bytes > CACHED_WEIGHTS_BYTES,
+            UNROLL=2,
+            IN_STRIDE=product.row_stride,
+            IN_STEP=product.step,
+            OUT_STRIDE=context.layout(target).pixel_stride,
+        ),
+    )
+    weights = product.panels(f"weights{target}", tile.columns)
+    return Candidate(
+        f"gemm_{tile.name}",
+        (
+            Launch(
+                instance,
+                (source, weights, target),
+                units=tile.units(product.rows, product.columns),
+                label=f"{node.op.name} {product.rows}x{product.depth}x{product.columns}",
+                sources=node.sources,
+                flops=2 * product.rows * product.depth * product.columns,
+                bytes=_traffic(product),
+                epilogue=epilogue_of(node, context.graph),
+            ),
+        ),
+    )
+
+
+def _row_width(product: Product, context: Context) -> int:
+    """The widest unit, in columns, that leaves some units for each worker."""
+    enough = _UNITS_PER_WORKER * context.device.compute_units
+    return next((width for width in _ROW_TILES if product.columns >= enough * width), _ROW_TILES[-1])
+
+
+def row(node: Node, context: Context, product: Product, what: str, width: int) -> Candidate:
+    """One launch for a product of one row, `width` columns for each unit.
+
+    Nothing is used twice, so memory bounds it; the weights lie in the order in which they are read.
+    """
+    (source, *_), (target,) = node.inputs, node.outputs
+    if source is None:
+        raise ValueError(f"{what} has an input")
+    instance = Instance(
+        "matmul/conv/gemm_row.cl",
+        instance_name(f"{what}_row", f"n{width}"),
+        defines(
+            K=product.depth,
+            CHANNELS=round_up(product.columns),
+            TILE_N=width,
+            PANELS=ceil_div(product.columns, width),
+            SPLIT=_ROW_SPLIT[width],
+            IN_STEP=product.step,
+        ),
+    )
+    launch = Launch(
+        instance,
+        (source, product.panels(f"weights{target}", width), target),
+        units=ceil_div(product.columns, width),
+        label=f"{node.op.name} 1x{product.depth}x{product.columns}",
+        sources=node.sources,
+        flops=2 * product.depth * product.columns,
+        bytes=_traffic(product),
+        epilogue=epilogue_of(node, context.graph),
+    )
+    return Candidate(f"row_n{width}", (launch,))
+
+
+def _traffic(product: Product) -> int:
+    return product.weight_bytes + 4 * product.rows * (product.depth + product.columns)

@@ -1,0 +1,56 @@
+"""Candidates of a pointwise convolution whose weights are scaled at run time (`passes.fold_scale`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from runtime.delegates.gpu.graph import ceil_div
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Instance,
+    Launch,
+    PackedConstant,
+    Scratch,
+    defines,
+    instance_name,
+)
+
+_ROWS = 32
+"""Rows of packed weights that a unit multiplies, 2 to 4 KiB for the usual panels. Chosen: fewer make units
+that end before a worker has fetched them, more leave workers idle on the few weights of such a layer."""
+
+
+def scaled_candidates(candidates: Sequence[Candidate], scale: int) -> list[Candidate]:
+    """Each product behind a launch that multiplies its weights, row k by element k of the value `scale`.
+
+    Only `conv/gemm.cl` is kept: its panels hold one row for each input channel, which the scale belongs to.
+    """
+    return [
+        replace(candidate, name=f"scaled_{candidate.name}", launches=_scaled(candidate.launches[0], scale))
+        for candidate in candidates
+        if len(candidate.launches) == 1 and candidate.launches[0].instance.source == "matmul/conv/gemm.cl"
+    ]
+
+
+def _scaled(product: Launch, scale: int) -> tuple[Launch, Launch]:
+    """A launch that writes the scaled weights to scratch memory, and the product that reads them there.
+
+    The packed weights stay as they are: they are constants, and the scale differs from run to run.
+    """
+    shape = {
+        name: int(value) for name, value in product.instance.defines if name in ("K", "TILE_N", "PANELS")
+    }
+    (weights,) = (argument for argument in product.args if isinstance(argument, PackedConstant))
+    target = Scratch("scaled_weights", weights.elements)
+    scaling = Launch(
+        Instance("matmul/conv/scale.cl", instance_name("conv_scale"), defines(ROWS=_ROWS, **shape)),
+        (weights, scale, target),
+        units=shape["PANELS"] * ceil_div(1 + shape["K"], _ROWS),
+        label=f"scale {shape['K']}x{shape['PANELS'] * shape['TILE_N']}",
+        sources=product.sources,
+        flops=weights.elements,
+        bytes=8 * weights.elements,
+    )
+    arguments = tuple(target if argument is weights else argument for argument in product.args)
+    return scaling, replace(product, args=arguments)

@@ -1,0 +1,171 @@
+"""Reads the numbers of one convolution node once, for all kernels that may run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from runtime.delegates.gpu.graph import Layout, Node
+from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats
+from runtime.delegates.gpu.lowering.spec import Context
+
+
+@dataclass(frozen=True, slots=True)
+class ConvShape:
+    """A convolution of [images, in_h, in_w, in_channels] by [out_channels, filter_h, filter_w, group_in].
+
+    The result is [images, out_h, out_w, out_channels]. Packing calls `filter` and `bias`.
+    """
+
+    source: int
+    target: int
+    filter: Callable[[], Floats]
+    bias: Callable[[], Floats | None]
+    images: int
+    in_h: int
+    in_w: int
+    in_channels: int
+    out_h: int
+    out_w: int
+    out_channels: int
+    filter_h: int
+    filter_w: int
+    group_in: int
+    stride_h: int
+    stride_w: int
+    dilation_h: int
+    dilation_w: int
+    pad_top: int
+    pad_left: int
+    pad_bottom: int
+    pad_right: int
+    in_layout: Layout
+    out_layout: Layout
+
+    @property
+    def pixels(self) -> int:
+        """Output pixels of all images."""
+        return self.images * self.out_h * self.out_w
+
+    @property
+    def groups(self) -> int:
+        """1 for an ordinary convolution."""
+        return self.in_channels // self.group_in
+
+    @property
+    def group_out(self) -> int:
+        """Output channels of one group."""
+        return self.out_channels // self.groups
+
+    @property
+    def is_padded(self) -> bool:
+        """True where windows reach outside of the image."""
+        return any((self.pad_top, self.pad_left, self.pad_bottom, self.pad_right))
+
+    @property
+    def is_pointwise(self) -> bool:
+        """True where output pixel p depends on input pixel p alone."""
+        return (self.filter_h, self.filter_w, self.stride_h, self.stride_w) == (
+            1,
+            1,
+            1,
+            1,
+        ) and not self.is_padded
+
+    @property
+    def covers_input(self) -> bool:
+        """True where the one window of an image is the whole image."""
+        whole = (self.filter_h, self.filter_w) == (self.in_h, self.in_w)
+        dilated = (self.dilation_h > 1 and self.filter_h > 1) or (self.dilation_w > 1 and self.filter_w > 1)
+        return whole and (self.out_h, self.out_w) == (1, 1) and not self.is_padded and not dilated
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions."""
+        return 2 * self.pixels * self.out_channels * self.filter_h * self.filter_w * self.group_in
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that must be read and written at least once."""
+        inputs = self.images * self.in_h * self.in_w * self.in_channels
+        weights = self.out_channels * self.filter_h * self.filter_w * self.group_in
+        return 4 * (inputs + weights + self.pixels * self.out_channels)
+
+    @property
+    def defines(self) -> dict[str, int]:
+        """Images, window and steps, as the kernels call them."""
+        return {
+            "IN_H": self.in_h,
+            "IN_W": self.in_w,
+            "IN_STRIDE": self.in_layout.pixel_stride,
+            "OUT_H": self.out_h,
+            "OUT_W": self.out_w,
+            "OUT_STRIDE": self.out_layout.pixel_stride,
+            "FILTER_H": self.filter_h,
+            "FILTER_W": self.filter_w,
+            "STRIDE_H": self.stride_h,
+            "STRIDE_W": self.stride_w,
+            "DILATION_H": self.dilation_h,
+            "DILATION_W": self.dilation_w,
+            "PAD_TOP": self.pad_top,
+            "PAD_LEFT": self.pad_left,
+        }
+
+    @property
+    def window(self) -> str:
+        """Filter and stride, for names: `3x3s2`."""
+        return f"{self.filter_h}x{self.filter_w}s{self.stride_h}"
+
+    @property
+    def label(self) -> str:
+        """Window and sizes, for profiles."""
+        return f"{self.window} {self.out_h}x{self.out_w}x{self.in_channels}x{self.out_channels}"
+
+
+def conv_shape(node: Node, context: Context, *, depthwise: bool = False) -> ConvShape:
+    """The numbers of a CONV_2D node; a DEPTHWISE_CONV_2D node counts as one with a group for each channel."""
+    source, filter_id, bias = (*node.inputs, None)[:3]
+    (target,) = node.outputs
+    if source is None or filter_id is None:
+        raise ValueError("a convolution has an input and a filter")
+    images, in_h, in_w, in_channels = context.value(source).shape
+    _, out_h, out_w, out_channels = context.value(target).shape
+    _, filter_h, filter_w, filter_channels = context.value(filter_id).shape
+    a = node.attributes
+    return ConvShape(
+        source=source,
+        target=target,
+        filter=lambda: _filter(filter_id, context, depthwise=depthwise),
+        bias=lambda: bias_of(bias, context),
+        images=images,
+        in_h=in_h,
+        in_w=in_w,
+        in_channels=in_channels,
+        out_h=out_h,
+        out_w=out_w,
+        out_channels=out_channels,
+        filter_h=filter_h,
+        filter_w=filter_w,
+        group_in=1 if depthwise else filter_channels,
+        stride_h=a["stride_h"],
+        stride_w=a["stride_w"],
+        dilation_h=a["dilation_h"],
+        dilation_w=a["dilation_w"],
+        pad_top=a["pad_top"],
+        pad_left=a["pad_left"],
+        pad_bottom=a["pad_bottom"],
+        pad_right=a["pad_right"],
+        in_layout=context.layout(source),
+        out_layout=context.layout(target),
+    )
+
+
+def _filter(value: int, context: Context, *, depthwise: bool) -> Floats:
+    """The filter as [O, h, w, I / groups]; a depthwise one is [1, h, w, O] in the model."""
+    data = context.constant(value)
+    return data.transpose(3, 1, 2, 0) if depthwise else data
+
+
+def bias_of(bias: int | None, context: Context) -> Floats | None:
+    """The bias vector, None where there is none."""
+    return None if bias is None else context.constant(bias).reshape(-1)

@@ -1,0 +1,108 @@
+"""The first convolution of a network: images of few channels, interleaved or planar as the host gives it."""
+
+from __future__ import annotations
+
+from runtime.delegates.gpu.graph import LANES, Node, round_up
+from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats, panels
+from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
+from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, rank_tiles
+from runtime.delegates.gpu.lowering.spec import (
+    Array,
+    Candidate,
+    Context,
+    Instance,
+    Launch,
+    defines,
+    epilogue_of,
+    instance_name,
+    packed,
+)
+
+_MOST_CHANNELS = 4
+"""Input channels up to which a pixel counts as an image's (grey, RGB, RGBA). With more, padding to 16 lanes
+wastes less, and the other kernels need no copy of the rows."""
+
+_MOST_STEPS = 32
+"""Taps of one line whose code is unrolled: 7 x 4 channels and 9 x 3 fit. More make the code of a unit larger
+than it saves."""
+
+_MOST_ROWS, _MOST_SUMS = 8, 16 * LANES
+"""Pixels, and sums in floats, of a tile. Larger tiles run slower here: each sum is in use too briefly."""
+
+_MOST_LINE_BYTES = 64 << 10
+"""Bytes of the input rows under one output row, which every worker copies to private memory. Chosen so that
+the copy stays in a core's second-level cache; larger images use another kernel."""
+
+
+def is_planar(shape: ConvShape) -> bool:
+    """True where the channels of the input lie in planes."""
+    return shape.in_layout.pixel_stride == 1 and shape.in_channels > 1
+
+
+def stem_fits(shape: ConvShape) -> bool:
+    """True where the kernel can read this input, and its code and private memory stay small."""
+    s, layout = shape, shape.in_layout
+    if s.groups > 1 or s.in_channels > _MOST_CHANNELS or s.filter_h * s.filter_w == 1:
+        return False
+    if layout.channel_stride != 1 and not (is_planar(s) and s.images == 1):
+        return False
+    reach = (s.out_w - 1) * s.stride_w + (s.filter_w - 1) * s.dilation_w + 1
+    elements = s.filter_h * reach * (s.in_channels if is_planar(s) else layout.pixel_stride)
+    steps = s.filter_w * (1 if is_planar(s) else s.in_channels)
+    return 4 * elements <= _MOST_LINE_BYTES and steps <= _MOST_STEPS
+
+
+def stem_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
+    """The cheapest tile along a row, where the kernel fits."""
+    if not stem_fits(shape):
+        return []
+    depth = shape.filter_h * shape.filter_w * shape.in_channels
+    tiles = rank_tiles(shape.out_w, shape.out_channels, depth, 1, context.device.vector_floats)
+    small = (tile for tile in tiles if tile.rows <= _MOST_ROWS and tile.rows * tile.columns <= _MOST_SUMS)
+    return [stem(node, context, shape, next(small))]
+
+
+def stem(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candidate:
+    """One launch; a unit is an output row.
+
+    The rows under its window are copied once, with their padding, so that every tap has a constant offset.
+    """
+    s, count = shape, tile.panels(shape.out_channels)
+    depth = s.filter_h * s.filter_w * s.in_channels
+
+    def pack() -> Array:
+        return panels(stem_matrix(s.filter(), planar=is_planar(s)), s.bias(), tile.columns)
+
+    instance = Instance(
+        "matmul/conv/stem.cl",
+        instance_name(f"conv_stem_{s.window}", tile.name),
+        defines(
+            **s.defines,
+            IN_CHANNELS=s.in_channels,
+            IN_STEP=s.in_layout.channel_stride,
+            CHANNELS=round_up(s.out_channels),
+            TILE_M=tile.rows,
+            TILE_N=tile.columns,
+            PANELS=count,
+        ),
+    )
+    launch = Launch(
+        instance,
+        (s.source, packed(f"weights{s.target}", count * (1 + depth) * tile.columns, pack), s.target),
+        units=s.images * s.out_h,
+        label=f"{node.op.name} {s.label}",
+        sources=node.sources,
+        flops=s.flops,
+        bytes=s.bytes,
+        epilogue=epilogue_of(node, context.graph),
+    )
+    return Candidate(f"stem_{tile.name}", (launch,))
+
+
+def stem_matrix(weights: Floats, *, planar: bool) -> Floats:
+    """Turn a filter [O, h, w, I] into a matrix [h * w * I, O] with rows in the order of the copied lines.
+
+    That order is y, x, channel for interleaved images and y, channel, x for planar ones.
+    """
+    order = (1, 3, 2, 0) if planar else (1, 2, 3, 0)
+    return weights.transpose(order).reshape(-1, weights.shape[0])

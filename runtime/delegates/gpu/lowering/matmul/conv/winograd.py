@@ -1,0 +1,238 @@
+"""Convolutions 3x3 with stride 1 by Winograd's method, in three launches.
+
+F(2x2, 3x3) needs 2.25 times fewer multiplications than the plain product, F(4x4, 3x3) 4 times fewer; their
+transformed weights take 1.8 and 4 times the memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from runtime.delegates.gpu.graph import Node, ceil_div, round_up
+from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats
+from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
+from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
+from runtime.delegates.gpu.lowering.spec import (
+    Array,
+    Candidate,
+    Context,
+    Instance,
+    Launch,
+    Scratch,
+    defines,
+    epilogue_of,
+    instance_name,
+    packed,
+)
+
+_FILTER_TRANSFORMS = {
+    2: np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]),
+    4: np.array(
+        [
+            [1 / 4, 0, 0],
+            [-1 / 6, -1 / 6, -1 / 6],
+            [-1 / 6, 1 / 6, -1 / 6],
+            [1 / 24, 1 / 12, 1 / 6],
+            [1 / 24, -1 / 12, 1 / 6],
+            [0, 0, 1],
+        ]
+    ),
+}
+"""Matrix G of Lavin and Gray ("Fast Algorithms for Convolutional Neural Networks", 2015), by the size of an
+output tile."""
+
+_LEAST_CHANNELS = 16
+"""Input and output channels from which on the products outweigh the transforms; one vector of the kernels."""
+
+_LEAST_PIXELS = 6
+"""Height and width in pixels from which on the method can pay. Smaller maps have too few tiles to share three
+launches among the workers."""
+
+_SMALL_MAP, _LARGE_MAP = 7, 28
+"""Heights or widths in pixels. Up to the first, F(4x4, 3x3) is slower than the plain product and F(2x2, 3x3)
+about level with it; from the second on F(4x4, 3x3) is level or faster with any number of channels (measured
+with PoCL on two AVX-512 cores, weights cold). Between them the tuner decides."""
+
+_MANY_CHANNELS = 128
+"""Input channels above which the larger weights of F(4x4, 3x3) cost as much to read as its arithmetic saves,
+on maps between small and large (measured at 14x14 with 128 and 256)."""
+
+
+def winograd_fits(shape: ConvShape) -> bool:
+    """True where the method applies, and the map is large enough for it to pay."""
+    s = shape
+    window = (s.filter_h, s.filter_w, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w)
+    if window != (3, 3, 1, 1, 1, 1) or s.groups > 1 or s.in_layout.channel_stride != 1:
+        return False
+    if not s.in_layout.padded:
+        return False
+    return min(s.in_channels, s.out_channels) >= _LEAST_CHANNELS and min(s.out_h, s.out_w) >= _LEAST_PIXELS
+
+
+def is_small_map(shape: ConvShape) -> bool:
+    """True for maps on which transforms and weights may cost more than they save."""
+    return min(shape.out_h, shape.out_w) <= _SMALL_MAP
+
+
+def winograd_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
+    """F(4x4, 3x3) for large maps, F(2x2, 3x3) for small ones, both in between."""
+    if not winograd_fits(shape):
+        return []
+    extent, many = min(shape.out_h, shape.out_w), shape.in_channels > _MANY_CHANNELS
+    sizes = (4,) if extent >= _LARGE_MAP else (2,) if is_small_map(shape) else (2, 4) if many else (4, 2)
+    return [winograd(node, context, shape, size) for size in sizes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """The tiles of one convolution and the sizes of its three launches."""
+
+    size: int
+    tiles_y: int
+    tiles_x: int
+    images: int
+    depth: int
+    tile: Tile
+    panels: int
+
+    @property
+    def side(self) -> int:
+        return self.size + 2
+
+    @property
+    def batch(self) -> int:
+        """Elements of a patch: so many independent products."""
+        return self.side * self.side
+
+    @property
+    def tiles(self) -> int:
+        return self.images * self.tiles_y * self.tiles_x
+
+    @property
+    def columns(self) -> int:
+        return self.panels * self.tile.columns
+
+    @property
+    def defines(self) -> dict[str, int]:
+        return {"TILE": self.size, "N": self.images, "TILES_Y": self.tiles_y, "TILES_X": self.tiles_x}
+
+    @property
+    def patches(self) -> Scratch:
+        return Scratch("patches", self.batch * self.tiles * self.depth)
+
+    @property
+    def products(self) -> Scratch:
+        return Scratch("products", self.batch * self.tiles * self.columns)
+
+
+def winograd(node: Node, context: Context, shape: ConvShape, size: int) -> Candidate:
+    """Three launches: patches, products, outputs.
+
+    Each phase needs all results of the one before, and a launch is the only barrier between workers.
+    """
+    tiles_y, tiles_x = ceil_div(shape.out_h, size), ceil_div(shape.out_w, size)
+    depth, tiles = round_up(shape.in_channels), shape.images * tiles_y * tiles_x
+    tile = best_tiles(tiles, shape.out_channels, depth, context.device)[0]
+    grid = _Grid(size, tiles_y, tiles_x, shape.images, depth, tile, tile.panels(shape.out_channels))
+    launches = (
+        _input(node, shape, grid),
+        _product(node, shape, grid),
+        _output(node, context, shape, grid),
+    )
+    return Candidate(f"winograd{size}x{size}_{tile.name}", launches)
+
+
+def _input(node: Node, shape: ConvShape, grid: _Grid) -> Launch:
+    """The transformed patches of all tiles, element by element, so that each product reads one block."""
+    values = {"IN_H": shape.in_h, "IN_W": shape.in_w, "IN_STRIDE": shape.in_layout.pixel_stride}
+    pads = {"PAD_TOP": shape.pad_top, "PAD_LEFT": shape.pad_left}
+    return Launch(
+        Instance(
+            "matmul/conv/winograd_input.cl",
+            instance_name(f"conv_winograd_f{grid.size}_input"),
+            defines(CHANNELS=grid.depth, **grid.defines, **values, **pads),
+        ),
+        (shape.source, grid.patches),
+        units=grid.images * grid.tiles_y,
+        label=f"{node.op.name} {shape.label} patches",
+        sources=node.sources,
+        bytes=4 * (shape.images * shape.in_h * shape.in_w * grid.depth + grid.patches.elements),
+    )
+
+
+def _product(node: Node, shape: ConvShape, grid: _Grid) -> Launch:
+    """One launch for all products: each has few rows, and together they keep every worker busy."""
+
+    def pack() -> Array:
+        return pack_filter(shape.filter(), grid.size, grid.depth, grid.tile.columns)
+
+    weights = packed(f"winograd{shape.target}", grid.batch * grid.depth * grid.columns, pack)
+    return Launch(
+        Instance(
+            "matmul/conv/winograd_product.cl",
+            instance_name(f"conv_winograd_f{grid.size}_product", grid.tile.name),
+            defines(
+                BATCH=grid.batch,
+                TILES=grid.tiles,
+                K=grid.depth,
+                PANELS=grid.panels,
+                TILE_M=grid.tile.rows,
+                TILE_N=grid.tile.columns,
+            ),
+        ),
+        (grid.patches, weights, grid.products),
+        units=grid.batch * grid.panels * ceil_div(grid.tiles, grid.tile.rows),
+        label=f"{node.op.name} {shape.label} products",
+        sources=node.sources,
+        flops=2 * grid.batch * grid.tiles * grid.depth * grid.columns,
+        bytes=4 * (grid.patches.elements + weights.elements + grid.products.elements),
+    )
+
+
+def _output(node: Node, context: Context, shape: ConvShape, grid: _Grid) -> Launch:
+    """The outputs of all tiles, with bias and epilogue: only here do results exist as pixels."""
+    channels = round_up(shape.out_channels)
+
+    def pack() -> Array:
+        found = shape.bias()
+        padded = np.zeros(channels, np.float32)
+        if found is not None:
+            padded[: shape.out_channels] = found
+        return padded
+
+    return Launch(
+        Instance(
+            "matmul/conv/winograd_output.cl",
+            instance_name(f"conv_winograd_f{grid.size}_output"),
+            defines(
+                OUT_H=shape.out_h,
+                OUT_W=shape.out_w,
+                OUT_STRIDE=shape.out_layout.pixel_stride,
+                CHANNELS=channels,
+                COLUMNS=grid.columns,
+                **grid.defines,
+            ),
+        ),
+        (grid.products, packed(f"bias{shape.target}", channels, pack), shape.target),
+        units=grid.images * grid.tiles_y,
+        label=f"{node.op.name} {shape.label} outputs",
+        sources=node.sources,
+        bytes=4 * (grid.products.elements + shape.pixels * channels),
+        epilogue=epilogue_of(node, context.graph),
+    )
+
+
+def pack_filter(weights: Floats, size: int, depth: int, width: int) -> Floats:
+    """Transform a filter w, [O, 3, 3, I], to G w G', packed as [(size + 2)^2, panels, depth, width].
+
+    Input channels behind I and outputs behind O are zeros. One product with kron(G, G) does both of G's.
+    """
+    transform = np.kron(_FILTER_TRANSFORMS[size], _FILTER_TRANSFORMS[size]).astype(np.float32)
+    outputs, _, _, inputs = weights.shape
+    count, elements = ceil_div(outputs, width), (size + 2) ** 2
+    taps = np.zeros((3, 3, depth, count * width), np.float32)
+    taps[:, :, :inputs, :outputs] = weights.transpose(1, 2, 3, 0)
+    found = (transform @ taps.reshape(9, -1)).reshape(elements, depth, count, width)
+    return np.ascontiguousarray(found.transpose(0, 2, 1, 3))

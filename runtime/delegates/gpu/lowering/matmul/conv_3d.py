@@ -1,0 +1,184 @@
+"""CONV_3D with a constant filter: as CONV_2D where one of its windows is flat, else by a kernel of its own.
+
+x [N, D, H, W, Ci], filter [kd, kh, kw, Ci, Co], bias [Co]. A filter of one frame is a CONV_2D of N * D
+images; one of a single pixel in each frame is a CONV_2D of images that are D high and H * W wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from runtime.delegates.gpu.graph import Node, ceil_div, round_up
+from runtime.delegates.gpu.lowering.matmul.conv.family import constants_refusal, window_candidates
+from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats, panels
+from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, bias_of
+from runtime.delegates.gpu.lowering.matmul.conv.tiles import CACHED_WEIGHTS_BYTES, Tile, best_tiles
+from runtime.delegates.gpu.lowering.spec import (
+    Array,
+    Candidate,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    activation_of,
+    defines,
+    epilogue_of,
+    instance_name,
+    packed,
+)
+from runtime.model.schema import BuiltinOperator as Op
+from runtime.model.schema import Padding
+
+_AXES = ("D", "H", "W")
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    """Strides, dilations and padding before and behind, each for depth, height and width."""
+    options, inputs = facts.options, facts.operator.inputs
+    same = Padding(options["padding"]) is Padding.SAME
+    strides = tuple(int(options[f"stride_{axis.lower()}"]) for axis in _AXES)
+    dilations = tuple(int(options.get(f"dilation_{axis.lower()}_factor", 1)) for axis in _AXES)
+    before, behind = [], []
+    for axis in range(3):
+        reach = (facts.shape(1)[axis] - 1) * dilations[axis] + 1
+        missing = (facts.output_shape()[axis + 1] - 1) * strides[axis] + reach - facts.shape(0)[axis + 1]
+        total = max(missing, 0) if same else 0
+        before.append(total // 2)
+        behind.append(total - total // 2)
+    bias = inputs[2] if facts.has_input(2) else -1
+    attributes = {"strides": strides, "dilations": dilations, "before": before, "behind": behind}
+    return NodeSpec((*inputs[:2], bias), attributes, activation_of(facts))
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """What CONV_2D offers for a flat window, else register tiles over all taps."""
+    flat = _flat_shape(node, context)
+    if flat is not None:
+        return window_candidates(node, context, flat)
+    _, filter_id, target = _ids(node)
+    *taps, depth, _ = context.value(filter_id).shape
+    after = context.value(target)
+    tiles = best_tiles(after.pixels, after.channels, prod(taps) * depth, context.device)
+    return [_direct(node, context, tile) for tile in tiles]
+
+
+def _ids(node: Node) -> tuple[int, int, int]:
+    """Input, filter and output."""
+    source, filter_id, *_ = node.inputs
+    if source is None or filter_id is None:
+        raise ValueError("a convolution has an input and a filter")
+    return source, filter_id, node.outputs[0]
+
+
+def _flat_shape(node: Node, context: Context) -> ConvShape | None:
+    """The convolution as one of two dimensions; None where all three take part."""
+    source, filter_id, target = _ids(node)
+    images, *sizes, channels = context.value(source).shape
+    _, *outs, out_channels = context.value(target).shape
+    taps = context.value(filter_id).shape[:3]
+    a = node.attributes
+    trivial = [
+        (taps[axis], a["strides"][axis], a["before"][axis], a["behind"][axis]) == (1, 1, 0, 0)
+        for axis in range(3)
+    ]
+    if trivial[0]:
+        images, first, second = images * sizes[0], 1, 2
+        heights, widths = (sizes[1], outs[1]), (sizes[2], outs[2])
+    elif trivial[1] and trivial[2]:
+        first, second = 0, 1
+        heights, widths = (sizes[0], outs[0]), (sizes[1] * sizes[2], outs[1] * outs[2])
+    else:
+        return None
+    extents = (taps[first], taps[second])
+
+    def flat_filter() -> Floats:
+        data = context.constant(filter_id)
+        return data.transpose(4, 0, 1, 2, 3).reshape(out_channels, *extents, channels)
+
+    return ConvShape(
+        source=source,
+        target=target,
+        filter=flat_filter,
+        bias=lambda: bias_of(node.inputs[2], context),
+        images=images,
+        in_h=heights[0],
+        in_w=widths[0],
+        in_channels=channels,
+        out_h=heights[1],
+        out_w=widths[1],
+        out_channels=out_channels,
+        filter_h=extents[0],
+        filter_w=extents[1],
+        group_in=channels,
+        stride_h=a["strides"][first],
+        stride_w=a["strides"][second],
+        dilation_h=a["dilations"][first],
+        dilation_w=a["dilations"][second],
+        pad_top=a["before"][first],
+        pad_left=a["before"][second],
+        pad_bottom=a["behind"][first],
+        pad_right=a["behind"][second],
+        in_layout=context.layout(source),
+        out_layout=context.layout(target),
+    )
+
+
+def _direct(node: Node, context: Context, tile: Tile) -> Candidate:
+    """One launch; cells outside of the volume are read from a row of zeros."""
+    source, filter_id, target = _ids(node)
+    before, after, weights = (context.value(v) for v in (source, target, filter_id))
+    taps, channels = weights.shape[:3], before.channels
+    count = ceil_div(after.channels, tile.columns)
+    elements = count * (1 + prod(taps) * channels) * tile.columns
+
+    def pack() -> Array:
+        matrix = context.constant(filter_id).reshape(-1, after.channels)
+        return panels(matrix, bias_of(node.inputs[2], context), tile.columns)
+
+    window: dict[str, int] = {}
+    for axis, letter in enumerate(_AXES):
+        window |= {
+            f"IN_{letter}": before.shape[axis + 1],
+            f"OUT_{letter}": after.shape[axis + 1],
+            f"FILTER_{letter}": taps[axis],
+            f"STRIDE_{letter}": node.attributes["strides"][axis],
+            f"DILATION_{letter}": node.attributes["dilations"][axis],
+            f"PAD_{letter}": node.attributes["before"][axis],
+        }
+    name = "x".join(map(str, taps))
+    instance = Instance(
+        "matmul/conv_3d.cl",
+        instance_name(f"conv_3d_{name}", tile.name),
+        defines(
+            **window,
+            M=after.pixels,
+            K=channels,
+            CHANNELS=round_up(after.channels),
+            TILE_M=tile.rows,
+            TILE_N=tile.columns,
+            PANELS=count,
+            PANEL_OUTER=4 * elements > CACHED_WEIGHTS_BYTES,
+            IN_STRIDE=context.layout(source).pixel_stride,
+            OUT_STRIDE=context.layout(target).pixel_stride,
+        ),
+    )
+    zeros = packed("zeros", channels, lambda: np.zeros(channels, np.float32))
+    launch = Launch(
+        instance,
+        (source, packed(f"weights{target}", elements, pack), zeros, target),
+        units=tile.units(after.pixels, after.channels),
+        label=f"{node.op.name} {name} {'x'.join(map(str, after.shape))}",
+        sources=node.sources,
+        flops=2 * after.elements * prod(taps) * channels,
+        bytes=4 * (before.elements + weights.elements + after.elements),
+        epilogue=epilogue_of(node, context.graph),
+    )
+    return Candidate(f"direct_{tile.name}", (launch,))
+
+
+FAMILY = Family(operators=(Op.CONV_3D,), read=_read, lower=lower, supports=constants_refusal, epilogue=True)

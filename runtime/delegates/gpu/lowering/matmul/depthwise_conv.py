@@ -1,0 +1,128 @@
+"""DEPTHWISE_CONV_2D by a kernel of its own; several outputs per channel as a convolution with groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime.delegates.gpu.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.lowering.matmul.conv.direct import direct_candidates
+from runtime.delegates.gpu.lowering.matmul.conv.family import constants_refusal
+from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats, depthwise_blocks
+from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, conv_shape
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    activation_of,
+    defines,
+    epilogue_of,
+    instance_name,
+    packed,
+    window_attributes,
+)
+from runtime.model.schema import BuiltinOperator as Op
+
+_UNITS_PER_WORKER = 4
+"""Units that every worker should get, at least: the channels of a tile are cut where there are fewer tiles.
+More even out workers of unlike speed; each part computes the positions of its tile again."""
+
+_MOST_ROWS, _MOST_COLUMNS = 4, 8
+"""Height and width of a tile in output pixels. Chosen around the tiles that were fastest, 2x7 and 2x4; larger
+ones make unrolled code that is compiled for longer, and only `_MOST_SUMS` of their pixels fit."""
+
+_CLOSE_RATIO = 1.05
+"""Costs within this ratio are left to measurement. Wider than for products (`conv/tiles.py`): the model
+counts arithmetic and loads, but large maps are bound by memory, which it does not see."""
+
+_MOST_SUMS, _MOST_SUMS_NARROW = 16, 4
+"""Output pixels of a tile where a register holds 16 floats, or fewer: the sums stay in registers, the code
+stays small."""
+
+_FEWEST_CHAINS = 8
+"""Sums that must be in flight to hide the latency of a multiply-add, as in `conv/tiles.py`."""
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    _, filter_h, filter_w, _ = facts.shape(1)
+    attributes = window_attributes(facts, filter_h, filter_w)
+    return NodeSpec(facts.operator.inputs[:3], attributes, activation_of(facts))
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """The cheapest tile, and the next where the model sees little difference."""
+    shape = conv_shape(node, context, depthwise=True)
+    if shape.in_channels != shape.out_channels:
+        return direct_candidates(node, context, shape)
+    tiles = rank_tiles(shape, context.device.vector_floats)
+    close = [tile for tile in tiles[:2] if _cost(tile, shape) <= _CLOSE_RATIO * _cost(tiles[0], shape)]
+    return [depthwise(node, context, shape, tile) for tile in close]
+
+
+def rank_tiles(shape: ConvShape, vector_floats: int) -> list[tuple[int, int]]:
+    """(rows, columns) of output pixels, the cheapest by arithmetic, loads and stores first."""
+    most_sums = _MOST_SUMS if vector_floats >= LANES else _MOST_SUMS_NARROW
+    tiles = [
+        (rows, columns)
+        for rows in range(1, min(_MOST_ROWS, shape.out_h) + 1)
+        for columns in range(1, min(_MOST_COLUMNS, shape.out_w) + 1)
+        if rows * columns <= most_sums
+    ]
+    return sorted(tiles, key=lambda tile: _cost(tile, shape))
+
+
+def _cost(tile: tuple[int, int], shape: ConvShape) -> int:
+    """Half cycles for 16 channels of one image: multiply-adds, loads of the patch and the taps, stores."""
+    s, (rows, columns) = shape, tile
+    taps, sums = s.filter_h * s.filter_w, rows * columns
+    patch_h = (rows - 1) * s.stride_h + (s.filter_h - 1) * s.dilation_h + 1
+    patch_w = (columns - 1) * s.stride_w + (s.filter_w - 1) * s.dilation_w + 1
+    tiles = ceil_div(s.out_h, rows) * ceil_div(s.out_w, columns)
+    return tiles * (taps * max(sums, _FEWEST_CHAINS) + 2 * patch_h * patch_w + taps + 2 * sums)
+
+
+def _parts(shape: ConvShape, tiles: int, blocks: int, workers: int) -> int:
+    """The number of parts into which a tile's channels are cut, so that every worker has something to do."""
+    wanted = ceil_div(_UNITS_PER_WORKER * workers, tiles * shape.images)
+    return next(count for count in range(min(wanted, blocks), 0, -1) if blocks % count == 0)
+
+
+def depthwise(node: Node, context: Context, shape: ConvShape, tile: tuple[int, int]) -> Candidate:
+    """Tiles of (rows, columns) output pixels; the channels are cut where there are few tiles."""
+    s, (rows, columns) = shape, tile
+    channels, taps = round_up(s.out_channels), s.filter_h * s.filter_w
+    tiles = ceil_div(s.out_h, rows) * ceil_div(s.out_w, columns)
+    parts = _parts(s, tiles, channels // LANES, context.device.compute_units)
+
+    def pack() -> Floats:
+        return depthwise_blocks(s.filter(), s.bias(), channels)
+
+    launch = Launch(
+        Instance(
+            "matmul/depthwise_conv.cl",
+            instance_name(f"depthwise_conv_{s.window}", f"r{rows}c{columns}"),
+            defines(
+                **s.defines,
+                CHANNELS=channels,
+                PARTS=parts,
+                TILE_H=rows,
+                TILE_W=columns,
+            ),
+        ),
+        (s.source, packed(f"weights{s.target}", (1 + taps) * channels, pack), s.target),
+        units=s.images * tiles * parts,
+        label=f"DEPTHWISE_CONV_2D {s.window} {s.out_h}x{s.out_w}x{s.out_channels}",
+        sources=node.sources,
+        flops=2 * s.pixels * s.out_channels * taps,
+        bytes=4 * s.images * (s.in_h * s.in_w + s.out_h * s.out_w) * s.out_channels,
+        epilogue=epilogue_of(node, context.graph),
+    )
+    return Candidate(f"tile_r{rows}c{columns}p{parts}", (launch,))
+
+
+FAMILY = Family(
+    operators=(Op.DEPTHWISE_CONV_2D,), read=_read, lower=lower, supports=constants_refusal, epilogue=True
+)

@@ -1,0 +1,156 @@
+"""FULLY_CONNECTED: a product of rows and weights, constant or computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.graph import Graph, Layout, Node, Step, Value
+from runtime.delegates.gpu.lowering.matmul.batch_matmul import product as computed
+from runtime.delegates.gpu.lowering.matmul.conv import gemm
+from runtime.delegates.gpu.lowering.matmul.conv.packing import filter_matrix
+from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of
+from runtime.delegates.gpu.lowering.movement.reshape import dense_copy
+from runtime.delegates.gpu.lowering.spec import (
+    Argument,
+    Candidate,
+    Context,
+    Family,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    Scratch,
+    activation_of,
+)
+from runtime.model.schema import BuiltinOperator as Op
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    if facts.options.get("weights_format", 0):
+        return Unsupported("shuffled weights have no kernel")
+    if activation_of(facts) == "SIGN_BIT":
+        return Unsupported("the fused activation SIGN_BIT has no kernel")
+    columns = facts.shape(1)[0]
+    if _bias_is_added(facts) and (facts.shape(2) or (1,))[-1] != columns:
+        return Unsupported(f"a bias of shape {list(facts.shape(2))} behind {columns} columns has no kernel")
+    return None
+
+
+def _bias_is_added(facts: OperatorFacts) -> bool:
+    """True where the bias is a step behind the product; else it is packed with the weights, or absent."""
+    return facts.has_input(2) and (facts.constant(1) is None or facts.constant(2) is None)
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    source, weights, bias = (*facts.operator.inputs, -1)[:3]
+    if _bias_is_added(facts):
+        return NodeSpec((source, weights, -1), {}, activation_of(facts), (Step("ADD", (bias,)),))
+    return NodeSpec((source, weights, bias), {}, activation_of(facts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The input as `count` rows of `depth` elements.
+
+    A row is `pixels` pixels of `channels` channels, in a layout; `step` is the distance of rows in elements.
+    """
+
+    source: Argument
+    count: int
+    depth: int
+    pixels: int
+    channels: int
+    layout: Layout
+
+    @property
+    def step(self) -> int:
+        return self.pixels * self.layout.pixel_stride
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """The product, behind a copy of the input where its rows do not consist of whole pixels."""
+    source, weights, bias = (*node.inputs, None)[:3]
+    if source is None or weights is None:
+        raise ValueError("a fully connected layer has an input and weights")
+    rows, copies = _rows(node, context, context.value(source), context.value(weights).shape[1])
+    matrix = context.value(weights)
+    if matrix.is_constant:
+        found = _with_constant(node, context, rows, matrix, bias)
+        # These launches read the node's input, of which the rows may be a copy.
+        read = {source: rows.source}
+        found = [replace(c, launches=tuple(_reading(launch, read) for launch in c.launches)) for c in found]
+    else:
+        found = computed.candidates(node, context, _computed(context, rows, matrix))
+    return [replace(candidate, launches=(*copies, *candidate.launches)) for candidate in found]
+
+
+def _rows(node: Node, context: Context, value: Value, depth: int) -> tuple[_Rows, tuple[Launch, ...]]:
+    """The rows, and the launches that must come first."""
+    source, layout = computed.placed(value, context)
+    count = value.elements // depth
+    if depth % value.channels == 0:
+        return _Rows(source, count, depth, depth // value.channels, value.channels, layout), ()
+    dense = Scratch("rows", value.elements)
+    copy = dense_copy(source, layout, value, dense, node.sources)
+    return _Rows(dense, count, depth, 1, depth, Layout(value.id, 0, depth)), (copy,)
+
+
+def _reading(launch: Launch, names: dict[int, Argument]) -> Launch:
+    """The launch reading other arguments than its values."""
+    args = tuple(names.get(arg, arg) if isinstance(arg, int) else arg for arg in launch.args)
+    return replace(launch, args=args)
+
+
+def _with_constant(
+    node: Node, context: Context, rows: _Rows, weights: Value, bias: int | None
+) -> list[Candidate]:
+    """Weights are packed on the host; padded lanes within a row get weights of zero."""
+    columns = weights.shape[0]
+    lanes = rows.channels if rows.pixels == 1 else rows.layout.pixel_stride
+    product = gemm.Product(
+        rows=rows.count,
+        depth=rows.pixels * lanes,
+        columns=columns,
+        row_stride=rows.step,
+        step=rows.layout.channel_stride,
+        matrix=lambda: filter_matrix(
+            context.constant(weights.id).reshape(columns, 1, rows.pixels, rows.channels), lanes
+        ),
+        bias=lambda: bias_of(bias, context),
+    )
+    return gemm.product_candidates(node, context, product, "fully_connected")
+
+
+def _computed(context: Context, rows: _Rows, weights: Value) -> computed.Product:
+    """Weights [columns, depth] are an adjoint right side; where rows have padded lanes, pixels are read."""
+    columns, depth = weights.shape
+    dense = rows.layout.pixel_stride == rows.channels and rows.layout.channel_stride == 1
+    inner, outer = (depth, 0) if dense else (rows.channels, rows.layout.pixel_stride)
+    left = computed.LeftSide(
+        rows.source, (0, 0, 0), rows.step, rows.layout.channel_stride, inner=inner, outer=outer
+    )
+    right = computed.RightSide(
+        weights.id, (1, 1, 1), (0, 0, 0), context.layout(weights.id).pixel_stride, adjoint=True
+    )
+    return computed.Product(left, right, (1, 1, 1), rows.count, depth, columns)
+
+
+def _reads_any_layout(node: Node, graph: Graph) -> bool:
+    """True except for rows of several pixels by constant weights, which are packed for padded lanes."""
+    source, weights = node.inputs[:2]
+    if source is None or weights is None:
+        return False
+    channels, matrix = graph.values[source].channels, graph.values[weights]
+    depth = matrix.shape[1]
+    return not matrix.is_constant or channels == depth or depth % channels > 0
+
+
+FAMILY = Family(
+    operators=(Op.FULLY_CONNECTED,),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    epilogue=True,
+    reads_any_layout=_reads_any_layout,
+)

@@ -1,0 +1,178 @@
+"""TRANSPOSE_CONV with a constant filter: each output pixel gathers the taps that reach it, by phase.
+
+Output pixels whose positions have equal remainders by the strides form a phase. Its pixels read neighbouring
+inputs through the same taps: together they are a convolution with stride 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.graph import Node, ceil_div, round_up
+from runtime.delegates.gpu.lowering.matmul.conv.packing import filter_matrix, panels
+from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of
+from runtime.delegates.gpu.lowering.matmul.conv.tiles import CACHED_WEIGHTS_BYTES, Tile, best_tiles
+from runtime.delegates.gpu.lowering.spec import (
+    Array,
+    Candidate,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    activation_of,
+    defines,
+    epilogue_of,
+    instance_name,
+    packed,
+)
+from runtime.model.schema import BuiltinOperator as Op
+from runtime.model.schema import Padding
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """One spatial dimension: `cut` rows of the whole extent are cut off in front of the `out` rows."""
+
+    size: int
+    taps: int
+    stride: int
+    out: int
+    cut: int
+
+    @property
+    def phases(self) -> int:
+        """Remainders of output positions; fewer than the stride where the output is shorter."""
+        return min(self.stride, self.out)
+
+    @property
+    def steps(self) -> int:
+        """Output positions of the longest phase."""
+        return ceil_div(self.out, self.stride)
+
+    def defines(self, letter: str) -> dict[str, int]:
+        """The numbers as the kernel calls them."""
+        return {
+            f"IN_{letter}": self.size,
+            f"OUT_{letter}": self.out,
+            f"FILTER_{letter}": self.taps,
+            f"STRIDE_{letter}": self.stride,
+            f"CUT_{letter}": self.cut,
+            f"PHASES_{letter}": self.phases,
+            f"STEPS_{letter}": self.steps,
+        }
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    if facts.constant(0) is None:
+        return Unsupported("the output shape must be constant")
+    if facts.constant(1) is None:
+        return Unsupported("the filter must be constant")
+    if facts.has_input(3) and facts.constant(3) is None:
+        return Unsupported("the bias must be constant")
+    if activation_of(facts) == "SIGN_BIT":
+        return Unsupported("the fused activation SIGN_BIT has no kernel")
+    return None
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    """The cut is computed as if the output were convolved to the input (`kernels/padding.h`)."""
+    _, *sizes, _ = facts.output_shape()
+    attributes: dict[str, int] = {}
+    for letter, out, taps in zip("hw", sizes, facts.shape(1)[1:3], strict=True):
+        stride = int(facts.options[f"stride_{letter}"])
+        same = Padding(facts.options["padding"]) is Padding.SAME
+        steps = ceil_div(out, stride) if same else (out + stride - taps) // stride
+        cut = max(0, (steps - 1) * stride + taps - out) // 2
+        attributes |= {f"stride_{letter}": stride, f"cut_{letter}": cut}
+    inputs = facts.operator.inputs
+    bias = inputs[3] if facts.has_input(3) else -1
+    return NodeSpec((inputs[2], inputs[1], bias), attributes, activation_of(facts))
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """The cheapest tile of a phase, and one of another width where the cost model sees no difference.
+
+    The node's inputs are the image [N, H, W, I], the filter [O, h, w, I] and the bias [O] or None.
+    """
+    source, filter_id, _ = node.inputs
+    if source is None or filter_id is None:
+        raise ValueError("a transposed convolution has an input and a filter")
+    before, after = context.value(source), context.value(node.outputs[0])
+    _, *taps, channels = context.value(filter_id).shape
+    rows, columns = (
+        _Axis(
+            before.shape[axis],
+            taps[axis - 1],
+            node.attributes[f"stride_{letter}"],
+            after.shape[axis],
+            node.attributes[f"cut_{letter}"],
+        )
+        for axis, letter in ((1, "h"), (2, "w"))
+    )
+    pixels = before.shape[0] * rows.steps * columns.steps
+    depth = ceil_div(rows.taps, rows.stride) * ceil_div(columns.taps, columns.stride) * channels
+    tiles = best_tiles(pixels, after.channels, depth, context.device)
+    return [_gather(node, context, rows, columns, tile) for tile in tiles]
+
+
+def _gather(node: Node, context: Context, rows: _Axis, columns: _Axis, tile: Tile) -> Candidate:
+    """One launch for all phases. Inputs outside of the image are read from a row of zeros."""
+    (source, filter_id, bias), (target,) = node.inputs, node.outputs
+    if source is None or filter_id is None:
+        raise ValueError("a transposed convolution has an input and a filter")
+    before, after, weights = (context.value(v) for v in (source, target, filter_id))
+    channels, taps = before.channels, rows.taps * columns.taps
+    pixels = before.shape[0] * rows.steps * columns.steps
+    count = tile.panels(after.channels)
+    elements = count * (1 + taps * channels) * tile.columns
+
+    def pack() -> Array:
+        return panels(
+            filter_matrix(context.constant(filter_id), channels), bias_of(bias, context), tile.columns
+        )
+
+    instance = Instance(
+        "matmul/transpose_conv.cl",
+        instance_name(f"transpose_conv_{rows.taps}x{columns.taps}s{rows.stride}", tile.name),
+        defines(
+            **rows.defines("H"),
+            **columns.defines("W"),
+            M=pixels,
+            K=channels,
+            CHANNELS=round_up(after.channels),
+            TILE_M=tile.rows,
+            TILE_N=tile.columns,
+            PANELS=count,
+            PANEL_OUTER=4 * elements > CACHED_WEIGHTS_BYTES,
+            IN_STRIDE=context.layout(source).pixel_stride,
+            OUT_STRIDE=context.layout(target).pixel_stride,
+        ),
+    )
+    zeros = packed("zeros", channels, lambda: np.zeros(channels, np.float32))
+    launch = Launch(
+        instance,
+        (source, packed(f"weights{target}", elements, pack), zeros, target),
+        units=rows.phases * columns.phases * tile.units(pixels, after.channels),
+        label=f"{node.op.name} {rows.taps}x{columns.taps}s{rows.stride} {'x'.join(map(str, after.shape))}",
+        sources=node.sources,
+        flops=2 * before.elements * taps * after.channels,
+        bytes=4 * (before.elements + weights.elements + after.elements),
+        epilogue=epilogue_of(node, context.graph),
+    )
+    return Candidate(f"phases_{tile.name}", (launch,))
+
+
+FAMILY = Family(
+    operators=(Op.TRANSPOSE_CONV,),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    epilogue=True,
+    parameters=(0,),
+)

@@ -1,0 +1,45 @@
+"""Custom operator Convolution2DTransposeBias: TRANSPOSE_CONV's kernel with another operator's form.
+
+Inputs: x [N, H, W, Ci], filter [Co, kh, kw, Ci], bias [Co]. The options are the bytes of a C struct: padding,
+stride_w, stride_h, int32 each. There is no fused activation, so nothing clamps the sums.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.graph import Custom
+from runtime.delegates.gpu.lowering.matmul.transpose_conv import lower
+from runtime.delegates.gpu.lowering.spec import Family, NodeSpec, OperatorFacts
+
+_STRIDES = struct.Struct("<4x2i")
+"""The options behind the padding, whose effect the shape of the output already shows."""
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    if facts.constant(1) is None:
+        return Unsupported("the filter must be constant")
+    if facts.constant(2) is None:
+        return Unsupported("the bias must be constant")
+    return None
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    """Half of what the whole extent has too many rows is cut off in front (`kernels/padding.h`)."""
+    stride_w, stride_h = _STRIDES.unpack_from(facts.operator.custom_options)
+    attributes: dict[str, int] = {}
+    for axis, letter, stride in ((1, "h", stride_h), (2, "w", stride_w)):
+        whole = (facts.shape(0)[axis] - 1) * stride + facts.shape(1)[axis]
+        cut = max(0, whole - facts.output_shape()[axis]) // 2
+        attributes |= {f"stride_{letter}": stride, f"cut_{letter}": cut}
+    return NodeSpec(facts.operator.inputs[:3], attributes)
+
+
+FAMILY = Family(
+    operators=(Custom.CONVOLUTION_2D_TRANSPOSE_BIAS,),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    epilogue=True,
+)

@@ -1,0 +1,63 @@
+"""PAD and PADV2 with a constant, where no window operation absorbed the padding, and MIRROR_PAD."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.graph import Node
+from runtime.delegates.gpu.lowering.movement.copies import Digit, any_layout, copy_launch, source_strides
+from runtime.delegates.gpu.lowering.spec import Candidate, Context, Family, NodeSpec, OperatorFacts
+from runtime.model.schema import BuiltinOperator as Op
+from runtime.model.schema import MirrorPadMode
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    if facts.constant(1) is None:
+        return Unsupported("the paddings must be constant")
+    if facts.has_input(2) and facts.constant(2) is None:
+        return Unsupported("the padding value must be constant")
+    return None
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    """`paddings`: elements before and behind each axis; `value`, or `mode` of MIRROR_PAD: what they are."""
+    paddings, value = facts.constant(1), facts.constant(2) if facts.has_input(2) else None
+    if paddings is None:
+        raise ValueError("PAD was accepted without constant paddings")
+    attributes: dict[str, object] = {
+        "paddings": tuple((int(before), int(after)) for before, after in paddings.reshape(-1, 2))
+    }
+    if facts.operator.opcode == Op.MIRROR_PAD:
+        attributes["mode"] = facts.options["mode"]
+    else:
+        attributes["value"] = 0.0 if value is None else float(value.reshape(-1)[0])
+    return NodeSpec(facts.operator.inputs[:1], attributes)
+
+
+def _digit(node: Node, extent: int, step: int, border: tuple[int, int]) -> Digit:
+    if "mode" not in node.attributes or border == (0, 0):
+        return Digit(extent, step, border)
+    skipped = int(node.attributes["mode"] is MirrorPadMode.REFLECT)
+    size = extent - sum(border)
+    return Digit(extent, step, source=f"mirrored({{i}}, {border[0]}, {size}, {skipped})")
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One copy."""
+    extents = context.value(node.outputs[0]).shape
+    shares = zip(extents, source_strides(node, context), node.attributes["paddings"], strict=True)
+    axes = [[_digit(node, *share)] for share in shares]
+    fill = node.attributes.get("value", 0.0)
+    return [Candidate("rows", (copy_launch(node, context, axes, fill=fill),))]
+
+
+FAMILY = Family(
+    operators=(Op.PAD, Op.PADV2, Op.MIRROR_PAD),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    parameters=(1,),
+    reads_any_layout=any_layout,
+    writes_dense=any_layout,
+)

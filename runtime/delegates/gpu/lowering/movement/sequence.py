@@ -1,0 +1,45 @@
+"""REVERSE_V2: a copy with steps backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.graph import Node
+from runtime.delegates.gpu.lowering.movement.copies import Digit, any_layout, copy_launch, source_strides
+from runtime.delegates.gpu.lowering.spec import Candidate, Context, Family, NodeSpec, OperatorFacts
+from runtime.model.schema import BuiltinOperator as Op
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    return Unsupported("the axes must be constant") if facts.constant(1) is None else None
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    axes = facts.constant(1)
+    if axes is None:
+        raise ValueError("REVERSE_V2 was accepted without constant axes")
+    rank = len(facts.shape(0))
+    return NodeSpec(facts.operator.inputs[:1], {"axes": tuple(int(a) % rank for a in axes.reshape(-1))})
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One copy, which begins at the last element of each axis that is reversed."""
+    base, axes = 0, []
+    steps = zip(context.value(node.outputs[0]).shape, source_strides(node, context), strict=True)
+    for axis, (extent, step) in enumerate(steps):
+        is_reversed = axis in node.attributes["axes"]
+        base += (extent - 1) * step if is_reversed else 0
+        axes.append([Digit(extent, -step if is_reversed else step)])
+    return [Candidate("rows", (copy_launch(node, context, axes, base),))]
+
+
+FAMILY = Family(
+    operators=(Op.REVERSE_V2,),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    parameters=(1,),
+    reads_any_layout=any_layout,
+    writes_dense=any_layout,
+)

@@ -1,0 +1,1 @@
+"""Reductions, running sums and what is divided by them."""

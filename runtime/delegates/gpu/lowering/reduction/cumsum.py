@@ -1,0 +1,76 @@
+"""CUMSUM: running sums along any constant axis, with channels in the vectors or along the channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.graph import LANES, Node, ceil_div
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    defines,
+    epilogue_of,
+    instance_name,
+)
+from runtime.model.schema import BuiltinOperator as Op
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    if facts.constant(1) is None:
+        return Unsupported("the axis must be constant")
+    return None if facts.shape(0) else Unsupported("a scalar has no axis")
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    axis = facts.constant(1)
+    if axis is None:
+        raise ValueError("the axis of CUMSUM is constant")
+    place = int(axis.reshape(-1)[0]) % len(facts.shape(0))
+    flags = {name: bool(facts.options.get(name, False)) for name in ("exclusive", "reverse")}
+    return NodeSpec(facts.operator.inputs[:1], {"axis": place, **flags})
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One kernel: a unit is a run of 16 channels along the axis, or one row of channels."""
+    (source,), (target,) = node.inputs, node.outputs
+    if source is None:
+        raise ValueError("CUMSUM has one input")
+    value, axis = context.value(target), node.attributes["axis"]
+    shared = {
+        "CHANNELS": value.channels,
+        "EXCLUSIVE": node.attributes["exclusive"],
+        "REVERSE": node.attributes["reverse"],
+        "IN_STRIDE": context.layout(source).pixel_stride,
+        "OUT_STRIDE": context.layout(target).pixel_stride,
+    }
+    if axis == len(value.shape) - 1:
+        instance = Instance("reduction/cumsum_rows.cl", instance_name("cumsum_rows"), defines(**shared))
+        units = value.pixels
+    else:
+        inner = prod(value.shape[axis + 1 : -1])
+        lengths = {"LENGTH": value.shape[axis], "INNER": inner}
+        instance = Instance("reduction/cumsum.cl", instance_name("cumsum"), defines(**shared, **lengths))
+        units = prod(value.shape[:axis]) * inner * ceil_div(value.channels, LANES)
+    launch = Launch(
+        instance,
+        (source, target),
+        units=units,
+        label=f"CUMSUM {'x'.join(map(str, value.shape))}",
+        sources=node.sources,
+        flops=value.elements,
+        bytes=8 * value.elements,
+        epilogue=epilogue_of(node, context.graph),
+    )
+    return [Candidate("runs", (launch,))]
+
+
+FAMILY = Family(
+    operators=(Op.CUMSUM,), read=_read, lower=lower, supports=_supports, epilogue=True, parameters=(1,)
+)

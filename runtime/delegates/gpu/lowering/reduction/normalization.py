@@ -1,0 +1,85 @@
+"""L2_NORMALIZATION over the last dimension, LOCAL_RESPONSE_NORMALIZATION across neighbouring channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.graph import Node
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    defines,
+    epilogue_of,
+    instance_name,
+)
+from runtime.model.schema import BuiltinOperator as Op
+
+_LOCAL = ("alpha", "beta", "bias")
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    if not facts.shape(0):
+        return Unsupported("a scalar has no dimension to normalise")
+    if facts.operator.opcode == Op.LOCAL_RESPONSE_NORMALIZATION:
+        radius = int(facts.options["radius"])
+        return Unsupported(f"a radius of {radius}") if radius < 0 else None
+    return None
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    """LiteRT's L2_NORMALIZATION has the option of a fused activation, and ignores it."""
+    if facts.operator.opcode == Op.L2_NORMALIZATION:
+        return NodeSpec(facts.operator.inputs)
+    attributes = {name: float(facts.options[name]) for name in _LOCAL}
+    return NodeSpec(facts.operator.inputs, {**attributes, "radius": int(facts.options["radius"])})
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One kernel, a unit for each row of channels."""
+    (source,), (target,) = node.inputs, node.outputs
+    if source is None:
+        raise ValueError(f"{node.op.name} has one input")
+    value = context.value(target)
+    shape = {
+        "CHANNELS": value.channels,
+        "IN_STRIDE": context.layout(source).pixel_stride,
+        "OUT_STRIDE": context.layout(target).pixel_stride,
+    }
+    if node.op == Op.L2_NORMALIZATION:
+        instance = Instance(
+            "reduction/normalization_l2.cl", instance_name("normalization_l2"), defines(**shape)
+        )
+    else:
+        radius = min(node.attributes["radius"], value.channels)
+        options = {name.upper(): node.attributes[name] for name in _LOCAL}
+        instance = Instance(
+            "reduction/normalization_local.cl",
+            instance_name("normalization_local"),
+            defines(RADIUS=radius, **options, **shape),
+        )
+    launch = Launch(
+        instance,
+        (source, target),
+        units=value.pixels,
+        label=f"{node.op.name} {'x'.join(map(str, value.shape))}",
+        sources=node.sources,
+        flops=value.elements * 4,
+        bytes=8 * value.elements,
+        epilogue=epilogue_of(node, context.graph),
+    )
+    return [Candidate("rows", (launch,))]
+
+
+FAMILY = Family(
+    operators=(Op.L2_NORMALIZATION, Op.LOCAL_RESPONSE_NORMALIZATION),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    epilogue=True,
+)
