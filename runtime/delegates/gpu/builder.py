@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from runtime.delegates.base import GraphFacts, Partition, Unsupported
-from runtime.delegates.gpu.element_type import ElementTypes, element_type
+from runtime.delegates.gpu.element_type import ElementType, ElementTypes, element_type
 from runtime.delegates.gpu.epilogue import FUSED_ACTIVATIONS
 from runtime.delegates.gpu.graph import Graph, Node, Step, Value
-from runtime.delegates.gpu.lowering import families, kind_of
-from runtime.delegates.gpu.lowering.spec import OperatorFacts
+from runtime.delegates.gpu.lowering import families, family_for, kind_of
+from runtime.delegates.gpu.lowering.spec import Family, OperatorFacts
 from runtime.model.graph import Operator
 from runtime.model.schema import TensorType
 
@@ -31,12 +31,23 @@ def refusal(facts: GraphFacts, operator: Operator) -> Unsupported | None:
     """The reason why the delegate cannot run an operator, or None."""
     if is_folded(facts, operator):
         return None
-    family = families().get(kind_of(operator))
-    if family is None:
+    claims = families().get(kind_of(operator))
+    if claims is None:
         return Unsupported("no OpenCL kernel for this operator")
+    family = _family(facts, operator)
+    if family is None:
+        types = (element for claim in claims for element in claim.types_of(kind_of(operator)).of_input(0))
+        return _refused(facts, operator, operator.inputs[0], _name(facts, operator.inputs[0]), _listed(types))
     if operator.version > family.max_version:
         return Unsupported(f"version {operator.version} is newer than {family.max_version}, the newest known")
-    return _tensor_refusal(facts, operator) or family.supports(OperatorFacts(operator, facts))
+    return _tensor_refusal(facts, operator, family) or family.supports(OperatorFacts(operator, facts))
+
+
+def _family(facts: GraphFacts, operator: Operator) -> Family | None:
+    """The family that runs the operator, by the type of its first input where there are several."""
+    first = operator.inputs[0] if operator.inputs else -1
+    element = None if first < 0 else element_type(facts.subgraph.tensors[first].type)
+    return family_for(kind_of(operator), element)
 
 
 def shorten(name: str, longest: int = 40) -> str:
@@ -44,38 +55,37 @@ def shorten(name: str, longest: int = 40) -> str:
     return name if len(name) <= longest else f"…{name[-longest:]}"
 
 
-def _tensor_refusal(facts: GraphFacts, operator: Operator) -> Unsupported | None:
+def _tensor_refusal(facts: GraphFacts, operator: Operator, family: Family) -> Unsupported | None:
     """The reason why a tensor keeps the operator on the CPU, before its family is asked.
 
     Families may then rely on the types that they know and on at least one element.
     """
-    alike, first = families()[kind_of(operator)].types_of(kind_of(operator)).alike, None
-    for tensor, known, is_parameter in _places(operator):
+    is_alike, chosen = family.types_of(kind_of(operator)).alike, dict[ElementTypes, tuple[int, ElementType]]()
+    for tensor, known, is_parameter in _places(operator, family):
         kind, is_constant = facts.subgraph.tensors[tensor].type, tensor in facts.constants
         if is_parameter and is_constant:
             if kind in _PARAMETERS:
                 continue
-            return _refused(facts, operator, tensor, kind.name.lower(), "a constant of int32 or int64")
+            return _refused(facts, operator, tensor, _name(facts, tensor), "a constant of int32 or int64")
+        element = element_type(kind)
         half = kind is TensorType.FLOAT16 and not is_constant
-        if half or element_type(kind) not in known:
+        if half or element is None or element not in known:
             if is_parameter and kind in _PARAMETERS:
                 found, limit = f"a computed {kind.name.lower()}", "a constant of int32 or int64"
             else:
-                found, limit = kind.name.lower(), " or ".join(one.value for one in known)
+                found, limit = _name(facts, tensor), _listed(known)
             return _refused(facts, operator, tensor, found, limit)
-        first = first or element_type(kind)
-        if alike and first is not None and element_type(kind) is not first:
-            return _refused(
-                facts, operator, tensor, kind.name.lower(), f"{first.value} as of its first tensor"
-            )
+        first, wanted = chosen.setdefault(known, (tensor, element))
+        if is_alike and element is not wanted:
+            limit = f"{wanted.value} as of tensor {first}"
+            return _refused(facts, operator, tensor, _name(facts, tensor), limit)
         if 0 in facts.shapes[tensor]:
             return Unsupported(f"tensor {tensor} has no elements")
     return None
 
 
-def _places(operator: Operator) -> Iterator[tuple[int, ElementTypes, bool]]:
+def _places(operator: Operator, family: Family) -> Iterator[tuple[int, ElementTypes, bool]]:
     """Each tensor with the types that it may have, and whether it may be a parameter."""
-    family = families()[kind_of(operator)]
     types, parameters = family.types_of(kind_of(operator)), family.parameters_of(kind_of(operator))
     for position, tensor in enumerate(operator.inputs):
         if tensor >= 0:
@@ -83,6 +93,14 @@ def _places(operator: Operator) -> Iterator[tuple[int, ElementTypes, bool]]:
     for position, tensor in enumerate(operator.outputs):
         if tensor >= 0:
             yield tensor, types.of_output(position), False
+
+
+def _name(facts: GraphFacts, tensor: int) -> str:
+    return facts.subgraph.tensors[tensor].type.name.lower()
+
+
+def _listed(types: Iterable[ElementType]) -> str:
+    return " or ".join(element.value for element in types)
 
 
 def _refused(facts: GraphFacts, operator: Operator, tensor: int, found: str, limit: str) -> Unsupported:
@@ -115,8 +133,10 @@ def build_graph(partition: Partition) -> Graph:
     for operator in partition.operators:
         if is_folded(facts, operator):
             continue
-        kind = kind_of(operator)
-        spec = families()[kind].read(OperatorFacts(operator, facts))
+        kind, family = kind_of(operator), _family(facts, operator)
+        if family is None:
+            raise ValueError(f"no kernel family runs operator {operator.index}, {kind.name}")
+        spec = family.read(OperatorFacts(operator, facts))
         # Operands of fused steps are not inputs of the node, so nothing below would register them.
         for step in spec.steps:
             for tensor in step.operands:

@@ -10,7 +10,7 @@ from runtime.delegates.base import Array, Partition
 from runtime.delegates.gpu.backends.base import Backend, Entry, Recording
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.graph import Graph, Node, without_constants
-from runtime.delegates.gpu.lowering import families
+from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.spec import Candidate, Context
 from runtime.delegates.gpu.options import Options
 from runtime.delegates.gpu.passes import LayoutRules, optimise
@@ -23,17 +23,16 @@ from runtime.errors import DelegateError
 
 def layout_rules() -> LayoutRules:
     """What the kernel families can do, asked by the passes, which know no families."""
-    known = families()
     return LayoutRules(
-        applies_epilogue=lambda node: known[node.op].epilogue,
-        reads_any_layout=lambda node, graph: known[node.op].reads_any_layout(node, graph),
-        writes_dense=lambda node, graph: known[node.op].writes_dense(node, graph),
+        applies_epilogue=lambda node, graph: family_of(node, graph).epilogue,
+        reads_any_layout=lambda node, graph: family_of(node, graph).reads_any_layout(node, graph),
+        writes_dense=lambda node, graph: family_of(node, graph).writes_dense(node, graph),
     )
 
 
 def candidates_of(node: Node, context: Context) -> Sequence[Candidate]:
     """The ways to run a node, the default first. Raises `DelegateError` where there is none."""
-    found = families()[node.op].lower(node, context)
+    found = family_of(node, context.graph).lower(node, context)
     if not found:
         raise DelegateError(f"gpu delegate: no kernel fits {node.op.name} (operators {list(node.sources)})")
     return found

@@ -55,9 +55,9 @@ class GpuDelegate:
         """
         return {
             kind.value if isinstance(kind, Custom) else kind: tuple(
-                element.tensor_type for element in family.types_of(kind).of_input(0)
+                element.tensor_type for family in claims for element in family.types_of(kind).of_input(0)
             )
-            for kind, family in families().items()
+            for kind, claims in families().items()
         }
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:

@@ -268,8 +268,8 @@ def _never(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protocol's s
 class Types:
     """The element types that a kernel takes, for each input and each output of the operator.
 
-    The last entry holds for all further ones. Parameters (see `Family`) are no part of it. `alike`: all of
-    the operator's tensors have one type.
+    The last entry holds for all further ones. Parameters (see `Family`) are no part of it. `alike`: places of
+    the same types have one type, as the two values of a selection and its result.
     """
 
     inputs: tuple[ElementTypes, ...] = ((ElementType.F32,),)
@@ -301,7 +301,8 @@ class Family:
     `max_version` is the newest version of the operators whose rules the family knows. `parameters` are the
     positions of inputs whose constant integers `read` and `supports` look at (axes, paddings, shapes), the
     same for all operators or for each its own.
-    `types` holds for each operator what its tensors may be; one that is not in it takes float32 only.
+    `types` holds for each operator what its tensors may be; one that is not in it takes float32 only. Another
+    family may run the same operator where its first input has other types.
     """
 
     operators: tuple[Kind, ...]

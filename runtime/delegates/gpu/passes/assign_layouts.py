@@ -20,7 +20,7 @@ from runtime.model.schema import BuiltinOperator
 class LayoutRules:
     """What the kernel families can do, by node."""
 
-    applies_epilogue: Callable[[Node], bool]
+    applies_epilogue: Callable[[Node, Graph], bool]
     reads_any_layout: Callable[[Node, Graph], bool]
     writes_dense: Callable[[Node, Graph], bool]
 

@@ -27,7 +27,7 @@ _SWAPPED = {
 """Step a(x, y) → the step b with b(y, x) = a(x, y), so that either operand can be the running value."""
 
 
-def fuse_epilogue(graph: Graph, fusable: Callable[[Node], bool]) -> Graph:
+def fuse_epilogue(graph: Graph, fusable: Callable[[Node, Graph], bool]) -> Graph:
     """Fuse each element-wise node into the producer of an operand that nothing else reads.
 
     An element-wise node starts with the step LOAD. `fusable` says which producers apply an epilogue. The
@@ -43,7 +43,7 @@ def fuse_epilogue(graph: Graph, fusable: Callable[[Node], bool]) -> Graph:
         for steps in _orders(node, graph, written):
             source = steps[0].operands[0]
             producer = current.get(producer_of.get(source, -1))
-            if producer is None or not fusable(producer) or source in graph.outputs:
+            if producer is None or not fusable(producer, graph) or source in graph.outputs:
                 continue
             if len(consumers[source]) > 1 or _operand_count(producer, steps) > MAX_OPERANDS:
                 continue

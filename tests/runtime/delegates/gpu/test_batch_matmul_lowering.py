@@ -7,7 +7,7 @@ import pytest
 
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.compiled import layout_rules
-from runtime.delegates.gpu.lowering import families
+from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import overlapping_panels
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile
 from runtime.delegates.gpu.passes import optimise
@@ -54,7 +54,7 @@ def computed(backend, shape, constant):
             expected.append(((adj_x, adj_y), y))
 
     def choose(node, context):
-        ways = families()[node.op].lower(node, context)
+        ways = family_of(node, context.graph).lower(node, context)
         assert len(ways) <= MOST
         way = ways[node.id % MOST % len(ways)]
         names[node.id] = way.name
@@ -169,7 +169,7 @@ def test_transpositions_in_front_of_a_product_become_strides(backend):
     products = [operator.index for operator in build.operators if operator.opcode == Op.BATCH_MATMUL]
 
     def choose(node, context):
-        return families()[node.op].lower(node, context)[-(products.index(node.id) % 2)]
+        return family_of(node, context.graph).lower(node, context)[-(products.index(node.id) % 2)]
 
     found = run(backend, model, inputs, choose, {Op.BATCH_MATMUL})
     for got, result in zip(found, expected, strict=True):

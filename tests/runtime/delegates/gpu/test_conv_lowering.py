@@ -7,7 +7,7 @@ import pytest
 
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.compiled import layout_rules
-from runtime.delegates.gpu.lowering import families
+from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.matmul import depthwise_conv
 from runtime.delegates.gpu.lowering.matmul.conv import packing, tiles
 from runtime.delegates.gpu.lowering.matmul.conv.direct import direct
@@ -95,7 +95,7 @@ def run(backend, model, inputs, choose, chosen=WINDOWS):
     stages = [
         Stage(
             position,
-            choose(node, context) if node.op in chosen else families()[node.op].lower(node, context)[0],
+            choose(node, context) if node.op in chosen else family_of(node, graph).lower(node, context)[0],
         )
         for position, node in enumerate(graph.nodes)
     ]
@@ -414,7 +414,7 @@ def test_a_narrow_device_gets_small_tiles(backend, variant):
     narrow = replace(backend.capabilities, vector_floats=8)
 
     def default(node, context):
-        return families()[node.op].lower(node, replace(context, device=narrow))[0]
+        return family_of(node, context.graph).lower(node, replace(context, device=narrow))[0]
 
     check_alone(backend, layer, default, tolerance)
 

@@ -107,8 +107,8 @@ def test_a_defect_of_a_lowering_leaves_the_model_to_the_cpu_and_the_report_says_
     def defective(node, context):
         raise IndexError("tuple index out of range")
 
-    family = families()[Op.SOFTMAX]
-    monkeypatch.setitem(families(), Op.SOFTMAX, replace(family, lower=defective))
+    (family,) = families()[Op.SOFTMAX]
+    monkeypatch.setitem(families(), Op.SOFTMAX, (replace(family, lower=defective),))
     interpreter = Interpreter(
         model_content=soft_and_round(), experimental_delegates=[load_delegate("gpu", OPTIONS)]
     )
