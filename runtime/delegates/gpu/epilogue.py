@@ -1,17 +1,18 @@
 """The table of fused element-wise steps, by name, and how steps are joined into one expression.
 
-In an expression `{v}` is the running float16 vector, `{0}` the loaded operand, `{a}` the step's
-parameter as a literal. Every expression uses `{v}` exactly once, so nesting steps repeats no work.
+In an expression `{v}` is the running float16 vector, `{0}` the loaded operand, `{a}` the step's number, which
+the kernel gets as a parameter. Every expression uses `{v}` exactly once, so nesting steps repeats no work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from runtime.delegates.gpu.graph import Graph, Node, Step, Value, round_up
+from runtime.delegates.gpu.parameters import Digit, Parameters, offset, parameters
 
 EXPRESSIONS = {
     "LOAD": "{0}",
@@ -63,14 +64,9 @@ EXPRESSIONS = {
     "SIGN": "sign16({v})",
 }
 
-_DIGITS = 4
-"""Digits of a pixel index that `BROADCAST_INDEX` of `kernels/common.cl` takes apart. Neighbouring dimensions
-share one where an operand has all of them or none, so that few operands of rank 6 need more; those stay on
-the CPU."""
-
 MAX_OPERANDS = 6
-"""Most operands of one epilogue: `kernels/common.cl` has `EPILOGUE_PARAMS_n` up to this n. Chosen: chains of
-networks have two or three, and a longer one continues in a launch of its own."""
+"""Most operands of one epilogue. Chosen: chains of networks have two or three, and a longer one continues in
+a launch of its own; every operand is one more stream of memory beside the kernel's own."""
 
 FUSED_ACTIVATIONS = {"NONE": "SATURATE", "RELU": "RELU_SATURATED"}
 """Fused activation → its step, where that has another name. LiteRT's kernels with such an option clamp to the
@@ -81,27 +77,18 @@ _UNSAFE_STEPS = frozenset({
 })  # fmt: skip
 """Steps that may produce Inf or NaN from the finite numbers in padded lanes."""
 
-_SPLATS = frozenset({"SCALAR_OPERAND", "PIXEL_OPERAND", "BROADCAST_PIXEL_OPERAND"})
-"""Accesses that put one number into all lanes, padded ones included; it may be Inf or NaN."""
-
-
-def literal(value: float) -> str:
-    """A float as OpenCL C text, exact in float32."""
-    number = float(np.float32(value))
-    if np.isnan(number):
-        return "NAN"
-    if np.isinf(number):
-        return "INFINITY" if number > 0 else "(-INFINITY)"
-    return f"{number!r}f" if number >= 0 else f"({number!r}f)"
-
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """How a step's operand is read: `access` is a macro of `kernels/common.cl`, `defines` its parameters."""
+    """How a step's operand is read: `access` is an expression over p and c, with its `parameters`.
+
+    `is_splat`: it puts one number, which may be Inf or NaN, into all lanes, padded ones included.
+    """
 
     value: int
     access: str
-    defines: tuple[tuple[str, int], ...] = ()
+    parameters: dict[str, int] = field(default_factory=dict)
+    is_splat: bool = False
 
 
 def broadcast_shape(shape: Sequence[int], rank: int) -> tuple[int, ...]:
@@ -111,78 +98,65 @@ def broadcast_shape(shape: Sequence[int], rank: int) -> tuple[int, ...]:
 
 def can_broadcast(shape: Sequence[int], output: Sequence[int]) -> bool:
     """True where a tensor of `shape` can be an operand of a step whose output has the shape `output`."""
-    if tuple(shape) == tuple(output):
-        return True
     if len(shape) > len(output):
         return False
-    fits = all(a in (1, b) for a, b in zip(broadcast_shape(shape, len(output)), output, strict=True))
-    return fits and len(_digits(shape, output)) <= _DIGITS
-
-
-def _digits(shape: Sequence[int], output: Sequence[int]) -> list[tuple[int, bool]]:
-    """The leading dimensions of `output`, merged: extent, and whether an operand of `shape` has them too."""
-    found: list[tuple[int, bool]] = []
-    for length, extent in zip(broadcast_shape(shape, len(output))[:-1], output[:-1], strict=True):
-        if extent == 1:
-            continue
-        if found and found[-1][1] == (length > 1):
-            found[-1] = (found[-1][0] * extent, length > 1)
-        else:
-            found.append((extent, length > 1))
-    return found
+    return all(a in (1, b) for a, b in zip(broadcast_shape(shape, len(output)), output, strict=True))
 
 
 def operand_of(operand: Value, output: Value, pixel_stride: int, position: int) -> Operand:
     """The cheapest access that reads `operand` (its own pixel stride given) broadcast over `output`."""
-    prefix = f"E{position}_"
+    stride = {f"E{position}_STRIDE": pixel_stride}
     if operand.shape == output.shape:
-        return Operand(operand.id, "OPERAND", ((f"{prefix}STRIDE", pixel_stride),))
+        return Operand(operand.id, f"OPERAND({position}, p, c)", stride)
     if operand.elements == 1:
-        return Operand(operand.id, "SCALAR_OPERAND")
+        return Operand(operand.id, f"SCALAR_OPERAND({position}, p, c)", is_splat=True)
     if operand.pixels == 1 and operand.channels == output.channels:
-        return Operand(operand.id, "CHANNEL_OPERAND")
+        return Operand(operand.id, f"CHANNEL_OPERAND({position}, p, c)")
     if operand.pixels == output.pixels and operand.channels == 1:
-        return Operand(operand.id, "PIXEL_OPERAND", ((f"{prefix}STRIDE", pixel_stride),))
-    return Operand(operand.id, *_general_access(operand, output, pixel_stride, prefix))
+        return Operand(operand.id, f"PIXEL_OPERAND({position}, p, c)", stride, is_splat=True)
+    where = offset(f"E{position}", _pixel_digits(operand, output, pixel_stride), "p")
+    is_splat = operand.channels == 1 and output.channels > 1
+    macro = "BROADCAST_PIXEL_OPERAND" if is_splat else "BROADCAST_OPERAND"
+    return Operand(operand.id, f"{macro}({position}, {where.expression}, c)", where.parameters, is_splat)
 
 
-def _general_access(
-    operand: Value, output: Value, pixel_stride: int, prefix: str
-) -> tuple[str, tuple[tuple[str, int], ...]]:
-    """Pixel p of the output → pixel of the operand: four digits of p, each with a stride (0: broadcast)."""
-    digits = _digits(operand.shape, output.shape)
-    digits = [(1, False)] * (_DIGITS - len(digits)) + digits
-    found: list[tuple[str, int]] = []
-    quotient, stride = 1, pixel_stride
-    for axis in reversed(range(_DIGITS)):
-        extent, is_own = digits[axis]
-        found += [
-            (f"{prefix}QUOTIENT{axis}", quotient),
-            (f"{prefix}EXTENT{axis}", extent),
-            (f"{prefix}STRIDE{axis}", stride if is_own else 0),
-        ]
-        quotient *= extent
-        stride *= extent if is_own else 1
-    splat = operand.channels == 1 and output.channels > 1
-    return ("BROADCAST_PIXEL_OPERAND" if splat else "BROADCAST_OPERAND"), tuple(found)
+def _pixel_digits(operand: Value, output: Value, pixel_stride: int) -> list[Digit]:
+    """The digits of an output's pixel; one that the operand does not have moves nothing."""
+    digits: list[Digit] = []
+    step = pixel_stride
+    lengths = broadcast_shape(operand.shape, len(output.shape))[:-1]
+    for length, extent in zip(reversed(lengths), reversed(output.shape[:-1]), strict=True):
+        digits.insert(0, Digit(extent, step if length > 1 else 0))
+        step *= length
+    return digits
 
 
-def join(steps: Iterable[Step], accesses: Sequence[str], channels: int) -> str:
-    """One expression over `v`, `p`, `c` for all steps; `accesses` names each operand's access, in order."""
-    text, position, unsafe = "(v)", 0, False
-    for step in steps:
-        loads = []
-        for _ in step.operands:
-            loads.append(f"{accesses[position]}({position}, p, c)")
-            unsafe |= accesses[position] in _SPLATS
-            position += 1
-        parameters = dict(zip("a", map(literal, step.parameters), strict=False))
-        text = EXPRESSIONS[step.op].format(*loads, v=text, **parameters)
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """All steps of an epilogue: one expression over v, p and c, and its parameters."""
+
+    expression: str
+    parameters: Parameters
+
+
+def join(steps: Iterable[Step], operands: Sequence[Operand], channels: int) -> Joined:
+    """One expression for all steps, which read `operands` in order, of an output of so many channels."""
+    text, unsafe = "(v)", False
+    values: dict[str, int | float] = {}
+    unread = iter(operands)
+    for position, step in enumerate(steps):
+        read = [next(unread) for _ in step.operands]
+        for operand in read:
+            values |= operand.parameters
+        names = {"a": f"E_NUMBER{position}"} if step.parameters else {}
+        values |= dict(zip(names.values(), step.parameters, strict=True))
+        text = EXPRESSIONS[step.op].format(*(operand.access for operand in read), v=text, **names)
+        unsafe |= any(operand.is_splat for operand in read)
         unsafe |= step.op in _UNSAFE_STEPS or not np.isfinite(step.parameters).all()
     # One Inf or NaN in a padded lane would spread over real channels in the next product: 0 * Inf is NaN.
     if unsafe and channels != round_up(channels):
-        text = f"mask16({text}, c, {channels})"
-    return text
+        text, values["E_CHANNELS"] = f"mask16({text}, c, E_CHANNELS)", channels
+    return Joined(text, parameters(**values))
 
 
 def operands_of(node: Node, graph: Graph) -> list[Operand]:

@@ -105,7 +105,7 @@ class Step:
     """One fused element-wise step behind a node: a key of `epilogue.EXPRESSIONS` with its operands.
 
     `operands` are value ids, e.g. of a residual of the output's shape or of a constant of shape [C];
-    `parameters` are numbers that appear in the expression as literals.
+    `parameters` are the numbers of the expression.
     """
 
     op: str

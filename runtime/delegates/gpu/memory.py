@@ -11,7 +11,8 @@ from typing import TypeAlias
 from runtime.arena import Arena, Lifetime, assign
 from runtime.delegates.gpu.graph import LINE, Graph, round_up
 from runtime.delegates.gpu.lowering.spec import Argument, Candidate, Launch, LineOf, PackedConstant, Scratch
-from runtime.delegates.gpu.source import Source, function_of
+from runtime.delegates.gpu.parameters import word
+from runtime.delegates.gpu.source import Source, function_of, parameters_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +90,17 @@ class Placement:
         return self.arena.offsets[layout.root] + layout.offset * self.graph.values[value].type.size
 
     def rows(self, source: Source) -> list[list[int]]:
-        """For each launch the number of its function and the offset of each pointer, in units of LINE bytes.
+        """For each launch the number of its function, the offset of each pointer in units of LINE bytes, and
+        the value of each parameter.
 
-        Raises ValueError where a launch takes a value that lies elsewhere than at the start of a line.
+        Raises ValueError where a launch takes a value that lies elsewhere than at the start of a line, or a
+        parameter of more than 32 bits.
         """
         return [
             [
                 source.numbers[function_of(launch)],
                 *(self._offset(argument, stage) for argument in (*launch.args, *launch.epilogue.operands)),
+                *(word(name, value) for name, value in parameters_of(launch)),
             ]
             for launch, stage in zip(self.launches, self.owners, strict=True)
         ]

@@ -1,8 +1,11 @@
 """Writes a program's text from launches. Equal functions appear once.
 
+A layer's row of the table holds the number of its function, the offsets of its pointers in lines of 64 bytes,
+and the values of its parameters: a function is called with what its row says, so that it holds no shape.
+
 Where a device runs all functions behind one kernel (`Capabilities.shares_one_kernel`), that kernel,
-`run_layers`, takes a table of (function, offsets): the compiler then optimises each function once, and one
-enqueue can run one layer or many. On other devices each function is a kernel of its own.
+`run_layers`, takes the table: the compiler then optimises each function once, and one enqueue can run one
+layer or many. On other devices each function is a kernel of its own.
 """
 
 from __future__ import annotations
@@ -15,19 +18,16 @@ from importlib.resources import files
 
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.lowering.spec import Launch, PackedConstant
-
-TABLE_ROW = 24
-"""Integers in a row of the layer table, `ROW` of `kernels/layers.cl`: the function's number, then one offset
-for each pointer, in lines of 64 bytes. A function with more pointers would not fit."""
-
-GPU_ARGUMENTS = 16
-"""Most pointers of a function on a GPU: their offsets travel in one argument of the type int16, a vector of
-16 integers."""
+from runtime.delegates.gpu.parameters import Parameters, type_of
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """What a launch compiles to: launches with equal functions share the compiled code."""
+    """What a launch compiles to: launches with equal functions share the compiled code.
+
+    `spaces` marks each pointer, the operands of the epilogue at the end: A into the arena, C to constants.
+    `parameters` are names with their types in OpenCL C.
+    """
 
     source: str
     name: str
@@ -35,6 +35,7 @@ class Function:
     expression: str
     operand_count: int
     spaces: str
+    parameters: tuple[tuple[str, str], ...]
     is_unit: bool
 
 
@@ -48,17 +49,24 @@ class Source:
 
 
 def function_of(launch: Launch) -> Function:
-    """The function that a launch calls; `spaces` marks each pointer: A into the arena, C to constants."""
+    """The function that a launch calls."""
     pointers = (*launch.args, *launch.epilogue.operands)
     return Function(
         source=launch.instance.source,
         name=launch.instance.name,
-        defines=(*launch.instance.defines, *launch.epilogue.defines, ("UNITS", launch.units)),
+        defines=launch.instance.defines,
         expression=launch.epilogue.expression,
         operand_count=len(launch.epilogue.operands),
         spaces="".join("C" if isinstance(pointer, PackedConstant) else "A" for pointer in pointers),
+        parameters=tuple((name, type_of(value)) for name, value in parameters_of(launch)),
         is_unit=launch.work_size is None,
     )
+
+
+def parameters_of(launch: Launch) -> Parameters:
+    """The parameters with which a launch calls its function, in the function's order."""
+    units = (("UNITS", launch.units),) if launch.work_size is None else ()
+    return (*launch.instance.parameters, *launch.epilogue.parameters, *units)
 
 
 @cache
@@ -83,10 +91,12 @@ def _unique_names(functions: Iterable[Function]) -> dict[Function, str]:
 
 
 def _function_text(function: Function, name: str) -> str:
+    operands = [f"__global const float *restrict e{i}" for i in range(function.operand_count)]
+    values = [f"const {kind} {key}" for key, kind in function.parameters]
     defines = {
         "FUNC": name,
         "EPILOGUE(v, p, c)": function.expression,
-        "EPILOGUE_PARAMS": f"EPILOGUE_PARAMS_{function.operand_count}",
+        "PARAMETERS": "".join(f", {parameter}" for parameter in (*operands, *values)),
         **{key: str(value) for key, value in function.defines},
     }
     before = "".join(f"#define {key} {value}\n" for key, value in defines.items())
@@ -94,10 +104,12 @@ def _function_text(function: Function, name: str) -> str:
     return before + kernel_source(function.source) + after
 
 
-def _pointers(function: Function, first: int) -> list[str]:
-    kinds = {"A": "ARENA", "C": "CONSTANT"}
-    numbers = [f"{i + first:x}" if first == 0 else str(i + first) for i in range(len(function.spaces))]
-    return [f"{kinds[space]}({number})" for space, number in zip(function.spaces, numbers, strict=True)]
+def _call_text(function: Function, name: str) -> str:
+    """The call with what stands in `row`, by the macros of `kernels/common.cl`."""
+    kinds = {"A": "ARENA", "C": "CONSTANT", "int": "INTEGER", "float": "REAL"}
+    content = (*function.spaces, *(kind for _, kind in function.parameters))
+    arguments = [f"{kinds[kind]}({place})" for place, kind in enumerate(content, 1)]
+    return f"{name}({', '.join([*(['t', 'nt'] if function.is_unit else []), *arguments])})"
 
 
 def assemble(launches: Iterable[Launch], device: Capabilities) -> Source:
@@ -110,17 +122,15 @@ def assemble(launches: Iterable[Launch], device: Capabilities) -> Source:
         if not device.shares_one_kernel:
             parts.append(_kernel_text(function, name))
         else:
-            call = f"{name}({', '.join(['t', 'nt', *_pointers(function, 1)])})"
-            cases.append(f"CASE({number}, {call})")
+            cases.append(f"CASE({number}, {_call_text(function, name)})")
     if device.shares_one_kernel:
         parts.append(f"#define LAYER_CASES {' '.join(cases)}\n{kernel_source('layers.cl')}")
     return Source("".join(parts), names, {function: number for number, function in enumerate(names)})
 
 
 def _kernel_text(function: Function, name: str) -> str:
-    workers = ["t", "nt"] if function.is_unit else []
-    call = f"{name}({', '.join([*workers, *_pointers(function, 0)])})"
-    defines = {"KERNEL": f"run_{name}", "CALL": call, "UNIT_FUNCTION": str(int(function.is_unit))}
+    call, is_unit = _call_text(function, name), str(int(function.is_unit))
+    defines = {"KERNEL": f"run_{name}", "CALL": call, "UNIT_FUNCTION": is_unit}
     before = "".join(f"#define {key} {value}\n" for key, value in defines.items())
     after = "".join(f"#undef {key}\n" for key in defines)
     return before + kernel_source("enqueued.cl") + after

@@ -14,7 +14,7 @@ from runtime.delegates.gpu.graph import Graph
 from runtime.delegates.gpu.lowering.spec import Candidate
 from runtime.delegates.gpu.memory import Stage
 from runtime.delegates.gpu.options import Options
-from runtime.delegates.gpu.source import Source, function_of, kernel_source
+from runtime.delegates.gpu.source import Source, function_of, kernel_source, parameters_of
 from runtime.delegates.gpu.watch import SpinWatch
 
 if TYPE_CHECKING:
@@ -207,8 +207,10 @@ class Tuner:
         return {key: name for key, (_, name) in best.items()}
 
     def _key(self, node: Sequence[Candidate]) -> str:
-        """A hash of device, threads, the option `tuning` and everything that the candidates compile."""
-        functions = [(c.name, [repr(function_of(launch)) for launch in c.launches]) for c in node]
+        """A hash of device, threads, the option `tuning`, and the candidates' functions and parameters."""
+        functions = [
+            (c.name, [(function_of(launch), parameters_of(launch)) for launch in c.launches]) for c in node
+        ]
         files = sorted({launch.instance.source for c in node for launch in c.launches})
         texts = [kernel_source(name) for name in ("common.cl", *files)]
         device = self._backend.capabilities

@@ -39,8 +39,8 @@ class Entry:
 class Recording(Protocol):
     """Launches bound to memory on a device, ready to be enqueued.
 
-    `rows` holds for each launch the number of its function and the offsets of its pointers in lines of
-    64 bytes, `names` the function's name.
+    `rows` holds for each launch the number of its function, the offsets of its pointers in lines of 64 bytes
+    and the values of its parameters, `names` the function's name.
     """
 
     launches: Sequence[Launch]

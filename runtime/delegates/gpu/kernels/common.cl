@@ -7,6 +7,15 @@
 
 // Bytes of the unit in which the frame counts the offsets of pointers: LINE of graph.py.
 #define LINE 64
+// What an entry reads from the row of a layer: pointers into its two buffers, and parameters.
+#define ARENA(i) ((__global void *)(arena + (size_t)row[i] * LINE))
+#define CONSTANT(i) ((__global const void *)(constants + (size_t)row[i] * LINE))
+#define INTEGER(i) (row[i])
+#define REAL(i) as_float(row[i])
+
+// Quotient and remainder of i, which is not negative, by a parameter of parameters.py with its reciprocal.
+#define QUOTIENT(i, divisor) ((int)((ulong)(uint)(i) * (uint)divisor##_MULTIPLIER >> divisor##_SHIFT))
+#define REMAINDER(i, divisor) ((i) - QUOTIENT(i, divisor) * divisor)
 
 // Loads and stores of 16 floats at any 4-byte boundary. PoCL compiles its vload16 three times as slowly as an access
 // through a vector type of low alignment, to the same instructions.
@@ -32,27 +41,18 @@ static inline float16 max16(float16 a, float16 b) { return a > b ? a : b; }
 static inline float16 min16(float16 a, float16 b) { return a < b ? a : b; }
 
 // Operands of the epilogue: one of the output's shape, one number, one number per channel or per pixel, and the
-// general broadcast, which takes four digits of the pixel index apart.
+// general broadcast, `offset` elements behind the operand's first for pixel p.
 #define OPERAND(i, p, c) load16(e##i + (p) * E##i##_STRIDE + (c))
 #define SCALAR_OPERAND(i, p, c) ((float16)(e##i[0]))
 #define CHANNEL_OPERAND(i, p, c) load16(e##i + (c))
 #define PIXEL_OPERAND(i, p, c) ((float16)(e##i[(p) * E##i##_STRIDE]))
-#define DIGIT(i, axis, p) (((p) / E##i##_QUOTIENT##axis) % E##i##_EXTENT##axis * E##i##_STRIDE##axis)
-#define BROADCAST_INDEX(i, p) (DIGIT(i, 0, p) + DIGIT(i, 1, p) + DIGIT(i, 2, p) + DIGIT(i, 3, p))
-#define BROADCAST_OPERAND(i, p, c) load16(e##i + BROADCAST_INDEX(i, p) + (c))
-#define BROADCAST_PIXEL_OPERAND(i, p, c) ((float16)(e##i[BROADCAST_INDEX(i, p)]))
+#define BROADCAST_OPERAND(i, offset, c) load16(e##i + (offset) + (c))
+#define BROADCAST_PIXEL_OPERAND(i, offset, c) ((float16)(e##i[offset]))
 // Where element i of a strided view of four dimensions lies: `view` starts the names of its defines, view_QUOTIENTa
 // (elements of the dimensions behind a), view_EXTENTa and view_STEPa. It must not be the name of a define itself.
 #define STRIDED_DIGIT(view, a, i) ((i) / view##_QUOTIENT##a % view##_EXTENT##a * view##_STEP##a)
 #define STRIDED_OFFSET(view, i) \
     (STRIDED_DIGIT(view, 0, i) + STRIDED_DIGIT(view, 1, i) + STRIDED_DIGIT(view, 2, i) + STRIDED_DIGIT(view, 3, i))
-#define EPILOGUE_PARAMS_0
-#define EPILOGUE_PARAMS_1 , __global const float *restrict e0
-#define EPILOGUE_PARAMS_2 EPILOGUE_PARAMS_1, __global const float *restrict e1
-#define EPILOGUE_PARAMS_3 EPILOGUE_PARAMS_2, __global const float *restrict e2
-#define EPILOGUE_PARAMS_4 EPILOGUE_PARAMS_3, __global const float *restrict e3
-#define EPILOGUE_PARAMS_5 EPILOGUE_PARAMS_4, __global const float *restrict e4
-#define EPILOGUE_PARAMS_6 EPILOGUE_PARAMS_5, __global const float *restrict e5
 
 // exp: x = n ln 2 + r, polynomial in r, exponent added as an integer. Relative error about 1e-7 in [-87.3, 88.3]; beyond,
 // where the exponent would leave float32, the result is 0 or Inf, and NaN stays NaN. Adding 12582912 = 1.5 * 2^23 rounds

@@ -18,21 +18,30 @@ A launch on a CPU device runs a *unit function*, the text of the family's `.cl` 
 
     static void FUNC(const int t, const int nt,
                      __global const float *restrict in, __global const float *restrict weights,
-                     __global float *restrict out EPILOGUE_PARAMS)
+                     __global float *restrict out PARAMETERS)
     {
         for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++)
             ... store16(EPILOGUE(v, p, c), ...)
     }
 
 - Worker t of nt does the units [UNITS * t / nt, UNITS * (t + 1) / nt): `FIRST_UNIT` of `common.cl`; the frame
-  defines `UNITS` from `Launch.units`. Units should cost about the same; the frame picks nt.
+  passes `UNITS`, which is `Launch.units`. Units should cost about the same; the frame picks nt.
 - Pointer parameters stand in the order of `Launch.args`, each of the element type of its value, constant or
   scratch (`ElementType.opencl`). The frame passes them from one arena and one buffer of constants; each is
   `restrict` and 64-byte aligned. `LineOf(value)` passes the line in which a value begins that a copy writes.
-- Parameters of shape and tile are compile-time: `Instance.defines`. Names of defines are upper case and need
-  not be unique between families: the frame undefines them behind each instance.
+- Shapes, strides, counts and the model's scalars are run-time parameters: `Instance.parameters`. The macro
+  PARAMETERS, which stands behind the pointers, declares each under its name, an int as `const int`, a float
+  as `const float`. Layers that differ in these numbers only share one compiled function, also those of other
+  models and of resized inputs.
+- What the code itself depends on is compile-time: `Instance.defines` has tiles, element types, kinds, numbers
+  that bound an unrolled loop or a private array. Every define multiplies the functions that are compiled:
+  prefer an `if` on a parameter, which costs nothing outside of inner loops. Names of both are upper case and
+  need not be unique between families: the frame undefines them behind each instance.
+- A division by a parameter takes tens of cycles. Divide once for each unit and count on from there, or pass
+  the divisor by `parameters.divisor` and use QUOTIENT and REMAINDER, which multiply by a reciprocal.
 - The frame defines `FUNC` from `Instance.name`, by the grammar `<dtype>_<family>_<variant>__<tile>`, e.g.
-  `f32_conv_gemm__m12n32`; it appends a digest where two instances share a name.
+  `f32_conv_gemm__m12n32`; it appends a digest where two instances share a name. A name is a part of the
+  function: it holds no shape either.
 - The file is included once per instance: file-level helpers live in `common.cl`, or are named by
   `LOCAL_NAME(helper)` (= FUNC##_helper), or are static inline functions behind an include guard when they do
   not depend on the defines.
@@ -40,10 +49,10 @@ A launch on a CPU device runs a *unit function*, the text of the family's `.cl` 
   `EPILOGUE(v, p, c)` is an expression of a float16 `v` at pixel `p` (all leading dimensions of
   the output flattened) and channels `c .. c+15`. `v` is evaluated once, `p` and `c` several times. The launch
   that stores the node's output gets `epilogue=epilogue_of(node, context.graph)`; the frame then defines
-  EPILOGUE, EPILOGUE_PARAMS and the operands' strides and appends their pointers. Without it EPILOGUE(v, p, c)
-  is `(v)`. `Family.epilogue` says that a family applies it.
+  EPILOGUE and adds the operands' pointers and strides to PARAMETERS. Without it EPILOGUE(v, p, c) is `(v)`.
+  `Family.epilogue` says that a family applies it.
 - Layouts: element (p, c) of a value lies at pointer[p * pixel_stride + c * channel_stride], the strides being
-  those of `context.layout(value_id)`; they go into defines. Padded lanes (C .. round_up(C)) must be written
+  those of `context.layout(value_id)`. Padded lanes (C .. round_up(C)) must be written
   and finite (zero weights give zero: finite).
 - A family that can read a dense or transposed first input (images of 3 channels: any strides, no padded
   lanes) says so with `reads_any_layout`; else the frame inserts a packing launch. `writes_dense` is the same
@@ -52,7 +61,7 @@ A launch on a CPU device runs a *unit function*, the text of the family's `.cl` 
 
 Work-groups: `Launch.work_size` None means the unit function, enqueued as work-groups of one item. A GPU
 variant sets `work_size=(global, local)` (each up to 3 numbers); its file then contains the whole body of
-`static void FUNC(<pointers> EPILOGUE_PARAMS)` and uses get_global_id & co itself; `context.device.is_gpu`
+`static void FUNC(<pointers> PARAMETERS)` and uses get_global_id & co itself; `context.device.is_gpu`
 decides which to offer.
 """
 
@@ -68,8 +77,9 @@ from numpy.typing import NDArray
 from runtime.delegates.base import GraphFacts, Unsupported
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.element_type import MOVABLE, ElementType, ElementTypes
-from runtime.delegates.gpu.epilogue import join, literal, operands_of
+from runtime.delegates.gpu.epilogue import join, operands_of
 from runtime.delegates.gpu.graph import LINE, Graph, Kind, Layout, Node, Step, Value, round_up
+from runtime.delegates.gpu.parameters import Parameters
 from runtime.model.graph import Operator
 from runtime.model.schema import ActivationFunctionType, Padding
 
@@ -171,20 +181,21 @@ Argument: TypeAlias = "int | LineOf | PackedConstant | Scratch"
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One compiled function: a file of `kernels/`, a readable name and the defines."""
+    """A compiled function, by its file of `kernels/`, a readable name and its defines, and its parameters."""
 
     source: str
     name: str
-    defines: tuple[tuple[str, int | str], ...]
+    defines: tuple[tuple[str, int | str], ...] = ()
+    parameters: Parameters = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """The fused steps of a launch: the expression over (v, p, c), its operands, and their strides."""
+    """The fused steps of a launch: the expression over (v, p, c), its operands, and its parameters."""
 
     expression: str = "(v)"
     operands: tuple[int | PackedConstant, ...] = ()
-    defines: tuple[tuple[str, int | str], ...] = ()
+    parameters: Parameters = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,15 +339,12 @@ class Family:
 def epilogue_of(node: Node, graph: Graph) -> Epilogue:
     """The fused steps of `node`, for the launch that stores its output."""
     operands = operands_of(node, graph)
-    expression = join(
-        node.epilogue, [operand.access for operand in operands], graph.values[node.outputs[0]].channels
-    )
+    joined = join(node.epilogue, operands, graph.values[node.outputs[0]].channels)
     arguments: list[int | PackedConstant] = []
     for operand in operands:
         value = graph.values[operand.value]
         arguments.append(pixels_packed(value) if value.is_constant else value.id)
-    strides = [define for operand in operands for define in operand.defines]
-    return Epilogue(expression, tuple(arguments), tuple(strides))
+    return Epilogue(joined.expression, tuple(arguments), joined.parameters)
 
 
 def pixels_packed(value: Value) -> PackedConstant:
@@ -368,7 +376,17 @@ def defines(**values: int | float | str) -> tuple[tuple[str, int | str], ...]:
 def _define(value: int | float | str) -> int | str:
     if isinstance(value, bool):
         return int(value)
-    return literal(value) if isinstance(value, float) else value
+    return _literal(value) if isinstance(value, float) else value
+
+
+def _literal(value: float) -> str:
+    """A float as OpenCL C text, exact in float32."""
+    number = float(np.float32(value))
+    if np.isnan(number):
+        return "NAN"
+    if np.isinf(number):
+        return "INFINITY" if number > 0 else "(-INFINITY)"
+    return f"{number!r}f" if number >= 0 else f"({number!r}f)"
 
 
 def activation_of(facts: OperatorFacts) -> str:

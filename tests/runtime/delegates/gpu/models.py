@@ -92,7 +92,7 @@ def whole(model: Model) -> Partition:
     )
 
 
-def launch(**changed) -> Launch:
+def launch(**changed: int | str) -> Launch:
     """A copy of four pixels between two blocks of scratch, with other defines where they are given."""
     values = {"PIXELS": 4, "IN_CHANNELS": 16, "OUT_CHANNELS": 16, "IN_STRIDE": 16, "IN_CHANNEL_STRIDE": 1}
     values |= {"OUT_STRIDE": 16, "OUT_SHIFT": 0, "GROUP": 4, "GROUP_STRIDE": 0}

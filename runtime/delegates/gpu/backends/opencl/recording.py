@@ -16,7 +16,7 @@ from runtime.delegates.gpu.graph import LINE, Graph, round_up, without_constants
 from runtime.delegates.gpu.lowering.spec import Epilogue, Launch
 from runtime.delegates.gpu.memory import Placement, Stage, place
 from runtime.delegates.gpu.progress import Announced
-from runtime.delegates.gpu.source import GPU_ARGUMENTS, TABLE_ROW, Source, function_of
+from runtime.delegates.gpu.source import Source, function_of
 from runtime.errors import DelegateError
 
 if TYPE_CHECKING:
@@ -128,11 +128,9 @@ class OpenClRecording:
         return buffer
 
     def _bind(self) -> None:
-        if not self._opened.capabilities.shares_one_kernel:
-            return
-        table = np.zeros((max(len(self.rows), 1), TABLE_ROW), np.int32)
-        for row, content in zip(table, self.rows, strict=False):
-            row[: len(content)] = content
+        """The table: for each layer the place in it at which its row begins, the end, then the rows."""
+        starts = np.cumsum([len(self.rows) + 1, *map(len, self.rows)])
+        table = np.array([*starts, *(number for row in self.rows for number in row)], np.int32)
         flags = self._cl.mem_flags
         context = self._opened.context
         counter = np.zeros(_COUNTER_INTEGERS, np.int32)
@@ -160,12 +158,9 @@ class OpenClRecording:
         return Entry(kernel, (groups,), (1,), first, last)
 
     def _own_entry(self, layer: int) -> Entry:
-        launch, offsets = self.launches[layer], list(self.rows[layer][1:])
-        if len(offsets) > GPU_ARGUMENTS:
-            raise DelegateError(f"gpu delegate: {launch.label} has more than {GPU_ARGUMENTS} buffers")
+        launch = self.launches[layer]
         kernel = self._cl.Kernel(self._program, f"run_{self.names[layer]}")
-        padded = offsets + [0] * (GPU_ARGUMENTS - len(offsets))
-        kernel.set_args(self.arena, self.constants, np.array(padded, np.int32))
+        kernel.set_args(self.arena, self.constants, self._tables[0], np.int32(layer))
         if launch.work_size is None:
             return Entry(kernel, (max(1, launch.units),), (1,), layer, layer + 1)
         return Entry(kernel, *launch.work_size, layer, layer + 1)

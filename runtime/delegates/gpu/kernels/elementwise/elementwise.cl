@@ -1,7 +1,7 @@
 // Element-wise chains: everything is in the epilogue, which starts with the load of its first operand.
 // The zero that enters the epilogue is replaced by that load. Memory bounds it, so nothing is tiled.
-// Defines: PIXELS, CHANNELS (padded), OUT_STRIDE. A unit is a range of pixels.
-static void FUNC(const int t, const int nt, __global float *restrict out EPILOGUE_PARAMS)
+// Parameters: PIXELS, CHANNELS (padded), OUT_STRIDE. A unit is a range of pixels.
+static void FUNC(const int t, const int nt, __global float *restrict out PARAMETERS)
 {
     const int first = (int)((long)PIXELS * FIRST_UNIT(t, nt) / UNITS);
     const int last = (int)((long)PIXELS * FIRST_UNIT(t + 1, nt) / UNITS);

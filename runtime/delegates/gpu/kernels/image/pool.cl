@@ -3,7 +3,7 @@
 // A maximum leaves NaN out, as LiteRT's does.
 // Defines: N, IN_H, IN_W, OUT_H, OUT_W, FILTER_H, FILTER_W, STRIDE_H, STRIDE_W, PAD_TOP, PAD_LEFT, CHANNELS (padded),
 // IN_STRIDE, OUT_STRIDE, KIND (0: mean of the pixels inside the image, 1: maximum, 2: root of their mean square).
-static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out EPILOGUE_PARAMS)
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
         const int n = u / OUT_H, y = u % OUT_H * STRIDE_H - PAD_TOP;

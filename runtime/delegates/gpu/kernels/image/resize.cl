@@ -9,7 +9,7 @@
     clamp((int)(ALIGN_CORNERS ? round(((i) + (HALF_PIXEL ? 0.5f : 0.0f)) * (scale)) \
                               : floor(((i) + (HALF_PIXEL ? 0.5f : 0.0f)) * (scale))), 0, (size) - 1)
 #endif
-static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out EPILOGUE_PARAMS)
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
         __global const float *image = in + u / OUT_H * (IN_H * IN_W * IN_STRIDE);

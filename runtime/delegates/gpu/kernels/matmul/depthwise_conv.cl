@@ -29,7 +29,7 @@
     }
 
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global const float *restrict weights,
-    __global float *restrict out EPILOGUE_PARAMS)
+    __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
         const int first = u % PARTS * BLOCK, tile = u / PARTS;

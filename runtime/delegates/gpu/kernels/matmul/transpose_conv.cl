@@ -13,7 +13,7 @@
 #define PHASES (PHASES_H * PHASES_W)
 #define TILES (PHASES * ((M + TILE_M - 1) / TILE_M))
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global const float *restrict weights,
-    __global const float *restrict zeros, __global float *restrict out EPILOGUE_PARAMS)
+    __global const float *restrict zeros, __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
         const int panel = PANEL_OUTER ? u / TILES : u % PANELS, tile = PANEL_OUTER ? u % TILES : u / PANELS;

@@ -16,7 +16,7 @@ static inline int mirrored(int i, int before, int size, int skipped)
     return j < size ? j : 2 * size - 1 - skipped - j;
 }
 #endif
-static void FUNC(const int t, const int nt, __global const T *restrict in, __global T *restrict out)
+static void FUNC(const int t, const int nt, __global const T *restrict in, __global T *restrict out PARAMETERS)
 {
     const int first = (int)((long)PIXELS * FIRST_UNIT(t, nt) / UNITS);
     const int last = (int)((long)PIXELS * FIRST_UNIT(t + 1, nt) / UNITS);

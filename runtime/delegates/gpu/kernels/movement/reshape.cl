@@ -2,7 +2,7 @@
 // Defines: T, the type that moves an element, PIXELS, IN_CHANNELS, OUT_CHANNELS, IN_STRIDE, IN_CHANNEL_STRIDE, OUT_STRIDE; the first output pixel lies
 // OUT_SHIFT elements behind `out`; TAIL zeros are written behind each; GROUP output pixels lie together, the next group GROUP_STRIDE elements behind the start of one.
 // Rows of unlike lengths share no alignment, so elements are copied one by one; equal channels spare the divisions.
-static void FUNC(const int t, const int nt, __global const T *restrict in, __global T *restrict out)
+static void FUNC(const int t, const int nt, __global const T *restrict in, __global T *restrict out PARAMETERS)
 {
     const int first = (int)((long)PIXELS * FIRST_UNIT(t, nt) / UNITS);
     const int last = (int)((long)PIXELS * FIRST_UNIT(t + 1, nt) / UNITS);

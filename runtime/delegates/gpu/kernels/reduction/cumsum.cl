@@ -3,7 +3,7 @@
 // Defines: LENGTH, INNER, CHANNELS, EXCLUSIVE (1: without the element itself), REVERSE (1: from the end), IN_STRIDE,
 // OUT_STRIDE.
 #define BLOCKS ((CHANNELS + 15) / 16)
-static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out EPILOGUE_PARAMS)
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
         const int c = u % BLOCKS * 16, run = u / BLOCKS;

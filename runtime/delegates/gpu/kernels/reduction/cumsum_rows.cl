@@ -2,7 +2,7 @@
 // by one, and stored sixteen at a time, so that the epilogue is that of every other kernel.
 // Defines: CHANNELS, EXCLUSIVE (1: without the element itself), REVERSE (1: from the end), IN_STRIDE, OUT_STRIDE.
 #define BLOCKS ((CHANNELS + 15) / 16)
-static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out EPILOGUE_PARAMS)
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out PARAMETERS)
 {
     for (int p = FIRST_UNIT(t, nt); p < FIRST_UNIT(t + 1, nt); p++) {
         float total = 0.0f;

@@ -2,7 +2,7 @@
 // last one out. A unit is one pixel, whose squares are kept with zeros around them, so that every channel has all terms.
 // Defines: CHANNELS, RADIUS (at most CHANNELS), ALPHA, BETA, BIAS, IN_STRIDE, OUT_STRIDE.
 #define PADDED ((CHANNELS + 15) / 16 * 16)
-static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out EPILOGUE_PARAMS)
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out PARAMETERS)
 {
     float squares[RADIUS + PADDED + RADIUS];
     for (int i = 0; i < RADIUS; i++)

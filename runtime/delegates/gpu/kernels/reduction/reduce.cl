@@ -15,7 +15,7 @@
 #define START 1.0f
 #define COMBINE(a, b) ((a) * (b))
 #endif
-static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out EPILOGUE_PARAMS)
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
         const int p = u / (CHANNELS / BLOCK), c = u % (CHANNELS / BLOCK) * BLOCK;

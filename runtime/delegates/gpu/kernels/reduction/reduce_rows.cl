@@ -36,7 +36,7 @@ static float LOCAL_NAME(reduced)(__global const float *restrict in)
 }
 
 // Sixteen outputs make one vector, so that the epilogue and the store are those of every other kernel.
-static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out EPILOGUE_PARAMS)
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out PARAMETERS)
 {
     for (int p = FIRST_UNIT(t, nt); p < FIRST_UNIT(t + 1, nt); p++)
         for (int c = 0; c < OUT_CHANNELS; c += 16) {

@@ -1,9 +1,9 @@
 // Softmax over the channels of each pixel, or its logarithm; a unit is one pixel.
 // The highest value is subtracted first, so that no exponential overflows. The exponentials are kept in the output,
 // where the last loop scales them. Padded lanes are left out: they may neither win the maximum nor count in the sum.
-// Defines: CHANNELS, IN_STRIDE, OUT_STRIDE, BETA (1 for the logarithm), LOGARITHM.
+// Defines: LOGARITHM. Parameters: CHANNELS, IN_STRIDE, OUT_STRIDE, BETA (1 for the logarithm).
 #define PADDED ((CHANNELS + 15) / 16 * 16)
-static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out EPILOGUE_PARAMS)
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out PARAMETERS)
 {
     for (int p = FIRST_UNIT(t, nt); p < FIRST_UNIT(t + 1, nt); p++) {
         __global const float *from = in + p * IN_STRIDE;

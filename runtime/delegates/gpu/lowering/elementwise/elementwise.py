@@ -20,10 +20,10 @@ from runtime.delegates.gpu.lowering.spec import (
     NodeSpec,
     OperatorFacts,
     activation_of,
-    defines,
     epilogue_of,
     instance_name,
 )
+from runtime.delegates.gpu.parameters import parameters
 from runtime.model.schema import BuiltinOperator as Op
 
 _BINARY = {
@@ -147,7 +147,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         Instance(
             "elementwise/elementwise.cl",
             instance_name(f"elementwise_{steps}"),
-            defines(PIXELS=value.pixels, CHANNELS=channels, OUT_STRIDE=layout.pixel_stride),
+            parameters=parameters(PIXELS=value.pixels, CHANNELS=channels, OUT_STRIDE=layout.pixel_stride),
         ),
         (target,),
         units=max(1, min(_UNITS, value.pixels * channels // (16 * _VECTORS_PER_UNIT), value.pixels)),

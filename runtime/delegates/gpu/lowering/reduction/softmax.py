@@ -17,6 +17,7 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
 )
+from runtime.delegates.gpu.parameters import parameters
 from runtime.model.schema import BuiltinOperator as Op
 
 
@@ -34,12 +35,12 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         Instance(
             "reduction/softmax.cl",
             instance_name(node.op.name.lower()),
-            defines(
+            defines(LOGARITHM=node.op == Op.LOG_SOFTMAX),
+            parameters(
                 CHANNELS=value.channels,
                 IN_STRIDE=context.layout(source).pixel_stride,
                 OUT_STRIDE=context.layout(target).pixel_stride,
                 BETA=node.attributes["beta"],
-                LOGARITHM=node.op == Op.LOG_SOFTMAX,
             ),
         ),
         (source, target),

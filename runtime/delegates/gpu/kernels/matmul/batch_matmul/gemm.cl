@@ -12,7 +12,7 @@
 #define MATRIX(side, b) \
     ((b) / (BATCH1 * BATCH2) * side##0 + (b) / BATCH2 % BATCH1 * side##1 + (b) % BATCH2 * side##2)
 static void FUNC(const int t, const int nt, __global const float *restrict left,
-    __global const float *restrict right, __global float *restrict out EPILOGUE_PARAMS)
+    __global const float *restrict right, __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
         const int batch = u / (PANELS * ROW_TILES), tile = u % (PANELS * ROW_TILES);

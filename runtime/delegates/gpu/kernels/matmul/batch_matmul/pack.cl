@@ -40,7 +40,7 @@ static inline void transpose16(float16 *rows)
 #define BLOCKS ((K + 15) / 16)
 #define MATRIX(side, b) \
     ((b) / (BATCH1 * BATCH2) * side##0 + (b) / BATCH2 % BATCH1 * side##1 + (b) % BATCH2 * side##2)
-static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out)
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
         const int panel = u / BLOCKS % PANELS, matrix = u / BLOCKS / PANELS;

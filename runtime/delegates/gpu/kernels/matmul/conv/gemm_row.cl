@@ -4,7 +4,7 @@
 // Defines: K, CHANNELS (of the output, padded), TILE_N, PANELS, SPLIT, IN_STEP (elements from channel to channel).
 #define VECTORS (TILE_N / 16)
 static void FUNC(const int t, const int nt, __global const float *restrict in,
-    __global const float *restrict weights, __global float *restrict out EPILOGUE_PARAMS)
+    __global const float *restrict weights, __global float *restrict out PARAMETERS)
 {
     for (int panel = FIRST_UNIT(t, nt); panel < FIRST_UNIT(t + 1, nt); panel++) {
         __global const float *w = weights + panel * ((1 + K) * TILE_N);

@@ -4,7 +4,7 @@
 // Scaling the few weights replaces a pass over the whole map in front of the convolution (passes/fold_scale.py).
 #define CHUNKS ((1 + K + ROWS - 1) / ROWS)
 static void FUNC(const int t, const int nt, __global const float *restrict weights,
-    __global const float *restrict scale, __global float *restrict out)
+    __global const float *restrict scale, __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
         const int first = u % CHUNKS * ROWS, last = min(first + ROWS, 1 + K);

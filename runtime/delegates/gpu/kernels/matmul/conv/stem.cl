@@ -33,7 +33,7 @@ static void LOCAL_NAME(copy_row)(__global const float *restrict from, float *res
 
 // The zeros around the image are written once for each worker: rows only ever fill the same part between them.
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global const float *restrict weights,
-    __global float *restrict out EPILOGUE_PARAMS)
+    __global float *restrict out PARAMETERS)
 {
     float lines[FILTER_H * PLANES * WIDTH];
     for (int i = 0; i < FILTER_H * PLANES * WIDTH; i++)

@@ -25,7 +25,7 @@
         v[5] = 4.0f * d[step] - 5.0f * d[3 * step] + d[5 * step]; \
     }
 #endif
-static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out)
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
         const int n = u / TILES_Y, iy = u % TILES_Y * TILE - PAD_TOP;

@@ -21,7 +21,7 @@
     }
 #endif
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global const float *restrict bias,
-    __global float *restrict out EPILOGUE_PARAMS)
+    __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
         const int n = u / TILES_Y, oy = u % TILES_Y * TILE;

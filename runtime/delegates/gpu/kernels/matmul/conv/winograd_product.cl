@@ -9,7 +9,7 @@
 #define AHEAD 32
 #define COLUMNS (PANELS * TILE_N)
 static void FUNC(const int t, const int nt, __global const float *restrict in,
-    __global const float *restrict weights, __global float *restrict out)
+    __global const float *restrict weights, __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
         const int panel = u / ROW_TILES, batch = panel / PANELS;
