@@ -25,22 +25,22 @@ def _model(tensors: tuple[Tensor, ...], operators: tuple[Operator, ...], output:
 
 
 def partial_model() -> bytes:
-    """MUL, RELU, GATHER on the channels, ADD: the gpu delegate leaves GATHER to the CPU."""
+    """MUL, RELU, REVERSE_SEQUENCE along the rows, ADD: the gpu delegate leaves the third to the CPU."""
     rng = np.random.default_rng(7)
     tensors = (
         _float(0, "image"),
         _constant(1, "gain", rng.uniform(0.5, 2, 16).astype(np.float32)),
         _float(2, "scaled"),
         _float(3, "positive"),
-        _constant(4, "order", rng.permutation(16).astype(np.int32)),
-        _float(5, "shuffled"),
+        _constant(4, "lengths", np.array([3], np.int32)),
+        _float(5, "turned"),
         _constant(6, "offset", rng.uniform(-1, 1, 16).astype(np.float32)),
         _float(7, "out"),
     )
     operators = (
         Operator(0, BuiltinOperator.MUL, 1, (0, 1), (2,)),
         Operator(1, BuiltinOperator.RELU, 1, (2,), (3,)),
-        Operator(2, BuiltinOperator.GATHER, 1, (3, 4), (5,), {"axis": 3}),
+        Operator(2, BuiltinOperator.REVERSE_SEQUENCE, 1, (3, 4), (5,), {"seq_dim": 1, "batch_dim": 0}),
         Operator(3, BuiltinOperator.ADD, 1, (5, 6), (7,)),
     )
     return _model(tensors, operators, 7)

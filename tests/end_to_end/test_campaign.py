@@ -74,7 +74,7 @@ def test_fallback_share_and_reason_are_visible_in_the_row(campaign):
     delegation = campaign.cell("partial", "gpu")["delegation"]
     assert delegation["status"] == "partial"
     assert 0 < delegation["delegated_ops"] < delegation["total_ops"] == 4
-    assert {f["index"]: f["op"] for f in delegation["fallbacks"]}[2] == "GATHER"
+    assert {f["index"]: f["op"] for f in delegation["fallbacks"]}[2] == "REVERSE_SEQUENCE"
     assert all(fallback["reason"] for fallback in delegation["fallbacks"])
     assert len(delegation["fallbacks"]) == 4 - delegation["delegated_ops"]
 

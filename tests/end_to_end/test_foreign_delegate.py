@@ -137,10 +137,12 @@ def test_its_delegation_report_says_what_it_took_and_what_not(measured):
     for name in ("mine", "blocks-7", "blocks-1024"):
         said = delegation[name]
         assert (said["status"], said["delegated_ops"], said["total_ops"]) == ("partial", 3, 4)
-        assert said["partitions"] == 2, "MUL and RELU before the GATHER, ADD after it"
-        assert [(f["op"], f["reason"]) for f in said["fallbacks"]] == [("GATHER", "operator is not taken")]
+        assert said["partitions"] == 2, "MUL and RELU before the REVERSE_SEQUENCE, ADD after it"
+        assert [(f["op"], f["reason"]) for f in said["fallbacks"]] == [
+            ("REVERSE_SEQUENCE", "operator is not taken")
+        ]
     assert delegation["sums"]["delegated_ops"] == 2
-    assert [f["op"] for f in delegation["sums"]["fallbacks"]] == ["RELU", "GATHER"]
+    assert [f["op"] for f in delegation["sums"]["fallbacks"]] == ["RELU", "REVERSE_SEQUENCE"]
 
 
 @pytest.mark.parametrize(

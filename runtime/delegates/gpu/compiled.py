@@ -18,7 +18,7 @@ from runtime.delegates.gpu.progress import announced
 from runtime.delegates.gpu.source import assemble
 from runtime.delegates.gpu.tuning import Tuner
 from runtime.delegates.gpu.watch import SpinWatch
-from runtime.errors import DelegateError
+from runtime.errors import DelegateError, InvocationError
 
 
 def layout_rules() -> LayoutRules:
@@ -62,6 +62,8 @@ class CompiledGraph:
                 self.recording.first_runs(announcement)
             announcement.doing = f"timing the schedules on {device.name}"
             self.watch: SpinWatch[list[Entry]] = tuner.schedule(self.recording, source)
+            # Timing runs on memory that nothing has filled, which no check need like.
+            self.recording.failed_check()
         # Not earlier: lowering packed the weights from the graph, and the recording holds its own copy.
         self.graph = without_constants(self.graph)
 
@@ -75,7 +77,10 @@ class CompiledGraph:
         return f"{text}, stepped back {self.watch.step_backs} times" if self.watch.step_backs else text
 
     def invoke(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Run once: `inputs` and `outputs` are dense arrays in the partition's order, of its types."""
+        """Run once: `inputs` and `outputs` are dense arrays in the partition's order, of its types.
+
+        Raises `InvocationError` where an operand holds what an operator cannot take.
+        """
         recording = self.recording
         with self.backend.errors("running the partition"):
             for value, array in zip(self.graph.inputs, inputs, strict=True):
@@ -83,6 +88,9 @@ class CompiledGraph:
             start = perf_counter()
             recording.run(self.watch.next())
             self.watch.note(perf_counter() - start)
+            failed = recording.failed_check()
+            if failed is not None:
+                raise InvocationError(failed)
             for value, target in zip(self.graph.outputs, outputs, strict=True):
                 recording.read(value, target)
 

@@ -64,6 +64,9 @@ ElementTypes: TypeAlias = tuple[ElementType, ...]
 MOVABLE: ElementTypes = tuple(ElementType)
 """What operators take that only move elements."""
 
+INDICES: ElementTypes = (ElementType.I32, ElementType.I64)
+"""What operators take as computed indices."""
+
 
 def element_type(tensor: TensorType) -> ElementType | None:
     """The type in which a tensor enters the graph, fp16 as float32; None for one that cannot."""

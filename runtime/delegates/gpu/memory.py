@@ -10,7 +10,15 @@ from typing import TypeAlias
 
 from runtime.arena import Arena, Lifetime, assign
 from runtime.delegates.gpu.graph import LINE, Graph, round_up
-from runtime.delegates.gpu.lowering.spec import Argument, Candidate, Launch, LineOf, PackedConstant, Scratch
+from runtime.delegates.gpu.lowering.spec import (
+    Argument,
+    Candidate,
+    Check,
+    Launch,
+    LineOf,
+    PackedConstant,
+    Scratch,
+)
 from runtime.delegates.gpu.parameters import word
 from runtime.delegates.gpu.source import Source, function_of, parameters_of
 
@@ -25,6 +33,9 @@ class Stage:
 
 BufferKey: TypeAlias = "int | tuple[int, str]"
 """The root value of a buffer, or the number of a stage and the key of its scratch."""
+
+_CHECKS: BufferKey = (-1, "checks")
+"""The buffer of the checks, which belongs to no stage: one line for each."""
 
 
 def lifetimes(graph: Graph, stages: Sequence[Stage]) -> dict[BufferKey, Lifetime]:
@@ -48,7 +59,15 @@ def lifetimes(graph: Graph, stages: Sequence[Stage]) -> dict[BufferKey, Lifetime
         for scratch in _scratches(stage.candidate.launches):
             life = Lifetime(scratch.bytes, stage.position, stage.position)
             found[number, scratch.key] = life
+    if checks := checks_of(stages):
+        found[_CHECKS] = Lifetime(len(checks) * LINE, -1, len(graph.nodes))
     return found
+
+
+def checks_of(stages: Sequence[Stage]) -> tuple[Check, ...]:
+    """The checks of all launches, in the order in which these run."""
+    arguments = (a for stage in stages for launch in stage.candidate.launches for a in launch.args)
+    return tuple(dict.fromkeys(argument for argument in arguments if isinstance(argument, Check)))
 
 
 def plan_arena(graph: Graph, stages: Sequence[Stage]) -> Arena[BufferKey]:
@@ -83,6 +102,12 @@ class Placement:
     arena: Arena[BufferKey]
     constants: Mapping[PackedConstant, int]
     constant_bytes: int
+    checks: tuple[Check, ...]
+
+    @property
+    def checks_offset(self) -> int:
+        """Offset of the first check's line; the others follow it. Without checks there is no such place."""
+        return self.arena.offsets[_CHECKS]
 
     def offset_of(self, value: int) -> int:
         """Offset of a value in the arena, in bytes."""
@@ -110,6 +135,8 @@ class Placement:
             return self.constants[argument] // LINE
         if isinstance(argument, Scratch):
             return self.arena.offsets[stage, argument.key] // LINE
+        if isinstance(argument, Check):
+            return self.checks_offset // LINE + self.checks.index(argument)
         if isinstance(argument, LineOf):
             return self.offset_of(argument.value) // LINE
         line, rest = divmod(self.offset_of(argument), LINE)
@@ -129,4 +156,4 @@ def place(graph: Graph, stages: Sequence[Stage]) -> Placement:
                 offsets[argument] = total
                 total += round_up(argument.bytes, LINE)
     owners = tuple(number for number, stage in enumerate(stages) for _ in stage.candidate.launches)
-    return Placement(graph, launches, owners, plan_arena(graph, stages), offsets, total)
+    return Placement(graph, launches, owners, plan_arena(graph, stages), offsets, total, checks_of(stages))

@@ -19,17 +19,18 @@ TAKES: Mapping[str, str] = {}
 """The delegate runs the whole model. Otherwise: each operator that it leaves to the CPU, and its reason."""
 
 TAKEN = frozenset({
-    B.ABS, B.ADD, B.ADD_N, B.ATAN2, B.AVERAGE_POOL_2D, B.BATCH_MATMUL, B.BATCH_TO_SPACE_ND, B.BROADCAST_TO,
-    B.CEIL, B.CONCATENATION, B.CONV_2D, B.CONV_3D, B.COS, B.CUMSUM, B.DEPTHWISE_CONV_2D, B.DEPTH_TO_SPACE,
-    B.DIV, B.ELU, B.EXP, B.EXPAND_DIMS, B.FLOOR, B.FLOOR_DIV, B.FLOOR_MOD, B.FULLY_CONNECTED, B.GELU,
-    B.HARD_SWISH, B.L2_NORMALIZATION, B.L2_POOL_2D, B.LEAKY_RELU, B.LOCAL_RESPONSE_NORMALIZATION, B.LOG,
-    B.LOGISTIC, B.LOG_SOFTMAX, B.MAXIMUM, B.MAX_POOL_2D, B.MEAN, B.MINIMUM, B.MIRROR_PAD, B.MUL, B.NEG,
+    B.ABS, B.ADD, B.ADD_N, B.ARG_MAX, B.ARG_MIN, B.ATAN2, B.AVERAGE_POOL_2D, B.BATCH_MATMUL,
+    B.BATCH_TO_SPACE_ND, B.BROADCAST_TO, B.CEIL, B.CONCATENATION, B.CONV_2D, B.CONV_3D, B.COS, B.CUMSUM,
+    B.DEPTHWISE_CONV_2D, B.DEPTH_TO_SPACE, B.DIV, B.ELU, B.EMBEDDING_LOOKUP, B.EXP, B.EXPAND_DIMS, B.FLOOR,
+    B.FLOOR_DIV, B.FLOOR_MOD, B.FULLY_CONNECTED, B.GATHER, B.GATHER_ND, B.GELU, B.HARD_SWISH,
+    B.L2_NORMALIZATION, B.L2_POOL_2D, B.LEAKY_RELU, B.LOCAL_RESPONSE_NORMALIZATION, B.LOG, B.LOGISTIC,
+    B.LOG_SOFTMAX, B.MAXIMUM, B.MAX_POOL_2D, B.MEAN, B.MINIMUM, B.MIRROR_PAD, B.MUL, B.NEG, B.ONE_HOT,
     B.PACK, B.PAD, B.PADV2, B.POW, B.PRELU, B.REDUCE_MAX, B.REDUCE_MIN, B.REDUCE_PROD, B.RELU, B.RELU6,
     B.RELU_0_TO_1, B.RELU_N1_TO_1, B.RESHAPE, B.RESIZE_BILINEAR, B.RESIZE_NEAREST_NEIGHBOR, B.REVERSE_V2,
     B.ROUND, B.RSQRT, B.SIGN, B.SIN, B.SLICE, B.SOFTMAX, B.SPACE_TO_BATCH_ND, B.SPACE_TO_DEPTH, B.SPLIT,
     B.SPLIT_V, B.SQRT, B.SQUARE, B.SQUARED_DIFFERENCE, B.SQUEEZE, B.STABLEHLO_ADD, B.STABLEHLO_MAXIMUM,
-    B.STABLEHLO_MINIMUM, B.STABLEHLO_MULTIPLY, B.STRIDED_SLICE, B.SUB, B.SUM, B.TANH, B.TILE, B.TRANSPOSE,
-    B.TRANSPOSE_CONV, B.UNPACK,
+    B.STABLEHLO_MINIMUM, B.STABLEHLO_MULTIPLY, B.STRIDED_SLICE, B.SUB, B.SUM, B.TANH, B.TILE, B.TOPK_V2,
+    B.TRANSPOSE, B.TRANSPOSE_CONV, B.UNPACK,
 })  # fmt: skip
 """Operators that have an OpenCL kernel, between float32 tensors or, those of `MOVED`, between others too."""
 
@@ -45,13 +46,34 @@ MOVED = frozenset({
 MOVABLE = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64, TensorType.BOOL)
 """The types that the delegate can hold, in the order in which its messages list them."""
 
+INDICES = (TensorType.INT32, TensorType.INT64)
+"""The types of indices that the delegate computes with."""
+
+COMPARED = (TensorType.FLOAT32, TensorType.INT32, TensorType.BOOL)
+"""The types whose extrema the delegate finds."""
+
+ORDERED = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)
+"""The types that the delegate sorts."""
+
+PLACES: Mapping[B, tuple[Sequence[Sequence[TensorType]], Sequence[Sequence[TensorType]]]] = {
+    B.ARG_MAX: ([COMPARED], [INDICES]),
+    B.ARG_MIN: ([COMPARED], [INDICES]),
+    B.EMBEDDING_LOOKUP: ([INDICES[:1], MOVABLE], [MOVABLE]),
+    B.GATHER: ([MOVABLE, INDICES], [MOVABLE]),
+    B.GATHER_ND: ([MOVABLE, INDICES], [MOVABLE]),
+    B.ONE_HOT: ([INDICES, INDICES, MOVABLE], [MOVABLE]),
+    B.TOPK_V2: ([ORDERED], [ORDERED, INDICES[:1]]),
+}
+"""The types of each input and each output, of which the last stands for all further ones."""
+
 PARAMETERS = frozenset({
-    (B.BATCH_TO_SPACE_ND, 1), (B.BATCH_TO_SPACE_ND, 2), (B.BROADCAST_TO, 1), (B.EXPAND_DIMS, 1), (B.MEAN, 1),
-    (B.MIRROR_PAD, 1), (B.PAD, 1), (B.PADV2, 1), (B.REDUCE_MAX, 1), (B.REDUCE_MIN, 1), (B.REDUCE_PROD, 1),
-    (B.RESHAPE, 1), (B.RESIZE_BILINEAR, 1), (B.RESIZE_NEAREST_NEIGHBOR, 1), (B.REVERSE_V2, 1), (B.SLICE, 1),
-    (B.SLICE, 2), (B.SPACE_TO_BATCH_ND, 1), (B.SPACE_TO_BATCH_ND, 2), (B.SPLIT, 0),
-    (B.SPLIT_V, 1), (B.SPLIT_V, 2), (B.STRIDED_SLICE, 1), (B.STRIDED_SLICE, 2),
-    (B.STRIDED_SLICE, 3), (B.SUM, 1), (B.TILE, 1), (B.TRANSPOSE, 1), (B.TRANSPOSE_CONV, 0),
+    (B.ARG_MAX, 1), (B.ARG_MIN, 1), (B.BATCH_TO_SPACE_ND, 1), (B.BATCH_TO_SPACE_ND, 2), (B.BROADCAST_TO, 1),
+    (B.EXPAND_DIMS, 1), (B.MEAN, 1), (B.MIRROR_PAD, 1), (B.ONE_HOT, 1), (B.PAD, 1), (B.PADV2, 1),
+    (B.REDUCE_MAX, 1), (B.REDUCE_MIN, 1), (B.REDUCE_PROD, 1), (B.RESHAPE, 1), (B.RESIZE_BILINEAR, 1),
+    (B.RESIZE_NEAREST_NEIGHBOR, 1), (B.REVERSE_V2, 1), (B.SLICE, 1), (B.SLICE, 2), (B.SPACE_TO_BATCH_ND, 1),
+    (B.SPACE_TO_BATCH_ND, 2), (B.SPLIT, 0), (B.SPLIT_V, 1), (B.SPLIT_V, 2), (B.STRIDED_SLICE, 1),
+    (B.STRIDED_SLICE, 2), (B.STRIDED_SLICE, 3), (B.SUM, 1), (B.TILE, 1), (B.TOPK_V2, 1), (B.TRANSPOSE, 1),
+    (B.TRANSPOSE_CONV, 0),
 })  # fmt: skip
 """Inputs by operator and position that must be constant: axes, paddings, shapes."""
 
@@ -80,10 +102,13 @@ def _by_types(opcode: B, args: Sequence[Arg | None], outs: Sequence[Out]) -> str
     """The reason for the first tensor that no kernel takes; `one_operator` numbers those that are present."""
     inputs = [(arg, i) for i, arg in enumerate(args) if arg is not None]
     dtypes = [arg.value.dtype for arg, _ in inputs] + [np.dtype(o.dtype) for o in outs]
-    places = [(arg, (opcode, i) in PARAMETERS) for arg, i in inputs] + [(out, False) for out in outs]
-    for index, ((form, is_parameter), dtype) in enumerate(zip(places, dtypes, strict=True)):
+    moved = MOVABLE if opcode in MOVED else (TensorType.FLOAT32,)
+    of_inputs, of_outputs = PLACES.get(opcode, ([moved], [moved]))
+    places = [(arg, (opcode, i) in PARAMETERS, of_inputs[min(i, len(of_inputs) - 1)]) for arg, i in inputs]
+    places += [(out, False, of_outputs[min(i, len(of_outputs) - 1)]) for i, out in enumerate(outs)]
+    for index, ((form, is_parameter, types), dtype) in enumerate(zip(places, dtypes, strict=True)):
         kind = TYPES[dtype] if form.type is None else form.type
-        known = MOVABLE if opcode in MOVED and not is_parameter else (TensorType.FLOAT32,)
+        known = types if opcode in PLACES or not is_parameter else (TensorType.FLOAT32,)
         if getattr(form, "constant", False) or kind in known:
             continue
         found, limit = kind.name.lower(), " or ".join(one.name.lower() for one in known)

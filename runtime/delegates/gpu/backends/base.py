@@ -72,6 +72,12 @@ class Recording(Protocol):
     def read(self, value: int, target: NDArray[Any]) -> None:
         """Copy a dense value to a host array of its type. Nothing may be running."""
 
+    def failed_check(self) -> str | None:
+        """The message of the first check that has failed since the last call, and None where all hold.
+
+        Nothing may be running.
+        """
+
     def finish(self) -> None:
         """Wait until everything that was enqueued has run."""
 

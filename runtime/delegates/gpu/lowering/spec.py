@@ -28,7 +28,8 @@ A launch on a CPU device runs a *unit function*, the text of the family's `.cl` 
   passes `UNITS`, which is `Launch.units`. Units should cost about the same; the frame picks nt.
 - Pointer parameters stand in the order of `Launch.args`, each of the element type of its value, constant or
   scratch (`ElementType.opencl`). The frame passes them from one arena and one buffer of constants; each is
-  `restrict` and 64-byte aligned. `LineOf(value)` passes the line in which a value begins that a copy writes.
+  `restrict` and 64-byte aligned. `LineOf(value)` passes the line in which a value begins that a copy writes,
+  `Check(message)` an int that the kernel sets where its operands' values cannot be right.
 - Shapes, strides, counts and the model's scalars are run-time parameters: `Instance.parameters`. The macro
   PARAMETERS, which stands behind the pointers, declares each under its name, an int as `const int`, a float
   as `const float`. Layers that differ in these numbers only share one compiled function, also those of other
@@ -175,8 +176,24 @@ class LineOf:
     value: int
 
 
-Argument: TypeAlias = "int | LineOf | PackedConstant | Scratch"
-"""A pointer argument: a value id, the line of a value, a packed constant, or scratch memory."""
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A pointer to an integer that a kernel sets to 1 where an operand holds what the operator cannot take.
+
+    Such a kernel reads and writes nothing outside of its values and goes on; behind the run, `message` is the
+    error of the whole run, that of the CPU path word for word.
+    """
+
+    message: str
+
+    @classmethod
+    def of(cls, node: Node, text: str) -> Check:
+        """The check of a node, in the words of an operator's errors (`OpContext.error`)."""
+        return cls(f"operator {node.sources[0]} {node.op.name}: {text}")
+
+
+Argument: TypeAlias = "int | LineOf | PackedConstant | Scratch | Check"
+"""A pointer argument: a value id, the line of a value, a packed constant, scratch memory, or a check."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Operators that are others in disguise become those, which later passes and the lowering know.
 
-Behind this pass every node has one output: SPLIT, SPLIT_V and UNPACK are a SLICE for each of theirs. PACK is
-a CONCATENATION, whose parts may be written in place. What only changes the shape is a RESHAPE, often a view.
-Paddings and crops of batches of blocks are a PAD and a SLICE.
+SPLIT, SPLIT_V and UNPACK become a SLICE for each of their outputs. PACK is a CONCATENATION, whose parts may
+be written in place. What only changes the shape is a RESHAPE, often a view. Paddings and crops of batches of
+blocks are a PAD and a SLICE.
 """
 
 from __future__ import annotations

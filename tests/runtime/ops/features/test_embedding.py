@@ -68,6 +68,19 @@ def test_rows_of_tables_match_litert(case):
     check(case, CPU)
 
 
+LOOKED_UP = [
+    rows("float_rows", random(6, 5).value),
+    rows("float_images", random(6, 3, 2, 17).value),
+    rows("int64_rows", np.arange(42, dtype=np.int64).reshape(6, 7), Out(np.int64)),
+    case("computed_table", Op.EMBEDDING_LOOKUP, [fed([1, 1, 0]), random(2, 255)]),
+]
+
+
+@pytest.mark.parametrize("case", LOOKED_UP, ids=str)
+def test_rows_of_tables_match_litert_on_every_backend(case, backend):
+    check(case, backend)
+
+
 def test_blockwise_rows_are_dequantised_by_their_blocks():
     scales = np.linspace(0.5, 2, 12).astype(np.float16).reshape(6, 2)
     builder = Builder()

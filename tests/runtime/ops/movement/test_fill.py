@@ -67,6 +67,27 @@ def test_every_type_moves_as_litert_does(movement, tensor_type):
     moves_as_litert(movement, tensor_type)
 
 
+def hot(name: str, indices: Arg, depth: int, on: Arg, off: Arg, axis: int = -1) -> Case:
+    args = [indices, const(depth, np.int32), on, off]
+    return case(f"one_hot_{name}", Op.ONE_HOT, args, [Out(on.value.dtype)], {"axis": axis})
+
+
+HOT = [
+    hot("last", fed([[1, 4, 2], [0, 7, -1]]), 5, const(2.5), const(-1.0)),
+    hot("first", fed([1, 0, 2], np.int64), 3, const(1.0), const(0.0), axis=0),
+    hot("between", fed([[1, 4, 2], [0, 7, -1]]), 17, const(1, np.int64), const(0, np.int64), axis=1),
+    hot("scalar", fed(3), 5, const(True, np.bool_), const(False, np.bool_)),
+    hot("rank_5", fed(np.arange(12).reshape(1, 2, 3, 2) % 5), 4, const(7, np.int32), const(0, np.int32), 2),
+    hot("fed", fed([2, 0]), 3, fed(np.nan, np.float32), fed(-0.0, np.float32)),
+    hot("constant", const([2, 0, 1], np.int32), 3, const(1.0), const(0.0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HOT, ids=str)
+def test_one_hot_vectors_match_litert(case, backend):
+    check(case, backend)
+
+
 EDGE_CASES = [
     case("ONE_HOT -1", Op.ONE_HOT, [const([2, 0, 1], np.int32), const(3, np.int32), const(5.0), const(-1.0)],
          options={"axis": -1}),

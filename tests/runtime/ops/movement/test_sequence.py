@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from runtime.model.schema import BuiltinOperator as Op
-from tests.runtime.models import Out, const
-from tests.runtime.ops.cases import CPU, Case, case, check, check_bits, inside, patterns, random
+from tests.runtime.models import Arg, Out, const
+from tests.runtime.ops.cases import CPU, Case, case, check, check_bits, inside, patterns, random, run_ours
 from tests.runtime.ops.every_type import Movement, every_type, fed, ints, moves_as_litert, unary
+from tests.runtime.ops.operands import whole
 
 MOVEMENTS = [
     unary("one", Op.REVERSE_V2, (3, 4), ints([1])),
@@ -50,6 +51,35 @@ MOVED = [
 @pytest.mark.parametrize("case", [*MOVED, *map(inside, MOVED)], ids=str)
 def test_reversed_tensors_have_the_bits_of_litert(case, backend):
     check_bits(case, backend)
+
+
+def top(name: str, x: Arg, k: int) -> Case:
+    return case(f"top_{name}", Op.TOPK_V2, [x, const(k, np.int32)], [Out(x.value.dtype), Out(np.int32)])
+
+
+TOP = [
+    top("few", random(3, 9), 4),
+    top("all", random(2, 3, 33), 33),
+    top("one", random(4, 255), 1),
+    top("vector", random(1000), 17),
+    top("ties", whole(5, 40, low=0, high=4), 20),
+    top("int64", whole(2, 21, dtype=np.int64), 5),
+    top("infinities", Arg(np.float32([[-np.inf, 0.0, np.inf, -0.0, -np.inf, 3]])), 6),
+    top("rank_6", random(2, 1, 2, 1, 3, 5), 2),
+]
+
+
+@pytest.mark.parametrize("case", TOP, ids=str)
+def test_the_greatest_elements_match_litert(case, backend):
+    check(case, backend)
+
+
+def test_nans_are_the_greatest_on_every_backend(backend):
+    """LiteRT's order of NaNs follows from its heap, whose comparison knows none: nothing is to match."""
+    x = np.float32([[3, np.nan, 7, np.nan, np.inf, 1]])
+    values, indices = run_ours(top("nan", Arg(x), 4), backend)
+    np.testing.assert_array_equal(values, np.float32([[np.nan, np.nan, np.inf, 7]]))
+    np.testing.assert_array_equal(indices, [[1, 3, 4, 2]])
 
 
 EDGE_CASES = [

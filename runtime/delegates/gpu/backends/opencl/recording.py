@@ -237,6 +237,24 @@ class OpenClRecording:
         if dense is not target:
             target[...] = dense
 
+    def failed_check(self) -> str | None:
+        """Read the checks and clear them. See `backends.base.Recording.failed_check`."""
+        checks = self._placement.checks
+        if not checks:
+            return None
+        start, size = self._placement.checks_offset, len(checks) * LINE
+        memory = self._arena_memory if self._opened.capabilities.is_pocl else None
+        lines = np.empty(size, np.uint8) if memory is None else memory[start : start + size]
+        if memory is None:
+            self._cl.enqueue_copy(self.queue, lines, self.arena, src_offset=start, is_blocking=True)
+        failed = np.flatnonzero(lines.view(np.int32).reshape(len(checks), -1)[:, 0])
+        if not failed.size:
+            return None
+        lines[:] = 0
+        if memory is None:
+            self._cl.enqueue_copy(self.queue, self.arena, lines, dst_offset=start, is_blocking=True)
+        return checks[int(failed[0])].message
+
     def finish(self) -> None:
         """Wait until everything that was enqueued has run."""
         self.queue.finish()

@@ -93,7 +93,7 @@ def copy_launch(
     length = run.extent - before - after
     step = run.step if length > 1 else 1
     is_whole = not runs and step == 1 and length == value.channels
-    vectors = _vectors(context.value(source), context.layout(source), value, layout) if is_whole else 0
+    vectors = vector_lanes(context.value(source), context.layout(source), value, layout) if is_whole else 0
     launch_defines = defines(
         PIXELS=value.pixels,
         CHANNELS=value.channels,
@@ -171,7 +171,7 @@ def _inside(digits: Sequence[Digit], index: str) -> str:
     return " && ".join(conditions) or "1"
 
 
-def _vectors(source: Value, read: Layout, target: Value, write: Layout) -> int:
+def vector_lanes(source: Value, read: Layout, target: Value, write: Layout) -> int:
     """Lanes of a row that whole vectors, which are of floats, may copy, or 0.
 
     Behind the channels both sides must have padding.

@@ -1,0 +1,81 @@
+"""ONE_HOT: a new axis that holds one value where it equals an index, and another value elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.element_type import INDICES, MOVABLE
+from runtime.delegates.gpu.graph import Node, round_up
+from runtime.delegates.gpu.lowering.movement.copies import any_layout
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    Types,
+    defines,
+    instance_name,
+)
+from runtime.delegates.gpu.parameters import divisor, parameters
+from runtime.model.schema import BuiltinOperator as Op
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    return Unsupported("the depth must be constant") if facts.constant(1) is None else None
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    indices, axis = facts.operator.inputs[0], int(facts.options["axis"])
+    shape = facts.shape(0)
+    inner = 1 if axis == -1 else prod(shape[axis:])
+    depth = facts.output_shape()[axis]
+    return NodeSpec((indices, *facts.operator.inputs[2:4]), {"inner": inner, "depth": depth})
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One kernel; a unit is one output pixel."""
+    (source, on, off), (target,) = node.inputs, node.outputs
+    if source is None or on is None or off is None:
+        raise ValueError("ONE_HOT has indices and two values")
+    indices, value = context.value(source), context.value(target)
+    read, write = context.layout(source), context.layout(target)
+    launch = Launch(
+        Instance(
+            "movement/fill_one_hot.cl",
+            instance_name("one_hot"),
+            defines(T=value.type.word, INDEX=indices.type.opencl),
+            parameters(
+                CHANNELS=value.channels,
+                OUT_STRIDE=write.pixel_stride,
+                TAIL=round_up(value.channels) - value.channels if write.padded else 0,
+                INDEX_STRIDE=read.pixel_stride,
+                INDEX_CHANNEL_STRIDE=read.channel_stride,
+                **divisor("DEPTH_INNER", node.attributes["depth"] * node.attributes["inner"]),
+                **divisor("INNER", node.attributes["inner"]),
+                **divisor("INDEX_CHANNELS", indices.channels),
+            ),
+        ),
+        (context.pointer(source), context.pointer(on), context.pointer(off), target),
+        units=value.pixels,
+        label=f"ONE_HOT {'x'.join(map(str, value.shape))}",
+        sources=node.sources,
+        bytes=value.type.size * value.elements,
+    )
+    return [Candidate("positions", (launch,))]
+
+
+FAMILY = Family(
+    operators=(Op.ONE_HOT,),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    reads_any_layout=any_layout,
+    writes_dense=any_layout,
+    parameters=(1,),
+    types={Op.ONE_HOT: Types((INDICES, INDICES, MOVABLE), (MOVABLE,), alike=True)},
+)

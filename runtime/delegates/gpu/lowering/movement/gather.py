@@ -1,0 +1,167 @@
+"""GATHER, GATHER_ND and EMBEDDING_LOOKUP: rows or elements of a tensor at the positions of index vectors.
+
+All three read a tensor [outer, extents..., inner], where each index vector is a position in the extents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.element_type import INDICES, MOVABLE, ElementType
+from runtime.delegates.gpu.graph import Node, ceil_div, round_up
+from runtime.delegates.gpu.lowering.movement.copies import any_layout, vector_lanes
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Check,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    Types,
+    defines,
+    instance_name,
+)
+from runtime.delegates.gpu.parameters import divisor, parameters
+from runtime.model.schema import BuiltinOperator as Op
+
+_BLOCK = 256
+"""Lanes of a unit, a multiple of 16. Chosen: larger and a long row is one thread's work; smaller and the
+position of the row is computed more often than its elements are worth."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What is gathered: `outer` positions, `shared` of which in a row use the same vectors; `inner` axes
+    behind the extents, by their shape.
+    """
+
+    outer: int
+    shared: int
+    extents: tuple[int, ...]
+    inner: tuple[int, ...]
+
+
+def _places(facts: OperatorFacts) -> tuple[int, int]:
+    """The positions of the tensor that is gathered from, and of the indices."""
+    return (1, 0) if facts.operator.opcode is Op.EMBEDDING_LOOKUP else (0, 1)
+
+
+def _form(facts: OperatorFacts) -> _Form:
+    table, chooser = _places(facts)
+    shape, indices = facts.shape(table), facts.shape(chooser)
+    if facts.operator.opcode is Op.GATHER_ND:
+        depth = indices[-1]
+        return _Form(1, 1, shape[:depth], shape[depth:])
+    if facts.operator.opcode is Op.EMBEDDING_LOOKUP:
+        return _Form(1, 1, shape[:1], shape[1:])
+    axis = int(facts.options["axis"]) % len(shape)
+    batch = int(facts.options.get("batch_dims", 0))
+    batch += len(indices) if batch < 0 else 0
+    return _Form(prod(shape[:axis]), prod(shape[batch:axis]), shape[axis : axis + 1], shape[axis + 1 :])
+
+
+def _outside(facts: OperatorFacts) -> str:
+    """What the CPU path says of an index outside."""
+    extents = _form(facts).extents
+    if facts.operator.opcode is Op.EMBEDDING_LOOKUP:
+        return f"a row outside the {extents[0]} of the table"
+    where = list(extents) if facts.operator.opcode is Op.GATHER_ND else f"the axis of {extents[0]}"
+    return f"an index is outside {where}"
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    extents = _form(facts).extents
+    constant = facts.constant(_places(facts)[1])
+    if constant is None:
+        return None
+    vectors = constant.reshape(-1, len(extents))
+    if ((vectors < 0) | (vectors >= np.array(extents))).any():
+        return Unsupported(f"{_outside(facts)}, which the CPU path reports when it runs")
+    return None
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    inputs = tuple(facts.operator.inputs[place] for place in _places(facts))
+    return NodeSpec(inputs, {"form": _form(facts), "outside": _outside(facts)})
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One kernel: whole rows where the channels are no extent, else single elements."""
+    (source, chooser), (target,) = node.inputs, node.outputs
+    if source is None or chooser is None:
+        raise ValueError(f"{node.op.name} has two inputs")
+    form: _Form = node.attributes["form"]
+    before, indices, after = (context.value(v) for v in (source, chooser, target))
+    read, write = context.layout(source), context.layout(target)
+    rows = bool(form.inner)
+    inner = prod(form.inner[:-1])
+    tail = round_up(after.channels) - after.channels if write.padded else 0
+    count = after.elements // (form.outer * prod(form.inner))
+    blocks = ceil_div(after.channels, _BLOCK)
+    flag = () if indices.is_constant else (Check.of(node, node.attributes["outside"]),)
+    instance = Instance(
+        "movement/gather.cl",
+        instance_name("gather_rows" if rows else "gather_elements"),
+        defines(
+            T=before.type.word,
+            INDEX=indices.type.opencl,
+            ROWS=rows,
+            CHECKED=not indices.is_constant,
+            DEPTH=len(form.extents),
+            EXTENTS=", ".join(f"EXTENT{i}" for i in range(len(form.extents))),
+            BLOCK=_BLOCK,
+            VECTORS=rows and read.channel_stride == 1 and vector_lanes(before, read, after, write) > 0,
+        ),
+        parameters(
+            CHANNELS=after.channels,
+            IN_STRIDE=read.pixel_stride,
+            IN_CHANNEL_STRIDE=read.channel_stride,
+            OUT_STRIDE=write.pixel_stride,
+            TAIL=tail,
+            INDEX_STRIDE=context.layout(chooser).pixel_stride,
+            SPAN=prod(form.extents),
+            **{f"EXTENT{i}": extent for i, extent in enumerate(form.extents)},
+            **divisor("BLOCKS", blocks),
+            **divisor("IN_CHANNELS", before.channels),
+            **divisor("INDEX_CHANNELS", indices.channels),
+            **divisor("COUNT_INNER", count * inner),
+            COUNT=count,
+            **divisor("INNER", inner),
+            **divisor("SHARED", form.shared),
+        ),
+    )
+    launch = Launch(
+        instance,
+        (context.pointer(source), context.pointer(chooser), target, *flag),
+        units=after.pixels * blocks,
+        label=f"{node.op.name} {'x'.join(map(str, after.shape))}",
+        sources=node.sources,
+        bytes=2 * after.type.size * after.elements,
+    )
+    return [Candidate("positions", (launch,))]
+
+
+def _types(*inputs: tuple[ElementType, ...]) -> Types:
+    return Types(inputs, (MOVABLE,), alike=True)
+
+
+FAMILY = Family(
+    operators=(Op.GATHER, Op.GATHER_ND, Op.EMBEDDING_LOOKUP),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    reads_any_layout=any_layout,
+    writes_dense=any_layout,
+    types={
+        Op.GATHER: _types(MOVABLE, INDICES),
+        Op.GATHER_ND: _types(MOVABLE, INDICES),
+        Op.EMBEDDING_LOOKUP: _types(INDICES[:1], MOVABLE),
+    },
+)

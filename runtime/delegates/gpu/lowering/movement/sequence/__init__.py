@@ -1,0 +1,1 @@
+"""Elements in another order: reversed, or sorted."""

@@ -1,0 +1,84 @@
+"""TOPK_V2: the greatest elements of each row and their indices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.element_type import ElementType, ElementTypes
+from runtime.delegates.gpu.graph import Node, round_up
+from runtime.delegates.gpu.lowering.movement.copies import any_layout
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    Types,
+    defines,
+    instance_name,
+)
+from runtime.delegates.gpu.parameters import parameters
+from runtime.model.schema import BuiltinOperator as Op
+
+_ORDERED: ElementTypes = (ElementType.F32, ElementType.I32, ElementType.I64)
+"""The types whose elements the kernel orders."""
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    return Unsupported("k must be constant") if facts.constant(1) is None else None
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    return NodeSpec(facts.operator.inputs[:1])
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One kernel; a unit is one row."""
+    (source,), (target, places) = node.inputs, node.outputs
+    if source is None:
+        raise ValueError("TOPK_V2 has one input")
+    before, values = context.value(source), context.value(target)
+    read, write, beside = (context.layout(v) for v in (source, target, places))
+    tail = round_up(values.channels) - values.channels
+    launch = Launch(
+        Instance(
+            "movement/sequence/top_k.cl",
+            instance_name(f"top_k_{before.type.value}"),
+            defines(
+                T=before.type.opencl,
+                IS_FLOAT=before.type is ElementType.F32,
+            ),
+            parameters(
+                CHANNELS=before.channels,
+                IN_STRIDE=read.pixel_stride,
+                IN_CHANNEL_STRIDE=read.channel_stride,
+                K=values.channels,
+                VALUE_STRIDE=write.pixel_stride,
+                INDEX_STRIDE=beside.pixel_stride,
+                VALUE_TAIL=tail if write.padded else 0,
+                INDEX_TAIL=tail if beside.padded else 0,
+            ),
+        ),
+        (context.pointer(source), target, places),
+        units=before.pixels,
+        label=f"TOPK_V2 {'x'.join(map(str, before.shape))}",
+        sources=node.sources,
+        flops=before.elements,
+        bytes=before.type.size * before.elements,
+    )
+    return [Candidate("rows", (launch,))]
+
+
+FAMILY = Family(
+    operators=(Op.TOPK_V2,),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    reads_any_layout=any_layout,
+    writes_dense=any_layout,
+    parameters=(1,),
+    types={Op.TOPK_V2: Types((_ORDERED,), (_ORDERED, (ElementType.I32,)), alike=True)},
+)

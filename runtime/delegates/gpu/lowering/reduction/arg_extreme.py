@@ -1,0 +1,89 @@
+"""ARG_MAX and ARG_MIN: the first index of the extremum along a constant axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.element_type import INDICES, ElementType
+from runtime.delegates.gpu.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.lowering.movement.copies import any_layout
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    Types,
+    defines,
+    instance_name,
+)
+from runtime.delegates.gpu.parameters import divisor, parameters
+from runtime.model.schema import BuiltinOperator as Op
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    return Unsupported("the axis must be constant") if facts.constant(1) is None else None
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    axis = facts.constant(1)
+    if axis is None:
+        raise ValueError(f"the axis of {facts.operator.name} is constant")
+    return NodeSpec(facts.operator.inputs[:1], {"axis": int(axis.reshape(-1)[0]) % len(facts.shape(0))})
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One kernel; a unit is 16 elements of the output."""
+    (source,), (target,) = node.inputs, node.outputs
+    if source is None:
+        raise ValueError(f"{node.op.name} has one input")
+    value, found, axis = context.value(source), context.value(target), node.attributes["axis"]
+    read, write = context.layout(source), context.layout(target)
+    launch = Launch(
+        Instance(
+            "reduction/arg_extreme.cl",
+            instance_name(f"{node.op.name.lower()}_{value.type.value}"),
+            defines(
+                T=value.type.opencl,
+                INDEX=found.type.opencl,
+                IS_FLOAT=value.type is ElementType.F32,
+                LARGEST=node.op == Op.ARG_MAX,
+            ),
+            parameters(
+                LENGTH=value.shape[axis],
+                ELEMENTS=found.elements,
+                IN_STRIDE=read.pixel_stride,
+                IN_CHANNEL_STRIDE=read.channel_stride,
+                OUT_STRIDE=write.pixel_stride,
+                TAIL=round_up(found.channels) - found.channels if write.padded else 0,
+                **divisor("INNER", prod(value.shape[axis + 1 :])),
+                **divisor("IN_CHANNELS", value.channels),
+                **divisor("OUT_CHANNELS", found.channels),
+            ),
+        ),
+        (context.pointer(source), target),
+        units=ceil_div(found.elements, LANES),
+        label=f"{node.op.name} {'x'.join(map(str, value.shape))}",
+        sources=node.sources,
+        flops=value.elements,
+        bytes=value.type.size * value.elements,
+    )
+    return [Candidate("elements", (launch,))]
+
+
+_TYPES = Types(((ElementType.F32, ElementType.I32, ElementType.BOOL), INDICES), (INDICES,))
+
+FAMILY = Family(
+    operators=(Op.ARG_MAX, Op.ARG_MIN),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    reads_any_layout=any_layout,
+    writes_dense=any_layout,
+    parameters=(1,),
+    types={Op.ARG_MAX: _TYPES, Op.ARG_MIN: _TYPES},
+)
