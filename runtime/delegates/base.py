@@ -30,7 +30,7 @@ class Partition:
 
     `shapes` and `dtypes` hold every tensor the operators touch (static, after shape inference).
     `constants` holds the values of every constant tensor among them, folded ones included
-    (the float32 result of DEQUANTIZE on a float16 constant is a constant).
+    (the float32 result of DEQUANTIZE on a float16 constant is a constant), and what a DEQUANTIZE made one of.
     """
 
     model: Model

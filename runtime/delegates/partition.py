@@ -15,6 +15,7 @@ from typing import Literal
 
 from runtime.delegates.base import GraphFacts, Partition, PartitionDelegate, SmallestPartition
 from runtime.model.graph import Model, Operator, Subgraph
+from runtime.model.schema import BuiltinOperator
 
 Status = Literal["full", "partial", "none"]
 
@@ -201,6 +202,11 @@ def make_partition(model: Model, facts: GraphFacts, operators: tuple[Operator, .
     elsewhere = {t for o in subgraph.operators if o.index not in inside for t in o.inputs}
     elsewhere.update(subgraph.outputs)
     touched = read | made
+    widened = {
+        o.inputs[0]
+        for o in subgraph.operators
+        if o.opcode is BuiltinOperator.DEQUANTIZE and o.outputs[0] in touched
+    }
     return Partition(
         model=model,
         subgraph=subgraph,
@@ -209,7 +215,7 @@ def make_partition(model: Model, facts: GraphFacts, operators: tuple[Operator, .
         outputs=tuple(sorted(made & elsewhere)),
         shapes={t: facts.shapes[t] for t in touched},
         dtypes={t: facts.dtypes[t] for t in touched},
-        constants={t: facts.constants[t] for t in touched if t in facts.constants},
+        constants={t: facts.constants[t] for t in touched | widened if t in facts.constants},
     )
 
 

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from runtime.delegates.descriptor import DelegateDescriptor, HostDevice, Option, OptionValue, threads_option
-from runtime.delegates.gpu.options import PERSISTENT_MODES, PRECISIONS, TUNING_EFFORTS, Options
+from runtime.delegates.gpu.options import PERSISTENT_MODES, PRECISIONS, TUNING_EFFORTS, WEIGHTS, Options
 
 __all__ = ["DESCRIPTOR"]
 
@@ -49,6 +49,12 @@ DESCRIPTOR: Final = DelegateDescriptor(
             choices=PRECISIONS,
             default=_DEFAULTS.precision,
             help="The type that the kernels compute in.",
+        ),
+        "weights": Option(
+            value_type=str,
+            choices=WEIGHTS,
+            default=_DEFAULTS.weights,
+            help="Whether narrow weights stay in memory as the file has them; the results are the same.",
         ),
         "tuning": Option(
             value_type=str,

@@ -12,8 +12,9 @@ from runtime.delegates.gpu.epilogue import FUSED_ACTIVATIONS
 from runtime.delegates.gpu.graph import Graph, Node, Step, Value
 from runtime.delegates.gpu.lowering import families, family_for, kind_of
 from runtime.delegates.gpu.lowering.spec import Family, OperatorFacts
+from runtime.delegates.gpu.weights import Stored, stored
 from runtime.model.graph import Operator
-from runtime.model.schema import TensorType
+from runtime.model.schema import BuiltinOperator, TensorType
 
 _PARAMETERS = frozenset({TensorType.INT32, TensorType.INT64})
 """Types of axes, paddings, shapes and the like, which lowering reads; they never enter the graph."""
@@ -108,13 +109,15 @@ def _refused(facts: GraphFacts, operator: Operator, tensor: int, found: str, lim
     return Unsupported(f"tensor {tensor} {name!r} is {found}, where {kind_of(operator).name} takes {limit}")
 
 
-def build_graph(partition: Partition) -> Graph:
+def build_graph(partition: Partition, *, is_narrow: bool = True) -> Graph:
     """The graph of a partition whose operators all passed `refusal`.
 
+    Constants stay beside their float32 form as the file stores them where `is_narrow` is true.
     Raises ValueError where a tensor of a type that no kernel knows would become an operand.
     """
     facts = GraphFacts(partition.subgraph, partition.shapes, partition.dtypes, partition.constants)
     values: dict[int, Value] = {}
+    kept = _stored_constants(partition) if is_narrow else {}
 
     def value(tensor: int) -> int:
         if tensor not in values:
@@ -126,7 +129,8 @@ def build_graph(partition: Partition) -> Graph:
                 raise ValueError(f"constant {tensor} of type {data.dtype.name} is no {element.value}")
             data = None if data is None else np.asarray(data, element.dtype)
             shape = tuple(int(extent) for extent in partition.shapes[tensor])
-            values[tensor] = Value(tensor, shape, known.name, data, element)
+            found = None if data is None else kept.get(tensor)
+            values[tensor] = Value(tensor, shape, known.name, data, element, found)
         return tensor
 
     nodes = []
@@ -157,3 +161,14 @@ def build_graph(partition: Partition) -> Graph:
     for tensor in (*partition.inputs, *partition.outputs):
         value(tensor)
     return Graph(values, tuple(nodes), partition.inputs, partition.outputs)
+
+
+def _stored_constants(partition: Partition) -> dict[int, Stored]:
+    """Tensor → what the file holds of a float32 constant: fp16, or what a DEQUANTIZE made it of."""
+    tensors, constants = partition.subgraph.tensors, partition.constants
+    sources = {tensor: tensor for tensor in constants}
+    for operator in partition.subgraph.operators:
+        if operator.opcode is BuiltinOperator.DEQUANTIZE and operator.outputs[0] in constants:
+            sources[operator.outputs[0]] = operator.inputs[0]
+    found = {t: stored(tensors[s], constants[s]) for t, s in sources.items() if s in constants}
+    return {tensor: one for tensor, one in found.items() if one is not None}

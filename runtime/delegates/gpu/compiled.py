@@ -43,7 +43,9 @@ class CompiledGraph:
 
     def __init__(self, partition: Partition, backend: Backend, options: Options) -> None:
         self.backend = backend
-        self.graph: Graph = optimise(build_graph(partition), layout_rules())
+        self.graph: Graph = optimise(
+            build_graph(partition, is_narrow=options.weights == "stored"), layout_rules()
+        )
         context = Context(self.graph, backend.capabilities)
         alternatives = [list(candidates_of(node, context)) for node in self.graph.nodes]
         tuner = Tuner(backend, options)

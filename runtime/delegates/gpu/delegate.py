@@ -113,8 +113,10 @@ class GpuDelegate:
             "opencl_version": device.version,
             "compute_units": str(device.compute_units),
             "precision": self.options.precision,
+            "weights": self.options.weights,
             "tuning": self.options.tuning,
             "persistent": self.options.persistent,
             "schedule": "; ".join(graph.schedule for graph in self._open_graphs()) or "not compiled",
+            "constant_bytes": str(sum(graph.recording.constant_bytes for graph in self._open_graphs())),
             **({"cache": f"not used: {fault}"} if fault else {}),
         }

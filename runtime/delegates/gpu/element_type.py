@@ -13,13 +13,15 @@ from runtime.model.schema import TensorType
 class ElementType(Enum):
     """A type of element; its value is the name that numpy, files and messages use.
 
-    A bool is one byte, 0 or 1, as in LiteRT.
+    A bool is one byte, 0 or 1, as in LiteRT. U8 holds packed weights: their kernel says what the
+    bytes mean.
     """
 
     F32 = "float32"
     I32 = "int32"
     I64 = "int64"
     BOOL = "bool"
+    U8 = "uint8"
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -52,6 +54,7 @@ _OPENCL = {
     ElementType.I32: "int",
     ElementType.I64: "long",
     ElementType.BOOL: "uchar",
+    ElementType.U8: "uchar",
 }
 
 _WORDS = {1: "uchar", 4: "float", 8: "ulong"}
@@ -61,7 +64,7 @@ and the vectors of `kernels/common.cl` are of floats."""
 ElementTypes: TypeAlias = tuple[ElementType, ...]
 """The types that a kernel takes in one place, in the order in which messages list them."""
 
-MOVABLE: ElementTypes = tuple(ElementType)
+MOVABLE: ElementTypes = (ElementType.F32, ElementType.I32, ElementType.I64, ElementType.BOOL)
 """What operators take that only move elements."""
 
 INDICES: ElementTypes = (ElementType.I32, ElementType.I64)
@@ -72,4 +75,4 @@ def element_type(tensor: TensorType) -> ElementType | None:
     """The type in which a tensor enters the graph, fp16 as float32; None for one that cannot."""
     if tensor is TensorType.FLOAT16:
         return ElementType.F32
-    return next((known for known in ElementType if known.tensor_type is tensor), None)
+    return next((known for known in MOVABLE if known.tensor_type is tensor), None)

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 from numpy.typing import NDArray
 
 from runtime.delegates.gpu.element_type import ElementType
+from runtime.delegates.gpu.weights import Stored
 from runtime.model.schema import BuiltinOperator
 
 LINE = 64
@@ -71,13 +72,17 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One tensor. `data` is the content of a constant in the logical shape, without padding."""
+    """One tensor. `data` is the content of a constant in the logical shape, without padding.
+
+    `stored` is what a file holds in place of a float32 constant of the same numbers.
+    """
 
     id: int
     shape: tuple[int, ...]
     name: str = ""
     data: NDArray[Any] | None = None
     type: ElementType = ElementType.F32
+    stored: Stored | None = None
 
     @property
     def channels(self) -> int:
@@ -175,4 +180,6 @@ class Graph:
 
 def without_constants(graph: Graph) -> Graph:
     """The graph without the weights, for who holds them in packed form."""
-    return replace(graph, values={key: replace(value, data=None) for key, value in graph.values.items()})
+    return replace(
+        graph, values={key: replace(value, data=None, stored=None) for key, value in graph.values.items()}
+    )

@@ -10,6 +10,7 @@ from typing import Any
 from runtime.errors import DelegateError
 
 PRECISIONS = ("fp32",)
+WEIGHTS = ("stored", "float32")
 TUNING_EFFORTS = ("none", "fast", "exhaustive")
 PERSISTENT_MODES = ("auto", "off", "on")
 
@@ -21,6 +22,8 @@ class Options:
     - `device`: an index into the list of OpenCL devices, or a part of a device's or platform's name. None
       chooses a GPU where there is one, else a CPU device.
     - `precision`: "fp32".
+    - `weights`: "stored" keeps fp16 and integer weights as the file has them and widens them in registers;
+      "float32" widens them once, to the same numbers, in two to eight times the memory.
     - `threads`: most work-groups that run at the same time on a CPU device; None for all it has.
     - `tuning`: "none" relies on the cost models, "fast" measures the heaviest nodes, "exhaustive" every node.
     - `persistent`: "auto" measures whether persistent kernels beat enqueued ones, "off" and "on" decide it.
@@ -36,6 +39,7 @@ class Options:
 
     device: str | int | None = None
     precision: str = "fp32"
+    weights: str = "stored"
     threads: int | None = None
     tuning: str = "fast"
     persistent: str = "auto"
@@ -105,6 +109,7 @@ def _device(name: str, value: Any) -> str | int:
 _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "device": _device,
     "precision": _precision,
+    "weights": _choice(*WEIGHTS),
     "threads": _at_least(1),
     "tuning": _choice(*TUNING_EFFORTS),
     "persistent": _choice(*PERSISTENT_MODES),

@@ -40,13 +40,15 @@ class Recording(Protocol):
     """Launches bound to memory on a device, ready to be enqueued.
 
     `rows` holds for each launch the number of its function, the offsets of its pointers in lines of 64 bytes
-    and the values of its parameters, `names` the function's name.
+    and the values of its parameters, `names` the function's name. `constant_bytes` is the memory of all
+    weights and other constants.
     """
 
     launches: Sequence[Launch]
     rows: Sequence[Sequence[int]]
     names: Sequence[str]
     is_closed: bool
+    constant_bytes: int
 
     def entry(self, layer: int) -> Entry:
         """The enqueue of one layer."""

@@ -28,6 +28,78 @@ typedef float unaligned16 __attribute__((ext_vector_type(16), aligned(4)));
 #define store16(value, pointer) vstore16(value, 0, pointer)
 #endif
 
+// Weights of products keep in memory the type that the model's file gives them, and are widened in registers. They lie in
+// panels of TILE_N columns: a head of rows of floats (the bias; of integers also the scales, of U8 also the zero points),
+// then rows of the type that the define WEIGHT names. A widened weight has the bits of the dequantised number: an integer
+// is a float exactly, and its product with the scale is rounded once.
+#define HEAD_ROWS_F32 1
+#define HEAD_ROWS_F16 1
+#define HEAD_ROWS_BF16 1
+#define HEAD_ROWS_I8 2
+#define HEAD_ROWS_U8 3
+#define HEAD_ROWS_I4 2
+#define WEIGHT_BITS_F32 32
+#define WEIGHT_BITS_F16 16
+#define WEIGHT_BITS_BF16 16
+#define WEIGHT_BITS_I8 8
+#define WEIGHT_BITS_U8 8
+#define WEIGHT_BITS_I4 4
+#define WEIGHT_BYTES(count) ((count) * JOIN(WEIGHT_BITS, WEIGHT) / 8)
+// The head of a panel of so many rows, what follows it, and weights i .. i+15 of that, which belong to the panel's columns
+// from `column` on.
+#define PANEL_HEAD(weights, panel, rows) ((__global const float *)((weights) \
+    + (size_t)(panel) * (4 * JOIN(HEAD_ROWS, WEIGHT) * TILE_N + WEIGHT_BYTES((rows) * TILE_N))))
+#define PANEL_ROWS(head) ((__global const uchar *)((head) + JOIN(HEAD_ROWS, WEIGHT) * TILE_N))
+#define WEIGHTS16(rows, i, head, column) JOIN(weights16, WEIGHT)(rows, i, (head) + TILE_N + (column), TILE_N)
+// Conversions by name are slower to compile with PoCL, as vload16 is; its vload_half16 is two conversions and a join.
+#ifdef __clang__
+typedef ushort unaligned_ushort16 __attribute__((ext_vector_type(16), aligned(2)));
+typedef char unaligned_char16 __attribute__((ext_vector_type(16), aligned(1)));
+typedef uchar unaligned_uchar16 __attribute__((ext_vector_type(16), aligned(1)));
+typedef uchar unaligned_uchar8 __attribute__((ext_vector_type(8), aligned(1)));
+#define LOAD_AS(type, pointer) (*(__global const unaligned_##type *)(pointer))
+#define CONVERT16(type, vector) __builtin_convertvector(vector, type)
+#else
+#define LOAD_AS(type, pointer) LOAD_AS_##type(pointer)
+#define LOAD_AS_ushort16(pointer) vload16(0, (__global const ushort *)(pointer))
+#define LOAD_AS_char16(pointer) vload16(0, (__global const char *)(pointer))
+#define LOAD_AS_uchar16(pointer) vload16(0, pointer)
+#define LOAD_AS_uchar8(pointer) vload8(0, pointer)
+#define CONVERT16(type, vector) convert_##type(vector)
+#endif
+static inline float16 weights16_F32(__global const uchar *rows, int i, __global const float *scale, int width)
+{
+    return load16((__global const float *)rows + i);
+}
+static inline float16 weights16_F16(__global const uchar *rows, int i, __global const float *scale, int width)
+{
+#if defined(__clang__) && defined(__AVX512F__)
+    const short16 bits = as_short16(LOAD_AS(ushort16, rows + 2 * i));
+    return __builtin_ia32_vcvtph2ps512_mask(bits, (float16)0.0f, (ushort)0xffff, 4);
+#else
+    return vload_half16(0, (__global const half *)rows + i);
+#endif
+}
+static inline float16 weights16_BF16(__global const uchar *rows, int i, __global const float *scale, int width)
+{
+    return as_float16(CONVERT16(uint16, LOAD_AS(ushort16, rows + 2 * i)) << 16);
+}
+static inline float16 weights16_I8(__global const uchar *rows, int i, __global const float *scale, int width)
+{
+    return CONVERT16(float16, LOAD_AS(char16, rows + i)) * load16(scale);
+}
+static inline float16 weights16_U8(__global const uchar *rows, int i, __global const float *scale, int width)
+{
+    return (CONVERT16(float16, LOAD_AS(uchar16, rows + i)) - load16(scale + width)) * load16(scale);
+}
+// Eight bytes: the levels plus 8 of the first half of the columns in the low bits, those of the second in the high bits.
+static inline float16 weights16_I4(__global const uchar *rows, int i, __global const float *scale, int width)
+{
+    const uchar8 pairs = LOAD_AS(uchar8, rows + i / 2);
+    const uint16 wide = CONVERT16(uint16, (uchar16)(pairs, pairs)) >> (uint16)((uint8)0, (uint8)4);
+    return (CONVERT16(float16, wide & 15) - 8.0f) * load16(scale);
+}
+
 // Asks for a cache line ahead of its use; nothing where the compiler has no such builtin.
 #if defined(__clang__) && defined(__x86_64__)
 #define PREFETCH(pointer) __builtin_prefetch((const void *)(size_t)(pointer))

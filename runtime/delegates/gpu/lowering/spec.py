@@ -81,6 +81,7 @@ from runtime.delegates.gpu.element_type import MOVABLE, ElementType, ElementType
 from runtime.delegates.gpu.epilogue import join, operands_of
 from runtime.delegates.gpu.graph import LINE, Graph, Kind, Layout, Node, Step, Value, round_up
 from runtime.delegates.gpu.parameters import Parameters
+from runtime.delegates.gpu.weights import WeightType
 from runtime.model.graph import Operator
 from runtime.model.schema import ActivationFunctionType, Padding
 
@@ -429,6 +430,10 @@ def window_attributes(facts: OperatorFacts, filter_h: int, filter_w: int) -> dic
     return found
 
 
-def instance_name(family: str, tile: str = "") -> str:
-    """A function's name by the grammar `f32_<family>_<variant>__<tile>`."""
-    return f"f32_{family}__{tile}" if tile else f"f32_{family}"
+def instance_name(family: str, tile: str = "", weights: WeightType = WeightType.F32) -> str:
+    """A function's name by the grammar `f32_<family>_<variant>_<type of weights>__<tile>`.
+
+    The type of the weights is left out where it is float32 too.
+    """
+    variant = family if weights is WeightType.F32 else f"{family}_{weights.value.lower()}"
+    return f"f32_{variant}__{tile}" if tile else f"f32_{variant}"

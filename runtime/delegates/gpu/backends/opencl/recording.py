@@ -72,6 +72,7 @@ class OpenClRecording:
         self.is_closed: bool = False
         self._program = program
         placement = place(graph, stages)
+        self.constant_bytes: int = placement.constant_bytes
         # Without the constants' sources: weights would otherwise be in memory twice.
         self._placement = replace(placement, graph=without_constants(graph), launches=(), constants={})
         self.launches: Sequence[Launch] = tuple(

@@ -9,20 +9,20 @@
 // Every sum starts as the bias. All loops over a tile have constant bounds and are unrolled, so its sums stay in registers.
 #define VECTORS (TILE_N / 16)
 #define ROW_TILES ((M + TILE_M - 1) / TILE_M)
-static void FUNC(const int t, const int nt, __global const float *restrict in, __global const float *restrict weights,
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global const uchar *restrict weights,
     __global const float *restrict zeros, __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
         const int panel = PANEL_OUTER ? u / ROW_TILES : u % PANELS;
         const int p = min((PANEL_OUTER ? u % ROW_TILES : u / PANELS) * TILE_M, M - TILE_M);
-        __global const float *w = weights + panel * ((1 + FILTER_D * FILTER_H * FILTER_W * K) * TILE_N);
+        __global const float *head = PANEL_HEAD(weights, panel, FILTER_D * FILTER_H * FILTER_W * K);
+        __global const uchar *w = PANEL_ROWS(head);
         float16 sum[TILE_M][VECTORS];
         #pragma unroll
         for (int i = 0; i < TILE_M; i++)
             #pragma unroll
             for (int j = 0; j < VECTORS; j++)
-                sum[i][j] = load16(w + j * 16);
-        w += TILE_N;
+                sum[i][j] = load16(head + j * 16);
         int volume[TILE_M], z[TILE_M], y[TILE_M], x[TILE_M];
         #pragma unroll
         for (int i = 0; i < TILE_M; i++) {
@@ -45,7 +45,7 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
                 float16 b[VECTORS];
                 #pragma unroll
                 for (int j = 0; j < VECTORS; j++)
-                    b[j] = load16(w + k * TILE_N + j * 16);
+                    b[j] = WEIGHTS16(w, k * TILE_N + j * 16, head, j * 16);
                 #pragma unroll
                 for (int i = 0; i < TILE_M; i++) {
                     const float16 value = (float16)(a[i][k]);
@@ -54,7 +54,7 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
                         sum[i][j] = value * b[j] + sum[i][j];
                 }
             }
-            w += K * TILE_N;
+            w += WEIGHT_BYTES(K * TILE_N);
         }
         #pragma unroll
         for (int i = 0; i < TILE_M; i++)

@@ -11,6 +11,7 @@
 #define PATCH_W ((TILE_W - 1) * STRIDE_W + (FILTER_W - 1) * DILATION_W + 1)
 #define BLOCK (CHANNELS / PARTS)
 #define TAPS (FILTER_H * FILTER_W)
+#define TILE_N 16
 // Whether any tile lies inside; on small maps none does, and the code for it is not compiled.
 #define FIRST_Y (PAD_TOP > 0 ? TILE_H * STRIDE_H - PAD_TOP : 0)
 #define FIRST_X (PAD_LEFT > 0 ? TILE_W * STRIDE_W - PAD_LEFT : 0)
@@ -22,13 +23,13 @@
         const int r = ((y) - ky * DILATION_H) / STRIDE_H; \
         if ((y) >= ky * DILATION_H && r < TILE_H && r * STRIDE_H == (y) - ky * DILATION_H) \
             _Pragma("unroll") for (int kx = 0; kx < FILTER_W; kx++) { \
-                const float16 tap = load16(w + (1 + ky * FILTER_W + kx) * 16); \
+                const float16 tap = WEIGHTS16(w, (ky * FILTER_W + kx) * TILE_N, head, 0); \
                 _Pragma("unroll") for (int i = 0; i < TILE_W; i++) \
                     sum[r][i] = value[i * STRIDE_W + kx * DILATION_W] * tap + sum[r][i]; \
             } \
     }
 
-static void FUNC(const int t, const int nt, __global const float *restrict in, __global const float *restrict weights,
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global const uchar *restrict weights,
     __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
@@ -40,13 +41,14 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
         const bool inner = HAS_INNER && iy >= 0 && ix >= 0 && iy + PATCH_H <= IN_H && ix + PATCH_W <= IN_W;
         __global const float *corner = in + ((n * IN_H + iy) * IN_W + ix) * IN_STRIDE;
         for (int c = first; c < first + BLOCK; c += 16) {
-            __global const float *w = weights + c * (1 + TAPS);
+            __global const float *head = PANEL_HEAD(weights, c / TILE_N, TAPS);
+            __global const uchar *w = PANEL_ROWS(head);
             float16 sum[TILE_H][TILE_W];
             #pragma unroll
             for (int r = 0; r < TILE_H; r++)
                 #pragma unroll
                 for (int i = 0; i < TILE_W; i++)
-                    sum[r][i] = load16(w);
+                    sum[r][i] = load16(head);
             if (inner) {
                 #pragma unroll
                 for (int y = 0; y < PATCH_H; y++) {
@@ -84,6 +86,7 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
 #undef PATCH_W
 #undef BLOCK
 #undef TAPS
+#undef TILE_N
 #undef FIRST_Y
 #undef FIRST_X
 #undef HAS_INNER

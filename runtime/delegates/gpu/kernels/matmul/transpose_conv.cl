@@ -12,7 +12,7 @@
 #define VECTORS (TILE_N / 16)
 #define PHASES (PHASES_H * PHASES_W)
 #define TILES (PHASES * ((M + TILE_M - 1) / TILE_M))
-static void FUNC(const int t, const int nt, __global const float *restrict in, __global const float *restrict weights,
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global const uchar *restrict weights,
     __global const float *restrict zeros, __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
@@ -21,14 +21,14 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
         const int p = min(tile / PHASES * TILE_M, M - TILE_M);
         // The first tap of the phase; the next ones follow in steps of the stride, each one input further in front.
         const int first_y = (phase_y + CUT_H) % STRIDE_H, first_x = (phase_x + CUT_W) % STRIDE_W;
-        __global const float *w = weights + panel * ((1 + FILTER_H * FILTER_W * K) * TILE_N);
+        __global const float *head = PANEL_HEAD(weights, panel, FILTER_H * FILTER_W * K);
+        __global const uchar *w = PANEL_ROWS(head);
         float16 sum[TILE_M][VECTORS];
         #pragma unroll
         for (int i = 0; i < TILE_M; i++)
             #pragma unroll
             for (int j = 0; j < VECTORS; j++)
-                sum[i][j] = load16(w + j * 16);
-        w += TILE_N;
+                sum[i][j] = load16(head + j * 16);
         int image[TILE_M], y[TILE_M], x[TILE_M];
         #pragma unroll
         for (int i = 0; i < TILE_M; i++) {
@@ -38,7 +38,7 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
         }
         for (int ky = first_y; ky < FILTER_H; ky += STRIDE_H)
             for (int kx = first_x; kx < FILTER_W; kx += STRIDE_W) {
-                __global const float *tap = w + (ky * FILTER_W + kx) * (K * TILE_N);
+                __global const uchar *tap = w + WEIGHT_BYTES((ky * FILTER_W + kx) * (K * TILE_N));
                 __global const float *a[TILE_M];
                 #pragma unroll
                 for (int i = 0; i < TILE_M; i++) {
@@ -53,7 +53,7 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
                     float16 b[VECTORS];
                     #pragma unroll
                     for (int j = 0; j < VECTORS; j++)
-                        b[j] = load16(tap + k * TILE_N + j * 16);
+                        b[j] = WEIGHTS16(tap, k * TILE_N + j * 16, head, j * 16);
                     #pragma unroll
                     for (int i = 0; i < TILE_M; i++) {
                         const float16 value = (float16)(a[i][k]);

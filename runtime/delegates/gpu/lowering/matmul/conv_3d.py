@@ -13,9 +13,10 @@ import numpy as np
 
 from runtime.delegates.gpu.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.lowering.matmul.conv.family import constants_refusal, window_candidates
-from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats, panels
+from runtime.delegates.gpu.lowering.matmul.conv.packing import panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, bias_of
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import CACHED_WEIGHTS_BYTES, Tile, best_tiles
+from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, weights_of
 from runtime.delegates.gpu.lowering.spec import (
     Array,
     Candidate,
@@ -75,6 +76,11 @@ def _ids(node: Node) -> tuple[int, int, int]:
     return source, filter_id, node.outputs[0]
 
 
+def _weights(node: Node, context: Context) -> Weights:
+    _, filter_id, _ = _ids(node)
+    return weights_of(context.value(filter_id), 4, lambda: bias_of(node.inputs[2], context))
+
+
 def _flat_shape(node: Node, context: Context) -> ConvShape | None:
     """The convolution as one of two dimensions; None where all three take part."""
     source, filter_id, target = _ids(node)
@@ -96,15 +102,13 @@ def _flat_shape(node: Node, context: Context) -> ConvShape | None:
         return None
     extents = (taps[first], taps[second])
 
-    def flat_filter() -> Floats:
-        data = context.constant(filter_id)
-        return data.transpose(4, 0, 1, 2, 3).reshape(out_channels, *extents, channels)
+    def flat(codes: Array) -> Array:
+        return codes.transpose(4, 0, 1, 2, 3).reshape(out_channels, *extents, channels)
 
     return ConvShape(
         source=source,
         target=target,
-        filter=flat_filter,
-        bias=lambda: bias_of(node.inputs[2], context),
+        weights=_weights(node, context).arranged(flat),
         images=images,
         in_h=heights[0],
         in_w=widths[0],
@@ -134,12 +138,13 @@ def _direct(node: Node, context: Context, tile: Tile) -> Candidate:
     before, after, weights = (context.value(v) for v in (source, target, filter_id))
     taps, channels = weights.shape[:3], before.channels
     count = ceil_div(after.channels, tile.columns)
-    elements = count * (1 + prod(taps) * channels) * tile.columns
+    rows = prod(taps) * channels
 
-    def pack() -> Array:
-        matrix = context.constant(filter_id).reshape(-1, after.channels)
-        return panels(matrix, bias_of(node.inputs[2], context), tile.columns)
+    def pack(codes: Array) -> Array:
+        return panels(codes.reshape(rows, after.channels), tile.columns)
 
+    found = _weights(node, context)
+    packed_weights = found.panels(f"weights{target}", count, rows, tile.columns, pack)
     window: dict[str, int] = {}
     for axis, letter in enumerate(_AXES):
         window |= {
@@ -153,7 +158,7 @@ def _direct(node: Node, context: Context, tile: Tile) -> Candidate:
     name = "x".join(map(str, taps))
     instance = Instance(
         "matmul/conv_3d.cl",
-        instance_name(f"conv_3d_{name}", tile.name),
+        instance_name(f"conv_3d_{name}", tile.name, found.type),
         defines(
             **window,
             M=after.pixels,
@@ -162,7 +167,8 @@ def _direct(node: Node, context: Context, tile: Tile) -> Candidate:
             TILE_M=tile.rows,
             TILE_N=tile.columns,
             PANELS=count,
-            PANEL_OUTER=4 * elements > CACHED_WEIGHTS_BYTES,
+            PANEL_OUTER=packed_weights.bytes > CACHED_WEIGHTS_BYTES,
+            WEIGHT=found.type.value,
             IN_STRIDE=context.layout(source).pixel_stride,
             OUT_STRIDE=context.layout(target).pixel_stride,
         ),
@@ -170,7 +176,7 @@ def _direct(node: Node, context: Context, tile: Tile) -> Candidate:
     zeros = packed("zeros", channels, lambda: np.zeros(channels, np.float32))
     launch = Launch(
         instance,
-        (source, packed(f"weights{target}", elements, pack), zeros, target),
+        (source, packed_weights, zeros, target),
         units=tile.units(after.pixels, after.channels),
         label=f"{node.op.name} {name} {'x'.join(map(str, after.shape))}",
         sources=node.sources,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from runtime.delegates.gpu.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.lowering.matmul.conv.direct import direct_candidates
 from runtime.delegates.gpu.lowering.matmul.conv.family import constants_refusal
-from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats, depthwise_blocks
+from runtime.delegates.gpu.lowering.matmul.conv.packing import depthwise_panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, conv_shape
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
@@ -21,7 +21,6 @@ from runtime.delegates.gpu.lowering.spec import (
     defines,
     epilogue_of,
     instance_name,
-    packed,
     window_attributes,
 )
 from runtime.model.schema import BuiltinOperator as Op
@@ -97,22 +96,21 @@ def depthwise(node: Node, context: Context, shape: ConvShape, tile: tuple[int, i
     tiles = ceil_div(s.out_h, rows) * ceil_div(s.out_w, columns)
     parts = _parts(s, tiles, channels // LANES, context.device.compute_units)
 
-    def pack() -> Floats:
-        return depthwise_blocks(s.filter(), s.bias(), channels)
-
+    weights = s.weights.panels(f"weights{s.target}", channels // LANES, taps, LANES, depthwise_panels)
     launch = Launch(
         Instance(
             "matmul/depthwise_conv.cl",
-            instance_name(f"depthwise_conv_{s.window}", f"r{rows}c{columns}"),
+            instance_name(f"depthwise_conv_{s.window}", f"r{rows}c{columns}", s.weights.type),
             defines(
                 **s.defines,
                 CHANNELS=channels,
                 PARTS=parts,
                 TILE_H=rows,
                 TILE_W=columns,
+                WEIGHT=s.weights.type.value,
             ),
         ),
-        (s.source, packed(f"weights{s.target}", (1 + taps) * channels, pack), s.target),
+        (s.source, weights, s.target),
         units=s.images * tiles * parts,
         label=f"DEPTHWISE_CONV_2D {s.window} {s.out_h}x{s.out_w}x{s.out_channels}",
         sources=node.sources,

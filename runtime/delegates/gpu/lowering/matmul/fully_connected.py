@@ -11,6 +11,7 @@ from runtime.delegates.gpu.lowering.matmul.batch_matmul import product as comput
 from runtime.delegates.gpu.lowering.matmul.conv import gemm
 from runtime.delegates.gpu.lowering.matmul.conv.packing import filter_matrix
 from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of
+from runtime.delegates.gpu.lowering.matmul.conv.weights import weights_of
 from runtime.delegates.gpu.lowering.movement.reshape import dense_copy
 from runtime.delegates.gpu.lowering.spec import (
     Argument,
@@ -114,10 +115,9 @@ def _with_constant(
         columns=columns,
         row_stride=rows.step,
         step=rows.layout.channel_stride,
-        matrix=lambda: filter_matrix(
-            context.constant(weights.id).reshape(columns, 1, rows.pixels, rows.channels), lanes
+        weights=weights_of(weights, 0, lambda: bias_of(bias, context)).arranged(
+            lambda codes: filter_matrix(codes.reshape(columns, 1, rows.pixels, rows.channels), lanes)
         ),
-        bias=lambda: bias_of(bias, context),
     )
     return gemm.product_candidates(node, context, product, "fully_connected")
 

@@ -16,6 +16,7 @@ from runtime.delegates.gpu.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.lowering.matmul.conv.packing import filter_matrix, panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import CACHED_WEIGHTS_BYTES, Tile, best_tiles
+from runtime.delegates.gpu.lowering.matmul.conv.weights import weights_of
 from runtime.delegates.gpu.lowering.spec import (
     Array,
     Candidate,
@@ -130,16 +131,15 @@ def _gather(node: Node, context: Context, rows: _Axis, columns: _Axis, tile: Til
     channels, taps = before.channels, rows.taps * columns.taps
     pixels = before.shape[0] * rows.steps * columns.steps
     count = tile.panels(after.channels)
-    elements = count * (1 + taps * channels) * tile.columns
 
-    def pack() -> Array:
-        return panels(
-            filter_matrix(context.constant(filter_id), channels), bias_of(bias, context), tile.columns
-        )
+    def pack(codes: Array) -> Array:
+        return panels(filter_matrix(codes, channels), tile.columns)
 
+    found = weights_of(weights, 0, lambda: bias_of(bias, context))
+    packed_weights = found.panels(f"weights{target}", count, taps * channels, tile.columns, pack)
     instance = Instance(
         "matmul/transpose_conv.cl",
-        instance_name(f"transpose_conv_{rows.taps}x{columns.taps}s{rows.stride}", tile.name),
+        instance_name(f"transpose_conv_{rows.taps}x{columns.taps}s{rows.stride}", tile.name, found.type),
         defines(
             **rows.defines("H"),
             **columns.defines("W"),
@@ -149,7 +149,8 @@ def _gather(node: Node, context: Context, rows: _Axis, columns: _Axis, tile: Til
             TILE_M=tile.rows,
             TILE_N=tile.columns,
             PANELS=count,
-            PANEL_OUTER=4 * elements > CACHED_WEIGHTS_BYTES,
+            PANEL_OUTER=packed_weights.bytes > CACHED_WEIGHTS_BYTES,
+            WEIGHT=found.type.value,
             IN_STRIDE=context.layout(source).pixel_stride,
             OUT_STRIDE=context.layout(target).pixel_stride,
         ),
@@ -157,7 +158,7 @@ def _gather(node: Node, context: Context, rows: _Axis, columns: _Axis, tile: Til
     zeros = packed("zeros", channels, lambda: np.zeros(channels, np.float32))
     launch = Launch(
         instance,
-        (source, packed(f"weights{target}", elements, pack), zeros, target),
+        (source, packed_weights, zeros, target),
         units=rows.phases * columns.phases * tile.units(pixels, after.channels),
         label=f"{node.op.name} {rows.taps}x{columns.taps}s{rows.stride} {'x'.join(map(str, after.shape))}",
         sources=node.sources,

@@ -11,21 +11,21 @@
 // unrolled, so its sums stay in registers.
 #define VECTORS (TILE_N / 16)
 #define ROW_TILES ((M + TILE_M - 1) / TILE_M)
-static void FUNC(const int t, const int nt, __global const float *restrict in, __global const float *restrict weights,
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global const uchar *restrict weights,
     __global const float *restrict zeros, __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
         const int panel = PANEL_OUTER ? u / ROW_TILES : u % PANELS;
         const int p = min((PANEL_OUTER ? u % ROW_TILES : u / PANELS) * TILE_M, M - TILE_M);
         const int first_channel = min(panel * TILE_N / GROUP_OUT * GROUP_IN, IN_CHANNELS - K);
-        __global const float *w = weights + panel * ((1 + FILTER_H * FILTER_W * K) * TILE_N);
+        __global const float *head = PANEL_HEAD(weights, panel, FILTER_H * FILTER_W * K);
+        __global const uchar *w = PANEL_ROWS(head);
         float16 sum[TILE_M][VECTORS];
         #pragma unroll
         for (int i = 0; i < TILE_M; i++)
             #pragma unroll
             for (int j = 0; j < VECTORS; j++)
-                sum[i][j] = load16(w + j * 16);
-        w += TILE_N;
+                sum[i][j] = load16(head + j * 16);
         int y[TILE_M], x[TILE_M];
         #pragma unroll
         for (int i = 0; i < TILE_M; i++) {
@@ -47,7 +47,7 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
                     float16 b[VECTORS];
                     #pragma unroll
                     for (int j = 0; j < VECTORS; j++)
-                        b[j] = load16(w + k * TILE_N + j * 16);
+                        b[j] = WEIGHTS16(w, k * TILE_N + j * 16, head, j * 16);
                     #pragma unroll
                     for (int i = 0; i < TILE_M; i++) {
                         const float16 value = (float16)(a[i][k * IN_STEP]);
@@ -56,7 +56,7 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
                             sum[i][j] = value * b[j] + sum[i][j];
                     }
                 }
-                w += K * TILE_N;
+                w += WEIGHT_BYTES(K * TILE_N);
             }
         #pragma unroll
         for (int i = 0; i < TILE_M; i++)

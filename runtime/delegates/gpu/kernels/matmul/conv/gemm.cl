@@ -9,26 +9,26 @@
 #define VECTORS (TILE_N / 16)
 #define ROW_TILES ((M + TILE_M - 1) / TILE_M)
 static void FUNC(const int t, const int nt, __global const float *restrict in,
-    __global const float *restrict weights, __global float *restrict out PARAMETERS)
+    __global const uchar *restrict weights, __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
         const int panel = PANEL_OUTER ? u / ROW_TILES : u % PANELS;
         const int p = min((PANEL_OUTER ? u % ROW_TILES : u / PANELS) * TILE_M, M - TILE_M);
         __global const float *a = in + p * IN_STRIDE;
-        __global const float *w = weights + panel * ((1 + K) * TILE_N);
+        __global const float *head = PANEL_HEAD(weights, panel, K);
+        __global const uchar *w = PANEL_ROWS(head);
         float16 sum[TILE_M][VECTORS];
         #pragma unroll
         for (int i = 0; i < TILE_M; i++)
             #pragma unroll
             for (int j = 0; j < VECTORS; j++)
-                sum[i][j] = load16(w + j * 16);
-        w += TILE_N;
+                sum[i][j] = load16(head + j * 16);
         #pragma unroll UNROLL
         for (int k = 0; k < K; k++) {
             float16 b[VECTORS];
             #pragma unroll
             for (int j = 0; j < VECTORS; j++)
-                b[j] = load16(w + k * TILE_N + j * 16);
+                b[j] = WEIGHTS16(w, k * TILE_N + j * 16, head, j * 16);
             #pragma unroll
             for (int i = 0; i < TILE_M; i++) {
                 const float16 x = (float16)(a[i * IN_STRIDE + k * IN_STEP]);

@@ -4,31 +4,31 @@
 // Defines: K, CHANNELS (of the output, padded), TILE_N, PANELS, SPLIT, IN_STEP (elements from channel to channel).
 #define VECTORS (TILE_N / 16)
 static void FUNC(const int t, const int nt, __global const float *restrict in,
-    __global const float *restrict weights, __global float *restrict out PARAMETERS)
+    __global const uchar *restrict weights, __global float *restrict out PARAMETERS)
 {
     for (int panel = FIRST_UNIT(t, nt); panel < FIRST_UNIT(t + 1, nt); panel++) {
-        __global const float *w = weights + panel * ((1 + K) * TILE_N);
+        __global const float *head = PANEL_HEAD(weights, panel, K);
+        __global const uchar *w = PANEL_ROWS(head);
         float16 sum[SPLIT][VECTORS];
         #pragma unroll
         for (int s = 0; s < SPLIT; s++)
             #pragma unroll
             for (int j = 0; j < VECTORS; j++)
-                sum[s][j] = s == 0 ? load16(w + j * 16) : (float16)0.0f;
-        w += TILE_N;
+                sum[s][j] = s == 0 ? load16(head + j * 16) : (float16)0.0f;
         for (int k = 0; k + SPLIT <= K; k += SPLIT)
             #pragma unroll
             for (int s = 0; s < SPLIT; s++) {
                 const float16 x = (float16)(in[(k + s) * IN_STEP]);
                 #pragma unroll
                 for (int j = 0; j < VECTORS; j++)
-                    sum[s][j] = x * load16(w + (k + s) * TILE_N + j * 16) + sum[s][j];
+                    sum[s][j] = x * WEIGHTS16(w, (k + s) * TILE_N + j * 16, head, j * 16) + sum[s][j];
             }
         #pragma unroll
         for (int k = K / SPLIT * SPLIT; k < K; k++) {
             const float16 x = (float16)(in[k * IN_STEP]);
             #pragma unroll
             for (int j = 0; j < VECTORS; j++)
-                sum[0][j] = x * load16(w + k * TILE_N + j * 16) + sum[0][j];
+                sum[0][j] = x * WEIGHTS16(w, k * TILE_N + j * 16, head, j * 16) + sum[0][j];
         }
         #pragma unroll
         for (int j = 0; j < VECTORS; j++) {

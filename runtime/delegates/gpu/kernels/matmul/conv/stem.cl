@@ -32,7 +32,7 @@ static void LOCAL_NAME(copy_row)(__global const float *restrict from, float *res
 }
 
 // The zeros around the image are written once for each worker: rows only ever fill the same part between them.
-static void FUNC(const int t, const int nt, __global const float *restrict in, __global const float *restrict weights,
+static void FUNC(const int t, const int nt, __global const float *restrict in, __global const uchar *restrict weights,
     __global float *restrict out PARAMETERS)
 {
     float lines[FILTER_H * PLANES * WIDTH];
@@ -48,14 +48,14 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
         }
         for (int tile = 0; tile < TILES_X * PANELS; tile++) {
             const int panel = tile % PANELS, x = min(tile / PANELS * TILE_M, OUT_W - TILE_M);
-            __global const float *w = weights + panel * ((1 + FILTER_H * PLANES * STEPS) * TILE_N);
+            __global const float *head = PANEL_HEAD(weights, panel, FILTER_H * PLANES * STEPS);
+            __global const uchar *w = PANEL_ROWS(head);
             float16 sum[TILE_M][VECTORS];
             #pragma unroll
             for (int i = 0; i < TILE_M; i++)
                 #pragma unroll
                 for (int j = 0; j < VECTORS; j++)
-                    sum[i][j] = load16(w + j * 16);
-            w += TILE_N;
+                    sum[i][j] = load16(head + j * 16);
             const float *a = lines + x * STRIDE_W * IN_STRIDE;
             for (int line = 0; line < FILTER_H * PLANES; line++) {
                 #pragma unroll
@@ -63,7 +63,7 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
                     float16 b[VECTORS];
                     #pragma unroll
                     for (int j = 0; j < VECTORS; j++)
-                        b[j] = load16(w + q * TILE_N + j * 16);
+                        b[j] = WEIGHTS16(w, q * TILE_N + j * 16, head, j * 16);
                     #pragma unroll
                     for (int i = 0; i < TILE_M; i++) {
                         const float16 value = (float16)(a[i * STRIDE_W * IN_STRIDE + OFFSET(q)]);
@@ -73,7 +73,7 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
                     }
                 }
                 a += WIDTH;
-                w += STEPS * TILE_N;
+                w += WEIGHT_BYTES(STEPS * TILE_N);
             }
             #pragma unroll
             for (int i = 0; i < TILE_M; i++)

@@ -18,9 +18,11 @@ from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import (
     row_major,
 )
 from runtime.delegates.gpu.lowering.matmul.conv import gemm
+from runtime.delegates.gpu.lowering.matmul.conv.weights import weights_of
 from runtime.delegates.gpu.lowering.movement.copies import element_strides
 from runtime.delegates.gpu.lowering.spec import (
     Argument,
+    Array,
     Candidate,
     Context,
     Family,
@@ -50,15 +52,20 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     right = product.right
     if right.data is None or product.batch > 1:
         return candidates(node, context, product)
-    matrix = right.data[0].T if right.adjoint else right.data[0]
+    value = context.value(right.source)
+    outputs = len(value.shape) - (2 if right.adjoint else 1)
+
+    def matrix(codes: Array) -> Array:
+        only = codes.reshape(codes.shape[-2:])
+        return only.T if right.adjoint else only
+
     single = gemm.Product(
         rows=product.rows,
         depth=product.depth,
         columns=product.columns,
         row_stride=product.left.row,
         step=product.left.step,
-        matrix=lambda: matrix,
-        bias=lambda: None,
+        weights=weights_of(value, outputs, lambda: None).arranged(matrix),
     )
     return gemm.product_candidates(node, context, single, "batch_matmul")
 

@@ -9,7 +9,6 @@ from runtime.delegates.gpu.lowering.matmul.conv.packing import grouped_depth, gr
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import CACHED_WEIGHTS_BYTES, Tile, best_tiles
 from runtime.delegates.gpu.lowering.spec import (
-    Array,
     Candidate,
     Context,
     Instance,
@@ -36,16 +35,20 @@ def direct(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candid
     s, width = shape, tile.columns
     depth = grouped_depth(width, s.out_channels, s.group_in, s.group_out, s.in_channels)
     count = ceil_div(s.out_channels, width)
-    elements = count * (1 + s.filter_h * s.filter_w * depth) * width
-
-    def pack() -> Array:
-        return grouped_panels(s.filter(), s.bias(), width, s.in_channels, depth)
+    rows = s.filter_h * s.filter_w * depth
+    weights = s.weights.panels(
+        f"weights{s.target}",
+        count,
+        rows,
+        width,
+        lambda codes: grouped_panels(codes, width, s.in_channels, depth),
+    )
 
     span = depth * s.in_layout.channel_stride
     zeros = packed("zeros", span, lambda: np.zeros(span, np.float32))
     instance = Instance(
         "matmul/conv/direct.cl",
-        instance_name(f"conv_direct_{s.window}", tile.name),
+        instance_name(f"conv_direct_{s.window}", tile.name, s.weights.type),
         defines(
             **s.defines,
             M=s.pixels,
@@ -54,7 +57,8 @@ def direct(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candid
             TILE_M=tile.rows,
             TILE_N=width,
             PANELS=count,
-            PANEL_OUTER=4 * elements > CACHED_WEIGHTS_BYTES,
+            PANEL_OUTER=weights.bytes > CACHED_WEIGHTS_BYTES,
+            WEIGHT=s.weights.type.value,
             UNROLL=2,
             IN_CHANNELS=s.in_channels,
             IN_STEP=s.in_layout.channel_stride,
@@ -64,7 +68,7 @@ def direct(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candid
     )
     launch = Launch(
         instance,
-        (s.source, packed(f"weights{s.target}", elements, pack), zeros, s.target),
+        (s.source, weights, zeros, s.target),
         units=tile.units(s.pixels, s.out_channels),
         label=f"{node.op.name} {s.label}",
         sources=node.sources,

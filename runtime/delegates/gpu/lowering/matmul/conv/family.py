@@ -75,8 +75,7 @@ def product_of(shape: ConvShape) -> Product | None:
         columns=shape.out_channels,
         row_stride=row_stride,
         step=layout.channel_stride,
-        matrix=lambda: filter_matrix(shape.filter(), lanes),
-        bias=shape.bias,
+        weights=shape.weights.arranged(lambda codes: filter_matrix(codes, lanes)),
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from runtime.delegates.gpu.graph import Node, ceil_div, round_up
-from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats, panels
+from runtime.delegates.gpu.lowering.matmul.conv.packing import panels
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import CACHED_WEIGHTS_BYTES, Tile, best_tiles
+from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -17,7 +17,6 @@ from runtime.delegates.gpu.lowering.spec import (
     defines,
     epilogue_of,
     instance_name,
-    packed,
 )
 
 _ROW_TILES = (64, 32, 16)
@@ -36,10 +35,10 @@ and make the panels narrower."""
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The product out[p, n] = bias()[n] + sum over k of in[p * row_stride + k * step] * matrix()[k, n].
+    """The product out[p, n] = bias[n] + sum over k of in[p * row_stride + k * step] * weights[k, n].
 
-    p < `rows`, k < `depth`, n < `columns`; `row_stride` and `step` are elements of the input. `matrix` gives
-    float32 [depth, columns] and `bias` [columns], or None for no bias; packing calls them.
+    p < `rows`, k < `depth`, n < `columns`; `row_stride` and `step` are elements of the input. `weights` holds
+    the matrix [depth, columns] and the bias.
     """
 
     rows: int
@@ -47,18 +46,17 @@ class Product:
     columns: int
     row_stride: int
     step: int
-    matrix: Callable[[], Floats]
-    bias: Callable[[], Floats | None]
+    weights: Weights
 
     def panels(self, name: str, width: int) -> PackedConstant:
         """The packed weights for panels of `width` columns."""
-        elements = ceil_div(self.columns, width) * (1 + self.depth) * width
-        return packed(name, elements, lambda: panels(self.matrix(), self.bias(), width))
+        count = ceil_div(self.columns, width)
+        return self.weights.panels(name, count, self.depth, width, lambda codes: panels(codes, width))
 
     @property
     def weight_bytes(self) -> int:
         """Size of the weights."""
-        return 4 * self.depth * self.columns
+        return self.depth * self.columns * self.weights.type.bits // 8
 
 
 def product_candidates(node: Node, context: Context, product: Product, what: str) -> list[Candidate]:
@@ -76,7 +74,7 @@ def gemm(node: Node, context: Context, product: Product, what: str, tile: Tile) 
         raise ValueError(f"{what} has an input")
     instance = Instance(
         "matmul/conv/gemm.cl",
-        instance_name(f"{what}_gemm", tile.name),
+        instance_name(f"{what}_gemm", tile.name, product.weights.type),
         defines(
             M=product.rows,
             K=product.depth,
@@ -89,6 +87,7 @@ def gemm(node: Node, context: Context, product: Product, what: str, tile: Tile) 
             IN_STRIDE=product.row_stride,
             IN_STEP=product.step,
             OUT_STRIDE=context.layout(target).pixel_stride,
+            WEIGHT=product.weights.type.value,
         ),
     )
     weights = product.panels(f"weights{target}", tile.columns)
@@ -125,7 +124,7 @@ def row(node: Node, context: Context, product: Product, what: str, width: int) -
         raise ValueError(f"{what} has an input")
     instance = Instance(
         "matmul/conv/gemm_row.cl",
-        instance_name(f"{what}_row", f"n{width}"),
+        instance_name(f"{what}_row", f"n{width}", product.weights.type),
         defines(
             K=product.depth,
             CHANNELS=round_up(product.columns),
@@ -133,6 +132,7 @@ def row(node: Node, context: Context, product: Product, what: str, width: int) -
             PANELS=ceil_div(product.columns, width),
             SPLIT=_ROW_SPLIT[width],
             IN_STEP=product.step,
+            WEIGHT=product.weights.type.value,
         ),
     )
     launch = Launch(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from runtime.delegates.gpu.graph import ceil_div
+from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Instance,
@@ -15,6 +16,7 @@ from runtime.delegates.gpu.lowering.spec import (
     defines,
     instance_name,
 )
+from runtime.delegates.gpu.weights import WeightType
 
 _ROWS = 32
 """Rows of packed weights that a unit multiplies, 2 to 4 KiB for the usual panels. Chosen: fewer make units
@@ -38,19 +40,28 @@ def _scaled(product: Launch, scale: int) -> tuple[Launch, Launch]:
 
     The packed weights stay as they are: they are constants, and the scale differs from run to run.
     """
-    shape = {
-        name: int(value) for name, value in product.instance.defines if name in ("K", "TILE_N", "PANELS")
-    }
+    known = dict(product.instance.defines)
+    shape = {name: int(known[name]) for name in ("K", "TILE_N", "PANELS")}
     (weights,) = (argument for argument in product.args if isinstance(argument, PackedConstant))
-    target = Scratch("scaled_weights", weights.elements)
+    kind = WeightType(known["WEIGHT"])
+    target = Scratch("scaled_weights", shape["PANELS"] * (1 + shape["K"]) * shape["TILE_N"])
+    floats = Instance(
+        product.instance.source,
+        instance_name("conv_gemm", Tile(int(known["TILE_M"]), shape["TILE_N"]).name),
+        defines(**{**known, "WEIGHT": WeightType.F32.value}),
+    )
     scaling = Launch(
-        Instance("matmul/conv/scale.cl", instance_name("conv_scale"), defines(ROWS=_ROWS, **shape)),
+        Instance(
+            "matmul/conv/scale.cl",
+            instance_name("conv_scale", weights=kind),
+            defines(ROWS=_ROWS, WEIGHT=kind.value, **shape),
+        ),
         (weights, scale, target),
         units=shape["PANELS"] * ceil_div(1 + shape["K"], _ROWS),
         label=f"scale {shape['K']}x{shape['PANELS'] * shape['TILE_N']}",
         sources=product.sources,
-        flops=weights.elements,
-        bytes=8 * weights.elements,
+        flops=target.elements,
+        bytes=weights.bytes + target.bytes,
     )
     arguments = tuple(target if argument is weights else argument for argument in product.args)
-    return scaling, replace(product, args=arguments)
+    return scaling, replace(product, instance=floats, args=arguments)

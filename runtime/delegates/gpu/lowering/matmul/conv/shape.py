@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from runtime.delegates.gpu.graph import Layout, Node
 from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats
+from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, weights_of
 from runtime.delegates.gpu.lowering.spec import Context
 
 
@@ -14,13 +14,12 @@ from runtime.delegates.gpu.lowering.spec import Context
 class ConvShape:
     """A convolution of [images, in_h, in_w, in_channels] by [out_channels, filter_h, filter_w, group_in].
 
-    The result is [images, out_h, out_w, out_channels]. Packing calls `filter` and `bias`.
+    The result is [images, out_h, out_w, out_channels]. `weights` holds the filter in that order.
     """
 
     source: int
     target: int
-    filter: Callable[[], Floats]
-    bias: Callable[[], Floats | None]
+    weights: Weights
     images: int
     in_h: int
     in_w: int
@@ -135,8 +134,7 @@ def conv_shape(node: Node, context: Context, *, depthwise: bool = False) -> Conv
     return ConvShape(
         source=source,
         target=target,
-        filter=lambda: _filter(filter_id, context, depthwise=depthwise),
-        bias=lambda: bias_of(bias, context),
+        weights=_weights(filter_id, bias, context, depthwise=depthwise),
         images=images,
         in_h=in_h,
         in_w=in_w,
@@ -160,10 +158,10 @@ def conv_shape(node: Node, context: Context, *, depthwise: bool = False) -> Conv
     )
 
 
-def _filter(value: int, context: Context, *, depthwise: bool) -> Floats:
+def _weights(value: int, bias: int | None, context: Context, *, depthwise: bool) -> Weights:
     """The filter as [O, h, w, I / groups]; a depthwise one is [1, h, w, O] in the model."""
-    data = context.constant(value)
-    return data.transpose(3, 1, 2, 0) if depthwise else data
+    found = weights_of(context.value(value), 3 if depthwise else 0, lambda: bias_of(bias, context))
+    return found.arranged(lambda codes: codes.transpose(3, 1, 2, 0)) if depthwise else found
 
 
 def bias_of(bias: int | None, context: Context) -> Floats | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runtime.delegates.gpu.graph import LANES, Node, round_up
-from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats, panels
+from runtime.delegates.gpu.lowering.matmul.conv.packing import panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, rank_tiles
 from runtime.delegates.gpu.lowering.spec import (
@@ -15,7 +15,6 @@ from runtime.delegates.gpu.lowering.spec import (
     defines,
     epilogue_of,
     instance_name,
-    packed,
 )
 
 _MOST_CHANNELS = 4
@@ -70,12 +69,13 @@ def stem(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candidat
     s, count = shape, tile.panels(shape.out_channels)
     depth = s.filter_h * s.filter_w * s.in_channels
 
-    def pack() -> Array:
-        return panels(stem_matrix(s.filter(), planar=is_planar(s)), s.bias(), tile.columns)
+    def pack(codes: Array) -> Array:
+        return panels(stem_matrix(codes, planar=is_planar(s)), tile.columns)
 
+    weights = s.weights.panels(f"weights{s.target}", count, depth, tile.columns, pack)
     instance = Instance(
         "matmul/conv/stem.cl",
-        instance_name(f"conv_stem_{s.window}", tile.name),
+        instance_name(f"conv_stem_{s.window}", tile.name, s.weights.type),
         defines(
             **s.defines,
             IN_CHANNELS=s.in_channels,
@@ -84,11 +84,12 @@ def stem(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candidat
             TILE_M=tile.rows,
             TILE_N=tile.columns,
             PANELS=count,
+            WEIGHT=s.weights.type.value,
         ),
     )
     launch = Launch(
         instance,
-        (s.source, packed(f"weights{s.target}", count * (1 + depth) * tile.columns, pack), s.target),
+        (s.source, weights, s.target),
         units=s.images * s.out_h,
         label=f"{node.op.name} {s.label}",
         sources=node.sources,
@@ -99,7 +100,7 @@ def stem(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candidat
     return Candidate(f"stem_{tile.name}", (launch,))
 
 
-def stem_matrix(weights: Floats, *, planar: bool) -> Floats:
+def stem_matrix(weights: Array, *, planar: bool) -> Array:
     """Turn a filter [O, h, w, I] into a matrix [h * w * I, O] with rows in the order of the copied lines.
 
     That order is y, x, channel for interleaved images and y, channel, x for planar ones.

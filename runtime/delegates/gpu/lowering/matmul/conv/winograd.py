@@ -14,6 +14,7 @@ from runtime.delegates.gpu.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
+from runtime.delegates.gpu.lowering.matmul.conv.weights import real_filter
 from runtime.delegates.gpu.lowering.spec import (
     Array,
     Candidate,
@@ -166,7 +167,7 @@ def _product(node: Node, shape: ConvShape, grid: _Grid) -> Launch:
     """One launch for all products: each has few rows, and together they keep every worker busy."""
 
     def pack() -> Array:
-        return pack_filter(shape.filter(), grid.size, grid.depth, grid.tile.columns)
+        return pack_filter(real_filter(shape.weights), grid.size, grid.depth, grid.tile.columns)
 
     weights = packed(f"winograd{shape.target}", grid.batch * grid.depth * grid.columns, pack)
     return Launch(
@@ -196,7 +197,7 @@ def _output(node: Node, context: Context, shape: ConvShape, grid: _Grid) -> Laun
     channels = round_up(shape.out_channels)
 
     def pack() -> Array:
-        found = shape.bias()
+        found = shape.weights.bias()
         padded = np.zeros(channels, np.float32)
         if found is not None:
             padded[: shape.out_channels] = found

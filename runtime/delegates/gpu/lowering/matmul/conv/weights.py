@@ -1,0 +1,121 @@
+"""Packs the weights of products in panels, in the type in which the model's file holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from runtime.delegates.gpu.element_type import ElementType
+from runtime.delegates.gpu.graph import LANES, Value
+from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats
+from runtime.delegates.gpu.lowering.spec import Array, PackedConstant
+from runtime.delegates.gpu.weights import WeightType
+
+_LEVELS_BELOW_ZERO = 8
+"""Levels of I4 below zero: added, they make every level a number of four bits, and `weights16_I4` of
+`kernels/common.cl` takes them off again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The weights of a product and its bias, one for each output.
+
+    `codes` gives the stored numbers, zero points taken off, so that a packer may fill gaps with zeros: in the
+    numpy type of `type`, those of U8 in int16. `scales` and `zeros` hold a number for each output.
+    """
+
+    type: WeightType
+    codes: Callable[[], Array]
+    bias: Callable[[], Floats | None]
+    scales: Floats | None = None
+    zeros: Floats | None = None
+
+    def arranged(self, arrange: Callable[[Array], Array]) -> Weights:
+        """The weights in another order or shape, e.g. as a matrix; their outputs stay the same."""
+        return replace(self, codes=lambda: arrange(self.codes()))
+
+    def bytes(self, count: int, rows: int, width: int) -> int:
+        """Bytes of `count` panels of a head and `rows` rows, `width` columns each."""
+        return count * (4 * self.type.head_rows * width + rows * width * self.type.bits // 8)
+
+    def panels(
+        self, name: str, count: int, rows: int, width: int, pack: Callable[[Array], Array]
+    ) -> PackedConstant:
+        """The constant that kernels read by `PANEL_HEAD` and `WEIGHTS16` of `kernels/common.cl`.
+
+        `pack` turns the codes into [count, rows, width]; column c of panel p is output p * width + c.
+        """
+        size = self.bytes(count, rows, width)
+
+        def make() -> Array:
+            found = np.empty((count, size // count), np.uint8)
+            start = 4 * self.type.head_rows * width
+            found[:, :start].view(np.float32)[...] = self._heads(count, width)
+            self._store(pack(self.codes()), found[:, start:])
+            return found
+
+        return PackedConstant(name, size, make, ElementType.U8)
+
+    def _heads(self, count: int, width: int) -> Floats:
+        """The rows in front of the panels, [count, rows of a head * width]; zeros behind the last output."""
+        rows = (self.bias(), self.scales, self.zeros)[: self.type.head_rows]
+        padded = np.zeros((len(rows), count * width), np.float32)
+        for target, row in zip(padded, rows, strict=True):
+            if row is not None:
+                target[: len(row)] = row
+        return padded.reshape(-1, count, width).transpose(1, 0, 2).reshape(count, -1)
+
+    def _store(self, panels: Array, target: Array) -> None:
+        """Write panels [count, rows, width] into the bytes of `target`, [count, bytes]."""
+        count, _, width = panels.shape
+        if self.type is WeightType.I4:
+            low, high = np.moveaxis(
+                (panels + _LEVELS_BELOW_ZERO).astype(np.uint8).reshape(count, -1, 2, LANES // 2), 2, 0
+            )
+            target[...] = (low | high << 4).reshape(count, -1)
+            return
+        if self.type is WeightType.U8:
+            zeros = np.zeros(count * width, np.int16)
+            if self.zeros is not None:
+                zeros[: len(self.zeros)] = self.zeros
+            panels = panels + zeros.reshape(count, 1, width)
+        target.view(self.type.dtype).reshape(panels.shape)[...] = panels
+
+
+def weights_of(value: Value, outputs: int, bias: Callable[[], Floats | None]) -> Weights:
+    """The weights that a constant holds, whose dimension `outputs` counts the outputs of the product.
+
+    Levels whose scales follow another dimension are widened here: a panel has a scale for each column.
+    """
+    stored = value.stored
+    if stored is None:
+        return Weights(WeightType.F32, lambda: _content(value), bias)
+    if stored.scales is None or stored.zeros is None:
+        return Weights(stored.type, lambda: stored.codes, bias)
+    scales, zeros = stored.by_slice(stored.scales, outputs), stored.by_slice(stored.zeros, outputs)
+    if scales is None or zeros is None:
+        return Weights(WeightType.F32, lambda: _content(value), bias)
+    if stored.type is not WeightType.U8:
+        return Weights(stored.type, lambda: stored.codes, bias, scales)
+    extents = [1] * stored.codes.ndim
+    extents[outputs] = -1
+    shift = zeros.astype(np.int16).reshape(extents)
+    return Weights(stored.type, lambda: stored.codes - shift, bias, scales, zeros)
+
+
+def real_filter(weights: Weights) -> Floats:
+    """A filter [O, ...] as the float32 numbers that it stands for."""
+    codes = weights.codes()
+    if weights.type is WeightType.BF16:
+        return (codes.astype(np.uint32) << 16).view(np.float32)
+    if weights.scales is None:
+        return codes.astype(np.float32, copy=False)
+    return codes * weights.scales.reshape(-1, *[1] * (codes.ndim - 1))
+
+
+def _content(value: Value) -> Array:
+    if value.data is None:
+        raise ValueError(f"value {value.id} is not a constant")
+    return value.data

@@ -1,0 +1,130 @@
+"""Weights in the types in which model files hold them, and the numbers that these stand for.
+
+Kernels read weights as they are stored and widen them in registers, so that a file of fp16 or int8 weights
+takes half or a quarter of the memory, and gives the bits that its dequantised weights would give.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.model.graph import Tensor
+from runtime.model.schema import TensorType
+
+
+class WeightType(Enum):
+    """The type of a weight in memory; its value is the define WEIGHT of `kernels/common.cl`.
+
+    I8 and I4 are levels about zero, U8 are levels with a zero point; two of I4 share a byte.
+    """
+
+    F32 = "F32"
+    F16 = "F16"
+    BF16 = "BF16"
+    I8 = "I8"
+    U8 = "U8"
+    I4 = "I4"
+
+    @property
+    def bits(self) -> int:
+        """Bits of a weight in memory."""
+        return _BITS[self]
+
+    @property
+    def head_rows(self) -> int:
+        """Rows of floats in front of a panel of weights: the bias; scales; zero points."""
+        return {WeightType.I8: 2, WeightType.I4: 2, WeightType.U8: 3}.get(self, 1)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The numpy type of codes on the host: uint16 for the bits of bfloat16, int8 for I4."""
+        return np.dtype(_DTYPES[self])
+
+
+_BITS = {
+    WeightType.F32: 32,
+    WeightType.F16: 16,
+    WeightType.BF16: 16,
+    WeightType.I8: 8,
+    WeightType.U8: 8,
+    WeightType.I4: 4,
+}
+
+_DTYPES = {
+    WeightType.F32: np.float32,
+    WeightType.F16: np.float16,
+    WeightType.BF16: np.uint16,
+    WeightType.I8: np.int8,
+    WeightType.U8: np.uint8,
+    WeightType.I4: np.int8,
+}
+
+
+_SIGN = 128
+"""The sign bit of a byte: inverted, it adds 128 to an int8, which is then a uint8."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stored:
+    """A constant of real numbers as a file holds it.
+
+    `codes` has the logical shape. Of integers a number is (code - zero) * scale, rounded once to float32; it
+    has one scale and zero point, or one for each slice along `axis`.
+    """
+
+    type: WeightType
+    codes: NDArray[Any]
+    scales: NDArray[np.float32] | None = None
+    zeros: NDArray[np.float32] | None = None
+    axis: int = 0
+
+    def by_slice(self, numbers: NDArray[np.float32], axis: int) -> NDArray[np.float32] | None:
+        """Scales or zero points as one for each slice along `axis`; None where they follow another axis."""
+        if numbers.size > 1 and axis % self.codes.ndim != self.axis:
+            return None
+        return np.broadcast_to(numbers, (self.codes.shape[axis],))
+
+    def widened(self) -> NDArray[np.float32]:
+        """The real numbers."""
+        if self.type is WeightType.BF16:
+            return (self.codes.astype(np.uint32) << 16).view(np.float32)
+        if self.scales is None or self.zeros is None:
+            return self.codes.astype(np.float32)
+        extents = [1] * self.codes.ndim
+        if self.scales.size > 1:
+            extents[self.axis] = -1
+        return (self.codes - self.zeros.reshape(extents)) * self.scales.reshape(extents)
+
+
+_LEVELS = frozenset({TensorType.INT8, TensorType.UINT8, TensorType.INT4, TensorType.UINT4, TensorType.INT2})
+"""Types of quantised weights that kernels widen."""
+
+_SIGNED = frozenset({TensorType.INT8, TensorType.INT4, TensorType.INT2})
+"""Those whose levels stand as int8 in numpy, the others as uint8."""
+
+
+def stored(tensor: Tensor, codes: NDArray[Any]) -> Stored | None:
+    """A constant of a file as kernels widen it; None for one of another type, or without a scale.
+
+    `codes` are the tensor's elements, those of less than a byte one in each byte.
+    """
+    if tensor.type is TensorType.FLOAT16:
+        return Stored(WeightType.F16, codes)
+    q = tensor.quantization
+    if tensor.type not in _LEVELS or q is None or q.is_custom or q.blocks is not None or not q.scales:
+        return None
+    scales, zeros = np.array(q.scales, np.float32), np.array(q.zero_points, np.float32)
+    zeros = zeros if zeros.size == scales.size else np.zeros_like(scales)
+    if tensor.type not in _SIGNED:
+        return Stored(WeightType.U8, codes, scales, zeros, q.quantized_dimension)
+    if not zeros.any():
+        kind = WeightType.I8 if tensor.type is TensorType.INT8 else WeightType.I4
+        return Stored(kind, codes, scales, zeros, q.quantized_dimension)
+    # A zero point of its own: moved by 128, levels and zero points are those of bytes without a sign.
+    moved = codes.view(np.uint8) ^ np.uint8(_SIGN)
+    return Stored(WeightType.U8, moved, scales, zeros + _SIGN, q.quantized_dimension)

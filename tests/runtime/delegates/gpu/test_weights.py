@@ -1,0 +1,228 @@
+"""Weights that stay on the device as the file has them: the same bits as widened ones, in less memory."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from runtime import Interpreter, load_delegate
+from runtime.delegates.gpu.builder import build_graph
+from runtime.delegates.gpu.compiled import layout_rules
+from runtime.delegates.gpu.lowering import family_of
+from runtime.delegates.gpu.lowering.spec import Context
+from runtime.delegates.gpu.memory import Stage
+from runtime.delegates.gpu.passes import optimise
+from runtime.delegates.gpu.source import assemble
+from runtime.delegates.gpu.weights import Stored, WeightType, stored
+from runtime.model.graph import Quantization, Tensor
+from runtime.model.schema import BuiltinOperator as Op
+from runtime.model.schema import Padding, TensorType
+from tests.runtime.delegates.gpu.models import ModelBuilder, whole
+from tests.runtime.models import Builder, per_channel
+
+RANDOM = np.random.default_rng(5)
+
+
+def codes_of(kind, shape, axis):
+    """Random weights of a type, special values of fp16 among them, with scales along `axis`."""
+    if kind is WeightType.F16:
+        codes = RANDOM.standard_normal(shape).astype(np.float16)
+        codes.reshape(-1)[:4] = 6e-8, -6e-5, -0.0, 65504
+        return Stored(kind, codes)
+    if kind is WeightType.BF16:
+        bits = RANDOM.standard_normal(shape).astype(np.float32).view(np.uint32)
+        return Stored(kind, (bits >> 16).astype(np.uint16))
+    low, high = {WeightType.I8: (-128, 127), WeightType.U8: (0, 255), WeightType.I4: (-8, 7)}[kind]
+    codes = RANDOM.integers(low, high, shape, endpoint=True).astype(kind.dtype)
+    count = shape[axis]
+    zeros = RANDOM.integers(0, 255, count) if kind is WeightType.U8 else np.zeros(count)
+    scales = RANDOM.uniform(1e-3, 1e-2, count).astype(np.float32)
+    return Stored(kind, codes, scales, zeros.astype(np.float32), axis)
+
+
+def conv(build, x, weights, **options):
+    n, h, w, _ = build.tensors[x].shape
+    given = {"padding": Padding.SAME, "stride_h": 1, "stride_w": 1, **options}
+    outputs = build.tensors[weights].shape[0]
+    return build.op(Op.CONV_2D, [x, weights, bias(build, outputs)], (n, h, w, outputs), **given)
+
+
+def bias(build, count):
+    return build.constant(np.linspace(-1, 1, count).astype(np.float32))
+
+
+def depthwise(build, x, weights):
+    n, h, w, c = build.tensors[x].shape
+    given = {"padding": Padding.SAME, "stride_h": 1, "stride_w": 1, "depth_multiplier": 1}
+    return build.op(Op.DEPTHWISE_CONV_2D, [x, weights, bias(build, c)], (n, h, w, c), **given)
+
+
+def dense(build, x, weights):
+    rows, outputs = build.tensors[x].shape[0], build.tensors[weights].shape[0]
+    return build.op(Op.FULLY_CONNECTED, [x, weights, bias(build, outputs)], (rows, outputs))
+
+
+def matmul(build, x, weights):
+    rows, columns = build.tensors[x].shape[0], build.tensors[weights].shape[0]
+    return build.op(Op.BATCH_MATMUL, [x, weights], (rows, columns), adj_x=False, adj_y=True)
+
+
+def transposed(build, x, weights):
+    n, h, w, _ = build.tensors[x].shape
+    shape = (n, 2 * h, 2 * w, build.tensors[weights].shape[0])
+    given = {"padding": Padding.SAME, "stride_h": 2, "stride_w": 2}
+    return build.op(
+        Op.TRANSPOSE_CONV, [build.constant(np.array(shape, np.int32)), weights, x], shape, **given
+    )
+
+
+def volumes(build, x, weights):
+    n, d, h, w, _ = build.tensors[x].shape
+    given = {"padding": Padding.SAME, "stride_d": 1, "stride_h": 1, "stride_w": 1}
+    return build.op(Op.CONV_3D, [x, weights], (n, d, h, w, build.tensors[weights].shape[-1]), **given)
+
+
+LAYERS = {
+    "pointwise": (conv, (1, 5, 6, 17), (33, 1, 1, 17), 0),
+    "window": (conv, (1, 5, 6, 17), (33, 3, 3, 17), 0),
+    "groups": (conv, (1, 5, 6, 8), (12, 3, 3, 4), 0),
+    "image": (conv, (1, 9, 9, 3), (20, 3, 3, 3), 0),
+    "covering": (conv, (2, 1, 1, 5), (7, 1, 1, 5), 0),
+    "depthwise": (depthwise, (1, 6, 7, 19), (1, 3, 3, 19), 3),
+    "one_row": (dense, (1, 37), (23, 37), 0),
+    "rows": (dense, (6, 7), (255, 7), 0),
+    "matmul": (matmul, (5, 13), (31, 13), 0),
+    "transposed": (transposed, (1, 4, 5, 9), (7, 3, 3, 9), 0),
+    "volumes": (volumes, (1, 3, 4, 4, 5), (2, 2, 2, 5, 18), 4),
+}
+"""Name → the layer, the shapes of its input and its weights, and the dimension of the weights' outputs."""
+
+TYPES = [WeightType.F16, WeightType.BF16, WeightType.I8, WeightType.U8, WeightType.I4]
+EACH = [(name, TYPES[i % len(TYPES)]) for i, name in enumerate(LAYERS)]
+
+
+def pairs(backend, chosen):
+    """For each layer its outputs with stored and with widened weights."""
+    build, kept, inputs, outputs = ModelBuilder(), {}, [], []
+    for name, kind in chosen:
+        layer, shape, weights, axis = LAYERS[name]
+        one = codes_of(kind, weights, axis)
+        x = build.input(*shape)
+        inputs.append(RANDOM.standard_normal(shape).astype(np.float32))
+        for is_stored in (True, False):
+            filter_id = build.constant(one.widened())
+            kept[filter_id] = one if is_stored else None
+            outputs.append(layer(build, x, filter_id))
+    graph = build_graph(whole(build.build(*outputs)))
+    values = {key: replace(value, stored=kept.get(key)) for key, value in graph.values.items()}
+    graph = optimise(replace(graph, values=values), layout_rules())
+    context = Context(graph, backend.capabilities)
+    stages = [Stage(i, family_of(node, graph).lower(node, context)[0]) for i, node in enumerate(graph.nodes)]
+    launches = [launch for stage in stages for launch in stage.candidate.launches]
+    source = assemble(launches, backend.capabilities)
+    recording = backend.record(graph, stages, source, backend.compile(source))
+    for value, content in zip(graph.inputs, inputs, strict=True):
+        recording.write(value, content)
+    for layer in range(len(launches)):
+        recording.enqueue(recording.entry(layer))
+    recording.finish()
+    found = [np.empty(graph.values[value].shape, np.float32) for value in outputs]
+    for value, target in zip(outputs, found, strict=True):
+        recording.read(value, target)
+    recording.close()
+    return list(zip(chosen, found[::2], found[1::2], strict=True))
+
+
+def assert_equal(backend, chosen):
+    for name, ours, widened in pairs(backend, chosen):
+        assert np.abs(widened).max() > 0, name
+        np.testing.assert_array_equal(ours.view(np.int32), widened.view(np.int32), err_msg=str(name))
+
+
+def test_stored_weights_give_the_bits_of_widened_ones(backend):
+    assert_equal(backend, EACH)
+
+
+@pytest.mark.exhaustive
+def test_every_layer_gives_the_bits_of_widened_weights_of_every_type(backend):
+    for name in LAYERS:
+        assert_equal(backend, list(product([name], TYPES)))
+
+
+def quantised(kind, low, high, shape, zero):
+    tensor = Tensor(0, "w", kind, shape, quantization=Quantization((0.5, 0.25), (zero, 0), 0))
+    codes = np.random.default_rng(1).integers(low, high, shape).astype(np.int8 if low < 0 else np.uint8)
+    return tensor, codes
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high", "zero", "expected"),
+    [
+        (TensorType.INT8, -128, 128, 0, WeightType.I8),
+        (TensorType.INT8, -128, 128, -3, WeightType.U8),
+        (TensorType.UINT8, 0, 256, 7, WeightType.U8),
+        (TensorType.INT4, -8, 8, 0, WeightType.I4),
+        (TensorType.INT4, -8, 8, 2, WeightType.U8),
+        (TensorType.UINT4, 0, 16, 8, WeightType.U8),
+        (TensorType.INT2, -2, 2, 0, WeightType.I4),
+    ],
+)
+def test_levels_are_stored_in_the_narrowest_type_that_keeps_them(kind, low, high, zero, expected):
+    tensor, codes = quantised(kind, low, high, (2, 300), zero)
+    found = stored(tensor, codes)
+    assert found.type is expected
+    real = (codes - np.array([[zero], [0]])) * np.array([[0.5], [0.25]])
+    np.testing.assert_array_equal(found.widened(), real.astype(np.float32))
+
+
+def file_of(kind):
+    """A convolution and a dense layer whose weights a DEQUANTIZE widens."""
+    build = Builder()
+    x = build.input(np.float32, (1, 2, 3, 128))
+    y = weighted(build, kind, Op.CONV_2D, x, (64, 1, 1, 128), (1, 2, 3, 64), padding=Padding.SAME)
+    return build.write([weighted(build, kind, Op.FULLY_CONNECTED, y, (64, 384), (1, 64))])
+
+
+def weighted(build, kind, op, x, shape, result, **options):
+    random = np.random.default_rng(shape[-1])
+    real = random.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
+    if kind is TensorType.FLOAT16:
+        weights = build.constant(real.astype(np.float16))
+    else:
+        most = 7 if kind is TensorType.INT4 else 127
+        scales = np.abs(real).reshape(len(real), -1).max(axis=1) / most
+        codes = np.round(real / scales.reshape(-1, *[1] * (len(shape) - 1))).astype(np.int8)
+        weights = build.constant(codes, per_channel(scales), type=kind)
+    wide, y = build.tensor(np.float32, shape), build.tensor(np.float32, result)
+    build.operator(Op.DEQUANTIZE, [weights], [wide], version=6)
+    strides = {"stride_h": 1, "stride_w": 1} if op is Op.CONV_2D else {}
+    build.operator(op, [x, wide, build.constant(np.zeros(shape[0], np.float32))], [y], options | strides)
+    return y
+
+
+def outcome(content, **options):
+    """The network's output, and the bytes of constants that the delegate reports."""
+    delegate = load_delegate("gpu", {"cache_dir": "", "tuning": "none", "persistent": "off", **options})
+    interpreter = Interpreter(model_content=content, experimental_delegates=[delegate])
+    interpreter.allocate_tensors()
+    assert interpreter.delegation.status == "full"
+    x = np.random.default_rng(0).standard_normal((1, 2, 3, 128)).astype(np.float32)
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
+    interpreter.invoke()
+    found = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    size = int(delegate.describe()["constant_bytes"])
+    interpreter.close()
+    return found, size
+
+
+@pytest.mark.parametrize(
+    ("kind", "share"), [(TensorType.FLOAT16, 0.55), (TensorType.INT8, 0.3), (TensorType.INT4, 0.2)]
+)
+def test_files_of_narrow_weights_keep_them_narrow(kind, share):
+    content = file_of(kind)
+    found, size = outcome(content)
+    expected, wide = outcome(content, weights="float32")
+    np.testing.assert_array_equal(found, expected)
+    assert wide > 4 * (64 * 128 + 64 * 384)
+    assert size <= share * wide
