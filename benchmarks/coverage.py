@@ -26,7 +26,8 @@ from runtime.delegates.registry import load_delegate
 from runtime.interpreter import Interpreter
 from runtime.model.graph import Model
 from runtime.model.reader import read_model
-from runtime.tools.agreement import OutputFacts, arithmetic_of, judge, rule_for
+from runtime.tools.agreement import Expected, OutputFacts, judge, rule_for
+from runtime.tools.arithmetic import arithmetic_of
 from tests.models.collection import zoo, zoo_model
 from tests.models.comparison import Outputs, random_rows, run_rows
 
@@ -124,7 +125,7 @@ def _judged(model: Model, references: list[Outputs], outputs: list[Outputs]) -> 
     tensors = model.subgraphs[0].tensors
     facts = [OutputFacts(tensors[i].name) for i in model.subgraphs[0].outputs]
     rule = rule_for(arithmetic_of(model), integer_path=False, precision="fp32")
-    found = judge(references, outputs, facts, rule)
+    found = judge(Expected(references, facts), outputs, rule)
     return {"verdict": found.verdict, "rel_l2": found.rel_l2, "note": found.note}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +17,13 @@ from pathlib import Path
 from agent.attempt.files import (
     LABELLED_FILE,
     LEASE_VARIABLE,
+    OUTPUTS_REPORT_FILE,
     RESULT_FILE,
     SAMPLES_FILE,
     AttemptFile,
     Failure,
     LabelledReport,
+    OutputsReport,
     ProcessReport,
     RunnerResult,
     log_tail,
@@ -34,26 +37,14 @@ from agent.processes.environment import for_runner
 from agent.processes.exit_reason import exit_reason
 from agent.processes.supervisor import Launch, start
 from agent.runner.environment import choose_cpus, core_siblings, measuring_environment
-from agent.runner.host import runtime_identity
-from agent.runner.measure import failure_of, input_rules
+from agent.runner.measure import failure_of
+from agent.runner.references import NotMade, find_references
 from agent.runner.verdict import concluded, not_measured, scored
 from agent.wire.messages import LabelledScore, Reason, ReasonCode, Status
 from runtime.delegates.descriptor import DelegateDescriptor
-from runtime.delegates.litert import litert_version
 from runtime.delegates.registry import delegate_descriptor
 from runtime.errors import DelegateError
-from runtime.tools.reference import (
-    Reference,
-    ReferenceKind,
-    load_reference,
-    reference_kinds,
-    reference_path,
-)
-
-_REFERENCE_SHARE = 0.3
-"""The part of an attempt's soft limit that making one reference may take. Chosen: two kinds may be
-tried one after the other, and both together must leave time to measure. With a larger part a model with slow
-reference kernels may end in a timeout; with a smaller one it is measured, but not judged."""
+from runtime.tools.reference import ReferenceKind
 
 
 class FailedError(Exception):
@@ -78,14 +69,16 @@ def _run(attempt: AttemptFile, job_file: Path, folder: Path) -> RunnerResult:
     """Reference, measuring processes, verdict. Raises `FailedError`."""
     threads = _take_cpus(attempt, _checked_descriptor(attempt))
     children = Children(job_file, folder)
-    reference = find_reference(attempt, children)
+    references = find_references(attempt, children.folder, children.reference)
     environment = measuring_environment(for_runner(), folder / "caches", threads)
     reports = [
         children.measure(index, attempt.job.plan.processes, environment)
         for index in range(attempt.job.plan.processes)
     ]
+    if not isinstance(references, str):
+        children.outputs(environment)
     write_progress(folder, "judging")
-    result = concluded(attempt, reports, folder, reference)
+    result = concluded(attempt, reports, folder, references)
     if attempt.job.plan.labelled is not None:
         result = scored(result, children.labelled(environment))
     return result.model_copy(update={"samples_sha256": _write_samples(folder, reports)})
@@ -168,7 +161,18 @@ class Children:
             raise FailedError(report.failure or Failure(status=Status.FAILED, reason=nothing))
         return report.score
 
-    def reference(self, kind: ReferenceKind, target: Path, timeout_s: float) -> str | None:
+    def outputs(self, environment: Mapping[str, str]) -> None:
+        """Run the process whose outputs are judged. Raises `FailedError` where it made none."""
+        ended = self._run(["--outputs", str(self.job_file), str(self.folder)], environment)
+        path = self.folder / OUTPUTS_REPORT_FILE
+        if ended.returncode != 0 or not path.exists():
+            reason = self._why(ended, "the process whose outputs are judged")
+            raise FailedError(Failure(status=Status.FAILED, reason=reason))
+        report = OutputsReport.model_validate_json(path.read_bytes())
+        if report.failure is not None:
+            raise FailedError(report.failure)
+
+    def reference(self, kind: ReferenceKind, target: Path, timeout_s: float) -> NotMade | None:
         """Run one reference process; return None where it wrote `target`, else why it did not."""
         who = f"the reference process ({kind})"
         try:
@@ -176,10 +180,12 @@ class Children:
                 ["--reference", str(self.job_file), kind.value, str(target)], for_runner(), timeout_s
             )
         except subprocess.TimeoutExpired:
-            return f"{who} took more than {timeout_s:.0f} s"
+            return NotMade(f"{who} took more than {timeout_s:.0f} s", lasting=True)
         if ended.returncode == 0 and target.exists():
             return None
-        return self._why(ended, who).text
+        # Ended from outside, for lack of memory or to stop the attempt: another time it may end otherwise.
+        was_killed = ended.returncode in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT)
+        return NotMade(self._why(ended, who).text, lasting=not was_killed)
 
     def _why(self, ended: Ended, who: str) -> Reason:
         return exit_reason(ended.returncode, who, log_tail(self.folder), oom_killed=ended.oom_killed)
@@ -204,24 +210,6 @@ def _inherited() -> tuple[int, ...]:
     """The lease's descriptors. While a process of the attempt has them open, the kernel keeps the lock."""
     listed = os.environ.get(LEASE_VARIABLE)
     return () if listed is None else tuple(map(int, listed.split(",")))
-
-
-def find_reference(attempt: AttemptFile, children: Children) -> Reference | str:
-    """Return the cached reference or a new one, or the reason why this machine cannot make one."""
-    job, why = attempt.job, []
-    for kind in reference_kinds():
-        maker = runtime_identity() if kind is ReferenceKind.CPU else str(litert_version())
-        path = reference_path(
-            Path(attempt.references), job.model_sha256, input_rules(job.inputs), kind, maker
-        )
-        if not path.exists():
-            write_progress(children.folder, f"reference ({kind})")
-            failure = children.reference(kind, path, _REFERENCE_SHARE * job.soft_limit_s)
-            if failure is not None:
-                why.append(failure)
-                continue
-        return load_reference(path)
-    return "no reference: " + "; ".join(why)
 
 
 def _write_samples(folder: Path, reports: Sequence[ProcessReport]) -> str:

@@ -1,4 +1,4 @@
-"""The processes that touch the model: one that makes the reference, and one per measured process."""
+"""The processes that touch the model: for references, for judged outputs, and the measured ones."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from agent.attempt import runlog
 from agent.attempt.files import (
+    OUTPUTS_FILE,
+    OUTPUTS_REPORT_FILE,
     AttemptFile,
     Failure,
     OutputFact,
+    OutputsReport,
     ProcessReport,
     outputs_path,
     report_path,
@@ -33,7 +34,6 @@ from agent.wire.messages import (
     ReasonCode,
     Status,
 )
-from runtime.delegates.base import Array
 from runtime.delegates.registry import delegate_descriptor
 from runtime.errors import (
     DelegateError,
@@ -46,6 +46,7 @@ from runtime.errors import (
 from runtime.tools.benchmark import LoopPlan, ProcessResult, measure
 from runtime.tools.inputs import InputRule, InputSpecNeededError
 from runtime.tools.loading import Opener
+from runtime.tools.outputs import run_sets, save_outputs
 from runtime.tools.reference import ReferenceKind, make_reference, save_reference
 from runtime.tools.samples import FLOORS
 
@@ -76,6 +77,23 @@ def measure_process(job_file: Path, folder: Path, index: int) -> None:
         report = ProcessReport(failure=failure_of(error, attempt))
     write_atomically(report_path(folder, index), report.model_dump_json().encode())
     _log(attempt, "end", "measure")
+
+
+def outputs_process(job_file: Path, folder: Path) -> None:
+    """Run every input set once, on a model of its own, and write `outputs.json`: what happened."""
+    attempt = AttemptFile.model_validate_json(job_file.read_bytes())
+    job = attempt.job
+    _log(attempt, "start", "outputs")
+    write_progress(folder, "outputs")
+    try:
+        opener = Opener.prepare(job.delegate_kind, delegate_options(attempt, len(os.sched_getaffinity(0))))
+        made = run_sets(opener, attempt.model_path, job.model_sha256, input_rules(job.inputs))
+        save_outputs(folder / OUTPUTS_FILE, made.sets)
+        report = OutputsReport()
+    except (FarmRuntimeError, MemoryError) as error:
+        report = OutputsReport(failure=failure_of(error, attempt))
+    write_atomically(folder / OUTPUTS_REPORT_FILE, report.model_dump_json().encode())
+    _log(attempt, "end", "outputs")
 
 
 def input_rules(inputs: Mapping[str, InputSpec]) -> dict[str, InputRule]:
@@ -176,7 +194,7 @@ def _measured(attempt: AttemptFile, folder: Path, index: int) -> ProcessReport:
             input_rules(job.inputs),
             on_phase=on_phase,
         )
-    save_outputs(outputs_path(folder, index), result)
+    save_outputs(outputs_path(folder, index), result.outputs)
     return ProcessReport(
         samples=_samples(result, index),
         delegation=delegation_of(result.delegation),
@@ -199,22 +217,6 @@ def loop_plan(plan: MeasurePlan) -> LoopPlan:
         max_seconds=plan.max_seconds,
         floor_runs=min(plan.max_runs, math.ceil(FLOORS["p50"] / plan.processes)),
     )
-
-
-def save_outputs(path: Path, result: ProcessResult) -> None:
-    """Output `i` of set `k` as array `<k>_<i>`."""
-    arrays: dict[str, Array] = {
-        f"{k}_{i}": value for k, values in enumerate(result.outputs) for i, value in enumerate(values)
-    }
-    with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
-
-
-def load_outputs(path: Path, output_count: int) -> tuple[tuple[Array, ...], ...]:
-    """What `save_outputs` wrote: `[k][i]`."""
-    with np.load(path, allow_pickle=False) as stored:
-        sets = len(stored.files) // max(1, output_count)
-        return tuple(tuple(stored[f"{k}_{i}"] for i in range(output_count)) for k in range(sets))
 
 
 def _samples(result: ProcessResult, index: int) -> ProcessSamples:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agent.attempt.files import AttemptFile, Failure, ProcessReport, RunnerResult, outputs_path
-from agent.runner.measure import load_outputs
+from agent.attempt.files import AttemptFile, Failure, ProcessReport, RunnerResult
+from agent.runner.accuracy import JudgedOutputs, ModelKind, judged_outputs, unjudged
+from agent.runner.references import References
 from agent.wire.messages import (
-    Accuracy,
     Device,
     LabelledScore,
     Latency,
@@ -21,22 +21,10 @@ from agent.wire.messages import (
     ReasonCode,
     Status,
 )
-from runtime.delegates.cpu import CPU
-from runtime.delegates.registry import delegate_descriptor
 from runtime.errors import FarmRuntimeError
 from runtime.model.reader import read_model
 from runtime.tools import plausibility
-from runtime.tools.agreement import (
-    Arithmetic,
-    Judgement,
-    OutputFacts,
-    Rule,
-    arithmetic_of,
-    judge,
-    rule_for,
-    worst,
-)
-from runtime.tools.reference import Reference, ReferenceKind
+from runtime.tools.arithmetic import arithmetic_of, keeps_state
 from runtime.tools.samples import FLOORS, ProcessTimes, summarise
 
 
@@ -44,20 +32,22 @@ from runtime.tools.samples import FLOORS, ProcessTimes, summarise
 class _ModelFacts:
     """What the verdict reads of the model; `shortest_ms` is the physical bound on its latency."""
 
-    arithmetic: Arithmetic
+    kind: ModelKind
     shortest_ms: float
 
 
 def concluded(
-    attempt: AttemptFile, reports: Sequence[ProcessReport], folder: Path, reference: Reference | str
+    attempt: AttemptFile, reports: Sequence[ProcessReport], folder: Path, references: References | str
 ) -> RunnerResult:
-    """The result of processes that all measured. `reference`: outputs, or why there are none.
+    """The result of processes that all measured. `references`: outputs, or why there are none.
 
     A wrong output and an implausible time are failures that keep what was measured as evidence.
     """
     facts = _model_facts(attempt, reports[0])
-    accuracy = _accuracy(attempt, reports, folder, reference, facts)
-    measurement = _summed_up(attempt, reports, accuracy)
+    kind = facts if isinstance(facts, str) else facts.kind
+    judged = judged_outputs(attempt, reports, folder, references, kind)
+    accuracy = judged.accuracy
+    measurement = _summed_up(attempt, reports, judged)
     if accuracy.verdict == "fail":
         reason = Reason(code=ReasonCode.WRONG_OUTPUT, text=f"wrong output: {accuracy.note} ({accuracy.rule})")
         return RunnerResult(status=Status.FAILED, reason=reason, measurement=measurement)
@@ -93,7 +83,7 @@ def not_measured(failure: Failure) -> RunnerResult:
         latency_ms=_no_latency(why),
         samples=0,
         memory_peak_bytes=0,
-        accuracy=_unjudged(None, why),
+        accuracy=unjudged(None, why),
         delegation=failure.delegation,
         settings={},
     )
@@ -109,7 +99,7 @@ def _model_facts(attempt: AttemptFile, report: ProcessReport) -> _ModelFacts | s
     arithmetic = arithmetic_of(model)
     precision = report.settings.get("precision", "unknown")
     bound = plausibility.shortest_ms(model, _silicon(attempt.device), arithmetic, precision)
-    return _ModelFacts(arithmetic, bound)
+    return _ModelFacts(ModelKind(arithmetic, keeps_state(model)), bound)
 
 
 def _silicon(device: Device) -> plausibility.Device:
@@ -119,42 +109,7 @@ def _silicon(device: Device) -> plausibility.Device:
     return plausibility.Device.opencl_gpu(units, clock)
 
 
-def _accuracy(
-    attempt: AttemptFile,
-    reports: Sequence[ProcessReport],
-    folder: Path,
-    reference: Reference | str,
-    facts: _ModelFacts | str,
-) -> Accuracy:
-    """The verdict over all processes; null with the reason where there is nothing to compare with."""
-    if isinstance(reference, str):
-        return _unjudged(None, reference)
-    if reference.kind is ReferenceKind.CPU and attempt.job.delegate_kind == CPU:
-        return _unjudged(reference.label, "cpu is its own reference here; install ai-edge-litert to judge it")
-    if isinstance(facts, str):
-        return _unjudged(reference.label, facts)
-    descriptor = delegate_descriptor(attempt.job.delegate_kind)
-    rule = rule_for(
-        facts.arithmetic,
-        integer_path=descriptor.integer_path or reports[0].settings.get("integer_path") == "yes",
-        precision=reports[0].settings.get("precision", "fp32"),
-        exact_reference=reference.kind is ReferenceKind.REFERENCE_KERNELS,
-    )
-    judgement = worst([_judged(reference, report, folder, rule) for report in reports])
-    return Accuracy(reference=reference.label, **asdict(judgement))
-
-
-def _judged(reference: Reference, report: ProcessReport, folder: Path, rule: Rule) -> Judgement:
-    """One process: the outputs of every input set, of the first invoke and of the last timed one."""
-    assert report.samples is not None
-    facts = [OutputFacts(f.name, f.scale, f.zero_point) for f in report.output_facts]
-    # The first and the last timed run too: a delegate that returns cached outputs once it is timed is found.
-    outputs = load_outputs(outputs_path(folder, report.samples.index), len(facts))
-    expected = (*reference.outputs, reference.outputs[0], reference.outputs[report.last_set])
-    return judge(expected, outputs, facts, rule)
-
-
-def _summed_up(attempt: AttemptFile, reports: Sequence[ProcessReport], accuracy: Accuracy) -> Measurement:
+def _summed_up(attempt: AttemptFile, reports: Sequence[ProcessReport], judged: JudgedOutputs) -> Measurement:
     """The cell's figures from all processes. Memory is the largest growth of any of them."""
     processes = [report.samples for report in reports if report.samples is not None]
     latency = summarise([ProcessTimes(p.cache, p.init_ns, p.first_ns, p.invoke_ns) for p in processes])
@@ -173,10 +128,10 @@ def _summed_up(attempt: AttemptFile, reports: Sequence[ProcessReport], accuracy:
         latency_ms=Latency(**asdict(latency)),
         samples=sum(len(p.invoke_ns) for p in processes),
         memory_peak_bytes=max(p.memory_peak_bytes for p in processes),
-        accuracy=accuracy,
+        accuracy=judged.accuracy,
         delegation=reports[0].delegation,
         settings=settings,
-        warnings=_warnings(processes),
+        warnings=(*_warnings(processes), *judged.warnings),
     )
 
 
@@ -189,7 +144,3 @@ def _no_latency(why: str) -> Latency:
     """A summary without figures, each with the reason."""
     names = [name for name in Latency.model_fields if name != "missing"]
     return Latency.model_validate({**dict.fromkeys(names), "missing": dict.fromkeys(names, why)})
-
-
-def _unjudged(reference: str | None, note: str) -> Accuracy:
-    return Accuracy(reference=reference, max_abs=None, rel_l2=None, cosine=None, verdict=None, note=note)

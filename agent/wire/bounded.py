@@ -44,6 +44,9 @@ MAX_RANK: Final = 32
 """Most dimensions of an input: four times as many as a campaign file may give."""
 MAX_INPUTS: Final = 1024
 """Most inputs of a model that a campaign describes. Real models have at most some dozens."""
+MAX_OUTPUTS: Final = 64
+"""Most outputs of a model of which a result has figures of their own. Real models have at most some dozens;
+the verdict covers all of them."""
 MAX_SAMPLES: Final = 100_000_000
 """Most runs of one process, all of which it reports. A campaign file asks for at most 10 million timed ones;
 warm-up is bounded by time, and this many runs of 1 us take 100 s."""

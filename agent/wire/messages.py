@@ -32,6 +32,7 @@ from agent.wire.bounded import (
     MAX_FALLBACKS,
     MAX_INPUTS,
     MAX_KINDS,
+    MAX_OUTPUTS,
     MAX_RANK,
     MAX_SAMPLES,
     MAX_WARNINGS,
@@ -47,7 +48,7 @@ from agent.wire.bounded import (
     Text,
 )
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 """Version of the messages. A farm gives no jobs to an agent of another version, but tells it to upgrade."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """Largest message in bytes. The largest real one is a result, at most 2 MiB from the runner and 4000 bytes of
@@ -276,8 +277,27 @@ class Latency(Wire):
     missing: Facts = {}
 
 
+class OutputAccuracy(Wire):
+    """One output of the model, the worst figures over its input sets. `verdict` null: not judged.
+
+    `top1`: the share of rows whose largest value is at the same place. `nonfinite` counts NaN and Inf.
+    """
+
+    name: Text
+    max_abs: float | None
+    mean_abs: float | None
+    rel_l2: float | None
+    cosine: float | None
+    top1: float | None
+    nonfinite: Count
+    verdict: Literal["pass", "fail"] | None
+
+
 class Accuracy(Wire):
-    """How the outputs compare with the reference. `verdict` null: not judged, `note` says why."""
+    """How the outputs compare with the reference. `verdict` null: not judged, `note` says why.
+
+    `peer_rel_l2` is the distance of LiteRT's XNNPACK from the same reference, null where it did not run.
+    """
 
     reference: Text | None
     max_abs: float | None
@@ -286,6 +306,11 @@ class Accuracy(Wire):
     verdict: Literal["pass", "fail"] | None
     rule: Text = ""
     note: Text = ""
+    mean_abs: float | None = None
+    top1: float | None = None
+    nonfinite: Count = 0
+    peer_rel_l2: float | None = None
+    outputs: tuple[OutputAccuracy, ...] = Field(default=(), max_length=MAX_OUTPUTS)
 
 
 class LabelledScore(Wire):

@@ -85,6 +85,9 @@ def _figures(cell: CellRecord) -> dict[str, Any]:
             groups.setdefault(group, {})[name] = value
         else:
             groups[group] = value
+    if cell.measurement is not None:
+        outputs = cell.measurement.accuracy.outputs
+        groups["accuracy"]["outputs"] = [output.model_dump(mode="json") for output in outputs]
     return {group: None if _is_empty(entry) else entry for group, entry in groups.items()}
 
 

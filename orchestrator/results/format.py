@@ -111,6 +111,11 @@ def cosine(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.6f}"
 
 
+def optional_share(value: float | None) -> str:
+    """A share of one, or that there is none."""
+    return NOTHING if value is None else share(value)
+
+
 def share(value: float) -> str:
     """A share of one, to four significant digits: `0.72`."""
     return f"{value:.4g}"

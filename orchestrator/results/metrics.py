@@ -223,6 +223,26 @@ METRICS: tuple[Metric, ...] = (
         "Cosine between output and reference, of the output where it is smallest.",
         text.cosine,
     ),
+    _accuracy(
+        "mean_abs",
+        "lower",
+        "unit of the output",
+        "Mean absolute difference between an output and its reference, of the output where it is largest.",
+    ),
+    _accuracy(
+        "top1",
+        "higher",
+        "1",
+        "Share of an output's rows (its last axis) whose largest value is at the reference's place, of the "
+        "output where it is smallest.",
+        text.optional_share,
+    ),
+    _accuracy(
+        "peer_rel_l2",
+        "none",
+        "1",
+        "Relative error of LiteRT's XNNPACK on the same inputs against the same reference.",
+    ),
     _labelled(
         "samples", "labelled samples", "1", "none", "Samples of known class that the model was run on."
     ),

@@ -1,11 +1,14 @@
 """The rule by which a result agrees with its reference, with all tolerances (described in docs/measuring.md).
 
-r = reference output, y = output, n = elements, each output of each input set on its own:
+r = reference output, y = output, x = LiteRT XNNPACK's output, n = elements, q = an output's quantum; each
+output of each input set on its own:
 
-* float models: ||y - r|| <= tol * ||r|| + 1e-6 * sqrt(n), tol = 1e-4 in fp32, 2e-2 in fp16
+* float models: ||y - r|| <= tol * ||r|| + 1e-6 * sqrt(n), tol = 1e-4 in fp32, 2e-2 in fp16 and bf16
 * pure integer models on `cpu` or on a delegate's integer path, against the reference kernels: bit-equal
-* every other pairing with quantised activations or hybrid weights: cosine of the dequantised outputs >= 0.98
-* always: a NaN or Inf where the reference has none, a wrong shape or a wrong dtype fails
+* every other pairing with quantised activations or hybrid weights: ||y - r|| <= 1.5 * ||x - r|| + q *
+  sqrt(n); where there is no x: centred cosine >= 0.98 and ||y - r|| <= 0.2 * ||r||
+* always: values that are not finite match in place and kind, and so do shape and dtype
+* an output whose reference has no finite value, or is the same for every input set, can fail and cannot pass
 """
 
 from __future__ import annotations
@@ -13,48 +16,52 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Literal
 
 import numpy as np
 
 from runtime.delegates.base import Array
-from runtime.model.graph import Model, Operator, Subgraph, Tensor
-from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.tools.arithmetic import Arithmetic
 
 FP32_TOLERANCE = 1e-4
 """Largest ||y - r|| / ||r|| of a float model in fp32. Chosen: over a thousand roundings of 6e-8, so that
 another order of summation passes in a deep network; a wrong kernel is off by far more."""
 
-FP16_TOLERANCE = 2e-2
-"""The same in fp16, whose rounding of 5e-4 is about 8000 times as coarse; not scaled by it, as a result must
-stay useful."""
+REDUCED_TOLERANCE = 2e-2
+"""The same in fp16 and bf16, whose roundings of 5e-4 and 4e-3 are thousands of times as coarse; not scaled by
+them, as a result must stay useful."""
 
 ABSOLUTE_FLOOR = 1e-6
 """Difference allowed per element beside the relative bound (times sqrt(n) in the norm): outputs almost zero
 have no meaningful relative error."""
 
-MIN_COSINE = 0.98
-"""Smallest cosine of dequantised outputs without exact equality. Chosen: kernels that requantise otherwise
-differ by a few quantisation steps in each layer, and keep the direction."""
+PEER_FACTOR = 1.5
+"""How much farther than XNNPACK an output may be from the reference kernels. Chosen: two correct ways to
+requantise differ from a third by about the same; larger, and a wrong kernel could hide behind a peer that is
+itself far off."""
 
-_FLOATS = {TensorType.FLOAT32, TensorType.FLOAT16, TensorType.FLOAT64, TensorType.BFLOAT16}
-_SMALL_INTEGERS = {TensorType.INT4, TensorType.INT8, TensorType.UINT8, TensorType.INT16}
+FLOAT_QUANTA = 255
+"""Steps into which the range of a float output of a quantised or hybrid model is divided: its quantum is one
+of them, as if the output were 8 bits wide."""
 
+MIN_CENTRED_COSINE = 0.98
+"""Smallest cosine of dequantised outputs, each less its mean, where no peer can run the model. Without the
+mean, as a constant is nearly parallel to every flat output."""
 
-class Arithmetic(StrEnum):
-    """The arithmetic of a model, by which its rule is chosen."""
+MAX_RELATIVE = 0.2
+"""Largest ||y - r|| / ||r|| beside that cosine, which does not notice another scale."""
 
-    FLOAT = "float"
-    INTEGER = "integer"
-    MIXED = "mixed"
+REDUCED = ("fp16", "bf16")
+"""Precisions whose rounding is coarser than fp32's."""
+
+Verdict = Literal["pass", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How outputs are compared. `tolerance` is tol, the smallest cosine, or 0 for bit-equal."""
+    """How outputs are compared. `tolerance` is tol, the factor to a peer, the smallest cosine, or 0."""
 
-    kind: Literal["norm", "cosine", "bit_equal"]
+    kind: Literal["norm", "peer", "cosine", "bit_equal"]
     tolerance: float
     text: str
 
@@ -70,119 +77,125 @@ class OutputFacts:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The worst figures over all outputs and sets, and the verdict. None: not defined (note says why)."""
+    """The worst figures over outputs and sets, and the verdict. None: not defined, or not judged (see note).
+
+    `mean_abs` is the mean of |y - r|, `nonfinite` counts the values of y that are NaN or Inf, `top1` is the
+    share of rows (the last axis) whose largest value is at the same place, `peer_rel_l2` is the relative
+    distance of XNNPACK from the same reference.
+    """
 
     max_abs: float | None
     rel_l2: float | None
     cosine: float | None
-    verdict: Literal["pass", "fail"]
+    verdict: Verdict | None
     rule: str
     note: str = ""
+    mean_abs: float | None = None
+    top1: float | None = None
+    nonfinite: int = 0
+    peer_rel_l2: float | None = None
 
 
-def arithmetic_of(model: Model) -> Arithmetic:
-    """Return whether a model computes in floats, in integers only, or in both (hybrid weights included).
-
-    A leading QUANTIZE and a trailing DEQUANTIZE do not make an integer model mixed.
-    """
-    quantised = any(_is_quantised_activation(t) for t in model.subgraphs[0].tensors)
-    if not quantised and not any(_is_hybrid(model.subgraphs[0], op) for op in model.subgraphs[0].operators):
-        return Arithmetic.FLOAT
-    if quantised and not _has_float_arithmetic(model.subgraphs[0]):
-        return Arithmetic.INTEGER
-    return Arithmetic.MIXED
+Outputs = Sequence[Sequence[Array]]
+"""Output i of input set k at [k][i]."""
 
 
-def _is_quantised_activation(tensor: Tensor) -> bool:
-    return not tensor.is_constant and tensor.type in _SMALL_INTEGERS and _has_scale(tensor)
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What outputs are judged by: the reference's, and XNNPACK's where it runs the model."""
 
+    references: Outputs
+    facts: Sequence[OutputFacts]
+    peers: Outputs | None = None
 
-def _has_scale(tensor: Tensor) -> bool:
-    return tensor.quantization is not None and len(tensor.quantization.scales) > 0
-
-
-def _is_hybrid(graph: Subgraph, op: Operator) -> bool:
-    """Return whether an operator multiplies float activations by stored integers.
-
-    DEQUANTIZE does not: its constant is unpacked once.
-    """
-    if op.opcode == BuiltinOperator.DEQUANTIZE:
-        return False
-    inputs = [graph.tensors[i] for i in op.inputs if i >= 0]
-    stored = any(t.is_constant and t.type in _SMALL_INTEGERS and _has_scale(t) for t in inputs)
-    return stored and any(not t.is_constant and t.type in _FLOATS for t in inputs)
-
-
-def _has_float_arithmetic(graph: Subgraph) -> bool:
-    """Return whether any operator but QUANTIZE and DEQUANTIZE reads or writes a float activation."""
-    conversions = (BuiltinOperator.QUANTIZE, BuiltinOperator.DEQUANTIZE)
-    return any(
-        graph.tensors[i].type in _FLOATS and not graph.tensors[i].is_constant
-        for op in graph.operators
-        if op.opcode not in conversions
-        for i in (*op.inputs, *op.outputs)
-        if i >= 0
-    )
+    def only(self, k: int) -> Expected:
+        """The same of input set `k` alone."""
+        return Expected([self.references[k]], self.facts, None if self.peers is None else [self.peers[k]])
 
 
 def rule_for(
-    arithmetic: Arithmetic, *, integer_path: bool, precision: str, exact_reference: bool = True
+    arithmetic: Arithmetic,
+    *,
+    integer_path: bool,
+    precision: str,
+    exact_reference: bool = True,
+    has_peer: bool = False,
 ) -> Rule:
     """Return the rule for one pairing of a model and a delegate.
 
-    `integer_path`: the delegate computes integer models in integers (`cpu` does). `precision`: "fp32" or
-    "fp16". `exact_reference`: the reference was made by reference kernels, not by another fast path.
+    `integer_path`: the delegate computes integer models in integers (`cpu` does). `precision`: "fp32",
+    "fp16" or "bf16". `exact_reference`: the reference was made by reference kernels, not by another fast
+    path. `has_peer`: XNNPACK's outputs are there too.
     """
     if arithmetic is Arithmetic.FLOAT:
-        tolerance = FP16_TOLERANCE if precision == "fp16" else FP32_TOLERANCE
+        tolerance = REDUCED_TOLERANCE if precision in REDUCED else FP32_TOLERANCE
         return Rule(
             "norm", tolerance, f"|y-r| <= {tolerance:g}*|r| + {ABSOLUTE_FLOOR:g}*sqrt(n) ({precision})"
         )
     if arithmetic is Arithmetic.INTEGER and integer_path and exact_reference:
         return Rule("bit_equal", 0.0, "bit-equal to the reference kernels (pure integer model)")
+    if has_peer and exact_reference:
+        return Rule(
+            "peer", PEER_FACTOR, f"|y-r| <= {PEER_FACTOR:g}*|xnnpack-r| + q*sqrt(n) (quantised or hybrid)"
+        )
     return Rule(
-        "cosine", MIN_COSINE, f"cosine of dequantised outputs >= {MIN_COSINE:g} (quantised or hybrid)"
+        "cosine",
+        MIN_CENTRED_COSINE,
+        f"centred cosine >= {MIN_CENTRED_COSINE:g} and |y-r| <= {MAX_RELATIVE:g}*|r| (quantised or hybrid)",
     )
 
 
 def judge(
-    references: Sequence[Sequence[Array]],
-    outputs: Sequence[Sequence[Array]],
-    facts: Sequence[OutputFacts],
-    rule: Rule,
+    expected: Expected, outputs: Outputs, rule: Rule, *, varies: Sequence[bool] | None = None
 ) -> Judgement:
-    """Compare output sets, where `references[k][i]` is output i for input set k.
+    """Compare output sets with what is expected of them; see `judge_each`."""
+    return worst(judge_each(expected, outputs, rule, varies=varies))
 
-    The note of a failure is that of the first output that fails.
+
+def judge_each(
+    expected: Expected, outputs: Outputs, rule: Rule, *, varies: Sequence[bool] | None = None
+) -> list[Judgement]:
+    """Return one judgement for each output of the model, over all sets; a single one where the count differs.
+
+    `varies` tells for each output whether its reference differs between input sets; taken from `expected`
+    where it is None. The note of a failure is that of the first set that fails; that of an output which is
+    not judged says why.
     """
+    references, facts = expected.references, expected.facts
     if len(outputs) != len(references) or any(len(y) != len(facts) for y in (*outputs, *references)):
-        return Judgement(None, None, None, "fail", rule.text, "the number of outputs differs")
-    comparisons = [
-        _compare(r, y, fact, rule, k)
-        for k, (rs, ys) in enumerate(zip(references, outputs, strict=True))
-        for r, y, fact in zip(rs, ys, facts, strict=True)
+        return [Judgement(None, None, None, "fail", rule.text, "the number of outputs differs")]
+    if not facts:
+        return [Judgement(None, None, None, None, rule.text, "the model has no outputs")]
+    varying = variation(references) if varies is None else varies
+    return [
+        worst([_compared(expected, outputs, rule, (k, i), varies=varying[i]) for k in range(len(references))])
+        for i in range(len(facts))
     ]
-    notes = [c.note for c in comparisons if c.verdict == "fail"]
-    return Judgement(
-        max_abs=_worst(max, (c.max_abs for c in comparisons)),
-        rel_l2=_worst(max, (c.rel_l2 for c in comparisons)),
-        cosine=_worst(min, (c.cosine for c in comparisons)),
-        verdict="fail" if notes else "pass",
-        rule=rule.text,
-        note=notes[0] if notes else "",
-    )
+
+
+def variation(references: Outputs) -> list[bool]:
+    """Return for each output whether its reference is another for another input set, or there is one set."""
+    by_output = zip(*references, strict=True)
+    return [len(references) == 1 or len({value.tobytes() for value in values}) > 1 for values in by_output]
 
 
 def worst(judgements: Sequence[Judgement]) -> Judgement:
-    """Join the judgements of several processes: fail if any fails, with the worst figure of each kind."""
-    failed = [j for j in judgements if j.verdict == "fail"]
+    """Join judgements: fail if any fails, not judged if none is; the worst figure of each kind."""
+    verdicts = [j.verdict for j in judgements]
+    verdict: Verdict | None = "fail" if "fail" in verdicts else "pass" if "pass" in verdicts else None
+    # A failure is explained by itself; what was not judged matters where nothing failed.
+    notes = [j.note for j in judgements if j.note and (verdict != "fail" or j.verdict == "fail")]
     return Judgement(
         max_abs=_worst(max, (j.max_abs for j in judgements)),
         rel_l2=_worst(max, (j.rel_l2 for j in judgements)),
         cosine=_worst(min, (j.cosine for j in judgements)),
-        verdict="fail" if failed else "pass",
+        verdict=verdict,
         rule=judgements[0].rule,
-        note=failed[0].note if failed else "",
+        note=notes[0] if verdict == "fail" else "; ".join(dict.fromkeys(notes)),
+        mean_abs=_worst(max, (j.mean_abs for j in judgements)),
+        top1=_worst(min, (j.top1 for j in judgements)),
+        nonfinite=sum(j.nonfinite for j in judgements),
+        peer_rel_l2=_worst(max, (j.peer_rel_l2 for j in judgements)),
     )
 
 
@@ -191,37 +204,62 @@ def _worst(pick: Any, values: Iterable[float | None]) -> float | None:
     return pick(known) if known else None
 
 
-def _compare(r: Array, y: Array, fact: OutputFacts, rule: Rule, k: int) -> Judgement:
-    """Judge one output of one input set. Positions where the reference is not finite do not count."""
+def _compared(
+    expected: Expected, outputs: Outputs, rule: Rule, place: tuple[int, int], *, varies: bool
+) -> Judgement:
+    """Judge output i of input set k, with `place` = (k, i)."""
+    k, i = place
+    fact, r, y = expected.facts[i], expected.references[k][i], outputs[k][i]
     where = f"output {fact.name!r} of input set {k}"
     if y.dtype != r.dtype or y.shape != r.shape:
         note = f"{where}: {y.dtype}{list(y.shape)}, the reference has {r.dtype}{list(r.shape)}"
         return Judgement(None, None, None, "fail", rule.text, note)
     real_r, real_y = _real(r, fact), _real(y, fact)
     comparable = np.isfinite(real_r)
-    wild = comparable & ~np.isfinite(real_y)
+    nonfinite = int(real_y.size - np.count_nonzero(np.isfinite(real_y)))
+    wild = ~comparable & (real_r != real_y) & ~(np.isnan(real_r) & np.isnan(real_y))
+    wild |= comparable & ~np.isfinite(real_y)
     if wild.any():
-        note = f"{where}: {int(wild.sum())} values are NaN or Inf where the reference has none"
-        return Judgement(None, None, None, "fail", rule.text, note)
+        note = f"{where}: {int(wild.sum())} values are NaN or Inf in other places than in the reference"
+        return Judgement(None, None, None, "fail", rule.text, note, nonfinite=nonfinite)
     figures = _figures(real_r[comparable], real_y[comparable])
-    passed, note = _decide(rule, figures, r, y)
+    peer = None if expected.peers is None else _error(real_r, expected.peers[k][i], fact, comparable)
+    passed, note = _decide(rule, figures, r, y, peer, _quantum(fact, real_r[comparable]))
+    unjudged = _unjudged(figures, varies=varies)
+    if passed and unjudged:
+        note = f"output {fact.name!r} is not judged: {unjudged}"
+    elif not passed:
+        note = f"{where}: {note}"
     return Judgement(
         max_abs=figures.max_abs,
         rel_l2=figures.rel_l2,
         cosine=figures.cosine,
-        verdict="pass" if passed else "fail",
+        verdict="fail" if not passed else None if unjudged else "pass",
         rule=rule.text,
-        note="" if passed else f"{where}: {note}",
+        note=note,
+        mean_abs=figures.mean_abs,
+        top1=_top1(real_r.reshape(r.shape), real_y.reshape(r.shape)),
+        nonfinite=nonfinite,
+        peer_rel_l2=None if peer is None or figures.norm == 0.0 else peer / figures.norm,
     )
+
+
+def _unjudged(figures: _Figures, *, varies: bool) -> str:
+    """Return why agreement with this reference proves nothing; empty where it does."""
+    if figures.count == 0:
+        return "its reference has no finite value"
+    return "" if varies else "its reference is the same for every input set"
 
 
 @dataclass(frozen=True, slots=True)
 class _Figures:
     count: int
     max_abs: float
+    mean_abs: float
     error: float
     norm: float
     cosine: float
+    centred_cosine: float
 
     @property
     def rel_l2(self) -> float | None:
@@ -233,31 +271,64 @@ class _Figures:
 
 def _figures(r: Array, y: Array) -> _Figures:
     """Return the error measures of two flat float64 arrays."""
-    difference = y - r
-    norm_r, norm_y = float(np.linalg.norm(r)), float(np.linalg.norm(y))
-    if norm_r > 0.0 and norm_y > 0.0:
-        # Divided first: the product of two large norms could overflow. Rounding may give a little over 1.
-        cosine = min(1.0, float(np.dot(r / norm_r, y / norm_y)))
-    else:
-        cosine = 1.0 if norm_r == norm_y else 0.0
+    difference = np.abs(y - r)
     return _Figures(
         count=r.size,
-        max_abs=float(np.abs(difference).max(initial=0.0)),
+        max_abs=float(difference.max(initial=0.0)),
+        mean_abs=float(difference.mean()) if r.size else 0.0,
         error=float(np.linalg.norm(difference)),
-        norm=norm_r,
-        cosine=cosine,
+        norm=float(np.linalg.norm(r)),
+        cosine=_cosine(r, y),
+        centred_cosine=_cosine(r - r.mean(), y - y.mean()) if r.size else 1.0,
     )
 
 
-def _decide(rule: Rule, figures: _Figures, r: Array, y: Array) -> tuple[bool, str]:
+def _cosine(r: Array, y: Array) -> float:
+    norm_r, norm_y = float(np.linalg.norm(r)), float(np.linalg.norm(y))
+    if norm_r > 0.0 and norm_y > 0.0:
+        # Divided first: the product of two large norms could overflow. Rounding may give a little over 1.
+        return min(1.0, float(np.dot(r / norm_r, y / norm_y)))
+    return 1.0 if norm_r == norm_y else 0.0
+
+
+def _error(real_r: Array, x: Array, fact: OutputFacts, comparable: Array) -> float | None:
+    """Return ||x - r|| of a peer; None where the peer's output has another form or is not finite."""
+    if x.size != real_r.size:
+        return None
+    error = float(np.linalg.norm(_real(x, fact)[comparable] - real_r[comparable]))
+    return error if math.isfinite(error) else None
+
+
+def _quantum(fact: OutputFacts, r: Array) -> float:
+    """Return the step of an output: its scale, or for a float a part of the reference's range."""
+    if fact.scale:
+        return fact.scale
+    return float(r.max() - r.min()) / FLOAT_QUANTA if r.size else 0.0
+
+
+def _decide(
+    rule: Rule, figures: _Figures, r: Array, y: Array, peer: float | None, quantum: float
+) -> tuple[bool, str]:
     if rule.kind == "bit_equal":
         same = (r == y) | ((r != r) & (y != y))  # NaN equals NaN here
         different = int(r.size - np.count_nonzero(same))
         return different == 0, f"{different} of {r.size} values differ, largest by {figures.max_abs:g}"
-    if rule.kind == "cosine":
-        return figures.cosine >= rule.tolerance, f"cosine {figures.cosine:.6f} < {rule.tolerance:g}"
+    if rule.kind == "peer" and peer is not None:
+        bound = rule.tolerance * peer + quantum * math.sqrt(figures.count)
+        return figures.error <= bound, f"|y-r| = {figures.error:.3g} > {bound:.3g} (XNNPACK: {peer:.3g})"
+    if rule.kind in ("peer", "cosine"):
+        relative = figures.rel_l2 if figures.rel_l2 is not None else math.inf
+        passed = figures.centred_cosine >= MIN_CENTRED_COSINE and relative <= MAX_RELATIVE
+        return passed, f"centred cosine {figures.centred_cosine:.6f}, |y-r|/|r| = {relative:.3g}"
     bound = rule.tolerance * figures.norm + ABSOLUTE_FLOOR * math.sqrt(figures.count)
     return figures.error <= bound, f"|y-r| = {figures.error:.3g} > {bound:.3g}"
+
+
+def _top1(r: Array, y: Array) -> float | None:
+    """Return the share of rows whose largest value is at the same place; None for rows of one value."""
+    if r.ndim == 0 or r.shape[-1] < 2 or not r.size:
+        return None
+    return float(np.mean(np.argmax(r, axis=-1) == np.argmax(y, axis=-1)))
 
 
 def _real(values: Array, fact: OutputFacts) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from runtime.model.graph import Model, Operator, Subgraph
 from runtime.model.schema import BuiltinOperator
-from runtime.tools.agreement import Arithmetic
+from runtime.tools.arithmetic import Arithmetic
 
 MARGIN = 0.8
 """Latencies below this share of the bound are refused: clocks and counts are not known exactly."""

@@ -20,8 +20,9 @@ from runtime.delegates.base import Array
 from runtime.delegates.cpu import CPU
 from runtime.delegates.litert import litert_version
 from runtime.tools.agreement import OutputFacts
-from runtime.tools.inputs import POOL_VERSION, InputRule, make_pool
-from runtime.tools.loading import Opener, output_facts
+from runtime.tools.inputs import POOL_VERSION, InputRule
+from runtime.tools.loading import Opener
+from runtime.tools.outputs import run_sets
 
 
 class ReferenceKind(StrEnum):
@@ -69,17 +70,8 @@ def make_reference(
         opener = Opener.prepare(CPU, {})
     else:
         opener = Opener.prepare("litert", {"threads": 1, "resolver": kind.value})
-    model = opener.open(path, rules).model
-    inputs = [int(d["index"]) for d in model.get_input_details()]
-    details = model.get_output_details()
-    pool = make_pool(model.get_input_details(), model_sha256, rules)
-    outputs = []
-    for values in pool.sets:
-        for index, value in zip(inputs, values, strict=True):
-            model.set_tensor(index, value)
-        model.invoke()
-        outputs.append(tuple(model.get_tensor(int(d["index"])) for d in details))
-    return Reference(kind, _label(kind), output_facts(model), tuple(outputs))
+    made = run_sets(opener, path, model_sha256, rules)
+    return Reference(kind, _label(kind), made.facts, made.sets)
 
 
 def save_reference(path: Path, reference: Reference) -> None:

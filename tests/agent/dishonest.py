@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from runtime.delegates.descriptor import DelegateDescriptor
+from runtime.tools.inputs import POOL_SIZE
 
-NAMES = ("offset", "nan", "early", "random", "none")
+NAMES = ("offset", "nan", "early", "random", "none", "stale", "warm")
 _ENTRY_POINTS = "[delegate_farm.delegates]\n" + "".join(
     f"{name} = dishonest_delegates:DESCRIPTORS.{name}\n" for name in NAMES
 )
@@ -129,6 +130,54 @@ class EarlyDelegate(WholeModel):
     """Answers from memory."""
 
     loaded = EarlyLoaded
+
+
+class StaleLoaded(Loaded):
+    """Right for the first few runs; once it is timed it returns its last answer without computing."""
+
+    honest_runs = 5
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.runs = 0
+        self.answer: Any = None
+
+    def invoke(self) -> None:
+        self.runs += 1
+        if self.runs <= self.honest_runs:
+            self.inner.invoke()
+
+    def get_tensor(self, index: int) -> Any:
+        if self.runs <= self.honest_runs:
+            self.answer = self.inner.get_tensor(index)
+        return self.answer
+
+
+class StaleDelegate(WholeModel):
+    """Returns a stale output once it is warm."""
+
+    loaded = StaleLoaded
+
+
+class WarmLoaded(Loaded):
+    """Right in the process whose outputs are judged, which runs each input set once; wrong in longer ones."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.runs = 0
+
+    def invoke(self) -> None:
+        self.runs += 1
+        self.inner.invoke()
+
+    def change(self, value: Any) -> Any:
+        return value + np.float32(self.runs > POOL_SIZE)
+
+
+class WarmDelegate(WholeModel):
+    """Computes something else once it has run for a while."""
+
+    loaded = WarmLoaded
 
 
 class NoneDelegate:

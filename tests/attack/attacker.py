@@ -89,7 +89,7 @@ def hello(agent_id: str, **changes: Any) -> dict[str, Any]:
     """A hello without devices; `changes` replace its fields."""
     fields = {
         "type": "hello",
-        "protocol": 3,
+        "protocol": 4,
         "agent_id": agent_id,
         "host": "h",
         "version": "1",

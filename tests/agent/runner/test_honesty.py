@@ -9,7 +9,7 @@ import pytest
 
 from agent.wire.messages import ReasonCode, Status
 from runtime.model.graph import Model, Operator, Subgraph, Tensor
-from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
 from runtime.model.writer import write_model
 from tests.agent import dishonest
 from tests.agent.embedded_agent import BRIEF, job, put_model
@@ -45,6 +45,25 @@ def test_output_that_changes_is_flagged(liars, stored):
     result = liars.run(job(stored, "random"))
     assert result.status is Status.DONE, result.reason
     assert any("nondeterministic" in warning for warning in result.measurement.warnings)
+
+
+@pytest.mark.parametrize("lie", ["stale", "warm"])
+def test_right_outputs_that_turn_wrong_once_it_is_timed_fail(liars, stored, lie):
+    result = liars.run(job(stored, lie))
+    assert (result.status, result.reason.code) == (Status.FAILED, ReasonCode.WRONG_OUTPUT)
+    assert [one.verdict for one in result.measurement.accuracy.outputs] == ["pass"], (
+        "the fresh process was right"
+    )
+
+
+@pytest.mark.parametrize("delegate", ["cpu", "litert"])
+def test_a_correct_model_that_keeps_state_passes(start_agent, tmp_path, delegate):
+    """Its output depends on how often it ran, so what is timed cannot be compared with a reference."""
+    model = put_model(tmp_path / "store", recurrent_model(tmp_path / "recurrent.tflite"))
+    result = start_agent().run(job(model, delegate))
+    assert result.status is Status.DONE, result.reason
+    assert result.measurement.accuracy.verdict == "pass"
+    assert not any("nondeterministic" in warning for warning in result.measurement.warnings)
 
 
 def test_time_that_physics_forbids_is_struck_out(liars, tmp_path):
@@ -95,6 +114,22 @@ def heavy_model(path):
     options = {"stride_w": 1, "stride_h": 1, "dilation_w_factor": 1, "dilation_h_factor": 1}
     operator = Operator(0, BuiltinOperator.CONV_2D, 1, (0, 1, 2), (3,), options)
     return written(path, tensors, (operator,), 3)
+
+
+def recurrent_model(path):
+    """An RNN cell whose state is a variable: its output depends on every input so far."""
+    rng = np.random.default_rng(4)
+    tensors = (
+        Tensor(0, "step", TensorType.FLOAT32, (1, 8)),
+        constant(1, "weights", rng.uniform(-0.5, 0.5, (4, 8)).astype(np.float32)),
+        constant(2, "recurrent", rng.uniform(-0.5, 0.5, (4, 4)).astype(np.float32)),
+        constant(3, "bias", np.zeros(4, np.float32)),
+        Tensor(4, "state", TensorType.FLOAT32, (1, 4), is_variable=True),
+        Tensor(5, "out", TensorType.FLOAT32, (1, 4)),
+    )
+    options = {"fused_activation_function": ActivationFunctionType.TANH}
+    operator = Operator(0, BuiltinOperator.RNN, 1, (0, 1, 2, 3, 4), (5,), options)
+    return written(path, tensors, (operator,), 5)
 
 
 def lacking_model(path):

@@ -164,7 +164,7 @@ def test_wrong_arguments_are_usage_errors():
 
 
 def test_cli_lists_devices_and_version():
-    for verb, said in (("probe", b'"host-cpu"'), ("version", b"protocol 3")):
+    for verb, said in (("probe", b'"host-cpu"'), ("version", b"protocol 4")):
         answer = subprocess.run(
             [sys.executable, "-c", "from agent.cli import main; main()", verb],
             capture_output=True,

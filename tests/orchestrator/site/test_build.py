@@ -251,8 +251,9 @@ def test_method_page_states_the_floors_and_tolerances_in_force(site):
     for name, floor in FLOORS.items():
         assert f"{name} {floor}" in text or f"{name}{floor}" in text
     assert f"{agreement.FP32_TOLERANCE:.0e}".replace("e-0", "e-") in text
-    assert f"{agreement.FP16_TOLERANCE:.0e}".replace("e-0", "e-") in text
-    assert f"≥ {agreement.MIN_COSINE}" in text
+    assert f"{agreement.REDUCED_TOLERANCE:.0e}".replace("e-0", "e-") in text
+    assert f"≥ {agreement.MIN_CENTRED_COSINE}" in text
+    assert f"≤ {agreement.PEER_FACTOR} · ‖x" in text
     assert MIN_PROCESSES_FOR_INTERVAL == 3
     assert "below three there is no interval" in text
 

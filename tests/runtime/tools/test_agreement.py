@@ -7,7 +7,8 @@ import pytest
 
 from runtime.model.graph import Model, Operator, Quantization, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.tools.agreement import Arithmetic, OutputFacts, arithmetic_of, judge, rule_for, worst
+from runtime.tools.agreement import Expected, OutputFacts, judge, judge_each, rule_for, worst
+from runtime.tools.arithmetic import Arithmetic, arithmetic_of, keeps_state
 
 FLOAT = OutputFacts("out")
 INT8 = OutputFacts("out", scale=0.5, zero_point=-3)
@@ -15,28 +16,38 @@ FP32 = rule_for(Arithmetic.FLOAT, integer_path=True, precision="fp32")
 FP16 = rule_for(Arithmetic.FLOAT, integer_path=False, precision="fp16")
 EXACT = rule_for(Arithmetic.INTEGER, integer_path=True, precision="fp32")
 COSINE = rule_for(Arithmetic.MIXED, integer_path=True, precision="fp32")
+PEER = rule_for(Arithmetic.MIXED, integer_path=True, precision="fp32", has_peer=True)
 
 R = np.linspace(-1, 1, 1000, dtype=np.float32)
 
 
 def verdict(r, y, rule, facts=FLOAT):
-    return judge([[r]], [[y]], [facts], rule)
+    return judge(Expected([[r]], [facts]), [[y]], rule)
 
 
 @pytest.mark.parametrize(
-    ("arithmetic", "integer_path", "precision", "exact_reference", "kind", "tolerance"),
+    ("arithmetic", "integer_path", "precision", "exact_reference", "has_peer", "kind", "tolerance"),
     [
-        (Arithmetic.FLOAT, True, "fp32", True, "norm", 1e-4),
-        (Arithmetic.FLOAT, False, "fp16", True, "norm", 2e-2),
-        (Arithmetic.INTEGER, True, "fp32", True, "bit_equal", 0.0),
-        (Arithmetic.INTEGER, True, "fp32", False, "cosine", 0.98),
-        (Arithmetic.INTEGER, False, "fp32", True, "cosine", 0.98),
-        (Arithmetic.MIXED, True, "fp32", True, "cosine", 0.98),
+        (Arithmetic.FLOAT, True, "fp32", True, True, "norm", 1e-4),
+        (Arithmetic.FLOAT, False, "fp16", True, True, "norm", 2e-2),
+        (Arithmetic.FLOAT, False, "bf16", True, True, "norm", 2e-2),
+        (Arithmetic.INTEGER, True, "fp32", True, True, "bit_equal", 0.0),
+        (Arithmetic.INTEGER, True, "fp32", False, False, "cosine", 0.98),
+        (Arithmetic.INTEGER, False, "fp32", True, True, "peer", 1.5),
+        (Arithmetic.INTEGER, False, "fp32", True, False, "cosine", 0.98),
+        (Arithmetic.MIXED, True, "fp32", True, True, "peer", 1.5),
+        (Arithmetic.MIXED, True, "fp32", False, True, "cosine", 0.98),
     ],
 )
-def test_each_pairing_has_its_rule(arithmetic, integer_path, precision, exact_reference, kind, tolerance):
+def test_each_pairing_has_its_rule(
+    arithmetic, integer_path, precision, exact_reference, has_peer, kind, tolerance
+):
     rule = rule_for(
-        arithmetic, integer_path=integer_path, precision=precision, exact_reference=exact_reference
+        arithmetic,
+        integer_path=integer_path,
+        precision=precision,
+        exact_reference=exact_reference,
+        has_peer=has_peer,
     )
     assert (rule.kind, rule.tolerance) == (kind, tolerance)
 
@@ -87,11 +98,107 @@ def test_wild_value_fails_where_the_reference_has_none(rule, wild):
     assert "1 values are NaN or Inf" in failed.note
 
 
-def test_wild_value_passes_where_the_reference_has_it_too():
+def test_wild_value_passes_where_the_reference_has_the_same():
     r, y = R.copy(), R.copy()
     r[3] = y[3] = np.nan
-    assert verdict(r, y, FP32).verdict == "pass"
-    assert verdict(r, y, EXACT).verdict == "pass"
+    r[4] = y[4] = -np.inf
+    for rule in (FP32, EXACT, COSINE):
+        assert verdict(r, y, rule).verdict == "pass"
+    assert verdict(r, y, FP32).nonfinite == 2
+
+
+@pytest.mark.parametrize(
+    ("reference", "output"),
+    [(np.inf, -np.inf), (np.inf, np.nan), (np.nan, np.inf), (np.nan, 0.0), (-np.inf, 1)],
+)
+@pytest.mark.parametrize("rule", [FP32, EXACT, COSINE], ids=lambda rule: rule.kind)
+def test_wild_values_must_match_in_kind(rule, reference, output):
+    r, y = R.copy(), R.copy()
+    r[3], y[3] = reference, output
+    assert verdict(r, y, rule).verdict == "fail"
+
+
+@pytest.mark.parametrize("wild", [np.nan, np.inf])
+def test_a_reference_without_a_finite_value_is_no_pass(wild):
+    nothing = np.full(10, wild, np.float32)
+    judged = verdict(nothing, nothing.copy(), FP32)
+    assert judged.verdict is None
+    assert "no finite value" in judged.note
+    assert verdict(nothing, np.zeros(10, np.float32), FP32).verdict == "fail"
+
+
+def test_a_reference_that_is_the_same_for_every_input_set_is_no_pass():
+    expected = Expected([[R], [R]], [FLOAT])
+    judged = judge(expected, [[R], [R]], FP32)
+    assert judged.verdict is None
+    assert "output 'out' is not judged: its reference is the same for every input set" in judged.note
+    assert judge(expected, [[R], [-R]], FP32).verdict == "fail", "wrong is wrong"
+
+
+def test_an_output_that_varies_decides_where_another_does_not():
+    expected = Expected([[R, R], [R, -R]], [OutputFacts("anchors"), FLOAT])
+    right = judge(expected, [[R, R], [R, -R]], FP32)
+    assert right.verdict == "pass"
+    assert "'anchors' is not judged" in right.note
+    assert judge(expected, [[R, R], [R, R]], FP32).verdict == "fail"
+    assert [one.verdict for one in judge_each(expected, [[R, R], [R, -R]], FP32)] == [None, "pass"]
+
+
+def softmax(classes=1000):
+    """A flat softmax, as an untrained classifier gives it."""
+    values = np.random.default_rng(5).normal(0, 0.2, classes)
+    return (np.exp(values) / np.exp(values).sum()).astype(np.float32)
+
+
+LIES = {
+    "constant": lambda r: np.full_like(r, r.mean()),
+    "permuted": lambda r: np.random.default_rng(1).permutation(r),
+    "zero": np.zeros_like,
+    "another scale": lambda r: r * np.float32(1.1),
+    "shifted": lambda r: np.roll(r, 1),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_flat_softmax_hides_no_lie(lie):
+    """Beside its mean a flat softmax varies little: a plain cosine would pass every lie but zero."""
+    r = softmax()
+    x = (r * np.random.default_rng(2).normal(1, 0.002, r.size)).astype(np.float32)
+    judged = judge(Expected([[r]], [FLOAT], [[x]]), [[LIES[lie](r)]], PEER)
+    assert judged.verdict == "fail", judged
+    if lie != "another scale":
+        assert verdict(r, LIES[lie](r), COSINE).verdict == "fail"
+
+
+def test_peer_rule_allows_half_as_much_again_as_the_peer_and_a_quantum():
+    facts = OutputFacts("out", scale=0.1, zero_point=0)
+    r = np.arange(-100, 100, dtype=np.int8)
+    x = (r + 4).astype(np.int8)
+    expected = Expected([[r]], [facts], [[x]])
+    assert judge(expected, [[(r + 7).astype(np.int8)]], PEER).verdict == "pass"
+    failed = judge(expected, [[(r + 8).astype(np.int8)]], PEER)
+    assert failed.verdict == "fail"
+    assert "XNNPACK" in failed.note
+    assert failed.peer_rel_l2 == pytest.approx(4 / np.sqrt(np.mean(r.astype(float) ** 2)))
+
+
+def test_the_peer_itself_always_passes():
+    r = softmax()
+    x = np.random.default_rng(3).permutation(r)
+    assert judge(Expected([[r]], [FLOAT], [[x]]), [[x]], PEER).verdict == "pass"
+
+
+def test_a_peer_that_is_not_finite_is_no_measure():
+    expected = Expected([[R]], [FLOAT], [[np.full_like(R, np.nan)]])
+    assert judge(expected, [[R]], PEER).verdict == "pass"
+    assert judge(expected, [[-R]], PEER).verdict == "fail"
+
+
+def test_figures_of_an_output():
+    r = np.array([[0.0, 1.0], [2.0, 1.0]], np.float32)
+    y = np.array([[0.0, 2.0], [2.0, 3.0]], np.float32)
+    judged = judge(Expected([[r]], [FLOAT]), [[y]], FP32)
+    assert (judged.max_abs, judged.mean_abs, judged.top1, judged.nonfinite) == (2.0, 0.75, 0.5, 0)
 
 
 @pytest.mark.parametrize(
@@ -105,14 +212,15 @@ def test_wrong_shape_or_dtype_fails(y):
 
 def test_all_sets_and_outputs_are_judged_and_the_worst_is_told():
     good, bad = R, R * np.float32(1.5)
-    judged = judge([[R, R], [R, R]], [[good, good], [good, bad]], [FLOAT, OutputFacts("second")], FP32)
+    expected = Expected([[R, R], [R, R]], [FLOAT, OutputFacts("second")])
+    judged = judge(expected, [[good, good], [good, bad]], FP32)
     assert judged.verdict == "fail"
     assert "output 'second' of input set 1" in judged.note
     assert judged.max_abs == pytest.approx(0.5)
 
 
 def test_missing_output_fails():
-    assert judge([[R, R]], [[R]], [FLOAT, FLOAT], FP32).verdict == "fail"
+    assert judge(Expected([[R, R]], [FLOAT, FLOAT]), [[R]], FP32).verdict == "fail"
 
 
 def test_worst_of_several_processes_fails_if_one_fails():
@@ -180,3 +288,13 @@ def test_hybrid_weights_make_a_model_mixed():
         [Operator(0, BuiltinOperator.FULLY_CONNECTED, 1, (0, 1), (2,))],
     )
     assert arithmetic_of(made) is Arithmetic.MIXED
+
+
+def test_a_model_with_variables_keeps_state():
+    plain = [tensor(0), tensor(1)]
+    relu = [Operator(0, BuiltinOperator.RELU, 1, (0,), (1,))]
+    assert not keeps_state(model(plain, relu))
+    variable = Tensor(1, "state", TensorType.FLOAT32, (4,), is_variable=True)
+    assert keeps_state(model([tensor(0), variable], relu))
+    handle = [Operator(0, BuiltinOperator.VAR_HANDLE, 1, (), (1,))]
+    assert keeps_state(model(plain, handle))

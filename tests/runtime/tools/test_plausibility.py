@@ -6,7 +6,7 @@ import pytest
 
 from runtime.model.graph import Model, Operator, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.tools.agreement import Arithmetic
+from runtime.tools.arithmetic import Arithmetic
 from runtime.tools.plausibility import Device, implausible, needed_operations, shortest_ms
 
 
