@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from runtime.delegates.base import PartitionDelegate
-from runtime.delegates.partition import DelegationReport, Grouping
+from runtime.delegates.epochs import Grouping
+from runtime.delegates.partition import DelegationReport
 from runtime.delegates.registry import Delegate, load_delegate
 from runtime.details import accepted, check_resize, operator_details, tensor_details
 from runtime.errors import InvocationError, ModelError, ModelFormatError, OutOfMemoryError

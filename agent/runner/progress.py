@@ -18,8 +18,11 @@ class _Told(logging.Handler):
 
 @contextmanager
 def told(tell: Callable[[str], None]) -> Iterator[None]:
-    """Within the block every warning of the runtime's loggers is also handed to `tell`."""
-    handler, logger = _Told(tell), logging.getLogger("runtime")
+    """Within the block every warning of a delegate's loggers is also handed to `tell`.
+
+    Which operators stay on the CPU, of which the interpreter warns, is in the result and is no phase.
+    """
+    handler, logger = _Told(tell), logging.getLogger("runtime.delegates")
     logger.addHandler(handler)
     try:
         yield

@@ -99,6 +99,31 @@ class GraphFacts:
     ordered: frozenset[int] = frozenset()
 
 
+class CostModel(Protocol):
+    """What a delegate's operators and partitions cost, estimated from shapes alone: never timed, so that a
+    file gives one report."""
+
+    def saved_ns(self, graph: GraphFacts, operator: Operator) -> float:
+        """Nanoseconds that the delegate needs less than the CPU path; negative where it needs more."""
+
+    def entry_ns(self, graph: GraphFacts, inputs: Sequence[int], outputs: Sequence[int]) -> float:
+        """Nanoseconds that a run of a partition costs besides its operators: start, end and transfers."""
+
+
+@runtime_checkable
+class CostAware(Protocol):
+    """What a delegate may say besides: what its operators cost. None: every partition is worth its run."""
+
+    cost_model: CostModel | None
+
+
+@runtime_checkable
+class Titled(Protocol):
+    """What a delegate may say besides: its name in LiteRT's messages, as in `GPU delegate`."""
+
+    title: str
+
+
 class LoadedModel(Protocol):
     """A model as the benchmark loop sees it, on any delegate. The methods are those of LiteRT's
     `Interpreter`."""

@@ -1,19 +1,15 @@
-"""Divides a graph into partitions: which operators each delegate runs, in what order, and why no others.
-
-The order is LiteRT's (`graph_info.cc`): an epoch takes the kind of its first ready operator and absorbs every
-ready operator of that kind. Of a delegate's partitions the largest are kept (`max_delegated_partitions`).
-"""
+"""Divides a graph into partitions: which operators each delegate runs, in what order, and why no others."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from types import MappingProxyType
 from typing import Literal
 
-from runtime.delegates.base import GraphFacts, Partition, PartitionDelegate, SmallestPartition
+from runtime.delegates.base import GraphFacts, Partition, PartitionDelegate, Titled
+from runtime.delegates.epochs import Grouping, epochs
+from runtime.delegates.selection import Border, select
 from runtime.model.graph import Model, Operator, Subgraph
 from runtime.model.schema import BuiltinOperator
 
@@ -30,29 +26,48 @@ class Fallback:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedPartition:
+    """A partition that a delegate took and could not compile, so that the CPU runs it.
+
+    `operators` are their indices, `reason` is the error's first line, `log` its whole text: of a kernel that
+    does not compile, everything that the compiler said.
+    """
+
+    delegate: str
+    operators: tuple[int, ...]
+    reason: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
 class DelegationReport:
-    """How much of a model the delegates run. A constant operator folded for them counts as delegated."""
+    """How much of a model the delegates run. A constant operator folded for them counts as delegated.
+
+    `title` is the delegate's name in the text, which has the layout of LiteRT's warning; empty where there
+    are several.
+    """
 
     status: Status
     delegated_ops: int
     total_ops: int
     partitions: int
     fallbacks: tuple[Fallback, ...]
+    title: str = ""
+    failures: tuple[FailedPartition, ...] = ()
 
     def __str__(self) -> str:
+        on = f"on the {self.title or 'delegate'}"
         if not self.fallbacks:
-            return f"All {self.total_ops} operations will run on the delegate."
-        lines = ["Following operations are not supported by the delegate:"]
+            return f"All {self.total_ops} operations will run {on}."
+        by = f"{self.title} delegate" if self.title else "the delegate"
+        lines = [f"Following operations are not supported by {by}:"]
         lines += sorted({f"{f.op}: {f.reason}" for f in self.fallbacks})
         left = len(self.fallbacks)
+        summary = f"No operations will run {on}, and all {left} operations will run on the CPU."
         if self.delegated_ops:
             summary = (
-                f"{self.delegated_ops} operations will run on the delegate, "
+                f"{self.delegated_ops} operations will run {on}, "
                 f"and the remaining {left} operations will run on the CPU."
-            )
-        else:
-            summary = (
-                f"No operations will run on the delegate, and all {left} operations will run on the CPU."
             )
         return "\n".join([*lines, "", summary])
 
@@ -73,13 +88,19 @@ class Delegation:
     assignments: tuple[Assignment, ...]
     report: DelegationReport
 
-
-@dataclass(frozen=True, slots=True)
-class Grouping:
-    """LiteRT's switches: `cluster` off keeps the file's order, `fuse` off makes each operator a group."""
-
-    cluster: bool = True
-    fuse: bool = True
+    def replacements(self, subgraph: Subgraph) -> list[str]:
+        """LiteRT's line for each delegate. It counts the operators of the plan, so no folded ones, and as
+        partitions also what the CPU runs between those of the delegates."""
+        nodes = sum(len(a.operators) for a in self.assignments)
+        taken: Counter[str] = Counter()
+        for assignment in self.assignments:
+            if assignment.delegate is not None:
+                taken[assignment.delegate.name] += len(assignment.operators)
+        return [
+            f"Replacing {count} out of {nodes} node(s) with delegate ({name}) node, yielding "
+            f"{len(self.assignments)} partitions for subgraph {subgraph.index} ({subgraph.name})."
+            for name, count in taken.items()
+        ]
 
 
 def delegate_graph(
@@ -87,8 +108,8 @@ def delegate_graph(
     facts: GraphFacts,
     folded: frozenset[int],
     delegates: Sequence[PartitionDelegate],
-    grouping: Grouping = Grouping(),
-    failed: Mapping[int, Mapping[int, str]] = MappingProxyType({}),
+    grouping: Grouping,
+    failed: Mapping[int, Mapping[int, str]],
 ) -> Delegation:
     """Offer the graph to each delegate in turn; each chooses from those that the earlier ones left.
 
@@ -100,28 +121,17 @@ def delegate_graph(
     for number, delegate in enumerate(delegates):
         candidates = [i for i in reasons if i not in owner]
         wanted = _supported(facts, delegate, candidates, reasons, failed.get(number, {}))
-        # Grouped before it is limited: how large a partition is shows only once its operators are together.
-        trial = {**owner, **dict.fromkeys(wanted, number)}
-        groups = epochs(subgraph, trial, folded, grouping, facts.ordered)
-        parts = [p for p in groups if trial.get(p[0].index) == number]
-        limit = max(1, delegate.max_delegated_partitions)
-        # Stable: of equally large partitions the earlier ones are kept, so one file gives one report.
-        parts.sort(key=len, reverse=True)
-        fewest = delegate.min_nodes_per_partition if isinstance(delegate, SmallestPartition) else 1
-        kept = [part for part in parts[:limit] if len(part) >= fewest]
-        owner.update({o.index: number for part in kept for o in part})
-        for part in parts[len(kept) :]:
-            why = f"smaller partition than the {limit} that {delegate.name} may take"
-            if len(part) < fewest:
-                why = f"partition of {len(part)}; {delegate.name} takes none of fewer than {fewest} operators"
-            for operator in part:
-                reasons[operator.index].append(f"supported, but in a {why}")
+        selection = select(facts, delegate, number, owner, wanted, folded, grouping)
+        owner.update({o.index: number for part in selection.partitions for o in part})
+        for index, reason in selection.reasons.items():
+            reasons[index].append(reason)
     # Grouped again: what fell back to the CPU changes which operators are ready together.
     assignments = tuple(
         _assignment(model, facts, part, delegates, owner.get(part[0].index))
         for part in epochs(subgraph, owner, folded, grouping, facts.ordered)
     )
-    return Delegation(assignments, _report(subgraph, assignments, owner, folded, reasons))
+    title = delegates[0].title if len(delegates) == 1 and isinstance(delegates[0], Titled) else ""
+    return Delegation(assignments, _report(subgraph, assignments, owner, folded, reasons, title))
 
 
 def _supported(
@@ -147,40 +157,6 @@ def _supported(
     return taken
 
 
-def epochs(
-    subgraph: Subgraph,
-    kinds: Mapping[int, int],
-    folded: frozenset[int],
-    grouping: Grouping = Grouping(),
-    ordered: frozenset[int] = frozenset(),
-) -> list[tuple[Operator, ...]]:
-    """Operators grouped so that each group has one kind (absent: the CPU) and needs only earlier groups.
-
-    Those in `ordered` also wait for all before them in `ordered`.
-    """
-    earlier = {after: before for before, after in pairwise(sorted(ordered))}
-    made_by = {t: o.index for o in subgraph.operators for t in o.outputs}
-    waiting = [o for o in subgraph.operators if o.index not in folded]
-    done = set(folded)
-    groups: list[tuple[Operator, ...]] = []
-    while waiting:
-        group: list[Operator] = []
-        later: list[Operator] = []
-        for operator in waiting:
-            ready = all(t not in made_by or made_by[t] in done for t in operator.inputs)
-            ready = ready and (operator.index not in earlier or earlier[operator.index] in done)
-            same = not group or kinds.get(operator.index) == kinds.get(group[0].index)
-            allowed = (grouping.fuse or not group) and (grouping.cluster or not later)
-            if ready and same and allowed:
-                group.append(operator)
-                done.add(operator.index)
-            else:
-                later.append(operator)
-        groups.append(tuple(group))
-        waiting = later
-    return groups
-
-
 def _assignment(
     model: Model,
     facts: GraphFacts,
@@ -194,25 +170,20 @@ def _assignment(
 
 
 def make_partition(model: Model, facts: GraphFacts, operators: tuple[Operator, ...]) -> Partition:
-    """The tensors that cross the border of `operators`, sorted by tensor index as LiteRT does."""
-    subgraph = facts.subgraph
-    inside = {o.index for o in operators}
-    read = {t for o in operators for t in o.inputs if t >= 0}
-    made = {t for o in operators for t in o.outputs}
-    elsewhere = {t for o in subgraph.operators if o.index not in inside for t in o.inputs}
-    elsewhere.update(subgraph.outputs)
-    touched = read | made
+    """These operators with what a delegate must know of them."""
+    touched = {t for o in operators for t in (*o.inputs, *o.outputs) if t >= 0}
     widened = {
         o.inputs[0]
-        for o in subgraph.operators
+        for o in facts.subgraph.operators
         if o.opcode is BuiltinOperator.DEQUANTIZE and o.outputs[0] in touched
     }
+    inputs, outputs = Border(facts).tensors(operators)
     return Partition(
         model=model,
-        subgraph=subgraph,
+        subgraph=facts.subgraph,
         operators=operators,
-        inputs=tuple(sorted(read - made - set(facts.constants))),
-        outputs=tuple(sorted(made & elsewhere)),
+        inputs=inputs,
+        outputs=outputs,
         shapes={t: facts.shapes[t] for t in touched},
         dtypes={t: facts.dtypes[t] for t in touched},
         constants={t: facts.constants[t] for t in touched | widened if t in facts.constants},
@@ -225,6 +196,7 @@ def _report(
     owner: Mapping[int, int],
     folded: frozenset[int],
     reasons: Mapping[int, list[str]],
+    title: str,
 ) -> DelegationReport:
     served = _served(subgraph, owner, folded)
     fallbacks = []
@@ -240,7 +212,7 @@ def _report(
     delegated = total - len(fallbacks)
     partitions = Counter(a.delegate is not None for a in assignments)[True]
     status: Status = "full" if not fallbacks else "partial" if partitions else "none"
-    return DelegationReport(status, delegated, total, partitions, tuple(fallbacks))
+    return DelegationReport(status, delegated, total, partitions, tuple(fallbacks), title)
 
 
 def _served(subgraph: Subgraph, owner: Mapping[int, int], folded: frozenset[int]) -> set[int]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from runtime.delegates.base import PartitionDelegate
-from runtime.delegates.partition import Grouping
+from runtime.delegates.epochs import Grouping
 from runtime.errors import ModelError
 from runtime.model.graph import Model, Operator, Quantization, Subgraph
 from runtime.ops.support.value import Array, Shape, Value, constant_array

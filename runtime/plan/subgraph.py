@@ -6,11 +6,13 @@ infers and assigns operators to delegates, `allocate` binds.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runtime.delegates.base import PartitionDelegate
-from runtime.delegates.partition import Assignment, DelegationReport, Grouping, delegate_graph
+from runtime.delegates.epochs import Grouping
+from runtime.delegates.partition import Assignment, DelegationReport, FailedPartition, delegate_graph
 from runtime.errors import DelegateError, UnsupportedOperatorError
 from runtime.model.graph import Model
 from runtime.ops.support.context import GraphServices, PostponeError
@@ -25,6 +27,8 @@ from runtime.plan.execution import (
     reset_variables,
 )
 from runtime.plan.inference import GraphValues, infer
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,9 @@ class PlannedSubgraph:
         self._held: dict[int, set[int]] = {}
         self._failed: dict[int, dict[int, str]] = {}
         self._failed_shapes: dict[int, Shape] | None = None
+        self._failures: list[FailedPartition] = []
+        self._replacements: list[str] = []
+        self._warned = ""
         self._analysis: _Analysis | None = None
         self._planned: dict[int, Shape] | None = None
         self.last: Execution | None = None
@@ -108,11 +115,14 @@ class PlannedSubgraph:
         left = tuple(o for o in self.subgraph.operators if o.index not in folded)
         assignments: tuple[Assignment, ...] = (Assignment(left, None, None),)
         if self._delegates:
-            failed = self._failed if self._failed_shapes == self.shapes else {}
+            if self._failed_shapes != self.shapes:
+                self._failed, self._failures = {}, []
             delegation = delegate_graph(
-                self.model, values.facts(), folded, self._delegates, self._grouping, failed
+                self.model, values.facts(), folded, self._delegates, self._grouping, self._failed
             )
-            assignments, self.report = delegation.assignments, delegation.report
+            assignments = delegation.assignments
+            self.report = replace(delegation.report, failures=tuple(self._failures))
+            self._replacements = delegation.replacements(self.subgraph)
             self._check_full()
         self._analysis = _Analysis(values, assignments)
         on_cpu = sorted(o.index for a in assignments if a.delegate is None for o in a.operators)
@@ -140,6 +150,7 @@ class PlannedSubgraph:
                 execution = self._bind()
         except MemoryError as error:
             raise out_of_memory(error) from error
+        self._announce()
         values = execution.values
         self.close()
         self.execution = execution
@@ -178,12 +189,28 @@ class PlannedSubgraph:
         """
         if isinstance(failure.error.__cause__, ImportError):
             raise failure.error
-        if self._failed_shapes != self.shapes:
-            self._failed, self._failed_shapes = {}, dict(self.shapes)
-        reason = f"its partition could not be compiled: {str(failure).partition(chr(10))[0]}"
+        self._failed_shapes = dict(self.shapes)
+        log = str(failure)
+        first = log.partition("\n")[0]
+        operators = tuple(o.index for o in failure.partition.operators)
         number = self._delegates.index(failure.delegate)
-        known = self._failed.setdefault(number, {})
-        known.update({o.index: reason for o in failure.partition.operators})
+        reason = f"its partition could not be compiled: {first}"
+        self._failed.setdefault(number, {}).update(dict.fromkeys(operators, reason))
+        self._failures.append(FailedPartition(failure.delegate.name, operators, first, log))
+        _log.warning(
+            "a partition of %d operators could not be compiled and runs on the CPU: %s", len(operators), first
+        )
+        if self.report is not None and self.report.partitions == 1:
+            _log.warning("Restored original execution plan after delegate application failure.")
+
+    def _announce(self) -> None:
+        """LiteRT's lines: what was replaced, and the warning where an operator stays on the CPU."""
+        for line in self._replacements:
+            _log.info(line)
+        # Once for each text: a model that is resized in a loop would repeat it.
+        if self.report is not None and self.report.status != "full" and str(self.report) != self._warned:
+            self._warned = str(self.report)
+            _log.warning(self._warned)
 
     def run(self) -> None:
         """Run every operator once.

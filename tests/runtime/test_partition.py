@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from runtime.delegates.base import GraphFacts, Partition, PartitionDelegate, Unsupported
-from runtime.delegates.partition import DelegationReport, Grouping, epochs
+from runtime.delegates.epochs import Grouping, epochs
+from runtime.delegates.partition import DelegationReport, FailedPartition
 from runtime.errors import DelegateError, UnsupportedOperatorError
 from runtime.interpreter import Interpreter
 from runtime.model.graph import Operator
@@ -68,7 +69,7 @@ class NumpyDelegate:
 
     def compile(self, partition: Partition) -> Compiled:
         if self.fails:
-            raise DelegateError("the device is on fire") from self.cause
+            raise DelegateError("the device is on fire\nand so is the house") from self.cause
         self.partitions.append(partition)
         return Compiled(partition, self)
 
@@ -304,6 +305,8 @@ def test_a_partition_that_cannot_be_compiled_runs_on_the_cpu_with_the_reason():
     assert [(f.op, f.reason) for f in report(interpreter).fallbacks] == [
         ("EXP", "EXP is not for good; its partition could not be compiled: the device is on fire")
     ]
+    log = "the device is on fire\nand so is the house"
+    assert report(interpreter).failures == (FailedPartition("bad", (1,), "the device is on fire", log),)
     assert (report(interpreter).status, report(interpreter).partitions) == ("partial", 1)
     np.testing.assert_array_equal(outputs[0], np.exp(-interpreter.get_tensor(0)))
     # The first plan was dropped with what the other delegate had compiled for it.
@@ -355,9 +358,43 @@ def test_the_text_has_the_layout_of_litert():
         "",
         "1 operations will run on the delegate, and the remaining 2 operations will run on the CPU.",
     ]
+    gpu = NumpyDelegate("NEG")
+    gpu.title = "GPU"
+    assert str(report(run(chain("NEG", "RELU"), gpu)[0])).splitlines() == [
+        "Following operations are not supported by GPU delegate:",
+        "RELU: RELU is not for numpy",
+        "",
+        "1 operations will run on the GPU, and the remaining 1 operations will run on the CPU.",
+    ]
     none, _ = run(chain("RELU"), NumpyDelegate("NEG"))
     assert str(report(none)).endswith(
         "No operations will run on the delegate, and all 1 operations will run on the CPU."
     )
     full, _ = run(chain("NEG"), NumpyDelegate("NEG"))
     assert str(report(full)) == "All 1 operations will run on the delegate."
+
+
+def test_the_log_has_the_lines_of_litert(caplog):
+    caplog.set_level("INFO", logger="runtime")
+    interpreter, _ = run(chain("NEG", "RELU", "ABS", "NEG"), NumpyDelegate("NEG", "ABS"))
+    replaced = "Replacing 2 out of 4 node(s) with delegate (numpy) node, yielding 2 partitions for subgraph 0"
+    levels = [(record.levelname, record.getMessage().partition(" (main)")[0]) for record in caplog.records]
+    assert levels == [("INFO", replaced), ("WARNING", str(report(interpreter)))]
+    caplog.clear()
+    for rows in (5, 6):
+        interpreter.resize_tensor_input(0, (rows, 3))
+        interpreter.allocate_tensors()
+    assert {record.levelname for record in caplog.records} == {"INFO"}, "one text is one warning"
+
+
+def test_a_model_that_is_taken_whole_gives_no_warning(caplog):
+    run(chain("NEG", "ABS"), NumpyDelegate("NEG", "ABS"))
+    assert not caplog.records
+
+
+def test_a_failed_partition_is_logged_as_litert_does(caplog):
+    interpreter, _ = run(chain("NEG"), NumpyDelegate("NEG", fails=True))
+    failed, restored, fallback = (record.getMessage() for record in caplog.records)
+    assert failed.endswith("of 1 operators could not be compiled and runs on the CPU: the device is on fire")
+    assert restored == "Restored original execution plan after delegate application failure."
+    assert fallback == str(report(interpreter))

@@ -82,6 +82,11 @@ DESCRIPTOR: Final = DelegateDescriptor(
             default=_DEFAULTS.min_nodes_per_partition,
             help="The fewest operators of a partition; smaller ones stay on the CPU.",
         ),
+        "cost_aware_partitioning": Option(
+            value_type=bool,
+            default=_DEFAULTS.cost_aware_partitioning,
+            help="Whether operators stay on the CPU that would cost more in transfers than they save.",
+        ),
         "first_delegate_node_index": Option(
             value_type=int,
             minimum=0,

@@ -9,12 +9,13 @@ import numpy as np
 from runtime.delegates.base import GraphFacts, Partition, Unsupported
 from runtime.delegates.gpu.element_type import ElementType, ElementTypes, element_type
 from runtime.delegates.gpu.epilogue import FUSED_ACTIVATIONS
-from runtime.delegates.gpu.graph import Graph, Node, Step, Value
+from runtime.delegates.gpu.graph import Custom, Graph, Node, Step, Value
 from runtime.delegates.gpu.lowering import families, family_for, kind_of
 from runtime.delegates.gpu.lowering.spec import Family, OperatorFacts
 from runtime.delegates.gpu.weights import Stored, stored
 from runtime.model.graph import Operator
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.support.registry import CUSTOM_SPECS, SPECS
 
 _PARAMETERS = frozenset({TensorType.INT32, TensorType.INT64})
 """Types of axes, paddings, shapes and the like, which lowering reads; they never enter the graph."""
@@ -35,12 +36,14 @@ def refusal(facts: GraphFacts, operator: Operator) -> Unsupported | None:
     claims = families().get(kind_of(operator))
     if claims is None:
         return Unsupported("no OpenCL kernel for this operator")
+    newest = _newest_version(operator)
+    if operator.version > newest:
+        # The words of LiteRT's delegate, for which users and their tools look.
+        return Unsupported(f"Max version supported: {newest}. Requested version {operator.version}.")
     family = _family(facts, operator)
     if family is None:
         types = (element for claim in claims for element in claim.types_of(kind_of(operator)).of_input(0))
         return _refused(facts, operator, operator.inputs[0], _name(facts, operator.inputs[0]), _listed(types))
-    if operator.version > family.max_version:
-        return Unsupported(f"version {operator.version} is newer than {family.max_version}, the newest known")
     return _tensor_refusal(facts, operator, family) or family.supports(OperatorFacts(operator, facts))
 
 
@@ -49,6 +52,13 @@ def _family(facts: GraphFacts, operator: Operator) -> Family | None:
     first = operator.inputs[0] if operator.inputs else -1
     element = None if first < 0 else element_type(facts.subgraph.tensors[first].type)
     return family_for(kind_of(operator), element)
+
+
+def _newest_version(operator: Operator) -> int:
+    """The newest version whose rules are known: the CPU path's; 1 where that has no kernel."""
+    kind = kind_of(operator)
+    spec = CUSTOM_SPECS.get(kind.value) if isinstance(kind, Custom) else SPECS.get(kind)
+    return 1 if spec is None else spec.max_version
 
 
 def shorten(name: str, longest: int = 40) -> str:

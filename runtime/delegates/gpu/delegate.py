@@ -13,6 +13,7 @@ from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Uns
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.builder import refusal
 from runtime.delegates.gpu.compiled import CompiledGraph, cache_folder
+from runtime.delegates.gpu.cost import OperatorCosts
 from runtime.delegates.gpu.graph import Custom
 from runtime.delegates.gpu.lowering import families
 from runtime.delegates.gpu.options import Options, parse_options
@@ -35,6 +36,7 @@ class GpuDelegate:
     """
 
     name = "gpu"
+    title = "GPU"
 
     @staticmethod
     def preload() -> None:
@@ -64,6 +66,7 @@ class GpuDelegate:
         self.options: Options = parse_options(options)
         self.max_delegated_partitions = self.options.max_delegated_partitions
         self.min_nodes_per_partition = self.options.min_nodes_per_partition
+        self.cost_model = OperatorCosts() if self.options.weighs_costs else None
         self.require_full_delegation = self.options.require_full_delegation
         folder = cache_folder(self.options, dict(os.environ))
         # Weak: an interpreter that is dropped without `close`, or plans anew, takes its graphs along.

@@ -32,6 +32,9 @@ class Options:
       cache directory, "" keeps nothing.
     - `max_delegated_partitions`: most partitions of a graph, the largest ones.
     - `min_nodes_per_partition`: fewest operators of a partition; smaller ones stay on the CPU.
+    - `cost_aware_partitioning`: operators that would cost more in transfers and further runs than they save
+      stay on the CPU, as far as shapes tell. A model that is taken whole always stays whole, and operators
+      chosen by the two options that follow are all delegated.
     - `first_delegate_node_index`, `last_delegate_node_index`: operators before the first and behind the last,
       counted as in the file, stay on the CPU; None: up to the end. They narrow down a faulty operator.
     - `require_full_delegation`: an operator that would stay on the CPU is an error.
@@ -46,9 +49,16 @@ class Options:
     cache_dir: str | None = None
     max_delegated_partitions: int = 1
     min_nodes_per_partition: int = 1
+    cost_aware_partitioning: bool = True
     first_delegate_node_index: int = 0
     last_delegate_node_index: int | None = None
     require_full_delegation: bool = False
+
+    @property
+    def weighs_costs(self) -> bool:
+        """Whether costs decide; not about a window, whose operators somebody has chosen."""
+        chosen = self.first_delegate_node_index > 0 or self.last_delegate_node_index is not None
+        return self.cost_aware_partitioning and not chosen
 
 
 def _text(name: str, value: Any) -> str:
@@ -116,6 +126,7 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "cache_dir": _text,
     "max_delegated_partitions": _at_least(1),
     "min_nodes_per_partition": _at_least(1),
+    "cost_aware_partitioning": _flag,
     "first_delegate_node_index": _at_least(0),
     "last_delegate_node_index": _at_least(0),
     "require_full_delegation": _flag,

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from runtime.model.arithmetic import macs_of
 from runtime.model.graph import Model, Operator, Quantization, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.tools.model_info.arithmetic import macs_of
 
 Kind = Literal["float32", "fp16 weights", "dynamic-range", "integer", "quantisation-aware", "mixed"]
 

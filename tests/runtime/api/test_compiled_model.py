@@ -178,6 +178,7 @@ def test_a_closed_model_says_so():
 
 def on(accelerators: HardwareAccelerator, model: bytes, folder: object, **options: str) -> CompiledModel:
     chosen = {"tuning": "none", "persistent": "off", "cache_dir": str(folder), **options}
+    chosen |= {"cost_aware_partitioning": "false"}
     gpu = GpuOptions(delegate_options=chosen)
     return CompiledModel.from_buffer(model, options=Options(accelerators, CpuOptions(1), gpu))
 

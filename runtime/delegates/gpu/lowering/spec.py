@@ -278,10 +278,6 @@ class Context:
         return data
 
 
-NEWEST_VERSION = 99
-"""An operator version above every one that LiteRT has: a family that sets nothing knows all of them. It would
-refuse operators if it were smaller than a version in use."""
-
 Lower: TypeAlias = Callable[[Node, Context], Sequence[Candidate]]
 
 
@@ -327,9 +323,9 @@ def moving(*operators: Kind, inputs: tuple[ElementTypes, ...] = (MOVABLE,)) -> d
 class Family:
     """A kernel family: the operators that it runs, and its answers to the three questions above.
 
-    `max_version` is the newest version of the operators whose rules the family knows. `parameters` are the
-    positions of inputs whose constant integers `read` and `supports` look at (axes, paddings, shapes), the
-    same for all operators or for each its own.
+    It follows the rules of every version of an operator that the CPU path knows; newer ones are refused.
+    `parameters` are the positions of inputs whose constant integers `read` and `supports` look at (axes,
+    paddings, shapes), the same for all operators or for each its own.
     `types` holds for each operator what its tensors may be; one that is not in it takes float32 only. Another
     family may run the same operator where its first input has other types.
     """
@@ -341,7 +337,6 @@ class Family:
     epilogue: bool = False
     reads_any_layout: Callable[[Node, Graph], bool] = _never
     writes_dense: Callable[[Node, Graph], bool] = _never
-    max_version: int = NEWEST_VERSION
     parameters: tuple[int, ...] | Mapping[Kind, tuple[int, ...]] = ()
     types: Mapping[Kind, Types] = field(default_factory=dict)
 

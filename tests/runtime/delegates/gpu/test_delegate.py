@@ -1,6 +1,7 @@
 """Small graphs through the whole delegate, against numpy; every schedule gives the same numbers."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -182,6 +183,17 @@ def test_refusals_name_what_is_wrong():
         "the fused activation SIGN_BIT has no kernel",
         "no OpenCL kernel for this operator",
     ]
+
+
+@pytest.mark.parametrize(("op", "newest"), [(Op.RELU, 3), (Op.SOFTMAX, 4)])
+def test_a_version_that_is_newer_than_the_rules_is_refused_in_the_words_of_litert(op, newest):
+    build = ModelBuilder()
+    y = build.op(op, [build.input(1, 4)], (1, 4), beta=1.0)
+    build.operators[0] = replace(build.operators[0], version=newest)
+    assert reasons(build.build(y)) == [None]
+    build.operators[0] = replace(build.operators[0], version=newest + 1)
+    (reason,) = reasons(build.build(y))
+    assert reason.reason == f"Max version supported: {newest}. Requested version {newest + 1}."
 
 
 @pytest.mark.parametrize("op", [Op.TILE, Op.BROADCAST_TO])

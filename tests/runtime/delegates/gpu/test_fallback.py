@@ -87,6 +87,10 @@ def test_a_partition_whose_build_fails_runs_on_the_cpu_and_the_report_says_why(b
         assert "softmax.cl:" in fallback.reason
         assert "this driver cannot" in fallback.reason
         assert "\n" not in fallback.reason
+    (failure,) = interpreter.delegation.failures
+    assert (failure.delegate, failure.operators) == ("gpu", (0, 1))
+    assert failure.reason in fallback.reason
+    assert failure.log.startswith(failure.reason + "\n"), "what the compiler said besides is there too"
     interpreter.set_tensor(0, np.zeros((2, 21), np.float32))
     interpreter.invoke()
     found = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])

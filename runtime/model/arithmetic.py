@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from runtime.model.graph import Operator, Subgraph, Tensor
@@ -21,13 +22,24 @@ def macs_of(subgraph: Subgraph) -> int:
     return sum(operator_macs(operator, subgraph) for operator in subgraph.operators)
 
 
-def operator_macs(operator: Operator, subgraph: Subgraph) -> int:
-    """Return the operations of one operator; 0 for one that multiplies no matrices."""
-    count = _COUNTS.get(operator.opcode)
-    if count is None or operator.custom_code is not None:
+def operator_macs(
+    operator: Operator, subgraph: Subgraph, shapes: Mapping[int, tuple[int, ...]] | None = None
+) -> int:
+    """Return the operations of one operator; 0 for one that multiplies no matrices.
+
+    `shapes` are those of the tensors where the file's do not hold, as in a resized model.
+    """
+    custom = operator.custom_code
+    count = _COUNTS.get(operator.opcode) if custom is None else _CUSTOM_COUNTS.get(custom)
+    if count is None:
         return 0
-    inputs = [None if i < 0 else subgraph.tensors[i] for i in operator.inputs]
-    outputs = [subgraph.tensors[i] for i in operator.outputs]
+
+    def tensor(index: int) -> Tensor:
+        found = subgraph.tensors[index]
+        return found if shapes is None else replace(found, shape=shapes[index])
+
+    inputs = [None if i < 0 else tensor(i) for i in operator.inputs]
+    outputs = [tensor(i) for i in operator.outputs]
     try:
         return count(operator, inputs, outputs)
     except IndexError:
@@ -46,6 +58,13 @@ def _depthwise(_operator: Operator, inputs: Sequence[Tensor | None], outputs: Se
 def _transposed(_operator: Operator, inputs: Sequence[Tensor | None], _outputs: Sequence[Tensor]) -> int:
     """Every input element is multiplied by a filter per output channel: `[O, H, W, I]`, `[D, H, W, O, I]`."""
     weights, data = _shape(inputs, 1), _shape(inputs, 2)
+    return math.prod(data) * math.prod(weights[:-1])
+
+
+def _transposed_with_bias(
+    _operator: Operator, inputs: Sequence[Tensor | None], _outputs: Sequence[Tensor]
+) -> int:
+    data, weights = _shape(inputs, 0), _shape(inputs, 1)
     return math.prod(data) * math.prod(weights[:-1])
 
 
@@ -90,3 +109,5 @@ _COUNTS: Final[Mapping[BuiltinOperator, _Count]] = {
     BuiltinOperator.BIDIRECTIONAL_SEQUENCE_RNN: _recurrent,
     BuiltinOperator.SVDF: _recurrent,
 }
+
+_CUSTOM_COUNTS: Final[Mapping[str, _Count]] = {"Convolution2DTransposeBias": _transposed_with_bias}
