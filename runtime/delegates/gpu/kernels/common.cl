@@ -120,11 +120,6 @@ static inline float16 min16(float16 a, float16 b) { return a < b ? a : b; }
 #define PIXEL_OPERAND(i, p, c) ((float16)(e##i[(p) * E##i##_STRIDE]))
 #define BROADCAST_OPERAND(i, offset, c) load16(e##i + (offset) + (c))
 #define BROADCAST_PIXEL_OPERAND(i, offset, c) ((float16)(e##i[offset]))
-// Where element i of a strided view of four dimensions lies: `view` starts the names of its defines, view_QUOTIENTa
-// (elements of the dimensions behind a), view_EXTENTa and view_STEPa. It must not be the name of a define itself.
-#define STRIDED_DIGIT(view, a, i) ((i) / view##_QUOTIENT##a % view##_EXTENT##a * view##_STEP##a)
-#define STRIDED_OFFSET(view, i) \
-    (STRIDED_DIGIT(view, 0, i) + STRIDED_DIGIT(view, 1, i) + STRIDED_DIGIT(view, 2, i) + STRIDED_DIGIT(view, 3, i))
 
 // exp: x = n ln 2 + r, polynomial in r, exponent added as an integer. Relative error about 1e-7 in [-87.3, 88.3]; beyond,
 // where the exponent would leave float32, the result is 0 or Inf, and NaN stays NaN. Adding 12582912 = 1.5 * 2^23 rounds

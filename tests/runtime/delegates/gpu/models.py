@@ -9,6 +9,7 @@ import numpy as np
 
 from runtime.delegates.base import Array, GraphFacts, Partition
 from runtime.delegates.gpu.lowering.spec import Instance, Launch, Scratch, defines
+from runtime.delegates.gpu.parameters import divisor, parameters, reciprocal
 from runtime.model.graph import Model, Operator, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator, TensorType
 
@@ -92,10 +93,21 @@ def whole(model: Model) -> Partition:
     )
 
 
-def launch(**changed: int | str) -> Launch:
+def launch(**changed: Any) -> Launch:
     """A copy of four pixels between two blocks of scratch, with other defines where they are given."""
-    values = {"PIXELS": 4, "IN_CHANNELS": 16, "OUT_CHANNELS": 16, "IN_STRIDE": 16, "IN_CHANNEL_STRIDE": 1}
-    values |= {"OUT_STRIDE": 16, "OUT_SHIFT": 0, "GROUP": 4, "GROUP_STRIDE": 0}
-    values |= {"TAIL": 0, "T": "float"} | changed
-    instance = Instance("movement/reshape.cl", "f32_reshape_copy", defines(**values))
+    values = {"PIXELS": 4, "OUT_CHANNELS": 16, "IN_STRIDE": 16, "IN_CHANNEL_STRIDE": 1, "OUT_STRIDE": 16}
+    values |= {
+        "OUT_SHIFT": 0,
+        "TAIL": 0,
+        "GROUP_STEP": 0,
+        **divisor("IN_CHANNELS", 64),
+        **reciprocal("GROUP", 4),
+    }
+    kept = {name: value for name, value in values.items() if name not in changed}
+    instance = Instance(
+        "movement/reshape.cl",
+        "f32_reshape_copy",
+        defines(T="float", DENSE=True, **changed),
+        parameters(**kept),
+    )
     return Launch(instance, (Scratch("a", 64), Scratch("b", 64)), 2, "copy", (0,))

@@ -1,8 +1,9 @@
 // Pooling over float16 channels; a unit is one output row of one image.
 // The window is cut to the image instead of padded: the border counts neither for the maximum nor for a mean.
 // A maximum leaves NaN out, as LiteRT's does.
-// Defines: N, IN_H, IN_W, OUT_H, OUT_W, FILTER_H, FILTER_W, STRIDE_H, STRIDE_W, PAD_TOP, PAD_LEFT, CHANNELS (padded),
-// IN_STRIDE, OUT_STRIDE, KIND (0: mean of the pixels inside the image, 1: maximum, 2: root of their mean square).
+// Defines: KIND (0: mean of the pixels inside the image, 1: maximum, 2: root of their mean square).
+// Parameters: IN_H, IN_W, OUT_H, OUT_W, FILTER_H, FILTER_W, STRIDE_H, STRIDE_W, PAD_TOP, PAD_LEFT, CHANNELS (padded),
+// IN_STRIDE, OUT_STRIDE.
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {

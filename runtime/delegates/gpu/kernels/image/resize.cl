@@ -1,6 +1,6 @@
 // Bilinear and nearest-neighbour resizing; a unit is one output row.
-// Defines: IN_H, IN_W, OUT_H, OUT_W, CHANNELS (padded), IN_STRIDE, OUT_STRIDE, SCALE_H, SCALE_W, ALIGN_CORNERS,
-// HALF_PIXEL, BILINEAR. The formulas are those of LiteRT's reference_ops `resize_bilinear.h`, `resize_nearest_neighbor.h`.
+// Defines: ALIGN_CORNERS, HALF_PIXEL, BILINEAR. Parameters: IN_H, IN_W, OUT_H, OUT_W, CHANNELS (padded), IN_STRIDE,
+// OUT_STRIDE, SCALE_H, SCALE_W. The formulas are those of LiteRT's reference_ops `resize_bilinear.h`, `resize_nearest_neighbor.h`.
 // Positions are computed per pixel instead of read from tables: the loop over channels outweighs them.
 #if BILINEAR
 #define POSITION(i, scale) (HALF_PIXEL ? ((i) + 0.5f) * (scale) - 0.5f : (i) * (scale))

@@ -1,11 +1,11 @@
 // Copies between layouts in which an output index decides where its element comes from, axis by axis (transpose, slice,
 // pad, tile, ...). An output row, the channels of a pixel, is BEFORE elements of VALUE, then RUNS runs of RUN elements that
 // lie STEP apart in the input, then AFTER elements of VALUE. TAIL zeros keep padded lanes finite.
-// Defines: T, the type that moves an element, PIXELS, CHANNELS, OUT_STRIDE, TAIL, BEFORE, AFTER, VALUE, RUNS, RUN, STEP, and three generated expressions:
-// SOURCE(p), where pixel p begins in the input; RUN_SOURCE(r), how far behind that run r begins; INSIDE(p), 0 for a pixel
-// that is VALUE in all channels. Their quotients are constants, so the compiler turns divisions into multiplications.
-// VECTORS: lanes of a row that can be copied as whole vectors, padded ones included; 0 where neighbours of the output lie
-// apart in the input.
+// Defines: T, the type that moves an element, VECTORS (1: rows are copied as whole vectors), DENSE (1: STEP is 1), and three
+// generated expressions: SOURCE(p), where pixel p begins in the input; RUN_SOURCE(r), how far behind that run r begins;
+// INSIDE(p), 0 for a pixel that is VALUE in all channels.
+// Parameters: PIXELS, CHANNELS, OUT_STRIDE, TAIL, BEFORE, AFTER, VALUE, RUNS, RUN, STEP, LANES (of a row, padded ones
+// included, where it is copied as vectors), and those of the expressions.
 #ifndef COPIES_MIRRORED
 // Source index of count i of an axis of `size` elements with a mirrored border: `skipped` is 1 where the edge itself is
 // not repeated.
@@ -25,7 +25,7 @@ static void FUNC(const int t, const int nt, __global const T *restrict in, __glo
         if (INSIDE(p)) {
             __global const T *from = in + SOURCE(p);
 #if VECTORS
-            for (int c = 0; c < VECTORS; c += 16)
+            for (int c = 0; c < LANES; c += 16)
                 store16(load16(from + c), to + c);
             continue;
 #else
@@ -33,7 +33,7 @@ static void FUNC(const int t, const int nt, __global const T *restrict in, __glo
                 to[c] = VALUE;
             for (int r = 0; r < RUNS; r++)
                 for (int c = 0; c < RUN; c++)
-                    to[BEFORE + r * RUN + c] = from[RUN_SOURCE(r) + c * STEP];
+                    to[BEFORE + r * RUN + c] = from[RUN_SOURCE(r) + (DENSE ? c : c * STEP)];
             for (int c = CHANNELS - AFTER; c < CHANNELS; c++)
                 to[c] = VALUE;
 #endif

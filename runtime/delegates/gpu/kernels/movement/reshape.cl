@@ -1,22 +1,23 @@
 // Copies between layouts: element i of the input in row-major order becomes element i of the output.
-// Defines: T, the type that moves an element, PIXELS, IN_CHANNELS, OUT_CHANNELS, IN_STRIDE, IN_CHANNEL_STRIDE, OUT_STRIDE; the first output pixel lies
-// OUT_SHIFT elements behind `out`; TAIL zeros are written behind each; GROUP output pixels lie together, the next group GROUP_STRIDE elements behind the start of one.
-// Rows of unlike lengths share no alignment, so elements are copied one by one; equal channels spare the divisions.
+// Defines: T, the type that moves an element, DENSE (1: IN_CHANNEL_STRIDE is 1).
+// Parameters: PIXELS, IN_CHANNELS with its reciprocal, OUT_CHANNELS, IN_STRIDE, IN_CHANNEL_STRIDE, OUT_STRIDE; the first
+// output pixel lies OUT_SHIFT elements behind `out`; TAIL zeros are written behind each; a group of GROUP output pixels
+// lies together, and the next one GROUP_STEP elements further than the pixels alone would place it.
+// Rows of unlike lengths share no alignment, so an output pixel is filled by runs that end where either row ends.
 static void FUNC(const int t, const int nt, __global const T *restrict in, __global T *restrict out PARAMETERS)
 {
-    const int first = (int)((long)PIXELS * FIRST_UNIT(t, nt) / UNITS);
-    const int last = (int)((long)PIXELS * FIRST_UNIT(t + 1, nt) / UNITS);
-    for (int p = first; p < last; p++) {
-        __global T *restrict to = out + OUT_SHIFT + p / GROUP * GROUP_STRIDE + p % GROUP * OUT_STRIDE;
-#if IN_CHANNELS == OUT_CHANNELS
-        for (int c = 0; c < OUT_CHANNELS; c++)
-            to[c] = in[p * IN_STRIDE + c * IN_CHANNEL_STRIDE];
-#else
-        for (int c = 0; c < OUT_CHANNELS; c++) {
-            const int i = p * OUT_CHANNELS + c;
-            to[c] = in[i / IN_CHANNELS * IN_STRIDE + i % IN_CHANNELS * IN_CHANNEL_STRIDE];
+    const int first_pixel = (int)((long)PIXELS * FIRST_UNIT(t, nt) / UNITS);
+    const int last_pixel = (int)((long)PIXELS * FIRST_UNIT(t + 1, nt) / UNITS);
+    for (int p = first_pixel; p < last_pixel; p++) {
+        __global T *restrict to = out + OUT_SHIFT + QUOTIENT(p, GROUP) * GROUP_STEP + p * OUT_STRIDE;
+        int pixel = QUOTIENT(p * OUT_CHANNELS, IN_CHANNELS), channel = p * OUT_CHANNELS - pixel * IN_CHANNELS;
+        for (int first = 0; first < OUT_CHANNELS; pixel++, channel = 0) {
+            __global const T *from = in + pixel * IN_STRIDE + channel * IN_CHANNEL_STRIDE;
+            const int run = min(OUT_CHANNELS - first, IN_CHANNELS - channel);
+            for (int c = 0; c < run; c++)
+                to[first + c] = from[DENSE ? c : c * IN_CHANNEL_STRIDE];
+            first += run;
         }
-#endif
         for (int c = OUT_CHANNELS; c < OUT_CHANNELS + TAIL; c++)
             to[c] = 0;
     }

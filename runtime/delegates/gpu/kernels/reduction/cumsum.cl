@@ -1,7 +1,7 @@
 // Running sums along a leading dimension of LENGTH: the pixels are [outer][LENGTH][INNER]. A unit is the whole run of one
 // outer and one inner position, for 16 channels; each sum needs the one before.
-// Defines: LENGTH, INNER, CHANNELS, EXCLUSIVE (1: without the element itself), REVERSE (1: from the end), IN_STRIDE,
-// OUT_STRIDE.
+// Defines: EXCLUSIVE (1: without the element itself), REVERSE (1: from the end).
+// Parameters: LENGTH, INNER, CHANNELS, IN_STRIDE, OUT_STRIDE.
 #define BLOCKS ((CHANNELS + 15) / 16)
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out PARAMETERS)
 {

@@ -1,6 +1,7 @@
 // Running sums along the channels of each pixel; a unit is one pixel. Each sum needs the one before, so sums are made one
 // by one, and stored sixteen at a time, so that the epilogue is that of every other kernel.
-// Defines: CHANNELS, EXCLUSIVE (1: without the element itself), REVERSE (1: from the end), IN_STRIDE, OUT_STRIDE.
+// Defines: EXCLUSIVE (1: without the element itself), REVERSE (1: from the end).
+// Parameters: CHANNELS, IN_STRIDE, OUT_STRIDE.
 #define BLOCKS ((CHANNELS + 15) / 16)
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out PARAMETERS)
 {

@@ -1,6 +1,6 @@
 // x / max(sqrt(sum of squares), 1e-6) over the channels of each pixel; a unit is one pixel.
 // The bound is LiteRT's: a row of zeros stays zero. Padded lanes do not count in the sum, and are set to zero.
-// Defines: CHANNELS, IN_STRIDE, OUT_STRIDE.
+// Parameters: CHANNELS, IN_STRIDE, OUT_STRIDE.
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out PARAMETERS)
 {
     for (int p = FIRST_UNIT(t, nt); p < FIRST_UNIT(t + 1, nt); p++) {

@@ -1,10 +1,11 @@
 // x * (BIAS + ALPHA * sum of squares)^-BETA, the sum over channels [c - RADIUS, c + RADIUS) that exist: LiteRT leaves the
 // last one out. A unit is one pixel, whose squares are kept with zeros around them, so that every channel has all terms.
-// Defines: CHANNELS, RADIUS (at most CHANNELS), ALPHA, BETA, BIAS, IN_STRIDE, OUT_STRIDE.
+// Defines: CAPACITY, at least the squares of a pixel and the zeros. Parameters: CHANNELS, RADIUS (at most CHANNELS), ALPHA,
+// BETA, BIAS, IN_STRIDE, OUT_STRIDE.
 #define PADDED ((CHANNELS + 15) / 16 * 16)
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out PARAMETERS)
 {
-    float squares[RADIUS + PADDED + RADIUS];
+    float squares[CAPACITY];
     for (int i = 0; i < RADIUS; i++)
         squares[i] = squares[RADIUS + PADDED + i] = 0.0f;
     for (int p = FIRST_UNIT(t, nt); p < FIRST_UNIT(t + 1, nt); p++) {

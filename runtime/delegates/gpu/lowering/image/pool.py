@@ -20,6 +20,7 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
     window_attributes,
 )
+from runtime.delegates.gpu.parameters import parameters
 from runtime.model.schema import BuiltinOperator as Op
 
 _KINDS: Mapping[Kind, int] = {Op.AVERAGE_POOL_2D: 0, Op.MAX_POOL_2D: 1, Op.L2_POOL_2D: 2}
@@ -49,9 +50,9 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     launch = Launch(
         Instance(
             "image/pool.cl",
-            instance_name(f"pool_{node.op.name.partition('_')[0].lower()}_{window}"),
-            defines(
-                N=n,
+            instance_name(f"pool_{node.op.name.partition('_')[0].lower()}"),
+            defines(KIND=_KINDS[node.op]),
+            parameters(
                 IN_H=in_h,
                 IN_W=in_w,
                 OUT_H=out_h,
@@ -65,7 +66,6 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
                 CHANNELS=round_up(channels),
                 IN_STRIDE=context.layout(source).pixel_stride,
                 OUT_STRIDE=context.layout(target).pixel_stride,
-                KIND=_KINDS[node.op],
             ),
         ),
         (source, target),

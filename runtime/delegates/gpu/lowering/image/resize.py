@@ -18,6 +18,7 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
 )
+from runtime.delegates.gpu.parameters import parameters
 from runtime.model.schema import BuiltinOperator as Op
 
 
@@ -50,7 +51,8 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         Instance(
             "image/resize.cl",
             instance_name(f"resize_{'bilinear' if bilinear else 'nearest'}"),
-            defines(
+            defines(ALIGN_CORNERS=a["align_corners"], HALF_PIXEL=a["half_pixel_centers"], BILINEAR=bilinear),
+            parameters(
                 IN_H=in_h,
                 IN_W=in_w,
                 OUT_H=out_h,
@@ -60,9 +62,6 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
                 OUT_STRIDE=context.layout(target).pixel_stride,
                 SCALE_H=_scale(in_h, out_h, a["align_corners"]),
                 SCALE_W=_scale(in_w, out_w, a["align_corners"]),
-                ALIGN_CORNERS=a["align_corners"],
-                HALF_PIXEL=a["half_pixel_centers"],
-                BILINEAR=bilinear,
             ),
         ),
         (source, target),

@@ -7,18 +7,29 @@ share to the offset in the input, so that one kernel runs every such operator on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from dataclasses import asdict, dataclass
+from math import prod
 
 from runtime.delegates.gpu.graph import LANES, Graph, Layout, Node, Value, round_up
 from runtime.delegates.gpu.lowering.spec import Context, Instance, Launch, defines, instance_name
+from runtime.delegates.gpu.parameters import Digit as Affine
+from runtime.delegates.gpu.parameters import offset, parameters, reciprocal
 
 _UNITS = 16
 """Most units, and so most work-groups, of a copy. Chosen: copies are short and bound by memory, which few
 threads saturate; a device with more compute units leaves some idle."""
 
-_ITSELF = "{i}"
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """A border that repeats the input backwards: `before` counts of it in front of `size` counts.
+
+    `skipped` is 1 where the edge itself is not repeated, else 0.
+    """
+
+    before: int
+    size: int
+    skipped: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +37,18 @@ class Digit:
     """One digit of an output index: it counts to `extent`, and each count moves `step` elements in the input.
 
     The first and the last counts of `border` lie outside of the input, and the counts between them are those
-    of the input. `source` is the input's count as an expression in the output's, `{i}`, where they differ.
+    of the input; with a `mirror` all lie inside.
     """
 
     extent: int
     step: int = 0
     border: tuple[int, int] = (0, 0)
-    source: str = _ITSELF
+    mirror: Mirror | None = None
 
     @property
     def is_affine(self) -> bool:
         """True where the offset is the count times `step`."""
-        return self.source == _ITSELF and self.border == (0, 0)
-
-    def offset(self, count: str) -> str:
-        """The digit's share of the offset, for the count with this expression."""
-        shifted = f"({count} - {self.border[0]})" if self.border[0] else count
-        return f"{self.source.format(i=shifted)} * {self.step}"
-
-    def inside(self, count: str) -> str:
-        """The condition under which the count is one of the input."""
-        return f"{count} >= {self.border[0]} && {count} < {self.extent - self.border[1]}"
+        return self.mirror is None and self.border == (0, 0)
 
 
 def any_layout(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protocol's signature
@@ -94,27 +96,35 @@ def copy_launch(
     step = run.step if length > 1 else 1
     is_whole = not runs and step == 1 and length == value.channels
     vectors = vector_lanes(context.value(source), context.layout(source), value, layout) if is_whole else 0
-    launch_defines = defines(
-        PIXELS=value.pixels,
-        CHANNELS=value.channels,
-        OUT_STRIDE=layout.pixel_stride,
-        TAIL=round_up(value.channels) - value.channels if layout.padded else 0,
-        BEFORE=before,
-        AFTER=after,
-        VALUE=_bits(fill),
-        T=value.type.word,
-        RUNS=_count(runs),
-        RUN=length,
-        STEP=step,
-        VECTORS=vectors,
-        **{
-            "SOURCE(p)": " + ".join([str(base), *_offsets(pixels, "(p)")]),
-            "RUN_SOURCE(r)": " + ".join(["0", *_offsets(runs, "(r)")]),
-            "INSIDE(p)": _inside(pixels, "(p)"),
-        },
+    place, place_of_run = _place("SOURCE", pixels, "(p)"), _place("RUN", runs, "(r)")
+    expressions = {
+        "SOURCE(p)": f"SOURCE_BASE + {place.offset}",
+        "RUN_SOURCE(r)": place_of_run.offset,
+        "INSIDE(p)": place.inside,
+    }
+    instance = Instance(
+        "movement/copies.cl",
+        instance_name("copies"),
+        defines(T=value.type.word, VECTORS=vectors > 0, DENSE=step == 1, **expressions),
+        parameters(
+            PIXELS=value.pixels,
+            CHANNELS=value.channels,
+            OUT_STRIDE=layout.pixel_stride,
+            TAIL=round_up(value.channels) - value.channels if layout.padded else 0,
+            BEFORE=before,
+            AFTER=after,
+            VALUE=fill,
+            RUNS=prod(digit.extent for digit in runs),
+            RUN=length,
+            STEP=step,
+            LANES=vectors,
+            SOURCE_BASE=base - sum(digit.border[0] * digit.step for digit in pixels),
+            **place.parameters,
+            **place_of_run.parameters,
+        ),
     )
     return Launch(
-        Instance("movement/copies.cl", instance_name(f"copies_{node.op.name.lower()}"), launch_defines),
+        instance,
         (source, target),
         units=min(_UNITS, value.pixels),
         label=f"{node.op.name} {'x'.join(map(str, value.shape))}",
@@ -145,30 +155,46 @@ def _merged(digits: Sequence[Digit]) -> list[Digit]:
     return found
 
 
-def _count(digits: Sequence[Digit]) -> int:
-    return int(np.prod([digit.extent for digit in digits], dtype=np.int64))
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the element of an index lies behind the first one, and whether inside; the parameters of both."""
+
+    offset: str
+    inside: str
+    parameters: dict[str, int]
 
 
-def _counts(digits: Sequence[Digit], index: str) -> list[str]:
-    """For each digit the expression that takes it from `index`."""
-    found = []
-    for position, digit in enumerate(digits):
-        quotient = _count(digits[position + 1 :])
-        count = f"({index} / {quotient})" if quotient > 1 else index
-        found.append(f"({count} % {digit.extent})" if position else count)
-    return found
+def _place(name: str, digits: Sequence[Digit], index: str) -> _Place:
+    affine = offset(
+        name, [Affine(digit.extent, 0 if digit.mirror else digit.step) for digit in digits], index
+    )
+    offsets, conditions, values = [affine.expression], [], dict(affine.parameters)
+    others = (position for position, digit in enumerate(digits) if not digit.is_affine)
+    for number, position in enumerate(others):
+        digit, axis = digits[position], f"{name}_AXIS{number}"
+        count, divisors = _count(axis, digits, position, index)
+        values |= divisors
+        if digit.mirror:
+            offsets.append(f"mirrored({count}, {axis}_BEFORE, {axis}_SIZE, {axis}_SKIPPED) * {axis}_STEP")
+            values |= {f"{axis}_{key.upper()}": value for key, value in asdict(digit.mirror).items()}
+            values[f"{axis}_STEP"] = digit.step
+        else:
+            conditions.append(f"(uint)({count} - {axis}_BEFORE) < (uint){axis}_SIZE")
+            values |= {f"{axis}_BEFORE": digit.border[0], f"{axis}_SIZE": digit.extent - sum(digit.border)}
+    return _Place(" + ".join(offsets), " && ".join(conditions) or "1", values)
 
 
-def _offsets(digits: Sequence[Digit], index: str) -> list[str]:
-    return [
-        digit.offset(count) for digit, count in zip(digits, _counts(digits, index), strict=True) if digit.step
-    ]
-
-
-def _inside(digits: Sequence[Digit], index: str) -> str:
-    counts = zip(digits, _counts(digits, index), strict=True)
-    conditions = [digit.inside(count) for digit, count in counts if digit.border != (0, 0)]
-    return " && ".join(conditions) or "1"
+def _count(axis: str, digits: Sequence[Digit], position: int, index: str) -> tuple[str, dict[str, int]]:
+    """One digit's count as an expression, and its parameters, whose names begin with `axis`."""
+    values: dict[str, int] = {}
+    behind, count = prod(digit.extent for digit in digits[position + 1 :]), index
+    if behind > 1:
+        count, values = f"QUOTIENT({index}, {axis}_BEHIND)", reciprocal(f"{axis}_BEHIND", behind)
+    if position:
+        extent = digits[position].extent
+        count = f"({count} - QUOTIENT({index}, {axis}_WHOLE) * {axis}_EXTENT)"
+        values |= {f"{axis}_EXTENT": extent, **reciprocal(f"{axis}_WHOLE", extent * behind)}
+    return count, values
 
 
 def vector_lanes(source: Value, read: Layout, target: Value, write: Layout) -> int:
@@ -182,8 +208,3 @@ def vector_lanes(source: Value, read: Layout, target: Value, write: Layout) -> i
         return target.channels
     padded = read.padded and write.padded and source.channels == target.channels
     return round_up(target.channels) if padded else 0
-
-
-def _bits(value: float) -> str:
-    """A float as OpenCL C text with its very bits, which the literal of a NaN does not have."""
-    return f"as_float(0x{int(np.float32(value).view(np.uint32)):08x}u)"

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph import Node
-from runtime.delegates.gpu.lowering.movement.copies import Digit, any_layout, copy_launch, source_strides
+from runtime.delegates.gpu.lowering.movement.copies import (
+    Digit,
+    Mirror,
+    any_layout,
+    copy_launch,
+    source_strides,
+)
 from runtime.delegates.gpu.lowering.spec import Candidate, Context, Family, NodeSpec, OperatorFacts
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import MirrorPadMode
@@ -39,8 +45,7 @@ def _digit(node: Node, extent: int, step: int, border: tuple[int, int]) -> Digit
     if "mode" not in node.attributes or border == (0, 0):
         return Digit(extent, step, border)
     skipped = int(node.attributes["mode"] is MirrorPadMode.REFLECT)
-    size = extent - sum(border)
-    return Digit(extent, step, source=f"mirrored({{i}}, {border[0]}, {size}, {skipped})")
+    return Digit(extent, step, mirror=Mirror(border[0], extent - sum(border), skipped))
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:

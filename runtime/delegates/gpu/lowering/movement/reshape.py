@@ -20,6 +20,7 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
     moving,
 )
+from runtime.delegates.gpu.parameters import divisor, parameters, reciprocal
 from runtime.model.schema import BuiltinOperator as Op
 
 _UNITS = 16
@@ -46,24 +47,19 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     before, after = context.value(source), context.value(target)
     read, write = context.layout(source), context.layout(target)
     tail = round_up(after.channels) - after.channels if write.padded else 0
+    instance = _copy(
+        before,
+        read,
+        pixels=after.pixels,
+        channels=after.channels,
+        stride=write.pixel_stride,
+        shift=context.shift(target),
+        tail=node.attributes.get("tail", tail),
+        group=node.attributes.get("group_pixels", after.pixels),
+        group_stride=node.attributes.get("group_stride"),
+    )
     launch = Launch(
-        Instance(
-            "movement/reshape.cl",
-            instance_name("reshape_copy"),
-            defines(
-                PIXELS=after.pixels,
-                IN_CHANNELS=before.channels,
-                OUT_CHANNELS=after.channels,
-                IN_STRIDE=read.pixel_stride,
-                IN_CHANNEL_STRIDE=read.channel_stride,
-                OUT_STRIDE=write.pixel_stride,
-                OUT_SHIFT=context.shift(target),
-                GROUP=node.attributes.get("group_pixels", after.pixels),
-                GROUP_STRIDE=node.attributes.get("group_stride", 0),
-                TAIL=node.attributes.get("tail", tail),
-                T=before.type.word,
-            ),
-        ),
+        instance,
         (context.pointer(source), LineOf(target)),
         units=min(_UNITS, after.pixels),
         label=f"copy {'x'.join(map(str, after.shape))}",
@@ -78,28 +74,48 @@ def dense_copy(
 ) -> Launch:
     """A launch that writes the elements of a value in row-major order, without padded lanes."""
     return Launch(
-        Instance(
-            "movement/reshape.cl",
-            instance_name("reshape_copy"),
-            defines(
-                PIXELS=value.pixels,
-                IN_CHANNELS=value.channels,
-                OUT_CHANNELS=value.channels,
-                IN_STRIDE=layout.pixel_stride,
-                IN_CHANNEL_STRIDE=layout.channel_stride,
-                OUT_STRIDE=value.channels,
-                OUT_SHIFT=0,
-                GROUP=value.pixels,
-                GROUP_STRIDE=0,
-                TAIL=0,
-                T=value.type.word,
-            ),
-        ),
+        _copy(value, layout, pixels=value.pixels, channels=value.channels, stride=value.channels),
         (source, target),
         units=min(_UNITS, value.pixels),
         label=f"copy {'x'.join(map(str, value.shape))}",
         sources=sources,
         bytes=2 * value.type.size * value.elements,
+    )
+
+
+def _copy(
+    source: Value,
+    layout: Layout,
+    *,
+    pixels: int,
+    channels: int,
+    stride: int,
+    shift: int = 0,
+    tail: int = 0,
+    group: int = 1,
+    group_stride: int | None = None,
+) -> Instance:
+    """The function that copies `source` to `pixels` pixels of `channels` channels, `stride` apart."""
+    step, length = layout.channel_stride, source.channels
+    if layout.pixel_stride == length * step:
+        # Its pixels follow each other like channels, so that the whole value is one row.
+        length = source.elements
+    return Instance(
+        "movement/reshape.cl",
+        instance_name("reshape_copy"),
+        defines(T=source.type.word, DENSE=step == 1),
+        parameters(
+            PIXELS=pixels,
+            OUT_CHANNELS=channels,
+            IN_STRIDE=layout.pixel_stride,
+            IN_CHANNEL_STRIDE=step,
+            OUT_STRIDE=stride,
+            OUT_SHIFT=shift,
+            TAIL=tail,
+            GROUP_STEP=0 if group_stride is None else group_stride - group * stride,
+            **divisor("IN_CHANNELS", length),
+            **reciprocal("GROUP", group),
+        ),
     )
 
 

@@ -19,6 +19,7 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
 )
+from runtime.delegates.gpu.parameters import parameters
 from runtime.model.schema import BuiltinOperator as Op
 
 
@@ -43,20 +44,21 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     if source is None:
         raise ValueError("CUMSUM has one input")
     value, axis = context.value(target), node.attributes["axis"]
+    flags = defines(EXCLUSIVE=node.attributes["exclusive"], REVERSE=node.attributes["reverse"])
     shared = {
         "CHANNELS": value.channels,
-        "EXCLUSIVE": node.attributes["exclusive"],
-        "REVERSE": node.attributes["reverse"],
         "IN_STRIDE": context.layout(source).pixel_stride,
         "OUT_STRIDE": context.layout(target).pixel_stride,
     }
     if axis == len(value.shape) - 1:
-        instance = Instance("reduction/cumsum_rows.cl", instance_name("cumsum_rows"), defines(**shared))
+        instance = Instance(
+            "reduction/cumsum_rows.cl", instance_name("cumsum_rows"), flags, parameters(**shared)
+        )
         units = value.pixels
     else:
         inner = prod(value.shape[axis + 1 : -1])
-        lengths = {"LENGTH": value.shape[axis], "INNER": inner}
-        instance = Instance("reduction/cumsum.cl", instance_name("cumsum"), defines(**shared, **lengths))
+        shape = parameters(LENGTH=value.shape[axis], INNER=inner, **shared)
+        instance = Instance("reduction/cumsum.cl", instance_name("cumsum"), flags, shape)
         units = prod(value.shape[:axis]) * inner * ceil_div(value.channels, LANES)
     launch = Launch(
         instance,

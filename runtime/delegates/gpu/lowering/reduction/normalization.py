@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import Node
+from runtime.delegates.gpu.graph import Node, round_up
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -18,6 +18,7 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
 )
+from runtime.delegates.gpu.parameters import parameters
 from runtime.model.schema import BuiltinOperator as Op
 
 _LOCAL = ("alpha", "beta", "bias")
@@ -53,7 +54,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     }
     if node.op == Op.L2_NORMALIZATION:
         instance = Instance(
-            "reduction/normalization_l2.cl", instance_name("normalization_l2"), defines(**shape)
+            "reduction/normalization_l2.cl", instance_name("normalization_l2"), parameters=parameters(**shape)
         )
     else:
         radius = min(node.attributes["radius"], value.channels)
@@ -61,7 +62,9 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         instance = Instance(
             "reduction/normalization_local.cl",
             instance_name("normalization_local"),
-            defines(RADIUS=radius, **options, **shape),
+            # A private array has a constant size; its powers of two are few.
+            defines(CAPACITY=1 << (2 * radius + round_up(value.channels) - 1).bit_length()),
+            parameters(RADIUS=radius, **options, **shape),
         )
     launch = Launch(
         instance,
