@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from orchestrator.config.lab import LabConfig
     from orchestrator.farm import Farm
     from orchestrator.farm.submission import Submitted
-    from orchestrator.manifest import Campaign
+    from orchestrator.manifest import Campaign, InputOptions
     from orchestrator.policy.preview import Action, PlannedCell
     from orchestrator.sources import CheckedSources, StoredModel
     from orchestrator.sources.store import Store
@@ -31,8 +31,16 @@ _CAMPAIGN_SUFFIXES = {".yaml", ".yml"}
 def submit(
     file: Annotated[Path | None, typer.Argument(help="The campaign: a models.yaml.")] = None,
     model: Annotated[
-        Path | None,
-        typer.Option("--model", help="Measure this one .tflite on all delegates of this machine; no YAML."),
+        list[Path] | None,
+        typer.Option("--model", help="Measure this .tflite on all delegates, without YAML; may be repeated."),
+    ] = None,
+    input_range: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=LOW..HIGH", help="With --model: the range of an input."),
+    ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option("--shape", metavar="NAME=1,224,224,3", help="With --model: the shape of an input."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List every cell and what would be done; measure nothing.")
@@ -40,7 +48,7 @@ def submit(
     force: Annotated[bool, typer.Option("--force", help="Measure again what could be reused.")] = False,
     delegate: Annotated[
         list[str] | None,
-        typer.Option("--delegate", metavar="NAME", help="Only this delegate; may be repeated."),
+        typer.Option("--delegate", metavar="NAME", help="Only this delegate, kind or glob; may be repeated."),
     ] = None,
     only: Annotated[
         str, typer.Option("--only", metavar="GLOB", help="Models whose id matches, e.g. 'face_*'.")
@@ -64,9 +72,11 @@ def submit(
     from orchestrator.cli.stopping import StoppedError, same_command, stoppable
     from orchestrator.endpoint.client import upload
     from orchestrator.farm.database_wait import DatabaseWait
+    from orchestrator.manifest import InputOptions
     from orchestrator.sources.store import Store
 
-    campaign, checked = _asked(file, model, delegate or [], only)
+    inputs = InputOptions(input_range or [], shape or [])
+    campaign, checked = _asked(file, model or [], inputs, delegate or [], only)
     if priority is not None:
         campaign = replace(campaign, priority=priority)
     with open_farm() as farm:
@@ -94,21 +104,26 @@ def submit(
 
 
 def _asked(
-    file: Path | None, model: Path | None, delegates: Sequence[str], only: str
+    file: Path | None, models: Sequence[Path], inputs: InputOptions, delegates: Sequence[str], only: str
 ) -> tuple[Campaign, CheckedSources]:
     """The campaign and its sources, checked before anything is stored."""
     from orchestrator.errors import UsageError
-    from orchestrator.manifest import campaign_for_model, load_manifest, narrow, require_samples_fit
+    from orchestrator.manifest import Wanted, campaign_for_models, load_manifest, narrow, require_samples_fit
     from orchestrator.sources import check_all
 
-    if file is not None and model is None:
+    specs = inputs.specs()
+    if file is not None and not models:
         if file.suffix in _MODEL_SUFFIXES:
             raise UsageError(f"{file} is a model; measure it alone with: farm submit --model {file}")
+        if specs:
+            raise UsageError(f"--input and --shape go with --model; {file} describes inputs under 'inputs'")
         campaign, folder = load_manifest(file), file.parent
-    elif model is not None and file is None:
-        if model.suffix in _CAMPAIGN_SUFFIXES:
-            raise UsageError(f"{model} is a campaign file; it goes without --model: farm submit {model}")
-        campaign, folder = campaign_for_model(model), model.parent
+    elif models and file is None:
+        for model in models:
+            if model.suffix in _CAMPAIGN_SUFFIXES:
+                raise UsageError(f"{model} is a campaign file; it goes without --model: farm submit {model}")
+        # Each source is an absolute path, so the folder matters to none of them.
+        campaign, folder = campaign_for_models(models, Wanted(inputs=specs)), models[0].parent
     else:
         raise UsageError(
             "give a campaign file or one model: farm submit models.yaml, farm submit --model my.tflite"

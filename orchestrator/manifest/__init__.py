@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from orchestrator.manifest.bare import InputOptions, Wanted, campaign_for_models
 from orchestrator.manifest.campaign import (
     Campaign,
     DelegateEntry,
@@ -10,7 +11,7 @@ from orchestrator.manifest.campaign import (
     ModelEntry,
     OptionValue,
 )
-from orchestrator.manifest.load import campaign_for_model, load_manifest
+from orchestrator.manifest.load import load_manifest
 from orchestrator.manifest.narrow import narrow
 from orchestrator.manifest.plans import require_samples_fit
 from orchestrator.manifest.problems import ManifestError
@@ -20,10 +21,12 @@ __all__ = [
     "DelegateEntry",
     "DeviceSelector",
     "ExcludeRule",
+    "InputOptions",
     "ManifestError",
     "ModelEntry",
     "OptionValue",
-    "campaign_for_model",
+    "Wanted",
+    "campaign_for_models",
     "load_manifest",
     "narrow",
     "require_samples_fit",

@@ -1,4 +1,4 @@
-"""Builds a `Campaign` from a `models.yaml`, or from a single model file without YAML."""
+"""Builds a `Campaign` from a `models.yaml`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 import yaml
 
 from agent.wire.messages import InputSpec, MeasurePlan
-from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import (
     Campaign,
     DataEntry,
@@ -20,7 +19,7 @@ from orchestrator.manifest.campaign import (
     ExcludeRule,
     ModelEntry,
 )
-from orchestrator.manifest.delegates import expand, known_kinds
+from orchestrator.manifest.delegates import expand
 from orchestrator.manifest.document import compose, read_bytes
 from orchestrator.manifest.plans import LEVELS, plan, soft_limit_s
 from orchestrator.manifest.problems import Problems, suggestion
@@ -40,37 +39,6 @@ def load_manifest(path: Path) -> Campaign:
     campaign = _Builder(values, root, problems).campaign(hashlib.sha256(content).hexdigest())
     problems.raise_any()
     return campaign
-
-
-def campaign_for_model(
-    path: Path, *, level: str = "quick", delegates: Iterable[str] = (), reuse: str = DEFAULT_REUSE
-) -> Campaign:
-    """The campaign of `farm submit --model my.tflite`: one file on every delegate kind (or those named).
-
-    Its name is the file's stem. Raises `UsageError` for an unknown level or delegate kind.
-    """
-    if level not in LEVELS:
-        raise UsageError(f"unknown level {level!r}{suggestion(level, LEVELS)}")
-    kinds = tuple(dict.fromkeys(delegates)) or known_kinds()
-    for kind in kinds:
-        if kind not in known_kinds():
-            raise UsageError(f"unknown delegate kind {kind!r}{suggestion(kind, known_kinds())}")
-    stem = "".join(c if c.isprintable() else "?" for c in path.stem)[:100] or "model"
-    counts = LEVELS[level]
-    identity = f"{path.absolute()}\n{level}\n{','.join(kinds)}"
-    return Campaign(
-        name=stem,
-        level=level,
-        labels={},
-        models=(ModelEntry(stem, str(path.absolute()), plan=counts, soft_limit_s=soft_limit_s(counts)),),
-        delegates=tuple(DelegateEntry(kind, kind) for kind in kinds),
-        devices=(),
-        exclude=(),
-        # The peer, because users who know LiteRT learn little from a ratio to our own `cpu`.
-        baseline_delegate="litert" if "litert" in kinds else None,
-        reuse=reuse,
-        manifest_sha256=hashlib.sha256(identity.encode()).hexdigest(),
-    )
 
 
 class _Builder:

@@ -8,24 +8,22 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from orchestrator.errors import UsageError
-from orchestrator.manifest.campaign import Campaign
+from orchestrator.manifest.campaign import Campaign, DelegateEntry
 from orchestrator.manifest.problems import suggestion
 
 
 def narrow(campaign: Campaign, delegates: Sequence[str] = (), only: str = "*") -> Campaign:
-    """The campaign with the named delegates and the models whose id matches the glob.
+    """The campaign with the chosen delegates and the models whose id matches the glob.
 
-    A baseline that is not among the named delegates is dropped. Raises `UsageError` where nothing is left.
+    A delegate is chosen by its name, by a glob over names, or by its kind, which may have several names. A
+    baseline that is not chosen is dropped. Raises `UsageError` where nothing is left.
     """
-    names = [entry.name for entry in campaign.delegates]
-    for name in delegates:
-        if name not in names:
-            raise UsageError(f"no delegate of this campaign is called {name!r}{suggestion(name, names)}")
+    wanted = {entry.name for word in delegates for entry in _called(word, campaign.delegates)}
     models = tuple(entry for entry in campaign.models if fnmatchcase(entry.id, only))
     if not models:
         ids = [entry.id for entry in campaign.models]
         raise UsageError(f"no model of this campaign matches {only!r}{suggestion(only, ids)}")
-    chosen = tuple(entry for entry in campaign.delegates if not delegates or entry.name in delegates)
+    chosen = tuple(entry for entry in campaign.delegates if not delegates or entry.name in wanted)
     if (models, chosen) == (campaign.models, campaign.delegates):
         return campaign
     kept = {entry.name for entry in chosen}
@@ -38,3 +36,17 @@ def narrow(campaign: Campaign, delegates: Sequence[str] = (), only: str = "*") -
         baseline_delegate=campaign.baseline_delegate if campaign.baseline_delegate in kept else None,
         manifest_sha256=hashlib.sha256(identity.encode()).hexdigest(),
     )
+
+
+def _called(word: str, entries: Sequence[DelegateEntry]) -> list[DelegateEntry]:
+    """The delegates that a word names: by an exact name, else by a glob, else by kind."""
+    ways = (
+        [entry for entry in entries if entry.name == word],
+        [entry for entry in entries if fnmatchcase(entry.name, word)],
+        [entry for entry in entries if entry.kind == word],
+    )
+    found = next(filter(None, ways), None)
+    if found is None:
+        names = [entry.name for entry in entries]
+        raise UsageError(f"no delegate of this campaign is called {word!r}{suggestion(word, names)}")
+    return found

@@ -37,6 +37,13 @@ class ManifestError(UsageError):
         super().__init__("\n".join(shown))
 
 
+_SHORTEST_PART = 3
+"""Characters from which on a part of a known word counts as meant; a shorter one is in too many."""
+
+_MOST_SUGGESTED = 3
+"""Words that one suggestion names at most, so that it stays a part of a line."""
+
+
 class Problems:
     """The mistakes found so far in one file."""
 
@@ -56,9 +63,13 @@ class Problems:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'models'?` where a known word is close, else the list of known words."""
+    """`; did you mean 'models'?` where a known word is close, else the list of known words.
+
+    Words that contain the given one, or are contained in it, are closer than words that merely resemble it.
+    """
     words = sorted(known)
-    close = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    within = [one for one in words if len(word) >= _SHORTEST_PART and (word in one or one in word)]
+    close = within[:_MOST_SUGGESTED] or difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     if close:
-        return f"; did you mean {close[0]!r}?"
+        return f"; did you mean {' or '.join(map(repr, close))}?"
     return f"; known: {', '.join(words)}" if words else ""

@@ -44,10 +44,10 @@ _MOST_PROCESSES: Final = 20
 """The most processes of a cell, as `agent.wire.messages.MeasurePlan` bounds them; Student's quantiles are
 tabled up to that many (`runtime.tools.samples`)."""
 
-_LARGEST_INT32: Final = 2**31 - 1
+LARGEST_INT32: Final = 2**31 - 1
 """The largest size of a dimension: a shape is a vector of int32 in a `.tflite` file."""
 
-_MOST_DIMENSIONS: Final = 8
+MOST_DIMENSIONS: Final = 8
 """The highest rank of an input. Chosen above that of any model that we know; which ranks an operator takes is
 judged where the model is opened."""
 
@@ -79,7 +79,7 @@ LIMITS = Keys({"job": duration}, later=("queue",))
 
 
 def _shape(node: yaml.Node, problems: Problems) -> tuple[int, ...] | None:
-    sizes = listing(number(whole=True, minimum=0, maximum=_LARGEST_INT32), maximum=_MOST_DIMENSIONS)(
+    sizes = listing(number(whole=True, minimum=0, maximum=LARGEST_INT32), maximum=MOST_DIMENSIONS)(
         node, problems
     )
     return None if sizes is None else tuple(int(size) for size in sizes)

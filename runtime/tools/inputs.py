@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -117,7 +119,7 @@ def _integer_range(detail: Mapping[str, Any], dtype: np.dtype[Any], rule: InputR
     if dtype in _INDEX_LIKE and not _is_quantised(detail) and (rule.low is None or rule.high is None):
         raise InputSpecNeededError(
             f"input {detail['name']!r} is {dtype} and may hold indices, so random values could be out of "
-            f"range; give `inputs: {{{detail['name']}: {{low: 0, high: N}}}}` for this model"
+            f"range; {_how_to_give_a_range(str(detail['name']))}"
         )
     low, high = _range(rule, info.min, info.max)
     low, high = math.ceil(low), math.floor(high)
@@ -128,3 +130,10 @@ def _integer_range(detail: Mapping[str, Any], dtype: np.dtype[Any], rule: InputR
 
 def _is_quantised(detail: Mapping[str, Any]) -> bool:
     return float(detail["quantization"][0]) != 0.0
+
+
+def _how_to_give_a_range(name: str) -> str:
+    """What to write in a campaign file, and on the command line. JSON's quotes are YAML's, for any name."""
+    entry = f"inputs: {{{json.dumps(name, ensure_ascii=False)}: {{random: {{range: [0, 999]}}}}}}"
+    option = f"--input {shlex.quote(f'{name}=0..999')}"
+    return f"with the largest index in place of 999, give the model `{entry}`, or the command `{option}`"

@@ -183,6 +183,16 @@ def test_a_single_model_needs_no_yaml(shell: Shell) -> None:
     assert {"cpu", "gpu", "litert"} <= {cell["delegate"] for cell in plan}
 
 
+def test_each_of_several_models_is_measured(shell: Shell) -> None:
+    paths = [shell.write(name, unary_model()) for name in ("a.tflite", "b.tflite")]
+    asked = [word for path in paths for word in ("--model", path)]
+    plan = shell.farm("submit", *asked, "--dry-run", "--json").json()
+    assert {cell["model"] for cell in plan} == {"a", "b"}
+    refused = shell.farm("submit", *asked, "--input", "x=0..9")
+    assert (refused.code, refused.out) == (2, "")
+    assert "go with one --model" in refused.err
+
+
 LONG = CAMPAIGN.replace("min_seconds: 0.02}", "min_seconds: 60, max_seconds: 60}")
 
 

@@ -21,7 +21,6 @@ from orchestrator.manifest import (
     DeviceSelector,
     ExcludeRule,
     ManifestError,
-    campaign_for_model,
     load_manifest,
 )
 from orchestrator.manifest.document import MAX_FILE_BYTES, read_bytes
@@ -382,18 +381,6 @@ def test_damaged_files_end_in_a_campaign_or_in_one_clear_error(tmp_path: Path, d
         assert load(tmp_path, bytes(content)).models
 
 
-def test_a_single_model_is_measured_on_every_installed_delegate(tmp_path: Path) -> None:
-    campaign = campaign_for_model(tmp_path / "my net.tflite")
-    assert campaign.name == "my net"
-    assert [d.kind for d in campaign.delegates] == ["cpu", "gpu", "litert"]
-    assert campaign.models[0].source == str(tmp_path / "my net.tflite")
-    assert campaign.baseline_delegate == "litert"
-    with pytest.raises(UsageError, match="unknown delegate kind 'gpuu'; did you mean 'gpu'"):
-        campaign_for_model(tmp_path / "a.tflite", delegates=["gpuu"])
-    with pytest.raises(UsageError, match="unknown level 'fast'"):
-        campaign_for_model(tmp_path / "a.tflite", level="fast")
-
-
 def test_the_options_that_a_file_may_use_are_those_of_the_delegates(tmp_path: Path) -> None:
     def accepted(line: str) -> dict[str, object]:
         (entry,) = load(tmp_path, MINIMAL.replace("cpu: {kind: cpu}", line)).delegates
@@ -401,7 +388,7 @@ def test_the_options_that_a_file_may_use_are_those_of_the_delegates(tmp_path: Pa
 
     farms_own = {"device", "cache_dir"}
     given = accepted(
-        "x: {kind: gpu, threads: 2, precision: fp32, tuning: none, persistent: off, "
+        "x: {kind: gpu, threads: 2, precision: fp32, weights: stored, tuning: none, persistent: off, "
         "max_delegated_partitions: 3, min_nodes_per_partition: 2, first_delegate_node_index: 0, "
         "cost_aware_partitioning: false, "
         "last_delegate_node_index: 9, require_full_delegation: true}"

@@ -1,0 +1,141 @@
+"""The campaign of `farm submit --model my.tflite`, which has no file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.wire.messages import InputSpec
+from orchestrator.errors import UsageError
+from orchestrator.manifest.campaign import Campaign, DelegateEntry, ModelEntry
+from orchestrator.manifest.delegates import known_kinds
+from orchestrator.manifest.load import DEFAULT_REUSE
+from orchestrator.manifest.plans import LEVELS, soft_limit_s
+from orchestrator.manifest.problems import suggestion
+from orchestrator.manifest.schema import LARGEST_INT32, MOST_DIMENSIONS
+
+_LONGEST_ID = 100
+"""Characters of a file's stem that become the model's id, which messages and pages show."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputOptions:
+    """What `--input NAME=LOW..HIGH` and `--shape NAME=1,224,224,3` say, as they were typed."""
+
+    ranges: Sequence[str] = ()
+    shapes: Sequence[str] = ()
+
+    def specs(self) -> dict[str, InputSpec]:
+        """The inputs by name. Raises `UsageError` with the form that was expected."""
+        ranges = dict(_named(text, "--input NAME=0..999") for text in self.ranges)
+        shapes = dict(_named(text, "--shape NAME=1,224,224,3") for text in self.shapes)
+        found = {}
+        for name in dict.fromkeys((*ranges, *shapes)):
+            low, high = _range(name, ranges[name]) if name in ranges else (None, None)
+            shape = _shape(name, shapes[name]) if name in shapes else None
+            found[name] = InputSpec(shape=shape, low=low, high=high)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked for without a file: no delegates means every installed kind."""
+
+    level: str = "quick"
+    delegates: Sequence[str] = ()
+    reuse: str = DEFAULT_REUSE
+    inputs: Mapping[str, InputSpec] = field(default_factory=dict)
+
+
+def campaign_for_models(paths: Sequence[Path], wanted: Wanted | None = None) -> Campaign:
+    """The campaign of these files, named after the first, on every delegate kind or on those named.
+
+    Raises `UsageError` for an unknown level or delegate kind, for a file that is named twice, and for inputs
+    of several models, whose names mean different things.
+    """
+    wanted = wanted or Wanted()
+    if wanted.level not in LEVELS:
+        raise UsageError(f"unknown level {wanted.level!r}{suggestion(wanted.level, LEVELS)}")
+    kinds = tuple(dict.fromkeys(wanted.delegates)) or known_kinds()
+    for kind in kinds:
+        if kind not in known_kinds():
+            raise UsageError(f"unknown delegate kind {kind!r}{suggestion(kind, known_kinds())}")
+    if wanted.inputs and len(paths) > 1:
+        raise UsageError(
+            "--input and --shape go with one --model; describe several models in a campaign file"
+        )
+    models = tuple(_models(paths, wanted))
+    stated = {name: spec.model_dump() for name, spec in wanted.inputs.items()}
+    places = [str(path.absolute()) for path in paths]
+    identity = json.dumps([places, wanted.level, list(kinds), stated], sort_keys=True)
+    return Campaign(
+        name=models[0].id,
+        level=wanted.level,
+        labels={},
+        models=models,
+        delegates=tuple(DelegateEntry(kind, kind) for kind in kinds),
+        devices=(),
+        exclude=(),
+        # The peer, because users who know LiteRT learn little from a ratio to our own `cpu`.
+        baseline_delegate="litert" if "litert" in kinds else None,
+        reuse=wanted.reuse,
+        manifest_sha256=hashlib.sha256(identity.encode()).hexdigest(),
+    )
+
+
+def _models(paths: Sequence[Path], wanted: Wanted) -> Iterable[ModelEntry]:
+    """One entry for each file. Files of one stem get the numbers 2, 3, … behind it."""
+    counts = LEVELS[wanted.level]
+    seen: dict[str, Path] = {}
+    for path in paths:
+        if path.absolute() in seen.values():
+            raise UsageError(f"--model {path} is given twice")
+        stem = "".join(c if c.isprintable() else "?" for c in path.stem)[:_LONGEST_ID] or "model"
+        number = 1
+        name = stem
+        while name in seen:
+            number += 1
+            name = f"{stem}-{number}"
+        seen[name] = path.absolute()
+        yield ModelEntry(
+            name,
+            str(path.absolute()),
+            plan=counts,
+            inputs=wanted.inputs,
+            soft_limit_s=soft_limit_s(counts),
+        )
+
+
+def _named(text: str, form: str) -> tuple[str, str]:
+    # From the right, as names of tensors have equals signs and values have none.
+    name, equals, value = text.rpartition("=")
+    if not equals or not name or not value:
+        raise UsageError(f"{text!r}: expected {form}")
+    return name, value
+
+
+def _range(name: str, text: str) -> tuple[float, float]:
+    low, dots, high = text.partition("..")
+    try:
+        bounds = float(low), float(high)
+    except ValueError:
+        bounds = math.nan, math.nan
+    if not dots or not all(map(math.isfinite, bounds)) or not bounds[0] < bounds[1]:
+        raise UsageError(f"--input {name}={text}: expected two numbers LOW..HIGH with LOW below HIGH")
+    return bounds
+
+
+def _shape(name: str, text: str) -> tuple[int, ...]:
+    sizes = text.split(",")
+    if not all(size.strip().isdecimal() for size in sizes) or len(sizes) > MOST_DIMENSIONS:
+        raise UsageError(
+            f"--shape {name}={text}: expected up to {MOST_DIMENSIONS} sizes, e.g. {name}=1,224,224,3"
+        )
+    shape = tuple(map(int, sizes))
+    if max(shape) > LARGEST_INT32:
+        raise UsageError(f"--shape {name}={text}: a size is at most {LARGEST_INT32}")
+    return shape

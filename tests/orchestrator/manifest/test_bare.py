@@ -1,0 +1,92 @@
+"""A submission without a file: models and inputs on the command line."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agent.wire.messages import InputSpec
+from orchestrator.errors import UsageError
+from orchestrator.manifest import Campaign, InputOptions, Wanted, campaign_for_models, load_manifest
+from runtime.tools.inputs import InputSpecNeededError, make_pool
+from tests.orchestrator.manifest.test_manifest import MINIMAL
+
+
+def campaign_of(folder: Path, text: str) -> Campaign:
+    path = folder / "models.yaml"
+    path.write_text(text)
+    return load_manifest(path)
+
+
+def test_a_single_model_is_measured_on_every_installed_delegate(tmp_path: Path) -> None:
+    campaign = campaign_for_models([tmp_path / "my net.tflite"])
+    assert campaign.name == "my net"
+    assert [d.kind for d in campaign.delegates] == ["cpu", "gpu", "litert"]
+    assert campaign.models[0].source == str(tmp_path / "my net.tflite")
+    assert campaign.baseline_delegate == "litert"
+    with pytest.raises(UsageError, match="unknown delegate kind 'gpuu'; did you mean 'gpu'"):
+        campaign_for_models([tmp_path / "a.tflite"], Wanted(delegates=["gpuu"]))
+    with pytest.raises(UsageError, match="unknown level 'fast'"):
+        campaign_for_models([tmp_path / "a.tflite"], Wanted(level="fast"))
+
+
+def test_several_models_are_one_campaign_and_each_has_its_own_id(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.tflite", tmp_path / "v2/a.tflite", tmp_path / "b.tflite"]
+    campaign = campaign_for_models(paths)
+    assert [(m.id, m.source) for m in campaign.models] == [
+        ("a", str(paths[0])), ("a-2", str(paths[1])), ("b", str(paths[2])),
+    ]  # fmt: skip
+    assert campaign.manifest_sha256 != campaign_for_models(paths[:2]).manifest_sha256
+    with pytest.raises(UsageError, match=r"a\.tflite is given twice"):
+        campaign_for_models([paths[0], paths[0]])
+
+
+def test_inputs_of_a_single_model_are_given_on_the_command_line(tmp_path: Path) -> None:
+    options = InputOptions(["ids=0..30521", "a=b=-1..1.5"], ["ids=1,128"])
+    specs = options.specs()
+    assert specs == {
+        "ids": InputSpec(shape=(1, 128), low=0, high=30521),
+        "a=b": InputSpec(low=-1, high=1.5),
+    }
+    plain, asked = (campaign_for_models([tmp_path / "a.tflite"], Wanted(inputs=i)) for i in ({}, specs))
+    assert asked.models[0].inputs == specs
+    assert asked.manifest_sha256 != plain.manifest_sha256
+    with pytest.raises(UsageError, match="go with one --model"):
+        campaign_for_models([tmp_path / "a.tflite", tmp_path / "b.tflite"], Wanted(inputs=specs))
+
+
+@pytest.mark.parametrize(
+    ("ranges", "shapes", "words"),
+    [
+        (["ids"], [], "'ids': expected --input NAME=0..999"),
+        (["=0..9"], [], "expected --input NAME=0..999"),
+        (["ids=5"], [], "--input ids=5: expected two numbers LOW..HIGH"),
+        (["ids=9..0"], [], "with LOW below HIGH"),
+        (["ids=0..nan"], [], "expected two numbers"),
+        ([], ["x=1,2,"], "--shape x=1,2,: expected up to 8 sizes"),
+        ([], ["x=1x2"], "expected up to 8 sizes"),
+        ([], ["x=99999999999"], "a size is at most 2147483647"),
+    ],
+)
+def test_a_wrong_input_option_says_the_form(ranges: list[str], shapes: list[str], words: str) -> None:
+    with pytest.raises(UsageError) as error:
+        InputOptions(ranges, shapes).specs()
+    assert words in str(error.value)
+
+
+def test_a_hint_about_an_input_is_read_by_the_file_and_by_the_command(tmp_path: Path) -> None:
+    """The runner's own words, with a name that YAML and a shell would take apart."""
+    name = "x: {1} 'q' \"d\""
+    detail = {"name": name, "shape": (1, 4), "dtype": np.int32, "quantization": (0.0, 0)}
+    with pytest.raises(InputSpecNeededError) as error:
+        make_pool([detail], "ab" * 32)
+    entry, option = re.findall(r"`([^`]+)`", str(error.value))
+    campaign = campaign_of(tmp_path, MINIMAL.replace("a.tflite}", f"a.tflite, {entry}}}"))
+    asked = InputSpec(low=0, high=999)
+    assert campaign.models[0].inputs == {name: asked}
+    word, text = shlex.split(option)
+    assert (word, InputOptions([text]).specs()) == ("--input", {name: asked})
