@@ -35,8 +35,9 @@ def _stems(folder: Path, pattern: str) -> list[str]:
 
 
 MODULES = _stems(OPS, "*.py")
-FAMILIES = {name for module in MODULES for name in module.split("/")} - {"support"}
-"""Families and kinds: the GPU has one lowering for a whole kind (`elementwise`)."""
+FAMILIES = {name for module in MODULES for name in module.split("/")} - {"support"} | {"pointwise"}
+"""Families and kinds: the GPU has two lowerings for a whole kind: `elementwise` has the steps that it fuses
+into other kernels, `pointwise` the rest."""
 
 
 def _rooms(folder: Path) -> list[Path]:

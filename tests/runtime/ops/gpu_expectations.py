@@ -20,19 +20,21 @@ TAKES: Mapping[str, str] = {}
 
 TAKEN = frozenset({
     B.ABS, B.ADD, B.ADD_N, B.ARG_MAX, B.ARG_MIN, B.ATAN2, B.AVERAGE_POOL_2D, B.BATCH_MATMUL,
-    B.BATCH_TO_SPACE_ND, B.BROADCAST_TO, B.CEIL, B.CONCATENATION, B.CONV_2D, B.CONV_3D, B.COS, B.CUMSUM,
-    B.DEPTHWISE_CONV_2D, B.DEPTH_TO_SPACE, B.DIV, B.ELU, B.EMBEDDING_LOOKUP, B.EXP, B.EXPAND_DIMS, B.FLOOR,
-    B.FLOOR_DIV, B.FLOOR_MOD, B.FULLY_CONNECTED, B.GATHER, B.GATHER_ND, B.GELU, B.HARD_SWISH,
-    B.L2_NORMALIZATION, B.L2_POOL_2D, B.LEAKY_RELU, B.LOCAL_RESPONSE_NORMALIZATION, B.LOG, B.LOGISTIC,
-    B.LOG_SOFTMAX, B.MAXIMUM, B.MAX_POOL_2D, B.MEAN, B.MINIMUM, B.MIRROR_PAD, B.MUL, B.NEG, B.ONE_HOT,
-    B.PACK, B.PAD, B.PADV2, B.POW, B.PRELU, B.REDUCE_MAX, B.REDUCE_MIN, B.REDUCE_PROD, B.RELU, B.RELU6,
-    B.RELU_0_TO_1, B.RELU_N1_TO_1, B.RESHAPE, B.RESIZE_BILINEAR, B.RESIZE_NEAREST_NEIGHBOR, B.REVERSE_V2,
-    B.ROUND, B.RSQRT, B.SIGN, B.SIN, B.SLICE, B.SOFTMAX, B.SPACE_TO_BATCH_ND, B.SPACE_TO_DEPTH, B.SPLIT,
-    B.SPLIT_V, B.SQRT, B.SQUARE, B.SQUARED_DIFFERENCE, B.SQUEEZE, B.STABLEHLO_ADD, B.STABLEHLO_MAXIMUM,
-    B.STABLEHLO_MINIMUM, B.STABLEHLO_MULTIPLY, B.STRIDED_SLICE, B.SUB, B.SUM, B.TANH, B.TILE, B.TOPK_V2,
-    B.TRANSPOSE, B.TRANSPOSE_CONV, B.UNPACK,
+    B.BATCH_TO_SPACE_ND, B.BITWISE_XOR, B.BROADCAST_TO, B.CAST, B.CEIL, B.CONCATENATION, B.CONV_2D,
+    B.CONV_3D, B.COS, B.CUMSUM, B.DEPTHWISE_CONV_2D, B.DEPTH_TO_SPACE, B.DIV, B.ELU, B.EMBEDDING_LOOKUP,
+    B.EQUAL, B.EXP, B.EXPAND_DIMS, B.FLOOR, B.FLOOR_DIV, B.FLOOR_MOD, B.FULLY_CONNECTED, B.GATHER,
+    B.GATHER_ND, B.GELU, B.GREATER, B.GREATER_EQUAL, B.HARD_SWISH, B.L2_NORMALIZATION, B.L2_POOL_2D,
+    B.LEAKY_RELU, B.LESS, B.LESS_EQUAL, B.LOCAL_RESPONSE_NORMALIZATION, B.LOG, B.LOGICAL_AND, B.LOGICAL_NOT,
+    B.LOGICAL_OR, B.LOGISTIC, B.LOG_SOFTMAX, B.MAXIMUM, B.MAX_POOL_2D, B.MEAN, B.MINIMUM, B.MIRROR_PAD,
+    B.MUL, B.NEG, B.NOT_EQUAL, B.ONE_HOT, B.PACK, B.PAD, B.PADV2, B.POW, B.PRELU, B.REDUCE_MAX, B.REDUCE_MIN,
+    B.REDUCE_PROD, B.RELU, B.RELU6, B.RELU_0_TO_1, B.RELU_N1_TO_1, B.RESHAPE, B.RESIZE_BILINEAR,
+    B.RESIZE_NEAREST_NEIGHBOR, B.REVERSE_V2, B.RIGHT_SHIFT, B.ROUND, B.RSQRT, B.SELECT, B.SELECT_V2, B.SIGN,
+    B.SIN, B.SLICE, B.SOFTMAX, B.SPACE_TO_BATCH_ND, B.SPACE_TO_DEPTH, B.SPLIT, B.SPLIT_V, B.SQRT, B.SQUARE,
+    B.SQUARED_DIFFERENCE, B.SQUEEZE, B.STABLEHLO_ADD, B.STABLEHLO_AND, B.STABLEHLO_MAXIMUM,
+    B.STABLEHLO_MINIMUM, B.STABLEHLO_MULTIPLY, B.STABLEHLO_SHIFT_LEFT, B.STRIDED_SLICE, B.SUB, B.SUM, B.TANH,
+    B.TILE, B.TOPK_V2, B.TRANSPOSE, B.TRANSPOSE_CONV, B.UNPACK,
 })  # fmt: skip
-"""Operators that have an OpenCL kernel, between float32 tensors or, those of `MOVED`, between others too."""
+"""Operators that have an OpenCL kernel: between float32 tensors, or those of `MOVED`, `INTEGERS`, `TYPED`."""
 
 TAKEN_CUSTOM = frozenset({"Convolution2DTransposeBias"})
 """Custom operators that have an OpenCL kernel, by name."""
@@ -46,25 +48,46 @@ MOVED = frozenset({
 MOVABLE = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64, TensorType.BOOL)
 """The types that the delegate can hold, in the order in which its messages list them."""
 
-INDICES = (TensorType.INT32, TensorType.INT64)
+FLOAT, INT, LONG, BOOL = ((kind,) for kind in MOVABLE)
+
+INDICES = INT + LONG
 """The types of indices that the delegate computes with."""
 
-COMPARED = (TensorType.FLOAT32, TensorType.INT32, TensorType.BOOL)
+COMPARED = FLOAT + INT + BOOL
 """The types whose extrema the delegate finds."""
 
-ORDERED = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)
+ORDERED = FLOAT + INT + LONG
 """The types that the delegate sorts."""
+
+BITS = INT + LONG + BOOL
+"""The types on whose bits the delegate works."""
 
 PLACES: Mapping[B, tuple[Sequence[Sequence[TensorType]], Sequence[Sequence[TensorType]]]] = {
     B.ARG_MAX: ([COMPARED], [INDICES]),
     B.ARG_MIN: ([COMPARED], [INDICES]),
-    B.EMBEDDING_LOOKUP: ([INDICES[:1], MOVABLE], [MOVABLE]),
+    B.BITWISE_XOR: ([INT + BOOL], [INT + BOOL]),
+    B.CAST: ([MOVABLE], [MOVABLE]),
+    B.EMBEDDING_LOOKUP: ([INT, MOVABLE], [MOVABLE]),
+    **dict.fromkeys((B.EQUAL, B.NOT_EQUAL), ([MOVABLE], [BOOL])),
     B.GATHER: ([MOVABLE, INDICES], [MOVABLE]),
     B.GATHER_ND: ([MOVABLE, INDICES], [MOVABLE]),
+    **dict.fromkeys((B.LESS, B.LESS_EQUAL, B.GREATER, B.GREATER_EQUAL), ([ORDERED], [BOOL])),
+    **dict.fromkeys((B.LOGICAL_AND, B.LOGICAL_OR, B.LOGICAL_NOT), ([BOOL], [BOOL])),
     B.ONE_HOT: ([INDICES, INDICES, MOVABLE], [MOVABLE]),
-    B.TOPK_V2: ([ORDERED], [ORDERED, INDICES[:1]]),
+    B.RIGHT_SHIFT: ([INT], [INT]),
+    **dict.fromkeys((B.SELECT, B.SELECT_V2), ([BOOL, MOVABLE], [MOVABLE])),
+    B.STABLEHLO_AND: ([BITS], [BITS]),
+    B.STABLEHLO_SHIFT_LEFT: ([INDICES], [INDICES]),
+    B.TOPK_V2: ([ORDERED], [ORDERED, INT]),
 }
 """The types of each input and each output, of which the last stands for all further ones."""
+
+INTEGERS: Mapping[B, tuple[TensorType, ...]] = {
+    **dict.fromkeys((B.ADD, B.SUB, B.MUL, B.MAXIMUM, B.MINIMUM, B.NEG, B.FLOOR_DIV, B.FLOOR_MOD), INDICES),
+    **dict.fromkeys((B.DIV, B.POW, B.SQUARED_DIFFERENCE, B.ABS, B.SIGN), INT),
+    **dict.fromkeys((B.STABLEHLO_ADD, B.STABLEHLO_MULTIPLY, B.STABLEHLO_MAXIMUM, B.STABLEHLO_MINIMUM), BITS),
+}
+"""Operators of float32 that work on other types too, in another kernel: the first input decides."""
 
 PARAMETERS = frozenset({
     (B.ARG_MAX, 1), (B.ARG_MIN, 1), (B.BATCH_TO_SPACE_ND, 1), (B.BATCH_TO_SPACE_ND, 2), (B.BROADCAST_TO, 1),
@@ -78,10 +101,15 @@ PARAMETERS = frozenset({
 """Inputs by operator and position that must be constant: axes, paddings, shapes."""
 
 _FOLDED = "constant, but no operator that uses it is delegated"
+_COMPUTED_DIVISOR = "the divisor is computed: the CPU path ends the run where it is zero"
 
 FORMS: Mapping[tuple[B, str], str] = {
     (B.ADD_N, "ADD_N_of_seven"): "7 operands, of which a kernel takes 6",
-    (B.FLOOR_DIV, "FLOOR_DIV_float"): "the divisor is computed: the CPU path ends the run where it is zero",
+    (B.DIV, "div_int32_computed"): _COMPUTED_DIVISOR,
+    (B.FLOOR_DIV, "FLOOR_DIV_float"): _COMPUTED_DIVISOR,
+    (B.FLOOR_DIV, "FLOOR_DIV_int32"): _COMPUTED_DIVISOR,
+    (B.FLOOR_MOD, "FLOOR_MOD_int64"): _COMPUTED_DIVISOR,
+    (B.POW, "POW_int32"): "the exponent is computed: the CPU path ends the run where it is negative",
     (B.DEQUANTIZE, "dequantize_half"): _FOLDED,
     (B.FULLY_CONNECTED, "computed_bias_column"): "a bias of shape [5, 1] behind 5 columns has no kernel",
     (B.SHAPE, "shape"): _FOLDED,
@@ -101,14 +129,12 @@ def expectation(name: str, opcode: B, args: Sequence[Arg | None], outs: Sequence
 def _by_types(opcode: B, args: Sequence[Arg | None], outs: Sequence[Out]) -> str | None:
     """The reason for the first tensor that no kernel takes; `one_operator` numbers those that are present."""
     inputs = [(arg, i) for i, arg in enumerate(args) if arg is not None]
-    dtypes = [arg.value.dtype for arg, _ in inputs] + [np.dtype(o.dtype) for o in outs]
-    moved = MOVABLE if opcode in MOVED else (TensorType.FLOAT32,)
-    of_inputs, of_outputs = PLACES.get(opcode, ([moved], [moved]))
+    kinds = [_kind(form, form.value.dtype) for form, _ in inputs] + [_kind(out, out.dtype) for out in outs]
+    of_inputs, of_outputs = _places(opcode, kinds[0])
     places = [(arg, (opcode, i) in PARAMETERS, of_inputs[min(i, len(of_inputs) - 1)]) for arg, i in inputs]
     places += [(out, False, of_outputs[min(i, len(of_outputs) - 1)]) for i, out in enumerate(outs)]
-    for index, ((form, is_parameter, types), dtype) in enumerate(zip(places, dtypes, strict=True)):
-        kind = TYPES[dtype] if form.type is None else form.type
-        known = types if opcode in PLACES or not is_parameter else (TensorType.FLOAT32,)
+    for index, ((form, is_parameter, types), kind) in enumerate(zip(places, kinds, strict=True)):
+        known = types if opcode in PLACES or not is_parameter else FLOAT
         if getattr(form, "constant", False) or kind in known:
             continue
         found, limit = kind.name.lower(), " or ".join(one.name.lower() for one in known)
@@ -116,3 +142,18 @@ def _by_types(opcode: B, args: Sequence[Arg | None], outs: Sequence[Out]) -> str
             found, limit = f"a computed {kind.name.lower()}", "a constant of int32 or int64"
         return f"tensor {index} 't{index}' is {found}, where {opcode.name} takes {limit}"
     return None
+
+
+def _kind(form: Arg | Out, dtype: object) -> TensorType:
+    return TYPES[np.dtype(dtype)] if form.type is None else form.type
+
+
+def _places(
+    opcode: B, first: TensorType
+) -> tuple[Sequence[Sequence[TensorType]], Sequence[Sequence[TensorType]]]:
+    """The types at each place of an operator whose first input has the type `first`."""
+    if opcode in INTEGERS and first is not TensorType.FLOAT32:
+        others = INTEGERS[opcode] if first in INTEGERS[opcode] else FLOAT + INTEGERS[opcode]
+        return [others], [others]
+    moved = MOVABLE if opcode in MOVED else FLOAT
+    return PLACES.get(opcode, ([moved], [moved]))

@@ -61,6 +61,44 @@ def chained(kind: TensorType) -> Case:
     return Case(f"chained_{kind.name}", build.write([back]), tuple(array.T.copy() for array in arrays))
 
 
+def masked() -> Case:
+    """Scores of which a mask of integers leaves a part: an addend from flags, and a selection."""
+    random, build = np.random.default_rng(4), Builder()
+    tokens, scores = random.integers(0, 3, (2, 1, 5)).astype(np.int32), random.normal(0, 1, (2, 3, 5))
+    ids, x = build.input(np.int32, tokens.shape), build.input(np.float32, scores.shape)
+    flags, ones, numbers, addend, shifted, kept, y = (
+        build.tensor(dtype, shape)
+        for dtype, shape in (
+            (np.bool_, tokens.shape), (np.int32, tokens.shape), *((np.float32, tokens.shape),) * 2,
+            *((np.float32, scores.shape),) * 2, (np.float32, (2, 3, 4)),
+        )
+    )  # fmt: skip
+    build.operator(Op.NOT_EQUAL, [ids, build.constant(np.array(0, np.int32))], [flags])
+    build.operator(Op.CAST, [flags], [ones])
+    build.operator(Op.CAST, [ones], [numbers])
+    build.operator(Op.MUL, [numbers, build.constant(np.float32([-9]))], [addend])
+    build.operator(Op.ADD, [x, addend], [shifted])
+    build.operator(Op.SELECT_V2, [flags, shifted, build.constant(np.float32(np.inf))], [kept])
+    weights = random.normal(0, 1, (4, 5)).astype(np.float32)
+    build.operator(Op.FULLY_CONNECTED, [kept, build.constant(weights), -1], [y], {"keep_num_dims": True})
+    return Case("masked", build.write([y]), (tokens, scores.astype(np.float32)))
+
+
+def counted() -> Case:
+    """Integers that stay in the graph from operator to operator, joined and turned between."""
+    values, build = Values(TensorType.INT32, 8), Builder()
+    first, second = values.array(4, 7), values.array(4, 9)
+    x, z = build.input(np.int32, (4, 7)), build.input(np.int32, (4, 9))
+    doubled, least, whole = (build.tensor(np.int32, (4, n)) for n in (7, 9, 16))
+    turned, y = build.tensor(np.int32, (16, 4)), build.tensor(np.int64, (16, 4))
+    build.operator(Op.ADD, [x, x], [doubled])
+    build.operator(Op.MINIMUM, [z, build.constant(np.array([[5]], np.int32))], [least])
+    build.operator(Op.CONCATENATION, [doubled, least], [whole], {"axis": 1})
+    build.operator(Op.TRANSPOSE, [whole, build.constant(np.array([1, 0], np.int32))], [turned])
+    build.operator(Op.CAST, [turned], [y])
+    return Case("counted", build.write([y, least]), (first, second))
+
+
 UNKNOWN_TO_LITERT = frozenset({"UNPACK_rows_INT64", "PACK_last_BOOL", "SPLIT_channels_BOOL"})
 CASES = [
     found for kind in TYPES for found in (*moves(kind), chained(kind)) if found.name not in UNKNOWN_TO_LITERT
@@ -69,4 +107,9 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_integers_and_bools_are_moved_as_by_litert(case, backend):
+    check(case, backend)
+
+
+@pytest.mark.parametrize("case", [masked(), counted()], ids=str)
+def test_values_of_several_types_in_one_graph_are_those_of_litert(case, backend):
     check(case, backend)

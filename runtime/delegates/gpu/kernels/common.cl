@@ -17,15 +17,23 @@
 #define QUOTIENT(i, divisor) ((int)((ulong)(uint)(i) * (uint)divisor##_MULTIPLIER >> divisor##_SHIFT))
 #define REMAINDER(i, divisor) ((i) - QUOTIENT(i, divisor) * divisor)
 
-// Loads and stores of 16 floats at any 4-byte boundary. PoCL compiles its vload16 three times as slowly as an access
+// Loads and stores of 16 floats, or of 16 elements of a type, at any boundary of an element. PoCL compiles its vload16 three times as slowly as an access
 // through a vector type of low alignment, to the same instructions.
 #ifdef __clang__
 typedef float unaligned16 __attribute__((ext_vector_type(16), aligned(4)));
 #define load16(pointer) (*(__global const unaligned16 *)(pointer))
 #define store16(value, pointer) (*(__global unaligned16 *)(pointer) = (value))
+typedef unaligned16 unaligned_float;
+typedef int unaligned_int __attribute__((ext_vector_type(16), aligned(4)));
+typedef long unaligned_long __attribute__((ext_vector_type(16), aligned(8)));
+typedef uchar unaligned_uchar __attribute__((ext_vector_type(16), aligned(1)));
+#define LOAD16(type, pointer) (*(__global const JOIN(unaligned, type) *)(pointer))
+#define STORE16(type, value, pointer) (*(__global JOIN(unaligned, type) *)(pointer) = (value))
 #else
 #define load16(pointer) vload16(0, pointer)
 #define store16(value, pointer) vstore16(value, 0, pointer)
+#define LOAD16(type, pointer) vload16(0, pointer)
+#define STORE16(type, value, pointer) vstore16(value, 0, pointer)
 #endif
 
 // Weights of products keep in memory the type that the model's file gives them, and are widened in registers. They lie in

@@ -5,8 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from runtime.delegates.gpu.element_type import ElementType
 from runtime.delegates.gpu.epilogue import EXPRESSIONS, Operand, can_broadcast, join
 from runtime.delegates.gpu.graph import Graph, Layout, Node, Step, Value
+from runtime.delegates.gpu.lowering.elementwise import pointwise
 from runtime.delegates.gpu.lowering.elementwise.elementwise import lower
 from runtime.delegates.gpu.lowering.spec import Context
 from runtime.delegates.gpu.memory import Stage
@@ -79,7 +81,12 @@ def run_steps(backend, steps, shape, operands):
     values[out] = Value(out, shape)
     layouts = {key: Layout(key, 0, -(-value.channels // 16) * 16) for key, value in values.items()}
     node = Node(0, Op.ADD, (), (out,), epilogue=(Step("LOAD", (0,)), *steps))
-    graph = Graph(values, (node,), tuple(operands), (out,), layouts)
+    return run_node(backend, Graph(values, (node,), tuple(operands), (out,), layouts), operands, lower)
+
+
+def run_node(backend, graph, operands, lower):
+    """Run a graph of one node, whose padded lanes must be finite; the result without them."""
+    values, layouts, ((out,), (node,)) = graph.values, graph.layouts, (graph.outputs, graph.nodes)
     (candidate,) = lower(node, Context(graph, backend.capabilities))
     source = assemble(candidate.launches, backend.capabilities)
     program = backend.compile(source)
@@ -92,7 +99,7 @@ def run_steps(backend, steps, shape, operands):
     recording.read(out, padded)
     recording.close()
     assert np.isfinite(padded[:, values[out].channels :]).all(), "padded lanes must stay finite"
-    return padded[:, : values[out].channels].reshape(shape)
+    return padded[:, : values[out].channels].reshape(values[out].shape)
 
 
 @pytest.mark.parametrize("op", sorted(EXPRESSIONS))
@@ -180,3 +187,17 @@ def test_a_shape_that_does_not_broadcast_is_refused():
     assert can_broadcast((3, 1), (2, 3, 4))
     assert not can_broadcast((2, 3, 4), (3, 4))
     assert not can_broadcast((2,), (3,))
+
+
+def test_an_infinity_for_all_elements_stays_out_of_the_padded_lanes_of_a_selection(backend):
+    flags, x = np.ones((3, 5), np.bool_), np.arange(15, dtype=np.float32).reshape(3, 5)
+    operands = {0: flags, 1: x, 2: np.float32(np.inf)}
+    values = {
+        0: Value(0, (3, 5), type=ElementType.BOOL),
+        1: Value(1, (3, 5)),
+        2: Value(2, ()),
+        3: Value(3, (3, 5)),
+    }
+    node = Node(0, Op.SELECT_V2, (0, 1, 2), (3,), {"clamp": "NONE", "rows": False, "alone": False})
+    graph = Graph(values, (node,), (0, 1, 2), (3,), {key: Layout(key, 0, 16) for key in values})
+    np.testing.assert_array_equal(run_node(backend, graph, operands, pointwise.lower), x)

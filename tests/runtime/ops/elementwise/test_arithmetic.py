@@ -9,7 +9,7 @@ from runtime.errors import ShapeError, UnsupportedOperatorError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import ActivationFunctionType
 from runtime.model.schema import BuiltinOperator as Op
-from tests.runtime.models import Arg, Out, one_operator, per_tensor
+from tests.runtime.models import Arg, Out, const, one_operator, per_tensor
 from tests.runtime.ops.cases import CPU, Case, case, check, constant, levels, random
 from tests.runtime.ops.matmul.test_conv import NONE, RELU, RELU6
 from tests.runtime.ops.operands import whole
@@ -60,7 +60,26 @@ def integers(name, opcode, dtype) -> Case:
     return case(name, opcode, args, [Out(dtype)], options)
 
 
+def every_bound(name, opcode, dtype, activation=NONE) -> Case:
+    """All pairs of numbers at the bounds of the type, so that results wrap around."""
+    info = np.iinfo(dtype)
+    values = np.array([info.min, info.min + 1, -7, -1, 0, 1, 5, info.max - 1, info.max], dtype)
+    options = fused(activation) if opcode in (ADD, SUB, MUL, DIV) else None
+    return case(name, opcode, [Arg(values), Arg(values[:, None].copy())], [Out(dtype)], options)
+
+
+def whole_pair(name, opcode, x, z, dtype=np.int32) -> Case:
+    args = [whole(*x, dtype=dtype), whole(*z, dtype=dtype, seed=6)]
+    return case(name, opcode, args, [Out(dtype)], fused(NONE) if opcode in (ADD, SUB, MUL) else None)
+
+
+def quotients(name, dividend, *divisors, activation=NONE) -> Case:
+    args = [dividend, const(divisors, np.int32)]
+    return case(name, DIV, args, [Out(np.int32)], fused(activation))
+
+
 SHAPE = (2, 5, 6, 7)
+UNIT = ActivationFunctionType.RELU_N1_TO_1
 SCALES, ZEROS = (0.05, 0.031, 0.07), (3, -11, 20)
 CASES = [
     binary("add_same_shape_relu", ADD, SHAPE, SHAPE, RELU),
@@ -93,6 +112,24 @@ CASES = [
     integers("sub_int64", SUB, np.int64),
     integers("mul_int32", MUL, np.int32),
     integers("maximum_int32", MAXIMUM, np.int32),
+    *(
+        every_bound(f"{o.name}_bounds_{dtype.__name__}", o, dtype)
+        for o in (ADD, SUB, MUL, MAXIMUM, MINIMUM)
+        for dtype in (np.int32, np.int64)
+    ),
+    every_bound("difference_bounds_int32", DIFFERENCE, np.int32),
+    *(every_bound(f"add_{a.name}_int32", ADD, np.int32, a) for a in (RELU, RELU6, UNIT)),
+    every_bound("mul_relu6_int32", MUL, np.int32, RELU6),
+    whole_pair("add_int32_channel", ADD, SHAPE, (7,)),
+    whole_pair("sub_int64_outer", SUB, (1, 5, 1, 7), (2, 1, 6, 1), np.int64),
+    whole_pair("mul_int32_rank_6", MUL, (2, 1, 3, 4, 1, 5), (1, 2, 3, 1, 2, 5)),
+    whole_pair("add_int32_scalar", ADD, (3, 255), ()),
+    whole_pair("add_int32_vectors", ADD, (4, 3, 32), (3, 1)),
+    whole_pair("sub_int32_reversed", SUB, (1,), (4, 2, 1)),
+    quotients("div_int32", whole(4, 9, 5, low=-99, high=99), 1, -1, 7, -3, 50),
+    quotients("div_int32_least", Arg(np.array([[-(2**31)], [2**31 - 1]], np.int32)), 2, -3, 1),
+    quotients("div_int32_relu6", whole(9, 3), 2, -1, 1, activation=RELU6),
+    case("div_int32_computed", DIV, [whole(4, 5), whole(5, low=1)], [Out(np.int32)], fused(NONE)),
 ]  # fmt: skip
 
 

@@ -6,9 +6,18 @@ import numpy as np
 import pytest
 
 from runtime.model.schema import BuiltinOperator as Op
-from tests.runtime.models import Arg, Out, const
-from tests.runtime.ops.cases import case, check, constant, random
+from tests.runtime.models import Arg, Out, const, one_operator
+from tests.runtime.ops.cases import CPU, Case, case, check, constant, random, run_ours
 from tests.runtime.ops.operands import whole
+
+
+def by_constants(opcode: Op, dtype: type, *divisors: int) -> Case:
+    """Numbers at the bounds of the type and around zero."""
+    info = np.iinfo(dtype)
+    values = np.array([[info.min], [info.min + 1], [-8], [-7], [-1], [0], [1], [7], [8], [info.max]], dtype)
+    name = f"{opcode.name}_{dtype.__name__}_by_{len(divisors)}"
+    return case(name, opcode, [Arg(values), const(divisors, dtype)], [Out(dtype)])
+
 
 CASES = [
     case("FLOOR_DIV_float", Op.FLOOR_DIV, [random(4, 5), random(5, seed=1)]),
@@ -29,6 +38,15 @@ CASES = [
     case("POW_root", Op.POW, [random(4, 9, low=0.1), const(np.float32([0.5]))]),
     case("POW_fed", Op.POW, [random(4, 9), Arg(np.float32([3]))]),
     case("POW_overflow", Op.POW, [random(4, 9, high=1e20), const(np.float32(4))]),
+    by_constants(Op.FLOOR_DIV, np.int32, 1, -1, 2, -2, 7),
+    by_constants(Op.FLOOR_MOD, np.int32, 1, 2, -2, 7, -3),
+    by_constants(Op.FLOOR_MOD, np.int64, 1, 2, -2, 7, 2**40),
+    by_constants(Op.POW, np.int32, 0, 1, 2, 3, 31, 30, 40),
+    case("FLOOR_DIV_one_divisor", Op.FLOOR_DIV, [whole(3, 2, 5), const(-4, np.int32)], (Out(np.int32),)),
+    *(
+        case(f"POW_int32_{n}", Op.POW, [whole(4, 19), const(n, np.int32)], (Out(np.int32),))
+        for n in (0, 1, 2, 13)
+    ),
     case("POW_of_one_base", Op.POW, [const(np.float32(2)), random(4, 9)]),
 ]  # fmt: skip
 
@@ -36,3 +54,13 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_division_matches_litert(case, backend):
     check(case, backend)
+
+
+@pytest.mark.parametrize("opcode", [Op.DIV, Op.FLOOR_DIV, Op.FLOOR_MOD], ids=lambda o: o.name)
+def test_the_least_number_by_minus_one_wraps_around_which_ends_litert(opcode, gpu):
+    """A processor's quotient of these two is an exception, which LiteRT's process does not survive."""
+    least = np.array([-(2**31), 7], np.int32)
+    model = one_operator(opcode, [Arg(least), const(-1, np.int32)], [Out(np.int32)])
+    expected = [0, 0] if opcode is Op.FLOOR_MOD else [-(2**31), -7]
+    for backend in (CPU, gpu):
+        assert run_ours(Case("least", model, (least,)), backend)[0].tolist() == expected

@@ -13,6 +13,7 @@ QUANTIZE, DEQUANTIZE, CAST = BuiltinOperator.QUANTIZE, BuiltinOperator.DEQUANTIZ
 SWEEP = np.concatenate([np.linspace(-9, 9, 4001), np.arange(-40, 41) * 0.05]).astype(np.float32)
 ALL8 = np.arange(-128, 128).astype(np.int8)
 TRICKY = np.array([0, -0.0, 0.5, -0.5, 1.5, 2.99, -2.99, 127.9, -128.7, 3e9, -3e9], np.float32)
+LIMITS = np.array([2**31 - 128, 2**31, -(2**31), -(2**31) - 256, np.inf, -np.inf, np.nan], np.float32)
 
 
 def cast(name, value, dtype) -> Case:
@@ -38,6 +39,17 @@ CASES = [
     cast("int64_to_int32", np.array([1, -7, 2**33 + 5], np.int64), np.int32),
     cast("bool_to_float", np.array([True, False]), np.float32),
     cast("int8_to_float", ALL8, np.float32),
+    cast("float_to_int64", np.append(TRICKY, np.float32([2**40, 1e19, -1e19, np.inf, np.nan])), np.int64),
+    cast("float_to_int32_limits", LIMITS, np.int32),
+    cast("int64_to_float", np.array([2**24 + 1, -(2**40) - 1, 2**63 - 1, -(2**63)]), np.float32),
+    cast("int32_to_int64", np.array([[2**31 - 1] * 3, [-(2**31)] * 3, [0, -1, 1]], np.int32), np.int64),
+    cast("bool_to_int32", np.array([[True, False, True]] * 4), np.int32),
+    cast("bool_to_int64", np.array([True] * 255), np.int64),
+    cast("int32_to_bool", np.array([-(2**31), -1, 0, 1, 256], np.int32), np.bool_),
+    cast("int64_to_bool", np.array([2**32, -1, 0, 1, 2**63 - 1]), np.bool_),
+    cast("float_to_bool_of_nan", np.array([np.nan, -0.0, 1e-45, -np.inf], np.float32), np.bool_),
+    cast("int32_itself", np.array([[3, -5]], np.int32), np.int32),
+    cast("float_itself", TRICKY, np.float32),
 ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from runtime.errors import UnsupportedOperatorError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Arg, Out, one_operator
-from tests.runtime.ops.cases import CPU, Case, case, check, ours, random
+from tests.runtime.ops.cases import Case, case, check, ours, random
 from tests.runtime.ops.every_type import PLAIN
 from tests.runtime.ops.operands import flags, whole
 
@@ -28,6 +28,7 @@ def of_integers(opcode, dtype, resolver="BUILTIN_REF") -> Case:
 CASES = [
     *(case(f"{o.name}_float", o, [random(3, 4), random(3, 4, seed=1)]) for o in ARITHMETIC),
     *(of_integers(o, dtype) for o in ARITHMETIC for dtype in INTEGERS),
+    *(case(f"{o.name}_bool", o, [flags(9), flags(9, seed=6)], [Out(np.bool_)]) for o in ARITHMETIC),
     *(of_integers(Op.STABLEHLO_AND, dtype, PLAIN) for dtype in INTEGERS),
     case(
         "STABLEHLO_AND_bool", Op.STABLEHLO_AND, [flags(9), flags(9, seed=6)], [Out(np.bool_)], resolver=PLAIN
@@ -46,8 +47,8 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_operands_of_one_shape_match_litert(case):
-    check(case, CPU)
+def test_operands_of_one_shape_match_litert(case, backend):
+    check(case, backend)
 
 
 @pytest.mark.parametrize("opcode", [Op.STABLEHLO_MAXIMUM, Op.STABLEHLO_MINIMUM], ids=lambda o: o.name)

@@ -16,10 +16,19 @@ def unary(name, opcode, low=-3.0, dtype=np.float32) -> Case:
     return case(name, Op[opcode], [Arg(values)], [Out(dtype)])
 
 
+def bounds(dtype) -> np.ndarray:
+    info = np.iinfo(dtype)
+    return np.array([[info.min, info.min + 1, -7, -1, 0, 1, 5, info.max]] * 3, dtype)
+
+
 CASES = [
     unary("abs", "ABS"),
     unary("exp", "EXP"),
     unary("neg", "NEG"),
+    *(
+        case(f"{o.name}_bounds_{dtype.__name__}", o, [Arg(bounds(dtype))], [Out(dtype)])
+        for o, dtype in ((Op.NEG, np.int32), (Op.NEG, np.int64), (Op.ABS, np.int32))
+    ),
     unary("neg_int32", "NEG", dtype=np.int32),
     unary("rsqrt", "RSQRT", low=0.01),
     unary("sqrt", "SQRT", low=0.0),

@@ -1,0 +1,285 @@
+"""Element-wise operators on integers and bools, comparisons, selections and casts; operands are broadcast.
+
+Each is one expression of vectors. What works on float32 alone is of the family `elementwise`, whose steps are
+fused into other kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.element_type import MOVABLE, ElementType, ElementTypes
+from runtime.delegates.gpu.epilogue import broadcast_shape
+from runtime.delegates.gpu.graph import LANES, Kind, Node, Value, round_up
+from runtime.delegates.gpu.lowering.movement.copies import element_strides
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    Types,
+    activation_of,
+    defines,
+    epilogue_of,
+    instance_name,
+)
+from runtime.delegates.gpu.parameters import Digit, offset, parameters
+from runtime.model.schema import BuiltinOperator as Op
+
+F32, I32, I64, BOOL = ElementType.F32, ElementType.I32, ElementType.I64, ElementType.BOOL
+
+_SUM, _DIFFERENCE, _PRODUCT = (f"WRAPPING({{t}}, {{0}}, {operation}, {{1}})" for operation in "+-*")
+_AND, _OR, _XOR = ("({0} & {1})", "({0} | {1})", "({0} ^ {1})")
+_CHOICE = "(convert_{m}16({0}) != ({m}16)0 ? {1} : {2})"
+
+_INTEGERS: Mapping[Kind, str] = {
+    Op.ADD: _SUM,
+    Op.SUB: _DIFFERENCE,
+    Op.MUL: _PRODUCT,
+    Op.DIV: "quotient_{t}({0}, {1})",
+    Op.FLOOR_DIV: "floor_quotient_{t}({0}, {1})",
+    Op.FLOOR_MOD: "floor_rest_{t}({0}, {1})",
+    Op.POW: "power_{t}({0}, {1})",
+    Op.SQUARED_DIFFERENCE: "squared_difference_{t}({0}, {1})",
+    Op.MAXIMUM: "max({0}, {1})",
+    Op.MINIMUM: "min({0}, {1})",
+    Op.NEG: "WRAPPING({t}, ({t}16)0, -, {0})",
+    Op.ABS: "as_{t}16(abs({0}))",
+    # Comparisons give -1 where they hold.
+    Op.SIGN: "(({0} < ({t}16)0) - ({0} > ({t}16)0))",
+    Op.BITWISE_XOR: _XOR,
+    Op.RIGHT_SHIFT: "({0} >> clamp({1}, ({t}16)0, ({t}16)31))",
+    Op.STABLEHLO_ADD: _SUM,
+    Op.STABLEHLO_MULTIPLY: _PRODUCT,
+    Op.STABLEHLO_MAXIMUM: "max({0}, {1})",
+    Op.STABLEHLO_MINIMUM: "min({0}, {1})",
+    Op.STABLEHLO_AND: _AND,
+    Op.STABLEHLO_SHIFT_LEFT: "({0} << {1})",
+}
+"""Operator → its expression of int32 and int64; `{t}` is the type of an element, `{0}` the first operand."""
+
+_BOOLS: Mapping[Kind, str] = {
+    Op.LOGICAL_AND: _AND,
+    Op.LOGICAL_OR: _OR,
+    Op.LOGICAL_NOT: "({0} ^ (uchar16)1)",
+    Op.BITWISE_XOR: _XOR,
+    Op.STABLEHLO_ADD: _OR,
+    Op.STABLEHLO_MULTIPLY: _AND,
+    Op.STABLEHLO_MAXIMUM: _OR,
+    Op.STABLEHLO_MINIMUM: _AND,
+    Op.STABLEHLO_AND: _AND,
+}
+"""Operator → its expression of bools, each of which is 0 or 1."""
+
+_COMPARISONS: Mapping[Kind, str] = {
+    Op.EQUAL: "FLAGS({0} == {1})",
+    Op.NOT_EQUAL: "FLAGS({0} != {1})",
+    Op.LESS: "FLAGS({0} < {1})",
+    Op.LESS_EQUAL: "FLAGS({0} <= {1})",
+    Op.GREATER: "FLAGS({0} > {1})",
+    Op.GREATER_EQUAL: "FLAGS({0} >= {1})",
+}
+_CLAMPS = {
+    "NONE": "{0}",
+    "RELU": "max({0}, ({t}16)0)",
+    "RELU6": "clamp({0}, ({t}16)0, ({t}16)6)",
+    "RELU_N1_TO_1": "clamp({0}, ({t}16)-1, ({t}16)1)",
+}
+"""Fused activation → its expression of integers."""
+
+_MASKS = {1: "char", 4: "int", 8: "long"}
+"""Bytes of an element → the type of the mask that selects among vectors of such elements."""
+
+_BOTH: ElementTypes = (I32, I64)
+_NUMBERS: ElementTypes = (F32, I32, I64)
+_TYPES: Mapping[Kind, Types] = {
+    Op.CAST: Types((MOVABLE,), (MOVABLE,)),
+    **dict.fromkeys((Op.SELECT, Op.SELECT_V2), Types(((BOOL,), MOVABLE), (MOVABLE,), alike=True)),
+    **dict.fromkeys((Op.EQUAL, Op.NOT_EQUAL), Types((MOVABLE,), ((BOOL,),), alike=True)),
+    **dict.fromkeys(
+        (Op.LESS, Op.LESS_EQUAL, Op.GREATER, Op.GREATER_EQUAL), Types((_NUMBERS,), ((BOOL,),), alike=True)
+    ),
+    **{
+        op: Types((types,), (types,), alike=True)
+        for types, operators in {
+            (BOOL,): (Op.LOGICAL_AND, Op.LOGICAL_OR, Op.LOGICAL_NOT),
+            _BOTH: (
+                Op.ADD, Op.SUB, Op.MUL, Op.MAXIMUM, Op.MINIMUM, Op.NEG, Op.FLOOR_DIV, Op.FLOOR_MOD,
+                Op.STABLEHLO_SHIFT_LEFT,
+            ),
+            (I32,): (Op.DIV, Op.POW, Op.SQUARED_DIFFERENCE, Op.ABS, Op.SIGN, Op.RIGHT_SHIFT),
+            (I32, BOOL): (Op.BITWISE_XOR,),
+            (I32, I64, BOOL): (
+                Op.STABLEHLO_ADD, Op.STABLEHLO_MULTIPLY, Op.STABLEHLO_MAXIMUM, Op.STABLEHLO_MINIMUM,
+                Op.STABLEHLO_AND,
+            ),
+        }.items()
+        for op in operators
+    },
+}  # fmt: skip
+"""Operator → the types that the CPU path has, but for those of the family `elementwise`."""
+
+_QUOTIENTS = frozenset({Op.DIV, Op.FLOOR_DIV, Op.FLOOR_MOD})
+
+_UNITS = 32
+"""Most units, and so most work-groups, of a launch. Chosen: several for each thread of the usual CPU device;
+a device with more compute units leaves some idle."""
+
+_VECTORS_PER_UNIT = 8
+"""Vectors of 16 that a unit has at least: with fewer, handing a unit to a thread costs more than its work."""
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    if activation_of(facts) not in _CLAMPS:
+        return Unsupported(f"the fused activation {activation_of(facts)} has no kernel")
+    second = facts.constant(1)
+    # The CPU path ends a run with an error, for which a kernel has no way.
+    if facts.operator.opcode in _QUOTIENTS:
+        if second is None:
+            return Unsupported("the divisor is computed: the CPU path ends the run where it is zero")
+        return None if second.all() else Unsupported("the divisor has zeros: the CPU path ends the run")
+    if facts.operator.opcode == Op.POW:
+        if second is None:
+            return Unsupported("the exponent is computed: the CPU path ends the run where it is negative")
+        return (
+            None
+            if (second >= 0).all()
+            else Unsupported("the exponent is negative: the CPU path ends the run")
+        )
+    return None
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    """`clamp`: the fused activation; `rows`: whether a condition has one flag for each row of the values.
+
+    `alone`: whether a power has one exponent for all.
+    """
+    attributes = {
+        "clamp": activation_of(facts),
+        "rows": facts.operator.opcode == Op.SELECT and _selects_rows(facts),
+        "alone": facts.operator.opcode == Op.POW and facts.shape(1) != facts.shape(0) and _is_one(facts, 1),
+    }
+    return NodeSpec(facts.operator.inputs, attributes)
+
+
+def _is_one(facts: OperatorFacts, i: int) -> bool:
+    return all(extent == 1 for extent in facts.shape(i))
+
+
+def _selects_rows(facts: OperatorFacts) -> bool:
+    condition, values = facts.shape(0), facts.shape(1)
+    return len(condition) == 1 and len(values) > 1 and condition == values[:1]
+
+
+def _expression(node: Node, types: Sequence[ElementType], result: ElementType) -> str:
+    """The node's expression of its operands `{0}`, `{1}` and `{2}`, which have these types."""
+    op, first = node.op, types[0]
+    if op == Op.CAST:
+        return _cast(first, result)
+    if op in (Op.SELECT, Op.SELECT_V2):
+        return _CHOICE.replace("{m}", _MASKS[result.size])
+    if op in _COMPARISONS:
+        return _COMPARISONS[op]
+    if first is BOOL:
+        return _BOOLS[op]
+    value = "power_alone_{t}({0}, {1})" if node.attributes["alone"] else _INTEGERS[op]
+    clamped = _CLAMPS[node.attributes["clamp"]].replace("{0}", value)
+    return clamped.replace("{t}", first.opencl)
+
+
+def _cast(source: ElementType, target: ElementType) -> str:
+    if target is BOOL:
+        return f"FLAGS({{0}} != ({source.opencl}16)0)"
+    if source is F32 and target is not F32:
+        return f"truncated_{target.opencl}({{0}})"
+    return f"convert_{target.opencl}16({{0}})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """How 16 lanes of an operand from channel c of pixel p on are loaded, with the parameters of its place.
+
+    `is_splat`: whether one element fills all lanes, padded ones included.
+    """
+
+    load: str
+    parameters: Mapping[str, int]
+    is_splat: bool
+
+
+def _operand(position: int, value: Value, strides: Sequence[int], output: Value) -> _Operand:
+    digits = [Digit(extent, step) for extent, step in zip(output.shape[:-1], strides[:-1], strict=True)]
+    row, kind = offset(f"X{position}", digits, "p"), value.type.opencl
+    is_splat = output.channels > 1 and strides[-1] == 0
+    place = f"x{position} + {row.expression}"
+    load = f"(({kind}16)(*({place})))" if is_splat else f"LOAD16({kind}, {place} + c)"
+    return _Operand(load, row.parameters, is_splat)
+
+
+def _operands(node: Node, context: Context, output: Value) -> list[_Operand]:
+    """The node's operands, each broadcast to the output's shape."""
+    found = []
+    for position, source in enumerate(node.reads[: len(node.inputs)]):
+        value = context.value(source)
+        shape, steps = value.shape, element_strides(value, context.layout(source))
+        if position == 0 and node.attributes["rows"]:
+            ones = len(output.shape) - 1
+            shape, steps = (*shape, *(1,) * ones), [*steps, *(0,) * ones]
+        found.append(_operand(position, value, _strides(shape, steps, output), output))
+    return found
+
+
+def _strides(shape: Sequence[int], steps: Sequence[int], output: Value) -> list[int]:
+    """Elements between neighbours of an operand along each axis of the output, 0 where it is broadcast."""
+    rank = max(1, len(output.shape))
+    padded = [*(0,) * (rank - len(steps)), *steps]
+    return [step if n > 1 else 0 for n, step in zip(broadcast_shape(shape, rank), padded, strict=True)]
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One kernel over all pixels."""
+    (target,) = node.outputs
+    output, channels = context.value(target), round_up(context.value(target).channels)
+    values = [context.value(source) for source in node.reads[: len(node.inputs)]]
+    operands = _operands(node, context, output)
+    shape = {"PIXELS": output.pixels, "CHANNELS": channels, "OUT_STRIDE": context.layout(target).pixel_stride}
+    expression = _expression(node, [value.type for value in values], output.type)
+    expression = expression.format(*(operand.load for operand in operands))
+    # One Inf or NaN in a padded lane would spread over real channels in the next product: 0 * Inf is NaN.
+    if output.type is F32 and channels != output.channels and any(operand.is_splat for operand in operands):
+        expression, shape["VALID"] = f"mask16({expression}, c, VALID)", output.channels
+    pointers = (f"__global const {value.type.opencl} *restrict x{i}" for i, value in enumerate(values))
+    types = "_".join(value.type.name.lower() for value in (*values, output))
+    launch = Launch(
+        Instance(
+            "elementwise/pointwise.cl",
+            instance_name(f"pointwise_{node.op.name.lower()}_{types}"),
+            defines(T=output.type.opencl, INPUTS=", ".join(pointers), **{"VALUE(p, c)": expression}),
+            parameters(
+                **shape, **{name: n for operand in operands for name, n in operand.parameters.items()}
+            ),
+        ),
+        (*(context.pointer(value.id) for value in values), target),
+        units=max(1, min(_UNITS, output.pixels * channels // (LANES * _VECTORS_PER_UNIT), output.pixels)),
+        label=f"{node.op.name} {'x'.join(map(str, output.shape))}",
+        sources=node.sources,
+        flops=output.elements,
+        bytes=sum(value.type.size * value.elements for value in (*values, output)),
+        epilogue=epilogue_of(node, context.graph),
+    )
+    return [Candidate("rows", (launch,))]
+
+
+FAMILY = Family(
+    operators=tuple(_TYPES),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    epilogue=True,
+    types=_TYPES,
+)
