@@ -72,8 +72,11 @@ def _tensor_refusal(facts: GraphFacts, operator: Operator, family: Family) -> Un
     Families may then rely on the types that they know and on at least one element.
     """
     is_alike, chosen = family.types_of(kind_of(operator)).alike, dict[ElementTypes, tuple[int, ElementType]]()
+    levels = {operator.inputs[i] for i in family.weights if i < len(operator.inputs)}
     for tensor, known, is_parameter in _places(operator, family):
         kind, is_constant = facts.subgraph.tensors[tensor].type, tensor in facts.constants
+        if tensor in levels and _widens(facts, tensor):
+            continue
         if is_parameter and is_constant:
             if kind in _PARAMETERS:
                 continue
@@ -93,6 +96,12 @@ def _tensor_refusal(facts: GraphFacts, operator: Operator, family: Family) -> Un
         if 0 in facts.shapes[tensor]:
             return Unsupported(f"tensor {tensor} has no elements")
     return None
+
+
+def _widens(facts: GraphFacts, tensor: int) -> bool:
+    """True for a constant of levels with scales, which kernels widen to float32."""
+    codes = facts.constants.get(tensor)
+    return codes is not None and codes.size > 0 and stored(facts.subgraph.tensors[tensor], codes) is not None
 
 
 def _places(operator: Operator, family: Family) -> Iterator[tuple[int, ElementTypes, bool]]:
@@ -127,20 +136,23 @@ def build_graph(partition: Partition, *, is_narrow: bool = True) -> Graph:
     """
     facts = GraphFacts(partition.subgraph, partition.shapes, partition.dtypes, partition.constants)
     values: dict[int, Value] = {}
-    kept = _stored_constants(partition) if is_narrow else {}
+    kept = _stored_constants(partition)
 
     def value(tensor: int) -> int:
         if tensor not in values:
             known, data = partition.subgraph.tensors[tensor], partition.constants.get(tensor)
-            element = element_type(known.type)
+            found = kept.get(tensor)
+            element = element_type(known.type) if found is None else ElementType.F32
+            # Beside float32 stands what a DEQUANTIZE widened already.
+            if found is not None and known.type is not TensorType.FLOAT32:
+                data = found.widened()
             if element is None:
                 raise ValueError(f"tensor {tensor} of type {known.type.name.lower()} cannot be an operand")
             if data is not None and data.dtype not in (element.dtype, np.float16):
                 raise ValueError(f"constant {tensor} of type {data.dtype.name} is no {element.value}")
             data = None if data is None else np.asarray(data, element.dtype)
             shape = tuple(int(extent) for extent in partition.shapes[tensor])
-            found = None if data is None else kept.get(tensor)
-            values[tensor] = Value(tensor, shape, known.name, data, element, found)
+            values[tensor] = Value(tensor, shape, known.name, data, element, found if is_narrow else None)
         return tensor
 
     nodes = []

@@ -326,6 +326,8 @@ class Family:
     It follows the rules of every version of an operator that the CPU path knows; newer ones are refused.
     `parameters` are the positions of inputs whose constant integers `read` and `supports` look at (axes,
     paddings, shapes), the same for all operators or for each its own.
+    `weights` are the positions of inputs that may be constants of levels (int8 and narrower) beside float
+    activations; `weights_of` packs them.
     `types` holds for each operator what its tensors may be; one that is not in it takes float32 only. Another
     family may run the same operator where its first input has other types.
     """
@@ -338,6 +340,7 @@ class Family:
     reads_any_layout: Callable[[Node, Graph], bool] = _never
     writes_dense: Callable[[Node, Graph], bool] = _never
     parameters: tuple[int, ...] | Mapping[Kind, tuple[int, ...]] = ()
+    weights: tuple[int, ...] = ()
     types: Mapping[Kind, Types] = field(default_factory=dict)
 
     def parameters_of(self, operator: Kind) -> tuple[int, ...]:

@@ -7,16 +7,22 @@ operations may differ.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from runtime.model.graph import BlockQuantization, Quantization
+from runtime.delegates.gpu.weights import stored
+from runtime.model.graph import BlockQuantization, Model, Quantization
+from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.model.writer import write_model
+from runtime.ops.support.value import constant_array
 from tests.oracle import run_litert
 from tests.runtime.models import Arg, Builder, per_tensor
 from tests.runtime.ops.cases import CPU, Case, case, check, constant, ours, random
+from tests.runtime.ops.families import Family
 from tests.runtime.ops.matmul.test_conv import NONE, RELU, SAME, VALID, options
 
 
@@ -78,6 +84,34 @@ def cases() -> Iterator[Case]:
 @pytest.mark.parametrize("case", list(cases()), ids=str)
 def test_hybrid_kernels_match_litert(case):
     check(case, CPU)
+
+
+@pytest.fixture(scope="module")
+def on_gpu(gpu) -> Family:
+    return Family(gpu.delegate, [(case.model, case.inputs) for case in cases()])
+
+
+def with_real_weights(model: bytes) -> bytes:
+    """The model with float32 weights of the same numbers."""
+    read = read_model(model)
+    (graph,) = read.subgraphs
+    place = graph.operators[0].inputs[1]
+    weights = graph.tensors[place]
+    real = stored(weights, constant_array(weights)).widened()
+    wide = replace(weights, type=TensorType.FLOAT32, quantization=None, data=memoryview(real.tobytes()))
+    tensors = (*graph.tensors[:place], wide, *graph.tensors[place + 1 :])
+    return write_model(Model(3, "real", (replace(graph, tensors=tensors),)))
+
+
+@pytest.mark.parametrize("number", range(len(list(cases()))))
+def test_the_gpu_widens_the_weights_and_leaves_the_activations(number, on_gpu):
+    """Nothing is lost but the rounding of sums; LiteRT's kernels round the activations to levels besides."""
+    case = list(cases())[number]
+    (found,) = on_gpu.outputs(number)
+    exact = ours(with_real_weights(case.model), *case.inputs)
+    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
+    (peer,) = run_litert(case.model, case.inputs)
+    assert np.linalg.norm(found - peer) <= 2e-2 * np.linalg.norm(peer)
 
 
 def blockwise(out_size: int, in_size: int, block: int) -> tuple[bytes, np.ndarray, np.ndarray]:

@@ -122,5 +122,10 @@ def depthwise(node: Node, context: Context, shape: ConvShape, tile: tuple[int, i
 
 
 FAMILY = Family(
-    operators=(Op.DEPTHWISE_CONV_2D,), read=_read, lower=lower, supports=constants_refusal, epilogue=True
+    operators=(Op.DEPTHWISE_CONV_2D,),
+    read=_read,
+    lower=lower,
+    supports=constants_refusal,
+    epilogue=True,
+    weights=(1,),
 )

@@ -151,6 +151,7 @@ FAMILY = Family(
     read=_read,
     lower=lower,
     supports=_supports,
+    weights=(1,),
     epilogue=True,
     reads_any_layout=_reads_any_layout,
 )

@@ -112,6 +112,7 @@ FAMILY = Family(
     read=_read,
     lower=lower,
     supports=constants_refusal,
+    weights=(1,),
     epilogue=True,
     reads_any_layout=_reads_any_layout,
 )
