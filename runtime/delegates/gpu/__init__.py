@@ -54,7 +54,7 @@ DESCRIPTOR: Final = DelegateDescriptor(
             value_type=str,
             choices=WEIGHTS,
             default=_DEFAULTS.weights,
-            help="Whether narrow weights stay in memory as the file has them; the results are the same.",
+            help="Whether narrow weights stay in memory as the file has them; they are the same numbers.",
         ),
         "tuning": Option(
             value_type=str,

@@ -86,6 +86,8 @@ def volumes(build, x, weights):
 LAYERS = {
     "pointwise": (conv, (1, 5, 6, 17), (33, 1, 1, 17), 0),
     "window": (conv, (1, 5, 6, 17), (33, 3, 3, 17), 0),
+    "winograd_small": (conv, (1, 9, 12, 17), (33, 3, 3, 17), 0),
+    "winograd_large": (conv, (1, 28, 29, 16), (16, 3, 3, 16), 0),
     "groups": (conv, (1, 5, 6, 8), (12, 3, 3, 4), 0),
     "image": (conv, (1, 9, 9, 3), (20, 3, 3, 3), 0),
     "covering": (conv, (2, 1, 1, 5), (7, 1, 1, 5), 0),

@@ -22,6 +22,7 @@ from runtime.delegates.gpu.lowering.spec import (
     activation_of,
     window_attributes,
 )
+from runtime.delegates.gpu.weights import WeightType
 from runtime.model.schema import BuiltinOperator as Op
 
 _SCALE = 3
@@ -89,7 +90,8 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
 def window_candidates(node: Node, context: Context, shape: ConvShape) -> Sequence[Candidate]:
     """The ways to compute a convolution: as a product, else by the most specialised kernel that fits.
 
-    On small maps Winograd's transforms cost about as much as its products save, so the tuner gets both.
+    On small maps Winograd's transforms cost about as much as its products save, so the tuner gets both,
+    except where narrow weights would be transformed in every run.
     """
     product = product_of(shape)
     if product is not None:
@@ -100,6 +102,8 @@ def window_candidates(node: Node, context: Context, shape: ConvShape) -> Sequenc
     winograd = winograd_candidates(node, context, shape)
     if winograd and not is_small_map(shape):
         return winograd
+    if shape.weights.type is not WeightType.F32:
+        return direct_candidates(node, context, shape)
     return [*winograd, *direct_candidates(node, context, shape)]
 
 

@@ -105,16 +105,6 @@ def weights_of(value: Value, outputs: int, bias: Callable[[], Floats | None]) ->
     return Weights(stored.type, lambda: stored.codes - shift, bias, scales, zeros)
 
 
-def real_filter(weights: Weights) -> Floats:
-    """A filter [O, ...] as the float32 numbers that it stands for."""
-    codes = weights.codes()
-    if weights.type is WeightType.BF16:
-        return (codes.astype(np.uint32) << 16).view(np.float32)
-    if weights.scales is None:
-        return codes.astype(np.float32, copy=False)
-    return codes * weights.scales.reshape(-1, *[1] * (codes.ndim - 1))
-
-
 def _content(value: Value) -> Array:
     if value.data is None:
         raise ValueError(f"value {value.id} is not a constant")

@@ -1,7 +1,8 @@
 """Convolutions 3x3 with stride 1 by Winograd's method, in three launches.
 
 F(2x2, 3x3) needs 2.25 times fewer multiplications than the plain product, F(4x4, 3x3) 4 times fewer; their
-transformed weights take 1.8 and 4 times the memory.
+transformed weights take 1.8 and 4 times the memory. Narrow weights are therefore transformed in every run,
+by a launch of their own, to scratch memory that all layers share.
 """
 
 from __future__ import annotations
@@ -11,38 +12,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from runtime.delegates.gpu.graph import Node, ceil_div, round_up
-from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats
+from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats, filter_matrix, panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
-from runtime.delegates.gpu.lowering.matmul.conv.weights import real_filter
 from runtime.delegates.gpu.lowering.spec import (
     Array,
     Candidate,
     Context,
     Instance,
     Launch,
+    PackedConstant,
     Scratch,
     defines,
     epilogue_of,
     instance_name,
     packed,
 )
+from runtime.delegates.gpu.parameters import parameters
+from runtime.delegates.gpu.weights import WeightType
 
-_FILTER_TRANSFORMS = {
-    2: np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]),
-    4: np.array(
-        [
-            [1 / 4, 0, 0],
-            [-1 / 6, -1 / 6, -1 / 6],
-            [-1 / 6, 1 / 6, -1 / 6],
-            [1 / 24, 1 / 12, 1 / 6],
-            [1 / 24, -1 / 12, 1 / 6],
-            [0, 0, 1],
-        ]
-    ),
-}
-"""Matrix G of Lavin and Gray ("Fast Algorithms for Convolutional Neural Networks", 2015), by the size of an
-output tile."""
+_SMALL_TILE = 2
+"""Height and width of an output tile of F(2x2, 3x3); the other method, F(4x4, 3x3), has tiles of 4."""
 
 _LEAST_CHANNELS = 16
 """Input and output channels from which on the products outweigh the transforms; one vector of the kernels."""
@@ -59,6 +49,11 @@ with PoCL on two AVX-512 cores, weights cold). Between them the tuner decides.""
 _MANY_CHANNELS = 128
 """Input channels above which the larger weights of F(4x4, 3x3) cost as much to read as its arithmetic saves,
 on maps between small and large (measured at 14x14 with 128 and 256)."""
+
+
+_FILTER_ROWS = 8
+"""Input channels of a panel that a unit transforms. A layer of 64 channels then has work for eight workers;
+fewer only add units."""
 
 
 def winograd_fits(shape: ConvShape) -> bool:
@@ -129,7 +124,7 @@ class _Grid:
 
 
 def winograd(node: Node, context: Context, shape: ConvShape, size: int) -> Candidate:
-    """Three launches: patches, products, outputs.
+    """Three launches: patches, products, outputs; before them one for narrow weights.
 
     Each phase needs all results of the one before, and a launch is the only barrier between workers.
     """
@@ -137,9 +132,11 @@ def winograd(node: Node, context: Context, shape: ConvShape, size: int) -> Candi
     depth, tiles = round_up(shape.in_channels), shape.images * tiles_y * tiles_x
     tile = best_tiles(tiles, shape.out_channels, depth, context.device)[0]
     grid = _Grid(size, tiles_y, tiles_x, shape.images, depth, tile, tile.panels(shape.out_channels))
+    weights, transforms = _weights(node, shape, grid)
     launches = (
+        *transforms,
         _input(node, shape, grid),
-        _product(node, shape, grid),
+        _product(node, shape, grid, weights),
         _output(node, context, shape, grid),
     )
     return Candidate(f"winograd{size}x{size}_{tile.name}", launches)
@@ -163,13 +160,45 @@ def _input(node: Node, shape: ConvShape, grid: _Grid) -> Launch:
     )
 
 
-def _product(node: Node, shape: ConvShape, grid: _Grid) -> Launch:
+def _weights(
+    node: Node, shape: ConvShape, grid: _Grid
+) -> tuple[PackedConstant | Scratch, tuple[Launch, ...]]:
+    """Transformed weights [elements of a patch][panels][depth][columns], and the launch that makes them."""
+    kind, width = shape.weights.type, grid.tile.columns
+    elements = grid.batch * grid.depth * grid.columns
+    if kind is WeightType.F32:
+        return packed(
+            f"winograd{shape.target}",
+            elements,
+            lambda: pack_filter(shape.weights.codes(), grid.size, grid.depth, width),
+        ), ()
+    target = Scratch("transformed", elements)
+    rows = 9 * grid.depth
+    source = shape.weights.panels(
+        f"weights{shape.target}",
+        grid.panels,
+        rows,
+        width,
+        lambda codes: panels(filter_matrix(codes, grid.depth), width),
+    )
+    launch = Launch(
+        Instance(
+            "matmul/conv/winograd_filter.cl",
+            instance_name(f"conv_winograd_f{grid.size}_filter", f"n{width}", kind),
+            defines(TILE=grid.size, TILE_N=width, ROWS=_FILTER_ROWS, WEIGHT=kind.value),
+            parameters(K=grid.depth, PANELS=grid.panels),
+        ),
+        (source, target),
+        units=grid.panels * ceil_div(grid.depth, _FILTER_ROWS),
+        label=f"{node.op.name} {shape.label} weights",
+        sources=node.sources,
+        bytes=source.bytes + target.bytes,
+    )
+    return target, (launch,)
+
+
+def _product(node: Node, shape: ConvShape, grid: _Grid, weights: PackedConstant | Scratch) -> Launch:
     """One launch for all products: each has few rows, and together they keep every worker busy."""
-
-    def pack() -> Array:
-        return pack_filter(real_filter(shape.weights), grid.size, grid.depth, grid.tile.columns)
-
-    weights = packed(f"winograd{shape.target}", grid.batch * grid.depth * grid.columns, pack)
     return Launch(
         Instance(
             "matmul/conv/winograd_product.cl",
@@ -228,12 +257,27 @@ def _output(node: Node, context: Context, shape: ConvShape, grid: _Grid) -> Laun
 def pack_filter(weights: Floats, size: int, depth: int, width: int) -> Floats:
     """Transform a filter w, [O, 3, 3, I], to G w G', packed as [(size + 2)^2, panels, depth, width].
 
-    Input channels behind I and outputs behind O are zeros. One product with kron(G, G) does both of G's.
+    G is that of Lavin and Gray ("Fast Algorithms for Convolutional Neural Networks", 2015) for output tiles
+    of `size`. Input channels behind I and outputs behind O are zeros.
     """
-    transform = np.kron(_FILTER_TRANSFORMS[size], _FILTER_TRANSFORMS[size]).astype(np.float32)
     outputs, _, _, inputs = weights.shape
-    count, elements = ceil_div(outputs, width), (size + 2) ** 2
+    count = ceil_div(outputs, width)
     taps = np.zeros((3, 3, depth, count * width), np.float32)
     taps[:, :, :inputs, :outputs] = weights.transpose(1, 2, 3, 0)
-    found = (transform @ taps.reshape(9, -1)).reshape(elements, depth, count, width)
+    columns = transformed(taps, size)
+    found = np.stack([transformed(row, size) for row in columns])
+    found = found.reshape((size + 2) ** 2, depth, count, width)
     return np.ascontiguousarray(found.transpose(0, 2, 1, 3))
+
+
+def transformed(taps: Floats, size: int) -> Floats:
+    """G times the first axis of `taps`, 3 long; with the bits of TRANSFORM of `conv/winograd_filter.cl`."""
+    first, middle, last = taps
+    outer = first + last
+    if size == _SMALL_TILE:
+        half = np.float32(0.5)
+        return np.stack([first, (outer + middle) * half, (outer - middle) * half, last])
+    far, twice = first + last * np.float32(4), middle * np.float32(2)
+    near, distant = np.float32(-1) / np.float32(6), np.float32(1) / np.float32(24)
+    rows = (outer + middle) * near, (outer - middle) * near, (far + twice) * distant, (far - twice) * distant
+    return np.stack([first * np.float32(0.25), *rows, last])
