@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.results import metrics
+from orchestrator.results.flags import flags_of
 from orchestrator.results.format import half_width, ratio
 from orchestrator.results.metrics import CI95, P50
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import Baselines, speedup_ratio
 
 STRUCK_OUT = "wrong output"
+FLAG = "⚑"
+_UNCERTAIN = "≈"
 _LOPSIDED = 2.0
 """High over low of an interval above which both ends are written instead of `±` half of it. Intervals are
 symmetric in the logarithm: at 2 the upper half is 1.4 times the lower, and one number for both misleads."""
@@ -69,13 +72,16 @@ def cell_lines(
     facts.append("unjudged" if m.accuracy.verdict is None else m.accuracy.verdict)
     facts += [metric.table(m) for metric in metrics.METRICS if metric.table is not None]
     first = " ".join(part for part in (latency(cell), speed_up(cell, against)) if part)
-    return first, ", ".join(filter(None, facts))
+    lines = (first, ", ".join(filter(None, facts)))
+    flags = ", ".join(flag.text for flag in flags_of(m))
+    return (*lines, f"{FLAG} {flags}") if flags else lines
 
 
 def latency(cell: CellRecord) -> str:
     """Write `3.21 ±0.07 ms`, the median and half its 95 % interval.
 
-    Where the interval is wide, both its ends: `3.21 ms [1.20 - 8.61]`; where there is none, the median alone.
+    Where the interval is wide, both its ends and a sign in front: `≈ 3.21 ms [1.20 - 8.61]`; where there is
+    none, the median alone.
     """
     if cell.measurement is None or cell.struck_out:
         return ""
@@ -87,7 +93,7 @@ def latency(cell: CellRecord) -> str:
         return f"{median} {P50.unit}"
     low, high = interval
     if high > _LOPSIDED * low:
-        return f"{median} {P50.unit} [{CI95.text(interval)}]"
+        return f"{_UNCERTAIN} {median} {P50.unit} [{CI95.text(interval)}]"
     return f"{median} ±{half_width(interval, median)} {P50.unit}"
 
 

@@ -28,6 +28,12 @@ FIRST_COLUMNS = (
 """The columns of the first release in its order, which readers may count on; later metrics follow them."""
 
 
+PROVENANCE_COLUMNS = (
+    "cell_id", "campaign_id", "model_sha256", "device_name", "threads", "finished_at", "reused_from", "flags",
+)  # fmt: skip
+"""The last columns: where a row comes from. `flags` are joined by semicolons."""
+
+
 def to_json(value: Any, indent: int | None = 1) -> str:
     """Write JSON text with a trailing newline, on one line where `indent` is None.
 
@@ -57,7 +63,7 @@ def results_csv(cells: Iterable[CellRecord]) -> str:
 def csv_columns() -> tuple[str, ...]:
     """The heading of the CSV file."""
     measured = (column for metric in metrics.METRICS for column in metric.columns)
-    return tuple(dict.fromkeys((*FIRST_COLUMNS, *measured)))
+    return tuple(dict.fromkeys((*FIRST_COLUMNS, *measured, *PROVENANCE_COLUMNS)))
 
 
 def result_json(cell: CellRecord) -> dict[str, Any]:
@@ -73,7 +79,23 @@ def result_json(cell: CellRecord) -> dict[str, Any]:
         "reason": None if cell.reason is None else cell.reason.model_dump(mode="json"),
         "delegation": None if m is None or m.delegation is None else m.delegation.model_dump(mode="json"),
     }
-    return found | _figures(cell) | {"environment_id": cell.environment_id}
+    return found | _figures(cell) | {"environment_id": cell.environment_id} | _provenance(cell)
+
+
+def _provenance(cell: CellRecord) -> dict[str, Any]:
+    """What tells two results of one cell apart, and what disturbed them."""
+    m = cell.measurement
+    threads = "" if m is None else m.settings.get("threads", "")
+    return {
+        "cell_id": cell.cell_id,
+        "campaign_id": cell.campaign_id,
+        "model_sha256": cell.model_sha256,
+        "device_name": cell.device_name,
+        "threads": int(threads) if threads.isdecimal() else None,
+        "finished_at": None if cell.finished_at is None else cell.finished_at.isoformat(),
+        "reused_from": cell.reused_from,
+        "flags": [] if m is None else list(m.warnings),
+    }
 
 
 def _figures(cell: CellRecord) -> dict[str, Any]:
@@ -202,4 +224,6 @@ def _flatten(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _csv_value(value: Any) -> Any:
+    if isinstance(value, list):
+        value = "; ".join(value)
     return text.csv_text(value) if isinstance(value, str) else value

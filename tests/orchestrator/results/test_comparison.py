@@ -53,7 +53,7 @@ def test_a_cell_without_a_result_says_why() -> None:
 
 def test_a_wide_interval_is_written_out() -> None:
     wide = cell(p50=47.5, ci95=(0.02, 111_490.0))
-    assert latency(wide) == "47.5 ms [0.0200 \N{EN DASH} 111\N{NARROW NO-BREAK SPACE}490]"
+    assert latency(wide) == "≈ 47.5 ms [0.0200 \N{EN DASH} 111\N{NARROW NO-BREAK SPACE}490]"
 
 
 def test_an_output_without_a_reference_is_called_unjudged() -> None:

@@ -72,7 +72,7 @@ def test_a_registered_metric_is_in_the_data_files(one_more):
     assert json.loads(cell_document(CELL, []))["result"]["energy_mj"] == {"mean": value}
     columns = csv_columns()
     assert columns[: len(FIRST_COLUMNS)] == FIRST_COLUMNS, "the columns before it stay where they are"
-    assert columns[-1] == "energy_mj.mean"
+    assert "energy_mj.mean" in columns
     (row, *_) = csv.DictReader(io.StringIO(results_csv([CELL])))
     assert float(row["energy_mj.mean"]) == value
     (bare,) = [cell for cell in CELLS if cell.measurement is None]
@@ -124,7 +124,7 @@ def test_the_columns_of_the_first_release_come_first_and_each_has_its_value():
     )
     (row,) = csv.DictReader(io.StringIO(results_csv([full])))
     assert tuple(row)[: len(FIRST_COLUMNS)] == FIRST_COLUMNS
-    assert not [column for column, value in row.items() if value == ""]
+    assert [column for column, value in row.items() if value == ""] == ["reused_from"]
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda m: m.key)
