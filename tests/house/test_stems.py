@@ -22,8 +22,10 @@ TESTS_WITHOUT_A_MODULE = {
 LOWERINGS_WITHOUT_OPERATORS = {"spec": "what a lowering is"}
 KERNELS_WITHOUT_OPERATORS = {
     "common": "in front of every kernel",
-    "layers": "the entry of a program on a CPU device",
-    "enqueued": "the entry of one function on a GPU",
+    "layers": "runs layers by their functions' addresses",
+    "called": "the entry of one function that is called by its address",
+    "called_probe": "the function with which calls by address are tried",
+    "enqueued": "the entry of one function that is a kernel",
     "probe": "what a driver's compiler is tried with",
 }
 

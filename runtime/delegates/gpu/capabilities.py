@@ -12,7 +12,8 @@ class Capabilities:
     `compute_units` is the number of work-groups that run at the same time, `vector_floats` the number of
     floats in a register (16 with AVX-512, 1 on most GPUs). `compiler` is the platform's version, which names
     the compiler where the driver's does not; `processor` is what `name` does not tell of a CPU device, empty
-    for others. Sizes are bytes.
+    for others. `shares_one_kernel`: one kernel, `run_layers`, runs all functions, which it calls by their
+    addresses; a backend finds out by trying. Sizes are bytes.
     """
 
     name: str
@@ -29,21 +30,12 @@ class Capabilities:
     alignment_bytes: int
     compiler: str = ""
     processor: str = ""
+    shares_one_kernel: bool = False
 
     @property
     def is_pocl(self) -> bool:
         """True on PoCL, whose CPU devices run work-groups on a fixed pool of threads."""
         return "portable computing language" in self.platform.lower()
-
-    @property
-    def shares_one_kernel(self) -> bool:
-        """True where all functions of a program sit behind one kernel, on PoCL's CPU devices.
-
-        PoCL optimises each function once there. Other drivers optimise a kernel as a whole, in a time that
-        grows faster than its size: Mesa's rusticl took six times as long for two convolutions in one kernel
-        as for one kernel each.
-        """
-        return self.is_pocl and not self.is_gpu
 
     @property
     def key(self) -> str:

@@ -49,15 +49,19 @@ class CompiledGraph:
         context = Context(self.graph, backend.capabilities)
         alternatives = [list(candidates_of(node, context)) for node in self.graph.nodes]
         tuner = Tuner(backend, options)
-        # One program holds the candidates of all nodes: a start of the compiler costs more than a function.
+        # The candidates of all nodes at once: what is missing is compiled in parallel.
         alternatives = tuner.shortlist(alternatives)
         launches = [launch for node in alternatives for candidate in node for launch in candidate.launches]
         source = assemble(launches, backend.capabilities)
         device = backend.capabilities
-        compiling = f"compiling {len(source.names)} kernels for {device.name}"
+        compiling = f"compiling {len(source.kernels)} kernels for {device.name}"
         with announced(compiling) as announcement, backend.errors("preparing the partition"):
-            program = backend.compile(source)
-            announcement.doing = f"{compiling} and timing the alternatives"
+
+            def progress(done: int, missing: int) -> None:
+                announcement.doing = f"{compiling}, {done} of {missing} new ones are done"
+
+            program = backend.compile(source, progress)
+            announcement.doing = f"timing the alternatives on {device.name}"
             stages = tuner.choose(self.graph, alternatives, source, program)
             self.recording: Recording = backend.record(self.graph, stages, source, program)
             if not device.is_pocl:

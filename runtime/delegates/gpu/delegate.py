@@ -119,6 +119,7 @@ class GpuDelegate:
             "weights": self.options.weights,
             "tuning": self.options.tuning,
             "persistent": self.options.persistent,
+            "functions": "called by address" if device.shares_one_kernel else "kernels of their own",
             "schedule": "; ".join(graph.schedule for graph in self._open_graphs()) or "not compiled",
             "constant_bytes": str(sum(graph.recording.constant_bytes for graph in self._open_graphs())),
             **({"cache": f"not used: {fault}"} if fault else {}),

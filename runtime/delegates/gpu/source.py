@@ -1,17 +1,18 @@
-"""Writes a program's text from launches. Equal functions appear once.
+"""Writes the text of kernels from launches. Equal functions appear once.
 
 A layer's row of the table holds the number of its function, the offsets of its pointers in lines of 64 bytes,
 and the values of its parameters: a function is called with what its row says, so that it holds no shape.
 
-Where a device runs all functions behind one kernel (`Capabilities.shares_one_kernel`), that kernel,
-`run_layers`, takes the table: the compiler then optimises each function once, and one enqueue can run one
-layer or many. On other devices each function is a kernel of its own.
+Each function is a kernel of its own, whose text depends on nothing else in the partition, so that a backend
+can keep what its compiler made of it for all models. Where a device calls functions by their addresses
+(`Capabilities.shares_one_kernel`), one kernel more, `run_layers`, takes the table, and one enqueue can run
+one layer or many.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -40,10 +41,23 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A program's text, and the unique name of each function; the position is the function's number."""
+class Kernel:
+    """The text of one kernel. `runs_on_nothing`: with null pointers it may be run, and does nothing."""
 
+    name: str
     text: str
+    runs_on_nothing: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The kernels of a partition by the numbers of their functions; `common` stands in front of each.
+
+    `names` tells functions apart in this partition alone, for people who read profiles.
+    """
+
+    common: str
+    kernels: Sequence[Kernel]
     names: Mapping[Function, str]
     numbers: Mapping[Function, int]
 
@@ -113,24 +127,35 @@ def _call_text(function: Function, name: str) -> str:
 
 
 def assemble(launches: Iterable[Launch], device: Capabilities) -> Source:
-    """Join `common.cl`, every distinct function, and its entry: one for all on PoCL's CPU devices."""
+    """The kernel of every distinct function, each complete behind `common.cl`."""
     names = _unique_names(function_of(launch) for launch in launches)
-    parts = [kernel_source("common.cl")]
-    cases = []
-    for number, (function, name) in enumerate(names.items()):
-        parts.append(_function_text(function, name))
-        if not device.shares_one_kernel:
-            parts.append(_kernel_text(function, name))
-        else:
-            cases.append(f"CASE({number}, {_call_text(function, name)})")
+    return Source(
+        kernel_source("common.cl"),
+        tuple(_kernel(function, device) for function in names),
+        names,
+        {function: number for number, function in enumerate(names)},
+    )
+
+
+def trial_kernels() -> tuple[Kernel, Kernel]:
+    """A function with which calls by address are tried, and `run_layers`, which calls it and all others."""
+    call = "double_vectors(t, nt, ARENA(1), ARENA(2), INTEGER(3))"
+    text = kernel_source("called_probe.cl") + _entry("called.cl", KERNEL="run_called_probe", CALL=call)
+    return Kernel("run_called_probe", text), Kernel("run_layers", kernel_source("layers.cl"))
+
+
+def _kernel(function: Function, device: Capabilities) -> Kernel:
+    """A function with its entry. Its name differs from that of any other function, in whichever program."""
+    name = f"{function.name}_{hashlib.sha256(repr(function).encode()).hexdigest()[:12]}"
+    entry = {"KERNEL": f"run_{name}", "CALL": _call_text(function, name)}
+    text = _function_text(function, name)
     if device.shares_one_kernel:
-        parts.append(f"#define LAYER_CASES {' '.join(cases)}\n{kernel_source('layers.cl')}")
-    return Source("".join(parts), names, {function: number for number, function in enumerate(names)})
+        return Kernel(entry["KERNEL"], text + _entry("called.cl", **entry))
+    text += _entry("enqueued.cl", **entry, UNIT_FUNCTION=str(int(function.is_unit)))
+    return Kernel(entry["KERNEL"], text, function.is_unit)
 
 
-def _kernel_text(function: Function, name: str) -> str:
-    call, is_unit = _call_text(function, name), str(int(function.is_unit))
-    defines = {"KERNEL": f"run_{name}", "CALL": call, "UNIT_FUNCTION": is_unit}
+def _entry(file_name: str, **defines: str) -> str:
     before = "".join(f"#define {key} {value}\n" for key, value in defines.items())
     after = "".join(f"#undef {key}\n" for key in defines)
-    return before + kernel_source("enqueued.cl") + after
+    return before + kernel_source(file_name) + after

@@ -122,7 +122,7 @@ class Tuner:
         if self._persistent == "on":
             whole = [recording.segment(0, count)]
             return SpinWatch(whole, whole)
-        content = repr((source.text, recording.rows, self._backend.capabilities))
+        content = repr((source.kernels, recording.rows, self._backend.capabilities))
         key = hashlib.sha256(f"schedule{content}".encode()).hexdigest()
         length = self._recall(key)
         if length is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import sys
 
 import pytest
@@ -70,6 +71,10 @@ def test_gpu_cell_is_fully_delegated_and_its_caches_are_its_own(start_agent, sto
     delegation = result.measurement.delegation
     assert (delegation.status, delegation.delegated_ops, delegation.total_ops) == ("full", 2, 2)
     assert result.environment["opencl_driver"]
+    settings = result.measurement.settings
+    if platform.machine() == "x86_64" and settings["platform"] == "Portable Computing Language":
+        # Compilers in child processes, and machine code from memory, inside the sandbox.
+        assert settings["functions"] == "called by address"
     written = [
         path for folder in elsewhere.values() for path in folder.rglob("*") if path.suffix in (".so", ".bin")
     ]

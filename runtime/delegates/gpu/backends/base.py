@@ -22,7 +22,14 @@ from runtime.delegates.gpu.progress import Announced
 from runtime.delegates.gpu.source import Source
 
 Program: TypeAlias = Any
-"""A compiled program, in the backend's own form."""
+"""The compiled kernels of a partition, in the backend's own form."""
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Is told how many of how many missing kernels are compiled."""
+
+
+def unwatched(done: int, missing: int) -> None:
+    """Progress that nobody follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +108,11 @@ class Backend(Protocol):
     def errors(self, what: str) -> AbstractContextManager[None]:
         """A block whose failures become `DeviceError` with `what` and the driver's text."""
 
-    def compile(self, source: Source) -> Program:
-        """Build a program. Raises `DelegateError` with the compiler's first error and its whole log."""
+    def compile(self, source: Source, progress: Progress = unwatched) -> Program:
+        """Make kernels, or take them from where they are kept.
+
+        Raises `DelegateError` with the compiler's first error and its whole log.
+        """
 
     def record(self, graph: Graph, stages: Sequence[Stage], source: Source, program: Program) -> Recording:
         """Plan and allocate memory for launches, and bind them to it.

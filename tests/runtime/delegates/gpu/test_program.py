@@ -6,13 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from runtime.delegates.gpu.backends.opencl.program import (
-    BUILD_OPTIONS,
-    binary_of,
-    build_program,
-    program_key,
-)
-from runtime.delegates.gpu.cache import open_cache
+from runtime.delegates.gpu.backends.opencl.library import kernel_key
 from runtime.delegates.gpu.source import assemble
 from runtime.errors import DelegateError
 from tests.runtime.delegates.gpu.models import launch
@@ -24,29 +18,16 @@ def test_a_compiler_error_names_the_file_and_the_line(backend):
         backend.compile(broken)
 
 
-def test_key_changes_with_source_options_and_driver(backend):
-    keys = {
-        program_key("a", BUILD_OPTIONS, backend.capabilities),
-        program_key("b", BUILD_OPTIONS, backend.capabilities),
-        program_key("a", ("-w",), backend.capabilities),
-    }
-    assert len(keys) == 3
+def test_a_key_changes_with_the_text_and_with_what_is_made_of_it(backend):
+    device = backend.capabilities
+    assert len({kernel_key(form, text, device) for form in ("code", "binaries") for text in "ab"}) == 4
 
 
 @pytest.mark.parametrize("field", ["processor", "compiler", "driver", "version", "name"])
 def test_the_key_tells_processors_and_compilers_apart(backend, field):
     other = replace(backend.capabilities, **{field: "another"})
-    assert program_key("a", BUILD_OPTIONS, other) != program_key("a", BUILD_OPTIONS, backend.capabilities)
+    assert kernel_key("code", "a", other) != kernel_key("code", "a", backend.capabilities)
     assert backend.capabilities.processor
-
-
-def test_binaries_survive_in_the_cache(backend, tmp_path):
-    source = assemble([launch()], backend.capabilities)
-    cache = open_cache(tmp_path)
-    binary = binary_of(build_program(backend.opened.context, backend.capabilities, source.text, cache))
-    cache.write("programs", "k", binary)
-    assert open_cache(tmp_path).read("programs", "k") == binary
-    assert [path.name for path in (tmp_path / "programs").iterdir()] == ["k"]
 
 
 _SCRIPT = """
@@ -60,7 +41,7 @@ for _ in range(3):
     y = build.op(Op.SOFTMAX, [y], (1, 4, 4, 32), beta=1.0)
 partition = whole(build.build(y))
 start = time.perf_counter()
-compiled = GpuDelegate({}).compile(partition)
+compiled = GpuDelegate({"tuning": "none", "persistent": "off"}).compile(partition)
 out = np.empty((1, 4, 4, 32), np.float32)
 compiled.invoke([np.ones_like(out)], [out])
 print(json.dumps({"s": time.perf_counter() - start, "sum": float(out.sum())}))
@@ -68,7 +49,7 @@ print(json.dumps({"s": time.perf_counter() - start, "sum": float(out.sum())}))
 
 
 def test_a_second_process_compiles_nothing(tmp_path):
-    """PoCL's own cache holds its kernels, ours the tuning: both are complete after the first process."""
+    """The library, the tuning and PoCL's own cache are complete after the first process."""
     environment = {
         **os.environ,
         "POCL_CACHE_DIR": str(tmp_path / "pocl"),
@@ -90,4 +71,4 @@ def test_a_second_process_compiles_nothing(tmp_path):
         files = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()}
         seen.append({path for path in files if not path.name.startswith("tempfile")})
     assert seen[0] == seen[1]
-    assert seen[0]
+    assert len([path for path in seen[0] if path.parent.name == "kernels"]) == 1

@@ -5,22 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from runtime.delegates.gpu.backends.base import Recording
-from runtime.delegates.gpu.backends.opencl.device import OpenedDevice, mapped_errors, open_device
-from runtime.delegates.gpu.backends.opencl.program import build_program
+from runtime.delegates.gpu.backends.base import Progress, Recording, unwatched
+from runtime.delegates.gpu.backends.opencl.device import (
+    OpenedDevice,
+    list_devices,
+    mapped_errors,
+    open_device,
+)
+from runtime.delegates.gpu.backends.opencl.library import KernelLibrary, LoadedKernels
 from runtime.delegates.gpu.backends.opencl.recording import OpenClRecording
 from runtime.delegates.gpu.cache import Cache, open_cache
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph import Graph
 from runtime.delegates.gpu.memory import Stage
 from runtime.delegates.gpu.source import Source
-
-if TYPE_CHECKING:
-    import pyopencl
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class OpenClBackend:
 
     opened: OpenedDevice
     cache: Cache
+    library: KernelLibrary
 
     @classmethod
     def open(
@@ -42,7 +44,11 @@ class OpenClBackend:
         if cache.pocl_folder is not None:
             # PoCL reads it once, when the process first asks for its devices.
             os.environ.setdefault("POCL_CACHE_DIR", str(cache.pocl_folder))
-        return cls(open_device(wanted, threads), cache)
+        opened = open_device(wanted, threads)
+        index = list_devices().index(opened.device)
+        library = KernelLibrary(opened.context, opened.capabilities, index, cache)
+        known = replace(opened.capabilities, shares_one_kernel=library.calls_addresses)
+        return cls(replace(opened, capabilities=known), cache, library)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -53,12 +59,12 @@ class OpenClBackend:
         """A block whose OpenCL errors become `DeviceError`."""
         return mapped_errors(what)
 
-    def compile(self, source: Source) -> pyopencl.Program:
-        """Build from the driver's cached binary, else from source. Raises `DelegateError`."""
-        return build_program(self.opened.context, self.capabilities, source.text, self.cache)
+    def compile(self, source: Source, progress: Progress = unwatched) -> LoadedKernels:
+        """Take kernels from the library, which compiles what it lacks. Raises `DelegateError`."""
+        return self.library.load(source, progress)
 
     def record(
-        self, graph: Graph, stages: Sequence[Stage], source: Source, program: pyopencl.Program
+        self, graph: Graph, stages: Sequence[Stage], source: Source, program: LoadedKernels
     ) -> Recording:
         """Allocate buffers and set the kernels' arguments. Raises `DelegateError`, `DeviceError`."""
         return OpenClRecording(self.opened, graph, stages, source, program)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from runtime.delegates.gpu.backends.opencl.device import mapped_errors, open_context
-from runtime.delegates.gpu.cache import Cache
-from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph import LANES
 from runtime.delegates.gpu.source import kernel_source
 from runtime.errors import DelegateError, DeviceError
@@ -23,33 +19,6 @@ BUILD_OPTIONS = ("-cl-std=CL1.2",)
 `kernels/common.cl` was slower, and results would differ between drivers."""
 
 
-def program_key(text: str, options: Sequence[str], device: Capabilities) -> str:
-    """Cache key of a program: a hash of its source, the build options, the device and its driver."""
-    return hashlib.sha256("\0".join((text, *options, device.key)).encode()).hexdigest()
-
-
-def build_program(
-    context: pyopencl.Context, device: Capabilities, text: str, cache: Cache
-) -> pyopencl.Program:
-    """Build from the cached binary, else from source.
-
-    PoCL keeps the kernels that it compiles by itself (`POCL_CACHE_DIR`); asked for a program's binary, it
-    would compile every kernel a second time, so it is left alone.
-
-    Raises:
-        DelegateError: the device and the first error with `.cl` file and line, then the compiler's whole log.
-    """
-    key = program_key(text, BUILD_OPTIONS, device)
-    if device.is_pocl:
-        return _compiled(context, text)
-    binary = cache.read("programs", key)
-    program = _from_binary(context, binary) if binary is not None else None
-    if program is None:
-        program = _compiled(context, text)
-        cache.write("programs", key, binary_of(program))
-    return program
-
-
 def binary_of(program: pyopencl.Program) -> bytes:
     """The driver's binary for the program's only device."""
     import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
@@ -58,8 +27,8 @@ def binary_of(program: pyopencl.Program) -> bytes:
     return bytes(binaries[0])
 
 
-def _from_binary(context: pyopencl.Context, binary: bytes) -> pyopencl.Program | None:
-    """None where the driver rejects the binary: it is then rebuilt and replaced."""
+def from_binary(context: pyopencl.Context, binary: bytes) -> pyopencl.Program | None:
+    """Load a driver's binary; None where the driver rejects it."""
     import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
 
     try:
@@ -70,7 +39,12 @@ def _from_binary(context: pyopencl.Context, binary: bytes) -> pyopencl.Program |
     return program
 
 
-def _compiled(context: pyopencl.Context, text: str) -> pyopencl.Program:
+def built(context: pyopencl.Context, text: str) -> pyopencl.Program:
+    """Build from source.
+
+    Raises:
+        DelegateError: the device and the first error with `.cl` file and line, then the compiler's whole log.
+    """
     import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
 
     try:
@@ -109,7 +83,7 @@ def probe_compiler(device: pyopencl.Device) -> CompilerProbe:
     start = perf_counter()
     try:
         context = open_context(device)
-        program = _compiled(context, kernel_source("common.cl") + kernel_source("probe.cl"))
+        program = built(context, kernel_source("common.cl") + kernel_source("probe.cl"))
         with mapped_errors("running the smallest kernel"):
             queue = cl.CommandQueue(context)
             buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4 * LANES)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from runtime.delegates.gpu.backends.base import Entry
 from runtime.delegates.gpu.backends.opencl.device import OpenedDevice, mapped_errors
+from runtime.delegates.gpu.backends.opencl.library import LoadedKernels
 from runtime.delegates.gpu.graph import LINE, Graph, round_up, without_constants
 from runtime.delegates.gpu.lowering.spec import Epilogue, Launch
 from runtime.delegates.gpu.memory import Placement, Stage, place
@@ -62,7 +63,7 @@ class OpenClRecording:
         graph: Graph,
         stages: Sequence[Stage],
         source: Source,
-        program: pyopencl.Program,
+        program: LoadedKernels,
     ) -> None:
         import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
 
@@ -70,7 +71,7 @@ class OpenClRecording:
         self._opened = opened
         self._tables: tuple[pyopencl.Buffer, ...] = ()
         self.is_closed: bool = False
-        self._program = program
+        self._kernels = program
         placement = place(graph, stages)
         self.constant_bytes: int = placement.constant_bytes
         # Without the constants' sources: weights would otherwise be in memory twice.
@@ -129,15 +130,22 @@ class OpenClRecording:
         return buffer
 
     def _bind(self) -> None:
-        """The table: for each layer the place in it at which its row begins, the end, then the rows."""
+        """Three tables: for each layer the place at which its row begins, the end, then the rows; the
+        functions' addresses; the counter of the barrier.
+        """
         starts = np.cumsum([len(self.rows) + 1, *map(len, self.rows)])
         table = np.array([*starts, *(number for row in self.rows for number in row)], np.int32)
         flags = self._cl.mem_flags
         context = self._opened.context
         counter = np.zeros(_COUNTER_INTEGERS, np.int32)
-        self._tables = (
-            self._cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=table),
-            self._cl.Buffer(context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=counter),
+        addresses = np.array(self._kernels.addresses or [0], np.uint64)
+        self._tables = tuple(
+            self._cl.Buffer(context, access | flags.COPY_HOST_PTR, hostbuf=content)
+            for access, content in (
+                (flags.READ_ONLY, table),
+                (flags.READ_ONLY, addresses),
+                (flags.READ_WRITE, counter),
+            )
         )
 
     def entry(self, layer: int) -> Entry:
@@ -153,14 +161,15 @@ class OpenClRecording:
         return self._layers_entry(first, last, self._opened.capabilities.compute_units)
 
     def _layers_entry(self, first: int, last: int, groups: int) -> Entry:
-        kernel = self._cl.Kernel(self._program, "run_layers")
-        kernel.set_scalar_arg_dtypes([None, None, None, None, np.int32, np.int32])
+        assert self._kernels.layers is not None
+        kernel = self._cl.Kernel(self._kernels.layers, "run_layers")
+        kernel.set_scalar_arg_dtypes([None, None, None, None, None, np.int32, np.int32])
         kernel.set_args(self.arena, self.constants, *self._tables, first, last)
         return Entry(kernel, (groups,), (1,), first, last)
 
     def _own_entry(self, layer: int) -> Entry:
-        launch = self.launches[layer]
-        kernel = self._cl.Kernel(self._program, f"run_{self.names[layer]}")
+        launch, function = self.launches[layer], self.rows[layer][0]
+        kernel = self._cl.Kernel(self._kernels.programs[function], self._kernels.names[function])
         kernel.set_args(self.arena, self.constants, self._tables[0], np.int32(layer))
         if launch.work_size is None:
             return Entry(kernel, (max(1, launch.units),), (1,), layer, layer + 1)
@@ -269,4 +278,4 @@ class OpenClRecording:
         for buffer in (self.arena, self.constants, *self._tables):
             buffer.release()
         self._tables = ()
-        del self.arena, self.constants, self._arena_memory, self.queue, self._program
+        del self.arena, self.constants, self._arena_memory, self.queue, self._kernels

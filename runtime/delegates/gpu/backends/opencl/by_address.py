@@ -1,0 +1,123 @@
+"""Calls functions of PoCL by their addresses: loads their machine code, and tries whether a driver allows it.
+
+PoCL makes of every kernel a shared library that exports `_pocl_kernel_<name>`, a C function of the kernel's
+arguments. One kernel, `run_layers`, calls such functions through a table of addresses (`kernels/layers.cl`).
+None of this is promised by OpenCL, so a device is only used this way where `try_addresses` has succeeded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from runtime.delegates.gpu.backends.opencl.program import binary_of, built
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.graph import LANES, LINE
+from runtime.errors import DelegateError
+
+if TYPE_CHECKING:
+    import pyopencl
+
+_MACHINES: Final = frozenset({"x86_64", "AMD64"})
+"""Processors, by the names of `platform.machine`, whose calling convention `kernels/layers.cl` knows."""
+
+_UNITS: Final = 7
+"""Vectors that the trial computes: odd, so that two workers get unlike shares."""
+
+_LAYERS: Final = 3
+"""Layers of the trial: one, and two that one launch runs in a row. More would show nothing else."""
+
+_PREFIX: Final = "_pocl_kernel_"
+
+_libraries: list[ctypes.CDLL] = []
+"""What was loaded stays loaded: addresses stand in tables of devices, of which nobody keeps count."""
+
+_loads = count(1)
+
+
+def may_call_addresses(device: Capabilities) -> bool:
+    """True where calls by address are worth a trial: PoCL on x86-64 CPUs, on systems with memory files."""
+    return (
+        device.is_pocl
+        and not device.is_gpu
+        and platform.machine() in _MACHINES
+        and hasattr(os, "memfd_create")
+    )
+
+
+def load_function(name: str, content: bytes) -> int:
+    """Load a shared library and return the address of the kernel `name` in it.
+
+    The bytes go through a file in memory: what was verified is what is loaded, and no folder has to allow
+    execution.
+
+    Raises:
+        DelegateError: the loader refuses it, or it has no such kernel.
+    """
+    handle = os.memfd_create(name, os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(os.dup(handle), "wb") as file:
+            file.write(content)
+        library = ctypes.CDLL(_unique_path(handle))
+        address = ctypes.cast(library[_PREFIX + name], ctypes.c_void_p).value
+    except (OSError, AttributeError) as error:
+        raise DelegateError(f"gpu delegate: the machine code of {name} cannot be loaded: {error}") from error
+    finally:
+        os.close(handle)
+    _libraries.append(library)
+    return address or 0
+
+
+def _unique_path(handle: int) -> str:
+    """A path of an open file that no earlier one had: numbers of files are used again, and the loader takes a
+    path that it knows for the library that it has loaded from there.
+    """
+    steps = "".join("./" if digit == "1" else "/" for digit in f"{next(_loads):b}")
+    return f"/proc/self/fd/{steps}{handle}"
+
+
+def try_addresses(
+    context: pyopencl.Context, queue: pyopencl.CommandQueue, layers: str, name: str, function: bytes
+) -> bytes:
+    """Try calls by address, and return the binary of `run_layers`, built from the text `layers`.
+
+    It runs three layers of the compiled function `name`, one on two groups and two in a row on one.
+
+    For a process of its own: where calls by address do not work, this may crash.
+
+    Raises:
+        DelegateError: the compiler refuses the text, or the results are wrong.
+    """
+    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
+
+    program = built(context, layers)
+    content = np.zeros((1 + _LAYERS, _UNITS, LANES), np.float32)
+    content[0] = np.arange(_UNITS * LANES).reshape(_UNITS, LANES)
+    step = content[0].nbytes // LINE
+    rows = [[0, layer * step, (layer + 1) * step, _UNITS] for layer in range(_LAYERS)]
+    starts = [_LAYERS + layer * len(rows[0]) for layer in range(_LAYERS)]
+    table = np.array([*starts, *(number for row in rows for number in row)], np.int32)
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    arena, layer_table, functions, counter = (
+        cl.Buffer(context, flags, hostbuf=array)
+        for array in (
+            content,
+            table,
+            np.array([load_function(name, function)], np.uint64),
+            np.zeros(1, np.int32),
+        )
+    )
+    kernel = cl.Kernel(program, "run_layers")
+    for first, last, groups in ((0, 1, 2), (1, _LAYERS, 1)):
+        kernel.set_args(arena, arena, layer_table, functions, counter, np.int32(first), np.int32(last))
+        cl.enqueue_nd_range_kernel(queue, kernel, (groups,), (1,))
+    found = np.empty_like(content)
+    cl.enqueue_copy(queue, found, arena)
+    if not all(np.array_equal(layer, 2**doublings * content[0]) for doublings, layer in enumerate(found)):
+        raise DelegateError("functions that are called by their addresses compute wrong results")
+    return binary_of(program)

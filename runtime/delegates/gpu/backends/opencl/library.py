@@ -1,0 +1,195 @@
+"""The library of a device's kernels: compiled once, kept on disk, shared by all models and processes.
+
+A kernel's key is a hash of its text, the text in front of it, the build options, the device with its driver,
+and the form in which the driver's results are kept. Models that use the same functions find them there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from runtime.delegates.gpu.backends.base import Progress, unwatched
+from runtime.delegates.gpu.backends.opencl.by_address import load_function, may_call_addresses
+from runtime.delegates.gpu.backends.opencl.compilers import CompilerLostError, Form, compilers
+from runtime.delegates.gpu.backends.opencl.program import BUILD_OPTIONS, binary_of, built, from_binary
+from runtime.delegates.gpu.cache import Cache
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.source import Kernel, Source, kernel_source, trial_kernels
+from runtime.errors import DelegateError
+
+if TYPE_CHECKING:
+    import pyopencl
+
+_addresses: Final[dict[str, int]] = {}
+"""Addresses of the functions that this process has loaded, by their keys; all its delegates share them."""
+
+_WORKS: Final = b"works\n"
+_FAILS: Final = b"fails\n"
+
+_trials: Final[dict[str, bytes]] = {}
+"""What this process knows of trials, by their keys: `_WORKS` and the binary of `run_layers`, or `_FAILS` and
+the reason."""
+
+_loading: Final = Lock()
+"""Held while functions are loaded: two threads that load the same ones would load them twice, for good."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedKernels:
+    """The kernels of a partition, by the numbers of its functions.
+
+    Where functions are called by address, `layers` is the program of `run_layers`, `addresses` are theirs.
+    Elsewhere `programs` has one program for each, in which its kernel has the name `names[number]`.
+    """
+
+    names: Sequence[str]
+    addresses: Sequence[int] = ()
+    layers: pyopencl.Program | None = None
+    programs: Sequence[pyopencl.Program] = ()
+
+
+def kernel_key(form: Form, text: str, device: Capabilities) -> str:
+    """Cache key of what a driver makes of a text that is complete."""
+    return hashlib.sha256("\0".join((form, text, *BUILD_OPTIONS, device.key)).encode()).hexdigest()
+
+
+class KernelLibrary:
+    """The kernels of an opened device, the `index`-th of the machine; `cache` keeps them."""
+
+    def __init__(self, context: pyopencl.Context, device: Capabilities, index: int, cache: Cache) -> None:
+        self._context = context
+        self._device = device
+        self._cache = cache
+        folder = None if cache.folder is None else cache.folder / "compiling"
+        self._compilers = compilers(index, device.name, folder)
+        self._layers: pyopencl.Program | None = self._tried() if may_call_addresses(device) else None
+
+    @property
+    def calls_addresses(self) -> bool:
+        """True where a trial has shown that functions can be called by their addresses."""
+        return self._layers is not None
+
+    def load(self, source: Source, progress: Progress = unwatched) -> LoadedKernels:
+        """The kernels of a program; what the library lacks is compiled and kept.
+
+        Raises `DelegateError` with the compiler's first error and its whole log.
+        """
+        names = [kernel.name for kernel in source.kernels]
+        form: Form = "code" if self.calls_addresses else "binaries"
+        keys = {
+            kernel.name: kernel_key(form, source.common + kernel.text, self._device)
+            for kernel in source.kernels
+        }
+        with _loading:
+            if self._layers is not None:
+                self._load_addresses(source, keys, progress)
+                return LoadedKernels(names, [_addresses[keys[name]] for name in names], self._layers)
+            programs = self._load_programs(source, keys, progress)
+            return LoadedKernels(names, programs=[programs[name] for name in names])
+
+    def _load_addresses(self, source: Source, keys: Mapping[str, str], progress: Progress) -> None:
+        missing = []
+        for kernel in source.kernels:
+            key = keys[kernel.name]
+            if key not in _addresses:
+                code = self._cache.read("kernels", key)
+                try:
+                    if code is not None:
+                        _addresses[key] = load_function(kernel.name, code)
+                        continue
+                except DelegateError:
+                    _log.exception("gpu delegate: %s is compiled again", kernel.name)
+                missing.append(kernel)
+
+        def take(name: str, code: bytes) -> None:
+            self._cache.write("kernels", keys[name], code)
+            _addresses[keys[name]] = load_function(name, code)
+
+        self._compile("code", source.common, missing, take, progress)
+
+    def _load_programs(
+        self, source: Source, keys: Mapping[str, str], progress: Progress
+    ) -> dict[str, pyopencl.Program]:
+        """A driver may refuse binaries, those of its own included: then this process compiles."""
+        programs: dict[str, pyopencl.Program] = {}
+        missing = []
+        for kernel in source.kernels:
+            binary = self._cache.read("kernels", keys[kernel.name])
+            if binary is None:
+                missing.append(kernel)
+            elif (program := from_binary(self._context, binary)) is not None:
+                programs[kernel.name] = program
+
+        def take(name: str, binary: bytes) -> None:
+            program = from_binary(self._context, binary)
+            if program is not None:
+                programs[name] = program
+                self._cache.write("kernels", keys[name], binary)
+
+        self._compile("binaries", source.common, missing, take, progress)
+        for kernel in source.kernels:
+            if kernel.name not in programs:
+                programs[kernel.name] = built(self._context, source.common + kernel.text)
+                self._cache.write("kernels", keys[kernel.name], binary_of(programs[kernel.name]))
+        return programs
+
+    def _compile(
+        self,
+        form: Form,
+        common: str,
+        missing: Sequence[Kernel],
+        take: Callable[[str, bytes], None],
+        progress: Progress,
+    ) -> None:
+        done = 0
+
+        def counted(name: str, result: bytes) -> None:
+            nonlocal done
+            done += 1
+            take(name, result)
+            progress(done, len(missing))
+
+        if missing:
+            progress(done, len(missing))
+            self._compilers.compile(form, common, missing, counted)
+
+    def _tried(self) -> pyopencl.Program | None:
+        """The program of `run_layers`, where a trial in a child process has called functions with it.
+
+        The program is kept on disk, and so is the reason of a failure. A child that was lost is no answer.
+        """
+        common, trial = kernel_source("common.cl"), trial_kernels()
+        key = kernel_key("trial", common + "".join(kernel.text for kernel in trial), self._device)
+        entry = _trials.get(key) or self._cache.read("trials", key)
+        program = self._layers_of(entry)
+        if entry is None or (program is None and entry.startswith(_WORKS)):
+            entry = self._try(common, trial)
+            program = self._layers_of(entry)
+            self._cache.write("trials", key, entry)
+            if program is None:
+                reason = entry.removeprefix(_FAILS).decode()
+                _log.warning("gpu delegate: kernels are enqueued one by one: %s", reason)
+        _trials[key] = entry
+        return program
+
+    def _layers_of(self, entry: bytes | None) -> pyopencl.Program | None:
+        if entry is None or not entry.startswith(_WORKS):
+            return None
+        return from_binary(self._context, entry.removeprefix(_WORKS))
+
+    def _try(self, common: str, trial: Sequence[Kernel]) -> bytes:
+        results: list[bytes] = []
+        try:
+            self._compilers.compile("trial", common, trial, lambda _, binary: results.append(binary))
+        except CompilerLostError:
+            raise
+        except DelegateError as error:
+            return _FAILS + str(error).encode()
+        return _WORKS + results[0]

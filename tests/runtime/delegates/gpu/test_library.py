@@ -1,0 +1,192 @@
+"""The library of kernels: what is missing compiles in child processes, which may crash, hang or vanish."""
+
+import os
+import re
+import signal
+import time
+from threading import Thread
+
+import numpy as np
+import pytest
+
+from runtime.delegates.gpu.backends.opencl import compilers as compiling
+from runtime.delegates.gpu.backends.opencl import library
+from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
+from runtime.delegates.gpu.backends.opencl.compilers import Compilers, environment_of_child
+from runtime.delegates.gpu.delegate import GpuDelegate
+from runtime.delegates.gpu.source import Kernel, Source, assemble, trial_kernels
+from runtime.errors import DelegateError
+from runtime.model.schema import BuiltinOperator as Op
+from tests.runtime.delegates.gpu.models import ModelBuilder, launch, whole
+
+
+@pytest.fixture
+def forget(monkeypatch):
+    """A function after which this process has loaded nothing, as a new one; it has been called once."""
+
+    def forget():
+        monkeypatch.setattr(library, "_addresses", {})
+        monkeypatch.setattr(library, "_trials", {})
+
+    forget()
+    return forget
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The names of the kernels that children were asked for, in order."""
+    asked = []
+    original = Compilers.compile
+
+    def noted(self, form, common, kernels, take):
+        asked.extend(kernel.name for kernel in kernels)
+        original(self, form, common, kernels, take)
+
+    monkeypatch.setattr(Compilers, "compile", noted)
+    return asked
+
+
+def run(folder):
+    """Two layers on a device with this cache."""
+    build = ModelBuilder()
+    shape = (1, 3, 5, 17)
+    y = build.op(Op.TANH, [build.input(*shape)], shape)
+    partition = whole(build.build(build.op(Op.SOFTMAX, [y], shape, beta=1.0)))
+    options = {"cache_dir": str(folder), "tuning": "none", "persistent": "off"}
+    compiled = GpuDelegate(options).compile(partition)
+    output = np.full(shape, np.nan, np.float32)
+    compiled.invoke([np.linspace(-2, 2, output.size, dtype=np.float32).reshape(shape)], [output])
+    compiled.close()
+    return output
+
+
+def kernel(name, text):
+    return Source("", [Kernel(name, text)], {}, {})
+
+
+def enqueued(name):
+    """A kernel that does nothing, with the arguments of one that is enqueued."""
+    arguments = "__global uchar *a, __global const uchar *c, __global const int *table, int layer"
+    return kernel(name, f"__kernel void {name}({arguments}) {{}}").kernels
+
+
+def test_only_what_the_library_lacks_is_compiled(tmp_path, forget, compiled):
+    backend = OpenClBackend.open(0, tmp_path)
+    backend.compile(assemble([launch()], backend.capabilities))
+    del compiled[:]
+    both = assemble([launch(), launch(TAIL=1)], backend.capabilities)
+    backend.compile(both)
+    assert compiled == [both.kernels[1].name]
+
+
+def test_a_new_process_finds_everything_on_disk_and_replaces_what_does_not_load(tmp_path, forget, compiled):
+    expected = run(tmp_path)
+    assert compiled
+    del compiled[:]
+    forget()
+    np.testing.assert_array_equal(run(tmp_path), expected)
+    assert compiled == []
+    backend = OpenClBackend.open(0, tmp_path)
+    names = [path.name for path in (tmp_path / "kernels").iterdir()]
+    # As what the cache keeps has a hash, only another loader or driver can refuse it.
+    for number, name in enumerate(names):
+        backend.cache.write("kernels", name, b"\x7fELF\x02\x01\x01" + bytes(80) if number else b"no code")
+    forget()
+    np.testing.assert_array_equal(run(tmp_path), expected)
+    assert len(compiled) == len(names)
+
+
+def test_a_compiler_that_crashes_is_one_error_and_the_next_compile_works(backend):
+    crashing = kernel("crashing", "#pragma clang __debug crash\n")
+    with pytest.raises(DelegateError, match=r"OpenCL compiler of .* while it compiled crashing"):
+        backend.compile(crashing)
+    backend.compile(assemble([launch(TAIL=2)], backend.capabilities))
+
+
+def test_a_compiler_that_hangs_is_ended_and_the_next_compile_works(backend, tmp_path, monkeypatch):
+    monkeypatch.setattr(compiling, "LONGEST_S", 0.5)
+    os.mkfifo(tmp_path / "nobody_writes")
+    hanging = kernel("hanging", f'#include "{tmp_path / "nobody_writes"}"\n')
+    with pytest.raises(DelegateError, match=r"did not answer for .* while it compiled hanging; it was ended"):
+        backend.compile(hanging)
+    monkeypatch.undo()
+    backend.compile(assemble([launch(TAIL=3)], backend.capabilities))
+
+
+def test_a_child_that_has_ended_for_want_of_work_is_replaced(backend):
+    children = Compilers(0, backend.capabilities.name, None, idle_s=0.05)
+    done = []
+    for name in ("first", "second"):
+        children.compile("binaries", "", enqueued(name), lambda name, _: done.append(name))
+        (child,) = children._children
+        # Ended, yet not noticed: the next request goes to nobody.
+        child.process.poll = lambda: None
+        os.waitid(os.P_PID, child.process.pid, os.WEXITED | os.WNOWAIT)
+    children.close()
+    assert done == ["first", "second"]
+
+
+def test_a_child_that_somebody_kills_costs_this_compile_alone(backend):
+    children = Compilers(0, backend.capabilities.name, None)
+    children.compile("binaries", "", enqueued("first"), lambda *_: None)
+    (child,) = children._children
+    os.kill(child.process.pid, signal.SIGSTOP)
+    ends = time.monotonic() + 30
+
+    def kill_when_asked():
+        while child.requests < 2 and time.monotonic() < ends:
+            time.sleep(0.01)
+        os.kill(child.process.pid, signal.SIGKILL)
+
+    killer = Thread(target=kill_when_asked)
+    killer.start()
+    with pytest.raises(compiling.CompilerLostError, match="ended by signal 9 while it compiled second"):
+        children.compile("binaries", "", enqueued("second"), lambda *_: None)
+    killer.join()
+    done = []
+    children.compile("binaries", "", enqueued("third"), lambda name, _: done.append(name))
+    children.close()
+    assert done == ["third"]
+
+
+def test_a_child_gets_the_settings_of_drivers_and_no_secrets(tmp_path):
+    given = {
+        "PATH": "/bin",
+        "POCL_DEBUG": "1",
+        "OCL_ICD_VENDORS": "/x",
+        "DATABASE_URL": "secret",
+        "TOKEN": "t",
+    }
+    found = environment_of_child(tmp_path, {**given, "POCL_CACHE_DIR": "/home/user"})
+    assert found.pop("PYTHONPATH")
+    assert found == {
+        "PATH": "/bin", "POCL_DEBUG": "1", "OCL_ICD_VENDORS": "/x", "POCL_CACHE_DIR": str(tmp_path)
+    }  # fmt: skip
+
+
+def spoilt(body):
+    """The kernels of the trial, the called function with another body."""
+    function, layers = trial_kernels()
+    text = re.sub(r"(?s)\n{.*?\n}", f"\n{{ {body} }}", function.text, count=1)
+    return Kernel(function.name, text), layers
+
+
+def test_a_device_whose_calls_by_address_go_wrong_is_not_used_so(forget, monkeypatch, caplog):
+    body = "for (int i = 0; i < 16 * units; i++) out[i] = 3.0f;"
+    monkeypatch.setattr(library, "trial_kernels", lambda: spoilt(body))
+    assert not OpenClBackend.open(0, None).capabilities.shares_one_kernel
+    assert "functions that are called by their addresses compute wrong results" in caplog.text
+
+
+@pytest.mark.exhaustive
+def test_where_calls_by_address_crash_each_function_is_a_kernel(tmp_path, forget, monkeypatch, caplog):
+    expected = run("")
+    crash = "if (in) *(volatile __private int *)8 = 1;"
+    monkeypatch.setattr(library, "trial_kernels", lambda: spoilt(crash))
+    forget()
+    assert not OpenClBackend.open(0, tmp_path).capabilities.shares_one_kernel
+    assert "ended by signal 11" in caplog.text
+    np.testing.assert_allclose(run(tmp_path), expected, rtol=1e-6)
+    forget()
+    monkeypatch.setattr(Compilers, "compile", lambda *_: pytest.fail("compiled again"))
+    np.testing.assert_allclose(run(tmp_path), expected, rtol=1e-6)
