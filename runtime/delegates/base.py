@@ -49,7 +49,8 @@ class CompiledPartition(Protocol):
     def invoke(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Read `inputs`, fill `outputs` in place, and return when the outputs are readable.
 
-        The arrays are dense, in the order of the partition's `inputs` and `outputs`.
+        The arrays are dense, in the order of the partition's `inputs` and `outputs`. Inputs that are
+        variables hold their new contents then, where an operator of the partition updates them.
         """
 
     def close(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import count
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from runtime.delegates.gpu.element_type import ElementType, ElementTypes, elemen
 from runtime.delegates.gpu.epilogue import FUSED_ACTIVATIONS
 from runtime.delegates.gpu.graph import Custom, Graph, Node, Step, Value
 from runtime.delegates.gpu.lowering import families, family_for, kind_of
-from runtime.delegates.gpu.lowering.spec import Family, OperatorFacts
+from runtime.delegates.gpu.lowering.spec import Family, NodeSpec, OperatorFacts
 from runtime.delegates.gpu.weights import Stored, stored
 from runtime.model.graph import Operator
 from runtime.model.schema import BuiltinOperator, TensorType
@@ -155,6 +157,8 @@ def build_graph(partition: Partition, *, is_narrow: bool = True) -> Graph:
             values[tensor] = Value(tensor, shape, known.name, data, element, found if is_narrow else None)
         return tensor
 
+    contents: dict[int, int] = {}
+    numbers = count(len(partition.subgraph.tensors))
     nodes = []
     for operator in partition.operators:
         if is_folded(facts, operator):
@@ -169,12 +173,15 @@ def build_graph(partition: Partition, *, is_narrow: bool = True) -> Graph:
                 value(tensor)
         name = spec.activation
         fused = () if name is None else (Step(FUSED_ACTIVATIONS.get(name, name)),)
+        inputs = tuple(contents.get(t, value(t)) if t >= 0 else None for t in spec.inputs)
+        outputs = [value(tensor) for tensor in operator.outputs]
+        contents |= _updated(spec, outputs, values, numbers)
         nodes.append(
             Node(
                 id=operator.index,
                 op=kind,
-                inputs=tuple(value(tensor) if tensor >= 0 else None for tensor in spec.inputs),
-                outputs=tuple(value(tensor) for tensor in operator.outputs),
+                inputs=inputs,
+                outputs=tuple(outputs),
                 attributes=spec.attributes,
                 epilogue=spec.steps + fused,
                 sources=(operator.index,),
@@ -182,7 +189,21 @@ def build_graph(partition: Partition, *, is_narrow: bool = True) -> Graph:
         )
     for tensor in (*partition.inputs, *partition.outputs):
         value(tensor)
-    return Graph(values, tuple(nodes), partition.inputs, partition.outputs)
+    results = (*partition.outputs, *contents.values())
+    return Graph(values, tuple(nodes), partition.inputs, results, tuple(contents))
+
+
+def _updated(
+    spec: NodeSpec, outputs: list[int], values: dict[int, Value], numbers: Iterator[int]
+) -> dict[int, int]:
+    """Variable → the value that is its new content; the outputs that the operator lacks are added."""
+    found = {}
+    for tensor, position in spec.states.items():
+        if position is None:
+            outputs.append(next(numbers))
+            values[outputs[-1]] = replace(values[tensor], id=outputs[-1])
+        found[tensor] = outputs[-1 if position is None else position]
+    return found
 
 
 def _stored_constants(partition: Partition) -> dict[int, Stored]:

@@ -97,7 +97,9 @@ class CompiledGraph:
             failed = recording.failed_check()
             if failed is not None:
                 raise InvocationError(failed)
-            for value, target in zip(self.graph.outputs, outputs, strict=True):
+            # Copied back, so that resetting, reading and setting variables work as on the CPU path.
+            kept = (inputs[self.graph.inputs.index(state)] for state in self.graph.states)
+            for value, target in zip(self.graph.outputs, (*outputs, *kept), strict=True):
                 recording.read(value, target)
 
     @property

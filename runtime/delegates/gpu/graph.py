@@ -144,12 +144,16 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes in execution order. `layouts` is filled by the last pass, `assign_layouts`."""
+    """Nodes in execution order. `layouts` is filled by the last pass, `assign_layouts`.
+
+    `states` are inputs that are variables: the last outputs are their new contents, in the same order.
+    """
 
     values: Mapping[int, Value]
     nodes: tuple[Node, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    states: tuple[int, ...] = ()
     layouts: Mapping[int, Layout] = field(default_factory=dict)
 
     def producers(self) -> dict[int, Node]:

@@ -123,13 +123,15 @@ class NodeSpec:
 
     `inputs` are tensor indices, -1 for an absent one. `steps`, whose operands are tensor indices, become the
     node's epilogue, followed by `activation`: a name of ActivationFunctionType, None for an operator without
-    that option.
+    that option. `states` are variables among the inputs that the operator updates, each with the position of
+    the output that is its new content, or None, which gives the node one more output for it.
     """
 
     inputs: tuple[int, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     activation: str | None = None
     steps: tuple[Step, ...] = ()
+    states: Mapping[int, int | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from runtime.model.schema import ActivationFunctionType, Padding
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.delegates.gpu.models import ModelBuilder, whole
 
-NOTHING = LayoutRules(lambda node: True, lambda node, graph: False, lambda node, graph: False)
-EVERYTHING = LayoutRules(lambda node: True, lambda node, graph: True, lambda node, graph: True)
+NOTHING = LayoutRules(lambda node, graph: True, lambda node, graph: False, lambda node, graph: False)
+EVERYTHING = LayoutRules(lambda node, graph: True, lambda node, graph: True, lambda node, graph: True)
 
 
 def graph_of(build: ModelBuilder, *outputs: int) -> Graph:
@@ -116,7 +116,7 @@ def test_elementwise_chain_moves_into_the_kernel_before_it():
     out = build.op(
         Op.ADD, [scaled, build.input(*shape)], shape, fused_activation_function=ActivationFunctionType.RELU
     )
-    graph = fuse_epilogue(graph_of(build, out), lambda node: True)
+    graph = fuse_epilogue(graph_of(build, out), lambda node, graph: True)
     steps = ["SATURATE", "MUL_SCALAR", "SATURATE", "ADD", "RELU_SATURATED"]
     assert summary(graph) == [("MAX_POOL_2D", steps)]
     assert graph.nodes[0].sources == (0, 1, 2)
@@ -128,7 +128,7 @@ def test_the_later_of_two_producers_takes_the_addition():
     x = build.input(1, 4, 4, 16)
     first, second = (pool(build, x, (1, 2, 2, 16)) for _ in range(2))
     graph = fuse_epilogue(
-        graph_of(build, build.op(Op.SUB, [first, second], (1, 2, 2, 16))), lambda node: True
+        graph_of(build, build.op(Op.SUB, [first, second], (1, 2, 2, 16))), lambda node, graph: True
     )
     steps = ["SATURATE", "REVERSE_SUB", "SATURATE"]
     assert summary(graph) == [("MAX_POOL_2D", ["SATURATE"]), ("MAX_POOL_2D", steps)]
@@ -139,21 +139,23 @@ def test_a_value_with_two_readers_is_not_fused_away():
     build = ModelBuilder()
     y = pool(build, build.input(1, 4, 4, 16), (1, 2, 2, 16))
     relu = build.op(Op.RELU, [y], (1, 2, 2, 16))
-    graph = fuse_epilogue(graph_of(build, relu, build.op(Op.NEG, [y], (1, 2, 2, 16))), lambda node: True)
+    graph = fuse_epilogue(
+        graph_of(build, relu, build.op(Op.NEG, [y], (1, 2, 2, 16))), lambda node, graph: True
+    )
     assert [name for name, _ in summary(graph)] == ["MAX_POOL_2D", "RELU", "NEG"]
 
 
 def test_a_value_that_leaves_the_graph_is_not_fused_away():
     build = ModelBuilder()
     y = pool(build, build.input(1, 4, 4, 16), (1, 2, 2, 16))
-    graph = fuse_epilogue(graph_of(build, y, build.op(Op.RELU, [y], (1, 2, 2, 16))), lambda node: True)
+    graph = fuse_epilogue(graph_of(build, y, build.op(Op.RELU, [y], (1, 2, 2, 16))), lambda node, graph: True)
     assert len(graph.nodes) == 2
 
 
 def test_square_of_one_value_is_not_its_own_operand():
     build = ModelBuilder()
     y = pool(build, build.input(1, 4, 4, 16), (1, 2, 2, 16))
-    graph = fuse_epilogue(graph_of(build, build.op(Op.MUL, [y, y], (1, 2, 2, 16))), lambda node: True)
+    graph = fuse_epilogue(graph_of(build, build.op(Op.MUL, [y, y], (1, 2, 2, 16))), lambda node, graph: True)
     assert summary(graph) == [("MAX_POOL_2D", ["SATURATE"]), ("MUL", ["LOAD", "MUL", "SATURATE"])]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import numpy as np
 from runtime.interpreter import Interpreter
 from runtime.model.schema import ActivationFunctionType as Activation
 from tests.oracle import call_in_litert
-from tests.runtime.ops.cases import compare
+from tests.runtime.ops.cases import Backend, compare
+from tests.runtime.ops.families import together
 from tests.runtime.ops.recurrent.cells import Cell
 
 RUNS = 3
@@ -53,6 +55,21 @@ def check(
                 np.testing.assert_allclose(y, r, rtol=1e-3, atol=2e-4)
             else:
                 compare(y, r)
+
+
+def check_on_gpu(models: Sequence[bytes], fed: Sequence[list[list[np.ndarray]]], gpu: Backend) -> None:
+    """Several models as one, which the delegate takes whole: a driver is slow to compile each by itself."""
+    model, _ = together(models)
+    runs = [[array for one in fed for array in one[run]] for run in range(RUNS)]
+    expected = call_in_litert("tests.runtime.ops.recurrent.runs:run_in_litert", model, runs, "BUILTIN_REF")
+    interpreter = Interpreter(model_content=model, experimental_delegates=[gpu.delegate])
+    found = run_several(interpreter, runs)
+    assert interpreter.delegation is not None
+    assert not interpreter.delegation.fallbacks, str(interpreter.delegation)
+    for ours, theirs in zip(found, expected, strict=True):
+        for y, r in zip(ours, theirs, strict=True):
+            assert (y.shape, y.dtype) == (r.shape, r.dtype)
+            compare(y, r)
 
 
 def fill_gates(

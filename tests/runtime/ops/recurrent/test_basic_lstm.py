@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from runtime.interpreter import Interpreter
 from runtime.model.schema import ActivationFunctionType as Activation
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import LSTMKernelType
 from tests.runtime.models import per_tensor
 from tests.runtime.ops.recurrent.cells import Cell
-from tests.runtime.ops.recurrent.runs import BATCH, CELLS, INPUT, RUNS, check, sequences
+from tests.runtime.ops.recurrent.runs import BATCH, CELLS, INPUT, RUNS, check, check_on_gpu, sequences
 
 BASIC = {"fused_activation_function": Activation.TANH, "kernel_type": LSTMKernelType.BASIC}
 
@@ -22,6 +23,39 @@ def test_basic_lstm_matches_litert():
     cell.vector(3, 4 * CELLS)
     cell.state(4, BATCH, CELLS)
     check(cell.model(Op.LSTM, 5, BASIC, outputs=4), sequences((BATCH, INPUT)))
+
+
+def sized(batch: int, inputs: int, cells: int) -> bytes:
+    """Without the working memory as a result, which the delegate has none of."""
+    cell = Cell(rng=np.random.default_rng(cells))
+    cell.input(0, batch, inputs)
+    cell.state(1, batch, cells)
+    cell.matrix(2, 4 * cells, inputs + cells)
+    cell.vector(3, 4 * cells)
+    cell.state(4, batch, cells)
+    made = [cell.builder.tensor(np.float32) for _ in range(4)]
+    cell.builder.operator(Op.LSTM, [cell.slots[i] for i in range(5)], made, BASIC)
+    return cell.builder.write(made[:2])
+
+
+def test_basic_lstms_on_the_gpu_match_litert(gpu):
+    sizes = [(1, 1, 1), (2, 3, 5), (1, 7, 16), (4, 17, 33), (3, 2, 255)]
+    models = [sized(*size) for size in sizes]
+    check_on_gpu(models, [sequences((batch, inputs)) for batch, inputs, _ in sizes], gpu)
+
+
+def test_working_memory_that_is_a_result_keeps_the_operator_on_the_cpu_path(gpu):
+    cell = Cell()
+    cell.input(0, BATCH, INPUT)
+    cell.state(1, BATCH, CELLS)
+    cell.matrix(2, 4 * CELLS, INPUT + CELLS)
+    cell.vector(3, 4 * CELLS)
+    cell.state(4, BATCH, CELLS)
+    model = cell.model(Op.LSTM, 5, BASIC, outputs=4)
+    interpreter = Interpreter(model_content=model, experimental_delegates=[gpu.delegate])
+    interpreter.allocate_tensors()
+    (fallback,) = interpreter.delegation.fallbacks
+    assert fallback.reason == "tensor 7, working memory of the basic kernel, is read"
 
 
 def test_basic_uint8_lstm_equals_litert():

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
+from runtime.delegates.base import GraphFacts
 from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
+from runtime.model.reader import read_model
 from runtime.model.schema import ActivationFunctionType as Activation
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.ops.recurrent.cells import Cell
@@ -18,6 +21,7 @@ from tests.runtime.ops.recurrent.runs import (
     TIME,
     VARIANTS,
     check,
+    check_on_gpu,
     fill_gates,
     lstm_cell,
     lstm_options,
@@ -35,6 +39,47 @@ def test_sequence_lstm_matches_litert(variant, time_major, weights):
     cell.input(0, *steps, INPUT)
     model = cell.model(Op.UNIDIRECTIONAL_SEQUENCE_LSTM, 24, options)
     check(model, sequences((*steps, INPUT)), loose=weights != "float")
+
+
+def test_float_sequences_on_the_gpu_match_litert(gpu):
+    models, fed = [], []
+    for variant in VARIANTS.values():
+        for time_major in (True, False):
+            shape, options = lstm_options(variant, time_major=time_major)
+            cell = lstm_cell(False, **shape)
+            steps = (TIME, BATCH) if time_major else (BATCH, TIME)
+            cell.input(0, *steps, INPUT)
+            models.append(cell.model(Op.UNIDIRECTIONAL_SEQUENCE_LSTM, 24, options))
+            fed.append(sequences((*steps, INPUT)))
+    check_on_gpu(models, fed, gpu)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("hybrid", "tensor 0 't0' is int8, where LSTM takes float32"),
+        ("no variable", "the state in input 18 is no variable"),
+        ("sign", "the activation SIGN_BIT has no kernel"),
+    ],
+)
+def test_cells_that_the_gpu_has_no_kernel_for_stay_on_the_cpu_path(change, reason, gpu):
+    cell = lstm_cell(change == "hybrid")
+    cell.input(0, BATCH, INPUT)
+    if change == "no variable":
+        cell.input(18, BATCH, CELLS)
+    activation = Activation.SIGN_BIT if change == "sign" else Activation.TANH
+    model = read_model(cell.model(Op.LSTM, 20, lstm_options({"activation": activation})[1]))
+    graph = model.subgraphs[0]
+    dtypes = {t.index: np.dtype(t.type.name.lower()) for t in graph.tensors}
+    constants = {
+        t.index: np.frombuffer(t.data, dtypes[t.index]).reshape(t.shape)
+        for t in graph.tensors
+        if t.is_constant
+    }
+    shapes = {t.index: t.shape for t in graph.tensors}
+    found = gpu.delegate.supports(GraphFacts(graph, shapes, dtypes, constants), graph.operators[0])
+    assert found is not None
+    assert found.reason == reason
 
 
 @pytest.mark.parametrize("auxiliary", ["none", "joined", "apart"])

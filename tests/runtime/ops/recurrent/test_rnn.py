@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from runtime.model.schema import ActivationFunctionType as Activation
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.ops.recurrent.cells import Cell
-from tests.runtime.ops.recurrent.runs import BATCH, CELLS, INPUT, TIME, check, rnn_cell, sequences
+from tests.runtime.ops.recurrent.runs import (
+    BATCH,
+    CELLS,
+    INPUT,
+    TIME,
+    check,
+    check_on_gpu,
+    rnn_cell,
+    sequences,
+)
 
 ACTIVATIONS = [Activation.TANH, Activation.RELU, Activation.NONE]
 
@@ -27,6 +38,21 @@ def test_rnn_matches_litert(activation, weights, form):
         options["time_major"] = form == "time_major"
     opcode = Op.RNN if form == "step" else Op.UNIDIRECTIONAL_SEQUENCE_RNN
     check(cell.model(opcode, 5, options), sequences((*steps, INPUT)), loose=weights != "float")
+
+
+def test_float_rnns_on_the_gpu_match_litert(gpu):
+    models, fed = [], []
+    forms = {"step": (BATCH,), "time_major": (TIME, BATCH), "batch_major": (BATCH, TIME)}
+    for (form, steps), activation in product(forms.items(), ACTIVATIONS):
+        cell = rnn_cell(False)
+        cell.input(0, *steps, INPUT)
+        opcode = Op.RNN if form == "step" else Op.UNIDIRECTIONAL_SEQUENCE_RNN
+        options = {"fused_activation_function": activation}
+        if form != "step":
+            options["time_major"] = form == "time_major"
+        models.append(cell.model(opcode, 5, options))
+        fed.append(sequences((*steps, INPUT)))
+    check_on_gpu(models, fed, gpu)
 
 
 # LiteRT's hybrid form ends with a segmentation fault where time comes first and outputs are merged.

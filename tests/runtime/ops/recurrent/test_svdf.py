@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 from runtime.model.schema import ActivationFunctionType as Activation
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Builder, per_tensor
-from tests.runtime.ops.recurrent.runs import BATCH, CELLS, INPUT, check, sequences, svdf_cell
+from tests.runtime.ops.recurrent.runs import BATCH, CELLS, INPUT, check, check_on_gpu, sequences, svdf_cell
 
 
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no_bias"])
@@ -23,6 +25,16 @@ def test_svdf_matches_litert(bias, rank, weights):
         "asymmetric_quantize_inputs": weights.endswith("asymmetric"),
     }
     check(cell.model(Op.SVDF, 5, options), sequences((BATCH, INPUT)), loose=weights != "float")
+
+
+def test_float_filters_on_the_gpu_match_litert(gpu):
+    models = []
+    for rank, bias in product((1, 2), (True, False)):
+        cell = svdf_cell(False, rank, bias=bias)
+        cell.input(0, BATCH, INPUT)
+        options = {"rank": rank, "fused_activation_function": Activation.RELU}
+        models.append(cell.model(Op.SVDF, 5, options))
+    check_on_gpu(models, [sequences((BATCH, INPUT))] * len(models), gpu)
 
 
 @pytest.mark.parametrize("rank", [1, 2])

@@ -1,0 +1,1 @@
+"""Recurrent cells, which keep their states between runs."""
