@@ -27,6 +27,7 @@ class Capabilities:
     max_work_group: int
     local_memory_bytes: int
     max_allocation_bytes: int
+    memory_bytes: int
     alignment_bytes: int
     compiler: str = ""
     processor: str = ""

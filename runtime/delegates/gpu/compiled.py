@@ -12,6 +12,7 @@ from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.graph import Graph, Node, without_constants
 from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.spec import Candidate, Context
+from runtime.delegates.gpu.memory import Stage, place, shortage
 from runtime.delegates.gpu.options import Options
 from runtime.delegates.gpu.passes import LayoutRules, optimise
 from runtime.delegates.gpu.progress import announced
@@ -51,9 +52,13 @@ class CompiledGraph:
         tuner = Tuner(backend, options)
         # The candidates of all nodes at once: what is missing is compiled in parallel.
         alternatives = tuner.shortlist(alternatives)
-        launches = [launch for node in alternatives for candidate in node for launch in candidate.launches]
-        source = assemble(launches, backend.capabilities)
         device = backend.capabilities
+        defaults = [Stage(position, node[0]) for position, node in enumerate(alternatives)]
+        # Before the compiler, which takes seconds, and before weights are packed.
+        if (lack := shortage(place(self.graph, defaults), device)) is not None:
+            raise DelegateError(f"gpu delegate: {lack}; choose a device with more memory, or a smaller input")
+        launches = [launch for node in alternatives for candidate in node for launch in candidate.launches]
+        source = assemble(launches, device)
         compiling = f"compiling {len(source.kernels)} kernels for {device.name}"
         with announced(compiling) as announcement, backend.errors("preparing the partition"):
 

@@ -74,12 +74,16 @@ class GpuDelegate:
         self._backend = OpenClBackend.open(self.options.device, folder, self.options.threads)
 
     def supports(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
-        """None where a kernel runs the operator; else the reason."""
+        """None where a kernel runs the operator; else the reason, which may be a defect of the delegate."""
         first, last = self.options.first_delegate_node_index, self.options.last_delegate_node_index
         if operator.index < first or (last is not None and operator.index > last):
             end = "the end" if last is None else str(last)
             return Unsupported(f"operator {operator.index} is not among those to delegate, {first} to {end}")
-        return refusal(graph, operator)
+        try:
+            return refusal(graph, operator)
+        except Exception as error:  # noqa: BLE001  # a model must not fail for what the CPU can run
+            _log.exception("gpu delegate: operator %d %s", operator.index, operator.name)
+            return Unsupported(_defect(error))
 
     def compile(self, partition: Partition) -> CompiledPartition:
         """Lower, tune, allocate and record a partition.
@@ -93,10 +97,7 @@ class GpuDelegate:
             raise
         except Exception as error:
             _log.exception("gpu delegate: a partition of %d operators", len(partition.operators))
-            raise DelegateError(
-                "gpu delegate: a defect of the delegate, please report it with the model: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+            raise DelegateError(f"gpu delegate: {_defect(error)}") from error
         self._compiled = [*(known for known in self._compiled if known() is not None), ref(compiled)]
         return compiled
 
@@ -124,3 +125,8 @@ class GpuDelegate:
             "constant_bytes": str(sum(graph.recording.constant_bytes for graph in self._open_graphs())),
             **({"cache": f"not used: {fault}"} if fault else {}),
         }
+
+
+def _defect(error: Exception) -> str:
+    what = " ".join(str(error).split())
+    return f"a defect of the delegate, please report it with the model: {type(error).__name__}: {what}"

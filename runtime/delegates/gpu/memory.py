@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from runtime.arena import Arena, Lifetime, assign
+from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph import LINE, Graph, round_up
 from runtime.delegates.gpu.lowering.spec import (
     Argument,
@@ -157,3 +158,22 @@ def place(graph: Graph, stages: Sequence[Stage]) -> Placement:
                 total += round_up(argument.bytes, LINE)
     owners = tuple(number for number, stage in enumerate(stages) for _ in stage.candidate.launches)
     return Placement(graph, launches, owners, plan_arena(graph, stages), offsets, total, checks_of(stages))
+
+
+def shortage(placement: Placement, device: Capabilities) -> str | None:
+    """What a device lacks to hold a placement, with what is needed of how much; None where it fits."""
+    activations, constants = placement.arena.size, placement.constant_bytes
+    for what, size in (("activations", activations), ("constants", constants)):
+        if size > device.max_allocation_bytes:
+            limit = _mebibytes(device.max_allocation_bytes)
+            return f"the {what} need {_mebibytes(size)} in one buffer, of which {device.name} gives {limit}"
+    if activations + constants <= device.memory_bytes:
+        return None
+    return (
+        f"the partition needs {_mebibytes(activations + constants)}, of that {_mebibytes(constants)} for "
+        f"constants, and {device.name} has {_mebibytes(device.memory_bytes)}"
+    )
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / (1 << 20):.1f} MiB"

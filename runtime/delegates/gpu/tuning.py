@@ -12,7 +12,7 @@ from runtime.delegates.gpu.backends.base import Backend, Entry, Program, Recordi
 from runtime.delegates.gpu.contention import Contention
 from runtime.delegates.gpu.graph import Graph
 from runtime.delegates.gpu.lowering.spec import Candidate
-from runtime.delegates.gpu.memory import Stage
+from runtime.delegates.gpu.memory import Stage, place, shortage
 from runtime.delegates.gpu.options import Options
 from runtime.delegates.gpu.source import Source, function_of, kernel_source, parameters_of
 from runtime.delegates.gpu.watch import SpinWatch
@@ -185,6 +185,9 @@ class Tuner:
                 seen.add(key)
                 stages += [Stage(position, candidate) for candidate in node]
                 owners += [key] * len(node)
+        # The defaults have room; beside all others they may not, and then they are what runs.
+        if shortage(place(graph, stages), self._backend.capabilities) is not None:
+            return {}
         # All candidates of a node write the node's buffer in turn: times are compared here, not results.
         recording = self._backend.record(graph, stages, source, program)
         timed = recording.timer()

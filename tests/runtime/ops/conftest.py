@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.needs import absent
+from tests.runtime import guard_zones
 from tests.runtime.ops.cases import CPU, Backend, Case
 from tests.runtime.ops.families import Family
 
 GPU = "opencl:fp32"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def zones() -> Iterator[None]:
+    """Guard zones around every buffer of the delegate, where the environment asks for them."""
+    if not guard_zones.wanted():
+        yield
+        return
+    with guard_zones.guard_zones():
+        yield
 
 
 @pytest.fixture(params=["cpu", GPU])

@@ -119,7 +119,12 @@ class _Placement:
         for node in reversed(self.graph.nodes):
             nodes[:0] = self._placed(node)
         graph = self.graph.with_nodes(nodes, self.slots.values())
-        return replace(graph, layouts={v: self._resolved(v) for v in graph.values if v in self.layouts})
+        layouts = {v: self._resolved(v) for v in graph.values if v in self.layouts}
+        # Of a concatenation that nobody reads no node is left, but its parts lie in it.
+        for root in {layout.root for layout in layouts.values()} - layouts.keys():
+            layouts[root] = self.layouts[root]
+        values = {v: self.graph.values[v] for v in layouts if v not in graph.values}
+        return replace(graph, layouts=layouts, values={**graph.values, **values})
 
     def _own_layout(self, value: Value) -> Layout:
         """The layout of a value in a buffer of its own: dense at the graph's border, else padded rows.

@@ -96,6 +96,17 @@ def test_kernels_for_gpus_match_numpy_too(monkeypatch):
         np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6)
 
 
+def test_a_concatenation_that_nobody_reads_costs_nothing_else():
+    build = ModelBuilder()
+    x = build.input(4, 16)
+    halves = [build.op(op, [x], (4, 16)) for op in (Op.NEG, Op.ABS)]
+    build.op(Op.CONCATENATION, halves, (4, 32), axis=1)
+    data = normal(4, 16)
+    negative, magnitude = run(build.build(*(build.op(Op.SQUARE, [y], (4, 16)) for y in halves)), data)
+    np.testing.assert_allclose(negative, data * data, rtol=1e-6)
+    np.testing.assert_allclose(magnitude, data * data, rtol=1e-6)
+
+
 def chain_model():
     build = ModelBuilder()
     y = build.input(1, 14, 14, 48)

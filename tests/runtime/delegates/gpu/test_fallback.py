@@ -122,3 +122,42 @@ def test_a_defect_of_a_lowering_leaves_the_model_to_the_cpu_and_the_report_says_
         assert "a defect of the delegate, please report it with the model: IndexError" in fallback.reason
     assert "test_fallback.py" in caplog.text, "the traceback says where"
     interpreter.invoke()
+
+
+def test_an_operator_that_the_delegate_stumbles_over_stays_on_the_cpu_and_the_report_says_so(
+    monkeypatch, caplog
+):
+    def defective(facts):
+        raise IndexError("tuple index\nout of range")
+
+    family = families()[Op.SOFTMAX][0]
+    monkeypatch.setitem(families(), Op.SOFTMAX, (replace(family, supports=defective),))
+    delegate = load_delegate("gpu", {**OPTIONS, "cost_aware_partitioning": False})
+    interpreter = Interpreter(model_content=soft_and_round(), experimental_delegates=[delegate])
+    assert [(f.op, f.reason) for f in interpreter.delegation.fallbacks] == [
+        (
+            "SOFTMAX",
+            "a defect of the delegate, please report it with the model: IndexError: tuple index out of range",
+        )
+    ]
+    assert "in defective" in caplog.text, "the traceback says where"
+    interpreter.allocate_tensors()
+    interpreter.invoke()
+
+
+def test_a_driver_that_fails_to_allocate_leaves_the_model_to_the_cpu(monkeypatch, backend):
+    import pyopencl
+
+    class Full:
+        def __init__(self, *_, **__):
+            raise pyopencl.MemoryError("clCreateBuffer failed: MEM_OBJECT_ALLOCATION_FAILURE")
+
+    monkeypatch.setattr(pyopencl, "Buffer", Full)
+    interpreter = Interpreter(
+        model_content=soft_and_round(), experimental_delegates=[load_delegate("gpu", OPTIONS)]
+    )
+    interpreter.allocate_tensors()
+    (failure,) = interpreter.delegation.failures
+    assert f"allocating memory on {backend.capabilities.name}: " in failure.reason
+    assert "MEM_OBJECT_ALLOCATION_FAILURE" in failure.reason
+    interpreter.invoke()

@@ -56,8 +56,8 @@ class OpenClBackend:
         return self.opened.capabilities
 
     def errors(self, what: str) -> AbstractContextManager[None]:
-        """A block whose OpenCL errors become `DeviceError`."""
-        return mapped_errors(what)
+        """A block whose OpenCL errors become `DeviceError`, which names the device."""
+        return mapped_errors(f"{what} on {self.capabilities.name}")
 
     def compile(self, source: Source, progress: Progress = unwatched) -> LoadedKernels:
         """Take kernels from the library, which compiles what it lacks. Raises `DelegateError`."""

@@ -122,6 +122,7 @@ def capabilities(device: pyopencl.Device) -> Capabilities:
             max_work_group=int(device.max_work_group_size),
             local_memory_bytes=int(device.local_mem_size),
             max_allocation_bytes=int(device.max_mem_alloc_size),
+            memory_bytes=int(device.global_mem_size),
             alignment_bytes=int(device.mem_base_addr_align) // 8,
             compiler=device.platform.version.strip(),
             processor="" if is_gpu(device) else " ".join(astuple(processor())),

@@ -15,7 +15,7 @@ from runtime.delegates.gpu.backends.opencl.device import OpenedDevice, mapped_er
 from runtime.delegates.gpu.backends.opencl.library import LoadedKernels
 from runtime.delegates.gpu.graph import LINE, Graph, round_up, without_constants
 from runtime.delegates.gpu.lowering.spec import Epilogue, Launch
-from runtime.delegates.gpu.memory import Placement, Stage, place
+from runtime.delegates.gpu.memory import Placement, Stage, place, shortage
 from runtime.delegates.gpu.progress import Announced
 from runtime.delegates.gpu.source import Source, function_of
 from runtime.errors import DelegateError
@@ -73,6 +73,8 @@ class OpenClRecording:
         self.is_closed: bool = False
         self._kernels = program
         placement = place(graph, stages)
+        if (lack := shortage(placement, opened.capabilities)) is not None:
+            raise DelegateError(f"gpu delegate: {lack}")
         self.constant_bytes: int = placement.constant_bytes
         # Without the constants' sources: weights would otherwise be in memory twice.
         self._placement = replace(placement, graph=without_constants(graph), launches=(), constants={})
@@ -81,20 +83,11 @@ class OpenClRecording:
         )
         self.rows: Sequence[Sequence[int]] = placement.rows(source)
         self.names: Sequence[str] = [source.names[function_of(launch)] for launch in placement.launches]
-        with mapped_errors("allocating memory"):
+        with mapped_errors(f"allocating memory on {opened.capabilities.name}"):
             self.queue = cl.CommandQueue(opened.context)
-            self._check_size("activations", placement.arena.size)
             self.arena, self._arena_memory = self._allocate(placement.arena.size + _SLACK, writable=True)
             self.constants = self._pack(placement)
             self._bind()
-
-    def _check_size(self, what: str, size: int) -> None:
-        limit = self._opened.capabilities.max_allocation_bytes
-        if size > limit:
-            raise DelegateError(
-                f"gpu delegate: the {what} need {size} bytes in one buffer; "
-                f"{self._opened.capabilities.name} allows {limit}"
-            )
 
     def _allocate(self, size: int, *, writable: bool) -> tuple[pyopencl.Buffer, NDArray[np.uint8] | None]:
         """A buffer of `size` bytes, and on a CPU device the host memory under it, else None.
@@ -117,7 +110,6 @@ class OpenClRecording:
     def _pack(self, placement: Placement) -> pyopencl.Buffer:
         """One buffer with every constant."""
         total = placement.constant_bytes
-        self._check_size("constants", total)
         buffer, memory = self._allocate(total + _SLACK, writable=False)
         packed = np.empty(total + _SLACK, np.uint8) if memory is None else memory
         for constant, offset in placement.constants.items():
