@@ -81,7 +81,8 @@ def _table(gpu: Mapping[BuiltinOperator | str, Sequence[TensorType]]) -> Iterabl
 
 
 def _cell(column: TensorType, cpu: Sequence[TensorType], gpu: Sequence[TensorType]) -> str:
-    return " ".join(mark for mark, types in (("c", cpu), ("g", gpu)) if column in types)
+    # A type that the CPU path lacks is in no model that runs at all.
+    return " ".join(mark for mark, types in (("c", cpu), ("g", gpu)) if column in types and column in cpu)
 
 
 def gpu_types() -> Mapping[BuiltinOperator | str, Sequence[TensorType]]:

@@ -106,6 +106,11 @@ DESCRIPTOR: Final = DelegateDescriptor(
             default=_DEFAULTS.require_full_delegation,
             help="Whether a model with an operator that stays on the CPU is refused.",
         ),
+        "enable_quantization": Option(
+            value_type=bool,
+            default=_DEFAULTS.enable_quantization,
+            help="Whether operators on quantised tensors are delegated, computed with real numbers.",
+        ),
     },
     device_options=_device_options,
     environment=_environment,

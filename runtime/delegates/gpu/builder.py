@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
@@ -11,9 +11,20 @@ import numpy as np
 from runtime.delegates.base import GraphFacts, Partition, Unsupported
 from runtime.delegates.gpu.element_type import ElementType, ElementTypes, element_type
 from runtime.delegates.gpu.epilogue import FUSED_ACTIVATIONS
-from runtime.delegates.gpu.graph import Custom, Graph, Node, Step, Value
+from runtime.delegates.gpu.graph import Custom, Graph, Node, Step, Value, shorten
 from runtime.delegates.gpu.lowering import families, family_for, kind_of
 from runtime.delegates.gpu.lowering.spec import Family, NodeSpec, OperatorFacts
+from runtime.delegates.gpu.simulation import (
+    Levels,
+    is_real,
+    is_simulated,
+    is_widened,
+    keeps_levels,
+    levels_of,
+    real_facts,
+    rounded,
+    simulation_refusal,
+)
 from runtime.delegates.gpu.weights import Stored, stored
 from runtime.model.graph import Operator
 from runtime.model.schema import BuiltinOperator, TensorType
@@ -31,8 +42,11 @@ def is_folded(facts: GraphFacts, operator: Operator) -> bool:
     return bool(operator.outputs) and all(output in facts.constants for output in operator.outputs)
 
 
-def refusal(facts: GraphFacts, operator: Operator) -> Unsupported | None:
-    """The reason why the delegate cannot run an operator, or None."""
+def refusal(facts: GraphFacts, operator: Operator, *, simulates: bool = True) -> Unsupported | None:
+    """The reason why the delegate cannot run an operator, or None.
+
+    `simulates` is the option `enable_quantization`.
+    """
     if is_folded(facts, operator):
         return None
     claims = families().get(kind_of(operator))
@@ -46,13 +60,16 @@ def refusal(facts: GraphFacts, operator: Operator) -> Unsupported | None:
     if family is None:
         types = (element for claim in claims for element in claim.types_of(kind_of(operator)).of_input(0))
         return _refused(facts, operator, operator.inputs[0], _name(facts, operator.inputs[0]), _listed(types))
-    return _tensor_refusal(facts, operator, family) or family.supports(OperatorFacts(operator, facts))
+    if (found := simulation_refusal(facts, operator, kind_of(operator), allowed=simulates)) is not None:
+        return found
+    found = _tensor_refusal(facts, operator, family)
+    return found or family.supports(OperatorFacts(operator, _real(facts, operator, family)))
 
 
 def _family(facts: GraphFacts, operator: Operator) -> Family | None:
     """The family that runs the operator, by the type of its first input where there are several."""
     first = operator.inputs[0] if operator.inputs else -1
-    element = None if first < 0 else element_type(facts.subgraph.tensors[first].type)
+    element = None if first < 0 else _type(facts, first, simulated=is_simulated(facts, operator))
     return family_for(kind_of(operator), element)
 
 
@@ -63,9 +80,25 @@ def _newest_version(operator: Operator) -> int:
     return 1 if spec is None else spec.max_version
 
 
-def shorten(name: str, longest: int = 40) -> str:
-    """A tensor's name for a message: converters write very long paths, whose end says most."""
-    return name if len(name) <= longest else f"…{name[-longest:]}"
+def _type(facts: GraphFacts, tensor: int, *, simulated: bool) -> ElementType | None:
+    """The type in which a tensor of an operator enters the graph; None for one that cannot."""
+    if simulated and is_real(facts, tensor):
+        return ElementType.F32
+    return element_type(facts.subgraph.tensors[tensor].type)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A tensor of an operator: the types that it may have there, and the one in which it enters the graph.
+
+    A widened constant enters as the real numbers that its integers stand for.
+    """
+
+    tensor: int
+    known: ElementTypes
+    is_parameter: bool
+    type: ElementType | None
+    is_widened: bool
 
 
 def _tensor_refusal(facts: GraphFacts, operator: Operator, family: Family) -> Unsupported | None:
@@ -74,19 +107,16 @@ def _tensor_refusal(facts: GraphFacts, operator: Operator, family: Family) -> Un
     Families may then rely on the types that they know and on at least one element.
     """
     is_alike, chosen = family.types_of(kind_of(operator)).alike, dict[ElementTypes, tuple[int, ElementType]]()
-    levels = {operator.inputs[i] for i in family.weights if i < len(operator.inputs)}
-    for tensor, known, is_parameter in _places(operator, family):
+    for place in _places(facts, operator, family):
+        tensor, known, element = place.tensor, place.known, place.type
         kind, is_constant = facts.subgraph.tensors[tensor].type, tensor in facts.constants
-        if tensor in levels and _widens(facts, tensor):
-            continue
-        if is_parameter and is_constant:
+        if place.is_parameter and is_constant:
             if kind in _PARAMETERS:
                 continue
             return _refused(facts, operator, tensor, _name(facts, tensor), "a constant of int32 or int64")
-        element = element_type(kind)
         half = kind is TensorType.FLOAT16 and not is_constant
         if half or element is None or element not in known:
-            if is_parameter and kind in _PARAMETERS:
+            if place.is_parameter and kind in _PARAMETERS:
                 found, limit = f"a computed {kind.name.lower()}", "a constant of int32 or int64"
             else:
                 found, limit = _name(facts, tensor), _listed(known)
@@ -100,21 +130,32 @@ def _tensor_refusal(facts: GraphFacts, operator: Operator, family: Family) -> Un
     return None
 
 
-def _widens(facts: GraphFacts, tensor: int) -> bool:
-    """True for a constant of levels with scales, which kernels widen to float32."""
-    codes = facts.constants.get(tensor)
-    return codes is not None and codes.size > 0 and stored(facts.subgraph.tensors[tensor], codes) is not None
-
-
-def _places(operator: Operator, family: Family) -> Iterator[tuple[int, ElementTypes, bool]]:
-    """Each tensor with the types that it may have, and whether it may be a parameter."""
+def _places(facts: GraphFacts, operator: Operator, family: Family) -> Iterator[_Place]:
+    """The operator's tensors, inputs first, absent ones left out."""
     types, parameters = family.types_of(kind_of(operator)), family.parameters_of(kind_of(operator))
+    simulated = is_simulated(facts, operator)
+    weights = {operator.inputs[i] for i in family.weights if i < len(operator.inputs)}
+
+    def place(tensor: int, known: ElementTypes, *, is_parameter: bool) -> _Place:
+        element = _type(facts, tensor, simulated=simulated)
+        # A bias is widened; an int32 that a kernel takes as it is, such as an index, stays one.
+        own_is_known = element in known and not is_real(facts, tensor)
+        widened = (simulated or tensor in weights) and is_widened(facts, tensor)
+        widened = widened and not is_parameter and not own_is_known
+        return _Place(tensor, known, is_parameter, ElementType.F32 if widened else element, widened)
+
     for position, tensor in enumerate(operator.inputs):
         if tensor >= 0:
-            yield tensor, types.of_input(position), position in parameters
+            yield place(tensor, types.of_input(position), is_parameter=position in parameters)
     for position, tensor in enumerate(operator.outputs):
         if tensor >= 0:
-            yield tensor, types.of_output(position), False
+            yield place(tensor, types.of_output(position), is_parameter=False)
+
+
+def _real(facts: GraphFacts, operator: Operator, family: Family) -> GraphFacts:
+    """The facts as the operator's family sees them."""
+    places = _places(facts, operator, family)
+    return real_facts(facts, frozenset(place.tensor for place in places if place.is_widened))
 
 
 def _name(facts: GraphFacts, tensor: int) -> str:
@@ -136,74 +177,142 @@ def build_graph(partition: Partition, *, is_narrow: bool = True) -> Graph:
     Constants stay beside their float32 form as the file stores them where `is_narrow` is true.
     Raises ValueError where a tensor of a type that no kernel knows would become an operand.
     """
-    facts = GraphFacts(partition.subgraph, partition.shapes, partition.dtypes, partition.constants)
-    values: dict[int, Value] = {}
-    kept = _stored_constants(partition)
-
-    def value(tensor: int) -> int:
-        if tensor not in values:
-            known, data = partition.subgraph.tensors[tensor], partition.constants.get(tensor)
-            found = kept.get(tensor)
-            element = element_type(known.type) if found is None else ElementType.F32
-            # Beside float32 stands what a DEQUANTIZE widened already.
-            if found is not None and known.type is not TensorType.FLOAT32:
-                data = found.widened()
-            if element is None:
-                raise ValueError(f"tensor {tensor} of type {known.type.name.lower()} cannot be an operand")
-            if data is not None and data.dtype not in (element.dtype, np.float16):
-                raise ValueError(f"constant {tensor} of type {data.dtype.name} is no {element.value}")
-            data = None if data is None else np.asarray(data, element.dtype)
-            shape = tuple(int(extent) for extent in partition.shapes[tensor])
-            values[tensor] = Value(tensor, shape, known.name, data, element, found if is_narrow else None)
-        return tensor
-
-    contents: dict[int, int] = {}
-    numbers = count(len(partition.subgraph.tensors))
-    nodes = []
+    building = _Building(partition, _stored_constants(partition) if is_narrow else {})
     for operator in partition.operators:
-        if is_folded(facts, operator):
-            continue
-        kind, family = kind_of(operator), _family(facts, operator)
+        if not is_folded(building.facts, operator):
+            building.add(operator)
+    return building.finished()
+
+
+class _Building:
+    """A graph under construction. A value's id is its tensor's index; those behind have no tensor."""
+
+    def __init__(self, partition: Partition, stored_constants: dict[int, Stored]) -> None:
+        self.partition = partition
+        self.stored_constants = stored_constants
+        self.facts = GraphFacts(partition.subgraph, partition.shapes, partition.dtypes, partition.constants)
+        self.values: dict[int, Value] = {}
+        self.nodes: list[Node] = []
+        self.contents: dict[int, int] = {}
+        self.fresh_values = count(len(partition.subgraph.tensors))
+        self.fresh_nodes = count(len(partition.subgraph.operators))
+
+    def add(self, operator: Operator) -> None:
+        """The operator's node, and those that round what it does not round itself."""
+        kind, family = kind_of(operator), _family(self.facts, operator)
         if family is None:
             raise ValueError(f"no kernel family runs operator {operator.index}, {kind.name}")
+        facts = _real(self.facts, operator, family)
         spec = family.read(OperatorFacts(operator, facts))
-        # Operands of fused steps are not inputs of the node, so nothing below would register them.
-        for step in spec.steps:
-            for tensor in step.operands:
-                value(tensor)
-        name = spec.activation
-        fused = () if name is None else (Step(FUSED_ACTIVATIONS.get(name, name)),)
-        inputs = tuple(contents.get(t, value(t)) if t >= 0 else None for t in spec.inputs)
-        outputs = [value(tensor) for tensor in operator.outputs]
-        contents |= _updated(spec, outputs, values, numbers)
-        nodes.append(
-            Node(
-                id=operator.index,
-                op=kind,
-                inputs=inputs,
-                outputs=tuple(outputs),
-                attributes=spec.attributes,
-                epilogue=spec.steps + fused,
-                sources=(operator.index,),
-            )
+        types = {place.tensor: place.type for place in _places(self.facts, operator, family)}
+        # Operands of fused steps are not inputs of the node, so nothing else would register them.
+        operands = (tensor for step in spec.steps for tensor in step.operands)
+        for tensor in (*spec.inputs, *operator.outputs, *operands):
+            if tensor >= 0:
+                self._register(tensor, types[tensor], facts)
+        steps, outputs, behind = _steps(spec), list(operator.outputs), []
+        for position, tensor in enumerate(operator.outputs):
+            rounding = self._rounding(operator, tensor)
+            if rounding is None:
+                continue
+            if family.epilogue and len(outputs) == 1:
+                steps = rounded(steps, rounding)
+                continue
+            outputs[position] = self._like(tensor)
+            behind.append(self._rounded_copy(outputs[position], tensor, rounding, operator))
+        inputs = tuple(self.contents.get(t, t) if t >= 0 else None for t in spec.inputs)
+        self.contents |= self._updated(spec, outputs)
+        sources = (operator.index,)
+        node = Node(operator.index, kind, inputs, tuple(outputs), spec.attributes, steps, sources)
+        self.nodes += [node, *behind]
+
+    def _updated(self, spec: NodeSpec, outputs: list[int]) -> dict[int, int]:
+        """Variable → the value that is its new content; the outputs that the operator lacks are added."""
+        found = {}
+        for tensor, position in spec.states.items():
+            if position is None:
+                outputs.append(self._like(tensor))
+            found[tensor] = outputs[-1 if position is None else position]
+        return found
+
+    def _rounded_copy(self, source: int, target: int, levels: Levels, operator: Operator) -> Node:
+        steps, number = rounded((Step("LOAD", (source,)),), levels), next(self.fresh_nodes)
+        return Node(
+            number, BuiltinOperator.QUANTIZE, (), (target,), epilogue=steps, sources=(operator.index,)
         )
-    for tensor in (*partition.inputs, *partition.outputs):
-        value(tensor)
-    results = (*partition.outputs, *contents.values())
-    return Graph(values, tuple(nodes), partition.inputs, results, tuple(contents))
+
+    def _register(self, tensor: int, element: ElementType | None, facts: GraphFacts) -> None:
+        if tensor in self.values:
+            return
+        known, data = self.partition.subgraph.tensors[tensor], facts.constants.get(tensor)
+        if element is None:
+            raise ValueError(f"tensor {tensor} of type {known.type.name.lower()} cannot be an operand")
+        if data is not None and data.dtype not in (element.dtype, np.float16):
+            raise ValueError(f"constant {tensor} of type {data.dtype.name} is no {element.value}")
+        data = None if data is None else np.asarray(data, element.dtype)
+        shape = tuple(int(extent) for extent in self.partition.shapes[tensor])
+        narrow = None if data is None else self.stored_constants.get(tensor)
+        self.values[tensor] = Value(tensor, shape, known.name, data, element, narrow)
+
+    def _rounding(self, operator: Operator, tensor: int) -> Levels | None:
+        """The levels to which a result has to be rounded; None where it is rounded, or not quantised."""
+        tensors = self.partition.subgraph.tensors
+        inputs = [tensors[i] for i in operator.inputs if i >= 0]
+        if keeps_levels(kind_of(operator), inputs, tensors[tensor]):
+            return None
+        # QUANTIZE of float32 rounds itself, exactly as LiteRT's does.
+        rounds = kind_of(operator) is BuiltinOperator.QUANTIZE and levels_of(inputs[0]) is None
+        return None if rounds else levels_of(tensors[tensor])
+
+    def _like(self, tensor: int, element: ElementType | None = None) -> int:
+        """A value of a tensor's shape that is not the tensor's own."""
+        own, number = self.values[tensor], next(self.fresh_values)
+        self.values[number] = replace(own, id=number, type=element or own.type)
+        return number
+
+    def finished(self) -> Graph:
+        """The graph, whose inputs and outputs have the types of the file."""
+        inputs = tuple(self._entering(tensor) for tensor in self.partition.inputs)
+        outputs = tuple(self._leaving(tensor) for tensor in self.partition.outputs)
+        results = (*outputs, *self.contents.values())
+        return Graph(self.values, tuple(self.nodes), inputs, results, tuple(self.contents))
+
+    def _entering(self, tensor: int) -> int:
+        stored, levels = self._stored(tensor)
+        if levels is not None:
+            reader = next(node for node in self.nodes if tensor in node.reads)
+            node = self._conversion(BuiltinOperator.DEQUANTIZE, stored, tensor, levels, reader)
+            self.nodes.insert(0, node)
+        return stored
+
+    def _leaving(self, tensor: int) -> int:
+        stored, levels = self._stored(tensor)
+        if levels is not None:
+            writer = next(node for node in self.nodes if tensor in node.outputs)
+            self.nodes.append(self._conversion(BuiltinOperator.QUANTIZE, tensor, stored, levels, writer))
+        return stored
+
+    def _stored(self, tensor: int) -> tuple[int, Levels | None]:
+        """The value with the tensor's type in the file; its levels where that is not the tensor's own."""
+        known = self.partition.subgraph.tensors[tensor]
+        own, levels = element_type(known.type), levels_of(known)
+        self._register(tensor, own, self.facts)
+        if levels is None or self.values[tensor].type is own:
+            return tensor, None
+        return self._like(tensor, own), levels
+
+    def _conversion(
+        self, kind: BuiltinOperator, source: int, target: int, levels: Levels, neighbour: Node
+    ) -> Node:
+        attributes = {"scale": levels.scale, "zero_point": levels.zero_point}
+        number = next(self.fresh_nodes)
+        return Node(number, kind, (source,), (target,), attributes, sources=neighbour.sources)
 
 
-def _updated(
-    spec: NodeSpec, outputs: list[int], values: dict[int, Value], numbers: Iterator[int]
-) -> dict[int, int]:
-    """Variable → the value that is its new content; the outputs that the operator lacks are added."""
-    found = {}
-    for tensor, position in spec.states.items():
-        if position is None:
-            outputs.append(next(numbers))
-            values[outputs[-1]] = replace(values[tensor], id=outputs[-1])
-        found[tensor] = outputs[-1 if position is None else position]
-    return found
+def _steps(spec: NodeSpec) -> tuple[Step, ...]:
+    """The operator's steps and its fused activation."""
+    name = spec.activation
+    return spec.steps if name is None else (*spec.steps, Step(FUSED_ACTIVATIONS.get(name, name)))
 
 
 def _stored_constants(partition: Partition) -> dict[int, Stored]:

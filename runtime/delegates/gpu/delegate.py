@@ -17,6 +17,7 @@ from runtime.delegates.gpu.cost import OperatorCosts
 from runtime.delegates.gpu.graph import Custom
 from runtime.delegates.gpu.lowering import families
 from runtime.delegates.gpu.options import Options, parse_options
+from runtime.delegates.gpu.simulation import simulated_types
 from runtime.errors import DelegateError, FarmRuntimeError
 from runtime.model.graph import Operator
 from runtime.model.schema import BuiltinOperator, TensorType
@@ -53,13 +54,18 @@ class GpuDelegate:
     def operator_types() -> Mapping[BuiltinOperator | str, tuple[TensorType, ...]]:
         """Operators that have kernels, and the types of first inputs that these take, whatever the device.
 
-        Custom operators stand under their names.
+        Custom operators stand under their names. Quantised types stand beside float32 where a model that has
+        them is computed with real numbers.
         """
+        found = {
+            kind: [element.tensor_type for family in claims for element in family.types_of(kind).of_input(0)]
+            for kind, claims in families().items()
+        }
         return {
             kind.value if isinstance(kind, Custom) else kind: tuple(
-                element.tensor_type for family in claims for element in family.types_of(kind).of_input(0)
+                dict.fromkeys((*types, *(simulated_types(kind) if TensorType.FLOAT32 in types else ())))
             )
-            for kind, claims in families().items()
+            for kind, types in found.items()
         }
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
@@ -80,7 +86,7 @@ class GpuDelegate:
             end = "the end" if last is None else str(last)
             return Unsupported(f"operator {operator.index} is not among those to delegate, {first} to {end}")
         try:
-            return refusal(graph, operator)
+            return refusal(graph, operator, simulates=self.options.enable_quantization)
         except Exception as error:  # noqa: BLE001  # a model must not fail for what the CPU can run
             _log.exception("gpu delegate: operator %d %s", operator.index, operator.name)
             return Unsupported(_defect(error))

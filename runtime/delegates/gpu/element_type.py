@@ -13,7 +13,7 @@ from runtime.model.schema import TensorType
 class ElementType(Enum):
     """A type of element; its value is the name that numpy, files and messages use.
 
-    A bool is one byte, 0 or 1, as in LiteRT. U8 holds packed weights: their kernel says what the
+    A bool is one byte, 0 or 1, as in LiteRT. U8 also holds packed weights: their kernel says what the
     bytes mean.
     """
 
@@ -21,6 +21,8 @@ class ElementType(Enum):
     I32 = "int32"
     I64 = "int64"
     BOOL = "bool"
+    I16 = "int16"
+    I8 = "int8"
     U8 = "uint8"
 
     @property
@@ -54,18 +56,23 @@ _OPENCL = {
     ElementType.I32: "int",
     ElementType.I64: "long",
     ElementType.BOOL: "uchar",
+    ElementType.I16: "short",
+    ElementType.I8: "char",
     ElementType.U8: "uchar",
 }
 
-_WORDS = {1: "uchar", 4: "float", 8: "ulong"}
+_WORDS = {1: "uchar", 2: "ushort", 4: "float", 8: "ulong"}
 """Bytes of an element → the type that moves it. A float that is only loaded and stored keeps all its bits,
 and the vectors of `kernels/common.cl` are of floats."""
 
 ElementTypes: TypeAlias = tuple[ElementType, ...]
 """The types that a kernel takes in one place, in the order in which messages list them."""
 
-MOVABLE: ElementTypes = (ElementType.F32, ElementType.I32, ElementType.I64, ElementType.BOOL)
+MOVABLE: ElementTypes = tuple(ElementType)
 """What operators take that only move elements."""
+
+PLAIN: ElementTypes = (ElementType.F32, ElementType.I32, ElementType.I64, ElementType.BOOL)
+"""What element-wise operators take that have a kernel for every type; of others they take real numbers."""
 
 INDICES: ElementTypes = (ElementType.I32, ElementType.I64)
 """What operators take as computed indices."""

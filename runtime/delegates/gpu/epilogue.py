@@ -1,7 +1,8 @@
 """The table of fused element-wise steps, by name, and how steps are joined into one expression.
 
-In an expression `{v}` is the running float16 vector, `{0}` the loaded operand, `{a}` the step's number, which
-the kernel gets as a parameter. Every expression uses `{v}` exactly once, so nesting steps repeats no work.
+In an expression `{v}` is the running float16 vector, `{0}` the loaded operand, `{a}` to `{d}` the step's
+numbers, which the kernel gets as parameters. Every expression uses `{v}` exactly once, so nesting steps
+repeats no work.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ EXPRESSIONS = {
     "CEIL": "ceil({v})",
     "ROUND": "round16({v})",
     "SIGN": "sign16({v})",
+    "SIMULATE": "simulate16({v}, {a}, {b}, {c}, {d})",
+    "QUANTIZE": "quantize16({v}, {a}, {b}, {c}, {d})",
 }
 
 MAX_OPERANDS = 6
@@ -148,7 +151,7 @@ def join(steps: Iterable[Step], operands: Sequence[Operand], channels: int) -> J
         read = [next(unread) for _ in step.operands]
         for operand in read:
             values |= operand.parameters
-        names = {"a": f"E_NUMBER{position}"} if step.parameters else {}
+        names = {key: f"E_NUMBER{position}_{key.upper()}" for key in "abcd"[: len(step.parameters)]}
         values |= dict(zip(names.values(), step.parameters, strict=True))
         text = EXPRESSIONS[step.op].format(*(operand.access for operand in read), v=text, **names)
         unsafe |= any(operand.is_splat for operand in read)

@@ -42,6 +42,11 @@ def ceil_div(count: int, divisor: int) -> int:
     return -(-count // divisor)
 
 
+def shorten(name: str, longest: int = 40) -> str:
+    """A tensor's name for a message: converters write very long paths, whose end says most."""
+    return name if len(name) <= longest else f"…{name[-longest:]}"
+
+
 class Custom(Enum):
     """A custom operator that has kernels; its value is the name by which models call it."""
 

@@ -38,6 +38,8 @@ class Options:
     - `first_delegate_node_index`, `last_delegate_node_index`: operators before the first and behind the last,
       counted as in the file, stay on the CPU; None: up to the end. They narrow down a faulty operator.
     - `require_full_delegation`: an operator that would stay on the CPU is an error.
+    - `enable_quantization`: operators on quantised tensors are delegated too, and computed with the real
+      numbers that their integers stand for, rounded as the integers are.
     """
 
     device: str | int | None = None
@@ -53,6 +55,7 @@ class Options:
     first_delegate_node_index: int = 0
     last_delegate_node_index: int | None = None
     require_full_delegation: bool = False
+    enable_quantization: bool = True
 
     @property
     def weighs_costs(self) -> bool:
@@ -130,6 +133,7 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "first_delegate_node_index": _at_least(0),
     "last_delegate_node_index": _at_least(0),
     "require_full_delegation": _flag,
+    "enable_quantization": _flag,
 }
 
 

@@ -20,17 +20,17 @@ TAKES: Mapping[str, str] = {}
 
 TAKEN = frozenset({
     B.ABS, B.ADD, B.ADD_N, B.ARG_MAX, B.ARG_MIN, B.ATAN2, B.AVERAGE_POOL_2D, B.BATCH_MATMUL,
-    B.BATCH_TO_SPACE_ND, B.BITWISE_XOR, B.BROADCAST_TO, B.CAST, B.CEIL, B.CONCATENATION, B.CONV_2D,
-    B.CONV_3D, B.COS, B.CUMSUM, B.DEPTHWISE_CONV_2D, B.DEPTH_TO_SPACE, B.DIV, B.ELU, B.EMBEDDING_LOOKUP,
+    B.BATCH_TO_SPACE_ND, B.BITWISE_XOR, B.BROADCAST_TO, B.CAST, B.CEIL, B.CONCATENATION, B.CONV_2D, B.CONV_3D,
+    B.COS, B.CUMSUM, B.DEPTHWISE_CONV_2D, B.DEPTH_TO_SPACE, B.DEQUANTIZE, B.DIV, B.ELU, B.EMBEDDING_LOOKUP,
     B.EQUAL, B.EXP, B.EXPAND_DIMS, B.FLOOR, B.FLOOR_DIV, B.FLOOR_MOD, B.FULLY_CONNECTED, B.GATHER,
     B.GATHER_ND, B.GELU, B.GREATER, B.GREATER_EQUAL, B.HARD_SWISH, B.L2_NORMALIZATION, B.L2_POOL_2D,
     B.LEAKY_RELU, B.LESS, B.LESS_EQUAL, B.LOCAL_RESPONSE_NORMALIZATION, B.LOG, B.LOGICAL_AND, B.LOGICAL_NOT,
     B.LOGICAL_OR, B.LOGISTIC, B.LOG_SOFTMAX, B.LSTM, B.MAXIMUM, B.MAX_POOL_2D, B.MEAN, B.MINIMUM,
-    B.MIRROR_PAD, B.MUL, B.NEG, B.NOT_EQUAL, B.ONE_HOT, B.PACK, B.PAD, B.PADV2, B.POW, B.PRELU,
+    B.MIRROR_PAD, B.MUL, B.NEG, B.NOT_EQUAL, B.ONE_HOT, B.PACK, B.PAD, B.PADV2, B.POW, B.PRELU, B.QUANTIZE,
     B.REDUCE_MAX, B.REDUCE_MIN, B.REDUCE_PROD, B.RELU, B.RELU6, B.RELU_0_TO_1, B.RELU_N1_TO_1, B.RESHAPE,
     B.RESIZE_BILINEAR, B.RESIZE_NEAREST_NEIGHBOR, B.REVERSE_V2, B.RIGHT_SHIFT, B.RNN, B.ROUND, B.RSQRT,
-    B.SELECT, B.SELECT_V2, B.SIGN, B.SIN, B.SLICE, B.SOFTMAX, B.SPACE_TO_BATCH_ND, B.SPACE_TO_DEPTH,
-    B.SPLIT, B.SPLIT_V, B.SQRT, B.SQUARE, B.SQUARED_DIFFERENCE, B.SQUEEZE, B.STABLEHLO_ADD, B.STABLEHLO_AND,
+    B.SELECT, B.SELECT_V2, B.SIGN, B.SIN, B.SLICE, B.SOFTMAX, B.SPACE_TO_BATCH_ND, B.SPACE_TO_DEPTH, B.SPLIT,
+    B.SPLIT_V, B.SQRT, B.SQUARE, B.SQUARED_DIFFERENCE, B.SQUEEZE, B.STABLEHLO_ADD, B.STABLEHLO_AND,
     B.STABLEHLO_MAXIMUM, B.STABLEHLO_MINIMUM, B.STABLEHLO_MULTIPLY, B.STABLEHLO_SHIFT_LEFT, B.STRIDED_SLICE,
     B.SUB, B.SUM, B.SVDF, B.TANH, B.TILE, B.TOPK_V2, B.TRANSPOSE, B.TRANSPOSE_CONV,
     B.UNIDIRECTIONAL_SEQUENCE_LSTM, B.UNIDIRECTIONAL_SEQUENCE_RNN, B.UNPACK,
@@ -46,10 +46,16 @@ MOVED = frozenset({
 })  # fmt: skip
 """Operators that only move elements, of any type that the delegate can hold."""
 
-MOVABLE = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64, TensorType.BOOL)
+PLAIN = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64, TensorType.BOOL)
+"""The types that element-wise kernels have, in the order in which the delegate's messages list them."""
+
+LEVELS = (TensorType.INT16, TensorType.INT8, TensorType.UINT8)
+"""Types of quantised tensors, which enter the delegate's graph as float32 where they have one scale."""
+
+MOVABLE = PLAIN + LEVELS
 """The types that the delegate can hold, in the order in which its messages list them."""
 
-FLOAT, INT, LONG, BOOL = ((kind,) for kind in MOVABLE)
+FLOAT, INT, LONG, BOOL = ((kind,) for kind in PLAIN)
 
 INDICES = INT + LONG
 """The types of indices that the delegate computes with."""
@@ -67,21 +73,28 @@ PLACES: Mapping[B, tuple[Sequence[Sequence[TensorType]], Sequence[Sequence[Tenso
     B.ARG_MAX: ([COMPARED], [INDICES]),
     B.ARG_MIN: ([COMPARED], [INDICES]),
     B.BITWISE_XOR: ([INT + BOOL], [INT + BOOL]),
-    B.CAST: ([MOVABLE], [MOVABLE]),
+    B.CAST: ([PLAIN], [PLAIN]),
     B.EMBEDDING_LOOKUP: ([INT, MOVABLE], [MOVABLE]),
-    **dict.fromkeys((B.EQUAL, B.NOT_EQUAL), ([MOVABLE], [BOOL])),
+    **dict.fromkeys((B.EQUAL, B.NOT_EQUAL), ([PLAIN], [BOOL])),
     B.GATHER: ([MOVABLE, INDICES], [MOVABLE]),
     B.GATHER_ND: ([MOVABLE, INDICES], [MOVABLE]),
     **dict.fromkeys((B.LESS, B.LESS_EQUAL, B.GREATER, B.GREATER_EQUAL), ([ORDERED], [BOOL])),
     **dict.fromkeys((B.LOGICAL_AND, B.LOGICAL_OR, B.LOGICAL_NOT), ([BOOL], [BOOL])),
     B.ONE_HOT: ([INDICES, INDICES, MOVABLE], [MOVABLE]),
     B.RIGHT_SHIFT: ([INT], [INT]),
-    **dict.fromkeys((B.SELECT, B.SELECT_V2), ([BOOL, MOVABLE], [MOVABLE])),
+    **dict.fromkeys((B.SELECT, B.SELECT_V2), ([BOOL, PLAIN], [PLAIN])),
     B.STABLEHLO_AND: ([BITS], [BITS]),
     B.STABLEHLO_SHIFT_LEFT: ([INDICES], [INDICES]),
     B.TOPK_V2: ([ORDERED], [ORDERED, INT]),
 }
 """The types of each input and each output, of which the last stands for all further ones."""
+
+ON_LEVELS = frozenset({
+    B.BITWISE_XOR, B.CAST, B.FLOOR_DIV, B.FLOOR_MOD, B.LSTM, B.RIGHT_SHIFT, B.RNN, B.STABLEHLO_ADD,
+    B.STABLEHLO_AND, B.STABLEHLO_MAXIMUM, B.STABLEHLO_MINIMUM, B.STABLEHLO_MULTIPLY, B.STABLEHLO_SHIFT_LEFT,
+    B.SVDF, B.UNIDIRECTIONAL_SEQUENCE_LSTM, B.UNIDIRECTIONAL_SEQUENCE_RNN,
+})  # fmt: skip
+"""Operators that compute with the stored integers of quantised tensors, not with what they stand for."""
 
 INTEGERS: Mapping[B, tuple[TensorType, ...]] = {
     **dict.fromkeys((B.ADD, B.SUB, B.MUL, B.MAXIMUM, B.MINIMUM, B.NEG, B.FLOOR_DIV, B.FLOOR_MOD), INDICES),
@@ -130,7 +143,10 @@ def expectation(name: str, opcode: B, args: Sequence[Arg | None], outs: Sequence
 def _by_types(opcode: B, args: Sequence[Arg | None], outs: Sequence[Out]) -> str | None:
     """The reason for the first tensor that no kernel takes; `one_operator` numbers those that are present."""
     inputs = [(arg, i) for i, arg in enumerate(args) if arg is not None]
-    kinds = [_kind(form, form.value.dtype) for form, _ in inputs] + [_kind(out, out.dtype) for out in outs]
+    forms = [*(form for form, _ in inputs), *outs]
+    if reasons := [r for i, form in enumerate(forms) if (r := _quantized_refusal(opcode, i, form))]:
+        return reasons[0]
+    kinds = [TensorType.FLOAT32 if _is_quantized(form) else _kind(form) for form in forms]
     of_inputs, of_outputs = _places(opcode, kinds[0])
     places = [(arg, (opcode, i) in PARAMETERS, of_inputs[min(i, len(of_inputs) - 1)]) for arg, i in inputs]
     places += [(out, False, of_outputs[min(i, len(of_outputs) - 1)]) for i, out in enumerate(outs)]
@@ -145,8 +161,24 @@ def _by_types(opcode: B, args: Sequence[Arg | None], outs: Sequence[Out]) -> str
     return None
 
 
-def _kind(form: Arg | Out, dtype: object) -> TensorType:
+def _kind(form: Arg | Out) -> TensorType:
+    dtype = form.dtype if isinstance(form, Out) else form.value.dtype
     return TYPES[np.dtype(dtype)] if form.type is None else form.type
+
+
+def _is_quantized(form: Arg | Out) -> bool:
+    computed = not getattr(form, "constant", False)
+    return computed and form.quantization is not None and _kind(form) in LEVELS
+
+
+def _quantized_refusal(opcode: B, index: int, form: Arg | Out) -> str | None:
+    if not _is_quantized(form) or form.quantization is None:
+        return None
+    text = f"tensor {index} 't{index}' is quantised {_kind(form).name.lower()}"
+    if opcode in ON_LEVELS:
+        return f"{text}, with whose stored integers {opcode.name} computes"
+    one = len(form.quantization.scales) == 1
+    return None if one else f"{text}, but has not one positive scale for all of its elements"
 
 
 def _places(

@@ -219,6 +219,19 @@ static inline float16 gelu_approximate16(float16 x)
 {
     return x * logistic16(1.59576912f * (x + 0.044715f * x * x * x));
 }
+// The real numbers of quantised tensors: multiples of `scale`, `low` and `high` of which are the least and the greatest.
+// Adding 12582912 = 1.5 * 2^23 rounds to an integer, ties to the even one.
+static inline float16 simulate16(float16 x, float inverse, float low, float high, float scale)
+{
+    return (clamp16(x * inverse, low, high) + 12582912.0f - 12582912.0f) * scale;
+}
+// As LiteRT's QUANTIZE rounds: the quotient, ties away from zero; `beyond` in place of one that int32 cannot hold.
+static inline float16 quantize16(float16 x, float scale, float low, float high, float beyond)
+{
+    const float16 quotient = x / scale, whole = trunc(quotient);
+    const float16 rounded = whole + trunc((quotient - whole) * 2.0f);
+    return (fabs(rounded) < (float16)2147483648.0f ? clamp16(rounded, low, high) : (float16)beyond) * scale;
+}
 // Zero in the lanes behind the last channel: what a step made of their unspecified contents must not spread.
 static inline float16 mask16(float16 x, int channel, int channels)
 {

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
+from runtime.delegates.gpu.element_type import ElementType
 from runtime.delegates.gpu.graph import Graph, Kind, Node, Value
 from runtime.model.schema import BuiltinOperator as Op
 
@@ -132,6 +133,12 @@ def _reshape_of_same(node: Node, rewriting: _Rewriting) -> list[Node]:
     return [replace(node, op=Op.RESHAPE, attributes={})] if is_same and forwards else [node]
 
 
+def _reshape_of_real(node: Node, rewriting: _Rewriting) -> list[Node]:
+    """A DEQUANTIZE of real numbers changes nothing: on the simulated path, quantised tensors hold them."""
+    is_real = node.inputs[0] is not None and rewriting.graph.values[node.inputs[0]].type is ElementType.F32
+    return [replace(node, op=Op.RESHAPE)] if is_real else [node]
+
+
 def _padded_space_to_batch(node: Node, rewriting: _Rewriting) -> list[Node]:
     """A PAD in front where the edges are not zero."""
     shape, edges = rewriting.shape(node.inputs[0]), node.attributes["edges"]
@@ -173,6 +180,7 @@ _REWRITES: Mapping[Kind, Rewrite] = {
     Op.PACK: _concatenation,
     Op.SQUEEZE: _reshape,
     Op.EXPAND_DIMS: _reshape,
+    Op.DEQUANTIZE: _reshape_of_real,
     Op.TRANSPOSE: _reshape_of_transpose,
     Op.SLICE: _reshape_of_same,
     Op.STRIDED_SLICE: _reshape_of_same,

@@ -16,7 +16,7 @@ from runtime.delegates.gpu.source import assemble
 from runtime.model.schema import ActivationFunctionType
 from runtime.model.schema import BuiltinOperator as Op
 from tests.oracle import run_litert
-from tests.runtime.models import Builder
+from tests.runtime.models import Builder, per_tensor
 
 _SPECIAL = np.float32([np.nan, np.inf, -np.inf, 0.0, -0.0, 3.4e38, -3.4e38, 100, -100, -1])
 _WITHOUT_REFERENCE = frozenset({Op.CEIL, Op.ELU, Op.ROUND})
@@ -102,7 +102,7 @@ def run_node(backend, graph, operands, lower):
     return padded[:, : values[out].channels].reshape(values[out].shape)
 
 
-@pytest.mark.parametrize("op", sorted(EXPRESSIONS))
+@pytest.mark.parametrize("op", sorted(EXPRESSIONS.keys() - {"QUANTIZE", "SIMULATE"}))
 def test_step_matches_litert(op, backend):
     generator = np.random.default_rng(1)
     x = generator.uniform(-9, 9, (3, 5, 21)).astype(np.float32)
@@ -118,6 +118,32 @@ def test_step_matches_litert(op, backend):
     steps = [step, Step("SATURATE")] if op in _CLAMPED else [step]
     found = run_steps(backend, steps, x.shape, {0: x, 1: w} if needs_operand else {0: x})
     np.testing.assert_allclose(found, litert_of(op, x, w, 0.25), rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("zero_point", [-7, 0, 90])
+def test_steps_to_levels_match_litert(zero_point, backend):
+    """QUANTIZE rounds every number as LiteRT does, SIMULATE those of usual size, ties to even."""
+    generator, scale = np.random.default_rng(1), 0.25
+    x = generator.uniform(-40, 40, (3, 5, 21)).astype(np.float32)
+    x.reshape(-1)[: _SPECIAL.size] = _SPECIAL
+    x.reshape(-1)[_SPECIAL.size : _SPECIAL.size + 8] = (np.arange(8) - 3.5) * scale
+    build = Builder()
+    levels, real = (
+        build.tensor(t, x.shape, q) for t, q in ((np.int8, per_tensor(scale, zero_point)), (np.float32, None))
+    )
+    build.operator(Op.QUANTIZE, [build.input(np.float32, x.shape)], [levels])
+    build.operator(Op.DEQUANTIZE, [levels], [real], version=2)
+    (expected,) = run_litert(build.write([real]), [x])
+    low, high = -128.0 - zero_point, 127.0 - zero_point
+    beyond = low if zero_point >= 0 else high
+    exact = run_steps(backend, [Step("QUANTIZE", (), (scale, low, high, beyond))], x.shape, {0: x})
+    np.testing.assert_array_equal(exact, expected)
+    fast = run_steps(backend, [Step("SIMULATE", (), (1 / scale, low, high, scale))], x.shape, {0: x})
+    is_usual = np.abs(x) < 1e30
+    multiples = np.where(is_usual, x, 0) / scale
+    is_tie = np.mod(multiples, 1) == 0.5
+    np.testing.assert_array_equal(fast[is_usual & ~is_tie], expected[is_usual & ~is_tie])
+    np.testing.assert_array_equal(fast[is_tie], np.clip(np.rint(multiples[is_tie]), low, high) * scale)
 
 
 @pytest.mark.parametrize(
@@ -149,8 +175,8 @@ def test_operand_is_broadcast_as_numpy_does(shape, backend):
 def test_steps_nest_in_order():
     steps = [Step("ADD", (7,)), Step("RELU"), Step("MUL_SCALAR", (), (0.5,))]
     joined = join(steps, [Operand(7, "load(p, c)", {"E0_STRIDE": 16})], 16)
-    assert joined.expression == "(relu16(((v) + load(p, c))) * E_NUMBER2)"
-    assert joined.parameters == (("E0_STRIDE", 16), ("E_NUMBER2", 0.5))
+    assert joined.expression == "(relu16(((v) + load(p, c))) * E_NUMBER2_A)"
+    assert joined.parameters == (("E0_STRIDE", 16), ("E_NUMBER2_A", 0.5))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.element_type import MOVABLE, ElementType, ElementTypes
+from runtime.delegates.gpu.element_type import PLAIN, ElementType, ElementTypes
 from runtime.delegates.gpu.epilogue import broadcast_shape
 from runtime.delegates.gpu.graph import LANES, Kind, Node, Value, round_up
 from runtime.delegates.gpu.lowering.movement.copies import element_strides
@@ -98,9 +98,9 @@ _MASKS = {1: "char", 4: "int", 8: "long"}
 _BOTH: ElementTypes = (I32, I64)
 _NUMBERS: ElementTypes = (F32, I32, I64)
 _TYPES: Mapping[Kind, Types] = {
-    Op.CAST: Types((MOVABLE,), (MOVABLE,)),
-    **dict.fromkeys((Op.SELECT, Op.SELECT_V2), Types(((BOOL,), MOVABLE), (MOVABLE,), alike=True)),
-    **dict.fromkeys((Op.EQUAL, Op.NOT_EQUAL), Types((MOVABLE,), ((BOOL,),), alike=True)),
+    Op.CAST: Types((PLAIN,), (PLAIN,)),
+    **dict.fromkeys((Op.SELECT, Op.SELECT_V2), Types(((BOOL,), PLAIN), (PLAIN,), alike=True)),
+    **dict.fromkeys((Op.EQUAL, Op.NOT_EQUAL), Types((PLAIN,), ((BOOL,),), alike=True)),
     **dict.fromkeys(
         (Op.LESS, Op.LESS_EQUAL, Op.GREATER, Op.GREATER_EQUAL), Types((_NUMBERS,), ((BOOL,),), alike=True)
     ),

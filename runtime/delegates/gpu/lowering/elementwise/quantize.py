@@ -1,0 +1,113 @@
+"""QUANTIZE and DEQUANTIZE, between float32 and the integers of 8 and 16 bits.
+
+Within a graph, quantised tensors hold real numbers already: there QUANTIZE is a chain of epilogue steps, and
+DEQUANTIZE changes nothing, which `passes/canonicalise.py` knows. What is left are nodes with one input, at
+the border of the graph, which convert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from runtime.delegates.gpu.element_type import ElementType
+from runtime.delegates.gpu.graph import Graph, Node, Step
+from runtime.delegates.gpu.lowering.elementwise import elementwise
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    defines,
+    epilogue_of,
+    instance_name,
+)
+from runtime.delegates.gpu.parameters import parameters
+from runtime.delegates.gpu.simulation import is_quantized, levels_of, quantized
+from runtime.model.schema import BuiltinOperator as Op
+
+_UNITS = 16
+"""Most units, and so most work-groups, of a conversion. Chosen: conversions are short and bound by memory,
+which few threads saturate; a device with more compute units leaves some idle."""
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    operator, tensors = facts.operator, facts.graph.subgraph.tensors
+    if operator.opcode == Op.DEQUANTIZE:
+        return NodeSpec(operator.inputs[:1])
+    steps = (Step("LOAD", (operator.inputs[0],)),)
+    levels = levels_of(tensors[operator.outputs[0]])
+    if levels is None:
+        raise ValueError("QUANTIZE was accepted without a scale")
+    # From one scale to another the graph's builder rounds, as behind any operator.
+    return NodeSpec(
+        (), steps=steps if is_quantized(tensors[operator.inputs[0]]) else (*steps, quantized(levels))
+    )
+
+
+def _converts(node: Node, graph: Graph) -> bool:
+    """True for a node that reads or writes integers."""
+    (target,) = node.outputs
+    return any(graph.values[value].type is not ElementType.F32 for value in (*node.reads, target))
+
+
+def _writes_integers(node: Node, graph: Graph) -> bool:
+    return graph.values[node.outputs[0]].type is not ElementType.F32
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One kernel over all pixels."""
+    (target,) = node.outputs
+    if not _converts(node, context.graph):
+        return elementwise.lower(node, context)
+    (source,) = node.inputs
+    if source is None:
+        raise ValueError(f"{node.op.name} has one input")
+    before, after = context.value(source), context.value(target)
+    read, write = context.layout(source), context.layout(target)
+    to_levels = _writes_integers(node, context.graph)
+    stored = after if to_levels else before
+    limits = np.iinfo(stored.type.dtype)
+    bounds = {"LOW": float(limits.min), "HIGH": float(limits.max)} if to_levels else {}
+    launch = Launch(
+        Instance(
+            f"elementwise/quantize_{'store' if to_levels else 'load'}.cl",
+            instance_name(f"{node.op.name.lower()}_{stored.type.value}"),
+            defines(T=stored.type.opencl, **bounds),
+            parameters(
+                PIXELS=after.pixels,
+                CHANNELS=after.channels,
+                IN_STRIDE=read.pixel_stride,
+                IN_CHANNEL_STRIDE=read.channel_stride,
+                OUT_STRIDE=write.pixel_stride,
+                SCALE=float(node.attributes["scale"]),
+                ZERO_POINT=float(node.attributes["zero_point"]),
+            ),
+        ),
+        (source, target),
+        units=max(1, min(_UNITS, after.pixels)),
+        label=f"{node.op.name} {'x'.join(map(str, after.shape))}",
+        sources=node.sources,
+        flops=3 * after.elements,
+        bytes=(before.type.size + after.type.size) * after.elements,
+        epilogue=epilogue_of(node, context.graph),
+    )
+    return [Candidate("rows", (launch,))]
+
+
+def _any_layout(node: Node, graph: Graph) -> bool:
+    return _converts(node, graph)
+
+
+FAMILY = Family(
+    operators=(Op.QUANTIZE, Op.DEQUANTIZE),
+    read=_read,
+    lower=lower,
+    epilogue=True,
+    reads_any_layout=_any_layout,
+    writes_dense=_writes_integers,
+)
