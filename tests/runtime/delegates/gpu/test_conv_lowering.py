@@ -134,12 +134,12 @@ def forced_direct(rows, columns):
 
 def forced_gemm(rows, columns):
     return lambda node, context: gemm(
-        node, context, product_of(conv_shape(node, context)), "conv", Tile(rows, columns)
+        node, context, product_of(conv_shape(node, context)), Tile(rows, columns)
     )
 
 
 def forced_row(width):
-    return lambda node, context: row(node, context, product_of(conv_shape(node, context)), "conv", width)
+    return lambda node, context: row(node, context, product_of(conv_shape(node, context)), width)
 
 
 def forced_stem(rows, columns):

@@ -3,19 +3,13 @@
 // the image run without bounds checks; at the border inputs outside count as zero. The last tile of a row or column
 // overlaps its neighbour: both store the same numbers.
 // weights: [CHANNELS / 16][1 + FILTER_H * FILTER_W][16], the bias and then the taps.
-// Defines: IN_H, IN_W, IN_STRIDE, OUT_H, OUT_W, OUT_STRIDE, CHANNELS (padded), PARTS, TILE_H, TILE_W, FILTER_H,
-// FILTER_W, STRIDE_H, STRIDE_W, DILATION_H, DILATION_W, PAD_TOP, PAD_LEFT.
-#define TILES_X ((OUT_W + TILE_W - 1) / TILE_W)
-#define TILES_Y ((OUT_H + TILE_H - 1) / TILE_H)
+// Defines: TILE_H, TILE_W, FILTER_H, FILTER_W, STRIDE_H, STRIDE_W, DILATION_H, DILATION_W, WEIGHT. All loops over them are
+// unrolled, so that inputs and sums stay in registers. Parameters: IN_H, IN_W, IN_STRIDE, OUT_H, OUT_W, OUT_STRIDE, PAD_TOP,
+// PAD_LEFT, BLOCK (channels of a unit), and as divisors PARTS, TILES_X and TILES_Y (tiles of a row, and rows of tiles).
 #define PATCH_H ((TILE_H - 1) * STRIDE_H + (FILTER_H - 1) * DILATION_H + 1)
 #define PATCH_W ((TILE_W - 1) * STRIDE_W + (FILTER_W - 1) * DILATION_W + 1)
-#define BLOCK (CHANNELS / PARTS)
 #define TAPS (FILTER_H * FILTER_W)
 #define TILE_N 16
-// Whether any tile lies inside; on small maps none does, and the code for it is not compiled.
-#define FIRST_Y (PAD_TOP > 0 ? TILE_H * STRIDE_H - PAD_TOP : 0)
-#define FIRST_X (PAD_LEFT > 0 ? TILE_W * STRIDE_W - PAD_LEFT : 0)
-#define HAS_INNER (FIRST_Y + PATCH_H <= IN_H && FIRST_X + PATCH_W <= IN_W)
 
 // Row y of the patch, its inputs in `value`, into the sums of each output row that reads it.
 #define ADD_ROW(y, value) \
@@ -33,12 +27,12 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
     __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
-        const int first = u % PARTS * BLOCK, tile = u / PARTS;
-        const int ox = min(tile % TILES_X * TILE_W, OUT_W - TILE_W);
-        const int oy = min(tile / TILES_X % TILES_Y * TILE_H, OUT_H - TILE_H);
-        const int n = tile / (TILES_X * TILES_Y);
+        const int tile = QUOTIENT(u, PARTS), row = QUOTIENT(tile, TILES_X), n = QUOTIENT(row, TILES_Y);
+        const int first = (u - tile * PARTS) * BLOCK;
+        const int ox = min((tile - row * TILES_X) * TILE_W, OUT_W - TILE_W);
+        const int oy = min((row - n * TILES_Y) * TILE_H, OUT_H - TILE_H);
         const int iy = oy * STRIDE_H - PAD_TOP, ix = ox * STRIDE_W - PAD_LEFT;
-        const bool inner = HAS_INNER && iy >= 0 && ix >= 0 && iy + PATCH_H <= IN_H && ix + PATCH_W <= IN_W;
+        const bool inner = iy >= 0 && ix >= 0 && iy + PATCH_H <= IN_H && ix + PATCH_W <= IN_W;
         __global const float *corner = in + ((n * IN_H + iy) * IN_W + ix) * IN_STRIDE;
         for (int c = first; c < first + BLOCK; c += 16) {
             __global const float *head = PANEL_HEAD(weights, c / TILE_N, TAPS);
@@ -80,14 +74,8 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
         }
     }
 }
-#undef TILES_X
-#undef TILES_Y
 #undef PATCH_H
 #undef PATCH_W
-#undef BLOCK
 #undef TAPS
 #undef TILE_N
-#undef FIRST_Y
-#undef FIRST_X
-#undef HAS_INNER
 #undef ADD_ROW

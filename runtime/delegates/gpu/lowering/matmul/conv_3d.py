@@ -15,7 +15,7 @@ from runtime.delegates.gpu.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.lowering.matmul.conv.family import constants_refusal, window_candidates
 from runtime.delegates.gpu.lowering.matmul.conv.packing import panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, bias_of
-from runtime.delegates.gpu.lowering.matmul.conv.tiles import CACHED_WEIGHTS_BYTES, Tile, best_tiles
+from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, weights_of
 from runtime.delegates.gpu.lowering.spec import (
     Array,
@@ -32,6 +32,7 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
     packed,
 )
+from runtime.delegates.gpu.parameters import parameters
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
 
@@ -158,17 +159,14 @@ def _direct(node: Node, context: Context, tile: Tile) -> Candidate:
     name = "x".join(map(str, taps))
     instance = Instance(
         "matmul/conv_3d.cl",
-        instance_name(f"conv_3d_{name}", tile.name, found.type),
-        defines(
+        instance_name("conv_3d", tile.name, found.type),
+        defines(TILE_M=tile.rows, TILE_N=tile.columns, WEIGHT=found.type.value),
+        parameters(
             **window,
+            **tile.order(after.pixels, after.channels, packed_weights.bytes),
             M=after.pixels,
             K=channels,
             CHANNELS=round_up(after.channels),
-            TILE_M=tile.rows,
-            TILE_N=tile.columns,
-            PANELS=count,
-            PANEL_OUTER=packed_weights.bytes > CACHED_WEIGHTS_BYTES,
-            WEIGHT=found.type.value,
             IN_STRIDE=context.layout(source).pixel_stride,
             OUT_STRIDE=context.layout(target).pixel_stride,
         ),

@@ -23,6 +23,7 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
     window_attributes,
 )
+from runtime.delegates.gpu.parameters import divisor, parameters
 from runtime.model.schema import BuiltinOperator as Op
 
 _UNITS_PER_WORKER = 4
@@ -101,13 +102,13 @@ def depthwise(node: Node, context: Context, shape: ConvShape, tile: tuple[int, i
         Instance(
             "matmul/depthwise_conv.cl",
             instance_name(f"depthwise_conv_{s.window}", f"r{rows}c{columns}", s.weights.type),
-            defines(
-                **s.defines,
-                CHANNELS=channels,
-                PARTS=parts,
-                TILE_H=rows,
-                TILE_W=columns,
-                WEIGHT=s.weights.type.value,
+            defines(**s.taps, TILE_H=rows, TILE_W=columns, WEIGHT=s.weights.type.value),
+            parameters(
+                **s.image,
+                BLOCK=channels // parts,
+                **divisor("PARTS", parts),
+                **divisor("TILES_X", ceil_div(s.out_w, columns)),
+                **divisor("TILES_Y", ceil_div(s.out_h, rows)),
             ),
         ),
         (s.source, weights, s.target),

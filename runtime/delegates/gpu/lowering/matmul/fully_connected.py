@@ -119,7 +119,7 @@ def _with_constant(
             lambda codes: filter_matrix(codes.reshape(columns, 1, rows.pixels, rows.channels), lanes)
         ),
     )
-    return gemm.product_candidates(node, context, product, "fully_connected")
+    return gemm.product_candidates(node, context, product)
 
 
 def _computed(context: Context, rows: _Rows, weights: Value) -> computed.Product:

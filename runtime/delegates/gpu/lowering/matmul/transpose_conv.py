@@ -15,7 +15,7 @@ from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.lowering.matmul.conv.packing import filter_matrix, panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of
-from runtime.delegates.gpu.lowering.matmul.conv.tiles import CACHED_WEIGHTS_BYTES, Tile, best_tiles
+from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import weights_of
 from runtime.delegates.gpu.lowering.spec import (
     Array,
@@ -32,6 +32,7 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
     packed,
 )
+from runtime.delegates.gpu.parameters import divisor, parameters
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
 
@@ -56,15 +57,15 @@ class _Axis:
         """Output positions of the longest phase."""
         return ceil_div(self.out, self.stride)
 
-    def defines(self, letter: str) -> dict[str, int]:
+    def parameters(self, letter: str) -> dict[str, int]:
         """The numbers as the kernel calls them."""
         return {
             f"IN_{letter}": self.size,
             f"OUT_{letter}": self.out,
             f"FILTER_{letter}": self.taps,
-            f"STRIDE_{letter}": self.stride,
             f"CUT_{letter}": self.cut,
-            f"PHASES_{letter}": self.phases,
+            **divisor(f"STRIDE_{letter}", self.stride),
+            **divisor(f"PHASES_{letter}", self.phases),
             f"STEPS_{letter}": self.steps,
         }
 
@@ -130,7 +131,7 @@ def _gather(node: Node, context: Context, rows: _Axis, columns: _Axis, tile: Til
     before, after, weights = (context.value(v) for v in (source, target, filter_id))
     channels, taps = before.channels, rows.taps * columns.taps
     pixels = before.shape[0] * rows.steps * columns.steps
-    count = tile.panels(after.channels)
+    count, phases = tile.panels(after.channels), rows.phases * columns.phases
 
     def pack(codes: Array) -> Array:
         return panels(filter_matrix(codes, channels), tile.columns)
@@ -139,18 +140,16 @@ def _gather(node: Node, context: Context, rows: _Axis, columns: _Axis, tile: Til
     packed_weights = found.panels(f"weights{target}", count, taps * channels, tile.columns, pack)
     instance = Instance(
         "matmul/transpose_conv.cl",
-        instance_name(f"transpose_conv_{rows.taps}x{columns.taps}s{rows.stride}", tile.name, found.type),
-        defines(
-            **rows.defines("H"),
-            **columns.defines("W"),
+        instance_name("transpose_conv", tile.name, found.type),
+        defines(TILE_M=tile.rows, TILE_N=tile.columns, WEIGHT=found.type.value),
+        parameters(
+            **rows.parameters("H"),
+            **columns.parameters("W"),
+            **divisor("PHASES", phases),
+            **tile.order(pixels, after.channels, packed_weights.bytes, phases),
             M=pixels,
             K=channels,
             CHANNELS=round_up(after.channels),
-            TILE_M=tile.rows,
-            TILE_N=tile.columns,
-            PANELS=count,
-            PANEL_OUTER=packed_weights.bytes > CACHED_WEIGHTS_BYTES,
-            WEIGHT=found.type.value,
             IN_STRIDE=context.layout(source).pixel_stride,
             OUT_STRIDE=context.layout(target).pixel_stride,
         ),
@@ -159,7 +158,7 @@ def _gather(node: Node, context: Context, rows: _Axis, columns: _Axis, tile: Til
     launch = Launch(
         instance,
         (source, packed_weights, zeros, target),
-        units=rows.phases * columns.phases * tile.units(pixels, after.channels),
+        units=phases * tile.units(pixels, after.channels),
         label=f"{node.op.name} {rows.taps}x{columns.taps}s{rows.stride} {'x'.join(map(str, after.shape))}",
         sources=node.sources,
         flops=2 * before.elements * taps * after.channels,

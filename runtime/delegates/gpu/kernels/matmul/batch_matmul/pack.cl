@@ -2,8 +2,8 @@
 // overlaps its neighbour instead of being cut.
 // A unit is 16 rows of a panel. Where ADJOINT is 1, a line of the input is a column: blocks of 16 x 16 are transposed in
 // registers, because scalar copies would take as long as a product of a few rows. Else a line is a row.
-// Defines: K, N, CHANNELS (N, padded), TILE_N, PANELS, ADJOINT, IN_STRIDE (elements from line to line), IN_BATCHd (from one
-// matrix to the next in batch dimension d of three), BATCH1 and BATCH2 (extents of the last two).
+// Defines: TILE_N, ADJOINT, IN(m), a generated expression: where matrix m begins. Parameters: those of the expression, K, N,
+// CHANNELS (N, padded), IN_STRIDE (elements from line to line), and as divisors PANELS and BLOCKS (units of a panel).
 // Lanes behind N or K are copied too, or come from line N - 1: gemm.cl multiplies none of the latter into a result that
 // is kept, and reads none of the former.
 #ifndef TRANSPOSE16
@@ -37,16 +37,13 @@ static inline void transpose16(float16 *rows)
     }
 }
 #endif
-#define BLOCKS ((K + 15) / 16)
-#define MATRIX(side, b) \
-    ((b) / (BATCH1 * BATCH2) * side##0 + (b) / BATCH2 % BATCH1 * side##1 + (b) % BATCH2 * side##2)
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
-        const int panel = u / BLOCKS % PANELS, matrix = u / BLOCKS / PANELS;
-        const int k = u % BLOCKS * 16, first = min(panel * TILE_N, CHANNELS - TILE_N);
-        __global const float *from = in + MATRIX(IN_BATCH, matrix);
-        __global float *to = out + (u / BLOCKS * K + k) * TILE_N;
+        const int place = QUOTIENT(u, BLOCKS), matrix = QUOTIENT(place, PANELS), k = (u - place * BLOCKS) * 16;
+        const int first = min((place - matrix * PANELS) * TILE_N, CHANNELS - TILE_N);
+        __global const float *from = in + IN(matrix);
+        __global float *to = out + (place * K + k) * TILE_N;
 #if ADJOINT
         #pragma unroll 1
         for (int j = 0; j < TILE_N; j += 16) {
@@ -57,9 +54,7 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
             transpose16(block);
             #pragma unroll
             for (int i = 0; i < 16; i++)
-#if K % 16
                 if (k + i < K)
-#endif
                     store16(block[i], to + i * TILE_N + j);
         }
 #else
@@ -70,5 +65,3 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
 #endif
     }
 }
-#undef BLOCKS
-#undef MATRIX

@@ -1,7 +1,7 @@
 // One row times a matrix: out[n] = in[:] . W[:][n] + bias[n]; the weights are read once, in order.
 // A unit is TILE_N columns. SPLIT sums per column hide the latency of the multiply-adds.
 // weights: for each panel of TILE_N columns, the bias and then K rows, [PANELS][1 + K][TILE_N].
-// Defines: K, CHANNELS (of the output, padded), TILE_N, PANELS, SPLIT, IN_STEP (elements from channel to channel).
+// Defines: TILE_N, SPLIT, WEIGHT. Parameters: K, CHANNELS (of the output, padded), IN_STEP (elements from channel to channel).
 #define VECTORS (TILE_N / 16)
 static void FUNC(const int t, const int nt, __global const float *restrict in,
     __global const uchar *restrict weights, __global float *restrict out PARAMETERS)
@@ -23,7 +23,6 @@ static void FUNC(const int t, const int nt, __global const float *restrict in,
                 for (int j = 0; j < VECTORS; j++)
                     sum[s][j] = x * WEIGHTS16(w, (k + s) * TILE_N + j * 16, head, j * 16) + sum[s][j];
             }
-        #pragma unroll
         for (int k = K / SPLIT * SPLIT; k < K; k++) {
             const float16 x = (float16)(in[k * IN_STEP]);
             #pragma unroll
@@ -37,11 +36,9 @@ static void FUNC(const int t, const int nt, __global const float *restrict in,
             #pragma unroll
             for (int s = 1; s < SPLIT; s++)
                 total += sum[s][j];
-// The last panel may be wider than what is left of the channels.
-#if PANELS * TILE_N > CHANNELS
+            // The last panel may be wider than what is left of the channels.
             if (c < CHANNELS)
-#endif
-            store16(EPILOGUE(total, 0, c), out + c);
+                store16(EPILOGUE(total, 0, c), out + c);
         }
     }
 }

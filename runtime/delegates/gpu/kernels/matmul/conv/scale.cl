@@ -1,6 +1,6 @@
 // Multiplies row k of the packed weights of a pointwise convolution by scale[k]; copies the bias.
 // weights: panels of the type WEIGHT; out: panels of floats, [PANELS][1 + K][TILE_N]. A unit is ROWS rows of one panel.
-// Defines: K, TILE_N, PANELS, ROWS, WEIGHT.
+// Defines: TILE_N, ROWS, WEIGHT. Parameters: K.
 // Scaling the few weights replaces a pass over the whole map in front of the convolution (passes/fold_scale.py).
 #define CHUNKS ((1 + K + ROWS - 1) / ROWS)
 static void FUNC(const int t, const int nt, __global const uchar *restrict weights,

@@ -1,11 +1,10 @@
 // Winograd's convolution F(TILE x TILE, 3 x 3), first phase: V = B' d B for each patch d of SIDE x SIDE inputs,
 // SIDE = TILE + 2 (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015). A unit is one row of
 // tiles. out: [SIDE * SIDE][TILES][CHANNELS].
-// Defines: TILE (2 or 4), N, IN_H, IN_W, IN_STRIDE, TILES_Y, TILES_X, CHANNELS (padded), PAD_TOP, PAD_LEFT.
+// Defines: TILE (2 or 4). Parameters: TILES, IN_H, IN_W, IN_STRIDE, TILES_Y, TILES_X, CHANNELS (padded), PAD_TOP, PAD_LEFT.
 // TRANSFORM is one side of that product, for four or six numbers: applied to columns, then to rows. Elements of a patch
 // are stored far apart, because the second phase multiplies all patches of one element.
 #define SIDE (TILE + 2)
-#define TILES (N * TILES_Y * TILES_X)
 #if TILE == 2
 #define TRANSFORM(d, step, v) \
     v[0] = d[0] - d[2 * step]; \
@@ -61,5 +60,4 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
     }
 }
 #undef SIDE
-#undef TILES
 #undef TRANSFORM

@@ -1,10 +1,9 @@
 // Winograd's convolution, third phase: TILE x TILE outputs A' m A of each tile, bias and epilogue. A unit is one row of
 // tiles. in: [SIDE * SIDE][TILES][COLUMNS]; bias: [CHANNELS].
-// Defines: TILE (2 or 4), N, OUT_H, OUT_W, OUT_STRIDE, TILES_Y, TILES_X, CHANNELS (padded), COLUMNS.
+// Defines: TILE (2 or 4). Parameters: TILES, OUT_H, OUT_W, OUT_STRIDE, TILES_Y, TILES_X, CHANNELS (padded), COLUMNS.
 // TRANSFORM is one side of that product: applied to columns, then to rows. Outputs of the last tiles that lie outside
 // of the map are dropped. The bias is added last, as the transform would multiply it.
 #define SIDE (TILE + 2)
-#define TILES (N * TILES_Y * TILES_X)
 #if TILE == 2
 #define TRANSFORM(m, v) \
     v[0] = m[0] + m[1] + m[2]; \
@@ -59,5 +58,4 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
     }
 }
 #undef SIDE
-#undef TILES
 #undef TRANSFORM

@@ -67,7 +67,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         step=product.left.step,
         weights=weights_of(value, outputs, lambda: None).arranged(matrix),
     )
-    return gemm.product_candidates(node, context, single, "batch_matmul")
+    return gemm.product_candidates(node, context, single)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from runtime.delegates.gpu.graph import LANES, Layout, Node, Value, ceil_div, round_up
 from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats
-from runtime.delegates.gpu.lowering.matmul.conv.tiles import CACHED_WEIGHTS_BYTES, Tile, best_tiles
+from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.spec import (
     Argument,
     Candidate,
@@ -24,6 +24,7 @@ from runtime.delegates.gpu.lowering.spec import (
     packed,
     pixels_packed,
 )
+from runtime.delegates.gpu.parameters import Digit, Offset, divisor, offset, parameters
 
 _FEW_ROWS = 4
 """Most rows of a product that may be computed as dot products where the right side is adjoint. Packing reads
@@ -109,16 +110,19 @@ class Product:
         results = self.batch * self.rows * (self.depth + self.columns)
         return 4 * (results + self.right.matrices * self.depth * self.columns)
 
-    def steps(self, right: Sequence[int]) -> dict[str, int]:
-        """Strides of the left side's rows and of both sides' batches, and the extents of these, by define.
+    def starts(self, right: Sequence[int]) -> tuple[dict[str, str], dict[str, int]]:
+        """Where both sides' matrices of a batch begin, as defines and their parameters.
 
         `right`: elements from one matrix of the right side to the next along each batch dimension.
         """
-        sides = {"LEFT": self.left.batches, "RIGHT": right}
-        found = {
-            f"{side}_BATCH{axis}": step for side, steps in sides.items() for axis, step in enumerate(steps)
-        }
-        return {**found, "BATCH1": self.batches[1], "BATCH2": self.batches[2], "LEFT_ROW": self.left.row}
+        left = _start("LEFT", self.batches, self.left.batches, "(b)")
+        other = _start("RIGHT", self.batches, right, "(b)")
+        return {"LEFT(b)": left.expression, "RIGHT(b)": other.expression}, left.parameters | other.parameters
+
+
+def _start(name: str, extents: Sequence[int], steps: Sequence[int], index: str) -> Offset:
+    digits = [Digit(extent, step) for extent, step in zip(extents, steps, strict=True)]
+    return offset(f"{name}_BATCH", digits, index)
 
 
 def placed(value: Value, context: Context) -> tuple[Argument, Layout]:
@@ -201,21 +205,20 @@ def overlapping_panels(matrices: Floats, width: int) -> Floats:
 def _pack(node: Node, product: Product, tile: Tile, target: Scratch) -> Launch:
     right = product.right
     panels = tile.panels(product.columns)
+    start = _start("IN", right.extents, right.batches, "(m)")
     return Launch(
         Instance(
             "matmul/batch_matmul/pack.cl",
-            instance_name(f"{_what(node)}_pack", f"n{tile.columns}"),
-            defines(
+            instance_name("batch_matmul_pack", f"n{tile.columns}"),
+            defines(TILE_N=tile.columns, ADJOINT=right.adjoint, **{"IN(m)": start.expression}),
+            parameters(
+                **start.parameters,
                 K=product.depth,
                 N=product.columns,
                 CHANNELS=product.channels,
-                TILE_N=tile.columns,
-                PANELS=panels,
                 IN_STRIDE=right.stride,
-                ADJOINT=right.adjoint,
-                BATCH1=right.extents[1],
-                BATCH2=right.extents[2],
-                **{f"IN_BATCH{axis}": step for axis, step in enumerate(right.batches)},
+                **divisor("PANELS", panels),
+                **divisor("BLOCKS", ceil_div(product.depth, LANES)),
             ),
         ),
         (right.source, target),
@@ -237,26 +240,28 @@ def _gemm(
 ) -> Launch:
     """The product by register tiles; `right_row` and `right_batches` are the strides of the right side."""
     left, (target,) = product.left, node.outputs
+    starts, steps = product.starts(right_batches)
     return Launch(
         Instance(
             "matmul/batch_matmul/gemm.cl",
-            instance_name(f"{_what(node)}_gemm", tile.name),
-            defines(
+            instance_name("batch_matmul_gemm", tile.name),
+            defines(TILE_M=tile.rows, TILE_N=tile.columns, **starts),
+            parameters(
+                **steps,
+                **tile.order(product.rows, product.columns, 4 * product.depth * product.columns),
+                **divisor("TILES", tile.units(product.rows, product.columns)),
                 M=product.rows,
                 N=product.columns,
                 K=product.depth,
                 CHANNELS=product.channels,
-                TILE_M=tile.rows,
-                TILE_N=tile.columns,
-                PANELS=tile.panels(product.columns),
-                PANEL_OUTER=4 * product.depth * product.columns > CACHED_WEIGHTS_BYTES,
                 PACKED=right != product.right.source,
                 INNER=left.inner,
+                GROUPS=product.depth // left.inner,
+                LEFT_ROW=left.row,
                 LEFT_STEP=left.step,
                 LEFT_OUTER=left.outer,
                 RIGHT_ROW=right_row,
                 OUT_STRIDE=context.layout(target).pixel_stride,
-                **product.steps(right_batches),
             ),
         ),
         (left.source, right, target),
@@ -272,17 +277,21 @@ def _gemm(
 def _dots(node: Node, context: Context, product: Product) -> Candidate:
     """Dot products of rows and columns, which both lie in one run."""
     right, (target,) = product.right, node.outputs
+    starts, steps = product.starts(right.batches)
     launch = Launch(
         Instance(
             "matmul/batch_matmul/dot.cl",
-            instance_name(f"{_what(node)}_dot"),
-            defines(
+            instance_name("batch_matmul_dot"),
+            defines(**starts),
+            parameters(
+                **steps,
                 M=product.rows,
                 N=product.columns,
                 K=product.depth,
+                LEFT_ROW=product.left.row,
                 RIGHT_ROW=right.stride,
                 OUT_STRIDE=context.layout(target).pixel_stride,
-                **product.steps(right.batches),
+                **divisor("BLOCKS", ceil_div(product.columns, LANES)),
             ),
         ),
         (product.left.source, right.source, target),
@@ -294,10 +303,6 @@ def _dots(node: Node, context: Context, product: Product) -> Candidate:
         epilogue=epilogue_of(node, context.graph),
     )
     return Candidate("dots", (launch,))
-
-
-def _what(node: Node) -> str:
-    return node.op.name.lower()
 
 
 def _label(node: Node, product: Product) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from runtime.delegates.gpu.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.lowering.matmul.conv.packing import grouped_depth, grouped_panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
-from runtime.delegates.gpu.lowering.matmul.conv.tiles import CACHED_WEIGHTS_BYTES, Tile, best_tiles
+from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -18,6 +18,7 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
     packed,
 )
+from runtime.delegates.gpu.parameters import parameters
 
 
 def direct_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
@@ -48,18 +49,15 @@ def direct(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candid
     zeros = packed("zeros", span, lambda: np.zeros(span, np.float32))
     instance = Instance(
         "matmul/conv/direct.cl",
-        instance_name(f"conv_direct_{s.window}", tile.name, s.weights.type),
-        defines(
-            **s.defines,
+        instance_name("conv_direct", tile.name, s.weights.type),
+        defines(TILE_M=tile.rows, TILE_N=width, WEIGHT=s.weights.type.value),
+        parameters(
+            **s.image,
+            **s.taps,
+            **tile.order(s.pixels, s.out_channels, weights.bytes),
             M=s.pixels,
             K=depth,
             CHANNELS=round_up(s.out_channels),
-            TILE_M=tile.rows,
-            TILE_N=width,
-            PANELS=count,
-            PANEL_OUTER=weights.bytes > CACHED_WEIGHTS_BYTES,
-            WEIGHT=s.weights.type.value,
-            UNROLL=2,
             IN_CHANNELS=s.in_channels,
             IN_STEP=s.in_layout.channel_stride,
             GROUP_IN=s.group_in,

@@ -95,7 +95,7 @@ def window_candidates(node: Node, context: Context, shape: ConvShape) -> Sequenc
     """
     product = product_of(shape)
     if product is not None:
-        return product_candidates(node, context, product, "conv")
+        return product_candidates(node, context, product)
     stem = stem_candidates(node, context, shape)
     if stem:
         return stem

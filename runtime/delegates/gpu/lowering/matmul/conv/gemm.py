@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from runtime.delegates.gpu.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.lowering.matmul.conv.packing import panels
-from runtime.delegates.gpu.lowering.matmul.conv.tiles import CACHED_WEIGHTS_BYTES, Tile, best_tiles
+from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
@@ -18,6 +18,7 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
 )
+from runtime.delegates.gpu.parameters import parameters
 
 _ROW_TILES = (64, 32, 16)
 """Columns of a unit of a one-row product, the widest first. A wider panel streams its weights in longer runs,
@@ -59,35 +60,31 @@ class Product:
         return self.depth * self.columns * self.weights.type.bits // 8
 
 
-def product_candidates(node: Node, context: Context, product: Product, what: str) -> list[Candidate]:
-    """The ways to compute a product that is the whole of `node`; `what` starts the labels."""
+def product_candidates(node: Node, context: Context, product: Product) -> list[Candidate]:
+    """The ways to compute a product that is the whole of `node`."""
     if product.rows == 1:
-        return [row(node, context, product, what, _row_width(product, context))]
+        return [row(node, context, product, _row_width(product, context))]
     tiles = best_tiles(product.rows, product.columns, product.depth, context.device)
-    return [gemm(node, context, product, what, tile) for tile in tiles]
+    return [gemm(node, context, product, tile) for tile in tiles]
 
 
-def gemm(node: Node, context: Context, product: Product, what: str, tile: Tile) -> Candidate:
+def gemm(node: Node, context: Context, product: Product, tile: Tile) -> Candidate:
     """One launch in register tiles of several rows: each weight that is loaded serves all rows of a tile."""
     (source, *_), (target,) = node.inputs, node.outputs
     if source is None:
-        raise ValueError(f"{what} has an input")
+        raise ValueError(f"{node.op.name} has an input")
     instance = Instance(
         "matmul/conv/gemm.cl",
-        instance_name(f"{what}_gemm", tile.name, product.weights.type),
-        defines(
+        instance_name("gemm", tile.name, product.weights.type),
+        defines(TILE_M=tile.rows, TILE_N=tile.columns, WEIGHT=product.weights.type.value),
+        parameters(
             M=product.rows,
             K=product.depth,
             CHANNELS=round_up(product.columns),
-            TILE_M=tile.rows,
-            TILE_N=tile.columns,
-            PANELS=tile.panels(product.columns),
-            PANEL_OUTER=product.weight_bytes > CACHED_WEIGHTS_BYTES,
-            UNROLL=2,
             IN_STRIDE=product.row_stride,
             IN_STEP=product.step,
             OUT_STRIDE=context.layout(target).pixel_stride,
-            WEIGHT=product.weights.type.value,
+            **tile.order(product.rows, product.columns, product.weight_bytes),
         ),
     )
     weights = product.panels(f"weights{target}", tile.columns)
@@ -114,26 +111,19 @@ def _row_width(product: Product, context: Context) -> int:
     return next((width for width in _ROW_TILES if product.columns >= enough * width), _ROW_TILES[-1])
 
 
-def row(node: Node, context: Context, product: Product, what: str, width: int) -> Candidate:
+def row(node: Node, context: Context, product: Product, width: int) -> Candidate:
     """One launch for a product of one row, `width` columns for each unit.
 
     Nothing is used twice, so memory bounds it; the weights lie in the order in which they are read.
     """
     (source, *_), (target,) = node.inputs, node.outputs
     if source is None:
-        raise ValueError(f"{what} has an input")
+        raise ValueError(f"{node.op.name} has an input")
     instance = Instance(
         "matmul/conv/gemm_row.cl",
-        instance_name(f"{what}_row", f"n{width}", product.weights.type),
-        defines(
-            K=product.depth,
-            CHANNELS=round_up(product.columns),
-            TILE_N=width,
-            PANELS=ceil_div(product.columns, width),
-            SPLIT=_ROW_SPLIT[width],
-            IN_STEP=product.step,
-            WEIGHT=product.weights.type.value,
-        ),
+        instance_name("gemm_row", f"n{width}", product.weights.type),
+        defines(TILE_N=width, SPLIT=_ROW_SPLIT[width], WEIGHT=product.weights.type.value),
+        parameters(K=product.depth, CHANNELS=round_up(product.columns), IN_STEP=product.step),
     )
     launch = Launch(
         instance,

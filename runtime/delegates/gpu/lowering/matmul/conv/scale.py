@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from runtime.delegates.gpu.graph import ceil_div
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile
+from runtime.delegates.gpu.lowering.matmul.conv.weights import panel_bytes
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Instance,
@@ -16,6 +17,7 @@ from runtime.delegates.gpu.lowering.spec import (
     defines,
     instance_name,
 )
+from runtime.delegates.gpu.parameters import parameters
 from runtime.delegates.gpu.weights import WeightType
 
 _ROWS = 32
@@ -41,24 +43,26 @@ def _scaled(product: Launch, scale: int) -> tuple[Launch, Launch]:
     The packed weights stay as they are: they are constants, and the scale differs from run to run.
     """
     known = dict(product.instance.defines)
-    shape = {name: int(known[name]) for name in ("K", "TILE_N", "PANELS")}
+    depth, width = int(dict(product.instance.parameters)["K"]), int(known["TILE_N"])
     (weights,) = (argument for argument in product.args if isinstance(argument, PackedConstant))
     kind = WeightType(known["WEIGHT"])
-    target = Scratch("scaled_weights", shape["PANELS"] * (1 + shape["K"]) * shape["TILE_N"])
-    floats = Instance(
-        product.instance.source,
-        instance_name("conv_gemm", Tile(int(known["TILE_M"]), shape["TILE_N"]).name),
-        defines(**{**known, "WEIGHT": WeightType.F32.value}),
+    panels = weights.bytes // panel_bytes(kind, depth, width)
+    target = Scratch("scaled_weights", panels * (1 + depth) * width)
+    floats = replace(
+        product.instance,
+        name=instance_name("gemm", Tile(int(known["TILE_M"]), width).name),
+        defines=defines(**{**known, "WEIGHT": WeightType.F32.value}),
     )
     scaling = Launch(
         Instance(
             "matmul/conv/scale.cl",
             instance_name("conv_scale", weights=kind),
-            defines(ROWS=_ROWS, WEIGHT=kind.value, **shape),
+            defines(ROWS=_ROWS, TILE_N=width, WEIGHT=kind.value),
+            parameters(K=depth),
         ),
         (weights, scale, target),
-        units=shape["PANELS"] * ceil_div(1 + shape["K"], _ROWS),
-        label=f"scale {shape['K']}x{shape['PANELS'] * shape['TILE_N']}",
+        units=panels * ceil_div(1 + depth, _ROWS),
+        label=f"scale {depth}x{panels * width}",
         sources=product.sources,
         flops=target.elements,
         bytes=weights.bytes + target.bytes,

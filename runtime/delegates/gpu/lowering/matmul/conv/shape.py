@@ -91,8 +91,8 @@ class ConvShape:
         return 4 * (inputs + weights + self.pixels * self.out_channels)
 
     @property
-    def defines(self) -> dict[str, int]:
-        """Images, window and steps, as the kernels call them."""
+    def image(self) -> dict[str, int]:
+        """Sizes and strides of input and output, as the kernels call them."""
         return {
             "IN_H": self.in_h,
             "IN_W": self.in_w,
@@ -100,14 +100,20 @@ class ConvShape:
             "OUT_H": self.out_h,
             "OUT_W": self.out_w,
             "OUT_STRIDE": self.out_layout.pixel_stride,
+            "PAD_TOP": self.pad_top,
+            "PAD_LEFT": self.pad_left,
+        }
+
+    @property
+    def taps(self) -> dict[str, int]:
+        """The window and its steps, as the kernels call them."""
+        return {
             "FILTER_H": self.filter_h,
             "FILTER_W": self.filter_w,
             "STRIDE_H": self.stride_h,
             "STRIDE_W": self.stride_w,
             "DILATION_H": self.dilation_h,
             "DILATION_W": self.dilation_w,
-            "PAD_TOP": self.pad_top,
-            "PAD_LEFT": self.pad_left,
         }
 
     @property

@@ -16,6 +16,7 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
 )
+from runtime.delegates.gpu.parameters import divisor, parameters
 
 _MOST_CHANNELS = 4
 """Input channels up to which a pixel counts as an image's (grey, RGB, RGBA). With more, padding to 16 lanes
@@ -24,6 +25,9 @@ wastes less, and the other kernels need no copy of the rows."""
 _MOST_STEPS = 32
 """Taps of one line whose code is unrolled: 7 x 4 channels and 9 x 3 fit. More make the code of a unit larger
 than it saves."""
+
+_CONSTANT = ("IN_STRIDE", "FILTER_W", "STRIDE_W", "DILATION_W")
+"""Numbers that make the offset of each tap in a line, which the unrolled code has as constants."""
 
 _MOST_ROWS, _MOST_SUMS = 8, 16 * LANES
 """Pixels, and sums in floats, of a tile. Larger tiles run slower here: each sum is in use too briefly."""
@@ -38,6 +42,13 @@ def is_planar(shape: ConvShape) -> bool:
     return shape.in_layout.pixel_stride == 1 and shape.in_channels > 1
 
 
+def _line_floats(shape: ConvShape) -> int:
+    """Elements of the input rows under one output row, with the zeros around them."""
+    s = shape
+    reach = (s.out_w - 1) * s.stride_w + (s.filter_w - 1) * s.dilation_w + 1
+    return s.filter_h * reach * (s.in_channels if is_planar(s) else s.in_layout.pixel_stride)
+
+
 def stem_fits(shape: ConvShape) -> bool:
     """True where the kernel can read this input, and its code and private memory stay small."""
     s, layout = shape, shape.in_layout
@@ -45,10 +56,8 @@ def stem_fits(shape: ConvShape) -> bool:
         return False
     if layout.channel_stride != 1 and not (is_planar(s) and s.images == 1):
         return False
-    reach = (s.out_w - 1) * s.stride_w + (s.filter_w - 1) * s.dilation_w + 1
-    elements = s.filter_h * reach * (s.in_channels if is_planar(s) else layout.pixel_stride)
     steps = s.filter_w * (1 if is_planar(s) else s.in_channels)
-    return 4 * elements <= _MOST_LINE_BYTES and steps <= _MOST_STEPS
+    return 4 * _line_floats(s) <= _MOST_LINE_BYTES and steps <= _MOST_STEPS
 
 
 def stem_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
@@ -73,18 +82,25 @@ def stem(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candidat
         return panels(stem_matrix(codes, planar=is_planar(s)), tile.columns)
 
     weights = s.weights.panels(f"weights{s.target}", count, depth, tile.columns, pack)
+    given = s.image | s.taps
     instance = Instance(
         "matmul/conv/stem.cl",
-        instance_name(f"conv_stem_{s.window}", tile.name, s.weights.type),
+        instance_name(f"conv_stem_w{s.filter_w}s{s.stride_w}", tile.name, s.weights.type),
         defines(
-            **s.defines,
+            **{name: given.pop(name) for name in _CONSTANT},
+            PLANAR=is_planar(s),
             IN_CHANNELS=s.in_channels,
-            IN_STEP=s.in_layout.channel_stride,
-            CHANNELS=round_up(s.out_channels),
             TILE_M=tile.rows,
             TILE_N=tile.columns,
-            PANELS=count,
             WEIGHT=s.weights.type.value,
+            # A private array has a constant size; its powers of two are few.
+            CAPACITY=1 << (_line_floats(s) - 1).bit_length(),
+        ),
+        parameters(
+            **given,
+            IN_STEP=s.in_layout.channel_stride,
+            CHANNELS=round_up(s.out_channels),
+            **divisor("PANELS", count),
         ),
     )
     launch = Launch(

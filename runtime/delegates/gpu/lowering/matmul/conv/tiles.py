@@ -7,6 +7,7 @@ from itertools import islice
 
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph import LANES, ceil_div
+from runtime.delegates.gpu.parameters import divisor
 
 CACHED_WEIGHTS_BYTES = 256 << 10
 """Bytes of weights that stay in a core's second-level cache while it walks over the pixels. Where a layer has
@@ -59,6 +60,15 @@ class Tile:
     def units(self, pixels: int, channels: int) -> int:
         """Tiles over `pixels` rows and `channels` outputs."""
         return ceil_div(pixels, self.rows) * self.panels(channels)
+
+    def order(self, pixels: int, channels: int, weight_bytes: int, phases: int = 1) -> dict[str, int]:
+        """The order of the tiles as parameters: by panels where a core's cache does not hold all weights.
+
+        `phases`: how many products share the panels.
+        """
+        by_panel = weight_bytes > CACHED_WEIGHTS_BYTES
+        inner = phases * ceil_div(pixels, self.rows) if by_panel else self.panels(channels)
+        return {"PANEL_OUTER": by_panel, **divisor("INNER_TILES", inner)}
 
 
 def rank_tiles(

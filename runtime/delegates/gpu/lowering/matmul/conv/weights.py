@@ -36,10 +36,6 @@ class Weights:
         """The weights in another order or shape, e.g. as a matrix; their outputs stay the same."""
         return replace(self, codes=lambda: arrange(self.codes()))
 
-    def bytes(self, count: int, rows: int, width: int) -> int:
-        """Bytes of `count` panels of a head and `rows` rows, `width` columns each."""
-        return count * (4 * self.type.head_rows * width + rows * width * self.type.bits // 8)
-
     def panels(
         self, name: str, count: int, rows: int, width: int, pack: Callable[[Array], Array]
     ) -> PackedConstant:
@@ -47,7 +43,7 @@ class Weights:
 
         `pack` turns the codes into [count, rows, width]; column c of panel p is output p * width + c.
         """
-        size = self.bytes(count, rows, width)
+        size = count * panel_bytes(self.type, rows, width)
 
         def make() -> Array:
             found = np.empty((count, size // count), np.uint8)
@@ -82,6 +78,11 @@ class Weights:
                 zeros[: len(self.zeros)] = self.zeros
             panels = panels + zeros.reshape(count, 1, width)
         target.view(self.type.dtype).reshape(panels.shape)[...] = panels
+
+
+def panel_bytes(kind: WeightType, rows: int, width: int) -> int:
+    """Bytes of a panel of a head and `rows` rows, `width` columns each."""
+    return 4 * kind.head_rows * width + rows * width * kind.bits // 8
 
 
 def weights_of(value: Value, outputs: int, bias: Callable[[], Floats | None]) -> Weights:

@@ -28,7 +28,7 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
     packed,
 )
-from runtime.delegates.gpu.parameters import parameters
+from runtime.delegates.gpu.parameters import divisor, parameters
 from runtime.delegates.gpu.weights import WeightType
 
 _SMALL_TILE = 2
@@ -111,8 +111,8 @@ class _Grid:
         return self.panels * self.tile.columns
 
     @property
-    def defines(self) -> dict[str, int]:
-        return {"TILE": self.size, "N": self.images, "TILES_Y": self.tiles_y, "TILES_X": self.tiles_x}
+    def shape(self) -> dict[str, int]:
+        return {"TILES": self.tiles, "TILES_Y": self.tiles_y, "TILES_X": self.tiles_x}
 
     @property
     def patches(self) -> Scratch:
@@ -150,7 +150,8 @@ def _input(node: Node, shape: ConvShape, grid: _Grid) -> Launch:
         Instance(
             "matmul/conv/winograd_input.cl",
             instance_name(f"conv_winograd_f{grid.size}_input"),
-            defines(CHANNELS=grid.depth, **grid.defines, **values, **pads),
+            defines(TILE=grid.size),
+            parameters(CHANNELS=grid.depth, **grid.shape, **values, **pads),
         ),
         (shape.source, grid.patches),
         units=grid.images * grid.tiles_y,
@@ -202,14 +203,13 @@ def _product(node: Node, shape: ConvShape, grid: _Grid, weights: PackedConstant 
     return Launch(
         Instance(
             "matmul/conv/winograd_product.cl",
-            instance_name(f"conv_winograd_f{grid.size}_product", grid.tile.name),
-            defines(
-                BATCH=grid.batch,
+            instance_name("conv_winograd_product", grid.tile.name),
+            defines(TILE_M=grid.tile.rows, TILE_N=grid.tile.columns),
+            parameters(
                 TILES=grid.tiles,
                 K=grid.depth,
-                PANELS=grid.panels,
-                TILE_M=grid.tile.rows,
-                TILE_N=grid.tile.columns,
+                **divisor("PANELS", grid.panels),
+                **divisor("ROW_TILES", ceil_div(grid.tiles, grid.tile.rows)),
             ),
         ),
         (grid.patches, weights, grid.products),
@@ -236,13 +236,14 @@ def _output(node: Node, context: Context, shape: ConvShape, grid: _Grid) -> Laun
         Instance(
             "matmul/conv/winograd_output.cl",
             instance_name(f"conv_winograd_f{grid.size}_output"),
-            defines(
+            defines(TILE=grid.size),
+            parameters(
                 OUT_H=shape.out_h,
                 OUT_W=shape.out_w,
                 OUT_STRIDE=shape.out_layout.pixel_stride,
                 CHANNELS=channels,
                 COLUMNS=grid.columns,
-                **grid.defines,
+                **grid.shape,
             ),
         ),
         (grid.products, packed(f"bias{shape.target}", channels, pack), shape.target),
