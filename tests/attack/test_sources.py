@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.attack.attacker import witness_is_heard
 from tests.orchestrator.cli.models import unary_model
+from tests.services.forks import run
 from tests.services.https_server import Answer, HttpsServer
 
 HEAD = "version: 1\ncampaign: stranger\ndelegates:\n  cpu: {kind: cpu}\nmodels:\n"
@@ -24,16 +24,7 @@ def stranger(lab, tmp_path):
     """Runs `farm` on the server, in a folder that somebody else filled."""
 
     def farm(*arguments: str, cwd: Path = tmp_path, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(Path(sys.executable).with_name("farm")), *arguments],
-            cwd=cwd,
-            env=lab.environment | environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
+        return run("farm", *arguments, cwd=cwd, env=lab.environment | environment, timeout=LIMIT_S)
 
     return farm
 

@@ -18,6 +18,7 @@ from orchestrator.farm import Farm
 from orchestrator.trust.credentials_service import CredentialsService
 from tests.contract import checker
 from tests.contract.lab import PATIENCE_S, Lab
+from tests.services.forks import Program
 from tests.services.processes import Server
 
 AGENT_ID = "fake"
@@ -63,9 +64,8 @@ class CeleryLab(Lab):
 
     def _start(self) -> None:
         self.home.root.mkdir(parents=True, exist_ok=True)
-        farm = str(Path(sys.executable).with_name("farm"))
         environment = os.environ | self.environment | TIMES
-        server = Server([farm, "serve"], self.home.root / "serve.log", environment)
+        server = Program("farm", ["serve"], self.home.root / "serve.log", environment)
         self.services.append(server)
         server.until(lambda: "scheduling on" in server.tail(), "farm serve")
         self._start_machine()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.services.forks import run
+
 FARM = [sys.executable, "-c", "from orchestrator.cli import main; main()"]
+"""The command line of a process that is started afresh, for tests that hold its terminal or its pipes."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +42,7 @@ class Shell:
         return os.environ | {"FARM_HOME": str(self.home), "COLUMNS": "100", "NO_COLOR": "1"}
 
     def farm(self, *arguments: str | Path) -> Ran:
-        done = subprocess.run(
-            [*FARM, *map(str, arguments)],
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        done = run("farm", *arguments, cwd=self.folder, env=self.environment)
         assert "Traceback" not in done.stderr, done.stderr
         return Ran(done.returncode, done.stdout, done.stderr)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from orchestrator.db.write import devices, scheduler_state
 from tests import needs
 from tests.orchestrator.asked import CPU
 from tests.orchestrator.cli.models import unary_model
+from tests.services.forks import Program
 from tests.services.postgres import PostgresCluster
 from tests.services.processes import Server
 
@@ -53,8 +53,7 @@ def test_submit_watch_and_logs_wait_for_a_database_that_restarts(shell, cluster,
     shell.write("models.yaml", CAMPAIGN)
 
     def begin(*arguments: str) -> Server:
-        command = [str(Path(sys.executable).with_name("farm")), *arguments]
-        return Server(command, shell.folder / f"{arguments[0]}.log", shell.environment)
+        return Program("farm", arguments, shell.folder / f"{arguments[0]}.log", shell.environment)
 
     submitting = begin("submit", str(shell.folder / "models.yaml"))
     submitting.until(lambda: "1 to run" in submitting.tail(), "the campaign is stored")

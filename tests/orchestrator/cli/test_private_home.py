@@ -7,6 +7,17 @@ from pathlib import Path
 
 from tests.orchestrator.cli.models import unary_model
 
+CAMPAIGN = """\
+version: 1
+campaign: private
+defaults:
+  measure: {warmup: {runs: 1, min_seconds: 0}, timed: {min_runs: 5, min_seconds: 0}, processes: 1}
+models:
+  - {id: private, source: private.tflite}
+delegates:
+  cpu: {kind: cpu, threads: 1}
+"""
+
 
 def exposed(root: Path) -> list[str]:
     """Entries that the group or others may use, with their modes; links have no mode of their own."""
@@ -20,7 +31,8 @@ def exposed(root: Path) -> list[str]:
 
 def test_all_that_a_campaign_leaves_behind_is_its_users_alone_and_only_the_site_is_public(shell) -> None:
     shell.write("private.tflite", unary_model())
-    ran = shell.farm("submit", "--model", "private.tflite", "--delegate", "cpu")
+    shell.write("models.yaml", CAMPAIGN)
+    ran = shell.farm("submit", "models.yaml")
     assert ran.code == 0, ran.err
     assert shell.farm("db", "backup", "copy.db").code == 0
     assert shell.farm("site", "build", "--out", "www/farm").code == 0

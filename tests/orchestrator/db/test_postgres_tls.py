@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from orchestrator.db.migrate import migrate
 from orchestrator.errors import UnreachableError
 from tests import needs
 from tests.services.certificates import Authority
+from tests.services.forks import run
 from tests.services.postgres import PORT, PostgresCluster
 
 ADDRESS = "127.83.0.1"
@@ -92,11 +91,8 @@ def test_another_authority_another_name_and_no_tls_are_refused_in_one_line(
     url = server.url(name, address, sslmode=mode, sslrootcert=authority.path).replace("@", ":s3cret-word@")
     with pytest.raises(UnreachableError, match=said):
         migrate(Database.connect(url))
-    told = subprocess.run(
-        [str(Path(sys.executable).with_name("farm")), "status"],
-        env=os.environ | {"FARM_HOME": str(tmp_path), "FARM_DATABASE_URL": url, "NO_COLOR": "1"},
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    environment = os.environ | {"FARM_HOME": str(tmp_path), "FARM_DATABASE_URL": url, "NO_COLOR": "1"}
+    told = run("farm", "status", cwd=tmp_path, env=environment, timeout=60)
     lines = told.stderr.strip().splitlines()
     assert (told.returncode, len(lines), told.stdout) == (4, 1, ""), told.stderr
     assert said in lines[0]

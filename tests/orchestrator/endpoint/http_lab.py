@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import ssl
 import subprocess
-import sys
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +16,7 @@ from orchestrator.db.engine.sessions import Database
 from orchestrator.trust import enrolment
 from orchestrator.trust.farm_key_file import farm_key
 from tests.services.certificates import Authority
+from tests.services.forks import Program, run
 from tests.services.ports import free_port
 from tests.services.processes import Server
 from tests.services.redis import RedisServer
@@ -94,23 +94,14 @@ class HttpLab:
     def run(
         self, *command: str | Path, environment: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(Path(sys.executable).with_name(str(command[0]))), *map(str, command[1:])],
-            cwd=self.folder,
-            env=environment or self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
+        program, *arguments = map(str, command)
+        return run(program, *arguments, cwd=self.folder, env=environment or self.environment, timeout=240)
 
     def close(self) -> None:
         for service in reversed(self.services):
             service.kill()
 
     def service(self, name: str, environment: dict[str, str], program: str, *arguments: str) -> Server:
-        command = [str(Path(sys.executable).with_name(program)), *arguments]
-        made = Server(command, self.folder / f"{name}.log", environment)
+        made = Program(program, arguments, self.folder / f"{name}.log", environment)
         self.services.append(made)
         return made

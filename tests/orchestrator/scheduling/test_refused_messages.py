@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,6 +36,7 @@ from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.model.writer import write_model
 from tests.orchestrator.asked import GPU, asked
 from tests.orchestrator.stocked import cells, result, stock
+from tests.services.forks import run
 
 DEVICES = [
     GPU.model_copy(update={"device_id": f"rack.gpu-{n}", "exclusion_group": f"gpu-{n}"}) for n in range(2)
@@ -216,10 +215,7 @@ def test_a_model_whose_operator_has_a_nul_in_its_name_gets_its_result(postgres_u
         "FARM_DATABASE_URL": postgres_url,
         "NO_COLOR": "1",
     }
-    ran = subprocess.run(
-        [str(Path(sys.executable).with_name("farm")), "submit", "models.yaml"],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    ran = run("farm", "submit", "models.yaml", cwd=tmp_path, env=environment, timeout=120)
     database = Database.connect(postgres_url, tmp_path)
     (cell,) = cells(database)
     assert cell.state == "unsupported", ran.stdout + ran.stderr

@@ -6,7 +6,6 @@ import json
 import os
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -18,6 +17,7 @@ import redis
 
 from tests.orchestrator.cli.models import unary_model
 from tests.services.certificates import Authority
+from tests.services.forks import Program, run
 from tests.services.ports import free_port
 from tests.services.processes import Server
 from tests.services.redis import Certificates, RedisServer
@@ -80,11 +80,12 @@ class TrustedLab:
         own = {
             name: text for name, text in self.environment.items() if name.endswith("_S") or "FARM" not in name
         }
-        command = [str(Path(sys.executable).with_name("farm-agent")), "start", "--state", str(state)]
         environment |= {"FARM_LEASES": str(self.folder / "leases"), **own}
         if self.authority is not None:
             environment["SSL_CERT_FILE"] = str(self.authority.path)
-        made = Server(command, self.folder / f"{state.name}.log", environment)
+        made = Program(
+            "farm-agent", ["start", "--state", str(state)], self.folder / f"{state.name}.log", environment
+        )
         self.services.append(made)
         return made
 
@@ -107,16 +108,7 @@ class TrustedLab:
         assert done.returncode == 0, done.stdout + done.stderr + self.serve.tail() + self.agent.tail()
 
     def call(self, *arguments: str, within_s: float = 120) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(Path(sys.executable).with_name("farm")), *arguments],
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=within_s,
-            check=False,
-        )
+        return run("farm", *arguments, cwd=self.folder, env=self.environment, timeout=within_s)
 
     def farm(self, *arguments: str) -> Any:
         done = self.call(*arguments, "--json")
@@ -165,8 +157,7 @@ class TrustedLab:
             service.kill()
 
     def _service(self, name: str, program: str, *arguments: str) -> Server:
-        command = [str(Path(sys.executable).with_name(program)), *arguments]
-        made = Server(command, self.folder / f"{name}.log", self.environment)
+        made = Program(program, arguments, self.folder / f"{name}.log", self.environment)
         self.services.append(made)
         return made
 

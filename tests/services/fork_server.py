@@ -1,0 +1,96 @@
+"""The process that has imported our programs and forks one of them for each request: see `forks`.
+
+`python -m tests.services.fork_server FD`: a request is one packet on that socket, a JSON object and four
+descriptors: standard input, output, error, and where the program's id and its end are told, a line each.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import signal
+import socket
+import sys
+from importlib.metadata import entry_points
+from typing import Any
+
+MOST_BYTES = 1 << 18
+"""The longest request in bytes, mostly the environment. Chosen: several times what the tests send. A longer
+one is refused where it is sent.
+"""
+_PR_SET_PDEATHSIG = 1
+"""Of `prctl`, in `linux/prctl.h`."""
+
+
+def import_programs() -> None:
+    """Import every module of the farm and of the agent, and nothing of the runtime but what these need."""
+    for name in ("orchestrator", "agent"):
+        for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
+            if "__main__" not in module.name and not module.name.startswith("orchestrator.db.migrations"):
+                importlib.import_module(module.name)
+
+
+def serve(requests: socket.socket) -> None:
+    """Fork for each request until nobody can ask any more; in a fork, return when its program has ended."""
+    programs = {point.name: point for point in entry_points(group="console_scripts")}
+    gc.freeze()  # A collection in a fork would otherwise write to every page, and so copy it.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel then takes those away that watch a program.
+    server = os.getpid()
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(requests, MOST_BYTES, 4)
+        if not data:
+            return
+        if not os.fork():
+            break
+        for descriptor in descriptors:
+            os.close(descriptor)
+    requests.close()
+    _die_with(server)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    *files, told = descriptors
+    watcher = os.getpid()
+    program = os.fork()
+    if program:
+        _tell(program, told)
+    os.close(told)
+    _die_with(watcher)
+    request = json.loads(data)
+    _become(request, files)
+    programs[request["argv"][0]].load()()
+
+
+def _become(request: dict[str, Any], files: list[int]) -> None:
+    """Take over what a new process is given; a session of its own where that is asked for."""
+    if request["session"]:
+        os.setsid()
+    for number, descriptor in enumerate(files):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.chdir(request["cwd"])
+    sys.argv = request["argv"]
+    os.environ.clear()
+    os.environ.update(request["env"])
+
+
+def _tell(program: int, told: int) -> None:
+    """Tell the program's id, then how it ended; does not return."""
+    os.write(told, f"{program}\n".encode())
+    _, status = os.waitpid(program, 0)
+    os.write(told, f"{status}\n".encode())
+    os._exit(0)
+
+
+def _die_with(parent: int) -> None:
+    """SIGKILL when the parent ends, which may have happened already."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    import_programs()
+    serve(socket.socket(fileno=int(sys.argv[1])))

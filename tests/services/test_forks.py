@@ -1,0 +1,71 @@
+"""A fork of a program is given what a new process of it would be, and ends as that would."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.needs import REPOSITORY
+from tests.services.forks import Program, run
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "FARM_HOME": str(folder / "home"), "NO_COLOR": "1", **more}
+
+
+@pytest.mark.parametrize(
+    "arguments", [("version", "--json"), ("validate", "there.yaml"), ("no-such-verb",), ("status",)]
+)
+def test_exit_code_and_output_are_those_of_a_new_process(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """The file is found in the working directory, the home by the environment."""
+    (tmp_path / "there.yaml").write_text("version: 1\nmodels: []\n")
+    program = str(Path(sys.executable).with_name("farm"))
+    fresh = subprocess.run(
+        [program, *arguments], cwd=tmp_path, env=environment(tmp_path, FARM_HOME=str(tmp_path / "home")),
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    forked = run("farm", *arguments, cwd=tmp_path, env=environment(tmp_path))
+    assert (forked.returncode, forked.stdout, forked.stderr) == (fresh.returncode, fresh.stdout, fresh.stderr)
+    assert forked.stdout + forked.stderr
+
+
+def test_a_server_is_signalled_waited_for_and_told_apart_by_its_end(tmp_path: Path) -> None:
+    settings = environment(tmp_path, FARM_BROKER_URL="redis://127.0.0.1:1/0")
+    serving = [
+        Program("farm", ["serve"], tmp_path / f"{i}.log", settings | {"FARM_HOME": str(tmp_path / str(i))})
+        for i in range(2)
+    ]
+    for one in serving:
+        one.until(lambda one=one: "broker" in one.tail(), "it complains of its broker")
+        assert os.getsid(one.pid) == one.pid
+    assert serving[0].stop() == 0, serving[0].tail()
+    assert not serving[0].running
+    assert serving[1].kill() == -signal.SIGKILL
+
+
+def test_it_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, time; from pathlib import Path; from tests.services.forks import Program\n"
+        "log = Path(sys.argv[1])\n"
+        "print(Program('farm', ['serve'], log, dict(os.environ)).pid, flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "log")],
+        cwd=REPOSITORY,
+        env=os.environ | environment(tmp_path, FARM_BROKER_URL="redis://127.0.0.1:1/0"),
+        stdout=subprocess.PIPE,
+    ) as parent:
+        assert parent.stdout is not None
+        program = int(parent.stdout.readline())
+        assert Path(f"/proc/{program}").exists()
+        parent.kill()
+    deadline = time.monotonic() + 15
+    while Path(f"/proc/{program}").exists():
+        assert time.monotonic() < deadline, "it outlived its parent"
+        time.sleep(0.02)
