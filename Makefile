@@ -69,9 +69,10 @@ fuzz:
 
 bench:
 	@bash .ci/setup test
-	$(BIN)/python benchmarks/runtime_vs_peers.py
-	$(BIN)/python benchmarks/model_kinds.py
-	$(BIN)/python benchmarks/cli_start.py
+	$(BIN)/python -m benchmarks.runtime_vs_peers
+	$(BIN)/python -m benchmarks.model_kinds
+	$(BIN)/python -m benchmarks.cli_start
+	$(BIN)/python -m benchmarks.statistics
 
 bench-cpu:
 	@bash .ci/setup test

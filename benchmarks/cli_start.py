@@ -14,7 +14,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from interleaved import measure, ratio
+from benchmarks.interleaved import measure, ratio
 
 RESULT = Path(__file__).resolve().parent / "results/cli_start.json"
 HELP = [str(Path(sys.executable).with_name("farm")), "--help"]

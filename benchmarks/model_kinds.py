@@ -15,8 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from runtime_vs_peers import BASELINE, REPOSITORY, RESULTS, environment_of_host, measured_in_child
-
+from benchmarks.runtime_vs_peers import BASELINE, REPOSITORY, RESULTS, environment_of_host, measured_in_child
 from runtime.model.reader import load_model
 from runtime.model.skeleton import restore_skeleton
 from runtime.tools.model_info.facts import kind_of

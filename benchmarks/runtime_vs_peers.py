@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from interleaved import geometric_mean, measure, ratio
+from benchmarks.interleaved import geometric_mean, measure, ratio
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -80,7 +80,7 @@ def measured_in_child(path: Path, threads: int, args: argparse.Namespace) -> dic
         "OMP_NUM_THREADS": count,
         "POCL_MAX_PTHREAD_COUNT": count,
     }
-    command = [sys.executable, __file__, "--child", str(path), count]
+    command = [sys.executable, "-m", "benchmarks.runtime_vs_peers", "--child", str(path), count]
     command += ["--rounds", str(args.rounds), "--slice", str(args.slice)]
     ran = subprocess.run(
         ["taskset", "-c", ",".join(map(str, cpus)), *command],

@@ -275,6 +275,9 @@ class Latency(Wire):
     mean: float | None
     ci95: tuple[float, float] | None
     missing: Facts = {}
+    p95: float | None = None
+    p90_ci95: tuple[float, float] | None = None
+    p99_ci95: tuple[float, float] | None = None
 
 
 class OutputAccuracy(Wire):

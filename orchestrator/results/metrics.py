@@ -203,9 +203,20 @@ METRICS: tuple[Metric, ...] = (
     ),
     P50,
     CI95,
-    _latency("p90", "p90", "The 90th percentile of the same invokes, formed as p50 is."),
-    _latency("p99", "p99", "The 99th percentile of the same invokes, formed as p50 is."),
+    _latency("p90", "p90", "The 90th percentile of the equal-weight mixture of the processes; at least p50."),
+    _latency("p99", "p99", "The 99th percentile of the equal-weight mixture of the processes; at least p50."),
     _latency("mean", "mean", "Mean over the processes of each one's mean of the same invokes."),
+    _latency("p95", "p95", "The 95th percentile of the equal-weight mixture of the processes; at least p50."),
+    *(
+        _latency(
+            f"{tail}_ci95",
+            f"95 % interval of {tail}",
+            f"The 95 % interval of {tail}, low and high: a bootstrap over whole processes, from ten on.",
+            text.interval,
+            parts=("low", "high"),
+        )
+        for tail in ("p90", "p99")
+    ),
     SAMPLES,
     PEAK_MEMORY,
     _accuracy(

@@ -11,9 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-DRIFT_RATIO = 0.03
-"""Change from the median of the first third of the samples to that of the last, as a share. Chosen: steady
-loops stay below; falling clocks and filling caches go above."""
+from runtime.tools.drift import drift
 
 MAX_AUTOCORRELATION = 0.5
 """Lag-1 autocorrelation of the samples. Chosen: independent samples are near 0; throttling and neighbours
@@ -27,7 +25,7 @@ MAX_TIMER_SHARE = 0.01
 """Share of the median that reading the clock may take. Chosen: above it the clock shows in the figure."""
 
 _MIN_SAMPLES = 30
-"""Below this, first and last third are too short to tell drift from chance."""
+"""Samples below which an autocorrelation is chance."""
 
 _CPU_PRESSURE = Path("/proc/pressure/cpu")
 _CPU_INFO = Path("/proc/cpuinfo")
@@ -101,10 +99,9 @@ def _sample_flags(samples_ns: NDArray[np.int64]) -> list[str]:
     if len(samples_ns) < _MIN_SAMPLES:
         return []
     flags = []
-    third = len(samples_ns) // 3
-    drift = float(np.median(samples_ns[-third:]) / np.median(samples_ns[:third])) - 1.0
-    if abs(drift) > DRIFT_RATIO:
-        flags.append(f"drift: the last third is {drift:+.1%} against the first")
+    change = drift(samples_ns)
+    if change is not None and change.is_alarming:
+        flags.append(f"drift: {change.change:+.1%} from the first sample to the last")
     lag = _autocorrelation(samples_ns.astype(np.float64))
     if lag > MAX_AUTOCORRELATION:
         flags.append(f"autocorrelated: lag-1 autocorrelation {lag:.2f}")

@@ -3,11 +3,13 @@
 Everything a result says about time is defined here (and described in docs/measuring.md):
 
 * A percentile of one process is the nearest rank of its samples (`percentile`): no interpolation.
-* A percentile of a cell is the geometric mean, over its processes, of the processes' percentiles. So
-  p50 <= p90 <= p99 always, p50 is the centre of `ci95`, and one disturbed process weighs as one process.
+* p50 of a cell is the geometric mean, over its processes, of their medians: the centre of `ci95`.
+* A tail (p90, p95, p99) is the quantile of the equal-weight mixture of the processes (`tails.py`), and at
+  least p50.
 * `ci95` of p50 is a t interval over the logarithms of the process medians: iterations inside one process
   are not independent, so they are never pooled for an interval. Below three processes there is none.
-* A percentile needs a minimum of samples in the cell (`FLOORS`); below it the value is None, with the reason.
+* A percentile needs a minimum of samples (`FLOORS`): a tail in every process, p50 in the cell, as the
+  spread of medians shows what they are worth. Below it the value is None, with the reason.
 * `mean` is the arithmetic mean over processes of the processes' arithmetic means.
 """
 
@@ -19,9 +21,12 @@ from dataclasses import dataclass
 from statistics import median, stdev
 from typing import Literal
 
-PERCENTILES: dict[str, float] = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
-FLOORS: dict[str, int] = {"p50": 11, "p90": 64, "p99": 662}
-"""Smallest sample counts: MLPerf Inference's early stopping with confidence 0.99 and no excess allowed."""
+from runtime.tools.tails import MIN_PROCESSES_FOR_TAIL_INTERVAL, mixture_quantile, tail_interval
+
+TAILS: dict[str, float] = {"p90": 0.90, "p95": 0.95, "p99": 0.99}
+FLOORS: dict[str, int] = {"p50": 11, "p90": 64, "p95": 130, "p99": 662}
+"""Smallest sample counts, of the cell for p50 and of each process for a tail: MLPerf Inference's early
+stopping with confidence 0.99 and no excess allowed."""
 
 MIN_PROCESSES_FOR_INTERVAL = 3
 """Processes below which `ci95` is None. Chosen: from two, t has one degree of freedom, and the interval is
@@ -53,9 +58,12 @@ class CellLatency:
     first: float | None
     p50: float | None
     p90: float | None
+    p95: float | None
     p99: float | None
     mean: float | None
     ci95: tuple[float, float] | None
+    p90_ci95: tuple[float, float] | None
+    p99_ci95: tuple[float, float] | None
     missing: dict[str, str]
 
 
@@ -128,37 +136,71 @@ def summarise(processes: Sequence[ProcessTimes]) -> CellLatency:
     """Summarise a cell from all its processes, as the module's text defines; ns in, ms out."""
     missing: dict[str, str] = {}
     measured = [p.invoke_ns for p in processes if p.invoke_ns]
-    total = sum(len(samples) for samples in measured)
-    quantiles = {name: _cell_percentile(measured, total, name, missing) for name in PERCENTILES}
+    fewest = min(map(len, measured), default=0)
     cold = [p.init_ns for p in processes if p.cache == "cold"]
     warm = [p.init_ns for p in processes if p.cache == "warm"]
+    p50 = _median_of_cell(measured, missing)
+    tails = {name: _tail(measured, fewest, name, p50, missing) for name in TAILS}
     return CellLatency(
         init=_median_ms("init", cold, missing, "no process ran with fresh caches"),
         init_warm=_median_ms("init_warm", warm, missing, "no process ran with filled caches"),
         first=_median_ms("first", [p.first_ns for p in processes], missing, "no process ran"),
-        p50=quantiles["p50"],
-        p90=quantiles["p90"],
-        p99=quantiles["p99"],
+        p50=p50,
+        p90=tails["p90"],
+        p95=tails["p95"],
+        p99=tails["p99"],
         mean=_mean_ms(measured, missing),
-        ci95=_interval_ms(measured, total, missing),
+        ci95=_interval_ms(measured, missing),
+        p90_ci95=_tail_interval_ms(measured, fewest, "p90", missing),
+        p99_ci95=_tail_interval_ms(measured, fewest, "p99", missing),
         missing=missing,
     )
 
 
-def _cell_percentile(
-    measured: Sequence[Sequence[int]], total: int, name: str, missing: dict[str, str]
-) -> float | None:
-    if total < FLOORS[name]:
-        missing[name] = f"{total} samples; {name} needs {FLOORS[name]}"
+def _too_few(name: str, count: int, of: str) -> str | None:
+    """Return why a percentile is not carried by its samples, or None."""
+    if count >= FLOORS[name]:
         return None
-    return geometric_mean([percentile(samples, PERCENTILES[name]) for samples in measured]) / 1e6
+    return f"{count} samples{of}; {name} needs {FLOORS[name]}"
 
 
-def _interval_ms(
-    measured: Sequence[Sequence[int]], total: int, missing: dict[str, str]
+def _median_of_cell(measured: Sequence[Sequence[int]], missing: dict[str, str]) -> float | None:
+    why = _too_few("p50", sum(map(len, measured)), "")
+    if why is not None:
+        missing["p50"] = why
+        return None
+    return geometric_mean([percentile(samples, 0.5) for samples in measured]) / 1e6
+
+
+def _tail(
+    measured: Sequence[Sequence[int]], fewest: int, name: str, p50: float | None, missing: dict[str, str]
+) -> float | None:
+    why = _too_few(name, fewest, " of a process")
+    if why is not None:
+        missing[name] = why
+        return None
+    # The mean of medians can exceed a low tail of the mixture, where a single process is slower by far.
+    return max(mixture_quantile(measured, TAILS[name]) / 1e6, p50 or 0.0)
+
+
+def _tail_interval_ms(
+    measured: Sequence[Sequence[int]], fewest: int, name: str, missing: dict[str, str]
 ) -> tuple[float, float] | None:
-    if total < FLOORS["p50"]:
-        missing["ci95"] = f"{total} samples; an interval of p50 needs {FLOORS['p50']}"
+    why = _too_few(name, fewest, " of a process")
+    interval = None if why is not None else tail_interval(measured, TAILS[name])
+    if interval is None:
+        missing[f"{name}_ci95"] = why or (
+            f"{len(measured)} process{'' if len(measured) == 1 else 'es'}; "
+            f"an interval of a tail needs {MIN_PROCESSES_FOR_TAIL_INTERVAL}"
+        )
+        return None
+    return interval[0] / 1e6, interval[1] / 1e6
+
+
+def _interval_ms(measured: Sequence[Sequence[int]], missing: dict[str, str]) -> tuple[float, float] | None:
+    why = _too_few("p50", sum(map(len, measured)), "")
+    if why is not None:
+        missing["ci95"] = why
         return None
     interval = interval_of_medians([percentile(samples, 0.5) / 1e6 for samples in measured])
     if interval is None:

@@ -1,0 +1,77 @@
+"""Drift: did the level of a process's samples change from the beginning of the timed loop to its end?
+
+A fixed bound on the difference of two medians alarms often where samples are noisy, and misses a small drift
+of many samples. Here the change from the first third to the last is called a drift where it is both larger
+than chance allows and large enough to matter. `benchmarks/statistics.py` measures how often it errs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+MIN_SAMPLES = 210
+"""Fewest samples that are judged: ten in each block. With fewer, waves of neighbouring samples alarm falsely
+in more than one loop of twenty."""
+
+LEAST_CHANGE = 0.01
+"""Smallest change, as a share, that is called drift. Chosen: the interval of a median is rarely narrower, so
+less would disturb no figure; smaller, and every long loop drifts."""
+
+_THIRDS, _BLOCKS = 3, 7
+"""Parts of the loop, and blocks of each part. Means of blocks are nearly independent where samples resemble
+their neighbours; seven of them leave 18 degrees of freedom for the noise within the thirds."""
+
+_TRIM = 0.1
+"""Share of a block's samples that is left out at either end of its mean: single slow calls are no drift."""
+
+_T = 2.3
+"""Standard errors above which a change is more than chance: Student's t for 18 degrees of freedom at 97 %."""
+
+_LAG_BIAS = 0.25
+"""What is added to the lag-1 autocorrelation of block means, which seven values about their own mean
+underestimate. Chosen by simulation, so that false alarms stay below 5 % for autocorrelations of samples up to
+0.8."""
+
+_MAX_LAG = 0.9
+"""Largest autocorrelation that is allowed for; a larger one would excuse every change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """The change from the first third to the last, as a share, and whether it is more than noise."""
+
+    change: float
+    is_significant: bool
+
+    @property
+    def is_alarming(self) -> bool:
+        """Whether the change is certain, and large enough to matter."""
+        return self.is_significant and abs(self.change) > LEAST_CHANGE
+
+
+def drift(samples_ns: NDArray[np.int64]) -> Drift | None:
+    """Return the drift of samples in the order of measurement, or None for fewer than `MIN_SAMPLES`.
+
+    A t test on the logarithms of block means; the variance of a third's mean is inflated by
+    (1 + r) / (1 - r), r the lag-1 autocorrelation of the blocks within thirds.
+    """
+    if len(samples_ns) < MIN_SAMPLES or samples_ns.min() <= 0:
+        return None
+    blocks = np.array_split(np.log(samples_ns), _THIRDS * _BLOCKS)
+    level = np.array([_trimmed_mean(block) for block in blocks]).reshape(_THIRDS, _BLOCKS)
+    means = level.mean(axis=1)
+    noise = level - means[:, None]
+    power = float((noise**2).sum())
+    lag = float((noise[:, 1:] * noise[:, :-1]).sum()) / power if power > 0.0 else 0.0
+    resemblance = min(max(lag + _LAG_BIAS, 0.0), _MAX_LAG)
+    variance = power / (_THIRDS * (_BLOCKS - 1)) * (1.0 + resemblance) / (1.0 - resemblance)
+    change = float(means[-1] - means[0])
+    return Drift(float(np.expm1(change)), abs(change) > _T * float(np.sqrt(2.0 * variance / _BLOCKS)))
+
+
+def _trimmed_mean(values: NDArray[np.float64]) -> float:
+    cut = int(_TRIM * len(values))
+    return float(np.sort(values)[cut : len(values) - cut].mean())
