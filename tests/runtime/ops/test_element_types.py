@@ -10,7 +10,7 @@ import pytest
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import TensorType
 from tests.runtime.models import Arg, Builder, Out, const
-from tests.runtime.ops.cases import Case, case, check
+from tests.runtime.ops.cases import Case, case, check, constant
 from tests.runtime.ops.every_type import Values
 
 TYPES = (TensorType.INT32, TensorType.INT64, TensorType.BOOL)
@@ -21,7 +21,8 @@ def moves(kind: TensorType) -> list[Case]:
     values = Values(kind, 7)
 
     def moved(name: str, op: Op, args: list[Arg], outs: int = 1, **options: Any) -> Case:
-        return case(f"{op.name}_{name}_{kind.name}", op, args, [Out(values.dtype)] * outs, options)
+        version = 2 if op is Op.BROADCAST_TO else 1
+        return case(f"{op.name}_{name}_{kind.name}", op, args, [Out(values.dtype)] * outs, options, version)
 
     def integers(*numbers: Any) -> Arg:
         return const(numbers, np.int32)
@@ -41,6 +42,22 @@ def moves(kind: TensorType) -> list[Case]:
         moved("last", Op.PACK, [values.arg(3, 5)] * 2, axis=2, values_count=2),
         moved("channels", Op.SPLIT, [const(1, np.int32), values.arg(3, 8)], 4, num_splits=4),
         moved("rows", Op.UNPACK, [values.arg(3, 7)], 3, num=3, axis=0),
+        moved("zeros", Op.PAD, [values.arg(3, 5), integers((1, 2), (0, 3))]),
+        moved("batch", Op.PAD, [values.arg(2, 3, 2, 7), integers((1, 0), (0, 2), (0, 0), (0, 0))]),
+        moved("value", Op.PADV2, [values.arg(3, 5), integers((1, 0), (2, 1)), constant(values.arg(1))]),
+        moved("reflect", Op.MIRROR_PAD, [values.arg(3, 5), integers((1, 2), (3, 0))], mode=0),
+        moved("twice", Op.TILE, [values.arg(3, 5), integers(2, 3)]),
+        moved("rows", Op.BROADCAST_TO, [values.arg(3, 1), integers(2, 3, 7)]),
+        moved("fed", Op.FILL, [integers(3, 7), values.arg()]),
+        moved("backwards", Op.REVERSE_V2, [values.arg(3, 5), integers(1)]),
+        moved("blocks", Op.SPACE_TO_DEPTH, [values.arg(1, 4, 6, 3)], block_size=2),
+        moved("blocks", Op.DEPTH_TO_SPACE, [values.arg(1, 2, 3, 20)], block_size=2),
+        moved(
+            "edges", Op.SPACE_TO_BATCH_ND, [values.arg(2, 3, 4, 5), integers(2, 2), integers((1, 0), (0, 2))]
+        ),
+        moved(
+            "edges", Op.BATCH_TO_SPACE_ND, [values.arg(4, 2, 3, 5), integers(2, 2), integers((1, 0), (0, 2))]
+        ),
     ]
 
 
@@ -99,7 +116,10 @@ def counted() -> Case:
     return Case("counted", build.write([y, least]), (first, second))
 
 
-UNKNOWN_TO_LITERT = frozenset({"UNPACK_rows_INT64", "PACK_last_BOOL", "SPLIT_channels_BOOL"})
+UNKNOWN_TO_LITERT = frozenset({
+    "UNPACK_rows_INT64", "PACK_last_BOOL", "SPLIT_channels_BOOL", "SPACE_TO_DEPTH_blocks_BOOL",
+    "DEPTH_TO_SPACE_blocks_BOOL",
+})  # fmt: skip
 CASES = [
     found for kind in TYPES for found in (*moves(kind), chained(kind)) if found.name not in UNKNOWN_TO_LITERT
 ]

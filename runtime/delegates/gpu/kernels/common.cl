@@ -3,6 +3,11 @@
 #define FIRST_UNIT(t, nt) ((int)((long)UNITS * (t) / (nt)))
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
+#define JOIN3_(a, b, c) a##b##c
+#define JOIN3(a, b, c) JOIN3_(a, b, c)
+// The vector type of `n` elements of a type that a define names, and the conversion to it.
+#define VECTOR(type, n) JOIN3(type, n, )
+#define CONVERT(type, n) JOIN3(convert_, type, n)
 #define LOCAL_NAME(name) JOIN(FUNC, name)
 
 // Bytes of the unit in which the frame counts the offsets of pointers: LINE of graph.py.
@@ -17,15 +22,17 @@
 #define QUOTIENT(i, divisor) ((int)((ulong)(uint)(i) * (uint)divisor##_MULTIPLIER >> divisor##_SHIFT))
 #define REMAINDER(i, divisor) ((i) - QUOTIENT(i, divisor) * divisor)
 
-// Loads and stores of 16 floats, or of 16 elements of a type, at any boundary of an element. PoCL compiles its vload16 three times as slowly as an access
-// through a vector type of low alignment, to the same instructions.
+// Loads and stores of 16 floats, or of 16 elements of a type, at any boundary of an element. PoCL compiles its vload16
+// three times as slowly as an access through a vector type of low alignment, to the same instructions.
 #ifdef __clang__
 typedef float unaligned16 __attribute__((ext_vector_type(16), aligned(4)));
 #define load16(pointer) (*(__global const unaligned16 *)(pointer))
 #define store16(value, pointer) (*(__global unaligned16 *)(pointer) = (value))
 typedef unaligned16 unaligned_float;
 typedef int unaligned_int __attribute__((ext_vector_type(16), aligned(4)));
+typedef uint unaligned_uint __attribute__((ext_vector_type(16), aligned(4)));
 typedef long unaligned_long __attribute__((ext_vector_type(16), aligned(8)));
+typedef ulong unaligned_ulong __attribute__((ext_vector_type(16), aligned(8)));
 typedef uchar unaligned_uchar __attribute__((ext_vector_type(16), aligned(1)));
 #define LOAD16(type, pointer) (*(__global const JOIN(unaligned, type) *)(pointer))
 #define STORE16(type, value, pointer) (*(__global JOIN(unaligned, type) *)(pointer) = (value))

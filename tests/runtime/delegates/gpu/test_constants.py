@@ -40,7 +40,8 @@ _BINARY = (
 _COMPARISONS = (Op.EQUAL, Op.NOT_EQUAL, Op.LESS, Op.LESS_EQUAL, Op.GREATER, Op.GREATER_EQUAL)
 _OF_BOOLS = (Op.LOGICAL_AND, Op.LOGICAL_OR)
 _OF_INTEGERS = (Op.BITWISE_XOR, Op.RIGHT_SHIFT, Op.STABLEHLO_AND, Op.STABLEHLO_SHIFT_LEFT)
-_REDUCTIONS = (Op.MEAN, Op.SUM, Op.REDUCE_MAX, Op.REDUCE_MIN, Op.REDUCE_PROD)
+_OF_FLAGS = (Op.REDUCE_ANY, Op.REDUCE_ALL)
+_REDUCTIONS = (Op.MEAN, Op.SUM, Op.REDUCE_MAX, Op.REDUCE_MIN, Op.REDUCE_PROD, *_OF_FLAGS)
 
 _FORMS: dict[Kind, tuple[list[tuple[int, ...] | np.ndarray], tuple[int, ...], dict[str, Any]]] = {
     Op.CONV_2D: ([_IMAGE, (2, 3, 3, 4), (2,)], (1, 4, 4, 2), _WINDOW),
@@ -74,6 +75,7 @@ _FORMS: dict[Kind, tuple[list[tuple[int, ...] | np.ndarray], tuple[int, ...], di
     Op.UNPACK: ([_IMAGE], (4, 4, 4), {"axis": 0, "num": 1}),
     Op.TILE: ([_IMAGE, _integers(1, 1, 2, 1)], (1, 4, 8, 4), {}),
     Op.BROADCAST_TO: ([_IMAGE, _integers(2, 4, 4, 4)], (2, 4, 4, 4), {}),
+    Op.FILL: ([_integers(3, 7), (1,)], (3, 7), {}),
     Op.REVERSE_V2: ([_IMAGE, _integers(1)], _IMAGE, {}),
     Op.MIRROR_PAD: ([_IMAGE, _MARGINS], (1, 4, 6, 4), {"mode": 0}),
     Op.SPACE_TO_BATCH_ND: ([_IMAGE, _integers(2, 2), _NO_MARGINS], (4, 2, 2, 4), {}),
@@ -110,7 +112,7 @@ _FLOATS, _BOOLS, _INTEGERS = ((kind,) for kind in (TensorType.FLOAT32, TensorTyp
 _INDEXED = (Op.EMBEDDING_LOOKUP, Op.ONE_HOT)
 _TYPED: dict[Kind, tuple[tuple[TensorType, ...], TensorType]] = {
     **dict.fromkeys(_COMPARISONS, (_FLOATS, TensorType.BOOL)),
-    **dict.fromkeys((*_OF_BOOLS, Op.LOGICAL_NOT), (_BOOLS, TensorType.BOOL)),
+    **dict.fromkeys((*_OF_BOOLS, *_OF_FLAGS, Op.LOGICAL_NOT), (_BOOLS, TensorType.BOOL)),
     **dict.fromkeys(_OF_INTEGERS, (_INTEGERS, TensorType.INT32)),
     **dict.fromkeys((Op.ARG_MAX, Op.ARG_MIN), (_FLOATS, TensorType.INT32)),
     **dict.fromkeys(_INDEXED, (_INTEGERS + _FLOATS, TensorType.FLOAT32)),

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from runtime.model.schema import BuiltinOperator as Op
-from tests.runtime.models import const
+from tests.runtime.models import Out, const
 from tests.runtime.ops.cases import CPU, case, check, random
-from tests.runtime.ops.operands import axis
+from tests.runtime.ops.operands import axis, whole
 
 EDGE_CASES = [
     case("CUMSUM -1", Op.CUMSUM, [random(3, 4), const(-1, np.int32)]),
@@ -48,6 +48,17 @@ CASES = [
             ((2, 3, 1, 2, 4, 18), -2, True, False),
             ((37,), 0, True, True),
         )
+    ),
+    *(
+        case(
+            f"{dtype.__name__}_{along}_{exclusive}_{reverse}",
+            Op.CUMSUM,
+            [whole(3, 2, 21, dtype=dtype, low=-(2**30), high=2**30), axis(along)],
+            [Out(dtype)],
+            {"exclusive": exclusive, "reverse": reverse},
+        )
+        for dtype in (np.int32, np.int64)
+        for along, exclusive, reverse in ((2, False, False), (2, True, True), (0, True, False))
     ),
 ]  # fmt: skip
 

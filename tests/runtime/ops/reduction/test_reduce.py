@@ -10,7 +10,7 @@ import pytest
 from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
-from tests.runtime.models import Out, const, one_operator, per_tensor
+from tests.runtime.models import Arg, Out, const, one_operator, per_tensor
 from tests.runtime.ops.cases import CPU, Case, case, check, levels, random
 from tests.runtime.ops.operands import axis, flags, whole
 
@@ -97,6 +97,23 @@ def test_kept_dimensions_and_repeated_axes_match_litert(case):
 
 
 BOOL = (Out(np.bool_),)
+
+
+def of_integers(opcode: Op, dtype: type, axes: tuple[int, ...]) -> Case:
+    """Numbers of the whole type, so that sums and products wrap around."""
+    info = np.iinfo(dtype)
+    values = np.random.default_rng(3).integers(info.min, info.max, (4, 3, 2, 21), dtype, endpoint=True)
+    name = f"{opcode.name}_{dtype.__name__}_{axes}"
+    return case(name, opcode, [Arg(values), axis(*axes)], [Out(dtype)], {"keep_dims": False})
+
+
+def of_flags(opcode: Op, axes: tuple[int, ...]) -> Case:
+    """Rows of flags of which most are alike, so that both results occur."""
+    rare = np.random.default_rng(3).integers(0, 9, (4, 3, 2, 21)) == 0
+    values = rare if opcode in (Op.REDUCE_ANY, Op.SUM, Op.REDUCE_MAX) else ~rare
+    return case(f"{opcode.name}_bool_{axes}", opcode, [Arg(values), axis(*axes)], BOOL, {"keep_dims": True})
+
+
 MORE_CASES = [
     case("REDUCE_PROD", Op.REDUCE_PROD, [random(2, 3, 4), axis(0, 2)], options={"keep_dims": False}),
     case("REDUCE_ANY", Op.REDUCE_ANY, [flags(4, 5, 2), axis(1)], BOOL, {"keep_dims": True}),
@@ -111,6 +128,14 @@ MORE_CASES = [
         # The reference resolver's int8 sums are whatever the memory held before.
         resolver="BUILTIN_WITHOUT_DEFAULT_DELEGATES",
     ),
+    *(
+        of_integers(op, dtype, axes)
+        for op in (Op.SUM, Op.REDUCE_MAX, Op.REDUCE_MIN, Op.REDUCE_PROD, Op.MEAN)
+        for dtype in (np.int32, np.int64)
+        for axes in ((0,), (1, 3), (3,))
+    ),
+    *(of_flags(op, axes) for op in (Op.REDUCE_ANY, Op.REDUCE_ALL) for axes in ((0, 2), (1, 3))),
+    *(of_flags(op, (2,)) for op in (Op.SUM, Op.REDUCE_PROD, Op.REDUCE_MAX, Op.REDUCE_MIN)),
 ]
 
 

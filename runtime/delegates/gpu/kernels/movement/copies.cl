@@ -1,11 +1,11 @@
 // Copies between layouts in which an output index decides where its element comes from, axis by axis (transpose, slice,
 // pad, tile, ...). An output row, the channels of a pixel, is BEFORE elements of VALUE, then RUNS runs of RUN elements that
 // lie STEP apart in the input, then AFTER elements of VALUE. TAIL zeros keep padded lanes finite.
-// Defines: T, the type that moves an element, VECTORS (1: rows are copied as whole vectors), DENSE (1: STEP is 1), and three
-// generated expressions: SOURCE(p), where pixel p begins in the input; RUN_SOURCE(r), how far behind that run r begins;
-// INSIDE(p), 0 for a pixel that is VALUE in all channels.
-// Parameters: PIXELS, CHANNELS, OUT_STRIDE, TAIL, BEFORE, AFTER, VALUE, RUNS, RUN, STEP, LANES (of a row, padded ones
-// included, where it is copied as vectors), and those of the expressions.
+// Defines: T, the type that moves an element, VALUE, an expression of FILL and FILL_HIGH, VECTORS (1: rows are copied as
+// whole vectors), DENSE (1: STEP is 1), and three generated expressions: SOURCE(p), where pixel p begins in the input;
+// RUN_SOURCE(r), how far behind that run r begins; INSIDE(p), 0 for a pixel that is VALUE in all channels.
+// Parameters: PIXELS, CHANNELS, OUT_STRIDE, TAIL, BEFORE, AFTER, FILL, FILL_HIGH (of 8 bytes only), RUNS, RUN, STEP, LANES
+// (of a row, padded ones included, where it is copied as vectors), and those of the expressions.
 #ifndef COPIES_MIRRORED
 // Source index of count i of an axis of `size` elements with a mirrored border: `skipped` is 1 where the edge itself is
 // not repeated.

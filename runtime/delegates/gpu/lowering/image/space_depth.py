@@ -13,7 +13,15 @@ from typing import TypeAlias
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph import Kind, Node
 from runtime.delegates.gpu.lowering.movement.copies import Digit, any_layout, copy_launch, source_strides
-from runtime.delegates.gpu.lowering.spec import Candidate, Context, Family, NodeSpec, OperatorFacts
+from runtime.delegates.gpu.lowering.spec import (
+    PARAMETRISED,
+    Candidate,
+    Context,
+    Family,
+    NodeSpec,
+    OperatorFacts,
+    moving,
+)
 from runtime.model.schema import BuiltinOperator as Op
 
 _BATCH = frozenset({Op.SPACE_TO_BATCH_ND, Op.BATCH_TO_SPACE_ND})
@@ -99,4 +107,5 @@ FAMILY = Family(
     parameters=(1, 2),
     reads_any_layout=any_layout,
     writes_dense=any_layout,
+    types=moving(*_AXES, inputs=PARAMETRISED),
 )

@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import prod
 
+import numpy as np
+
+from runtime.delegates.gpu.element_type import ElementType
 from runtime.delegates.gpu.graph import LANES, Graph, Layout, Node, Value, round_up
 from runtime.delegates.gpu.lowering.spec import Context, Instance, Launch, defines, instance_name
 from runtime.delegates.gpu.parameters import Digit as Affine
@@ -18,6 +21,9 @@ from runtime.delegates.gpu.parameters import offset, parameters, reciprocal
 _UNITS = 16
 """Most units, and so most work-groups, of a copy. Chosen: copies are short and bound by memory, which few
 threads saturate; a device with more compute units leaves some idle."""
+
+_WORD_BYTES = 4
+"""Bytes of a parameter: a narrower element is filled up with zeros to one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,7 @@ def source_strides(node: Node, context: Context) -> list[int]:
 
 
 def copy_launch(
-    node: Node, context: Context, axes: Sequence[Sequence[Digit]], base: int = 0, fill: float = 0.0
+    node: Node, context: Context, axes: Sequence[Sequence[Digit]], base: int = 0, fill: float = 0
 ) -> Launch:
     """The launch that fills the node's output from its first input.
 
@@ -83,7 +89,7 @@ def copy_launch(
         axes: for each axis of the output its digits, the most significant first; their extents multiply to
             the axis' length. A border on the last axis must be its only digit.
         base: where the element of index 0 lies, in elements of the input.
-        fill: what stands outside of the input.
+        fill: what stands outside of the input, a number that the type has.
     """
     source, (target,) = source_of(node), node.outputs
     value, layout = context.value(target), context.layout(target)
@@ -105,7 +111,13 @@ def copy_launch(
     instance = Instance(
         "movement/copies.cl",
         instance_name("copies"),
-        defines(T=value.type.word, VECTORS=vectors > 0, DENSE=step == 1, **expressions),
+        defines(
+            T=value.type.word,
+            VALUE=_FILLS[value.type.size],
+            VECTORS=vectors > 0,
+            DENSE=step == 1,
+            **expressions,
+        ),
         parameters(
             PIXELS=value.pixels,
             CHANNELS=value.channels,
@@ -113,7 +125,7 @@ def copy_launch(
             TAIL=round_up(value.channels) - value.channels if layout.padded else 0,
             BEFORE=before,
             AFTER=after,
-            VALUE=fill,
+            **_bits(fill, value.type),
             RUNS=prod(digit.extent for digit in runs),
             RUN=length,
             STEP=step,
@@ -195,6 +207,16 @@ def _count(axis: str, digits: Sequence[Digit], position: int, index: str) -> tup
         count = f"({count} - QUOTIENT({index}, {axis}_WHOLE) * {axis}_EXTENT)"
         values |= {f"{axis}_EXTENT": extent, **reciprocal(f"{axis}_WHOLE", extent * behind)}
     return count, values
+
+
+_FILLS = {1: "(uchar)FILL", 4: "as_float(FILL)", 8: "((ulong)(uint)FILL_HIGH << 32 | (uint)FILL)"}
+"""Bytes of an element → the expression of what stands outside of the input."""
+
+
+def _bits(fill: float, element: ElementType) -> dict[str, int]:
+    """The parameters with the bits of `fill`: numbers on their way to a kernel would lose some of a NaN."""
+    words = np.frombuffer(np.array(fill, element.dtype).tobytes().ljust(_WORD_BYTES, b"\0"), np.int32)
+    return dict(zip(("FILL", "FILL_HIGH"), map(int, words), strict=False))
 
 
 def vector_lanes(source: Value, read: Layout, target: Value, write: Layout) -> int:

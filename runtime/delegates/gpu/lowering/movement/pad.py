@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.element_type import PLAIN, ElementType
 from runtime.delegates.gpu.graph import Node
 from runtime.delegates.gpu.lowering.movement.copies import (
     Digit,
@@ -13,7 +14,16 @@ from runtime.delegates.gpu.lowering.movement.copies import (
     copy_launch,
     source_strides,
 )
-from runtime.delegates.gpu.lowering.spec import Candidate, Context, Family, NodeSpec, OperatorFacts
+from runtime.delegates.gpu.lowering.spec import (
+    PARAMETRISED,
+    Candidate,
+    Context,
+    Family,
+    NodeSpec,
+    OperatorFacts,
+    Types,
+    moving,
+)
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import MirrorPadMode
 
@@ -37,7 +47,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     if facts.operator.opcode == Op.MIRROR_PAD:
         attributes["mode"] = facts.options["mode"]
     else:
-        attributes["value"] = 0.0 if value is None else float(value.reshape(-1)[0])
+        attributes["value"] = 0 if value is None else value.reshape(-1)[0].item()
     return NodeSpec(facts.operator.inputs[:1], attributes)
 
 
@@ -53,7 +63,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     extents = context.value(node.outputs[0]).shape
     shares = zip(extents, source_strides(node, context), node.attributes["paddings"], strict=True)
     axes = [[_digit(node, *share)] for share in shares]
-    fill = node.attributes.get("value", 0.0)
+    fill = node.attributes.get("value", 0)
     return [Candidate("rows", (copy_launch(node, context, axes, fill=fill),))]
 
 
@@ -65,4 +75,9 @@ FAMILY = Family(
     parameters=(1,),
     reads_any_layout=any_layout,
     writes_dense=any_layout,
+    types={
+        # A zero of bare integers of 8 bits might be another number.
+        **dict.fromkeys((Op.PAD, Op.PADV2), Types((PLAIN, (ElementType.F32,), PLAIN), (PLAIN,), alike=True)),
+        **moving(Op.MIRROR_PAD, inputs=PARAMETRISED),
+    },
 )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.element_type import ElementType
 from runtime.delegates.gpu.graph import LANES, Node, ceil_div
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
@@ -15,12 +16,16 @@ from runtime.delegates.gpu.lowering.spec import (
     Launch,
     NodeSpec,
     OperatorFacts,
+    Types,
     defines,
     epilogue_of,
     instance_name,
 )
 from runtime.delegates.gpu.parameters import parameters
 from runtime.model.schema import BuiltinOperator as Op
+
+_SUMMED = {ElementType.F32: "float", ElementType.I32: "uint", ElementType.I64: "ulong"}
+"""Element → the type that sums it: integers without a sign, whose sums wrap around as LiteRT's do."""
 
 
 def _supports(facts: OperatorFacts) -> Unsupported | None:
@@ -44,7 +49,12 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     if source is None:
         raise ValueError("CUMSUM has one input")
     value, axis = context.value(target), node.attributes["axis"]
-    flags = defines(EXCLUSIVE=node.attributes["exclusive"], REVERSE=node.attributes["reverse"])
+    flags = defines(
+        T=_SUMMED[value.type],
+        IS_FLOAT=value.type is ElementType.F32,
+        EXCLUSIVE=node.attributes["exclusive"],
+        REVERSE=node.attributes["reverse"],
+    )
     shared = {
         "CHANNELS": value.channels,
         "IN_STRIDE": context.layout(source).pixel_stride,
@@ -67,12 +77,18 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         label=f"CUMSUM {'x'.join(map(str, value.shape))}",
         sources=node.sources,
         flops=value.elements,
-        bytes=8 * value.elements,
+        bytes=2 * value.type.size * value.elements,
         epilogue=epilogue_of(node, context.graph),
     )
     return [Candidate("runs", (launch,))]
 
 
 FAMILY = Family(
-    operators=(Op.CUMSUM,), read=_read, lower=lower, supports=_supports, epilogue=True, parameters=(1,)
+    operators=(Op.CUMSUM,),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    epilogue=True,
+    parameters=(1,),
+    types={Op.CUMSUM: Types((tuple(_SUMMED), (ElementType.F32,)), (tuple(_SUMMED),), alike=True)},
 )

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.element_type import ElementType
 from runtime.delegates.gpu.graph import Kind, Node, round_up
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
@@ -18,6 +19,7 @@ from runtime.delegates.gpu.lowering.spec import (
     Launch,
     NodeSpec,
     OperatorFacts,
+    Types,
     defines,
     epilogue_of,
     instance_name,
@@ -25,7 +27,66 @@ from runtime.delegates.gpu.lowering.spec import (
 from runtime.delegates.gpu.parameters import Digit, offset, parameters
 from runtime.model.schema import BuiltinOperator as Op
 
-_KINDS: Mapping[Kind, int] = {Op.MEAN: 0, Op.SUM: 0, Op.REDUCE_MAX: 1, Op.REDUCE_MIN: 2, Op.REDUCE_PROD: 3}
+F32, I32, I64, BOOL = ElementType.F32, ElementType.I32, ElementType.I64, ElementType.BOOL
+
+_KINDS: Mapping[Kind, str] = {
+    Op.MEAN: "mean",
+    Op.SUM: "sum",
+    Op.REDUCE_MAX: "max",
+    Op.REDUCE_MIN: "min",
+    Op.REDUCE_PROD: "prod",
+    Op.REDUCE_ANY: "any",
+    Op.REDUCE_ALL: "all",
+}
+
+_OF_BOOLS = {"sum": "any", "max": "any", "prod": "all", "min": "all"}
+"""What a reduction of flags is, which count as 0 and 1."""
+
+_COMBINED = {
+    "mean": "((a) + (b))",
+    "sum": "((a) + (b))",
+    "max": "((b) > (a) ? (b) : (a))",
+    "min": "((b) < (a) ? (b) : (a))",
+    "prod": "((a) * (b))",
+    "any": "((a) | (b))",
+    "all": "((a) & (b))",
+}
+"""Reduction → how two partial results become one; of a NaN beside a number, extrema take the number."""
+
+_STARTS = {"mean": "0", "sum": "0", "prod": "1", "any": "0", "all": "1"}
+_BOUNDS = {F32: ("-FLT_MAX", "FLT_MAX"), I32: ("INT_MIN", "INT_MAX"), I64: ("LONG_MIN", "LONG_MAX")}
+"""Element → what a maximum and a minimum start with; LiteRT's float ones with the finite numbers."""
+
+_UNSIGNED = {I32: "uint", I64: "ulong"}
+
+
+def _kind(node: Node, element: ElementType) -> str:
+    """The reduction, as in the functions' names."""
+    kind = _KINDS[node.op]
+    return _OF_BOOLS.get(kind, kind) if element is BOOL else kind
+
+
+def _arithmetic(node: Node, element: ElementType) -> dict[str, str]:
+    """The defines of a reduction: types of elements and of partial results, and how these are computed.
+
+    Sums and products of integers wrap around, which numbers without a sign do. A mean of integers is a sum of
+    64 bits, divided towards zero.
+    """
+    kind = _kind(node, element)
+    memory = _UNSIGNED.get(element, element.opencl) if kind in ("sum", "prod") else element.opencl
+    start = _BOUNDS[element][kind == "min"] if kind in ("max", "min") else _STARTS[kind]
+    is_integer_mean = kind == "mean" and element is not F32
+    scaled = "((x) / DIVISOR)" if is_integer_mean else "((x) * SCALE)" if kind == "mean" else "(x)"
+    partial = "long" if is_integer_mean else memory
+    combined = {"COMBINE(a, b)": _COMBINED[kind], "RESULT(x)": scaled}
+    return {"T": memory, "P": partial, "START": start, **combined}
+
+
+def _factor(node: Node, element: ElementType, count: int) -> dict[str, int | float]:
+    """The parameter of what is stored: of a mean, one by the number of elements, or that number."""
+    if node.op != Op.MEAN:
+        return {}
+    return {"SCALE": 1.0 / count} if element is F32 else {"DIVISOR": count}
 
 
 def _axes(facts: OperatorFacts) -> tuple[int, ...] | None:
@@ -76,30 +137,22 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     return [Candidate("columns", (_columns(node, context, source),))]
 
 
-def _scale(node: Node, count: int) -> float:
-    return 1.0 / count if node.op == Op.MEAN else 1.0
-
-
-def _kind(node: Node) -> str:
-    """As in the functions' names: a mean is a sum with another scale."""
-    return ("sum", "max", "min", "prod")[_KINDS[node.op]]
-
-
 def _rows(node: Node, context: Context, source: int) -> Launch:
     """Channels and any leading dimensions; a unit is one output pixel."""
     before, after = context.value(source), context.value(node.outputs[0])
     rows, expressions, steps = _views(node, context, source)
+    element = before.type
     instance = Instance(
         "reduction/reduce_rows.cl",
-        instance_name(f"reduce_{_kind(node)}_rows"),
-        defines(KIND=_KINDS[node.op], **expressions),
+        instance_name(f"reduce_{_kind(node, element)}_{element.value}_rows"),
+        defines(**_arithmetic(node, element), **expressions),
         parameters(
             **steps,
             REDUCED=rows,
             CHANNELS=before.channels,
             OUT_CHANNELS=after.channels,
             OUT_STRIDE=context.layout(node.outputs[0]).pixel_stride,
-            SCALE=_scale(node, rows * before.channels),
+            **_factor(node, element, rows * before.channels),
         ),
     )
     return _launch(node, context, instance, source, units=after.pixels)
@@ -112,17 +165,18 @@ def _columns(node: Node, context: Context, source: int) -> Launch:
     channels = round_up(before.channels)
     # Two columns per unit use each cache line pair once; one column where there is too little work for all.
     plenty = after.pixels * channels // 32 >= 4 * context.device.compute_units
+    element = before.type
     block = 32 if channels % 32 == 0 and plenty else 16
     instance = Instance(
         "reduction/reduce.cl",
-        instance_name(f"reduce_{_kind(node)}", f"c{block}"),
-        defines(BLOCK=block, KIND=_KINDS[node.op], **expressions),
+        instance_name(f"reduce_{_kind(node, element)}_{element.value}", f"c{block}"),
+        defines(BLOCK=block, **_arithmetic(node, element), **expressions),
         parameters(
             **steps,
             REDUCED=rows,
             CHANNELS=channels,
             OUT_STRIDE=context.layout(node.outputs[0]).pixel_stride,
-            SCALE=_scale(node, rows),
+            **_factor(node, element, rows),
         ),
     )
     return _launch(node, context, instance, source, units=after.pixels * (channels // block))
@@ -137,11 +191,23 @@ def _launch(node: Node, context: Context, instance: Instance, source: int, units
         label=f"{node.op.name} {'x'.join(map(str, before.shape))}",
         sources=node.sources,
         flops=before.elements,
-        bytes=4 * (before.elements + after.elements),
+        bytes=before.type.size * (before.elements + after.elements),
         epilogue=epilogue_of(node, context.graph),
     )
 
 
+_TYPES = {
+    **dict.fromkeys((Op.SUM, Op.REDUCE_MAX, Op.REDUCE_MIN, Op.REDUCE_PROD), (F32, I32, I64, BOOL)),
+    Op.MEAN: (F32, I32, I64),
+    **dict.fromkeys((Op.REDUCE_ANY, Op.REDUCE_ALL), (BOOL,)),
+}
+
 FAMILY = Family(
-    operators=tuple(_KINDS), read=_read, lower=lower, supports=_supports, epilogue=True, parameters=(1,)
+    operators=tuple(_KINDS),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    epilogue=True,
+    parameters=(1,),
+    types={op: Types((types, (F32,)), (types,), alike=True) for op, types in _TYPES.items()},
 )

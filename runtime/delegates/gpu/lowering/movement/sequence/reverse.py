@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph import Node
 from runtime.delegates.gpu.lowering.movement.copies import Digit, any_layout, copy_launch, source_strides
-from runtime.delegates.gpu.lowering.spec import Candidate, Context, Family, NodeSpec, OperatorFacts
+from runtime.delegates.gpu.lowering.spec import (
+    PARAMETRISED,
+    Candidate,
+    Context,
+    Family,
+    NodeSpec,
+    OperatorFacts,
+    moving,
+)
 from runtime.model.schema import BuiltinOperator as Op
 
 
@@ -42,4 +50,5 @@ FAMILY = Family(
     parameters=(1,),
     reads_any_layout=any_layout,
     writes_dense=any_layout,
+    types=moving(Op.REVERSE_V2, inputs=PARAMETRISED),
 )
