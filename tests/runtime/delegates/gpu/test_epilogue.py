@@ -81,7 +81,9 @@ def run_steps(backend, steps, shape, operands):
     values[out] = Value(out, shape)
     layouts = {key: Layout(key, 0, -(-value.channels // 16) * 16) for key, value in values.items()}
     node = Node(0, Op.ADD, (), (out,), epilogue=(Step("LOAD", (0,)), *steps))
-    return run_node(backend, Graph(values, (node,), tuple(operands), (out,), layouts), operands, lower)
+    return run_node(
+        backend, Graph(values, (node,), tuple(operands), (out,), layouts=layouts), operands, lower
+    )
 
 
 def run_node(backend, graph, operands, lower):
@@ -225,5 +227,5 @@ def test_an_infinity_for_all_elements_stays_out_of_the_padded_lanes_of_a_selecti
         3: Value(3, (3, 5)),
     }
     node = Node(0, Op.SELECT_V2, (0, 1, 2), (3,), {"clamp": "NONE", "rows": False, "alone": False})
-    graph = Graph(values, (node,), (0, 1, 2), (3,), {key: Layout(key, 0, 16) for key in values})
+    graph = Graph(values, (node,), (0, 1, 2), (3,), layouts={key: Layout(key, 0, 16) for key in values})
     np.testing.assert_array_equal(run_node(backend, graph, operands, pointwise.lower), x)
