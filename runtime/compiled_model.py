@@ -413,6 +413,8 @@ def _delegates(accelerators: HardwareAccelerator, options: Options) -> tuple[Par
         return ()
     alone = not accelerators & HardwareAccelerator.CPU
     chosen = {"require_full_delegation": alone, **options.gpu_options.delegate_options}
+    if options.gpu_options.enforce_f32:
+        chosen["precision_loss_allowed"] = False
     try:
         delegate = load_delegate("gpu", chosen)
     except (DeviceError, DelegateError) as error:

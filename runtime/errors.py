@@ -77,5 +77,9 @@ class DelegateError(FarmRuntimeError, RuntimeError, ValueError):
     """A delegate cannot be made, or cannot run this model."""
 
 
+class UnsupportedPrecisionError(DelegateError):
+    """The device cannot compute in the precision that was asked for; the text says what failed."""
+
+
 class DeviceError(FarmRuntimeError, RuntimeError):
     """The device does not exist, or it failed."""

@@ -11,7 +11,8 @@ from typing import Any
 class GpuOptions:
     """LiteRT's options of the GPU, and the options of our `gpu` delegate by name.
 
-    The delegate computes in 32-bit floats, so `enforce_f32` holds by itself and infinities need no capping.
+    The delegate computes in 32-bit floats unless `delegate_options` names another `precision`, which
+    `enforce_f32` forbids; infinities need no capping.
     The other flags are hints for LiteRT's own delegate. `delegate_options` goes to ours as it is: device,
     tuning, cache_dir, ... (`runtime.delegates.gpu.options`).
     """

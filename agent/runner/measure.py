@@ -42,6 +42,7 @@ from runtime.errors import (
     ModelFormatError,
     OutOfMemoryError,
     UnsupportedOperatorError,
+    UnsupportedPrecisionError,
 )
 from runtime.tools.benchmark import LoopPlan, ProcessResult, measure
 from runtime.tools.inputs import InputRule, InputSpecNeededError
@@ -155,6 +156,7 @@ _MEANINGS: tuple[tuple[type[Exception], Status, ReasonCode], ...] = (
     (MemoryError, Status.FAILED, ReasonCode.OUT_OF_MEMORY),
     (OutOfMemoryError, Status.FAILED, ReasonCode.OUT_OF_MEMORY),
     (UnsupportedOperatorError, Status.UNSUPPORTED, ReasonCode.UNSUPPORTED_OPERATOR),
+    (UnsupportedPrecisionError, Status.UNSUPPORTED, ReasonCode.UNSUPPORTED_PRECISION),
     (InputSpecNeededError, Status.UNSUPPORTED, ReasonCode.NEEDS_INPUT_SPEC),
     (ModelFormatError, Status.FAILED, ReasonCode.MODEL_FORMAT),
     (DeviceError, Status.FAILED, ReasonCode.DEVICE_LOST),

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from agent.runner.host import HOST_CPU, host_environment, host_facts
-from agent.wire.messages import FIRST_KERNEL_FACT, Device
+from agent.wire.messages import FIRST_KERNEL_FACT, NARROW_NUMBERS_FACT, Device
 
 if TYPE_CHECKING:
     import pyopencl
@@ -77,6 +77,16 @@ def _is_cpu(device: pyopencl.Device) -> bool:
     return bool(device.type & pyopencl.device_type.CPU)
 
 
+def _narrow_numbers(device: pyopencl.Device) -> str:
+    """What a probe found that the device does with fp16 and bfloat16; kept in the delegate's cache."""
+    from runtime.delegates.gpu.backends.opencl.device import capabilities  # noqa: PLC0415  # loads the drivers
+    from runtime.delegates.gpu.backends.opencl.precision_probe import probe_precision  # noqa: PLC0415  # as above
+    from runtime.delegates.gpu.cache import cache_folder, open_cache  # noqa: PLC0415  # as above
+
+    folder = cache_folder(None, dict(os.environ))
+    return str(probe_precision(device, capabilities(device), open_cache(folder)).able)
+
+
 def _describe(device: pyopencl.Device, index: int, device_id: str, compile_seconds: float) -> Device:
     cpu = _is_cpu(device)
     return Device(
@@ -103,5 +113,6 @@ def _describe(device: pyopencl.Device, index: int, device_id: str, compile_secon
             "opencl_memory_bytes": str(device.global_mem_size),
             "opencl_timer_resolution_ns": str(device.profiling_timer_resolution),
             FIRST_KERNEL_FACT: f"{compile_seconds:.2f}",
+            NARROW_NUMBERS_FACT: _narrow_numbers(device),
         },
     )

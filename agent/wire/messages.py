@@ -75,6 +75,7 @@ class ReasonCode(StrEnum):
 
     COMPLETED = "completed"
     UNSUPPORTED_OPERATOR = "unsupported_operator"
+    UNSUPPORTED_PRECISION = "unsupported_precision"
     NOT_DELEGATED = "not_delegated"
     NO_DEVICE = "no_device"
     DELEGATE_MISSING = "delegate_missing"
@@ -104,6 +105,9 @@ class Reason(Wire):
 
 FIRST_KERNEL_FACT: Final = "opencl_first_kernel_s"
 """The fact of an OpenCL device that holds the seconds from a context to the result of the smallest kernel."""
+
+NARROW_NUMBERS_FACT: Final = "opencl_narrow_numbers"
+"""The fact of an OpenCL device that lists what it was found to do with fp16 and bfloat16."""
 
 
 class Device(Wire):

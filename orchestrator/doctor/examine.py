@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 
-from agent.wire.messages import FIRST_KERNEL_FACT, AgentHello, Device
+from agent.wire.messages import FIRST_KERNEL_FACT, NARROW_NUMBERS_FACT, AgentHello, Device
 from agent.wire.private_folder import exposure_of
 from orchestrator.config.filesystem import NETWORK_FILESYSTEMS, filesystem_of
 from orchestrator.config.home import FarmHome
@@ -132,10 +132,12 @@ def _agent(hello: Callable[[], AgentHello]) -> list[Check]:
 
 
 def _compiling(device: Device) -> str:
-    """The device, and how long its driver took to compile and run the smallest kernel."""
-    seconds = device.facts.get(FIRST_KERNEL_FACT)
-    measured = f" (its first kernel took {seconds} s)" if seconds else ""
-    return f"{device.device_id}: {device.name}{measured}"
+    """The device, how long its driver took to compile and run the smallest kernel, and what a probe found."""
+    seconds, narrow = device.facts.get(FIRST_KERNEL_FACT), device.facts.get(NARROW_NUMBERS_FACT)
+    known = [f"its first kernel took {seconds} s"] if seconds else []
+    known += [f"it has {narrow}"] if narrow else []
+    told = f" ({'; '.join(known)})" if known else ""
+    return f"{device.device_id}: {device.name}{told}"
 
 
 def _peer() -> Check:

@@ -27,6 +27,7 @@ KERNELS_WITHOUT_OPERATORS = {
     "called_probe": "the function with which calls by address are tried",
     "enqueued": "the entry of one function that is a kernel",
     "probe": "what a driver's compiler is tried with",
+    "precision_probe": "what a device does with narrow numbers",
 }
 
 

@@ -48,7 +48,12 @@ DESCRIPTOR: Final = DelegateDescriptor(
             value_type=str,
             choices=PRECISIONS,
             default=_DEFAULTS.precision,
-            help="The type that the kernels compute in.",
+            help="fp16 and bf16 round the weights to that type; sums stay fp32, which is the default.",
+        ),
+        "precision_loss_allowed": Option(
+            value_type=bool,
+            default=_DEFAULTS.precision_loss_allowed,
+            help="False forbids fp16 and bf16; true chooses fp16 where no precision is given.",
         ),
         "weights": Option(
             value_type=str,

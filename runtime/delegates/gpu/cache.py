@@ -12,7 +12,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -150,6 +150,19 @@ class _Entry:
         for path in sorted(self.path.rglob("*"), reverse=True):
             _remove(path)
         _remove(self.path)
+
+
+def cache_folder(chosen: str | None, environment: Mapping[str, str]) -> Path | None:
+    """Where programs and results of tuning are kept: `chosen`, else `FARM_CACHE_DIR`, else the user's cache.
+
+    None where `chosen` is empty, which keeps nothing.
+    """
+    if chosen is not None:
+        return Path(chosen) if chosen else None
+    if environment.get("FARM_CACHE_DIR"):
+        return Path(environment["FARM_CACHE_DIR"]) / "opencl"
+    home = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME", ".")) / ".cache")
+    return Path(home) / "delegate-farm" / "opencl"
 
 
 def open_cache(folder: Path | None, limit_bytes: int = LIMIT_BYTES) -> Cache:

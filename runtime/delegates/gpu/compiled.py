@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from time import perf_counter
 
 from runtime.delegates.base import Array, Partition
@@ -16,6 +15,7 @@ from runtime.delegates.gpu.memory import Stage, place, shortage
 from runtime.delegates.gpu.options import Options
 from runtime.delegates.gpu.passes import LayoutRules, optimise
 from runtime.delegates.gpu.progress import announced
+from runtime.delegates.gpu.rounding import round_weights
 from runtime.delegates.gpu.source import assemble
 from runtime.delegates.gpu.tuning import Tuner
 from runtime.delegates.gpu.watch import SpinWatch
@@ -44,9 +44,8 @@ class CompiledGraph:
 
     def __init__(self, partition: Partition, backend: Backend, options: Options) -> None:
         self.backend = backend
-        self.graph: Graph = optimise(
-            build_graph(partition, is_narrow=options.weights == "stored"), layout_rules()
-        )
+        built = build_graph(partition, is_narrow=options.weights == "stored")
+        self.graph: Graph = optimise(round_weights(built, str(options.precision)), layout_rules())
         context = Context(self.graph, backend.capabilities)
         alternatives = [list(candidates_of(node, context)) for node in self.graph.nodes]
         tuner = Tuner(backend, options)
@@ -117,13 +116,3 @@ class CompiledGraph:
         # Its entries hold kernels, and these the program.
         self.watch = SpinWatch([], [])
         self.recording.close()
-
-
-def cache_folder(options: Options, environment: dict[str, str]) -> Path | None:
-    """The folder of programs and tuning results: the option, else `FARM_CACHE_DIR`, else the user's cache."""
-    if options.cache_dir is not None:
-        return Path(options.cache_dir) if options.cache_dir else None
-    if environment.get("FARM_CACHE_DIR"):
-        return Path(environment["FARM_CACHE_DIR"]) / "opencl"
-    home = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME", ".")) / ".cache")
-    return Path(home) / "delegate-farm" / "opencl"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 from weakref import ref
@@ -12,11 +13,13 @@ from weakref import ref
 from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Unsupported
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.builder import refusal
-from runtime.delegates.gpu.compiled import CompiledGraph, cache_folder
+from runtime.delegates.gpu.cache import cache_folder
+from runtime.delegates.gpu.compiled import CompiledGraph
 from runtime.delegates.gpu.cost import OperatorCosts
 from runtime.delegates.gpu.graph import Custom
 from runtime.delegates.gpu.lowering import families
 from runtime.delegates.gpu.options import Options, parse_options
+from runtime.delegates.gpu.precision import Findings, settled
 from runtime.delegates.gpu.simulation import simulated_types
 from runtime.errors import DelegateError, FarmRuntimeError
 from runtime.model.graph import Operator
@@ -33,6 +36,7 @@ class GpuDelegate:
 
     Raises:
         DelegateError: an unknown option or a value that is not allowed, or the device refuses a context.
+        UnsupportedPrecisionError: the device cannot do the precision that was asked for.
         DeviceError: no OpenCL platform, or no device of that name.
     """
 
@@ -74,10 +78,19 @@ class GpuDelegate:
         self.min_nodes_per_partition = self.options.min_nodes_per_partition
         self.cost_model = OperatorCosts() if self.options.weighs_costs else None
         self.require_full_delegation = self.options.require_full_delegation
-        folder = cache_folder(self.options, dict(os.environ))
+        folder = cache_folder(self.options.cache_dir, dict(os.environ))
         # Weak: an interpreter that is dropped without `close`, or plans anew, takes its graphs along.
         self._compiled: list[ref[CompiledGraph]] = []
         self._backend = OpenClBackend.open(self.options.device, folder, self.options.threads)
+        self._findings: Findings | None = None
+        precision = settled(self.options, self._backend.capabilities.name, self._probe)
+        self.options = replace(self.options, precision=precision)
+
+    def _probe(self) -> Findings:
+        """What the device does with narrow numbers; asked once."""
+        if self._findings is None:
+            self._findings = self._backend.findings()
+        return self._findings
 
     def supports(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
         """None where a kernel runs the operator; else the reason, which may be a defect of the delegate."""
@@ -122,7 +135,8 @@ class GpuDelegate:
             "driver": device.driver,
             "opencl_version": device.version,
             "compute_units": str(device.compute_units),
-            "precision": self.options.precision,
+            "precision": str(self.options.precision),
+            **({"narrow_numbers": str(self._findings)} if self._findings is not None else {}),
             "weights": self.options.weights,
             "tuning": self.options.tuning,
             "persistent": self.options.persistent,

@@ -9,7 +9,9 @@ from typing import Any
 
 from runtime.errors import DelegateError
 
-PRECISIONS = ("fp32",)
+PRECISIONS = ("fp32", "fp16", "bf16")
+_LOSSY = frozenset({"fp16", "bf16"})
+_ALIASES = {"is_precision_loss_allowed": "precision_loss_allowed"}
 WEIGHTS = ("stored", "float32")
 TUNING_EFFORTS = ("none", "fast", "exhaustive")
 PERSISTENT_MODES = ("auto", "off", "on")
@@ -21,7 +23,10 @@ class Options:
 
     - `device`: an index into the list of OpenCL devices, or a part of a device's or platform's name. None
       chooses a GPU where there is one, else a CPU device.
-    - `precision`: "fp32".
+    - `precision`: "fp32", or "fp16" or "bf16": weights are rounded to that type (`precision.py` says what
+      else). None is fp32, except as `precision_loss_allowed` says.
+    - `precision_loss_allowed`: false forbids fp16 and bf16; true chooses fp16 where `precision` is not given
+      and the device can store it. LiteRT's name `is_precision_loss_allowed` is accepted too.
     - `weights`: "stored" keeps fp16 and integer weights as the file has them and widens them in registers;
       "float32" widens them once, to the same numbers, in two to eight times the memory.
     - `threads`: most work-groups that run at the same time on a CPU device; None for all it has.
@@ -43,7 +48,8 @@ class Options:
     """
 
     device: str | int | None = None
-    precision: str = "fp32"
+    precision: str | None = None
+    precision_loss_allowed: bool | None = None
     weights: str = "stored"
     threads: int | None = None
     tuning: str = "fast"
@@ -103,14 +109,6 @@ def _choice(*allowed: str) -> Callable[[str, Any], str]:
     return parse
 
 
-def _precision(name: str, value: Any) -> str:
-    if value != "fp32":
-        raise DelegateError(
-            f"gpu delegate: precision {value!r} is not available; this delegate computes in 'fp32' only"
-        )
-    return _text(name, value)
-
-
 def _device(name: str, value: Any) -> str | int:
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise DelegateError(
@@ -121,7 +119,8 @@ def _device(name: str, value: Any) -> str | int:
 
 _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "device": _device,
-    "precision": _precision,
+    "precision": _choice(*PRECISIONS),
+    "precision_loss_allowed": _flag,
     "weights": _choice(*WEIGHTS),
     "threads": _at_least(1),
     "tuning": _choice(*TUNING_EFFORTS),
@@ -141,15 +140,23 @@ def parse_options(given: Mapping[str, Any] | None) -> Options:
     """Options from a mapping of names to values (texts are accepted for numbers and flags).
 
     Raises:
-        DelegateError: an unknown name (with the nearest known one), or a value that is not allowed.
+        DelegateError: an unknown name (with the nearest known one), a value that is not allowed, or a lossy
+            precision where losses are forbidden.
     """
     known = {field.name for field in fields(Options)}
     parsed: dict[str, Any] = {}
-    for name, value in (given or {}).items():
+    for alias, value in (given or {}).items():
+        name = _ALIASES.get(alias, alias)
         if name not in known:
             near = get_close_matches(str(name), known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
             raise DelegateError(f"gpu delegate: unknown option {name!r}; {hint}")
         if value is not None:
             parsed[name] = _PARSERS[name](name, value)
-    return Options(**parsed)
+    options = Options(**parsed)
+    if options.precision in _LOSSY and options.precision_loss_allowed is False:
+        raise DelegateError(
+            f"gpu delegate: precision {options.precision!r} rounds weights, which "
+            "precision_loss_allowed=false forbids; leave out one of the two"
+        )
+    return options

@@ -11,7 +11,7 @@ import pytest
 from agent.devices import ProbeError, ProbeReport, probe
 from agent.runner import probe as runner_probe
 from agent.runner.opencl_devices import exclusion_group, platform_slug
-from agent.wire.messages import FIRST_KERNEL_FACT
+from agent.wire.messages import FIRST_KERNEL_FACT, NARROW_NUMBERS_FACT
 from runtime.delegates.cpu import DESCRIPTOR as CPU_DESCRIPTOR
 from runtime.delegates.descriptor import DelegateDescriptor
 from runtime.delegates.processor import processor
@@ -33,9 +33,10 @@ def test_every_device_tells_processors_of_one_name_apart():
         assert device.environment["processor_features"] == processor().features
 
 
-def test_an_opencl_device_says_how_long_its_first_kernel_took():
+def test_an_opencl_device_says_how_long_its_first_kernel_took_and_which_narrow_numbers_it_has():
     (device,) = (device for device in probe_with().devices if device.api == "opencl")
     assert float(device.facts[FIRST_KERNEL_FACT]) > 0
+    assert device.facts[NARROW_NUMBERS_FACT].startswith("fp16 storage, ")
 
 
 def test_host_without_opencl_says_what_to_install(tmp_path):

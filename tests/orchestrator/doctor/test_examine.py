@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.wire.messages import FIRST_KERNEL_FACT, AgentHello, MissingDelegate
+from agent.wire.messages import FIRST_KERNEL_FACT, NARROW_NUMBERS_FACT, AgentHello, MissingDelegate
 from orchestrator.config.home import FarmHome
 from orchestrator.doctor import examine as examination
 from orchestrator.doctor.examine import examine
@@ -42,6 +42,11 @@ def test_a_missing_opencl_platform_comes_with_the_way_to_get_one(look):
 def test_the_time_that_a_driver_took_for_its_first_kernel_is_told(look):
     slow = POCL.model_copy(update={"facts": {**POCL.facts, FIRST_KERNEL_FACT: "11.42"}})
     assert "(its first kernel took 11.42 s)" in look(lambda: hello(CPU, slow))["opencl"].found
+
+
+def test_what_a_device_does_with_narrow_numbers_is_told(look):
+    probed = POCL.model_copy(update={"facts": {**POCL.facts, NARROW_NUMBERS_FACT: "fp16 storage"}})
+    assert "(it has fp16 storage)" in look(lambda: hello(CPU, probed))["opencl"].found
 
 
 def test_an_agent_that_cannot_be_had_is_a_bad_check_and_not_a_traceback(look):

@@ -388,9 +388,10 @@ def test_the_options_that_a_file_may_use_are_those_of_the_delegates(tmp_path: Pa
 
     farms_own = {"device", "cache_dir"}
     given = accepted(
-        "x: {kind: gpu, threads: 2, precision: fp32, weights: stored, tuning: none, persistent: off, "
+        "x: {kind: gpu, threads: 2, precision: fp32, precision_loss_allowed: true, "
+        "weights: stored, tuning: none, persistent: off, "
         "max_delegated_partitions: 3, min_nodes_per_partition: 2, first_delegate_node_index: 0, "
-        "cost_aware_partitioning: false, enable_quantization: false, weights: float32, "
+        "cost_aware_partitioning: false, enable_quantization: false, "
         "last_delegate_node_index: 9, require_full_delegation: true}"
     )
     assert given.keys() == {field.name for field in fields(Options)} - farms_own

@@ -18,6 +18,7 @@ from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph import Graph
 from runtime.delegates.gpu.lowering.spec import Launch
 from runtime.delegates.gpu.memory import Stage
+from runtime.delegates.gpu.precision import Findings
 from runtime.delegates.gpu.progress import Announced
 from runtime.delegates.gpu.source import Source
 
@@ -104,6 +105,9 @@ class Backend(Protocol):
     @property
     def cache(self) -> Cache:
         """Where programs and tuning results are kept."""
+
+    def findings(self) -> Findings:
+        """What the device was found to do with numbers narrower than float32; the first call may probe it."""
 
     def errors(self, what: str) -> AbstractContextManager[None]:
         """A block whose failures become `DeviceError` with `what` and the driver's text."""

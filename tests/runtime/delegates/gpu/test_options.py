@@ -30,7 +30,7 @@ def test_unknown_option_names_the_nearest():
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("precision", "fp16", "precision 'fp16' is not available; .* 'fp32' only"),
+        ("precision", "int4", "must be one of fp32, fp16, bf16; got 'int4'"),
         ("tuning", "slow", "must be one of none, fast, exhaustive; got 'slow'"),
         ("threads", 0, "whole number of at least 1, got 0"),
         ("threads", "two", "whole number of at least 1, got 'two'"),
@@ -46,3 +46,13 @@ def test_unknown_option_names_the_nearest():
 def test_a_value_that_is_not_allowed_is_an_error(name, value, text):
     with pytest.raises(DelegateError, match=text):
         parse_options({name: value})
+
+
+def test_a_lossy_precision_contradicts_a_loss_that_is_forbidden():
+    with pytest.raises(DelegateError, match="precision 'bf16' rounds weights, which precision_loss_allowed="):
+        parse_options({"precision": "bf16", "precision_loss_allowed": False})
+    assert parse_options({"precision": "fp32", "precision_loss_allowed": "true"}).precision == "fp32"
+
+
+def test_litert_s_name_of_an_option_is_understood():
+    assert parse_options({"is_precision_loss_allowed": 1}).precision_loss_allowed is True

@@ -16,11 +16,13 @@ from runtime.delegates.gpu.backends.opencl.device import (
     open_device,
 )
 from runtime.delegates.gpu.backends.opencl.library import KernelLibrary, LoadedKernels
+from runtime.delegates.gpu.backends.opencl.precision_probe import probe_precision
 from runtime.delegates.gpu.backends.opencl.recording import OpenClRecording
 from runtime.delegates.gpu.cache import Cache, open_cache
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph import Graph
 from runtime.delegates.gpu.memory import Stage
+from runtime.delegates.gpu.precision import Findings
 from runtime.delegates.gpu.source import Source
 
 
@@ -54,6 +56,10 @@ class OpenClBackend:
     def capabilities(self) -> Capabilities:
         """What the device is and can do."""
         return self.opened.capabilities
+
+    def findings(self) -> Findings:
+        """What trials in processes of their own found, kept in the cache."""
+        return probe_precision(self.opened.device, self.capabilities, self.cache)
 
     def errors(self, what: str) -> AbstractContextManager[None]:
         """A block whose OpenCL errors become `DeviceError`, which names the device."""

@@ -1,0 +1,83 @@
+"""The process that tries what a device does with narrow numbers: an unknown instruction would end it.
+
+The arguments are the index of the device and the trials to run. Each answer is a line on the standard output:
+the trial, a tab, and its fault, empty where the device returned the right numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.delegates.gpu.backends.opencl.device import list_devices, mapped_errors, open_context
+from runtime.delegates.gpu.backends.opencl.program import built
+from runtime.delegates.gpu.graph import LANES
+from runtime.delegates.gpu.precision import Trial
+from runtime.delegates.gpu.source import kernel_source
+from runtime.errors import DelegateError, FarmRuntimeError
+
+if TYPE_CHECKING:
+    import pyopencl
+
+# A bfloat16 holds each of them, and each sum and product below is a float32.
+_NUMBERS = np.array(
+    [0, -0.0, 1, -1, 0.5, 1.5, -2.25, 3, 100, -0.0078125, 250, -7, 0.34375, 12, -31, 63], np.float32
+)
+
+
+def expected(numbers: NDArray[np.float32]) -> Mapping[Trial, NDArray[np.float32]]:
+    """What each trial must return."""
+    half = numbers.astype(np.float16)
+    return {
+        Trial.FP16_STORAGE: half.astype(np.float32),
+        Trial.FP16_ARITHMETIC: (half * half).astype(np.float32),
+        Trial.BF16_STORAGE: numbers,
+        Trial.BF16_PRODUCTS: 2 * numbers * numbers + numbers,
+    }
+
+
+def run(context: pyopencl.Context, trial: Trial) -> str:
+    """The fault of a trial."""
+    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
+
+    text = f"#define {trial.value}\n{kernel_source('precision_probe.cl')}"
+    try:
+        program = built(context, text)
+    except DelegateError as error:
+        faults = [line for line in str(error).splitlines()[1:] if "error" in line.lower()]
+        return f"does not compile: {' '.join((faults or [str(error)])[0].split())}"
+    flags, found = cl.mem_flags, np.full(LANES, np.nan, np.float32)
+    with mapped_errors("probing narrow numbers"):
+        queue = cl.CommandQueue(context)
+        source = cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=_NUMBERS)
+        target, memory = (cl.Buffer(context, flags.READ_WRITE, found.nbytes) for _ in range(2))
+        kernel = cl.Kernel(program, "trial")
+        kernel.set_args(source, target, memory)
+        cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))
+        cl.enqueue_copy(queue, found, target)
+        queue.finish()
+    wrong = np.flatnonzero(found != expected(_NUMBERS)[trial])
+    return f"{len(wrong)} of {LANES} numbers are wrong" if wrong.size else ""
+
+
+def main() -> None:
+    """Run the trials in order; what follows the one that ends the process has no answer."""
+    context = open_context(list_devices()[int(sys.argv[1])])
+    for name in sys.argv[2:]:
+        try:
+            fault = run(context, Trial(name))
+        except FarmRuntimeError as error:
+            fault = " ".join(str(error).split())
+        sys.stdout.write(f"{name}\t{fault}\n")
+        sys.stdout.flush()
+    # Not by the interpreter's own end: drivers are known to crash in it.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Asks a device, by programs that compile, run and are compared, what it does with narrow numbers.
+
+Extensions do not tell: NVIDIA's driver compiles half arithmetic without advertising it, and PoCL's compiler
+knows no name for instructions that the processor has. A trial may end its process, so it has one of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from runtime.delegates.gpu.backends.opencl.compilers import environment_of_child
+from runtime.delegates.gpu.backends.opencl.device import list_devices
+from runtime.delegates.gpu.cache import Cache
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.precision import Findings, Trial
+from runtime.delegates.gpu.source import kernel_source
+
+if TYPE_CHECKING:
+    import pyopencl
+
+_LIMIT_S: Final = 120.0
+"""Seconds after which a trial counts as one that never ends. The slowest driver tried took a few seconds for
+such a kernel; longer only makes a hanging driver hold up the start."""
+
+
+def probe_precision(device: pyopencl.Device, described: Capabilities, cache: Cache) -> Findings:
+    """What a device does with narrow numbers, from the cache or by running every trial."""
+    texts = (described.key, kernel_source("precision_probe.cl"))
+    key = hashlib.sha256("\0".join(texts).encode()).hexdigest()
+    known = cache.read("precision", key)
+    if known is not None:
+        return Findings({Trial(name): fault for name, fault in json.loads(known).items()})
+    faults = _run(list_devices().index(device), list(Trial))
+    content = {trial.value: fault for trial, fault in faults.items()}
+    cache.write("precision", key, json.dumps(content).encode())
+    return Findings(faults)
+
+
+def _run(index: int, trials: list[Trial]) -> dict[Trial, str]:
+    """The fault of each trial. One that ends the process is named, and the rest gets another process."""
+    found: dict[Trial, str] = {}
+    while len(found) < len(trials):
+        waiting = [trial for trial in trials if trial not in found]
+        answers, end = _ask(index, waiting)
+        found |= answers
+        if len(answers) < len(waiting):
+            found[next(trial for trial in waiting if trial not in answers)] = end
+    return found
+
+
+def _ask(index: int, trials: list[Trial]) -> tuple[dict[Trial, str], str]:
+    """The answers of one process, and how it ended."""
+    command = [sys.executable, "-P", "-m", f"{__package__}.precision_child", str(index)]
+    command += [trial.value for trial in trials]
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            ran = subprocess.run(  # noqa: S603 - this interpreter, and a module of this package
+                command,
+                env=environment_of_child(Path(folder)),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_LIMIT_S,
+                check=False,
+            )
+    except subprocess.TimeoutExpired as error:
+        return _answers(error.stdout or b""), f"no end within {_LIMIT_S:g} s"
+    except OSError as error:
+        return {}, f"its process cannot be started: {error.strerror or error}"
+    if ran.returncode < 0:
+        return _answers(ran.stdout), f"ends its process by {signal.Signals(-ran.returncode).name}"
+    return _answers(ran.stdout), f"ends its process with exit code {ran.returncode}"
+
+
+def _answers(output: bytes) -> dict[Trial, str]:
+    known = {trial.value: trial for trial in Trial}
+    lines = (line.partition("\t") for line in output.decode(errors="replace").splitlines())
+    return {known[name]: fault for name, tab, fault in lines if tab and name in known}

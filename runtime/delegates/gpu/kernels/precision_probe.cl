@@ -1,0 +1,34 @@
+// Trials of numbers narrower than float32, one for each define: the values of Trial in precision.py. precision_child.py
+// knows the results. memory: 64 bytes to write narrow numbers to.
+#ifdef FP16_ARITHMETIC
+#ifdef cl_khr_fp16
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+#endif
+#endif
+__kernel void trial(__global const float *in, __global float *out, __global uchar *memory)
+{
+#ifdef FP16_STORAGE
+    for (int i = 0; i < 16; i++)
+        vstore_half_rte(in[i], i, (__global half *)memory);
+    vstore16(vload_half16(0, (__global const half *)memory), 0, out);
+#endif
+#ifdef FP16_ARITHMETIC
+    for (int i = 0; i < 16; i++) {
+        const half x = (half)in[i];
+        out[i] = (float)(x * x);
+    }
+#endif
+#ifdef BF16_STORAGE
+    __global ushort *narrow = (__global ushort *)memory;
+    for (int i = 0; i < 16; i++)
+        narrow[i] = (ushort)(as_uint(in[i]) >> 16);
+    vstore16(as_float16(convert_uint16(vload16(0, narrow)) << 16), 0, out);
+#endif
+#ifdef BF16_PRODUCTS
+    // Lane i: in[i] * in[i] twice, added to in[i].
+    const uint16 bits = as_uint16(vload16(0, in)) >> 16, pairs = bits | bits << 16;
+    float16 sum = vload16(0, in);
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(pairs), "v"(pairs));
+    vstore16(sum, 0, out);
+#endif
+}

@@ -1,0 +1,127 @@
+"""Weights rounded to fp16 and bfloat16, where a probe of the device says that it can use them."""
+
+import numpy as np
+import pytest
+
+from runtime import Interpreter
+from runtime.delegates.gpu.backends.opencl import precision_probe
+from runtime.delegates.gpu.backends.opencl.device import list_devices
+from runtime.delegates.gpu.backends.opencl.precision_probe import probe_precision
+from runtime.delegates.gpu.cache import open_cache
+from runtime.delegates.gpu.delegate import GpuDelegate
+from runtime.delegates.gpu.options import Options
+from runtime.delegates.gpu.precision import Findings, Trial, settled
+from runtime.delegates.gpu.rounding import rounded
+from runtime.delegates.gpu.weights import WeightType
+from runtime.errors import UnsupportedPrecisionError
+from runtime.model.schema import BuiltinOperator as Op
+from runtime.model.schema import Padding
+from tests.runtime.models import Builder
+
+ALL = Findings(dict.fromkeys(Trial, ""))
+NONE = Findings(dict.fromkeys(Trial, "3 of 16 numbers are wrong"))
+
+
+def never():
+    raise AssertionError("fp32 needs no probe")
+
+
+def test_the_probe_is_right_about_this_device_and_is_remembered(backend, tmp_path):
+    cache = open_cache(tmp_path / "cache")
+    device = list_devices()[0]
+    found = probe_precision(device, backend.capabilities, cache)
+    assert set(found.faults) == set(Trial)
+    assert found.passed(Trial.FP16_STORAGE)
+    assert found.passed(Trial.BF16_STORAGE)
+    # PoCL has no half arithmetic, and the compiler's own words say so.
+    if backend.capabilities.is_pocl:
+        assert "does not compile" in found.faults[Trial.FP16_ARITHMETIC]
+    assert (tmp_path / "cache" / "precision").is_dir()
+    assert probe_precision(device, backend.capabilities, cache) == found
+
+
+def test_a_trial_that_ends_its_process_has_failed_and_the_others_go_on(backend, monkeypatch):
+    """There is no device 99: each process ends before its first answer."""
+
+    class Devices(list):
+        def index(self, device):
+            return 99
+
+    monkeypatch.setattr(precision_probe, "list_devices", Devices)
+    found = probe_precision(list_devices()[0], backend.capabilities, open_cache(None))
+    assert found.faults == dict.fromkeys(Trial, "ends its process with exit code 1")
+
+
+def test_what_is_asked_for_is_used_or_refused_with_the_reason():
+    for precision in ("fp16", "bf16"):
+        assert settled(Options(precision=precision), "a device", lambda: ALL) == precision
+        with pytest.raises(UnsupportedPrecisionError, match=r"cannot be used on a device: .*are wrong"):
+            settled(Options(precision=precision), "a device", lambda: NONE)
+    assert settled(Options(), "a device", never) == "fp32"
+    assert settled(Options(precision="fp32", precision_loss_allowed=True), "a device", never) == "fp32"
+    assert settled(Options(precision_loss_allowed=True), "a device", lambda: ALL) == "fp16"
+    assert settled(Options(precision_loss_allowed=True), "a device", lambda: NONE) == "fp32"
+
+
+def test_numbers_are_rounded_to_the_nearest():
+    kept = np.float32([1.0, -1.5, 0.0, np.inf, -np.inf, 2.0**-20])
+    for kind in (WeightType.F16, WeightType.BF16):
+        np.testing.assert_array_equal(rounded(kept, kind).widened(), kept)
+        assert np.isnan(rounded(np.float32([np.nan, 1]), kind).widened()[0])
+    ties = np.float32([1 + 2.0**-8, 1 + 3 * 2.0**-8, -(1 + 2.0**-8)])
+    even = np.float32([1, 1 + 2.0**-6, -1])
+    np.testing.assert_array_equal(rounded(ties, WeightType.BF16).widened(), even)
+
+
+def test_what_would_become_infinite_stays_as_it_is():
+    assert rounded(np.float32([1.0, 70000]), WeightType.F16) is None
+    assert rounded(np.float32([1.0, 3.4e38]), WeightType.BF16) is None
+
+
+def network():
+    random = np.random.default_rng(4)
+    build = Builder()
+    x = build.input(np.float32, (1, 8, 8, 32))
+
+    def constant(*shape):
+        scale = 1 / np.sqrt(np.prod(shape[1:]))
+        return build.constant((random.standard_normal(shape) * scale).astype(np.float32))
+
+    window = {"padding": Padding.SAME, "stride_h": 1, "stride_w": 1}
+    y, z = build.tensor(np.float32, (1, 8, 8, 64)), build.tensor(np.float32, (1, 8, 8, 64))
+    build.operator(Op.CONV_2D, [x, constant(64, 1, 1, 32), constant(64)], [y], window)
+    taps = [y, constant(1, 3, 3, 64), constant(64)]
+    build.operator(Op.DEPTHWISE_CONV_2D, taps, [z], {**window, "depth_multiplier": 1})
+    out = build.tensor(np.float32, (1, 10))
+    build.operator(Op.FULLY_CONNECTED, [z, constant(10, 4096), constant(10)], [out])
+    return build.write([out])
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """Precision → the network's output, and what the delegate says of itself."""
+    content, found = network(), {}
+    x = np.random.default_rng(0).standard_normal((1, 8, 8, 32)).astype(np.float32)
+    folder = str(tmp_path_factory.mktemp("cache"))
+    for name in ("fp32", "fp16", "bf16"):
+        delegate = GpuDelegate(
+            {"precision": name, "tuning": "none", "persistent": "off", "cache_dir": folder}
+        )
+        interpreter = Interpreter(model_content=content, experimental_delegates=[delegate])
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
+        interpreter.invoke()
+        output = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+        found[name] = output, delegate.describe()
+        interpreter.close()
+    return found
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_results_stay_within_the_tolerance_in_half_the_memory(precision, outcomes):
+    (exact, plain), (found, described) = outcomes["fp32"], outcomes[precision]
+    assert 0 < np.linalg.norm(found - exact) < 2e-2 * np.linalg.norm(exact)
+    assert described["precision"] == precision
+    assert "fp16 storage: yes" in described["narrow_numbers"]
+    assert "narrow_numbers" not in plain
+    assert int(described["constant_bytes"]) <= 0.55 * int(plain["constant_bytes"])
