@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from runtime.delegates.base import PartitionDelegate
-from runtime.delegates.partition import DelegationReport
+from runtime.delegates.partition import DelegationReport, Fallback
 from runtime.delegates.registry import delegate_descriptor, delegate_factory, delegate_names
 from runtime.errors import FarmRuntimeError, ModelError, UnsupportedOperatorError
 from runtime.interpreter import Interpreter
@@ -18,7 +18,8 @@ from runtime.interpreter import Interpreter
 class DelegateView:
     """How a delegate would run a model: `taken` of `total` operators, in `partitions`.
 
-    `reasons` counts the operators that it leaves to the CPU, by reason. `obstacle` says why the question
+    `reasons` counts the operators that it leaves to the CPU, by reason, and `fallbacks` names each of them;
+    it runs all others. `obstacle` says why the question
     could not be answered, or why the model cannot run at all.
     """
 
@@ -28,6 +29,7 @@ class DelegateView:
     partitions: int
     reasons: dict[str, int]
     obstacle: str = ""
+    fallbacks: tuple[Fallback, ...] = ()
 
 
 def delegate_views(file: Path, total: int) -> tuple[DelegateView, ...]:
@@ -62,7 +64,13 @@ def _view(name: str, file: Path, total: int) -> DelegateView:
 def _reported(name: str, report: DelegationReport, obstacle: str = "") -> DelegateView:
     reasons = Counter(f"{f.op}: {_without_tensor(f.reason)}" for f in report.fallbacks)
     return DelegateView(
-        name, report.delegated_ops, report.total_ops, report.partitions, dict(reasons), obstacle
+        name,
+        report.delegated_ops,
+        report.total_ops,
+        report.partitions,
+        dict(reasons),
+        obstacle,
+        report.fallbacks,
     )
 
 

@@ -121,6 +121,21 @@ def test_every_installed_delegate_has_a_view(tmp_path):
     assert all(view.taken == 2 or view.obstacle or view.reasons for view in views.values())
 
 
+def test_each_operator_that_stays_on_the_cpu_is_listed_with_the_reason(tmp_path):
+    b = Builder()
+    x, soft, turned = b.input(np.float32, (1, 2, 3)), *(b.tensor(np.float32, (1, 2, 3)) for _ in range(2))
+    b.operator(Op.SOFTMAX, [x], [soft], {"beta": 1.0})
+    lengths = b.constant(np.array([2], np.int32))
+    b.operator(Op.REVERSE_SEQUENCE, [soft, lengths], [turned], {"seq_dim": 1, "batch_dim": 0})
+    path = tmp_path / "net.tflite"
+    path.write_bytes(b.write([turned]))
+    told = json.loads(farm("model", "info", str(path), "--json").stdout)
+    (gpu,) = [view for view in told["delegates"] if view["delegate"] == "gpu"]
+    assert [(f["index"], f["op"]) for f in gpu["fallbacks"]] == [(0, "SOFTMAX"), (1, "REVERSE_SEQUENCE")]
+    assert "(cost_aware_partitioning)" in gpu["fallbacks"][0]["reason"]
+    assert gpu["fallbacks"][1]["reason"] == "no OpenCL kernel for this operator"
+
+
 def test_the_command_prints_text_and_json(tmp_path):
     path = tmp_path / "net.tflite"
     path.write_bytes(small_network())

@@ -62,6 +62,49 @@ def soft_and_round() -> bytes:
     return b.write([y])
 
 
+def turned_in_the_middle() -> bytes:
+    """Two products of matrices around an operator without OpenCL kernels."""
+    b, random = Builder(), np.random.default_rng(5)
+    x, first, turned, second = (b.tensor(np.float32, (1, 64, 96)) for _ in range(4))
+    b.inputs.append(x)
+    weights = [b.constant(random.standard_normal((96, 96)).astype(np.float32) / 10) for _ in range(2)]
+    options = {"keep_num_dims": True}
+    b.operator(Op.FULLY_CONNECTED, [x, weights[0], -1], [first], options)
+    lengths = b.constant(np.array([40], np.int32))
+    b.operator(Op.REVERSE_SEQUENCE, [first, lengths], [turned], {"seq_dim": 1, "batch_dim": 0})
+    b.operator(Op.FULLY_CONNECTED, [turned, weights[1], -1], [second], options)
+    return b.write([second])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("most", "taken"), [(1, 1), (2, 2)])
+def test_an_operator_in_the_middle_runs_on_the_cpu_with_litert_s_warning(most, taken, caplog):
+    delegate = load_delegate(
+        "gpu", {**OPTIONS, "max_delegated_partitions": most, "cost_aware_partitioning": False}
+    )
+    x = np.random.default_rng(6).standard_normal((1, 64, 96)).astype(np.float32)
+    outputs = []
+    for delegates in ([], [delegate]):
+        interpreter = Interpreter(model_content=turned_in_the_middle(), experimental_delegates=delegates)
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(0, x)
+        interpreter.invoke()
+        outputs.append(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]))
+    np.testing.assert_allclose(outputs[1], outputs[0], rtol=1e-5, atol=1e-5)
+    why = "FULLY_CONNECTED: supported, but in a smaller partition than the 1 that gpu may take"
+    assert caplog.messages == [
+        "\n".join([
+            "Following operations are not supported by GPU delegate:",
+            *([why] if most == 1 else []),
+            "REVERSE_SEQUENCE: no OpenCL kernel for this operator",
+            "",
+            f"{taken} operations will run on the GPU, "
+            f"and the remaining {3 - taken} operations will run on the CPU.",
+        ])
+    ]
+    assert interpreter.delegation.partitions == taken
+
+
 @pytest.fixture
 def broken_softmax(monkeypatch):
     """A driver whose compiler does not get through one kernel: its source has an error for it."""
