@@ -38,6 +38,7 @@ test:
 
 test-exhaustive:
 	@bash .ci/setup test
+	GUARD_ZONES=1 $(BIN)/pytest tests/runtime/ops -k opencl
 	$(BIN)/pytest -m exhaustive
 
 test-conformance:
