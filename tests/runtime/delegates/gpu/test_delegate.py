@@ -187,7 +187,7 @@ def test_refusals_name_what_is_wrong():
     x = build.input(1, 4, 4, 8)
     outputs = [
         build.op(Op.ADD, [x, x], (1, 4, 4, 8), fused_activation_function=ActivationFunctionType.SIGN_BIT),
-        build.op(Op.SVDF, [x], (1, 4, 4, 8)),
+        build.op(Op.REVERSE_SEQUENCE, [x], (1, 4, 4, 8)),
     ]
     texts = [reason.reason for reason in reasons(build.build(*outputs))]
     assert texts == [

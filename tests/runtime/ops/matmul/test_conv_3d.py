@@ -1,11 +1,10 @@
-"""CONV_3D and CONV_3D_TRANSPOSE against LiteRT's reference kernels."""
+"""CONV_3D against LiteRT's reference kernels."""
 
 from __future__ import annotations
 
 import pytest
 
 from runtime.model.schema import ActivationFunctionType, BuiltinOperator, Padding
-from tests.runtime.models import const
 from tests.runtime.ops.cases import Case, case, check, constant, random
 from tests.runtime.ops.matmul.test_conv import NONE, RELU, RELU6, SAME, VALID
 
@@ -25,12 +24,6 @@ def conv(name, x, w, padding=SAME, stride=(1, 1, 1), dilation=(1, 1, 1), activat
     return case(name, BuiltinOperator.CONV_3D, args, options=given)
 
 
-def transposed(name, out, w, x, padding=SAME, stride=(1, 1, 1), dilation=(1, 1, 1), activation=NONE) -> Case:
-    args = [const(out, "int32"), constant(random(*w, seed=1)), random(*x), constant(random(w[3], seed=2))]
-    given = options(padding, stride, dilation, activation)
-    return case(name, BuiltinOperator.CONV_3D_TRANSPOSE, args, options=given)
-
-
 CASES = [
     conv("same", (2, 5, 6, 7, 3), (3, 3, 3, 3, 4)),
     conv("no_bias_relu", (1, 4, 5, 6, 2), (2, 3, 1, 2, 5), activation=RELU, bias=False),
@@ -48,14 +41,6 @@ CASES = [
     conv("many_channels", (1, 3, 3, 3, 255), (2, 2, 2, 255, 255)),
     conv("wide_panels", (1, 3, 5, 6, 33), (3, 3, 3, 33, 72), bias=False),
     conv("many_pieces", (1, 4, 40, 40, 16), (3, 3, 3, 16, 8)),
-    transposed("transposed_valid", (1, 5, 6, 7, 3), (2, 3, 3, 3, 4), (1, 4, 4, 5, 4), VALID),
-    transposed(
-        "transposed_same_strides", (2, 6, 8, 4, 3), (3, 3, 3, 3, 2), (2, 3, 4, 2, 2), stride=(2, 2, 2)
-    ),
-    transposed("transposed_relu", (1, 4, 5, 6, 2), (3, 2, 3, 2, 3), (1, 4, 5, 6, 3), activation=RELU),
-    transposed(
-        "transposed_valid_strides", (1, 7, 9, 8, 2), (3, 3, 2, 2, 3), (1, 3, 4, 4, 3), VALID, (2, 2, 2)
-    ),
 ]
 
 

@@ -1,0 +1,140 @@
+"""CONV_3D_TRANSPOSE with constant weights: each output cell gathers the taps that reach it.
+
+Inputs: output shape, filter [kd, kh, kw, Co, Ci], x [N, D, H, W, Ci], bias [Co].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.lowering.spec import (
+    Array,
+    Candidate,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    activation_of,
+    defines,
+    epilogue_of,
+    instance_name,
+    packed,
+)
+from runtime.delegates.gpu.parameters import divisor, parameters
+from runtime.model.schema import BuiltinOperator as Op
+from runtime.model.schema import Padding
+
+_AXES = ("D", "H", "W")
+_FILTER, _DATA, _BIAS = 1, 2, 3
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    if facts.constant(0) is None:
+        return Unsupported("the shape of the output must be constant")
+    if facts.constant(_FILTER) is None:
+        return Unsupported("the filter must be constant")
+    if facts.has_input(_BIAS) and facts.constant(_BIAS) is None:
+        return Unsupported("the bias must be constant")
+    if activation_of(facts) == "SIGN_BIT":
+        return Unsupported("the fused activation SIGN_BIT has no kernel")
+    return None
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    """Strides, dilations and what is cut off in front, each for depth, height and width.
+
+    The cut is the padding of the convolution that would lead back from the output (`kernels/padding.h`).
+    """
+    options, inputs = facts.options, facts.operator.inputs
+    strides = tuple(int(options[f"stride_{axis.lower()}"]) for axis in _AXES)
+    dilations = tuple(int(options.get(f"dilation_{axis.lower()}_factor", 1)) for axis in _AXES)
+    cuts = []
+    for axis, (stride, dilation) in enumerate(zip(strides, dilations, strict=True)):
+        out, reach = facts.output_shape()[axis + 1], (facts.shape(_FILTER)[axis] - 1) * dilation + 1
+        same = Padding(options["padding"]) is Padding.SAME
+        steps = ceil_div(out, stride) if same else (out + stride - reach) // stride
+        cuts.append(max(0, (steps - 1) * stride + reach - out) // 2)
+    bias = inputs[_BIAS] if facts.has_input(_BIAS) else -1
+    attributes = {"strides": strides, "dilations": dilations, "cuts": tuple(cuts)}
+    return NodeSpec((inputs[_DATA], inputs[_FILTER], bias), attributes, activation_of(facts))
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One kernel; a unit is one output cell and 16 channels."""
+    (source, filter_id, bias), (target,) = node.inputs, node.outputs
+    if source is None or filter_id is None:
+        raise ValueError("CONV_3D_TRANSPOSE has an input and a filter")
+    before, after, weights = (context.value(v) for v in (source, target, filter_id))
+    blocks, depth, taps = ceil_div(after.channels, LANES), before.channels, prod(weights.shape[:3])
+
+    def pack() -> Array:
+        rows = context.constant(filter_id).reshape(taps, after.channels, depth)
+        padded = np.zeros((taps, blocks * LANES, depth), np.float32)
+        padded[:, : after.channels] = rows
+        return np.ascontiguousarray(padded.reshape(taps, blocks, LANES, depth).transpose(1, 0, 3, 2))
+
+    def start() -> Array:
+        found = np.zeros(blocks * LANES, np.float32)
+        if bias is not None:
+            found[: after.channels] = context.constant(bias).reshape(-1)
+        return found
+
+    window: dict[str, int] = {}
+    for axis, letter in enumerate(_AXES):
+        window |= {
+            f"IN_{letter}": before.shape[axis + 1],
+            f"FILTER_{letter}": weights.shape[axis],
+            f"DILATION_{letter}": node.attributes["dilations"][axis],
+            f"PAD_{letter}": node.attributes["cuts"][axis],
+            **divisor(f"STRIDE_{letter}", node.attributes["strides"][axis]),
+        }
+    _, _, height, width, _ = after.shape
+    instance = Instance(
+        "matmul/conv_3d_transpose.cl",
+        instance_name("conv_3d_transpose"),
+        defines(),
+        parameters(
+            K=depth,
+            CHANNELS=after.channels,
+            IN_STRIDE=context.layout(source).pixel_stride,
+            OUT_STRIDE=context.layout(target).pixel_stride,
+            **window,
+            **divisor("UNIT_BLOCKS", blocks),
+            **divisor("OUT_VOLUME", prod(after.shape[1:4])),
+            **divisor("OUT_AREA", height * width),
+            **divisor("OUT_W", width),
+        ),
+    )
+    launch = Launch(
+        instance,
+        (
+            source,
+            packed(f"weights{target}", blocks * taps * depth * LANES, pack),
+            packed(f"bias{target}", round_up(after.channels), start),
+            target,
+        ),
+        units=after.pixels * blocks,
+        label=f"{node.op.name} {'x'.join(map(str, after.shape))}",
+        sources=node.sources,
+        flops=2 * before.pixels * weights.elements,
+        bytes=4 * (before.elements + weights.elements + after.elements),
+        epilogue=epilogue_of(node, context.graph),
+    )
+    return [Candidate("cells", (launch,))]
+
+
+FAMILY = Family(
+    operators=(Op.CONV_3D_TRANSPOSE,),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    epilogue=True,
+    parameters=(0,),
+)
