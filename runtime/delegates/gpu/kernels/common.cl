@@ -122,6 +122,14 @@ static inline float16 weights16_I4(__global const uchar *rows, int i, __global c
 #define PREFETCH(pointer)
 #endif
 
+// Makes the compiler forget what it knows of an integer. It would keep the address of every load of an unrolled tile from
+// one turn of a loop to the next, in memory, as there are more of them than registers; a sum is cheaper than that load.
+#if defined(__clang__) && defined(__x86_64__)
+#define OPAQUE(integer) __asm__ volatile("" : "+r"(integer))
+#else
+#define OPAQUE(integer)
+#endif
+
 // Comparisons instead of fmax and fmin, and a * b + c instead of fma, for the same reason. Where one is NaN, the result
 // is b, as of the processor's own instruction: the order of the arguments decides whether a NaN stays or is dropped.
 static inline float16 max16(float16 a, float16 b) { return a > b ? a : b; }

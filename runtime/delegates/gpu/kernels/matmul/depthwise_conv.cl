@@ -26,6 +26,8 @@
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global const uchar *restrict weights,
     __global float *restrict out PARAMETERS)
 {
+    // Offsets have 64 bits, because one of 32 is widened before each use.
+    const long in_row = (long)IN_STRIDE * IN_W, out_row = (long)OUT_STRIDE * OUT_W;
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
         const int tile = QUOTIENT(u, PARTS), row = QUOTIENT(tile, TILES_X), n = QUOTIENT(row, TILES_Y);
         const int first = (u - tile * PARTS) * BLOCK;
@@ -33,7 +35,9 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
         const int oy = min((row - n * TILES_Y) * TILE_H, OUT_H - TILE_H);
         const int iy = oy * STRIDE_H - PAD_TOP, ix = ox * STRIDE_W - PAD_LEFT;
         const bool inner = iy >= 0 && ix >= 0 && iy + PATCH_H <= IN_H && ix + PATCH_W <= IN_W;
-        __global const float *corner = in + ((n * IN_H + iy) * IN_W + ix) * IN_STRIDE;
+        const int first_pixel = (n * OUT_H + oy) * OUT_W + ox;
+        __global const float *corner = in + ((n * IN_H + iy) * IN_W + ix) * (long)IN_STRIDE;
+        __global float *to = out + first_pixel * (long)OUT_STRIDE;
         for (int c = first; c < first + BLOCK; c += 16) {
             __global const float *head = PANEL_HEAD(weights, c / TILE_N, TAPS);
             __global const uchar *w = PANEL_ROWS(head);
@@ -43,34 +47,43 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
                 #pragma unroll
                 for (int i = 0; i < TILE_W; i++)
                     sum[r][i] = load16(head);
+            long in_step = IN_STRIDE, out_step = OUT_STRIDE;
+            OPAQUE(in_step);
             if (inner) {
                 #pragma unroll
                 for (int y = 0; y < PATCH_H; y++) {
                     float16 value[PATCH_W];
+                    __global const float *at = corner + y * in_row + c;
                     #pragma unroll
-                    for (int x = 0; x < PATCH_W; x++)
-                        value[x] = load16(corner + (y * IN_W + x) * IN_STRIDE + c);
+                    for (int x = 0; x < PATCH_W; x++, at += in_step)
+                        value[x] = load16(at);
                     ADD_ROW(y, value)
                 }
             } else {
+                int left = ix, top = iy;
+                OPAQUE(left);
+                OPAQUE(top);
                 #pragma unroll
                 for (int y = 0; y < PATCH_H; y++) {
-                    if ((uint)(iy + y) >= IN_H)
+                    if ((uint)(top + y) >= IN_H)
                         continue;
                     float16 value[PATCH_W];
                     #pragma unroll
                     for (int x = 0; x < PATCH_W; x++)
-                        value[x] = (uint)(ix + x) < IN_W ? load16(corner + (y * IN_W + x) * IN_STRIDE + c) : (float16)0.0f;
+                        value[x] = (uint)(left + x) < IN_W ? load16(corner + y * in_row + x * in_step + c) : (float16)0.0f;
                     ADD_ROW(y, value)
                 }
             }
+            OPAQUE(out_step);
             #pragma unroll
-            for (int r = 0; r < TILE_H; r++)
+            for (int r = 0; r < TILE_H; r++) {
+                __global float *at = to + r * out_row + c;
                 #pragma unroll
-                for (int i = 0; i < TILE_W; i++) {
-                    const int p = (n * OUT_H + oy + r) * OUT_W + ox + i;
-                    store16(EPILOGUE(sum[r][i], p, c), out + p * OUT_STRIDE + c);
+                for (int i = 0; i < TILE_W; i++, at += out_step) {
+                    const int p = first_pixel + r * OUT_W + i;
+                    store16(EPILOGUE(sum[r][i], p, c), at);
                 }
+            }
         }
     }
 }

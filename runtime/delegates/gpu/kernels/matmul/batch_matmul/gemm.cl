@@ -27,21 +27,20 @@ static void FUNC(const int t, const int nt, __global const float *restrict left,
                 sum[i][j] = (float16)0.0f;
         for (int outer = 0; outer < GROUPS; outer++) {
             #pragma unroll 2
-            for (int k = 0; k < INNER; k++) {
+            for (int k = 0; k < INNER; k++, a += LEFT_STEP, w += RIGHT_ROW) {
                 float16 b[VECTORS];
                 #pragma unroll
                 for (int j = 0; j < VECTORS; j++)
-                    b[j] = load16(w + k * RIGHT_ROW + j * 16);
+                    b[j] = load16(w + j * 16);
                 #pragma unroll
                 for (int i = 0; i < TILE_M; i++) {
-                    const float16 x = (float16)(a[i * LEFT_ROW + k * LEFT_STEP]);
+                    const float16 x = (float16)(a[i * LEFT_ROW]);
                     #pragma unroll
                     for (int j = 0; j < VECTORS; j++)
                         sum[i][j] = x * b[j] + sum[i][j];
                 }
             }
-            a += LEFT_OUTER;
-            w += INNER * RIGHT_ROW;
+            a += LEFT_OUTER - INNER * LEFT_STEP;
         }
         #pragma unroll
         for (int j = 0; j < VECTORS; j++) {

@@ -25,14 +25,14 @@ static void FUNC(const int t, const int nt, __global const float *restrict in,
             for (int j = 0; j < VECTORS; j++)
                 sum[i][j] = load16(head + j * 16);
         #pragma unroll 2
-        for (int k = 0; k < K; k++) {
+        for (int k = 0; k < K; k++, a += IN_STEP) {
             float16 b[VECTORS];
             #pragma unroll
             for (int j = 0; j < VECTORS; j++)
                 b[j] = WEIGHTS16(w, k * TILE_N + j * 16, head, j * 16);
             #pragma unroll
             for (int i = 0; i < TILE_M; i++) {
-                const float16 x = (float16)(a[i * IN_STRIDE + k * IN_STEP]);
+                const float16 x = (float16)(a[i * IN_STRIDE]);
                 #pragma unroll
                 for (int j = 0; j < VECTORS; j++)
                     sum[i][j] = x * b[j] + sum[i][j];

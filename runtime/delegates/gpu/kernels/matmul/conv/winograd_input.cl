@@ -32,6 +32,8 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
             const int ix = tile * TILE - PAD_LEFT;
             __global float *to = out + (u * TILES_X + tile) * CHANNELS;
             for (int c = 0; c < CHANNELS; c += 16) {
+                long plane = (long)TILES * CHANNELS;
+                OPAQUE(plane);
                 float16 columns[SIDE * SIDE];
                 #pragma unroll
                 for (int x = 0; x < SIDE; x++) {
@@ -53,7 +55,7 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
                     TRANSFORM((columns + y * SIDE), 1, v)
                     #pragma unroll
                     for (int x = 0; x < SIDE; x++)
-                        store16(v[x], to + (y * SIDE + x) * (TILES * CHANNELS) + c);
+                        store16(v[x], to + (y * SIDE + x) * plane + c);
                 }
             }
         }

@@ -28,6 +28,8 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
             const int ox = tile * TILE;
             __global const float *from = in + (u * TILES_X + tile) * COLUMNS;
             for (int c = 0; c < CHANNELS; c += 16) {
+                long plane = (long)TILES * COLUMNS;
+                OPAQUE(plane);
                 const float16 start = load16(bias + c);
                 float16 columns[TILE * SIDE];
                 #pragma unroll
@@ -35,7 +37,7 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
                     float16 m[SIDE], v[TILE];
                     #pragma unroll
                     for (int y = 0; y < SIDE; y++)
-                        m[y] = load16(from + (y * SIDE + x) * (TILES * COLUMNS) + c);
+                        m[y] = load16(from + (y * SIDE + x) * plane + c);
                     TRANSFORM(m, v)
                     #pragma unroll
                     for (int y = 0; y < TILE; y++)
