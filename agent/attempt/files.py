@@ -6,7 +6,6 @@ process-<i>.json  ProcessReport     measuring process -> runner
 result.json       RunnerResult      runner -> agent; appears complete (atomic rename)
 samples.json      the raw samples   runner -> agent, which copies them into the store
 labelled.json     LabelledReport    the process that runs on labelled data -> runner
-outputs.json      OutputsReport     the process whose outputs are judged -> runner; they are in outputs.npz
 log               stdout and stderr of all of them
 """
 
@@ -38,8 +37,6 @@ JOB_FILE: Final = "job.json"
 RESULT_FILE: Final = "result.json"
 SAMPLES_FILE: Final = "samples.json"
 LABELLED_FILE: Final = "labelled.json"
-OUTPUTS_FILE: Final = "outputs.npz"
-OUTPUTS_REPORT_FILE: Final = "outputs.json"
 PROGRESS_FILE: Final = "progress"
 
 _LOG_TAIL_BYTES: Final = 4000
@@ -83,7 +80,7 @@ class Failure(Wire):
 class ProcessReport(Wire):
     """The report of one measuring process: samples or a failure.
 
-    Its first and its last outputs are in `process-<i>.npz`.
+    Its first and its last outputs are in `process-<i>.npz`, of the cold process those of every input set.
     """
 
     samples: ProcessSamples | None = None
@@ -92,12 +89,6 @@ class ProcessReport(Wire):
     settings: Facts = Field(default_factory=dict)
     output_facts: tuple[OutputFact, ...] = ()
     last_set: int = 0
-
-
-class OutputsReport(Wire):
-    """The report of the process whose outputs are judged. Without a failure they are in `outputs.npz`."""
-
-    failure: Failure | None = None
 
 
 class LabelledReport(Wire):

@@ -1,10 +1,9 @@
-"""The runner's six modes, each a process of its own.
+"""The runner's five modes, each a process of its own.
 
 python -m agent.runner --probe [--without-opencl WHY]  this host's devices as JSON on stdout
 python -m agent.runner JOB.json FOLDER                 decide: run what follows, judge, write the result
 python -m agent.runner --reference JOB.json KIND FILE
 python -m agent.runner --measure JOB.json FOLDER INDEX
-python -m agent.runner --outputs JOB.json FOLDER
 python -m agent.runner --labelled JOB.json FOLDER
 """
 
@@ -31,8 +30,6 @@ def main(arguments: list[str]) -> int:
             _write(import_module("agent.runner.probe").probe(without_opencl=why))
         case ["--measure", job, folder, index] if index.isdecimal():
             import_module("agent.runner.measure").measure_process(Path(job), Path(folder), int(index))
-        case ["--outputs", job, folder]:
-            import_module("agent.runner.measure").outputs_process(Path(job), Path(folder))
         case ["--labelled", job, folder]:
             import_module("agent.runner.labelled").labelled_process(Path(job), Path(folder))
         case ["--reference", job, kind, target]:

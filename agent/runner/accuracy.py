@@ -1,4 +1,4 @@
-"""Judges the outputs of an attempt: those of a process of their own, and those of the measured processes."""
+"""Judges the outputs of an attempt: every set of the cold process, and what the measured ones returned."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agent.attempt.files import OUTPUTS_FILE, AttemptFile, ProcessReport, outputs_path
+from agent.attempt.files import AttemptFile, ProcessReport, outputs_path
+from agent.runner.measure import COLD
 from agent.runner.references import References
 from agent.wire.bounded import MAX_OUTPUTS
 from agent.wire.messages import Accuracy, OutputAccuracy
@@ -57,8 +58,9 @@ def judged_outputs(
 ) -> JudgedOutputs:
     """Judge every output; the verdict is null with the reason where there is nothing to compare with.
 
-    `references` and `kind` are texts where there are none. The outputs of a model that keeps state depend on
-    how often it ran before: of the measured processes only the first invoke can then be compared.
+    `reports` starts with the cold process's. `references` and `kind` are texts where there are none. The
+    outputs of a model that keeps state depend on how often it ran before: of the timed processes only the
+    first invoke can then be compared.
     """
     if isinstance(references, str):
         return JudgedOutputs(unjudged(None, references))
@@ -72,9 +74,9 @@ def judged_outputs(
     facts = [OutputFacts(f.name, f.scale, f.zero_point) for f in reports[0].output_facts]
     peers = None if references.peer is None else references.peer.outputs
     expected = Expected(reference.outputs, facts, peers)
-    fresh = load_outputs(folder / OUTPUTS_FILE, len(facts))
+    fresh = load_outputs(outputs_path(folder, COLD), len(facts))
     each = judge_each(expected, fresh, rule)
-    measured = [_Measured.read(report, folder, keeps_state=kind.keeps_state) for report in reports]
+    measured = [_Measured.read(report, folder, keeps_state=kind.keeps_state) for report in reports[1:]]
     timed = [judgement for process in measured for judgement in process.judged(expected, rule)]
     overall = asdict(worst([*each, *timed]))
     outputs = tuple(_figures(fact, judgement) for fact, judgement in zip(facts, each, strict=False))

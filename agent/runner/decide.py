@@ -1,6 +1,7 @@
 """The runner that decides: starts the processes that measure, judges and sums up. It measures nothing itself.
 
-Process 0 gets fresh program caches (cold), the others share what it filled (warm).
+Process 0 gets fresh program caches (cold), and its outputs are judged; the others share what it filled (warm)
+and are timed.
 """
 
 from __future__ import annotations
@@ -17,13 +18,11 @@ from pathlib import Path
 from agent.attempt.files import (
     LABELLED_FILE,
     LEASE_VARIABLE,
-    OUTPUTS_REPORT_FILE,
     RESULT_FILE,
     SAMPLES_FILE,
     AttemptFile,
     Failure,
     LabelledReport,
-    OutputsReport,
     ProcessReport,
     RunnerResult,
     log_tail,
@@ -71,12 +70,8 @@ def _run(attempt: AttemptFile, job_file: Path, folder: Path) -> RunnerResult:
     children = Children(job_file, folder)
     references = find_references(attempt, children.folder, children.reference)
     environment = measuring_environment(for_runner(), folder / "caches", threads)
-    reports = [
-        children.measure(index, attempt.job.plan.processes, environment)
-        for index in range(attempt.job.plan.processes)
-    ]
-    if not isinstance(references, str):
-        children.outputs(environment)
+    count = 1 + attempt.job.plan.processes
+    reports = [children.measure(index, count, environment) for index in range(count)]
     write_progress(folder, "judging")
     result = concluded(attempt, reports, folder, references)
     if attempt.job.plan.labelled is not None:
@@ -160,17 +155,6 @@ class Children:
             )
             raise FailedError(report.failure or Failure(status=Status.FAILED, reason=nothing))
         return report.score
-
-    def outputs(self, environment: Mapping[str, str]) -> None:
-        """Run the process whose outputs are judged. Raises `FailedError` where it made none."""
-        ended = self._run(["--outputs", str(self.job_file), str(self.folder)], environment)
-        path = self.folder / OUTPUTS_REPORT_FILE
-        if ended.returncode != 0 or not path.exists():
-            reason = self._why(ended, "the process whose outputs are judged")
-            raise FailedError(Failure(status=Status.FAILED, reason=reason))
-        report = OutputsReport.model_validate_json(path.read_bytes())
-        if report.failure is not None:
-            raise FailedError(report.failure)
 
     def reference(self, kind: ReferenceKind, target: Path, timeout_s: float) -> NotMade | None:
         """Run one reference process; return None where it wrote `target`, else why it did not."""

@@ -1,4 +1,4 @@
-"""The processes that touch the model: for references, for judged outputs, and the measured ones."""
+"""The processes that touch the model: for references, the cold one, and the measured ones."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from typing import Any
 
 from agent.attempt import runlog
 from agent.attempt.files import (
-    OUTPUTS_FILE,
-    OUTPUTS_REPORT_FILE,
     AttemptFile,
     Failure,
     OutputFact,
-    OutputsReport,
     ProcessReport,
     outputs_path,
     report_path,
@@ -44,12 +41,15 @@ from runtime.errors import (
     UnsupportedOperatorError,
     UnsupportedPrecisionError,
 )
-from runtime.tools.benchmark import LoopPlan, ProcessResult, measure
+from runtime.tools.benchmark import LoopPlan, ProcessResult, measure, start_cold
 from runtime.tools.inputs import InputRule, InputSpecNeededError
 from runtime.tools.loading import Opener
-from runtime.tools.outputs import run_sets, save_outputs
+from runtime.tools.outputs import save_outputs
 from runtime.tools.reference import ReferenceKind, make_reference, save_reference
 from runtime.tools.samples import FLOORS
+
+COLD = 0
+"""Index of the process that runs first, with empty program caches; the others are timed."""
 
 _NAMED_FALLBACKS = 5
 """How many operators a reason names before it counts the others. Chosen so that a reason stays one line of a
@@ -69,7 +69,10 @@ def reference_process(job_file: Path, kind: str, target: Path) -> None:
 
 
 def measure_process(job_file: Path, folder: Path, index: int) -> None:
-    """Measure once, in this process, and write `process-<index>.json`: samples or the failure."""
+    """Start or measure once, in this process, and write `process-<index>.json`: samples or the failure.
+
+    Process 0 is the cold one: it finds empty caches, and its outputs are judged.
+    """
     attempt = AttemptFile.model_validate_json(job_file.read_bytes())
     _log(attempt, "start", "measure")
     try:
@@ -78,23 +81,6 @@ def measure_process(job_file: Path, folder: Path, index: int) -> None:
         report = ProcessReport(failure=failure_of(error, attempt))
     write_atomically(report_path(folder, index), report.model_dump_json().encode())
     _log(attempt, "end", "measure")
-
-
-def outputs_process(job_file: Path, folder: Path) -> None:
-    """Run every input set once, on a model of its own, and write `outputs.json`: what happened."""
-    attempt = AttemptFile.model_validate_json(job_file.read_bytes())
-    job = attempt.job
-    _log(attempt, "start", "outputs")
-    write_progress(folder, "outputs")
-    try:
-        opener = Opener.prepare(job.delegate_kind, delegate_options(attempt, len(os.sched_getaffinity(0))))
-        made = run_sets(opener, attempt.model_path, job.model_sha256, input_rules(job.inputs))
-        save_outputs(folder / OUTPUTS_FILE, made.sets)
-        report = OutputsReport()
-    except (FarmRuntimeError, MemoryError) as error:
-        report = OutputsReport(failure=failure_of(error, attempt))
-    write_atomically(folder / OUTPUTS_REPORT_FILE, report.model_dump_json().encode())
-    _log(attempt, "end", "outputs")
 
 
 def input_rules(inputs: Mapping[str, InputSpec]) -> dict[str, InputRule]:
@@ -180,22 +166,19 @@ def delegation_of(report: Any | None) -> Delegation | None:
 
 def _measured(attempt: AttemptFile, folder: Path, index: int) -> ProcessReport:
     job = attempt.job
-    who = f"process {index + 1} of {job.plan.processes}"
+    who = f"process {index + 1} of {job.plan.processes + 1}"
     write_progress(folder, f"{who}: start")
     opener = Opener.prepare(job.delegate_kind, delegate_options(attempt, len(os.sched_getaffinity(0))))
 
     def on_phase(phase: str) -> None:
         write_progress(folder, f"{who}: {phase}")
 
+    rules, model = input_rules(job.inputs), attempt.model_path
     with told(on_phase):
-        result = measure(
-            opener,
-            attempt.model_path,
-            job.model_sha256,
-            loop_plan(job.plan),
-            input_rules(job.inputs),
-            on_phase=on_phase,
-        )
+        if index == COLD:
+            result = start_cold(opener, model, job.model_sha256, rules, on_phase)
+        else:
+            result = measure(opener, model, job.model_sha256, loop_plan(job.plan), rules, on_phase)
     save_outputs(outputs_path(folder, index), result.outputs)
     return ProcessReport(
         samples=_samples(result, index),
@@ -224,7 +207,7 @@ def loop_plan(plan: MeasurePlan) -> LoopPlan:
 def _samples(result: ProcessResult, index: int) -> ProcessSamples:
     return ProcessSamples(
         index=index,
-        cache="cold" if index == 0 else "warm",
+        cache="cold" if index == COLD else "warm",
         init_ns=result.init_ns,
         first_ns=result.first_ns,
         warmup_ns=result.warmup_ns,

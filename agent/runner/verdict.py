@@ -110,15 +110,16 @@ def _silicon(device: Device) -> plausibility.Device:
 
 
 def _summed_up(attempt: AttemptFile, reports: Sequence[ProcessReport], judged: JudgedOutputs) -> Measurement:
-    """The cell's figures from all processes. Memory is the largest growth of any of them."""
+    """The cell's figures from all processes, the cold one first; memory is the largest of a timed one."""
     processes = [report.samples for report in reports if report.samples is not None]
+    cold, *timed = processes
     latency = summarise([ProcessTimes(p.cache, p.init_ns, p.first_ns, p.invoke_ns) for p in processes])
     cpus = sorted(os.sched_getaffinity(0))
     settings = {
         **reports[0].settings,
         "threads": str(len(cpus)),
         "cpus": ",".join(map(str, cpus)),
-        "processes": str(len(processes)),
+        "processes": str(len(timed)),
         "pool_sha256": processes[0].facts.get("pool_sha256", ""),
         "plan": attempt.job.plan.model_dump_json(),
         # The farm shows the floors beside the figures and may not import them: they are part of the result.
@@ -127,7 +128,8 @@ def _summed_up(attempt: AttemptFile, reports: Sequence[ProcessReport], judged: J
     return Measurement(
         latency_ms=Latency(**asdict(latency)),
         samples=sum(len(p.invoke_ns) for p in processes),
-        memory_peak_bytes=max(p.memory_peak_bytes for p in processes),
+        memory_peak_bytes=max(p.memory_peak_bytes for p in timed),
+        memory_peak_cold_bytes=cold.memory_peak_bytes,
         accuracy=judged.accuracy,
         delegation=reports[0].delegation,
         settings=settings,

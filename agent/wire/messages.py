@@ -249,7 +249,8 @@ class Delegation(Wire):
 class ProcessSamples(Wire):
     """One measuring process. All lists are in the order of measurement; times in ns.
 
-    `init_ns` before model load to ready to invoke; `first_ns` the first invoke, completed; every invoke
+    The cold one, which finds empty caches, times nothing but its start. `init_ns` before model load to ready
+    to invoke; `first_ns` the first invoke, completed; every invoke
     sample is host input to readable host output (`e2e`). `memory_peak_bytes` is the growth of VmHWM from
     just before the model is loaded.
     """
@@ -279,6 +280,7 @@ class Latency(Wire):
     mean: float | None
     ci95: tuple[float, float] | None
     missing: Facts = {}
+    first_warm: float | None = None
     p95: float | None = None
     p90_ci95: tuple[float, float] | None = None
     p99_ci95: tuple[float, float] | None = None
@@ -337,6 +339,7 @@ class Measurement(Wire):
     latency_ms: Latency
     samples: Count
     memory_peak_bytes: Integer
+    memory_peak_cold_bytes: Integer = 0
     accuracy: Accuracy
     delegation: Delegation | None
     settings: Facts

@@ -67,14 +67,15 @@ _FACTS_BYTES: Final = 65_536
 def soft_limit_s(plan: MeasurePlan) -> float:
     """How long one attempt may take where the file does not say: enough for every process at its cap."""
     process = _SLACK_PER_PROCESS_S + _LONGEST_WARMUP_RATIO * plan.warmup_seconds + plan.max_seconds
-    return max(DEFAULT_SOFT_LIMIT_S, plan.processes * process)
+    # One more: the cold process, which times nothing but compiles everything.
+    return max(DEFAULT_SOFT_LIMIT_S, (1 + plan.processes) * process)
 
 
 def samples_bytes(plan: MeasurePlan) -> int:
     """The most bytes that the raw samples of one attempt can have: one JSON list, a number for every run."""
     warmup_s = max(_LONGEST_WARMUP_RATIO * plan.warmup_seconds, _SHORTEST_WARMUP_CAP_S)
     runs = _numbers_bytes(plan.max_runs, plan.max_seconds) + _numbers_bytes(plan.max_runs, warmup_s)
-    return plan.processes * (runs + _FACTS_BYTES)
+    return plan.processes * (runs + _FACTS_BYTES) + _FACTS_BYTES
 
 
 def _numbers_bytes(most: int, seconds: float) -> int:

@@ -190,7 +190,8 @@ def expected_s(plan: MeasurePlan, last: KnownResult | None) -> float:
     if last is not None and last.status == "done":
         return last.duration_s
     steady_s = min(plan.max_seconds, max(plan.min_seconds, 0.1))
-    return plan.processes * (steady_s + plan.warmup_seconds + _PROCESS_OVERHEAD_S) + _CELL_OVERHEAD_S
+    timed_s = plan.processes * (steady_s + plan.warmup_seconds + _PROCESS_OVERHEAD_S)
+    return timed_s + _PROCESS_OVERHEAD_S + _CELL_OVERHEAD_S
 
 
 def _new_cell(spec: CellSpec, environment: Mapping[str, str], past: PastResults, eta_s: float) -> PlannedCell:

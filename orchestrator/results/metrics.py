@@ -174,12 +174,24 @@ PEAK_MEMORY = Metric(
     "lower",
     "resources",
     "Growth of the process's peak resident memory (VmHWM) from just before the model is loaded: the "
-    "model, its tensors and the delegate, without the interpreter of the language. The largest of all "
+    "model, its tensors and the delegate, without the interpreter of the language. The largest of the timed "
     "processes. Memory of a discrete GPU is not in it.",
     read=lambda cell: cell.memory_peak_bytes,
     text=text.byte_count,
     why_none=lambda _: "nothing was run",
     chip=True,
+)
+
+PEAK_MEMORY_COLD = Metric(
+    "memory_bytes.peak_cold",
+    "peak memory, cold",
+    "bytes",
+    "lower",
+    "resources",
+    "The same of the process that finds empty caches, and compiles what the others find.",
+    read=lambda cell: cell.memory_peak_cold_bytes,
+    text=text.byte_count,
+    why_none=lambda _: "not recorded",
 )
 
 METRICS: tuple[Metric, ...] = (
@@ -198,14 +210,19 @@ METRICS: tuple[Metric, ...] = (
     _latency(
         "first",
         "first",
-        "The first invoke, completed. It includes whatever the delegate puts off until then, and is "
-        "part of neither init nor the steady state. The median of all processes.",
+        "The first invoke, completed, of the process that finds empty caches. It includes whatever the "
+        "delegate puts off until then, and is part of neither init nor the steady state.",
     ),
     P50,
     CI95,
     _latency("p90", "p90", "The 90th percentile of the equal-weight mixture of the processes; at least p50."),
     _latency("p99", "p99", "The 99th percentile of the equal-weight mixture of the processes; at least p50."),
     _latency("mean", "mean", "Mean over the processes of each one's mean of the same invokes."),
+    _latency(
+        "first_warm",
+        "first, warm",
+        "The same in the processes that find the caches filled; their median.",
+    ),
     _latency("p95", "p95", "The 95th percentile of the equal-weight mixture of the processes; at least p50."),
     *(
         _latency(
@@ -219,6 +236,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     SAMPLES,
     PEAK_MEMORY,
+    PEAK_MEMORY_COLD,
     _accuracy(
         "max_abs",
         "lower",

@@ -71,6 +71,12 @@ class CellRecord:
         m = self.measurement
         return None if m is None or m.samples == 0 else m.memory_peak_bytes
 
+    @property
+    def memory_peak_cold_bytes(self) -> int | None:
+        """The same of the cold process; None in results from before it was measured alone."""
+        m = self.measurement
+        return None if m is None or m.samples == 0 else m.memory_peak_cold_bytes or None
+
 
 @dataclass(frozen=True, slots=True)
 class CampaignRecord:

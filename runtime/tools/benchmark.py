@@ -20,7 +20,7 @@ from runtime.delegates.base import Array, LoadedModel
 from runtime.tools import memory
 from runtime.tools.agreement import OutputFacts
 from runtime.tools.inputs import InputPool, InputRule, make_pool
-from runtime.tools.loading import Opener, output_facts
+from runtime.tools.loading import Opened, Opener, output_facts
 from runtime.tools.noise import Usage, clocks_mhz, host_pressure, noise_flags
 from runtime.tools.samples import median_interval
 
@@ -48,21 +48,22 @@ class LoopPlan:
 class ProcessResult:
     """What one process measured; times in ns in the order of measurement.
 
-    `outputs` are those of the first invoke (set 0) and of the last timed invoke (set `last_set`). Memory is
-    the growth of VmHWM from just before the model was loaded, without the bytes of the input pool.
+    `outputs` of a measured process are those of the first invoke (set 0) and of the last timed one (set
+    `last_set`), of a cold one those of every set. Memory is the growth of VmHWM from just before the model
+    was loaded, without the bytes of the input pool.
     """
 
     init_ns: int
     first_ns: int
-    warmup_ns: tuple[int, ...]
-    invoke_ns: tuple[int, ...]
     memory_before_bytes: int
     memory_peak_bytes: int
     delegation: Any | None
     settings: Mapping[str, str]
     output_facts: tuple[OutputFacts, ...]
     outputs: tuple[tuple[Array, ...], ...]
-    last_set: int
+    last_set: int = 0
+    warmup_ns: tuple[int, ...] = ()
+    invoke_ns: tuple[int, ...] = ()
     flags: tuple[str, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
 
@@ -80,19 +81,8 @@ def measure(
     `on_phase` is called with the name of the next phase, outside every timed region. Raises what
     `Opener.open` and `make_pool` raise.
     """
-    on_phase("init")
-    memory_reset = memory.reset_peak()
-    before = memory.resident_bytes() if memory_reset else memory.peak_bytes()
-    started = time.perf_counter_ns()
-    opened = opener.open(path, rules)
-    init_ns = time.perf_counter_ns() - started
-    init_peak = memory.peak_bytes()
-
-    pool = make_pool(opened.model.get_input_details(), model_sha256, rules)
-    memory.reset_peak()
-    loop = _Loop(opened.model, pool)
-    on_phase("first")
-    first_ns, first_outputs = loop.once(0)
+    start = _Start.of(opener, path, model_sha256, rules, on_phase)
+    loop = start.loop
     on_phase("warm-up")
     warmup_ns, _ = loop.repeat(_warm_up(plan))
     on_phase("invoke")
@@ -100,34 +90,95 @@ def measure(
     usage = Usage.now()
     invoke_ns, last_set = loop.repeat(plan)
     spent = Usage.now() - usage
-    clocks = clocks_mhz()
-    last_outputs = loop.outputs
-    peak = max(init_peak, memory.peak_bytes() - pool.nbytes)
-
-    flags = noise_flags(invoke_ns, spent, _timer_overhead_ns())
-    return ProcessResult(
-        init_ns=init_ns,
-        first_ns=first_ns,
+    return start.result(
         warmup_ns=tuple(warmup_ns.tolist()),
         invoke_ns=tuple(invoke_ns.tolist()),
-        memory_before_bytes=before,
-        memory_peak_bytes=max(0, peak - before),
-        delegation=opened.delegation,
-        settings=dict(opened.describe()),
-        output_facts=output_facts(opened.model),
-        outputs=(first_outputs, last_outputs),
+        outputs=(start.first_outputs, loop.outputs),
         last_set=last_set,
-        flags=flags,
+        flags=noise_flags(invoke_ns, spent, _timer_overhead_ns()),
         facts={
-            "pool_sha256": pool.sha256,
-            "memory_peak_reset": "yes" if memory_reset else "no: growth is a lower bound",
             "stop": _stop_reason(invoke_ns, plan),
             "p50_interval_ns": _median_interval(invoke_ns),
-            "clocks_mhz": clocks,
             **pressure,
             **spent.facts(),
         },
     )
+
+
+def start_cold(
+    opener: Opener,
+    path: str,
+    model_sha256: str,
+    rules: Mapping[str, InputRule] | None = None,
+    on_phase: Callable[[str], None] = lambda _phase: None,
+) -> ProcessResult:
+    """Start one model where nothing is cached: `init` and `first`, then every other input set once, untimed.
+
+    Its outputs are those of a freshly opened model, in order; they are what is judged. Raises as `measure`.
+    """
+    start = _Start.of(opener, path, model_sha256, rules, on_phase)
+    on_phase("outputs")
+    others = [start.loop.once(k)[1] for k in range(1, start.loop.sets)]
+    return start.result(outputs=(start.first_outputs, *others))
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A model that was opened and invoked once, and what that took."""
+
+    opened: Opened
+    pool: InputPool
+    loop: _Loop
+    init_ns: int
+    first_ns: int
+    first_outputs: tuple[Array, ...]
+    before_bytes: int
+    init_peak_bytes: int
+    memory_was_reset: bool
+
+    @classmethod
+    def of(
+        cls,
+        opener: Opener,
+        path: str,
+        model_sha256: str,
+        rules: Mapping[str, InputRule] | None,
+        on_phase: Callable[[str], None],
+    ) -> _Start:
+        on_phase("init")
+        was_reset = memory.reset_peak()
+        before = memory.resident_bytes() if was_reset else memory.peak_bytes()
+        started = time.perf_counter_ns()
+        opened = opener.open(path, rules)
+        init_ns = time.perf_counter_ns() - started
+        init_peak = memory.peak_bytes()
+
+        pool = make_pool(opened.model.get_input_details(), model_sha256, rules)
+        memory.reset_peak()
+        loop = _Loop(opened.model, pool)
+        on_phase("first")
+        first_ns, first_outputs = loop.once(0)
+        return cls(opened, pool, loop, init_ns, first_ns, first_outputs, before, init_peak, was_reset)
+
+    def result(self, *, facts: Mapping[str, str] | None = None, **measured: Any) -> ProcessResult:
+        """What this process measured: `measured` are the fields that differ between kinds of processes."""
+        peak = max(self.init_peak_bytes, memory.peak_bytes() - self.pool.nbytes)
+        return ProcessResult(
+            init_ns=self.init_ns,
+            first_ns=self.first_ns,
+            memory_before_bytes=self.before_bytes,
+            memory_peak_bytes=max(0, peak - self.before_bytes),
+            delegation=self.opened.delegation,
+            settings=dict(self.opened.describe()),
+            output_facts=output_facts(self.opened.model),
+            facts={
+                "pool_sha256": self.pool.sha256,
+                "clocks_mhz": clocks_mhz(),
+                "memory_peak_reset": "yes" if self.memory_was_reset else "no: growth is a lower bound",
+                **(facts or {}),
+            },
+            **measured,
+        )
 
 
 def _warm_up(plan: LoopPlan) -> LoopPlan:
@@ -152,6 +203,11 @@ class _Loop:
         self._input_indices = [int(d["index"]) for d in model.get_input_details()]
         self._output_indices = [int(d["index"]) for d in model.get_output_details()]
         self.outputs: tuple[Array, ...] = ()
+
+    @property
+    def sets(self) -> int:
+        """The number of input sets."""
+        return len(self._pool.sets)
 
     def once(self, k: int) -> tuple[int, tuple[Array, ...]]:
         """Time one invoke of input set `k`; return ns and the outputs."""

@@ -56,6 +56,7 @@ class CellLatency:
     init: float | None
     init_warm: float | None
     first: float | None
+    first_warm: float | None
     p50: float | None
     p90: float | None
     p95: float | None
@@ -139,12 +140,15 @@ def summarise(processes: Sequence[ProcessTimes]) -> CellLatency:
     fewest = min(map(len, measured), default=0)
     cold = [p.init_ns for p in processes if p.cache == "cold"]
     warm = [p.init_ns for p in processes if p.cache == "warm"]
+    cold_first = [p.first_ns for p in processes if p.cache == "cold"]
+    warm_first = [p.first_ns for p in processes if p.cache == "warm"]
     p50 = _median_of_cell(measured, missing)
     tails = {name: _tail(measured, fewest, name, p50, missing) for name in TAILS}
     return CellLatency(
         init=_median_ms("init", cold, missing, "no process ran with fresh caches"),
         init_warm=_median_ms("init_warm", warm, missing, "no process ran with filled caches"),
-        first=_median_ms("first", [p.first_ns for p in processes], missing, "no process ran"),
+        first=_median_ms("first", cold_first, missing, "no process ran with fresh caches"),
+        first_warm=_median_ms("first_warm", warm_first, missing, "no process ran with filled caches"),
         p50=p50,
         p90=tails["p90"],
         p95=tails["p95"],

@@ -14,7 +14,8 @@ DELEGATES = ("cpu", "gpu", "litert")
 INT8 = "torchvision_mobilenet_v2__static_int8"
 KEYS = {
     "campaign", "model", "delegate", "device", "level", "status", "reason", "delegation", "latency_ms",
-    "samples", "memory_bytes", "accuracy", "labelled", "environment_id",
+    "samples", "memory_bytes", "accuracy", "labelled", "environment_id", "cell_id", "campaign_id",
+    "model_sha256", "device_name", "threads", "finished_at", "reused_from", "flags",
 }  # fmt: skip
 
 

@@ -54,12 +54,19 @@ def test_tiny_model_is_measured_and_judged(start_agent, stored, delegate):
     assert found.settings["threads"] == ("1" if delegate == "cpu" else str(len(os.sched_getaffinity(0))))
     assert (found.delegation is None) == (delegate != "gpu")
     processes = samples_of(agent, result)
-    assert [p.cache for p in processes] == ["cold", "warm", "warm"]
-    assert found.samples == sum(len(p.invoke_ns) for p in processes)
-    assert found.memory_peak_bytes == max(p.memory_peak_bytes for p in processes) > 0
-    assert all(p.init_ns > 0 and p.first_ns > 0 and min(p.invoke_ns) > 0 for p in processes)
+    cold, *timed = processes
+    assert [p.cache for p in processes] == ["cold", "warm", "warm", "warm"]
+    assert cold.invoke_ns == (), "who compiles is no sample of the steady state"
+    assert found.samples == sum(len(p.invoke_ns) for p in timed)
+    assert found.memory_peak_bytes == max(p.memory_peak_bytes for p in timed) > 0
+    assert found.memory_peak_cold_bytes == cold.memory_peak_bytes
+    assert found.latency_ms.init == cold.init_ns / 1e6
+    assert found.latency_ms.first == cold.first_ns / 1e6
+    assert all(p.init_ns > 0 and p.first_ns > 0 for p in processes)
+    assert all(min(p.invoke_ns) > 0 for p in timed)
+    assert found.settings["processes"] == "3"
     phases = agent.phases()
-    assert any(phase.startswith("process 2 of 3") for phase in phases), phases
+    assert any(phase.startswith("process 2 of 4") for phase in phases), phases
 
 
 def test_gpu_cell_is_fully_delegated_and_its_caches_are_its_own(start_agent, stored, tmp_path, monkeypatch):
@@ -89,7 +96,7 @@ def test_no_two_attempts_overlap_even_if_all_are_sent_at_once(start_agent, store
     results = [agent.expect(JobResult) for _ in specs]
     assert {r.status for r in results} == {Status.DONE}
     lives = runlog.intervals(runlog.read(agent.state / "runs.log"))
-    assert [life.what for life in lives].count("measure") == 3
+    assert [life.what for life in lives].count("measure") == 6, "one cold and one timed process each"
     made = [life.what for life in lives].count("reference")
     assert made == 2, "the reference kernels' outputs and XNNPACK's are made once and cached"
     assert all(life.end_ns is not None for life in lives)

@@ -10,7 +10,7 @@ import pytest
 
 from runtime.delegates.cpu import CPU
 from runtime.tools import memory
-from runtime.tools.benchmark import LoopPlan, measure
+from runtime.tools.benchmark import LoopPlan, measure, start_cold
 from runtime.tools.inputs import POOL_SIZE, InputRule
 from runtime.tools.loading import Opener
 from runtime.tools.outputs import run_sets
@@ -64,10 +64,22 @@ def test_outputs_of_the_first_and_of_the_last_invoke_are_kept(cpu, small_model):
     result = measure(cpu, str(small_model), SHA, PLAN)
     assert result.last_set == 9 % POOL_SIZE
     first, last = result.outputs
-    fresh = run_sets(cpu, str(small_model), SHA).sets
+    fresh = start_cold(cpu, str(small_model), SHA).outputs
     assert np.array_equal(first[0], fresh[0][0])
     assert np.array_equal(last[0], fresh[result.last_set][0])
-    assert len({values[0].tobytes() for values in fresh}) == POOL_SIZE
+
+
+def test_a_cold_start_times_its_start_alone_and_runs_every_input_set(cpu, small_model):
+    phases = []
+    result = start_cold(cpu, str(small_model), SHA, on_phase=phases.append)
+    assert phases == ["init", "first", "outputs"]
+    assert result.init_ns > 0
+    assert result.first_ns > 0
+    assert result.memory_peak_bytes >= 0
+    assert result.warmup_ns == result.invoke_ns == ()
+    expected = run_sets(cpu, str(small_model), SHA).sets
+    assert [y[0].tobytes() for y in result.outputs] == [r[0].tobytes() for r in expected]
+    assert len({values[0].tobytes() for values in expected}) == POOL_SIZE
 
 
 def test_collector_runs_again_after_measuring(cpu, small_model):
