@@ -29,11 +29,9 @@ SHORT = {
 
 FEW = (
     "face_landmark",
-    "torchvision_mobilenet_v3_small",
-    "torchvision_resnet18",
     "torchvision_mobilenet_v2__static_int8",
 )
-"""Models of the default suite: one trained, three restored from skeletons, one of these quantised."""
+"""Models of the default suite: one trained, of floats, and one restored from its skeleton, quantised."""
 
 
 @dataclass(frozen=True)

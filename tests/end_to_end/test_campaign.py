@@ -56,7 +56,7 @@ def check_cell(campaign, model, delegate):
 
 
 def test_percentiles_below_their_floor_are_null_with_the_reason(campaign):
-    latency = campaign.cell("torchvision_resnet18", "cpu")["latency_ms"]
+    latency = campaign.cell("face_landmark", "cpu")["latency_ms"]
     assert latency["p99"] is None
     assert "662" in latency["missing"]["p99"]
     assert latency["ci95"] is None
@@ -82,7 +82,7 @@ def test_fallback_share_and_reason_are_visible_in_the_row(campaign):
 
 @pytest.mark.parametrize("delegate", DELEGATES)
 def test_result_carries_its_evidence(campaign, delegate):
-    cell = campaign.cell("torchvision_mobilenet_v3_small", delegate)
+    cell = campaign.cell("face_landmark", delegate)
     shown = json.loads(campaign.farm("show", _cell_id(campaign, cell), "--json").stdout)
     assert shown["result"] == cell
     assert {"threads", "cpus", "precision", "plan"} <= set(shown["settings"])
