@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.orchestrator.endpoint.http_lab import HttpLab
-from tests.services.redis import RedisServer
+from tests import needs
+from tests.orchestrator.endpoint.http_lab import HttpLab, http_lab
+from tests.services.postgres import PostgresCluster
 
 
 @pytest.fixture
-def lab(tmp_path: Path, redis_server: RedisServer, postgres_url: str) -> Iterator[HttpLab]:
-    made = HttpLab(tmp_path, redis_server, postgres_url)
-    try:
-        yield made.start()
-    finally:
-        made.close()
+def lab(tmp_path: Path, short_folder: Path, postgres: PostgresCluster) -> Iterator[HttpLab]:
+    needs.redis_server()
+    with http_lab(tmp_path, short_folder, postgres) as made:
+        yield made

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import ssl
 import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +21,7 @@ from orchestrator.trust.farm_key_file import farm_key
 from tests.services.certificates import Authority
 from tests.services.forks import Program, run
 from tests.services.ports import free_port
+from tests.services.postgres import PostgresCluster
 from tests.services.processes import Server
 from tests.services.redis import RedisServer
 
@@ -105,3 +109,17 @@ class HttpLab:
         made = Program(program, arguments, self.folder / f"{name}.log", environment)
         self.services.append(made)
         return made
+
+
+@contextmanager
+def http_lab(folder: Path, short_folder: Path, postgres: PostgresCluster) -> Iterator[HttpLab]:
+    """A lab with a Redis, whose socket needs the short path, and a database of its own."""
+    redis = RedisServer(Path(tempfile.mkdtemp(prefix="redis-", dir=short_folder))).start()
+    name = postgres.new_database()
+    made = HttpLab(folder, redis, postgres.socket_url(name))
+    try:
+        yield made.start()
+    finally:
+        made.close()
+        redis.kill()
+        postgres.drop_database(name)

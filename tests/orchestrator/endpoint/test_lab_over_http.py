@@ -5,20 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import ssl
+from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
 
 from agent.wire.messages import artifact_path
+from tests import needs
 from tests.models.collection import real_model
 from tests.models.pictures import labelled, picture
 from tests.orchestrator.cli.models import unary_model
-from tests.orchestrator.endpoint.http_lab import READ_TOKEN, SUBMIT_TOKEN, HttpLab
+from tests.orchestrator.endpoint.http_lab import READ_TOKEN, SUBMIT_TOKEN, HttpLab, http_lab
+from tests.services.postgres import PostgresCluster
 
 CAMPAIGN = """\
 version: 1
-campaign: over-http
+campaign: NAME
 defaults:
   measure: {warmup: {runs: 1, min_seconds: 0}, timed: {min_runs: 5, min_seconds: 0}, processes: 1}
 models:
@@ -65,16 +69,42 @@ devices:
 """
 
 
+@pytest.fixture(scope="module")
+def lab(
+    tmp_path_factory: pytest.TempPathFactory, short_folder: Path, postgres: PostgresCluster
+) -> Iterator[HttpLab]:
+    """One lab for the campaigns of all tests: their names and their models are different ones."""
+    needs.redis_server()
+    with http_lab(tmp_path_factory.mktemp("lab"), short_folder, postgres) as made:
+        yield made
+
+
+def write_campaign(lab: HttpLab, name: str, small: int, large: int) -> dict[str, bytes]:
+    """Write a campaign and its two models of so many elements; return the models by file name."""
+    models = {"small.tflite": unary_model(size=small), "large.tflite": unary_model(size=large)}
+    for file, content in models.items():
+        (lab.folder / file).write_bytes(content)
+    (lab.folder / "models.yaml").write_text(CAMPAIGN.replace("NAME", name))
+    return models
+
+
+def kept_by_the_agent(lab: HttpLab) -> set[bytes]:
+    return {path.read_bytes() for path in (lab.state / "store" / "sha256").glob("*/*")}
+
+
+def campaigns(lab: HttpLab) -> list[str]:
+    found = json.loads(lab.run("farm", "status", "--json").stdout)["campaigns"]
+    return [campaign["name"] for campaign in found]
+
+
 def test_models_travel_there_and_samples_back_by_the_endpoint_alone(lab: HttpLab) -> None:
-    models = {"small.tflite": unary_model(), "large.tflite": unary_model(size=1 << 16)}
-    for name, content in models.items():
-        (lab.folder / name).write_bytes(content)
-    (lab.folder / "models.yaml").write_text(CAMPAIGN)
+    before = kept_by_the_agent(lab)
+    models = write_campaign(lab, "over-http", 32, 1 << 16)
     ran = lab.run("farm", "submit", "models.yaml")
     assert ran.returncode == 0, ran.stderr + lab.serve.tail() + lab.agent.tail()
 
-    kept = sorted(path.read_bytes() for path in (lab.state / "store" / "sha256").glob("*/*"))
-    assert kept == sorted(models.values()), "the agent keeps the models and none of the samples"
+    new = kept_by_the_agent(lab) - before
+    assert new == set(models.values()), "the agent keeps the models and none of the samples"
     assert not (lab.state / "store").is_symlink()
     assert lab.run("farm", "db", "check", "--deep").returncode == 0
 
@@ -94,27 +124,24 @@ def test_models_travel_there_and_samples_back_by_the_endpoint_alone(lab: HttpLab
 
 
 def test_a_damaged_model_in_an_agents_cache_is_fetched_again_and_measured_right(lab: HttpLab) -> None:
-    for name in ("small.tflite", "large.tflite"):
-        (lab.folder / name).write_bytes(unary_model(size=64 if name[0] == "s" else 128))
-    (lab.folder / "models.yaml").write_text(CAMPAIGN)
+    models = write_campaign(lab, "damaged", 64, 128)
     assert lab.run("farm", "submit", "models.yaml").returncode == 0
-    for path in (lab.state / "store" / "sha256").glob("*/*"):
+    hashes = {hashlib.sha256(content).hexdigest(): content for content in models.values()}
+    for sha256 in hashes:
+        path = artifact_path(lab.state / "store", sha256)
         damaged = bytearray(path.read_bytes())
         damaged[len(damaged) // 2] ^= 1
         path.chmod(0o644)
         path.write_bytes(damaged)
     again = lab.run("farm", "submit", "models.yaml", "--force")
     assert again.returncode == 0, again.stderr
-    for path in (lab.state / "store" / "sha256").glob("*/*"):
-        assert path.read_bytes() in [
-            (lab.folder / f"{name}.tflite").read_bytes() for name in ("small", "large")
-        ]
+    for sha256, content in hashes.items():
+        assert artifact_path(lab.state / "store", sha256).read_bytes() == content
 
 
 def test_a_user_elsewhere_brings_the_models_or_is_told_how(lab: HttpLab) -> None:
-    for name in ("small.tflite", "large.tflite"):
-        (lab.folder / name).write_bytes(unary_model(size=64 if name[0] == "s" else 1 << 20))
-    (lab.folder / "models.yaml").write_text(CAMPAIGN)
+    write_campaign(lab, "elsewhere", 96, 1 << 20)
+    before = campaigns(lab)
     told = lab.run("farm", "submit", "models.yaml", environment=lab.elsewhere())
     assert told.returncode == 2
     assert "set FARM_ENDPOINT and FARM_SUBMIT_TOKEN" in told.stderr
@@ -122,7 +149,7 @@ def test_a_user_elsewhere_brings_the_models_or_is_told_how(lab: HttpLab) -> None
     faults = [check["name"] for check in json.loads(looked.stdout)["checks"] if not check["ok"]]
     assert "upload" in faults
     assert looked.returncode == 1
-    assert json.loads(lab.run("farm", "status", "--json").stdout)["campaigns"] == []
+    assert campaigns(lab) == before
 
     user = lab.elsewhere(
         FARM_ENDPOINT=lab.url, FARM_SUBMIT_TOKEN=SUBMIT_TOKEN, FARM_TLS_CA=str(lab.authority.path)
@@ -136,7 +163,7 @@ def test_a_user_elsewhere_brings_the_models_or_is_told_how(lab: HttpLab) -> None
     assert again.returncode == 0
     assert "sending model" not in again.stderr
     assert lab.run("farm", "db", "check", "--deep").returncode == 0
-    (done, *_) = json.loads(lab.run("farm", "status", "over-http", "--json").stdout)["cells"]
+    (done, *_) = json.loads(lab.run("farm", "status", "elsewhere", "--json").stdout)["cells"]
     blind = lab.run("farm", "show", done["cell"], "--json", environment=user)
     assert blind.returncode == 1
     assert "set FARM_ENDPOINT and FARM_READ_TOKEN" in blind.stderr
@@ -159,11 +186,7 @@ def test_what_a_runner_elsewhere_writes_is_shown_while_it_runs(lab: HttpLab) -> 
     (lab.folder / "small.tflite").write_bytes(unary_model(size=1 << 20))
     (lab.folder / "models.yaml").write_text(LONG_CAMPAIGN)
     lab.service("submit", lab.environment, "farm", "submit", str(lab.folder / "models.yaml"))
-
-    def submitted() -> bool:
-        return bool(json.loads(lab.run("farm", "status", "--json").stdout)["campaigns"])
-
-    lab.serve.until(submitted, "the submission")
+    lab.serve.until(lambda: "talkative" in campaigns(lab), "the submission")
     (cell,) = json.loads(lab.run("farm", "status", "talkative", "--json").stdout)["cells"]
     watching = lab.service("logs", lab.environment, "farm", "logs", cell["cell"], "-f", "--json")
     lab.run("farm", "devices", "release", device)
@@ -206,5 +229,7 @@ def test_an_accuracy_cell_gets_its_labelled_data_by_the_endpoint(lab: HttpLab) -
     assert artifact_path(lab.state / "store", data).is_file(), "the agent keeps it for the next cell"
     checked = lab.run("farm", "db", "check", "--deep")
     assert checked.returncode == 0
-    artifact_path(lab.home / "store", data).unlink()
+    there = artifact_path(lab.home / "store", data)
+    away = there.rename(lab.folder / "away")
     assert "labelled data" in lab.run("farm", "db", "check").stdout, "the database knows that it needs it"
+    away.rename(there)
