@@ -14,7 +14,7 @@ class ElementType(Enum):
     """A type of element; its value is the name that numpy, files and messages use.
 
     A bool is one byte, 0 or 1, as in LiteRT. U8 also holds packed weights: their kernel says what the
-    bytes mean.
+    bytes mean. A complex number is its real part, then its imaginary part.
     """
 
     F32 = "float32"
@@ -24,6 +24,7 @@ class ElementType(Enum):
     I16 = "int16"
     I8 = "int8"
     U8 = "uint8"
+    C64 = "complex64"
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -59,6 +60,7 @@ _OPENCL = {
     ElementType.I16: "short",
     ElementType.I8: "char",
     ElementType.U8: "uchar",
+    ElementType.C64: "float2",
 }
 
 _WORDS = {1: "uchar", 2: "ushort", 4: "float", 8: "ulong"}

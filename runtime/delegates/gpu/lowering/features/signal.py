@@ -1,0 +1,155 @@
+"""RFFT2D, the spectrum of real images; REAL, IMAG and COMPLEX_ABS of complex numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.element_type import ElementType
+from runtime.delegates.gpu.graph import LANES, Kind, Node, round_up
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    PackedConstant,
+    Types,
+    defines,
+    epilogue_of,
+    instance_name,
+    packed,
+)
+from runtime.delegates.gpu.parameters import parameters
+from runtime.model.schema import BuiltinOperator as Op
+
+_PARTS: Mapping[Kind, str] = {Op.REAL: "(re)", Op.IMAG: "(im)", Op.COMPLEX_ABS: "hypot(re, im)"}
+
+_LONGEST = 4096
+"""The longest row or column of a spectrum. A thread has two arrays of so many floats on its stack, 32 KiB, as
+much as the first cache of a processor; longer ones would overflow small stacks."""
+
+_UNITS = 32
+"""Most units, and so most work-groups, of a launch. Chosen: several for each thread of the usual CPU device;
+a device with more compute units leaves some idle."""
+
+_VECTORS_PER_UNIT = 8
+"""Vectors of 16 that a unit has at least: with fewer, handing a unit to a thread costs more than its work."""
+
+_OPERATIONS = 5
+"""Operations of a transform for each number and each halving of its length, as usually counted."""
+
+
+def _lengths(facts: OperatorFacts) -> tuple[int, int] | None:
+    data = facts.constant(1)
+    return None if data is None else (int(data.reshape(-1)[0]), int(data.reshape(-1)[1]))
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    if facts.operator.opcode != Op.RFFT2D:
+        return None
+    lengths = _lengths(facts)
+    if lengths is None:
+        return Unsupported("the lengths must be constant")
+    if max(lengths) > _LONGEST:
+        return Unsupported(f"a transform of {max(lengths)} numbers, of which the kernel takes {_LONGEST}")
+    return None
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    attributes = {"lengths": _lengths(facts)} if facts.operator.opcode == Op.RFFT2D else {}
+    return NodeSpec(facts.operator.inputs[:1], attributes)
+
+
+def _circle(size: int) -> PackedConstant:
+    """The points of the unit circle by which a transform turns its numbers: cosines, then sines."""
+
+    def make() -> NDArray[np.float64]:
+        angles = 2 * np.pi * np.arange(size // 2) / size
+        return np.concatenate([np.cos(angles), np.sin(angles)])
+
+    return packed(f"circle{size}", size, make)
+
+
+def _spectrum(node: Node, context: Context, source: int) -> Launch:
+    """A unit is one image."""
+    before, after = context.value(source), context.value(node.outputs[0])
+    (height, width), layout = node.attributes["lengths"], context.layout(node.outputs[0])
+    size, images = max(2, height, width), prod(after.shape[:-2])
+    tail = round_up(after.channels) - after.channels if layout.padded else 0
+    return Launch(
+        Instance(
+            "features/signal_spectrum.cl",
+            instance_name("spectrum", f"n{size}"),
+            defines(SIZE=size),
+            parameters(
+                IN_HEIGHT=before.shape[-2],
+                IN_WIDTH=before.shape[-1],
+                IN_STRIDE=context.layout(source).pixel_stride,
+                HEIGHT=height,
+                WIDTH=width,
+                OUT_STRIDE=layout.pixel_stride,
+                TAIL=tail,
+            ),
+        ),
+        (source, _circle(size), node.outputs[0]),
+        units=images,
+        label=f"RFFT2D {'x'.join(map(str, after.shape))}",
+        sources=node.sources,
+        flops=_OPERATIONS * images * height * width * (size.bit_length() - 1),
+        bytes=before.type.size * before.elements + after.type.size * after.elements,
+    )
+
+
+def _part(node: Node, context: Context, source: int) -> Launch:
+    """A unit is a range of pixels."""
+    before, after = context.value(source), context.value(node.outputs[0])
+    channels = round_up(after.channels)
+    return Launch(
+        Instance(
+            "features/signal_part.cl",
+            instance_name(f"signal_{node.op.name.lower()}"),
+            defines(**{"PART(re, im)": _PARTS[node.op]}),
+            parameters(
+                PIXELS=after.pixels,
+                CHANNELS=channels,
+                IN_STRIDE=context.layout(source).pixel_stride,
+                OUT_STRIDE=context.layout(node.outputs[0]).pixel_stride,
+            ),
+        ),
+        (source, node.outputs[0]),
+        units=max(1, min(_UNITS, after.pixels * channels // (LANES * _VECTORS_PER_UNIT), after.pixels)),
+        label=f"{node.op.name} {'x'.join(map(str, after.shape))}",
+        sources=node.sources,
+        flops=after.elements,
+        bytes=before.type.size * before.elements + after.type.size * after.elements,
+        epilogue=epilogue_of(node, context.graph),
+    )
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One kernel."""
+    (source,) = node.inputs
+    if source is None:
+        raise ValueError(f"{node.op.name} has one input")
+    launch = _spectrum if node.op == Op.RFFT2D else _part
+    return [Candidate("rows", (launch(node, context, source),))]
+
+
+_REAL, _COMPLEX = (ElementType.F32,), (ElementType.C64,)
+
+FAMILY = Family(
+    operators=(Op.RFFT2D, *_PARTS),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    epilogue=True,
+    parameters={Op.RFFT2D: (1,)},
+    types={Op.RFFT2D: Types((_REAL,), (_COMPLEX,)), **dict.fromkeys(_PARTS, Types((_COMPLEX,), (_REAL,)))},
+)
