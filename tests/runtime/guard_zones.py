@@ -64,7 +64,7 @@ def guard_zones() -> Iterator[list[int]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "plan_arena", _spread)
-        patch.setattr(recording, "place", lambda graph, stages: _spread_constants(real_place(graph, stages)))
+        patch.setattr(recording, "place", lambda *asked: _spread_constants(real_place(*asked)))
         patch.setattr(recording, "aligned_empty", empty)
         patch.setattr(recording.OpenClRecording, "__init__", init)
         patch.setattr(recording.OpenClRecording, "run", run)
@@ -82,11 +82,16 @@ def _spread(graph: Graph, stages: Sequence[Stage]) -> Arena[BufferKey]:
 
 
 def _spread_constants(placement: Placement) -> Placement:
-    offsets, end = {}, ZONE
-    for constant in placement.constants:
-        offsets[constant] = end
-        end += round_up(constant.bytes, LINE) + ZONE
-    return replace(placement, constants=offsets, constant_bytes=end)
+    offsets, sizes = [], []
+    for known in placement.constants.offsets:
+        found, end = {}, ZONE
+        for constant in known:
+            found[constant] = end
+            end += round_up(constant.bytes, LINE) + ZONE
+        offsets.append(found)
+        sizes.append(end)
+    buffers = replace(placement.constants, offsets=tuple(offsets), sizes=tuple(sizes))
+    return replace(placement, constants=buffers)
 
 
 def _zones(placement: Placement, graph: Graph, stages: Sequence[Stage]) -> list[tuple[slice, str]]:

@@ -54,7 +54,8 @@ class CompiledGraph:
         device = backend.capabilities
         defaults = [Stage(position, node[0]) for position, node in enumerate(alternatives)]
         # Before the compiler, which takes seconds, and before weights are packed.
-        if (lack := shortage(place(self.graph, defaults), device)) is not None:
+        placement = place(self.graph, defaults, device.max_allocation_bytes)
+        if (lack := shortage(placement, device)) is not None:
             raise DelegateError(f"gpu delegate: {lack}; choose a device with more memory, or a smaller input")
         launches = [launch for node in alternatives for candidate in node for launch in candidate.launches]
         source = assemble(launches, device)

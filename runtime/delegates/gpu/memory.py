@@ -4,15 +4,15 @@ another. Plain data; a backend allocates it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from runtime.arena import Arena, Lifetime, assign
 from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.constants import ConstantBuffers, divide
 from runtime.delegates.gpu.graph import LINE, Graph, round_up
 from runtime.delegates.gpu.lowering.spec import (
-    Argument,
     Candidate,
     Check,
     Launch,
@@ -101,8 +101,7 @@ class Placement:
     launches: tuple[Launch, ...]
     owners: tuple[int, ...]
     arena: Arena[BufferKey]
-    constants: Mapping[PackedConstant, int]
-    constant_bytes: int
+    constants: ConstantBuffers
     checks: tuple[Check, ...]
 
     @property
@@ -115,6 +114,11 @@ class Placement:
         layout = self.graph.layouts[value]
         return self.arena.offsets[layout.root] + layout.offset * self.graph.values[value].type.size
 
+    @property
+    def constant_bytes(self) -> int:
+        """The size of all constants."""
+        return self.constants.bytes
+
     def rows(self, source: Source) -> list[list[int]]:
         """For each launch the number of its function, the offset of each pointer in units of LINE bytes, and
         the value of each parameter.
@@ -125,15 +129,20 @@ class Placement:
         return [
             [
                 source.numbers[function_of(launch)],
-                *(self._offset(argument, stage) for argument in (*launch.args, *launch.epilogue.operands)),
+                *(
+                    constants[argument] // LINE
+                    if isinstance(argument, PackedConstant)
+                    else self._offset(argument, stage)
+                    for argument in (*launch.args, *launch.epilogue.operands)
+                ),
                 *(word(name, value) for name, value in parameters_of(launch)),
             ]
-            for launch, stage in zip(self.launches, self.owners, strict=True)
+            for launch, stage, constants in zip(
+                self.launches, self.owners, self.constants.by_launch, strict=True
+            )
         ]
 
-    def _offset(self, argument: Argument, stage: int) -> int:
-        if isinstance(argument, PackedConstant):
-            return self.constants[argument] // LINE
+    def _offset(self, argument: int | LineOf | Scratch | Check, stage: int) -> int:
         if isinstance(argument, Scratch):
             return self.arena.offsets[stage, argument.key] // LINE
         if isinstance(argument, Check):
@@ -146,24 +155,19 @@ class Placement:
         return line
 
 
-def place(graph: Graph, stages: Sequence[Stage]) -> Placement:
-    """Plan the memory of the stages' launches; a constant that several of them read lies there once."""
+def place(graph: Graph, stages: Sequence[Stage], most: int) -> Placement:
+    """Plan the memory of the stages' launches, constants in buffers of at most `most` bytes."""
     launches = tuple(launch for stage in stages for launch in stage.candidate.launches)
-    offsets: dict[PackedConstant, int] = {}
-    total = 0
-    for launch in launches:
-        for argument in (*launch.args, *launch.epilogue.operands):
-            if isinstance(argument, PackedConstant) and argument not in offsets:
-                offsets[argument] = total
-                total += round_up(argument.bytes, LINE)
     owners = tuple(number for number, stage in enumerate(stages) for _ in stage.candidate.launches)
-    return Placement(graph, launches, owners, plan_arena(graph, stages), offsets, total, checks_of(stages))
+    constants = divide(launches, most)
+    return Placement(graph, launches, owners, plan_arena(graph, stages), constants, checks_of(stages))
 
 
 def shortage(placement: Placement, device: Capabilities) -> str | None:
     """What a device lacks to hold a placement, with what is needed of how much; None where it fits."""
     activations, constants = placement.arena.size, placement.constant_bytes
-    for what, size in (("activations", activations), ("constants", constants)):
+    largest = max(placement.constants.sizes)
+    for what, size in (("activations", activations), ("constants of one layer", largest)):
         if size > device.max_allocation_bytes:
             limit = _mebibytes(device.max_allocation_bytes)
             return f"the {what} need {_mebibytes(size)} in one buffer, of which {device.name} gives {limit}"

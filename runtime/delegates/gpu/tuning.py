@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -120,7 +121,7 @@ class Tuner:
         if self._persistent == "off" or not self._may_persist() or count < 2:
             return SpinWatch(plain, plain)
         if self._persistent == "on":
-            whole = [recording.segment(0, count)]
+            whole = _segments(recording, count)
             return SpinWatch(whole, whole)
         content = repr((source.kernels, recording.rows, self._backend.capabilities))
         key = hashlib.sha256(f"schedule{content}".encode()).hexdigest()
@@ -186,7 +187,8 @@ class Tuner:
                 stages += [Stage(position, candidate) for candidate in node]
                 owners += [key] * len(node)
         # The defaults have room; beside all others they may not, and then they are what runs.
-        if shortage(place(graph, stages), self._backend.capabilities) is not None:
+        device = self._backend.capabilities
+        if shortage(place(graph, stages, device.max_allocation_bytes), device) is not None:
             return {}
         # All candidates of a node write the node's buffer in turn: times are compared here, not results.
         recording = self._backend.record(graph, stages, source, program)
@@ -241,6 +243,11 @@ def _typical(samples: Sequence[float]) -> float:
 
 
 def _segments(recording: Recording, length: int) -> list[Entry]:
-    """Persistent segments of at most `length` layers."""
-    count = len(recording.launches)
-    return [recording.segment(first, min(first + length, count)) for first in range(0, count, length)]
+    """Persistent segments of at most `length` layers, whose constants lie in one buffer each."""
+    ends, first = [0], 0
+    for layer, number in enumerate(recording.buffers):
+        if layer - first == length or number != recording.buffers[first]:
+            ends.append(layer)
+            first = layer
+    ends.append(len(recording.launches))
+    return [recording.segment(start, end) for start, end in pairwise(ends)]

@@ -49,7 +49,7 @@ class Recording(Protocol):
 
     `rows` holds for each launch the number of its function, the offsets of its pointers in lines of 64 bytes
     and the values of its parameters, `names` the function's name. `constant_bytes` is the memory of all
-    weights and other constants.
+    weights and other constants, `buffers` the number of the buffer in which those of each launch lie.
     """
 
     launches: Sequence[Launch]
@@ -57,12 +57,13 @@ class Recording(Protocol):
     names: Sequence[str]
     is_closed: bool
     constant_bytes: int
+    buffers: Sequence[int]
 
     def entry(self, layer: int) -> Entry:
         """The enqueue of one layer."""
 
     def segment(self, first: int, last: int) -> Entry:
-        """One enqueue for layers [first, last), where `Capabilities.shares_one_kernel`."""
+        """One enqueue for layers [first, last) of one buffer, where `Capabilities.shares_one_kernel`."""
 
     def first_runs(self, announcement: Announced) -> None:
         """Run every kernel once, on zeros: some drivers compile a kernel when it first runs."""

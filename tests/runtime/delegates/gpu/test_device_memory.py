@@ -89,10 +89,43 @@ def test_what_has_no_room_runs_on_the_cpu_with_the_reason(sizes, reason, limited
     assert outputs(dense(4)).status == "full", "the process stays usable"
 
 
-def test_constants_have_a_limit_too(limited):
+def test_constants_of_one_layer_have_a_limit_too(limited):
     limited(max_allocation_bytes=MIB // 2)
     (fallback,) = outputs(dense(4)).fallbacks
-    assert "the constants need 1.0 MiB in one buffer, of which" in fallback.reason
+    assert "the constants of one layer need 1.0 MiB in one buffer, of which" in fallback.reason
+
+
+def deep():
+    """Five layers of 256 KiB of weights."""
+    b, random = Builder(), np.random.default_rng(2)
+    y = b.input(np.float32, (2, 256))
+    weights = [b.constant(random.standard_normal((256, 256)).astype(np.float32) / 16) for _ in range(5)]
+    for constant in weights:
+        x, y = y, b.tensor(np.float32, (2, 256))
+        b.operator(Op.FULLY_CONNECTED, [x, constant, -1], [y])
+    return b.write([y])
+
+
+@pytest.mark.parametrize(
+    ("kind", "persistent"), [("cpu", "off"), ("cpu", "on"), ("cpu", "auto"), ("gpu", "off")]
+)
+def test_constants_lie_in_as_many_buffers_as_the_largest_allocation_asks_for(
+    kind, persistent, limited, monkeypatch
+):
+    if kind == "gpu":
+        monkeypatch.setattr(device, "is_gpu", lambda found: True)
+    limited(max_allocation_bytes=600 << 10)
+    delegate = load_delegate("gpu", {"cache_dir": "", "tuning": "none", "persistent": persistent})
+    found = []
+    for delegates in ([], [delegate]):
+        interpreter = Interpreter(model_content=deep(), experimental_delegates=delegates)
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(0, np.random.default_rng(3).standard_normal((2, 256)).astype(np.float32))
+        interpreter.invoke()
+        found.append(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]))
+    assert interpreter.delegation.status == "full"
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-4)
+    assert int(delegate.describe()["constant_bytes"]) > 2 * (600 << 10), "more than two buffers hold"
 
 
 def test_a_smaller_input_has_room(limited):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from runtime.delegates.gpu.backends.base import Entry
 from runtime.delegates.gpu.backends.opencl.device import OpenedDevice, mapped_errors
 from runtime.delegates.gpu.backends.opencl.library import LoadedKernels
+from runtime.delegates.gpu.constants import divide
 from runtime.delegates.gpu.graph import LINE, Graph, round_up, without_constants
-from runtime.delegates.gpu.lowering.spec import Epilogue, Launch
-from runtime.delegates.gpu.memory import Placement, Stage, place, shortage
+from runtime.delegates.gpu.lowering.spec import Epilogue, Launch, PackedConstant
+from runtime.delegates.gpu.memory import Stage, place, shortage
 from runtime.delegates.gpu.progress import Announced
 from runtime.delegates.gpu.source import Source, function_of
 from runtime.errors import DelegateError
@@ -72,12 +73,15 @@ class OpenClRecording:
         self._tables: tuple[pyopencl.Buffer, ...] = ()
         self.is_closed: bool = False
         self._kernels = program
-        placement = place(graph, stages)
+        placement = place(graph, stages, opened.capabilities.max_allocation_bytes)
         if (lack := shortage(placement, opened.capabilities)) is not None:
             raise DelegateError(f"gpu delegate: {lack}")
         self.constant_bytes: int = placement.constant_bytes
+        self.buffers: Sequence[int] = placement.constants.chosen
         # Without the constants' sources: weights would otherwise be in memory twice.
-        self._placement = replace(placement, graph=without_constants(graph), launches=(), constants={})
+        self._placement = replace(
+            placement, graph=without_constants(graph), launches=(), constants=divide((), 0)
+        )
         self.launches: Sequence[Launch] = tuple(
             replace(launch, args=(), epilogue=Epilogue()) for launch in placement.launches
         )
@@ -86,7 +90,10 @@ class OpenClRecording:
         with mapped_errors(f"allocating memory on {opened.capabilities.name}"):
             self.queue = cl.CommandQueue(opened.context)
             self.arena, self._arena_memory = self._allocate(placement.arena.size + _SLACK, writable=True)
-            self.constants = self._pack(placement)
+            self.constants = [
+                self._pack(offsets, size)
+                for offsets, size in zip(placement.constants.offsets, placement.constants.sizes, strict=True)
+            ]
             self._bind()
 
     def _allocate(self, size: int, *, writable: bool) -> tuple[pyopencl.Buffer, NDArray[np.uint8] | None]:
@@ -107,12 +114,11 @@ class OpenClRecording:
             memory[:] = 0
         return self._cl.Buffer(context, access | flags.USE_HOST_PTR, hostbuf=memory), memory
 
-    def _pack(self, placement: Placement) -> pyopencl.Buffer:
-        """One buffer with every constant."""
-        total = placement.constant_bytes
+    def _pack(self, offsets: Mapping[PackedConstant, int], total: int) -> pyopencl.Buffer:
+        """One buffer of constants."""
         buffer, memory = self._allocate(total + _SLACK, writable=False)
         packed = np.empty(total + _SLACK, np.uint8) if memory is None else memory
-        for constant, offset in placement.constants.items():
+        for constant, offset in offsets.items():
             end = offset + constant.bytes
             packed[offset:end] = constant.values().view(np.uint8)
             packed[end : offset + round_up(constant.bytes, LINE)] = 0
@@ -156,13 +162,15 @@ class OpenClRecording:
         assert self._kernels.layers is not None
         kernel = self._cl.Kernel(self._kernels.layers, "run_layers")
         kernel.set_scalar_arg_dtypes([None, None, None, None, None, np.int32, np.int32])
-        kernel.set_args(self.arena, self.constants, *self._tables, first, last)
+        (number,) = set(self.buffers[first:last])
+        kernel.set_args(self.arena, self.constants[number], *self._tables, first, last)
         return Entry(kernel, (groups,), (1,), first, last)
 
     def _own_entry(self, layer: int) -> Entry:
         launch, function = self.launches[layer], self.rows[layer][0]
         kernel = self._cl.Kernel(self._kernels.programs[function], self._kernels.names[function])
-        kernel.set_args(self.arena, self.constants, self._tables[0], np.int32(layer))
+        constants = self.constants[self.buffers[layer]]
+        kernel.set_args(self.arena, constants, self._tables[0], np.int32(layer))
         if launch.work_size is None:
             return Entry(kernel, (max(1, launch.units),), (1,), layer, layer + 1)
         return Entry(kernel, *launch.work_size, layer, layer + 1)
@@ -267,7 +275,7 @@ class OpenClRecording:
             return
         self.is_closed = True
         self.queue.finish()
-        for buffer in (self.arena, self.constants, *self._tables):
+        for buffer in (self.arena, *self.constants, *self._tables):
             buffer.release()
         self._tables = ()
         del self.arena, self.constants, self._arena_memory, self.queue, self._kernels
