@@ -1,9 +1,10 @@
 """The GPU delegate over LiteRT's published table: which models it takes whole and runs, and what comes out.
 
-    .venv/bin/python -m benchmarks.coverage [--models GLOB ...] [--accept] [--resume]
+    .venv/bin/python -m benchmarks.coverage [--models GLOB ...] [--ways WAY ...] [--accept] [--keep]
 
-The table's 60 rows are the zoo of `../shared/models`. One process for each model, on random inputs;
-`--accept` asks only which operators the delegate takes, which needs no compiler. Writes
+The table's 60 rows are the zoo of `../shared/models`. One process for each model and way, on random inputs.
+The ways are precisions, and `narrow`, which compares weights as the files of variants store them with widened
+ones. `--accept` asks only which operators the delegate takes, which needs no compiler. Writes
 benchmarks/results/coverage.json and docs/coverage.md.
 """
 
@@ -16,15 +17,17 @@ import resource
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+import numpy as np
 
 from benchmarks.coverage_report import markdown, row_line
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.partition import DelegationReport
 from runtime.delegates.registry import load_delegate
 from runtime.interpreter import Interpreter
-from runtime.model.graph import Model
 from runtime.model.reader import read_model
 from runtime.tools.agreement import Expected, OutputFacts, judge, rule_for
 from runtime.tools.arithmetic import arithmetic_of
@@ -35,6 +38,11 @@ REPOSITORY: Final = Path(__file__).resolve().parent.parent
 JSON: Final = REPOSITORY / "benchmarks/results/coverage.json"
 TABLE: Final = REPOSITORY / "docs/coverage.md"
 
+NARROW: Final = "narrow"
+NARROW_VARIANTS: Final = frozenset({"fp16", "weight_int8", "dynamic_int8", "dynamic_int4"})
+"""Variants of the zoo whose weights are narrow and whose activations are float32."""
+WAYS: Final = ("fp32", "fp16", "bf16", NARROW)
+
 LIMIT_S: Final = 1800
 """Seconds that one model may take, compiler and the `cpu` run included. The slowest took a third of it on two
 cores; a model that takes longer counts as not run."""
@@ -43,25 +51,48 @@ REASONS: Final = 4
 
 
 def main() -> int:
-    """Every chosen row, then the table."""
+    """Every chosen model in every chosen way, then the tables."""
     args = _arguments()
     if args.one:
-        print(json.dumps(_one(args.one, run=not args.accept)))
+        print(json.dumps(_one(args.one, args.ways[0], run=not args.accept)))
         return 0
-    report: dict[str, Any] = {"rows": {}}
-    if args.resume and JSON.exists():
-        report = json.loads(JSON.read_text(encoding="utf-8"))
-    for name, entry in zoo().items():
-        known = report["rows"].get(name, {})
-        wanted = entry["primary"] and any(fnmatch.fnmatch(name, glob) for glob in args.models)
-        if not wanted or (known.get("verdict") == "pass" and known["status"] == "full"):
+    report: dict[str, Any] = json.loads(JSON.read_text(encoding="utf-8")) if JSON.exists() else {}
+    if not (args.resume or args.keep):
+        report = {}
+    for name, entry, way in _chosen(args.models, args.ways):
+        known = _place(report, name, entry, way)
+        if args.resume and known.get("verdict") == "pass" and known["status"] == "full":
             continue
-        published = {"published": entry["published_delegated"], "operators": entry["n_ops"]}
-        report["rows"][name] = published | _in_a_process(name, accept=args.accept)
-        print(row_line(name, report["rows"][name]), flush=True)
+        row = _in_a_process(name, way, accept=args.accept)
+        _place(report, name, entry, way).update(row)
+        print(row_line(f"{name} ({way})", row), flush=True)
         JSON.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        TABLE.write_text(markdown(report["rows"]), encoding="utf-8")
+        TABLE.write_text(markdown(report), encoding="utf-8")
     return 0
+
+
+def _chosen(globs: Sequence[str], ways: Sequence[str]) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """The table's models with each precision, and the variants with narrow weights."""
+    for name, entry in zoo().items():
+        if any(fnmatch.fnmatch(name, glob) for glob in globs):
+            if entry["primary"]:
+                yield from ((name, entry, way) for way in ways if way != NARROW)
+            elif entry.get("variant") in NARROW_VARIANTS and NARROW in ways:
+                yield name, entry, NARROW
+
+
+def _place(report: dict[str, Any], name: str, entry: dict[str, Any], way: str) -> dict[str, Any]:
+    """Where the report holds what was found; fp32 stands in the row itself."""
+    if way == NARROW:
+        return _entry(report.setdefault(NARROW, {}), name, {"operators": entry["n_ops"]})
+    published = {"published": entry["published_delegated"], "operators": entry["n_ops"]}
+    row = _entry(report.setdefault("rows", {}), name, published)
+    return row if way == "fp32" else _entry(row, way, {})
+
+
+def _entry(table: dict[str, Any], key: str, new: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = table.setdefault(key, new)
+    return found
 
 
 def _arguments() -> argparse.Namespace:
@@ -69,14 +100,19 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--models", nargs="*", default=["*"], metavar="GLOB", help="names to try")
+    parser.add_argument(
+        "--ways", nargs="*", default=["fp32"], choices=WAYS, help="precisions, or narrow weights"
+    )
     parser.add_argument("--accept", action="store_true", help="ask what is taken; compile and run nothing")
-    parser.add_argument("--resume", action="store_true", help="keep the rows of whole models that agreed")
+    parser.add_argument("--resume", action="store_true", help="keep what was taken whole and agreed")
+    parser.add_argument("--keep", action="store_true", help="keep everything else that the files hold")
     parser.add_argument("--one", metavar="NAME", help="one model, in this process; prints JSON")
     return parser.parse_args()
 
 
-def _in_a_process(name: str, *, accept: bool) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.coverage", "--one", name, *(["--accept"] if accept else [])]
+def _in_a_process(name: str, way: str, *, accept: bool) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.coverage", "--one", name, "--ways", way]
+    command += ["--accept"] if accept else []
     try:
         ran = subprocess.run(
             command, cwd=REPOSITORY, capture_output=True, text=True, timeout=LIMIT_S, check=False
@@ -88,21 +124,40 @@ def _in_a_process(name: str, *, accept: bool) -> dict[str, Any]:
     return dict(json.loads(ran.stdout.splitlines()[-1]))
 
 
-def _one(name: str, *, run: bool) -> dict[str, Any]:
+def _one(name: str, way: str, *, run: bool) -> dict[str, Any]:
     data = zoo_model(name)
-    delegate = load_delegate("gpu", {})
+    if way == NARROW:
+        return _narrow(data, run=run)
+    found, outputs, _ = _ours(data, {"precision": way}, run=run)
+    return found | (_judged(data, outputs, way) if run else {})
+
+
+def _narrow(data: bytes, *, run: bool) -> dict[str, Any]:
+    """Weights as the file stores them, beside the same run with widened ones."""
+    # Equal kernels are compared: timing could choose others.
+    found, outputs, size = _ours(data, {"tuning": "none"}, run=run)
+    if not run:
+        return found
+    _, widened, whole = _ours(data, {"tuning": "none", "weights": "float32"}, run=True)
+    pairs = [pair for sets in zip(outputs, widened, strict=True) for pair in zip(*sets, strict=True)]
+    equal = all(np.array_equal(one.view(np.uint8), other.view(np.uint8)) for one, other in pairs)
+    return found | {"equal": equal, "share": size / whole} | _judged(data, outputs, "fp32")
+
+
+def _ours(data: bytes, options: dict[str, Any], *, run: bool) -> tuple[dict[str, Any], list[Outputs], int]:
+    """What the delegate took, its outputs, and the bytes of its constants."""
+    delegate = load_delegate("gpu", options)
     assert isinstance(delegate, PartitionDelegate)
     interpreter = Interpreter(model_content=data, experimental_delegates=[delegate])
+    if not run:
+        return _accepted(interpreter.delegation), [], 0
+    outputs = run_rows(interpreter, random_rows(data))
+    # Planned again where a partition could not be compiled: what counts is what ran.
     found = _accepted(interpreter.delegation)
-    if run:
-        rows = random_rows(data)
-        outputs = run_rows(interpreter, rows)
-        # Planned again where a partition could not be compiled: what counts is what ran.
-        found = _accepted(interpreter.delegation)
-        interpreter.close()
-        found |= _judged(read_model(data), run_rows(Interpreter(model_content=data), rows), outputs)
-        found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    return found
+    size = int(delegate.describe()["constant_bytes"])
+    interpreter.close()
+    found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    return found, outputs, size
 
 
 def _accepted(report: DelegationReport | None) -> dict[str, Any]:
@@ -121,10 +176,12 @@ def _accepted(report: DelegationReport | None) -> dict[str, Any]:
     }
 
 
-def _judged(model: Model, references: list[Outputs], outputs: list[Outputs]) -> dict[str, Any]:
+def _judged(data: bytes, outputs: list[Outputs], precision: str) -> dict[str, Any]:
+    model = read_model(data)
+    references = run_rows(Interpreter(model_content=data), random_rows(data))
     tensors = model.subgraphs[0].tensors
     facts = [OutputFacts(tensors[i].name) for i in model.subgraphs[0].outputs]
-    rule = rule_for(arithmetic_of(model), integer_path=False, precision="fp32")
+    rule = rule_for(arithmetic_of(model), integer_path=False, precision=precision)
     found = judge(Expected(references, facts), outputs, rule)
     return {"verdict": found.verdict, "rel_l2": found.rel_l2, "note": found.note}
 

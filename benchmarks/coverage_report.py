@@ -8,6 +8,8 @@ from typing import Any
 _REASON_CHARACTERS = 90
 """Characters of a reason that a row of the table quotes: names of tensors can be very long."""
 
+_LOSSY = ("fp16", "bf16")
+
 _HEAD = """\
 # Coverage: LiteRT's published table on the `gpu` delegate
 
@@ -16,24 +18,57 @@ LiteRT publishes for 60 models whether its GPU delegate takes them whole (`full`
 *Taken* says how many operators the delegate runs, in one partition; *agrees* is the distance from delegate
 `cpu` on random inputs, the relative L2 norm of the worst output, and whether it is within 1e-4
 ([measuring.md](measuring.md)).
+fp16 and bf16 round the weights to that type; their bound is 2e-2.
 `python -m benchmarks.coverage` writes this page.
 
 """
 
 
-def markdown(rows: Mapping[str, Mapping[str, Any]]) -> str:
+_NARROW_HEAD = """\
+
+## Narrow weights
+
+Variants of the same networks whose weights the file holds in fp16 or as integers, with float32 activations.
+They stay so on the device. *Constants* are all constants in device memory, as a share of what they are with
+weights widened to float32; *equal* says whether both runs give the same bits. Where weights are integers,
+`cpu` rounds activations to levels and the GPU does not; the distance is judged by that.
+
+| model | operators | taken | constants | equal | agrees |
+|---|---:|---:|---:|---|---|
+"""
+
+
+def markdown(report: Mapping[str, Any]) -> str:
     """The whole page."""
+    rows: Mapping[str, Mapping[str, Any]] = report.get("rows", {})
     whole = sum(row.get("status") == "full" for row in rows.values())
     ran = sum("verdict" in row for row in rows.values())
     agreed = sum(row.get("verdict") == "pass" for row in rows.values())
     lines = [
         f"**Of {len(rows)} models {whole} are taken whole; {ran} were run and {agreed} agree with `cpu`.**",
+        *(_count(precision, rows) for precision in _LOSSY if any(precision in row for row in rows.values())),
         "",
-        "| model | LiteRT | operators | taken | agrees | what stays on the CPU |",
-        "|---|---|---:|---:|---|---|",
+        "| model | LiteRT | operators | taken | agrees | fp16 | bf16 | what stays on the CPU |",
+        "|---|---|---:|---:|---|---|---|---|",
     ]
     lines += [_line(name, row) for name, row in sorted(rows.items())]
-    return _HEAD + "\n".join(lines) + "\n"
+    page = _HEAD + "\n".join(lines) + "\n"
+    narrow = report.get("narrow", {})
+    return page + (
+        _NARROW_HEAD + "".join(_narrow_line(*item) for item in sorted(narrow.items())) if narrow else ""
+    )
+
+
+def _count(precision: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    tried = [row[precision] for row in rows.values() if precision in row]
+    agreed = sum(row.get("verdict") == "pass" for row in tried)
+    return f"In {precision} {len(tried)} were run and {agreed} agree within 2e-2."
+
+
+def _narrow_line(name: str, row: Mapping[str, Any]) -> str:
+    share = f"{row['share']:.2f}" if "share" in row else "-"
+    equal = {True: "yes", False: "**no**"}.get(row.get("equal"), "-")
+    return f"| {name} | {row['operators']} | {_taken(row)} | {share} | {equal} | {_agrees(row)} |\n"
 
 
 def row_line(name: str, row: Mapping[str, Any]) -> str:
@@ -42,7 +77,8 @@ def row_line(name: str, row: Mapping[str, Any]) -> str:
 
 
 def _line(name: str, row: Mapping[str, Any]) -> str:
-    cells = (name, row["published"], str(row["operators"]), _taken(row), _agrees(row), _left(row))
+    lossy = (_agrees(row[precision]) if precision in row else "" for precision in _LOSSY)
+    cells = (name, row["published"], str(row["operators"]), _taken(row), _agrees(row), *lossy, _left(row))
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 

@@ -13,7 +13,8 @@ class Capabilities:
     floats in a register (16 with AVX-512, 1 on most GPUs). `compiler` is the platform's version, which names
     the compiler where the driver's does not; `processor` is what `name` does not tell of a CPU device, empty
     for others. `shares_one_kernel`: one kernel, `run_layers`, runs all functions, which it calls by their
-    addresses; a backend finds out by trying. Sizes are bytes.
+    addresses; a backend finds out by trying. `multiplies_bf16`: pairs of bfloat16 are to be multiplied by one
+    instruction, which a probe has found and the precision allows. Sizes are bytes.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Capabilities:
     compiler: str = ""
     processor: str = ""
     shares_one_kernel: bool = False
+    multiplies_bf16: bool = False
 
     @property
     def is_pocl(self) -> bool:

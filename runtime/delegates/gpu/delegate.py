@@ -19,7 +19,7 @@ from runtime.delegates.gpu.cost import OperatorCosts
 from runtime.delegates.gpu.graph import Custom
 from runtime.delegates.gpu.lowering import families
 from runtime.delegates.gpu.options import Options, parse_options
-from runtime.delegates.gpu.precision import Findings, settled
+from runtime.delegates.gpu.precision import Findings, Trial, settled
 from runtime.delegates.gpu.simulation import simulated_types
 from runtime.errors import DelegateError, FarmRuntimeError
 from runtime.model.graph import Operator
@@ -85,6 +85,8 @@ class GpuDelegate:
         self._findings: Findings | None = None
         precision = settled(self.options, self._backend.capabilities.name, self._probe)
         self.options = replace(self.options, precision=precision)
+        if precision == "bf16" and self._probe().passed(Trial.BF16_PRODUCTS):
+            self._backend = self._backend.multiplying_bf16()
 
     def _probe(self) -> Findings:
         """What the device does with narrow numbers; asked once."""

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 
 from runtime.delegates.base import Array, GraphFacts, Partition
+from runtime.delegates.gpu.graph import Graph
 from runtime.delegates.gpu.lowering.spec import Instance, Launch, Scratch, defines
+from runtime.delegates.gpu.memory import Stage
 from runtime.delegates.gpu.parameters import divisor, parameters, reciprocal
+from runtime.delegates.gpu.source import assemble
 from runtime.model.graph import Model, Operator, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator, TensorType
 
@@ -111,3 +114,20 @@ def launch(**changed: Any) -> Launch:
         parameters(**kept),
     )
     return Launch(instance, (Scratch("a", 64), Scratch("b", 64)), 2, "copy", (0,))
+
+
+def run_stages(backend: Any, graph: Graph, stages: Sequence[Stage], inputs: Sequence[Array]) -> list[Array]:
+    """The graph's outputs, float32, with these candidates."""
+    launches = [launch for stage in stages for launch in stage.candidate.launches]
+    source = assemble(launches, backend.capabilities)
+    recording = backend.record(graph, stages, source, backend.compile(source))
+    for value, content in zip(graph.inputs, inputs, strict=True):
+        recording.write(value, content)
+    for layer in range(len(launches)):
+        recording.enqueue(recording.entry(layer))
+    recording.finish()
+    found = [np.full(graph.values[value].shape, np.nan, np.float32) for value in graph.outputs]
+    for value, target in zip(graph.outputs, found, strict=True):
+        recording.read(value, target)
+    recording.close()
+    return found

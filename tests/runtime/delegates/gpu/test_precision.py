@@ -7,15 +7,22 @@ from runtime import Interpreter
 from runtime.delegates.gpu.backends.opencl import precision_probe
 from runtime.delegates.gpu.backends.opencl.device import list_devices
 from runtime.delegates.gpu.backends.opencl.precision_probe import probe_precision
+from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.cache import open_cache
+from runtime.delegates.gpu.compiled import layout_rules
 from runtime.delegates.gpu.delegate import GpuDelegate
+from runtime.delegates.gpu.lowering import family_of
+from runtime.delegates.gpu.lowering.spec import Context
+from runtime.delegates.gpu.memory import Stage
 from runtime.delegates.gpu.options import Options
+from runtime.delegates.gpu.passes import optimise
 from runtime.delegates.gpu.precision import Findings, Trial, settled
-from runtime.delegates.gpu.rounding import rounded
+from runtime.delegates.gpu.rounding import round_weights, rounded
 from runtime.delegates.gpu.weights import WeightType
 from runtime.errors import UnsupportedPrecisionError
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
+from tests.runtime.delegates.gpu.models import ModelBuilder, run_stages, whole
 from tests.runtime.models import Builder
 
 ALL = Findings(dict.fromkeys(Trial, ""))
@@ -125,3 +132,32 @@ def test_results_stay_within_the_tolerance_in_half_the_memory(precision, outcome
     assert "fp16 storage: yes" in described["narrow_numbers"]
     assert "narrow_numbers" not in plain
     assert int(described["constant_bytes"]) <= 0.55 * int(plain["constant_bytes"])
+
+
+def test_pairs_of_bfloat16_give_the_products_of_rounded_factors(backend):
+    """Rows, depths and columns that fill no vector, an odd depth, and NaN and infinity among the inputs."""
+    if not backend.findings().passed(Trial.BF16_PRODUCTS):
+        pytest.skip("the device has no instruction for pairs of bfloat16")
+    random = np.random.default_rng(2)
+    build, sources, outputs = ModelBuilder(), [], []
+    for rows, depth, columns in ((7, 37, 33), (13, 64, 255), (3, 1, 40)):
+        x = random.standard_normal((rows, depth)).astype(np.float32)
+        x[0, :1], x[1, :1] = np.nan, np.inf
+        weights = random.standard_normal((columns, depth)).astype(np.float32)
+        bias = random.standard_normal(columns).astype(np.float32)
+        operands = [build.input(rows, depth), build.constant(weights), build.constant(bias)]
+        build.op(Op.FULLY_CONNECTED, operands, (rows, columns))
+        sources.append(x)
+        narrow = [rounded(one, WeightType.BF16).widened().astype(np.float64) for one in (x, weights)]
+        with np.errstate(invalid="ignore"):
+            sums = narrow[0] @ narrow[1].T + bias
+        # As LiteRT's kernels with a fused activation, also that of NONE, do.
+        outputs.append(np.clip(sums, -np.finfo(np.float32).max, np.finfo(np.float32).max))
+    model = build.build(*(operator.outputs[0] for operator in build.operators))
+    graph = optimise(round_weights(build_graph(whole(model)), "bf16"), layout_rules())
+    context = Context(graph, backend.multiplying_bf16().capabilities)
+    stages = [Stage(i, family_of(node, graph).lower(node, context)[0]) for i, node in enumerate(graph.nodes)]
+    names = [stage.candidate.name for stage in stages]
+    assert sum(name.startswith("pairs_") for name in names) == len(sources)
+    for found, expected in zip(run_stages(backend, graph, stages, sources), outputs, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * np.abs(expected[2:]).max())

@@ -13,12 +13,11 @@ from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.spec import Context
 from runtime.delegates.gpu.memory import Stage
 from runtime.delegates.gpu.passes import optimise
-from runtime.delegates.gpu.source import assemble
 from runtime.delegates.gpu.weights import Stored, WeightType, stored
 from runtime.model.graph import Quantization, Tensor
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding, TensorType
-from tests.runtime.delegates.gpu.models import ModelBuilder, whole
+from tests.runtime.delegates.gpu.models import ModelBuilder, run_stages, whole
 from tests.runtime.models import Builder, per_channel
 
 RANDOM = np.random.default_rng(5)
@@ -121,18 +120,7 @@ def pairs(backend, chosen):
     graph = optimise(replace(graph, values=values), layout_rules())
     context = Context(graph, backend.capabilities)
     stages = [Stage(i, family_of(node, graph).lower(node, context)[0]) for i, node in enumerate(graph.nodes)]
-    launches = [launch for stage in stages for launch in stage.candidate.launches]
-    source = assemble(launches, backend.capabilities)
-    recording = backend.record(graph, stages, source, backend.compile(source))
-    for value, content in zip(graph.inputs, inputs, strict=True):
-        recording.write(value, content)
-    for layer in range(len(launches)):
-        recording.enqueue(recording.entry(layer))
-    recording.finish()
-    found = [np.empty(graph.values[value].shape, np.float32) for value in outputs]
-    for value, target in zip(outputs, found, strict=True):
-        recording.read(value, target)
-    recording.close()
+    found = run_stages(backend, graph, stages, inputs)
     return list(zip(chosen, found[::2], found[1::2], strict=True))
 
 

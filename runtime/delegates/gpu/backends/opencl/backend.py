@@ -61,6 +61,11 @@ class OpenClBackend:
         """What trials in processes of their own found, kept in the cache."""
         return probe_precision(self.opened.device, self.capabilities, self.cache)
 
+    def multiplying_bf16(self) -> OpenClBackend:
+        """The same device, for programs that may multiply pairs of bfloat16 by one instruction."""
+        known = replace(self.capabilities, multiplies_bf16=True)
+        return replace(self, opened=replace(self.opened, capabilities=known))
+
     def errors(self, what: str) -> AbstractContextManager[None]:
         """A block whose OpenCL errors become `DeviceError`, which names the device."""
         return mapped_errors(f"{what} on {self.capabilities.name}")

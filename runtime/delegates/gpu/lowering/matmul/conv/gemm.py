@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from runtime.delegates.gpu.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.lowering.matmul.conv.packing import panels
+from runtime.delegates.gpu.lowering.matmul.conv.pairs import in_pairs, suits_pairs
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights
 from runtime.delegates.gpu.lowering.spec import (
@@ -65,7 +66,11 @@ def product_candidates(node: Node, context: Context, product: Product) -> list[C
     if product.rows == 1:
         return [row(node, context, product, _row_width(product, context))]
     tiles = best_tiles(product.rows, product.columns, product.depth, context.device)
-    return [gemm(node, context, product, tile) for tile in tiles]
+    found = [gemm(node, context, product, tile) for tile in tiles]
+    if not suits_pairs(context, product.weights, product.columns):
+        return found
+    shape, strides = (product.rows, product.depth, product.columns), (product.row_stride, product.step)
+    return [in_pairs(node, context, product.weights, tiles[0], shape, strides), *found]
 
 
 def gemm(node: Node, context: Context, product: Product, tile: Tile) -> Candidate:

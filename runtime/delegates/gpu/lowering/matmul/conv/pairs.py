@@ -1,0 +1,101 @@
+"""Products of pixels and weights in pairs of bfloat16, where the device multiplies and adds them at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.delegates.gpu.element_type import ElementType
+from runtime.delegates.gpu.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.lowering.matmul.conv.packing import Array, panels
+from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile
+from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    Instance,
+    Launch,
+    Scratch,
+    defines,
+    epilogue_of,
+    instance_name,
+)
+from runtime.delegates.gpu.parameters import parameters
+from runtime.delegates.gpu.weights import WeightType
+
+_LEAST_COLUMNS = 2 * LANES
+"""Columns from which on a product gains more than its input costs to be rounded: each number that is rounded
+then serves two vectors of weights. Chosen; smaller rounds what hardly anything is multiplied with."""
+
+
+def suits_pairs(context: Context, weights: Weights, columns: int) -> bool:
+    """True where the device has the instruction, and the weights are bfloat16 and many enough."""
+    is_narrow = weights.type is WeightType.BF16 and columns >= _LEAST_COLUMNS
+    return is_narrow and context.device.multiplies_bf16
+
+
+def in_pairs(
+    node: Node,
+    context: Context,
+    weights: Weights,
+    tile: Tile,
+    shape: tuple[int, int, int],
+    strides: tuple[int, int],
+) -> Candidate:
+    """Two launches: the input is rounded to rows of pairs, which the product then reads.
+
+    `shape` is rows, depth and columns of the product, `strides` are the elements of the input from row to row
+    and along a row.
+    """
+    (source, *_), (target,) = node.inputs, node.outputs
+    if source is None:
+        raise ValueError(f"{node.op.name} has an input")
+    rows, depth, columns = shape
+    pairs = Scratch("pairs", rows * ceil_div(depth, 2), ElementType.I32)
+    count, width = tile.panels(columns), tile.columns
+    packed = weights.panels(
+        f"weights{target}", count, 2 * ceil_div(depth, 2), width, lambda codes: pair_panels(codes, width)
+    )
+    label = f"{node.op.name} {rows}x{depth}x{columns}"
+    rounding = Launch(
+        Instance(
+            "matmul/conv/bf16_pairs.cl",
+            instance_name("gemm_bf16_pairs"),
+            (),
+            parameters(K=depth, PAIRS=ceil_div(depth, 2), IN_STRIDE=strides[0], IN_STEP=strides[1]),
+        ),
+        (source, pairs),
+        units=rows,
+        label=f"{label} pairs",
+        sources=node.sources,
+        bytes=4 * rows * depth + pairs.bytes,
+    )
+    product = Launch(
+        Instance(
+            "matmul/conv/gemm_bf16.cl",
+            instance_name("gemm_pairs", tile.name, weights.type),
+            defines(TILE_M=tile.rows, TILE_N=width, WEIGHT=weights.type.value),
+            parameters(
+                M=rows,
+                PAIRS=ceil_div(depth, 2),
+                CHANNELS=round_up(columns),
+                OUT_STRIDE=context.layout(target).pixel_stride,
+                **tile.order(rows, columns, packed.bytes),
+            ),
+        ),
+        (pairs, packed, target),
+        units=tile.units(rows, columns),
+        label=label,
+        sources=node.sources,
+        flops=2 * rows * depth * columns,
+        bytes=packed.bytes + pairs.bytes + 4 * rows * columns,
+        epilogue=epilogue_of(node, context.graph),
+    )
+    return Candidate(f"pairs_{tile.name}", (rounding, product))
+
+
+def pair_panels(matrix: Array, width: int) -> Array:
+    """Pack a matrix [K, N] as [panels, K, width], K made even, with neighbours along K side by side."""
+    padded = np.pad(matrix, ((0, len(matrix) % 2), (0, 0)))
+    found = panels(padded, width)
+    count, depth, _ = found.shape
+    return found.reshape(count, depth // 2, 2, width).swapaxes(2, 3).reshape(count, depth, width)
