@@ -105,7 +105,6 @@ class Reason(Wire):
 
 FIRST_KERNEL_FACT: Final = "opencl_first_kernel_s"
 """The fact of an OpenCL device that holds the seconds from a context to the result of the smallest kernel."""
-
 NARROW_NUMBERS_FACT: Final = "opencl_narrow_numbers"
 """The fact of an OpenCL device that lists what it was found to do with fp16 and bfloat16."""
 
