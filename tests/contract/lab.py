@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
 from agent.wire.messages import Device
 from orchestrator.config.home import FarmHome
@@ -23,6 +23,7 @@ from orchestrator.results.records import CellRecord
 from tests.contract import checker
 from tests.needs import REPOSITORY
 from tests.orchestrator.asked import asked, model_files
+from tests.services.forks import Fork
 
 PATIENCE_S = 60.0
 
@@ -41,14 +42,15 @@ def delegates(**behaviours: str) -> dict[str, dict[str, Any]]:
 class Driver:
     """Another process that runs a campaign."""
 
-    process: subprocess.Popen[str]
+    process: Fork
+    out: IO[str]
+    err: IO[str]
     lines: list[dict[str, Any]] = field(default_factory=list)
     errors: str = ""
 
     def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The first event that fits; fails where the process ends before."""
-        assert self.process.stdout is not None
-        for text in self.process.stdout:
+        for text in self.out:
             self.lines.append(json.loads(text))
             if wanted(self.lines[-1]):
                 return self.lines[-1]
@@ -68,10 +70,18 @@ class Driver:
         return self.end()
 
     def end(self) -> int:
-        """Wait for the end; the exit code."""
-        out, self.errors = self.process.communicate(timeout=PATIENCE_S)
-        self.lines += [json.loads(text) for text in out.splitlines()]
-        return self.process.returncode
+        """Wait for the end; the exit code. What it tells until then is less than a pipe holds."""
+        code = self.process.wait(PATIENCE_S)
+        self.lines += [json.loads(text) for text in self.out]
+        self.err.seek(0)
+        self.errors = self.err.read()
+        return code
+
+    def close(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.out.close()
+        self.err.close()
 
     def kinds(self) -> list[str]:
         return [line["kind"] for line in self.lines]
@@ -125,16 +135,12 @@ class Lab:
 
     def start(self, *models: str, **how: Any) -> Driver:
         """Submit and run in another process."""
-        command = [sys.executable, "-m", "tests.contract.drive", str(self.home.root)]
-        process = subprocess.Popen(
-            [*command, json.dumps({"models": models, **how})],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=REPOSITORY,
-            env=os.environ | self.environment,
-        )
-        self.drivers.append(Driver(process))
+        command = ["tests.contract.drive:main", str(self.home.root), json.dumps({"models": models, **how})]
+        reading, writing = os.pipe()
+        err = tempfile.TemporaryFile("w+")  # noqa: SIM115  # the driver's: it closes it
+        with Path(os.devnull).open("rb") as nothing, os.fdopen(writing, "wb") as out:
+            process = Fork(command, (nothing, out, err), REPOSITORY, os.environ | self.environment)
+        self.drivers.append(Driver(process, os.fdopen(reading), err))
         return self.drivers[-1]
 
     def check(self, *, all_ended: bool = True) -> None:
@@ -147,5 +153,4 @@ class Lab:
 
     def close(self) -> None:
         for driver in self.drivers:
-            driver.process.kill()
-            driver.process.communicate()
+            driver.close()

@@ -15,7 +15,7 @@ import pkgutil
 import signal
 import socket
 import sys
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 MOST_BYTES = 1 << 18
@@ -60,7 +60,9 @@ def serve(requests: socket.socket) -> None:
     _die_with(watcher)
     request = json.loads(data)
     _become(request, files)
-    programs[request["argv"][0]].load()()
+    name = request["argv"][0]
+    point = programs[name] if name in programs else EntryPoint(name, name, "")
+    sys.exit(point.load()())
 
 
 def _become(request: dict[str, Any], files: list[int]) -> None:

@@ -39,7 +39,8 @@ Files = tuple[IO[Any], IO[Any], IO[Any]]
 class Fork:
     """A running program, with those methods of `subprocess.Popen` that a `Server` uses.
 
-    The kernel kills it when the test process dies. With `session` it leads a session of its own.
+    The first word of the command is the name of a program, or the function to call as `module:function`. The
+    kernel kills it when the test process dies. With `session` it leads a session of its own.
     """
 
     def __init__(

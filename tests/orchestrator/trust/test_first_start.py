@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +11,9 @@ from tests import needs
 from tests.orchestrator.trust.lab import TrustedLab, trusted_lab
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[TrustedLab]:
-    with trusted_lab(tmp_path, needs.redis_server(), tls=True) as made:
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrustedLab]:
+    with trusted_lab(tmp_path_factory.mktemp("lab"), needs.redis_server(), tls=True) as made:
         yield made
 
 
@@ -38,7 +37,7 @@ def test_an_agent_enrols_itself_at_its_first_start_and_starts_again_with_what_it
 
 
 def test_a_token_that_does_not_enrol_ends_the_start_with_one_line(lab: TrustedLab) -> None:
-    token = lab.farm("agents", "enrol", "rack-2")["token"]
+    token = lab.farm("agents", "enrol", "rack-3")["token"]
     spent = f"{'x' * 43}.{token.rpartition('.')[2]}"
     cases = (
         ({"FARM_ENROL_TOKEN": token}, "FARM_SERVER is not: set it to the farm's endpoint"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -35,10 +34,10 @@ from tests.orchestrator.trust.lab import TrustedLab, trusted_lab
 BAD = Reason(code=ReasonCode.RUNNER_ERROR, text="says another agent")
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[TrustedLab]:
-    with trusted_lab(tmp_path, needs.redis_server(), tls=True) as made:
-        made.farm("agents", "enrol", "rack-2", "--write", str(tmp_path / "rack-2"))
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrustedLab]:
+    with trusted_lab(tmp_path_factory.mktemp("lab"), needs.redis_server(), tls=True) as made:
+        made.farm("agents", "enrol", "rack-2", "--write", str(made.folder / "rack-2"))
         yield made
 
 
@@ -89,8 +88,10 @@ def test_nothing_that_another_agent_says_of_an_attempt_reaches_it(lab: TrustedLa
         assert other.get(f"/artifacts/{model}").status_code == 403
 
     assert submitting.end() == 0, submitting.tail()
-    assert lab.rows("SELECT attempt_id, status FROM result") == [(attempt_id, "done")]
-    assert lab.attempts() == [(1, "done")]
+    results = f"SELECT attempt_id, status FROM result WHERE cell_id = '{cell_id}'"
+    assert lab.rows(results) == [(attempt_id, "done")]
+    attempts = f"SELECT attempt_no, state FROM attempt WHERE cell_id = '{cell_id}'"
+    assert lab.rows(attempts) == [(1, "done")]
 
 
 def test_a_hello_that_names_devices_of_another_agent_is_ignored(lab: TrustedLab, say) -> None:
