@@ -115,6 +115,43 @@ static inline float16 weights16_I4(__global const uchar *rows, int i, __global c
     return (CONVERT16(float16, wide & 15) - 8.0f) * load16(scale);
 }
 
+// Copies and fills runs of elements of the types that move them, 16 at a time and the rest by halves: compilers make of a
+// plain loop, whose count they do not know, one that copies what is left over one by one. A structure moves as a vector
+// does, at any boundary of its elements.
+#define RUNS_OF(T) \
+    typedef struct { T word[16]; } T##_words16; \
+    typedef struct { T word[8]; } T##_words8; \
+    typedef struct { T word[4]; } T##_words4; \
+    typedef struct { T word[2]; } T##_words2; \
+    static inline void copy_run_##T(__global T *restrict to, __global const T *restrict from, const int count) \
+    { \
+        int i = 0; \
+        for (; i + 16 <= count; i += 16) \
+            *(__global T##_words16 *)(to + i) = *(__global const T##_words16 *)(from + i); \
+        if (count & 8) { *(__global T##_words8 *)(to + i) = *(__global const T##_words8 *)(from + i); i += 8; } \
+        if (count & 4) { *(__global T##_words4 *)(to + i) = *(__global const T##_words4 *)(from + i); i += 4; } \
+        if (count & 2) { *(__global T##_words2 *)(to + i) = *(__global const T##_words2 *)(from + i); i += 2; } \
+        if (count & 1) \
+            to[i] = from[i]; \
+    } \
+    static inline void fill_run_##T(__global T *restrict to, const T value, const int count) \
+    { \
+        T##_words8 words; \
+        for (int j = 0; j < 8; j++) \
+            words.word[j] = value; \
+        int i = 0; \
+        for (; i + 8 <= count; i += 8) \
+            *(__global T##_words8 *)(to + i) = words; \
+        for (; i < count; i++) \
+            to[i] = value; \
+    }
+RUNS_OF(uchar)
+RUNS_OF(ushort)
+RUNS_OF(float)
+RUNS_OF(ulong)
+#define COPY_RUN(T, to, from, count) JOIN(copy_run, T)(to, from, count)
+#define FILL_RUN(T, to, value, count) JOIN(fill_run, T)(to, value, count)
+
 // Asks for a cache line ahead of its use; nothing where the compiler has no such builtin.
 #if defined(__clang__) && defined(__x86_64__)
 #define PREFETCH(pointer) __builtin_prefetch((const void *)(size_t)(pointer))

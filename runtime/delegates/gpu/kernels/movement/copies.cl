@@ -29,19 +29,22 @@ static void FUNC(const int t, const int nt, __global const T *restrict in, __glo
                 store16(load16(from + c), to + c);
             continue;
 #else
-            for (int c = 0; c < BEFORE; c++)
-                to[c] = VALUE;
-            for (int r = 0; r < RUNS; r++)
+            FILL_RUN(T, to, VALUE, BEFORE);
+            for (int r = 0; r < RUNS; r++) {
+#if DENSE
+                COPY_RUN(T, to + BEFORE + r * RUN, from + RUN_SOURCE(r), RUN);
+#else
+                __global const T *run = from + RUN_SOURCE(r);
+                #pragma unroll 8
                 for (int c = 0; c < RUN; c++)
-                    to[BEFORE + r * RUN + c] = from[RUN_SOURCE(r) + (DENSE ? c : c * STEP)];
-            for (int c = CHANNELS - AFTER; c < CHANNELS; c++)
-                to[c] = VALUE;
+                    to[BEFORE + r * RUN + c] = run[c * STEP];
+#endif
+            }
+            FILL_RUN(T, to + CHANNELS - AFTER, VALUE, AFTER);
 #endif
         } else {
-            for (int c = 0; c < CHANNELS; c++)
-                to[c] = VALUE;
+            FILL_RUN(T, to, VALUE, CHANNELS);
         }
-        for (int c = CHANNELS; c < CHANNELS + TAIL; c++)
-            to[c] = 0;
+        FILL_RUN(T, to + CHANNELS, 0, TAIL);
     }
 }

@@ -8,17 +8,24 @@ static void FUNC(const int t, const int nt, __global const T *restrict in, __glo
 {
     const int first_pixel = (int)((long)PIXELS * FIRST_UNIT(t, nt) / UNITS);
     const int last_pixel = (int)((long)PIXELS * FIRST_UNIT(t + 1, nt) / UNITS);
+    int pixel = QUOTIENT(first_pixel * OUT_CHANNELS, IN_CHANNELS);
+    int channel = first_pixel * OUT_CHANNELS - pixel * IN_CHANNELS;
     for (int p = first_pixel; p < last_pixel; p++) {
         __global T *restrict to = out + OUT_SHIFT + QUOTIENT(p, GROUP) * GROUP_STEP + p * OUT_STRIDE;
-        int pixel = QUOTIENT(p * OUT_CHANNELS, IN_CHANNELS), channel = p * OUT_CHANNELS - pixel * IN_CHANNELS;
-        for (int first = 0; first < OUT_CHANNELS; pixel++, channel = 0) {
+        for (int first = 0; first < OUT_CHANNELS;) {
             __global const T *from = in + pixel * IN_STRIDE + channel * IN_CHANNEL_STRIDE;
             const int run = min(OUT_CHANNELS - first, IN_CHANNELS - channel);
+#if DENSE
+            COPY_RUN(T, to + first, from, run);
+#else
             for (int c = 0; c < run; c++)
-                to[first + c] = from[DENSE ? c : c * IN_CHANNEL_STRIDE];
+                to[first + c] = from[c * IN_CHANNEL_STRIDE];
+#endif
             first += run;
+            channel += run;
+            pixel += channel == IN_CHANNELS;
+            channel = channel == IN_CHANNELS ? 0 : channel;
         }
-        for (int c = OUT_CHANNELS; c < OUT_CHANNELS + TAIL; c++)
-            to[c] = 0;
+        FILL_RUN(T, to + OUT_CHANNELS, 0, TAIL);
     }
 }

@@ -16,7 +16,9 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
             top = fmax(top, from[c]);
         float16 total = (float16)0.0f;
         for (int c = 0; c < PADDED; c += 16) {
-            const float16 e = mask16(exp16((load16(from + c) - top) * BETA), c, CHANNELS);
+            float16 e = exp16((load16(from + c) - top) * BETA);
+            if (c + 16 > CHANNELS)
+                e = mask16(e, c, CHANNELS);
             total += e;
 #if !LOGARITHM
             store16(e, to + c);

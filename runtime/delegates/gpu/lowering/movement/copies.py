@@ -25,6 +25,10 @@ threads saturate; a device with more compute units leaves some idle."""
 _WORD_BYTES = 4
 """Bytes of a parameter: a narrower element is filled up with zeros to one."""
 
+_SHORT_RUN = 4
+"""Longest run of elements whose length the code holds: a loop over so few takes two to three times as long.
+Larger, and more copies have functions of their own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
@@ -108,6 +112,13 @@ def copy_launch(
         "RUN_SOURCE(r)": place_of_run.offset,
         "INSIDE(p)": place.inside,
     }
+    row = {
+        "BEFORE": before,
+        "AFTER": after,
+        "RUNS": prod(digit.extent for digit in runs),
+        "RUN": length,
+    }
+    constant = {name: count for name, count in row.items() if _is_constant(name, count)}
     instance = Instance(
         "movement/copies.cl",
         instance_name("copies"),
@@ -116,6 +127,7 @@ def copy_launch(
             VALUE=_FILLS[value.type.size],
             VECTORS=vectors > 0,
             DENSE=step == 1,
+            **constant,
             **expressions,
         ),
         parameters(
@@ -123,11 +135,8 @@ def copy_launch(
             CHANNELS=value.channels,
             OUT_STRIDE=layout.pixel_stride,
             TAIL=round_up(value.channels) - value.channels if layout.padded else 0,
-            BEFORE=before,
-            AFTER=after,
+            **{name: count for name, count in row.items() if name not in constant},
             **_bits(fill, value.type),
-            RUNS=prod(digit.extent for digit in runs),
-            RUN=length,
             STEP=step,
             LANES=vectors,
             SOURCE_BASE=base - sum(digit.border[0] * digit.step for digit in pixels),
@@ -143,6 +152,11 @@ def copy_launch(
         sources=node.sources,
         bytes=2 * value.type.size * value.elements,
     )
+
+
+def _is_constant(name: str, count: int) -> bool:
+    """True for counts that the code holds: of short rows, loops would cost more than their elements."""
+    return count <= _SHORT_RUN if name == "RUN" else count == (1 if name == "RUNS" else 0)
 
 
 def source_of(node: Node) -> int:

@@ -100,6 +100,10 @@ def _copy(
     if layout.pixel_stride == length * step:
         # Its pixels follow each other like channels, so that the whole value is one row.
         length = source.elements
+    if stride == channels and tail == 0 and group_stride is None:
+        # The output's pixels follow each other too: fewer and longer ones are the same elements.
+        joined = next(n for n in range(pixels // min(pixels, _UNITS), 0, -1) if pixels % n == 0)
+        pixels, channels, stride = pixels // joined, channels * joined, stride * joined
     return Instance(
         "movement/reshape.cl",
         instance_name("reshape_copy"),
