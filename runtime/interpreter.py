@@ -88,6 +88,12 @@ class Interpreter:
             raise ValueError("type of num_threads should be int")
         if num_threads is not None and num_threads < 1:
             raise ValueError("num_threads should >= 1")
+        for delegate in experimental_delegates or ():
+            if not hasattr(delegate, "supports"):
+                raise TypeError(
+                    f"experimental_delegates: {delegate!r} is not a delegate; make one with "
+                    f"load_delegate({delegate if isinstance(delegate, str) else 'gpu'!r})"
+                )
         # These two steer LiteRT's own default delegate, which this runtime does not have.
         del experimental_default_delegate_latest_features, experimental_force_delegate_node_profiling
         self.experimental_compress_quantization_zero_points = experimental_compress_quantization_zero_points

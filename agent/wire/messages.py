@@ -246,12 +246,11 @@ class Delegation(Wire):
 
 
 class ProcessSamples(Wire):
-    """One measuring process. All lists are in the order of measurement; times in ns.
+    """One process that opened the model; lists are in the order of measurement, times in ns.
 
-    The cold one, which finds empty caches, times nothing but its start. `init_ns` before model load to ready
-    to invoke; `first_ns` the first invoke, completed; every invoke
-    sample is host input to readable host output (`e2e`). `memory_peak_bytes` is the growth of VmHWM from
-    just before the model is loaded.
+    The cold one, which finds empty caches, times its start alone. `init_ns` before model load to ready to
+    invoke; `first_ns` the first invoke, completed; every invoke sample is host input to readable host output
+    (`e2e`). `memory_peak_bytes` is the growth of VmHWM from just before the model is loaded.
     """
 
     index: Count

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from orchestrator.cli.agents import acl, drain, enrol, list_agents, remove, revoke, rotate
@@ -18,6 +19,7 @@ from orchestrator.cli.cancel import cancel
 from orchestrator.cli.db import back_up_database, check_database, prune_database
 from orchestrator.cli.devices import devices
 from orchestrator.cli.doctor import doctor
+from orchestrator.cli.front import FrontPage, front, meant
 from orchestrator.cli.keys import list_keys, retire_key, rotate_key
 from orchestrator.cli.logs import logs
 from orchestrator.cli.pause import pause
@@ -108,7 +110,8 @@ GROUPS = (
 
 def application() -> typer.Typer:
     """The command line with every verb."""
-    app = _group("How fast, how exact and how completely does a model run, on which delegate and machine?")
+    app = _group(front.__doc__ or "", FrontPage)
+    app.callback()(front)
     _add(app, VERBS)
     for name, text, verbs in GROUPS:
         group = _group(text)
@@ -141,7 +144,7 @@ def run(arguments: list[str]) -> int:
         output.error(str(error))
         return error.exit_code
     except TyperException as error:
-        output.usage(error.format_message())
+        output.usage(error.format_message() + meant(arguments))
         return error.exit_code
     except (typer.Abort, KeyboardInterrupt):
         output.note("interrupted")
@@ -152,8 +155,9 @@ def run(arguments: list[str]) -> int:
         return 0
 
 
-def _group(text: str) -> typer.Typer:
+def _group(text: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
     return typer.Typer(
+        cls=cls,
         help=text,
         no_args_is_help=True,
         add_completion=False,

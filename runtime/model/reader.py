@@ -68,11 +68,12 @@ def read_model(data: bytes | bytearray | memoryview, external: ExternalLoader | 
     `external` loads weights that lie in other files; without it such tensors have no data.
     """
     buffer = FlatBuffer(data)
-    root = buffer.root()
+    # Before anything else: of a file of another kind no offset means anything.
     if buffer.identifier() != FILE_IDENTIFIER:
         raise ModelFormatError(
             f"file: identifier is {buffer.identifier()!r}, a .tflite file has {FILE_IDENTIFIER!r}"
         )
+    root = buffer.root()
     version = root.scalar(0, "version", "I")
     if version != SCHEMA_VERSION:
         raise ModelFormatError(f"model.version: {version} is not supported, only {SCHEMA_VERSION} is")

@@ -62,7 +62,7 @@ def info(
     from runtime.tools.model_info import advice_for, delegate_views, memory_plan, model_facts
     from runtime.tools.model_info.source import readable_model
 
-    with _clear_errors(), readable_model(file) as (path, model):
+    with _clear_errors(file), readable_model(file) as (path, model):
         facts = model_facts(model, path.stat().st_size)
         memory, advice = memory_plan(model.subgraphs[0]), advice_for(facts.kind)
         total = sum(len(s.operators) for s in model.subgraphs[:1])
@@ -85,6 +85,7 @@ def strip(
         bool,
         typer.Option("--calibrate", help="Scale the generated weights so that activations stay in range."),
     ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is already there.")] = False,
 ) -> int:
     """Write a skeleton: the file without its weights, each replaced by a recipe.
 
@@ -94,14 +95,14 @@ def strip(
 
     from runtime.tools import skeleton
 
-    with _clear_errors():
+    with _clear_errors(file):
         stripped = skeleton.strip(file.read_bytes(), seed)
         scaled: list[str] = []
         if calibrate:
             skeleton.calibrated(stripped, scaled.append)
         content = stripped.skeleton()
         digest = hashlib.sha256(stripped.restored()).hexdigest()
-        out.write_bytes(content)
+        _write(out, content, force=force)
     held = sum(hole.size for hole in stripped.holes)
     typer.echo(
         f"{_visible(str(out))}: {len(content)} bytes for {len(stripped.data)}; {len(stripped.holes)} buffers "
@@ -113,15 +114,16 @@ def strip(
 def restore(
     file: Annotated[Path, typer.Argument(help="The .skel file.")],
     out: Annotated[Path, typer.Argument(help="The .tflite file to write.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is already there.")] = False,
 ) -> int:
     """Restore a .tflite file from a skeleton, with generated weights."""
     import hashlib
 
     from runtime.model.skeleton import restore_skeleton
 
-    with _clear_errors():
+    with _clear_errors(file):
         content = restore_skeleton(file.read_bytes())
-        out.write_bytes(content)
+        _write(out, content, force=force)
     typer.echo(f"{_visible(str(out))}: {len(content)} bytes, sha256 {hashlib.sha256(content).hexdigest()}")
     return 0
 
@@ -191,8 +193,8 @@ def _visible(text: str) -> str:
 
 
 @contextmanager
-def _clear_errors() -> Iterator[None]:
-    """Print an expected error as one line, and exit with code 2."""
+def _clear_errors(file: Path | None = None) -> Iterator[None]:
+    """Print an expected error as one line with the file's name, and exit with code 2."""
     from runtime.errors import FarmRuntimeError
 
     try:
@@ -201,7 +203,20 @@ def _clear_errors() -> Iterator[None]:
         typer.echo(f"error: {_visible(str(error.filename))}: {error.strerror}", err=True)
         raise typer.Exit(USAGE) from error
     except FarmRuntimeError as error:
-        typer.echo(f"error: {_visible(str(error))}", err=True)
+        text = str(error)
+        # Most errors of the reader name the file; those about bytes in memory cannot.
+        where = "" if file is None or text.startswith(str(file)) else f"{file}: "
+        typer.echo(f"error: {_visible(where + text)}", err=True)
+        raise typer.Exit(USAGE) from error
+
+
+def _write(out: Path, content: bytes | bytearray, *, force: bool) -> None:
+    """Write a new file. One that is there may be the user's only copy, and stays unless `force`."""
+    try:
+        with out.open("wb" if force else "xb") as file:
+            file.write(content)
+    except FileExistsError as error:
+        typer.echo(f"error: {_visible(str(out))} exists; --force replaces it", err=True)
         raise typer.Exit(USAGE) from error
 
 

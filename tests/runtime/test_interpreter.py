@@ -297,3 +297,8 @@ def test_extreme_values_are_values_and_not_warnings():
     interpreter.set_tensor(0, np.array([1000, -1000, np.nan, np.inf], np.float32))
     interpreter.invoke()
     np.testing.assert_array_equal(interpreter.get_tensor(y), [np.inf, 0, np.nan, np.inf])
+
+
+def test_a_delegate_by_name_is_refused_with_the_way_to_make_one():
+    with pytest.raises(TypeError, match=r"'gpu' is not a delegate; make one with load_delegate\('gpu'\)"):
+        Interpreter(model_content=small_net(), experimental_delegates=["gpu"])

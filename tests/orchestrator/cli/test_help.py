@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import version as installed
 
 import pytest
 
 from orchestrator.cli import GROUPS, VERBS
+from orchestrator.cli.front import SECTIONS, SYNONYMS
 from tests.orchestrator.cli.conftest import Shell
 
 COMMANDS = {verb.name: (verb.name,) for verb in VERBS} | {
@@ -33,13 +35,29 @@ HEAVY = {
 """Typer itself takes pydantic once a verb has parameters; `farm --help` does without."""
 
 
-def test_help_lists_the_verbs_in_the_order_of_an_average_day(shell: Shell) -> None:
+def test_help_lists_every_verb_once_under_its_heading(shell: Shell) -> None:
     ran = shell.farm("--help")
     assert ran.code == 0
-    listed = [line.split()[0] for line in ran.out.split("Commands:")[1].splitlines() if line.strip()]
-    own = [verb.name for verb in VERBS] + [name for name, _, _ in GROUPS]
-    assert listed[: len(own)] == own
-    assert "..." not in ran.out.split("Commands:")[1], "a verb's first sentence fits its line"
+    page = ran.out.split("Start here:")[1]
+    listed = [line.split()[0] for line in page.splitlines() if line.startswith("  ")]
+    own = {verb.name for verb in VERBS} | {name for name, _, _ in GROUPS} | {"model", "skeleton"}
+    assert listed == [name for names in SECTIONS.values() for name in names]
+    assert set(listed) == own
+    assert all(f"\n{title}:\n" in page for title in SECTIONS)
+    assert "..." not in page, "a verb's first sentence fits its line"
+
+
+def test_the_version_is_one_line(shell: Shell) -> None:
+    ran = shell.farm("--version")
+    assert (ran.code, ran.out) == (0, f"farm {installed('delegate-farm')}\n")
+
+
+def test_a_word_of_the_same_meaning_leads_to_the_verb(shell: Shell) -> None:
+    known = {*COMMANDS.values(), ("model", "info")}
+    assert {tuple(verb.split()) for verb in SYNONYMS.values()} <= known
+    ran = shell.farm("bench", "my.tflite")
+    assert (ran.code, ran.out) == (2, "")
+    assert "No such command 'bench'. Did you mean 'farm submit'?" in ran.err
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)

@@ -254,6 +254,11 @@ def test_a_missing_identifier_is_named():
         read_model(data)
 
 
+def test_a_text_file_is_no_model_whatever_its_first_bytes_mean_as_an_offset():
+    with pytest.raises(ModelFormatError, match="identifier is b'ion:'"):
+        read_model(b"version: 1\ncampaign: demo\n")
+
+
 def test_an_empty_file_and_its_path_are_named(tmp_path):
     path = tmp_path / "nothing.tflite"
     path.touch()

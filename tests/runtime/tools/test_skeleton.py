@@ -88,6 +88,11 @@ def test_the_commands_strip_and_restore(tmp_path):
     said += subprocess.run(
         [farm, "skeleton", "restore", str(skel), str(back)], capture_output=True, text=True, check=True
     ).stdout
+    again = subprocess.run(
+        [farm, "skeleton", "restore", str(skel), str(model)], capture_output=True, text=True, check=False
+    )
+    assert (again.returncode, again.stdout) == (2, "")
+    assert again.stderr == f"error: {model} exists; --force replaces it\n"
     first, second = (line.rsplit(" ", 1)[1] for line in said.splitlines())
     assert first == second
     assert back.stat().st_size == model.stat().st_size
@@ -105,4 +110,5 @@ def test_a_damaged_skeleton_ends_with_2_and_one_line(tmp_path):
     )
     assert ran.returncode == 2
     assert len(ran.stderr.splitlines()) == 1
+    assert ran.stderr.startswith(f"error: {skel}: ")
     assert not (tmp_path / "b").exists()

@@ -1,0 +1,75 @@
+"""The front page of `farm`: its verbs in groups, `--version`, and what an unknown verb may have meant."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+SECTIONS: Final = {
+    "Measure": ("submit", "validate", "results", "show", "site"),
+    "Look": ("status", "watch", "why", "logs", "model", "skeleton"),
+    "Queue": ("cancel", "pause", "resume", "retry", "priority"),
+    "Lab": ("serve", "agents", "devices", "keys"),
+    "Maintain": ("doctor", "db", "version"),
+}
+"""Verbs and groups of verbs by what they are for. Those of other packages follow under `More`."""
+
+_START: Final = "Start here: farm submit --model my.tflite, or farm submit models.yaml"
+
+SYNONYMS: Final = {
+    "run": "submit", "bench": "submit", "benchmark": "submit", "measure": "submit", "start": "submit",
+    "list": "status", "ls": "status", "ps": "status", "queue": "status", "jobs": "status",
+    "report": "results", "table": "results", "export": "results", "compare": "results", "diff": "results",
+    "html": "site build", "web": "site build", "publish": "site build",
+    "stop": "cancel", "kill": "cancel", "abort": "cancel", "rerun": "retry", "again": "retry",
+    "check": "doctor", "health": "doctor", "log": "logs", "tail": "logs", "inspect": "model info",
+    "info": "model info", "lint": "validate", "hosts": "agents list", "gpus": "devices",
+}  # fmt: skip
+"""Words that users of other tools try, with the verb of that meaning here."""
+
+
+class FrontPage(TyperGroup):
+    """The verbs under headings, in the order of `SECTIONS`."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write one block for each section."""
+        formatter.write_paragraph()
+        formatter.write_text(_START)
+        listed = {name for names in SECTIONS.values() for name in names}
+        others = tuple(name for name in self.list_commands(ctx) if name not in listed)
+        widest = max(map(len, (*listed, *others)))
+        for title, names in {**SECTIONS, "More": others}.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [
+                (name.ljust(widest), command.get_short_help_str(formatter.width - widest - 4))
+                for name, command in commands
+                if command is not None
+            ]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def meant(arguments: list[str]) -> str:
+    """The verb that does what an unknown one says, as the end of an error; empty where there is none."""
+    verb = next((word for word in arguments if not word.startswith("-")), "")
+    return f" Did you mean 'farm {SYNONYMS[verb]}'?" if verb in SYNONYMS else ""
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"farm {version('delegate-farm')}")
+        raise typer.Exit
+
+
+def front(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+    ),
+) -> None:
+    """How fast, how exact and how completely does a model run, on which delegate and machine?"""
+    del version
