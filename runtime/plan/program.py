@@ -14,6 +14,7 @@ import numpy as np
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.epochs import Grouping
 from runtime.errors import ModelError
+from runtime.model.composites import with_decompositions
 from runtime.model.graph import Model, Operator, Quantization, Subgraph
 from runtime.ops.support.value import Array, Shape, Value, constant_array
 from runtime.plan.budget import MemoryBudget
@@ -37,6 +38,7 @@ class Program:
     Raises `ModelError` for subgraphs that call each other in a circle or call one that is not there.
 
     Delegates run operators of the subgraphs that a caller can enter: the first, and those with a signature.
+    For them, composite operators are replaced by their decompositions, as LiteRT does on request.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class Program:
     ) -> None:
         check_calls(model)
         _check_weights(model)
-        self.model = model
+        self.model = with_decompositions(model) if delegates else model
         self.num_threads = num_threads
         self._delegates = tuple(delegates)
         self._grouping = grouping

@@ -8,9 +8,10 @@ import pytest
 from runtime.errors import ShapeError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
-from tests.runtime.models import const, one_operator
-from tests.runtime.ops.cases import CPU, Case, case, check, check_bits, inside, patterns, random
+from tests.runtime.models import Arg, Out, const, one_operator
+from tests.runtime.ops.cases import CPU, Case, case, check, check_bits, constant, inside, patterns, random
 from tests.runtime.ops.every_type import PLAIN, Movement, every_type, fed, ints, moves_as_litert, unary
+from tests.runtime.ops.operands import whole
 
 SLICE, STRIDED = Op.SLICE, Op.STRIDED_SLICE
 
@@ -117,6 +118,28 @@ MOVEMENTS = [
 @every_type(MOVEMENTS)
 def test_every_type_moves_as_litert_does(movement, tensor_type):
     moves_as_litert(movement, tensor_type)
+
+
+def updated(name: str, x: Arg, box: Arg, starts: Arg) -> Case:
+    return case(f"update_{name}", Op.DYNAMIC_UPDATE_SLICE, [x, box, starts], [Out(x.value.dtype)])
+
+
+UPDATES = [
+    updated("rows", random(5, 33), random(2, 33), fed([3, 0])),
+    updated("before", random(5, 33), random(2, 3), fed([-7, -1])),
+    updated("behind", random(5, 33), random(2, 3), fed([7, 99], np.int64)),
+    updated("list", random(9), random(4), fed([2])),
+    updated("constant", random(4, 5, 6), constant(random(2, 1, 6)), const([1, 2, 0], np.int32)),
+    updated("cache", constant(random(1, 8, 2, 16)), random(1, 1, 2, 16), fed([0, 5, 0, 0])),
+    updated("rank_6", random(2, 1, 3, 2, 3, 5), random(1, 1, 2, 2, 1, 3), fed([1, 0, 0, 0, 2, 1])),
+    updated("whole", random(3, 7), random(3, 7), fed([0, 0])),
+    updated("int64", whole(4, 5, dtype=np.int64), whole(2, 2, dtype=np.int64, seed=9), fed([1, 3])),
+]
+
+
+@pytest.mark.parametrize("case", UPDATES, ids=str)
+def test_an_update_of_a_box_matches_litert(case, backend):
+    check(case, backend)
 
 
 def sliced(name: str, start: list[int], stop: list[int], steps: list[int], **masks: int) -> Case:

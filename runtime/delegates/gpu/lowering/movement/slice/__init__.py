@@ -1,0 +1,1 @@
+"""Parts of tensors: cut out of one, or written over one."""

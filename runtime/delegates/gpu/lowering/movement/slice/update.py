@@ -1,0 +1,77 @@
+"""DYNAMIC_UPDATE_SLICE: a tensor with another one written over a box of it, the way key-value caches grow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime.delegates.gpu.element_type import INDICES, MOVABLE
+from runtime.delegates.gpu.graph import Node, round_up
+from runtime.delegates.gpu.lowering.movement.copies import any_layout, vector_lanes
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    Types,
+    defines,
+    instance_name,
+)
+from runtime.delegates.gpu.parameters import parameters
+from runtime.model.schema import BuiltinOperator as Op
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    return NodeSpec(facts.operator.inputs)
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One kernel; a unit is one output pixel."""
+    (source, update, starts), (target,) = node.inputs, node.outputs
+    if source is None or update is None or starts is None:
+        raise ValueError("DYNAMIC_UPDATE_SLICE has three inputs")
+    before, box, after = (context.value(v) for v in (source, update, target))
+    read, write = context.layout(source), context.layout(target)
+    rank = len(after.shape)
+    launch = Launch(
+        Instance(
+            "movement/slice/update.cl",
+            instance_name("slice_update"),
+            defines(
+                T=after.type.word,
+                INDEX=context.value(starts).type.opencl,
+                RANK=rank,
+                SIZES=", ".join(f"SIZE{a}" for a in range(rank)),
+                WINDOWS=", ".join(f"WINDOW{a}" for a in range(rank)),
+                VECTORS=read.channel_stride == 1 and vector_lanes(before, read, after, write) > 0,
+            ),
+            parameters(
+                CHANNELS=after.channels,
+                IN_STRIDE=read.pixel_stride,
+                IN_CHANNEL_STRIDE=read.channel_stride,
+                UPDATE_STRIDE=context.layout(update).pixel_stride,
+                OUT_STRIDE=write.pixel_stride,
+                TAIL=round_up(after.channels) - after.channels if write.padded else 0,
+                **{f"SIZE{a}": extent for a, extent in enumerate(after.shape)},
+                **{f"WINDOW{a}": extent for a, extent in enumerate(box.shape)},
+            ),
+        ),
+        (context.pointer(source), context.pointer(update), context.pointer(starts), target),
+        units=after.pixels,
+        label=f"DYNAMIC_UPDATE_SLICE {'x'.join(map(str, after.shape))}",
+        sources=node.sources,
+        bytes=after.type.size * (2 * after.elements + box.elements),
+    )
+    return [Candidate("rows", (launch,))]
+
+
+FAMILY = Family(
+    operators=(Op.DYNAMIC_UPDATE_SLICE,),
+    read=_read,
+    lower=lower,
+    reads_any_layout=any_layout,
+    writes_dense=any_layout,
+    types={Op.DYNAMIC_UPDATE_SLICE: Types((MOVABLE, MOVABLE, INDICES), (MOVABLE,), alike=True)},
+)
