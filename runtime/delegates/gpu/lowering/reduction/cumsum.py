@@ -29,9 +29,12 @@ _SUMMED = {ElementType.F32: "float", ElementType.I32: "uint", ElementType.I64: "
 
 
 def _supports(facts: OperatorFacts) -> Unsupported | None:
-    if facts.constant(1) is None:
-        return Unsupported("the axis must be constant")
-    return None if facts.shape(0) else Unsupported("a scalar has no axis")
+    axis, rank = facts.constant(1), len(facts.shape(0))
+    if axis is None or axis.size != 1:
+        return Unsupported("the axis must be one constant")
+    if not -rank <= (found := int(axis.reshape(-1)[0])) < rank:
+        return Unsupported(f"axis {found} is outside rank {rank}")
+    return None
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph import Node
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
@@ -19,6 +20,10 @@ from runtime.delegates.gpu.lowering.spec import (
 )
 from runtime.delegates.gpu.parameters import parameters
 from runtime.model.schema import BuiltinOperator as Op
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    return None if facts.shape(0) else Unsupported("a scalar has no axis")
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
@@ -54,4 +59,6 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     return [Candidate("rows", (launch,))]
 
 
-FAMILY = Family(operators=(Op.SOFTMAX, Op.LOG_SOFTMAX), read=_read, lower=lower, epilogue=True)
+FAMILY = Family(
+    operators=(Op.SOFTMAX, Op.LOG_SOFTMAX), read=_read, lower=lower, supports=_supports, epilogue=True
+)

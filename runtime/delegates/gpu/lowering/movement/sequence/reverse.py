@@ -20,7 +20,13 @@ from runtime.model.schema import BuiltinOperator as Op
 
 
 def _supports(facts: OperatorFacts) -> Unsupported | None:
-    return Unsupported("the axes must be constant") if facts.constant(1) is None else None
+    axes, rank = facts.constant(1), len(facts.shape(0))
+    if axes is None:
+        return Unsupported("the axes must be constant")
+    chosen = [int(axis) % rank for axis in axes.reshape(-1) if -rank <= axis < rank]
+    if len(set(chosen)) < axes.size:
+        return Unsupported(f"axes {axes.reshape(-1).tolist()} are outside rank {rank}, or repeat")
+    return None
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
