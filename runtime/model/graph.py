@@ -8,6 +8,7 @@ from typing import Any
 
 from runtime.model.external import ExternalBuffer
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.model.source import ModelBytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A whole `.tflite` file."""
+    """A whole `.tflite` file. `source` is what it was read from; a model that was made has none."""
 
     version: int
     description: str
@@ -133,3 +134,4 @@ class Model:
     signatures: tuple[Signature, ...] = ()
     metadata: Mapping[str, bytes] = field(default_factory=dict)
     external: tuple[ExternalBuffer, ...] = ()
+    source: ModelBytes | None = field(default=None, compare=False, repr=False)

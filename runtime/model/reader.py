@@ -34,6 +34,7 @@ from runtime.model.schema import (
     SparseIndexVector,
     TensorType,
 )
+from runtime.model.source import ModelBytes, file_state
 
 _INDEX_CODES: Mapping[SparseIndexVector, Literal["i", "H", "B"]] = {
     SparseIndexVector.INT32: "i",
@@ -54,12 +55,13 @@ def load_model(path: str | Path, external: ExternalLoader | None = None) -> Mode
         if file.seek(0, 2) == 0:
             raise ModelFormatError(f"{path}: the file is empty")
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        source = ModelBytes(memoryview(mapped), file_state(file.fileno()))
     try:
-        model = read_model(memoryview(mapped), external or files_beside(Path(path)))
+        model = read_model(source.content, external or files_beside(Path(path)))
     except ModelFormatError as error:
         raise ModelFormatError(f"{path}: {error}") from None
-    mapped.madvise(mmap.MADV_DONTNEED)
-    return model
+    source.release()
+    return replace(model, source=source)
 
 
 def read_model(data: bytes | bytearray | memoryview, external: ExternalLoader | None = None) -> Model:
@@ -85,6 +87,7 @@ def read_model(data: bytes | bytearray | memoryview, external: ExternalLoader | 
         signatures=tuple(_signature(t) for t in root.tables(7, "signature_defs")),
         metadata=reader.metadata(root),
         external=tuple(reader.external.values()),
+        source=ModelBytes(memoryview(data)),
     )
     check_model(model)
     return model

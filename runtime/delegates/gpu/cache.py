@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-LIMIT_BYTES: Final = 1 << 30
-"""Bytes that the folder may take. A model leaves one to ten megabytes per device and driver, so this holds
-some hundreds; smaller makes models that are used in turn compile again, larger only takes disk space."""
+LIMIT_BYTES: Final = 4 << 30
+"""Bytes that the folder may take. Kernels take a few megabytes per device and driver, a model's packed
+weights as much as the model: this holds some hundred models for phones. Smaller makes models that are used in
+turn start cold again, larger only takes disk space."""
 _TARGET: Final = 0.75
 """Share of the limit that is left after a cleaning. Closer to 1, and nearly every write would clean."""
 _SETTLED_S: Final = 3600.0
@@ -82,6 +83,10 @@ class Cache:
     def path(self, kind: str, key: str) -> Path | None:
         """Where the entry of `key` lies."""
         return None if self.folder is None else self.folder / kind / key
+
+    def has_room(self, size: int) -> bool:
+        """False for what would push everything else out."""
+        return size <= _TARGET * self.limit_bytes
 
     @property
     def pocl_folder(self) -> Path | None:
@@ -153,7 +158,7 @@ class _Entry:
 
 
 def cache_folder(chosen: str | None, environment: Mapping[str, str]) -> Path | None:
-    """Where programs and results of tuning are kept: `chosen`, else `FARM_CACHE_DIR`, else the user's cache.
+    """Where all that is kept lies: `chosen`, else `FARM_CACHE_DIR`, else the user's cache.
 
     None where `chosen` is empty, which keeps nothing.
     """

@@ -13,6 +13,7 @@ from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.spec import Candidate, Context
 from runtime.delegates.gpu.memory import Stage, place, shortage
 from runtime.delegates.gpu.options import Options
+from runtime.delegates.gpu.packed_file import packed_files
 from runtime.delegates.gpu.passes import LayoutRules, optimise
 from runtime.delegates.gpu.progress import announced
 from runtime.delegates.gpu.rounding import round_weights
@@ -40,9 +41,14 @@ def candidates_of(node: Node, context: Context) -> Sequence[Candidate]:
 
 
 class CompiledGraph:
-    """A partition on a device. `invoke` only copies and enqueues."""
+    """A partition on a device. `invoke` only copies and enqueues.
 
-    def __init__(self, partition: Partition, backend: Backend, options: Options) -> None:
+    `keeps_constants`: packed constants that are found in no file are written to one.
+    """
+
+    def __init__(
+        self, partition: Partition, backend: Backend, options: Options, *, keeps_constants: bool = True
+    ) -> None:
         self.backend = backend
         built = build_graph(partition, is_narrow=options.weights == "stored")
         self.graph: Graph = optimise(round_weights(built, str(options.precision)), layout_rules())
@@ -68,7 +74,18 @@ class CompiledGraph:
             program = backend.compile(source, progress)
             announcement.doing = f"timing the alternatives on {device.name}"
             stages = tuner.choose(self.graph, alternatives, source, program)
-            self.recording: Recording = backend.record(self.graph, stages, source, program)
+            announcement.doing = f"packing the constants for {device.name}"
+            # Constants in the order of candidates that the next start may not choose would not be found then.
+            files = packed_files(
+                partition.model,
+                backend.cache,
+                f"{device.key}|{options.precision}|{options.weights}",
+                options.model_token,
+                may_write=keeps_constants and tuner.is_settled,
+            )
+            self.recording: Recording = backend.record(self.graph, stages, source, program, files)
+            if partition.model.source is not None:
+                partition.model.source.release()
             if not device.is_pocl:
                 self.recording.first_runs(announcement)
             announcement.doing = f"timing the schedules on {device.name}"

@@ -6,8 +6,11 @@ lies in each of these. Where everything fits into one buffer, there is one, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from runtime.delegates.gpu.graph import LINE, round_up
 from runtime.delegates.gpu.lowering.spec import Launch, PackedConstant
@@ -49,6 +52,13 @@ class ConstantBuffers:
     def by_launch(self) -> list[Mapping[PackedConstant, int]]:
         """For each launch the offsets of what it reads."""
         return [self.offsets[number] for number in self.chosen]
+
+
+def packed(offsets: Mapping[PackedConstant, int]) -> Iterator[NDArray[np.uint8]]:
+    """The bytes of a buffer's constants by their offsets, each up to the next line, one by one."""
+    for constant in offsets:
+        yield constant.values().view(np.uint8)
+        yield np.zeros(round_up(constant.bytes, LINE) - constant.bytes, np.uint8)
 
 
 def divide(launches: Sequence[Launch], most: int) -> ConstantBuffers:

@@ -45,7 +45,7 @@ class GpuDelegate:
 
     @staticmethod
     def preload() -> None:
-        """Import the OpenCL binding ahead of time, so that the import is not measured.
+        """Import the OpenCL binding and all kernel families ahead of time, so that no import is measured.
 
         Raises `DelegateError` where it cannot be imported.
         """
@@ -53,6 +53,7 @@ class GpuDelegate:
             import_module("pyopencl")
         except ImportError as error:
             raise DelegateError(f"gpu delegate: pyopencl cannot be imported: {error}") from error
+        families()
 
     @staticmethod
     def operator_types() -> Mapping[BuiltinOperator | str, tuple[TensorType, ...]]:
@@ -78,9 +79,11 @@ class GpuDelegate:
         self.min_nodes_per_partition = self.options.min_nodes_per_partition
         self.cost_model = OperatorCosts() if self.options.weighs_costs else None
         self.require_full_delegation = self.options.require_full_delegation
-        folder = cache_folder(self.options.cache_dir, dict(os.environ))
+        named = self.options.serialization_dir or self.options.cache_dir
+        folder = cache_folder(named, dict(os.environ))
         # Weak: an interpreter that is dropped without `close`, or plans anew, takes its graphs along.
         self._compiled: list[ref[CompiledGraph]] = []
+        self._seen: set[tuple[int, ...]] = set()
         self._backend = OpenClBackend.open(self.options.device, folder, self.options.threads)
         self._findings: Findings | None = None
         precision = settled(self.options, self._backend.capabilities.name, self._probe)
@@ -113,7 +116,12 @@ class GpuDelegate:
         too, so that the model still runs on the CPU where that is allowed; its traceback goes to the log.
         """
         try:
-            compiled = CompiledGraph(partition, self._backend, self.options)
+            # Of resized inputs, which may be many, the first size alone is worth a file.
+            operators = (partition.subgraph.index, *(operator.index for operator in partition.operators))
+            compiled = CompiledGraph(
+                partition, self._backend, self.options, keeps_constants=operators not in self._seen
+            )
+            self._seen.add(operators)
         except (FarmRuntimeError, MemoryError):
             raise
         except Exception as error:

@@ -33,8 +33,11 @@ class Options:
     - `tuning`: "none" relies on the cost models, "fast" measures the heaviest nodes, "exhaustive" every node.
     - `persistent`: "auto" measures whether persistent kernels beat enqueued ones, "off" and "on" decide it.
       It applies to PoCL's CPU devices only.
-    - `cache_dir`: the folder of programs and tuning results. None stands for `FARM_CACHE_DIR` or the user's
-      cache directory, "" keeps nothing.
+    - `cache_dir`: the folder of kernels, tuning results and packed weights. None stands for `FARM_CACHE_DIR`
+      or the user's cache directory, "" keeps nothing.
+    - `serialization_dir`: LiteRT's name of the same folder; only one of the two may be given.
+    - `model_token`: a text that is this model's own, under which its packed weights are kept. None computes
+      one from the model's bytes, once for each state of its file.
     - `max_delegated_partitions`: most partitions of a graph, the largest ones.
     - `min_nodes_per_partition`: fewest operators of a partition; smaller ones stay on the CPU.
     - `cost_aware_partitioning`: operators that would cost more in transfers and further runs than they save
@@ -55,6 +58,8 @@ class Options:
     tuning: str = "fast"
     persistent: str = "auto"
     cache_dir: str | None = None
+    serialization_dir: str | None = None
+    model_token: str | None = None
     max_delegated_partitions: int = 1
     min_nodes_per_partition: int = 1
     cost_aware_partitioning: bool = True
@@ -74,6 +79,12 @@ def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise DelegateError(f"gpu delegate: option {name!r} must be a text, got {value!r}")
     return value
+
+
+def _word(name: str, value: Any) -> str:
+    if not _text(name, value):
+        raise DelegateError(f"gpu delegate: option {name!r} must not be empty")
+    return str(value)
 
 
 def _at_least(least: int) -> Callable[[str, Any], int]:
@@ -126,6 +137,8 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "tuning": _choice(*TUNING_EFFORTS),
     "persistent": _choice(*PERSISTENT_MODES),
     "cache_dir": _text,
+    "serialization_dir": _word,
+    "model_token": _word,
     "max_delegated_partitions": _at_least(1),
     "min_nodes_per_partition": _at_least(1),
     "cost_aware_partitioning": _flag,
@@ -158,5 +171,9 @@ def parse_options(given: Mapping[str, Any] | None) -> Options:
         raise DelegateError(
             f"gpu delegate: precision {options.precision!r} rounds weights, which "
             "precision_loss_allowed=false forbids; leave out one of the two"
+        )
+    if options.cache_dir is not None and options.serialization_dir is not None:
+        raise DelegateError(
+            "gpu delegate: the options 'cache_dir' and 'serialization_dir' name one folder; give one of them"
         )
     return options

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -26,8 +27,19 @@ _SHORTLIST = {"none": 1, "fast": 2, "exhaustive": 99}
 most of the first start: 0.1 to 0.2 seconds for each function with PoCL."""
 
 _ROUNDS = {"none": 0, "fast": 9, "exhaustive": 30}
-"""Timed rounds, by the option `tuning`, behind one that warms up. Chosen: of 9 samples the lower quartile is
-the third; more rounds distinguish closer candidates, and take longer."""
+"""Most timed rounds, by the option `tuning`, behind one that warms up. Chosen: of 9 samples the lower
+quartile is the third; more rounds distinguish closer candidates, and take longer."""
+
+_FEWEST_ROUNDS = 3
+"""Timed rounds that are run however long they take. With fewer, one disturbed run could decide."""
+
+_TIMING_SECONDS = {"none": 0.0, "fast": 0.5, "exhaustive": 60.0}
+"""Seconds of timing candidates after which no further round begins, by the option `tuning`. A model for
+phones takes less for all rounds; more would delay the first result of a large model, and gain it little."""
+
+_TIMED_BYTES = 64 << 20
+"""Bytes of constants that candidates which are timed together may have, unless one node alone has more.
+They are in memory beside the model; smaller groups find more of their constants in the caches than in use."""
 
 _LIGHT_SHARE = {"none": 0.0, "fast": 0.02, "exhaustive": 0.0}
 """Share of the graph's estimated time below which equal nodes together get no second candidate, by the option
@@ -72,19 +84,29 @@ class Tuner:
         self._backend = backend
         self._effort = options.tuning
         self._persistent = options.persistent
+        self.is_settled = True
+        """False once candidates were chosen by times that hold for this start only."""
 
     def shortlist(self, alternatives: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
-        """The candidates that the option `tuning` allows; compiling is slow, so light nodes get one."""
+        """The candidates that the option `tuning` allows; compiling is slow, so light nodes get one.
+
+        Of candidates that were compared before, the winner alone is left.
+        """
         keys = [self._key(node) for node in alternatives]
         weights: dict[str, int] = {}
         for key, node in zip(keys, alternatives, strict=True):
             weights[key] = weights.get(key, 0) + _weight(node[0])
         light = _LIGHT_SHARE[self._effort] * sum(weights.values())
         most = _SHORTLIST[self._effort]
-        return [
+        allowed = [
             list(node[: most if weights[key] >= light else 1])
             for key, node in zip(keys, alternatives, strict=True)
         ]
+        return [self._winner(node) or node for node in allowed]
+
+    def _winner(self, node: Sequence[Candidate]) -> list[Candidate]:
+        name = self._recall(self._key(node)) if len(node) > 1 else None
+        return [candidate for candidate in node if candidate.name == name]
 
     def choose(
         self,
@@ -94,19 +116,24 @@ class Tuner:
         program: Program,
     ) -> list[Stage]:
         """One candidate for each node."""
-        keys = [self._key(node) for node in alternatives]
-        winners = {key: name for key in set(keys) if (name := self._recall(key)) is not None}
-        missing = {
-            key for key, node in zip(keys, alternatives, strict=True) if len(node) > 1 and key not in winners
-        }
-        if missing:
+        keys = [self._key(node) if len(node) > 1 else "" for node in alternatives]
+        compared: dict[str, list[Stage]] = {}
+        for position, (key, node) in enumerate(zip(keys, alternatives, strict=True)):
+            if key and key not in compared:
+                compared[key] = [Stage(position, candidate) for candidate in node]
+        winners: dict[str, str] = {}
+        if compared:
             contention = Contention()
-            measured = self._measure(graph, alternatives, keys, missing, source, program)
+            groups = self._groups(graph, compared)
+            for group in groups:
+                timed = {key: compared[key] for key in group}
+                winners |= self._measure(graph, timed, source, program, 1 / len(groups))
             # What was found while other programs had the cores holds for this start only.
-            if not contention.is_disturbed():
-                for key, name in measured.items():
+            if contention.is_disturbed():
+                self.is_settled = False
+            else:
+                for key, name in winners.items():
                     self._remember(key, name)
-            winners |= measured
         stages = []
         for position, (key, node) in enumerate(zip(keys, alternatives, strict=True)):
             named = [candidate for candidate in node if candidate.name == winners.get(key)]
@@ -165,37 +192,56 @@ class Tuner:
         }
         return min(typical, key=lambda name: typical[name])
 
+    def _groups(self, graph: Graph, compared: Mapping[str, Sequence[Stage]]) -> list[list[str]]:
+        """The nodes that are timed together, by their keys; without those whose candidates have no room.
+
+        Large weights of all candidates at once would take several times the memory of the model.
+        """
+        groups: list[list[str]] = []
+        size = 0
+        for key, stages in compared.items():
+            # The defaults have room; beside all others they may not, and then they are what runs.
+            if self._lacks(graph, stages):
+                continue
+            needed = place(graph, stages, self._backend.capabilities.max_allocation_bytes).constant_bytes
+            if not groups or size + needed > _TIMED_BYTES:
+                groups.append([])
+                size = 0
+            groups[-1].append(key)
+            size += needed
+        return groups
+
+    def _lacks(self, graph: Graph, stages: Sequence[Stage]) -> bool:
+        device = self._backend.capabilities
+        return shortage(place(graph, stages, device.max_allocation_bytes), device) is not None
+
     def _measure(
         self,
         graph: Graph,
-        alternatives: Sequence[Sequence[Candidate]],
-        keys: Sequence[str],
-        missing: set[str],
+        compared: Mapping[str, Sequence[Stage]],
         source: Source,
         program: Program,
+        share: float,
     ) -> dict[str, str]:
-        """Time the candidates of each missing key, and return the name of the fastest for each.
+        """Time candidates by their nodes' keys, and return the name of the fastest for each.
 
-        Rounds go through the whole graph, so that caches are as cold as in use and a disturbance hits all.
+        Rounds go through all of them, so that caches are as cold as in use and a disturbance hits all.
+        `share` is the part of the time for all rounds that these may take.
         """
-        stages: list[Stage] = []
-        owners: list[str] = []
-        seen: set[str] = set()
-        for position, (key, node) in enumerate(zip(keys, alternatives, strict=True)):
-            if key in missing and key not in seen:
-                seen.add(key)
-                stages += [Stage(position, candidate) for candidate in node]
-                owners += [key] * len(node)
-        # The defaults have room; beside all others they may not, and then they are what runs.
-        device = self._backend.capabilities
-        if shortage(place(graph, stages, device.max_allocation_bytes), device) is not None:
+        stages = [stage for candidates in compared.values() for stage in candidates]
+        owners = [key for key, candidates in compared.items() for _ in candidates]
+        if self._lacks(graph, stages):
             return {}
         # All candidates of a node write the node's buffer in turn: times are compared here, not results.
         recording = self._backend.record(graph, stages, source, program)
         timed = recording.timer()
         entries = [recording.entry(layer) for layer in range(len(recording.launches))]
         times: dict[tuple[str, str], list[int]] = {}
+        started = perf_counter()
         for attempt in range(_ROUNDS[self._effort] + 1):
+            spent = perf_counter() - started
+            if attempt > _FEWEST_ROUNDS and spent > share * _TIMING_SECONDS[self._effort]:
+                break
             layer = 0
             for stage, key in zip(stages, owners, strict=True):
                 elapsed = _LAUNCH_NS * (len(stage.candidate.launches) - 1)
@@ -216,10 +262,9 @@ class Tuner:
         functions = [
             (c.name, [(function_of(launch), parameters_of(launch)) for launch in c.launches]) for c in node
         ]
-        files = sorted({launch.instance.source for c in node for launch in c.launches})
-        texts = [kernel_source(name) for name in ("common.cl", *files)]
+        files = tuple(sorted({launch.instance.source for c in node for launch in c.launches}))
         device = self._backend.capabilities
-        content = repr((device.key, device.compute_units, self._effort, functions, texts))
+        content = repr((device.key, device.compute_units, self._effort, functions, _digest_of(files)))
         return hashlib.sha256(content.encode()).hexdigest()
 
     def _recall(self, key: str) -> str | None:
@@ -230,6 +275,12 @@ class Tuner:
     def _remember(self, key: str, winner: str) -> None:
         """Keep a winner for later starts."""
         self._backend.cache.write("tuning", key, winner.encode())
+
+
+@cache
+def _digest_of(files: tuple[str, ...]) -> str:
+    text = "".join(kernel_source(name) for name in ("common.cl", *files))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _weight(candidate: Candidate) -> int:

@@ -18,6 +18,7 @@ from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph import Graph
 from runtime.delegates.gpu.lowering.spec import Launch
 from runtime.delegates.gpu.memory import Stage
+from runtime.delegates.gpu.packed_file import PackedFiles
 from runtime.delegates.gpu.precision import Findings
 from runtime.delegates.gpu.progress import Announced
 from runtime.delegates.gpu.source import Source
@@ -119,8 +120,15 @@ class Backend(Protocol):
         Raises `DelegateError` with the compiler's first error and its whole log.
         """
 
-    def record(self, graph: Graph, stages: Sequence[Stage], source: Source, program: Program) -> Recording:
-        """Plan and allocate memory for launches, and bind them to it.
+    def record(
+        self,
+        graph: Graph,
+        stages: Sequence[Stage],
+        source: Source,
+        program: Program,
+        files: PackedFiles | None = None,
+    ) -> Recording:
+        """Plan and allocate memory for launches, and bind them to it; `files` may have the constants packed.
 
         Raises:
             DelegateError: more memory in one piece than the device gives.

@@ -107,14 +107,20 @@ def test_what_a_killed_writer_left_is_removed_with_the_next_write(tmp_path):
     cache = open_cache(tmp_path)
     (tmp_path / "programs").mkdir()
     (tmp_path / "pocl").mkdir()
-    left = [tmp_path / "programs" / "tmpabc", tmp_path / "pocl" / "tempfile_xyz"]
+    (tmp_path / "compiling" / "tmpdef" / "pocl").mkdir(parents=True)
+    left = [
+        tmp_path / "programs" / "tmpabc",
+        tmp_path / "pocl" / "tempfile_xyz",
+        tmp_path / "compiling" / "tmpdef" / "pocl" / "program.bc",
+    ]
     young = tmp_path / "programs" / "tmpnew"
     for path in (*left, young):
         path.write_bytes(b"half")
-    for path in left:
+    for path in (*left, left[-1].parent, left[-1].parent.parent):
         aged(path)
     cache.write("programs", "k", b"x")
-    assert [path.exists() for path in left] == [False, False]
+    assert [path.exists() for path in left] == [False, False, False]
+    assert list((tmp_path / "compiling").iterdir()) == []
     assert young.exists()
 
 

@@ -22,6 +22,7 @@ from runtime.delegates.gpu.cache import Cache, open_cache
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph import Graph
 from runtime.delegates.gpu.memory import Stage
+from runtime.delegates.gpu.packed_file import PackedFiles
 from runtime.delegates.gpu.precision import Findings
 from runtime.delegates.gpu.source import Source
 
@@ -75,7 +76,12 @@ class OpenClBackend:
         return self.library.load(source, progress)
 
     def record(
-        self, graph: Graph, stages: Sequence[Stage], source: Source, program: LoadedKernels
+        self,
+        graph: Graph,
+        stages: Sequence[Stage],
+        source: Source,
+        program: LoadedKernels,
+        files: PackedFiles | None = None,
     ) -> Recording:
         """Allocate buffers and set the kernels' arguments. Raises `DelegateError`, `DeviceError`."""
-        return OpenClRecording(self.opened, graph, stages, source, program)
+        return OpenClRecording(self.opened, graph, stages, source, program, files)

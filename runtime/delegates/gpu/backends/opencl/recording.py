@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from runtime.delegates.gpu.backends.base import Entry
 from runtime.delegates.gpu.backends.opencl.device import OpenedDevice, mapped_errors
 from runtime.delegates.gpu.backends.opencl.library import LoadedKernels
-from runtime.delegates.gpu.constants import divide
-from runtime.delegates.gpu.graph import LINE, Graph, round_up, without_constants
-from runtime.delegates.gpu.lowering.spec import Epilogue, Launch, PackedConstant
-from runtime.delegates.gpu.memory import Stage, place, shortage
+from runtime.delegates.gpu.constants import divide, packed
+from runtime.delegates.gpu.graph import LINE, Graph, without_constants
+from runtime.delegates.gpu.lowering.spec import Epilogue, Launch
+from runtime.delegates.gpu.memory import Placement, Stage, place, shortage
+from runtime.delegates.gpu.packed_file import PackedFiles
 from runtime.delegates.gpu.progress import Announced
 from runtime.delegates.gpu.source import Source, function_of
 from runtime.errors import DelegateError
@@ -65,6 +66,7 @@ class OpenClRecording:
         stages: Sequence[Stage],
         source: Source,
         program: LoadedKernels,
+        files: PackedFiles | None = None,
     ) -> None:
         import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
 
@@ -91,8 +93,7 @@ class OpenClRecording:
             self.queue = cl.CommandQueue(opened.context)
             self.arena, self._arena_memory = self._allocate(placement.arena.size + _SLACK, writable=True)
             self.constants = [
-                self._pack(offsets, size)
-                for offsets, size in zip(placement.constants.offsets, placement.constants.sizes, strict=True)
+                self._pack(placement, number, files) for number in range(len(placement.constants.sizes))
             ]
             self._bind()
 
@@ -114,17 +115,26 @@ class OpenClRecording:
             memory[:] = 0
         return self._cl.Buffer(context, access | flags.USE_HOST_PTR, hostbuf=memory), memory
 
-    def _pack(self, offsets: Mapping[PackedConstant, int], total: int) -> pyopencl.Buffer:
-        """One buffer of constants."""
+    def _pack(self, placement: Placement, number: int, files: PackedFiles | None) -> pyopencl.Buffer:
+        """One buffer of constants: on a CPU device the mapped file itself, where there is one."""
+        mapped = None if files is None else files.constants(placement, number, _SLACK)
+        if mapped is not None and not self._opened.capabilities.is_gpu:
+            flags = self._cl.mem_flags
+            access = flags.READ_ONLY | flags.USE_HOST_PTR
+            return self._cl.Buffer(self._opened.context, access, hostbuf=mapped)
+        total = placement.constants.sizes[number]
         buffer, memory = self._allocate(total + _SLACK, writable=False)
-        packed = np.empty(total + _SLACK, np.uint8) if memory is None else memory
-        for constant, offset in offsets.items():
-            end = offset + constant.bytes
-            packed[offset:end] = constant.values().view(np.uint8)
-            packed[end : offset + round_up(constant.bytes, LINE)] = 0
-        packed[total:] = 0
+        if mapped is None:
+            content = np.empty(total + _SLACK, np.uint8) if memory is None else memory
+            end = 0
+            for part in packed(placement.constants.offsets[number]):
+                content[end : end + part.size] = part
+                end += part.size
+            content[end:] = 0
+        else:
+            content = mapped
         if memory is None:
-            self._cl.enqueue_copy(self.queue, buffer, packed, is_blocking=True)
+            self._cl.enqueue_copy(self.queue, buffer, content, is_blocking=True)
         return buffer
 
     def _bind(self) -> None:
@@ -161,9 +171,9 @@ class OpenClRecording:
     def _layers_entry(self, first: int, last: int, groups: int) -> Entry:
         assert self._kernels.layers is not None
         kernel = self._cl.Kernel(self._kernels.layers, "run_layers")
-        kernel.set_scalar_arg_dtypes([None, None, None, None, None, np.int32, np.int32])
         (number,) = set(self.buffers[first:last])
-        kernel.set_args(self.arena, self.constants[number], *self._tables, first, last)
+        constants = self.constants[number]
+        kernel.set_args(self.arena, constants, *self._tables, np.int32(first), np.int32(last))
         return Entry(kernel, (groups,), (1,), first, last)
 
     def _own_entry(self, layer: int) -> Entry:
