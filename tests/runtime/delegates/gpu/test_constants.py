@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -43,7 +43,29 @@ _OF_INTEGERS = (Op.BITWISE_XOR, Op.RIGHT_SHIFT, Op.STABLEHLO_AND, Op.STABLEHLO_S
 _OF_FLAGS = (Op.REDUCE_ANY, Op.REDUCE_ALL)
 _REDUCTIONS = (Op.MEAN, Op.SUM, Op.REDUCE_MAX, Op.REDUCE_MIN, Op.REDUCE_PROD, *_OF_FLAGS)
 
-_FORMS: dict[Kind, tuple[list[tuple[int, ...] | np.ndarray], tuple[int, ...], dict[str, Any]]] = {
+
+@dataclass(frozen=True)
+class _State:
+    """An operand that keeps what the run before has left."""
+
+    shape: tuple[int, ...]
+
+
+_Operand: TypeAlias = "tuple[int, ...] | np.ndarray | _State | None"
+"""The shape of an operand, the integers that it must be given, a state, or None for an absent one."""
+
+_CELL = [
+    *((3, 4),) * 4,
+    *((3, 3),) * 4,
+    *(None,) * 3,
+    *((3,),) * 4,
+    None,
+    None,
+    _State((2, 3)),
+    _State((2, 3)),
+]
+
+_FORMS: dict[Kind, tuple[list[_Operand], tuple[int, ...], dict[str, Any]]] = {
     Op.CONV_2D: ([_IMAGE, (2, 3, 3, 4), (2,)], (1, 4, 4, 2), _WINDOW),
     Op.DEPTHWISE_CONV_2D: ([_IMAGE, (1, 3, 3, 4), (4,)], _IMAGE, {**_WINDOW, "depth_multiplier": 1}),
     Op.FULLY_CONNECTED: ([(2, 4), (3, 4), (3,)], (2, 3), {}),
@@ -89,6 +111,16 @@ _FORMS: dict[Kind, tuple[list[tuple[int, ...] | np.ndarray], tuple[int, ...], di
     Op.ONE_HOT: ([(4,), _integers(3), (1,), (1,)], (4, 3), {"axis": -1}),
     Op.TOPK_V2: ([_IMAGE, _integers(2)], (1, 4, 4, 2), {}),
     Op.RFFT2D: ([(4, 8), _integers(4, 8)], (4, 5), {}),
+    Op.CONV_3D_TRANSPOSE: (
+        [_integers(1, 4, 4, 4, 2), (2, 2, 2, 2, 4), (1, 4, 4, 4, 4), (2,)],
+        (1, 4, 4, 4, 2),
+        {**_WINDOW, "stride_d": 1},
+    ),
+    Op.RNN: ([(2, 4), (3, 4), (3, 3), (3,), _State((2, 3))], (2, 3), {}),
+    Op.UNIDIRECTIONAL_SEQUENCE_RNN: ([(2, 5, 4), (3, 4), (3, 3), (3,), _State((2, 3))], (2, 5, 3), {}),
+    Op.SVDF: ([(2, 4), (6, 4), (6, 7), (3,), _State((2, 42))], (2, 3), {"rank": 2}),
+    Op.LSTM: ([(2, 4), *_CELL], (2, 3), {}),
+    Op.UNIDIRECTIONAL_SEQUENCE_LSTM: ([(2, 5, 4), *_CELL], (2, 5, 3), {}),
     Op.LEAKY_RELU: ([_IMAGE], _IMAGE, {"alpha": 0.5}),
     **{op: ([_IMAGE, (4,)], _IMAGE, {}) for op in (*_BINARY, *_COMPARISONS, *_OF_BOOLS, *_OF_INTEGERS)},
     **{op: ([_IMAGE, _IMAGE, _IMAGE], _IMAGE, {}) for op in (Op.SELECT, Op.SELECT_V2)},
@@ -101,10 +133,13 @@ _COMPUTED: dict[Kind, int] = {
     Op.CONV_2D: 0,
     Op.CONV_3D: 0,
     Op.DEPTHWISE_CONV_2D: 0,
+    Op.CONV_3D_TRANSPOSE: 2,
     Op.FLOOR_DIV: 0,
     Op.FULLY_CONNECTED: 0,
     Op.PADV2: 0,
     Op.TRANSPOSE_CONV: 2,
+    **dict.fromkeys((Op.LSTM, Op.RNN, Op.SVDF), 0),
+    **dict.fromkeys((Op.UNIDIRECTIONAL_SEQUENCE_LSTM, Op.UNIDIRECTIONAL_SEQUENCE_RNN), 0),
     Custom.CONVOLUTION_2D_TRANSPOSE_BIAS: 0,
 }
 """Operators all of whose other operands must be constants → the place of the computed one."""
@@ -151,7 +186,7 @@ def _read(op: Kind, place: int) -> tuple[TensorType, ...]:
     return (kind, TensorType.FLOAT16) if kind is TensorType.FLOAT32 else (kind,)
 
 
-def _form(op: Kind) -> tuple[list[tuple[int, ...] | np.ndarray], tuple[int, ...], dict[str, Any]]:
+def _form(op: Kind) -> tuple[list[_Operand], tuple[int, ...], dict[str, Any]]:
     return _FORMS.get(op, ([_IMAGE], _IMAGE, {}))
 
 
@@ -169,6 +204,10 @@ def _facts(op: Kind, place: int, kind: TensorType) -> tuple[GraphValues, Operato
             inputs.append(build.constant(stored, type=kind))
         elif isinstance(operand, np.ndarray):
             inputs.append(build.constant(operand))
+        elif isinstance(operand, _State):
+            inputs.append(build.tensor(np.float32, operand.shape, is_variable=True))
+        elif operand is None:
+            inputs.append(-1)
         elif i != _COMPUTED.get(op, i):
             inputs.append(build.constant(np.ones(operand, dtype_of(_types(op, i)[0]))))
         else:
@@ -188,7 +227,10 @@ def _facts(op: Kind, place: int, kind: TensorType) -> tuple[GraphValues, Operato
 
 
 PLACES = [
-    (op, place) for op in sorted(families(), key=lambda o: o.name) for place in range(len(_form(op)[0]))
+    (op, place)
+    for op in sorted(families(), key=lambda o: o.name)
+    for place, operand in enumerate(_form(op)[0])
+    if not (operand is None or isinstance(operand, _State))
 ]
 
 
