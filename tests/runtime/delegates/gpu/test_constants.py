@@ -163,6 +163,7 @@ _INDICES = (TensorType.INT32, TensorType.INT64)
 _COMPARED = (TensorType.FLOAT32, TensorType.FLOAT16, TensorType.INT32, TensorType.BOOL)
 _SEVERAL: dict[tuple[Kind, int], tuple[TensorType, ...]] = {
     **{(op, 0): _COMPARED for op in (Op.ARG_MAX, Op.ARG_MIN)},
+    (Op.BITCAST, 0): (TensorType.FLOAT32, TensorType.FLOAT16, TensorType.INT32),
     (Op.CAST, 0): (*_COMPARED, TensorType.INT64),
     **{(op, 1): _INDICES for op in (Op.GATHER, Op.GATHER_ND)},
     (Op.ONE_HOT, 0): _INDICES,

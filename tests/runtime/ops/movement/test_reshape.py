@@ -120,6 +120,7 @@ def bitcast(name, values, dtype) -> Case:
 
 BITCASTS = [
     bitcast("same_width", WORDS, np.float32),
+    bitcast("to_words", patterns(3, 5, 7).value, np.int32),
     bitcast("to_bytes", WORDS, np.uint8),
     bitcast("from_bytes", WORDS.view(np.uint8).reshape(2, 3, 4, 4), np.int32),
     bitcast("halves", WORDS, np.int16),
@@ -128,5 +129,5 @@ BITCASTS = [
 
 
 @pytest.mark.parametrize("case", BITCASTS, ids=str)
-def test_bits_are_read_as_litert_reads_them(case):
-    check(case, CPU)
+def test_bits_are_read_as_litert_reads_them(case, backend):
+    check(case, backend)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.element_type import PLAIN, ElementType, ElementTypes
+from runtime.delegates.gpu.element_type import PLAIN, ElementType, ElementTypes, element_type
 from runtime.delegates.gpu.epilogue import broadcast_shape
 from runtime.delegates.gpu.graph import LANES, Kind, Node, Value, round_up
 from runtime.delegates.gpu.lowering.movement.copies import element_strides
@@ -92,6 +92,8 @@ _CLAMPS = {
 }
 """Fused activation → its expression of integers."""
 
+_CUBE_ROOT = "cbrt({0})"
+
 _MASKS = {1: "char", 4: "int", 8: "long"}
 """Bytes of an element → the type of the mask that selects among vectors of such elements."""
 
@@ -99,6 +101,7 @@ _BOTH: ElementTypes = (I32, I64)
 _NUMBERS: ElementTypes = (F32, I32, I64)
 _TYPES: Mapping[Kind, Types] = {
     Op.CAST: Types((PLAIN,), (PLAIN,)),
+    Op.BITCAST: Types((_NUMBERS,), (_NUMBERS,)),
     **dict.fromkeys((Op.SELECT, Op.SELECT_V2), Types(((BOOL,), PLAIN), (PLAIN,), alike=True)),
     **dict.fromkeys((Op.EQUAL, Op.NOT_EQUAL), Types((PLAIN,), ((BOOL,),), alike=True)),
     **dict.fromkeys(
@@ -112,7 +115,8 @@ _TYPES: Mapping[Kind, Types] = {
                 Op.ADD, Op.SUB, Op.MUL, Op.MAXIMUM, Op.MINIMUM, Op.NEG, Op.FLOOR_DIV, Op.FLOOR_MOD,
                 Op.STABLEHLO_SHIFT_LEFT,
             ),
-            (I32,): (Op.DIV, Op.POW, Op.SQUARED_DIFFERENCE, Op.ABS, Op.SIGN, Op.RIGHT_SHIFT),
+            (I32,): (Op.ADD_N, Op.DIV, Op.POW, Op.SQUARED_DIFFERENCE, Op.ABS, Op.SIGN, Op.RIGHT_SHIFT),
+            (F32,): (Op.STABLEHLO_CBRT,),
             (I32, BOOL): (Op.BITWISE_XOR,),
             (I32, I64, BOOL): (
                 Op.STABLEHLO_ADD, Op.STABLEHLO_MULTIPLY, Op.STABLEHLO_MAXIMUM, Op.STABLEHLO_MINIMUM,
@@ -137,6 +141,8 @@ _VECTORS_PER_UNIT = 8
 def _supports(facts: OperatorFacts) -> Unsupported | None:
     if activation_of(facts) not in _CLAMPS:
         return Unsupported(f"the fused activation {activation_of(facts)} has no kernel")
+    if facts.operator.opcode == Op.BITCAST:
+        return _bitcast_refusal(facts)
     second = facts.constant(1)
     # The CPU path ends a run with an error, for which a kernel has no way.
     if facts.operator.opcode in _QUOTIENTS:
@@ -152,6 +158,14 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
             else Unsupported("the exponent is negative: the CPU path ends the run")
         )
     return None
+
+
+def _bitcast_refusal(facts: OperatorFacts) -> Unsupported | None:
+    tensors = (facts.operator.inputs[0], facts.operator.outputs[0])
+    names = [facts.graph.subgraph.tensors[tensor].type for tensor in tensors]
+    sizes = {found.size for kind in names if (found := element_type(kind)) is not None}
+    text = " as ".join(kind.name.lower() for kind in names)
+    return None if len(sizes) == 1 else Unsupported(f"{text}, an element of another size, has no kernel")
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
@@ -177,7 +191,7 @@ def _selects_rows(facts: OperatorFacts) -> bool:
 
 
 def _expression(node: Node, types: Sequence[ElementType], result: ElementType) -> str:
-    """The node's expression of its operands `{0}`, `{1}` and `{2}`, which have these types."""
+    """The node's expression of its operands `{0}`, `{1}` and so on, which have these types."""
     op, first = node.op, types[0]
     if op == Op.CAST:
         return _cast(first, result)
@@ -185,11 +199,26 @@ def _expression(node: Node, types: Sequence[ElementType], result: ElementType) -
         return _CHOICE.replace("{m}", _MASKS[result.size])
     if op in _COMPARISONS:
         return _COMPARISONS[op]
+    if op == Op.BITCAST:
+        return f"as_{result.opencl}16({{0}})"
+    if op == Op.STABLEHLO_CBRT:
+        return _CUBE_ROOT
     if first is BOOL:
         return _BOOLS[op]
-    value = "power_alone_{t}({0}, {1})" if node.attributes["alone"] else _INTEGERS[op]
+    if op == Op.ADD_N:
+        value = _total(len(types))
+    else:
+        value = "power_alone_{t}({0}, {1})" if node.attributes["alone"] else _INTEGERS[op]
     clamped = _CLAMPS[node.attributes["clamp"]].replace("{0}", value)
     return clamped.replace("{t}", first.opencl)
+
+
+def _total(count: int) -> str:
+    """The sum of so many operands, from the first on."""
+    found = "{0}"
+    for i in range(1, count):
+        found = f"WRAPPING({{t}}, {found}, +, {{{i}}})"
+    return found
 
 
 def _cast(source: ElementType, target: ElementType) -> str:
