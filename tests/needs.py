@@ -61,6 +61,14 @@ def oldest_redis_server() -> str:
     return str(Path(package.origin).parent / "bin" / "redis-server")
 
 
+def rusticl() -> Path:
+    """Folder of `rusticl.icd`, Mesa's driver: `$FARM_TEST_RUSTICL`, else that of the machine's drivers."""
+    folder = Path(os.environ.get("FARM_TEST_RUSTICL") or "/etc/OpenCL/vendors")
+    if not (folder / "rusticl.icd").is_file():
+        pytest.skip(f"no rusticl.icd in {folder}: install mesa-opencl-icd, or set FARM_TEST_RUSTICL")
+    return folder
+
+
 def postgres_binaries() -> Path:
     """Folder of `initdb` and `postgres`, the newest of those installed."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))

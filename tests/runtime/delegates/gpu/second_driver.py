@@ -1,0 +1,37 @@
+"""Runs models on Mesa's rusticl, in a process of its own: drivers are chosen before the first one is loaded.
+
+`python -m tests.runtime.delegates.gpu.second_driver CACHE`: a pickled list of models with their inputs comes
+from standard input; the device's name and each model's outputs go to standard output.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+
+import numpy as np
+
+from runtime import Interpreter, load_delegate
+
+
+def main() -> None:
+    members = pickle.load(sys.stdin.buffer)
+    options = {"device": "rusticl", "precision": "fp32", "tuning": "none", "cache_dir": sys.argv[1]}
+    delegate = load_delegate("gpu", {**options, "require_full_delegation": True})
+    outputs = [run(delegate, model, inputs) for model, inputs in members]
+    pickle.dump((delegate.describe()["platform"], outputs), sys.stdout.buffer)
+
+
+def run(delegate, model: bytes, inputs: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+    """Outputs of the second run: it works on memory that the first has left."""
+    interpreter = Interpreter(model_content=model, experimental_delegates=[delegate])
+    interpreter.allocate_tensors()
+    for details, value in zip(interpreter.get_input_details(), inputs, strict=True):
+        interpreter.set_tensor(details["index"], value)
+    for _ in range(2):
+        interpreter.invoke()
+    return [interpreter.get_tensor(details["index"]) for details in interpreter.get_output_details()]
+
+
+if __name__ == "__main__":
+    main()
