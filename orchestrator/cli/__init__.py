@@ -16,6 +16,7 @@ from typer.exceptions import TyperException
 
 from orchestrator.cli.agents import acl, drain, enrol, list_agents, remove, revoke, rotate
 from orchestrator.cli.cancel import cancel
+from orchestrator.cli.compare import compare
 from orchestrator.cli.db import back_up_database, check_database, prune_database
 from orchestrator.cli.devices import devices
 from orchestrator.cli.doctor import doctor
@@ -51,6 +52,14 @@ VERBS = (
     Verb("why", why, ("farm why 3f2a",)),
     Verb("logs", logs, ("farm logs 3f2a", "farm logs 3f2a -f")),
     Verb("results", results, ("farm results", "farm results --campaign all --format csv")),
+    Verb(
+        "compare",
+        compare,
+        (
+            "farm compare monday tuesday --fail-on regression",
+            "farm compare demo cpu,gpu --by delegate --format md",
+        ),
+    ),
     Verb("show", show, ("farm show 3f2a",)),
     Verb("cancel", cancel, ("farm cancel demo",)),
     Verb("pause", pause, ("farm pause nightly",)),

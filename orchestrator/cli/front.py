@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 SECTIONS: Final = {
-    "Measure": ("submit", "validate", "results", "show", "site"),
+    "Measure": ("submit", "validate", "results", "compare", "show", "site"),
     "Look": ("status", "watch", "why", "logs", "model", "skeleton"),
     "Queue": ("cancel", "pause", "resume", "retry", "priority"),
     "Lab": ("serve", "agents", "devices", "keys"),
@@ -21,7 +21,7 @@ _START: Final = "Start here: farm submit --model my.tflite, or farm submit model
 SYNONYMS: Final = {
     "run": "submit", "bench": "submit", "benchmark": "submit", "measure": "submit", "start": "submit",
     "list": "status", "ls": "status", "ps": "status", "queue": "status", "jobs": "status",
-    "report": "results", "table": "results", "export": "results", "compare": "results", "diff": "results",
+    "report": "results", "table": "results", "export": "results", "diff": "compare", "regress": "compare",
     "html": "site build", "web": "site build", "publish": "site build",
     "stop": "cancel", "kill": "cancel", "abort": "cancel", "rerun": "retry", "again": "retry",
     "check": "doctor", "health": "doctor", "log": "logs", "tail": "logs", "inspect": "model info",

@@ -24,6 +24,9 @@ OK = 0
 SOME_FAILED = 1
 """Exit code: the verb did its work and reports a failure; also the code of `FarmError`."""
 
+REGRESSION = 3
+"""Exit code of `farm compare --fail-on regression` where a cell is slower or has no right result any more."""
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells count."""
 

@@ -64,6 +64,33 @@ def test_a_second_submit_reuses_every_cell_and_says_so(measured: Shell) -> None:
     assert ran.out.splitlines()[-1] == "4 cells: 4 done; 4 reused"
 
 
+def test_two_runs_are_compared_and_a_reused_result_is_no_evidence(measured: Shell) -> None:
+    (campaign, *_) = measured.farm("status", "--json").json()["campaigns"]
+    ref = campaign["campaign_id"]
+    ran = measured.farm("compare", ref, ref, "--all", "--fail-on", "regression")
+    assert ran.code == 0, ran.err
+    assert "4 cells: 4 " in ran.out
+    assert "unpaired: not measured interleaved" in ran.out
+    assert "farm submit --force measures again" in " ".join(ran.out.split())
+    found = measured.farm("compare", ref, ref, "--json").json()
+    assert found["paired"] is False
+    assert {tuple(change["key"][:2]) for change in found["changes"]} >= {("good", "cpu"), ("good", "litert")}
+    assert all(change["ratio"]["median"] == 1.0 for change in found["changes"])
+    markdown = measured.farm("compare", ref, ref, "--all", "--format", "md").out
+    assert markdown.startswith("| cell | A ms | B ms | change of p50 | verdict | why |")
+
+
+def test_two_delegates_of_one_run_are_compared(measured: Shell) -> None:
+    (campaign, *_) = measured.farm("status", "--json").json()["campaigns"]
+    asked = ("compare", campaign["campaign_id"])
+    found = measured.farm(*asked, "cpu,litert", "--by", "delegate", "--json").json()
+    assert [change["key"][1:] for change in found["changes"]] == [["host-cpu", "quick"]] * 2
+    for values, words in (("cpu", "takes two values, e.g. cpu,litert"), ("cpu,gpu", "no delegate of this")):
+        refused = measured.farm(*asked, values, "--by", "delegate")
+        assert (refused.code, refused.out) == (2, "")
+        assert words in refused.err
+
+
 def test_a_dry_run_lists_every_cell_and_names_what_changed(measured: Shell) -> None:
     measured.write("changed.yaml", CAMPAIGN.replace("threads: 1}\n  litert", "threads: 2}\n  litert"))
     ran = measured.farm("submit", "changed.yaml", "--dry-run")
@@ -122,7 +149,7 @@ def test_a_cell_is_shown_in_full(measured: Shell) -> None:
     assert "process 0" not in text
     assert "samples in ms" in text
     found = measured.farm("show", cell_id[:8], "--json").json()
-    assert len(found["processes"]) == 1
+    assert [process["cache"] for process in found["processes"]] == ["cold", "warm"]
     assert sum(len(p["invoke_ns"]) for p in found["processes"]) == found["result"]["samples"]
     missing = measured.farm("show", "zzzz")
     assert (missing.code, missing.out) == (2, "")
