@@ -15,14 +15,17 @@ import numpy as np
 from runtime.delegates.gpu.graph import Graph, Node, Step, Value, round_up
 from runtime.delegates.gpu.parameters import Digit, Parameters, offset, parameters
 
+_CLAMP = "clamp16({v}, {a}, {b})"
+_LARGEST = float(np.finfo(np.float32).max)
+
 EXPRESSIONS = {
     "LOAD": "{0}",
-    "SATURATE": "clamp16({v}, -FLT_MAX, FLT_MAX)",
+    "SATURATE": _CLAMP,
     "RELU": "relu16({v})",
-    "RELU_SATURATED": "clamp16({v}, 0.0f, FLT_MAX)",
-    "RELU6": "clamp16({v}, 0.0f, 6.0f)",
-    "RELU_N1_TO_1": "clamp16({v}, -1.0f, 1.0f)",
-    "RELU_0_TO_1": "clamp16({v}, 0.0f, 1.0f)",
+    "RELU_SATURATED": _CLAMP,
+    "RELU6": _CLAMP,
+    "RELU_N1_TO_1": _CLAMP,
+    "RELU_0_TO_1": _CLAMP,
     "TANH": "tanh16({v})",
     "LOGISTIC": "logistic16({v})",
     "SWISH": "swish16({v})",
@@ -70,6 +73,15 @@ EXPRESSIONS = {
 MAX_OPERANDS = 6
 """Most operands of one epilogue. Chosen: chains of networks have two or three, and a longer one continues in
 a launch of its own; every operand is one more stream of memory beside the kernel's own."""
+
+BOUNDS = {
+    "SATURATE": (-_LARGEST, _LARGEST),
+    "RELU_SATURATED": (0.0, _LARGEST),
+    "RELU6": (0.0, 6.0),
+    "RELU_N1_TO_1": (-1.0, 1.0),
+    "RELU_0_TO_1": (0.0, 1.0),
+}
+"""Step → the numbers between which it clamps. Layers that differ in them alone share their function."""
 
 FUSED_ACTIVATIONS = {"NONE": "SATURATE", "RELU": "RELU_SATURATED"}
 """Fused activation → its step, where that has another name. LiteRT's kernels with such an option clamp to the
@@ -151,8 +163,9 @@ def join(steps: Iterable[Step], operands: Sequence[Operand], channels: int) -> J
         read = [next(unread) for _ in step.operands]
         for operand in read:
             values |= operand.parameters
-        names = {key: f"E_NUMBER{position}_{key.upper()}" for key in "abcd"[: len(step.parameters)]}
-        values |= dict(zip(names.values(), step.parameters, strict=True))
+        numbers = BOUNDS.get(step.op, step.parameters)
+        names = {key: f"E_NUMBER{position}_{key.upper()}" for key in "abcd"[: len(numbers)]}
+        values |= dict(zip(names.values(), numbers, strict=True))
         text = EXPRESSIONS[step.op].format(*(operand.access for operand in read), v=text, **names)
         unsafe |= any(operand.is_splat for operand in read)
         unsafe |= step.op in _UNSAFE_STEPS or not np.isfinite(step.parameters).all()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import prod
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.epilogue import MAX_OPERANDS, can_broadcast
+from runtime.delegates.gpu.epilogue import BOUNDS, MAX_OPERANDS, can_broadcast
 from runtime.delegates.gpu.graph import Node, Step, round_up
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
@@ -142,11 +142,11 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     (target,) = node.outputs
     value, layout = context.value(target), context.layout(target)
     channels = round_up(value.channels)
-    steps = "_".join(step.op.lower() for step in node.epilogue if step.op != "LOAD")
+    ops = ("clamp" if step.op in BOUNDS else step.op.lower() for step in node.epilogue if step.op != "LOAD")
     launch = Launch(
         Instance(
             "elementwise/elementwise.cl",
-            instance_name(f"elementwise_{steps}"),
+            instance_name(f"elementwise_{'_'.join(ops)}"),
             parameters=parameters(PIXELS=value.pixels, CHANNELS=channels, OUT_STRIDE=layout.pixel_stride),
         ),
         (target,),
