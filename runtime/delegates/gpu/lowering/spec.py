@@ -39,9 +39,10 @@ A launch on a CPU device runs a *unit function*, the text of the family's `.cl` 
   prefer an `if` on a parameter, which costs nothing outside of inner loops. Names of both are upper case and
   need not be unique between families: the frame undefines them behind each instance.
 - A division by a parameter takes tens of cycles. Divide once for each unit and count on from there, or pass
-  the divisor by `parameters.divisor` and use QUOTIENT and REMAINDER, which multiply by a reciprocal.
+  the divisor by `parameters.divisor` and use QUOTIENT and REMAINDER, which multiply by a reciprocal. Where an
+  unrolled tile reads at many multiples of a stride, in a loop, OPAQUE keeps the compiler from spilling them.
 - The frame defines `FUNC` from `Instance.name`, by the grammar `<dtype>_<family>_<variant>__<tile>`, e.g.
-  `f32_conv_gemm__m12n32`; it appends a digest where two instances share a name. A name is a part of the
+  `f32_gemm__m12n32`; it appends a digest where two instances share a name. A name is a part of the
   function: it holds no shape either.
 - The file is included once per instance: file-level helpers live in `common.cl`, or are named by
   `LOCAL_NAME(helper)` (= FUNC##_helper), or are static inline functions behind an include guard when they do
@@ -383,28 +384,11 @@ def packed(name: str, elements: int, make: Callable[[], Array]) -> PackedConstan
     return PackedConstant(name, elements, make)
 
 
-def defines(**values: int | float | str) -> tuple[tuple[str, int | str], ...]:
-    """Defines in a stable order; booleans become 0 and 1, floats the text of a literal.
-
-    As numbers, 0.0 and -0.0 would be equal, and their launches would share one function.
-    """
-    return tuple(sorted((name, _define(value)) for name, value in values.items()))
-
-
-def _define(value: int | float | str) -> int | str:
-    if isinstance(value, bool):
-        return int(value)
-    return _literal(value) if isinstance(value, float) else value
-
-
-def _literal(value: float) -> str:
-    """A float as OpenCL C text, exact in float32."""
-    number = float(np.float32(value))
-    if np.isnan(number):
-        return "NAN"
-    if np.isinf(number):
-        return "INFINITY" if number > 0 else "(-INFINITY)"
-    return f"{number!r}f" if number >= 0 else f"({number!r}f)"
+def defines(**values: int | str) -> tuple[tuple[str, int | str], ...]:
+    """Defines in a stable order; booleans become 0 and 1. Floats are parameters: no code differs by them."""
+    return tuple(
+        sorted((name, int(value) if isinstance(value, bool) else value) for name, value in values.items())
+    )
 
 
 def activation_of(facts: OperatorFacts) -> str:

@@ -1,5 +1,5 @@
 // Real numbers that are multiples of SCALE to the integers of type T that stand for them, within [LOW, HIGH].
-// Defines: T, LOW, HIGH. Parameters: PIXELS, CHANNELS, IN_STRIDE, IN_CHANNEL_STRIDE, OUT_STRIDE, SCALE, ZERO_POINT. A unit
+// Defines: T. Parameters: LOW, HIGH, PIXELS, CHANNELS, IN_STRIDE, IN_CHANNEL_STRIDE, OUT_STRIDE, SCALE, ZERO_POINT. A unit
 // is a range of pixels. The product with the inverse is off by far less than the half that would round to another integer.
 // fmax gives the bound in place of a NaN, whose conversion has no defined result.
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global T *restrict out PARAMETERS)

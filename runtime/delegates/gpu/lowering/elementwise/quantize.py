@@ -77,8 +77,9 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         Instance(
             f"elementwise/quantize_{'store' if to_levels else 'load'}.cl",
             instance_name(f"{node.op.name.lower()}_{stored.type.value}"),
-            defines(T=stored.type.opencl, **bounds),
+            defines(T=stored.type.opencl),
             parameters(
+                **bounds,
                 PIXELS=after.pixels,
                 CHANNELS=after.channels,
                 IN_STRIDE=read.pixel_stride,
