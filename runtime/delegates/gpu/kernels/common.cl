@@ -65,7 +65,8 @@ typedef uchar unaligned_uchar __attribute__((ext_vector_type(16), aligned(1)));
 #define PANEL_HEAD(weights, panel, rows) ((__global const float *)((weights) \
     + (size_t)(panel) * (4 * JOIN(HEAD_ROWS, WEIGHT) * TILE_N + WEIGHT_BYTES((rows) * TILE_N))))
 #define PANEL_ROWS(head) ((__global const uchar *)((head) + JOIN(HEAD_ROWS, WEIGHT) * TILE_N))
-#define WEIGHTS16(rows, i, head, column) JOIN(weights16, WEIGHT)(rows, i, (head) + TILE_N + (column), TILE_N)
+#define WEIGHTS16(rows, i, head, column) \
+    JOIN(scaled16, WEIGHT)(JOIN(levels16, WEIGHT)(rows, i), (head) + TILE_N + (column), TILE_N)
 // Conversions by name are slower to compile with PoCL, as vload16 is; its vload_half16 is two conversions and a join.
 #ifdef __clang__
 typedef ushort unaligned_ushort16 __attribute__((ext_vector_type(16), aligned(2)));
@@ -82,11 +83,11 @@ typedef uchar unaligned_uchar8 __attribute__((ext_vector_type(8), aligned(1)));
 #define LOAD_AS_uchar8(pointer) vload8(0, pointer)
 #define CONVERT16(type, vector) convert_##type(vector)
 #endif
-static inline float16 weights16_F32(__global const uchar *rows, int i, __global const float *scale, int width)
+static inline float16 levels16_F32(__global const uchar *rows, int i)
 {
     return load16((__global const float *)rows + i);
 }
-static inline float16 weights16_F16(__global const uchar *rows, int i, __global const float *scale, int width)
+static inline float16 levels16_F16(__global const uchar *rows, int i)
 {
 #if defined(__clang__) && defined(__AVX512F__)
     const short16 bits = as_short16(LOAD_AS(ushort16, rows + 2 * i));
@@ -95,25 +96,33 @@ static inline float16 weights16_F16(__global const uchar *rows, int i, __global 
     return vload_half16(0, (__global const half *)rows + i);
 #endif
 }
-static inline float16 weights16_BF16(__global const uchar *rows, int i, __global const float *scale, int width)
+static inline float16 levels16_BF16(__global const uchar *rows, int i)
 {
     return as_float16(CONVERT16(uint16, LOAD_AS(ushort16, rows + 2 * i)) << 16);
 }
-static inline float16 weights16_I8(__global const uchar *rows, int i, __global const float *scale, int width)
+static inline float16 levels16_I8(__global const uchar *rows, int i)
 {
-    return CONVERT16(float16, LOAD_AS(char16, rows + i)) * load16(scale);
+    return CONVERT16(float16, LOAD_AS(char16, rows + i));
 }
-static inline float16 weights16_U8(__global const uchar *rows, int i, __global const float *scale, int width)
+static inline float16 levels16_U8(__global const uchar *rows, int i)
 {
-    return (CONVERT16(float16, LOAD_AS(uchar16, rows + i)) - load16(scale + width)) * load16(scale);
+    return CONVERT16(float16, LOAD_AS(uchar16, rows + i));
 }
 // Eight bytes: the levels plus 8 of the first half of the columns in the low bits, those of the second in the high bits.
-static inline float16 weights16_I4(__global const uchar *rows, int i, __global const float *scale, int width)
+static inline float16 levels16_I4(__global const uchar *rows, int i)
 {
     const uchar8 pairs = LOAD_AS(uchar8, rows + i / 2);
     const uint16 wide = CONVERT16(uint16, (uchar16)(pairs, pairs)) >> (uint16)((uint8)0, (uint8)4);
-    return (CONVERT16(float16, wide & 15) - 8.0f) * load16(scale);
+    return CONVERT16(float16, wide & 15) - 8.0f;
 }
+#define LEVELS16(rows, i) JOIN(levels16, WEIGHT)(rows, i)
+// The numbers for which they stand; behind `width` scales lie the zero points.
+#define scaled16_F32(levels, scale, width) (levels)
+#define scaled16_F16(levels, scale, width) (levels)
+#define scaled16_BF16(levels, scale, width) (levels)
+#define scaled16_I8(levels, scale, width) ((levels) * load16(scale))
+#define scaled16_U8(levels, scale, width) (((levels) - load16((scale) + (width))) * load16(scale))
+#define scaled16_I4(levels, scale, width) ((levels) * load16(scale))
 
 // Copies and fills runs of elements of the types that move them, 16 at a time and the rest by halves: compilers make of a
 // plain loop, whose count they do not know, one that copies what is left over one by one. A structure moves as a vector

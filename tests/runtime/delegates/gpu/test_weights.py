@@ -82,6 +82,12 @@ def volumes(build, x, weights):
     return build.op(Op.CONV_3D, [x, weights], (n, d, h, w, build.tensors[weights].shape[-1]), **given)
 
 
+def lookup(build, x, weights):
+    ids = build.constant(np.array([2, 0, 3, 3, 1], np.int32))
+    found = build.op(Op.EMBEDDING_LOOKUP, [ids, weights], (5, build.tensors[weights].shape[1]))
+    return build.op(Op.ADD, [found, x], (5, build.tensors[weights].shape[1]))
+
+
 LAYERS = {
     "pointwise": (conv, (1, 5, 6, 17), (33, 1, 1, 17), 0),
     "window": (conv, (1, 5, 6, 17), (33, 3, 3, 17), 0),
@@ -95,6 +101,7 @@ LAYERS = {
     "rows": (dense, (6, 7), (255, 7), 0),
     "matmul": (matmul, (5, 13), (31, 13), 0),
     "transposed": (transposed, (1, 4, 5, 9), (7, 3, 3, 9), 0),
+    "lookup": (lookup, (1, 37), (4, 37), 0),
     "volumes": (volumes, (1, 3, 4, 4, 5), (2, 2, 2, 5, 18), 4),
 }
 """Name → the layer, the shapes of its input and its weights, and the dimension of the weights' outputs."""

@@ -73,6 +73,10 @@ LOOKED_UP = [
     rows("float_images", random(6, 3, 2, 17).value),
     rows("int64_rows", np.arange(42, dtype=np.int64).reshape(6, 7), Out(np.int64)),
     case("computed_table", Op.EMBEDDING_LOOKUP, [fed([1, 1, 0]), random(2, 255)]),
+    rows("dense_int8_rows", TABLE, Out(), ROW_SCALES, version=3),
+    rows("int8_table", np.tile(TABLE, 2), Out(), per_tensor(0.1), version=3),
+    rows("int8_table_by_row", np.tile(TABLE, 2), Out(), ROW_SCALES, version=3),
+    rows("int4_table_by_row", np.tile(NARROW, 2), Out(), ROW_SCALES, TensorType.INT4, version=4),
 ]
 
 

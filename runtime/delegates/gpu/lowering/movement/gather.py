@@ -13,7 +13,8 @@ import numpy as np
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.element_type import INDICES, MOVABLE, ElementType
-from runtime.delegates.gpu.graph import Node, ceil_div, round_up
+from runtime.delegates.gpu.graph import Node, Value, ceil_div, round_up
+from runtime.delegates.gpu.lowering.matmul.conv.packing import Array, pairs_of_levels
 from runtime.delegates.gpu.lowering.movement.copies import any_layout, vector_lanes
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
@@ -24,12 +25,17 @@ from runtime.delegates.gpu.lowering.spec import (
     Launch,
     NodeSpec,
     OperatorFacts,
+    PackedConstant,
     Types,
     defines,
     instance_name,
 )
 from runtime.delegates.gpu.parameters import divisor, parameters
+from runtime.delegates.gpu.weights import WeightType
 from runtime.model.schema import BuiltinOperator as Op
+
+_MATRIX_RANK = 2
+"""Dimensions of a table whose rows are one pixel each."""
 
 _BLOCK = 256
 """Lanes of a unit, a multiple of 16. Chosen: larger and a long row is one thread's work; smaller and the
@@ -97,9 +103,13 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     (source, chooser), (target,) = node.inputs, node.outputs
     if source is None or chooser is None:
         raise ValueError(f"{node.op.name} has two inputs")
+    table = narrow_table(context.value(source))
+    write = context.layout(target)
+    if table is not None and node.op is Op.EMBEDDING_LOOKUP and write.padded and write.channel_stride == 1:
+        return [_narrow(node, context, table)]
     form: _Form = node.attributes["form"]
     before, indices, after = (context.value(v) for v in (source, chooser, target))
-    read, write = context.layout(source), context.layout(target)
+    read = context.layout(source)
     rows = bool(form.inner)
     inner = prod(form.inner[:-1])
     tail = round_up(after.channels) - after.channels if write.padded else 0
@@ -148,6 +158,70 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     return [Candidate("positions", (launch,))]
 
 
+def narrow_table(value: Value) -> PackedConstant | None:
+    """A matrix as `gather_narrow.cl` reads it; None for float32, or scales that are not of its rows."""
+    stored = value.stored
+    if stored is None or len(value.shape) != _MATRIX_RANK:
+        return None
+    rows, width = value.shape[0], round_up(value.channels)
+    head: Array = np.empty((rows, 0), np.uint8)
+    if stored.scales is not None and stored.zeros is not None:
+        scales, zeros = stored.by_slice(stored.scales, 0), stored.by_slice(stored.zeros, 0)
+        if scales is None or zeros is None:
+            return None
+        head = np.stack([scales, zeros], axis=1).view(np.uint8)
+    kind, codes = stored.type, stored.codes
+
+    def make() -> Array:
+        padded = np.pad(codes, ((0, 0), (0, width - value.channels)))
+        if kind is WeightType.I4:
+            return np.concatenate([head, pairs_of_levels(padded)], axis=1)
+        return np.concatenate([head, np.ascontiguousarray(padded).view(np.uint8)], axis=1)
+
+    size = rows * (head.shape[1] + width * kind.bits // 8)
+    return PackedConstant(f"table{value.id}", size, make, ElementType.U8)
+
+
+def _narrow(node: Node, context: Context, table: PackedConstant) -> Candidate:
+    """Rows of a constant table that are widened on their way."""
+    (source, chooser), (target,) = node.inputs, node.outputs
+    if source is None or chooser is None:
+        raise ValueError(f"{node.op.name} has two inputs")
+    before, indices, after = (context.value(v) for v in (source, chooser, target))
+    stored, blocks = before.stored, ceil_div(after.channels, _BLOCK)
+    if stored is None:
+        raise ValueError(f"value {source} is float32")
+    flag = () if indices.is_constant else (Check.of(node, node.attributes["outside"]),)
+    launch = Launch(
+        Instance(
+            "movement/gather_narrow.cl",
+            instance_name("gather", weights=stored.type),
+            defines(
+                WEIGHT=stored.type.value,
+                INDEX=indices.type.opencl,
+                CHECKED=not indices.is_constant,
+                BLOCK=_BLOCK,
+            ),
+            parameters(
+                ROWS=before.shape[0],
+                ROW_BYTES=table.bytes // before.shape[0],
+                HEAD_BYTES=0 if stored.scales is None else 2 * ElementType.F32.size,
+                CHANNELS=round_up(after.channels),
+                OUT_STRIDE=context.layout(target).pixel_stride,
+                INDEX_STRIDE=context.layout(chooser).pixel_stride,
+                **divisor("BLOCKS", blocks),
+                **divisor("INDEX_CHANNELS", indices.channels),
+            ),
+        ),
+        (table, context.pointer(chooser), target, *flag),
+        units=after.pixels * blocks,
+        label=f"{node.op.name} {'x'.join(map(str, after.shape))}",
+        sources=node.sources,
+        bytes=(4 + before.type.size) * after.elements,
+    )
+    return Candidate("narrow_rows", (launch,))
+
+
 def _types(*inputs: tuple[ElementType, ...]) -> Types:
     return Types(inputs, (MOVABLE,), alike=True)
 
@@ -159,6 +233,7 @@ FAMILY = Family(
     supports=_supports,
     reads_any_layout=any_layout,
     writes_dense=any_layout,
+    weights=(1,),
     types={
         Op.GATHER: _types(MOVABLE, INDICES),
         Op.GATHER_ND: _types(MOVABLE, INDICES),

@@ -8,14 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.graph import LANES, Value
-from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats
+from runtime.delegates.gpu.graph import Value
+from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats, pairs_of_levels
 from runtime.delegates.gpu.lowering.spec import Array, PackedConstant
 from runtime.delegates.gpu.weights import WeightType
-
-_LEVELS_BELOW_ZERO = 8
-"""Levels of I4 below zero: added, they make every level a number of four bits, and `weights16_I4` of
-`kernels/common.cl` takes them off again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +63,7 @@ class Weights:
         """Write panels [count, rows, width] into the bytes of `target`, [count, bytes]."""
         count, _, width = panels.shape
         if self.type is WeightType.I4:
-            low, high = np.moveaxis(
-                (panels + _LEVELS_BELOW_ZERO).astype(np.uint8).reshape(count, -1, 2, LANES // 2), 2, 0
-            )
-            target[...] = (low | high << 4).reshape(count, -1)
+            target[...] = pairs_of_levels(panels).reshape(count, -1)
             return
         if self.type is WeightType.U8:
             zeros = np.zeros(count * width, np.int16)
