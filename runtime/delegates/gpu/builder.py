@@ -25,7 +25,7 @@ from runtime.delegates.gpu.simulation import (
     rounded,
     simulation_refusal,
 )
-from runtime.delegates.gpu.weights import Stored, stored
+from runtime.delegates.gpu.weights import Stored, WeightType, stored
 from runtime.model.graph import Operator
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.support.registry import CUSTOM_SPECS, SPECS
@@ -174,10 +174,14 @@ def _refused(facts: GraphFacts, operator: Operator, tensor: int, found: str, lim
 def build_graph(partition: Partition, *, is_narrow: bool = True) -> Graph:
     """The graph of a partition whose operators all passed `refusal`.
 
-    Constants stay beside their float32 form as the file stores them where `is_narrow` is true.
+    Constants stay beside their float32 form as the file stores them where `is_narrow` is true. Else their
+    stored form is float32 too, which lets the same kernels be chosen for them.
     Raises ValueError where a tensor of a type that no kernel knows would become an operand.
     """
-    building = _Building(partition, _stored_constants(partition) if is_narrow else {})
+    kept = _stored_constants(partition)
+    if not is_narrow:
+        kept = {tensor: Stored(WeightType.F32, one.widened()) for tensor, one in kept.items()}
+    building = _Building(partition, kept)
     for operator in partition.operators:
         if not is_folded(building.facts, operator):
             building.add(operator)

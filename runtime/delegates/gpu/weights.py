@@ -94,7 +94,7 @@ class Stored:
         if self.type is WeightType.BF16:
             return (self.codes.astype(np.uint32) << 16).view(np.float32)
         if self.scales is None or self.zeros is None:
-            return self.codes.astype(np.float32)
+            return self.codes.astype(np.float32, copy=False)
         extents = [1] * self.codes.ndim
         if self.scales.size > 1:
             extents[self.axis] = -1

@@ -10,6 +10,7 @@ from runtime import Interpreter, load_delegate
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.compiled import layout_rules
 from runtime.delegates.gpu.lowering import family_of
+from runtime.delegates.gpu.lowering.matmul.conv import family as conv_family
 from runtime.delegates.gpu.lowering.spec import Context
 from runtime.delegates.gpu.memory import Stage
 from runtime.delegates.gpu.passes import optimise
@@ -211,6 +212,20 @@ def outcome(content, **options):
     size = int(delegate.describe()["constant_bytes"])
     interpreter.close()
     return found, size
+
+
+def test_kernels_are_chosen_by_what_the_file_holds(backend):
+    """On small maps Winograd's method is for float32 files: it transforms narrow weights in every run."""
+    build = ModelBuilder()
+    weights = build.constant(RANDOM.standard_normal((32, 3, 3, 32)).astype(np.float16))
+    wide = build.op(Op.DEQUANTIZE, [weights], (32, 3, 3, 32))
+    model = whole(build.build(conv(build, build.input(1, 7, 7, 32), wide)))
+    names = {}
+    for is_narrow in (True, False):
+        graph = optimise(build_graph(model, is_narrow=is_narrow), layout_rules())
+        (node,) = (node for node in graph.nodes if node.op is Op.CONV_2D)
+        names[is_narrow] = [way.name for way in conv_family.lower(node, Context(graph, backend.capabilities))]
+    assert names[True] == names[False]
 
 
 @pytest.mark.parametrize(

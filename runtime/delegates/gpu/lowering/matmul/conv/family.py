@@ -22,7 +22,6 @@ from runtime.delegates.gpu.lowering.spec import (
     activation_of,
     window_attributes,
 )
-from runtime.delegates.gpu.weights import WeightType
 from runtime.model.schema import BuiltinOperator as Op
 
 _SCALE = 3
@@ -102,7 +101,7 @@ def window_candidates(node: Node, context: Context, shape: ConvShape) -> Sequenc
     winograd = winograd_candidates(node, context, shape)
     if winograd and not is_small_map(shape):
         return winograd
-    if shape.weights.type is not WeightType.F32:
+    if shape.weights.is_narrow:
         return direct_candidates(node, context, shape)
     return [*winograd, *direct_candidates(node, context, shape)]
 

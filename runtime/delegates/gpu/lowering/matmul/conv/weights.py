@@ -20,6 +20,7 @@ class Weights:
 
     `codes` gives the stored numbers, zero points taken off, so that a packer may fill gaps with zeros: in the
     numpy type of `type`, those of U8 in int16. `scales` and `zeros` hold a number for each output.
+    `is_narrow`: the file holds narrow weights, also where `type` is float32 by the option `weights`.
     """
 
     type: WeightType
@@ -27,6 +28,7 @@ class Weights:
     bias: Callable[[], Floats | None]
     scales: Floats | None = None
     zeros: Floats | None = None
+    is_narrow: bool = False
 
     def arranged(self, arrange: Callable[[Array], Array]) -> Weights:
         """The weights in another order or shape, e.g. as a matrix; their outputs stay the same."""
@@ -87,16 +89,16 @@ def weights_of(value: Value, outputs: int, bias: Callable[[], Floats | None]) ->
     if stored is None:
         return Weights(WeightType.F32, lambda: _content(value), bias)
     if stored.scales is None or stored.zeros is None:
-        return Weights(stored.type, lambda: stored.codes, bias)
+        return Weights(stored.type, lambda: stored.codes, bias, is_narrow=True)
     scales, zeros = stored.by_slice(stored.scales, outputs), stored.by_slice(stored.zeros, outputs)
     if scales is None or zeros is None:
-        return Weights(WeightType.F32, lambda: _content(value), bias)
+        return Weights(WeightType.F32, lambda: _content(value), bias, is_narrow=True)
     if stored.type is not WeightType.U8:
-        return Weights(stored.type, lambda: stored.codes, bias, scales)
+        return Weights(stored.type, lambda: stored.codes, bias, scales, is_narrow=True)
     extents = [1] * stored.codes.ndim
     extents[outputs] = -1
     shift = zeros.astype(np.int16).reshape(extents)
-    return Weights(stored.type, lambda: stored.codes - shift, bias, scales, zeros)
+    return Weights(stored.type, lambda: stored.codes - shift, bias, scales, zeros, is_narrow=True)
 
 
 def _content(value: Value) -> Array:
