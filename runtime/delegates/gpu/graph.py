@@ -51,6 +51,9 @@ class Custom(Enum):
     """A custom operator that has kernels; its value is the name by which models call it."""
 
     CONVOLUTION_2D_TRANSPOSE_BIAS = "Convolution2DTransposeBias"
+    MAX_POOLING_WITH_ARGMAX_2D = "MaxPoolingWithArgmax2D"
+    MAX_UNPOOLING_2D = "MaxUnpooling2D"
+    RESAMPLER = "Resampler"
 
 
 Kind: TypeAlias = BuiltinOperator | Custom

@@ -41,19 +41,20 @@ def _taps(op: OpContext, x: Array, y: Array) -> Iterator[tuple[Array, Array]]:
     """
     stride_h, stride_w = op.option("stride_h"), op.option("stride_w")
     rows, columns = _windows(op)
-    for i in _reaching(rows, op.option("filter_height"), stride_h, x.shape[1]):
-        out_h, in_h = _span(i - rows.before, stride_h, x.shape[1], rows.size)
-        for j in _reaching(columns, op.option("filter_width"), stride_w, x.shape[2]):
-            out_w, in_w = _span(j - columns.before, stride_w, x.shape[2], columns.size)
+    for i in reaching(rows, op.option("filter_height"), stride_h, x.shape[1]):
+        out_h, in_h = span(i - rows.before, stride_h, x.shape[1], rows.size)
+        for j in reaching(columns, op.option("filter_width"), stride_w, x.shape[2]):
+            out_w, in_w = span(j - columns.before, stride_w, x.shape[2], columns.size)
             yield y[:, out_h, out_w], x[:, in_h, in_w]
 
 
-def _reaching(axis: Window, extent: int, stride: int, size: int) -> range:
+def reaching(axis: Window, extent: int, stride: int, size: int) -> range:
     """Return the taps that touch an input for some output; a filter may be far larger than the image."""
     return range(max(0, axis.before - (axis.size - 1) * stride), min(extent, axis.before + size))
 
 
-def _span(offset: int, stride: int, size: int, outputs: int) -> tuple[slice, slice]:
+def span(offset: int, stride: int, size: int, outputs: int) -> tuple[slice, slice]:
+    """Return the outputs whose window has an input at a tap, and those inputs; `offset` is output 0's."""
     low = min(outputs, max(0, -(offset // stride)))
     high = max(low, min(outputs, (size - 1 - offset) // stride + 1))
     start = offset + low * stride

@@ -38,7 +38,9 @@ TAKEN = frozenset({
 })  # fmt: skip
 """Operators that have an OpenCL kernel, of float32 alone where no table below has them."""
 
-TAKEN_CUSTOM = frozenset({"Convolution2DTransposeBias"})
+TAKEN_CUSTOM = frozenset({
+    "Convolution2DTransposeBias", "MaxPoolingWithArgmax2D", "MaxUnpooling2D", "Resampler",
+})  # fmt: skip
 """Custom operators that have an OpenCL kernel, by name."""
 
 MOVED = frozenset({

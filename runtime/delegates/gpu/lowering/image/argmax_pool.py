@@ -1,0 +1,153 @@
+"""Custom operators MaxPoolingWithArgmax2D and MaxUnpooling2D of MediaPipe's models.
+
+The options are the bytes of a C struct: padding, stride_w, stride_h, filter_w, filter_h, activation, int32
+each.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.graph import LANES, Custom, Node, ceil_div
+from runtime.delegates.gpu.lowering.spec import (
+    Argument,
+    Candidate,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    defines,
+    instance_name,
+)
+from runtime.delegates.gpu.parameters import divisor, parameters
+from runtime.model.schema import ActivationFunctionType as Activation
+
+_OPTIONS = struct.Struct("<6i")
+_LARGEST = float(np.finfo(np.float32).max)
+_BOUNDS = {
+    Activation.NONE.value: (-_LARGEST, _LARGEST),
+    Activation.RELU.value: (0.0, _LARGEST),
+    Activation.RELU_N1_TO_1.value: (-1.0, 1.0),
+    Activation.RELU6.value: (0.0, 6.0),
+}
+"""Activation → the bounds between which it clamps; LiteRT's ranges end at the finite numbers."""
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    _, stride_w, stride_h, filter_w, filter_h, activation = _options(facts)
+    if facts.operator.name == Custom.MAX_POOLING_WITH_ARGMAX_2D.value:
+        return None if activation in _BOUNDS else Unsupported(f"the activation {activation} has no kernel")
+    if stride_h < filter_h or stride_w < filter_w:
+        return Unsupported(
+            f"windows of {filter_h}x{filter_w}, {stride_h}x{stride_w} apart, overlap: they have no kernel"
+        )
+    return None
+
+
+def _options(facts: OperatorFacts) -> tuple[int, ...]:
+    return _OPTIONS.unpack_from(facts.operator.custom_options)
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    """Half of what the windows reach beyond the image lies in front of it (`kernels/padding.h`)."""
+    _, stride_w, stride_h, filter_w, filter_h, activation = _options(facts)
+    attributes: dict[str, int] = {"activation": activation}
+    windows, image = facts.output_shape(), facts.shape(0)
+    if facts.operator.name == Custom.MAX_UNPOOLING_2D.value:
+        windows, image = image, windows
+    axes = ((1, "h", stride_h, filter_h, "top"), (2, "w", stride_w, filter_w, "left"))
+    for axis, letter, stride, extent, side in axes:
+        reach = (windows[axis] - 1) * stride + extent
+        attributes |= {f"stride_{letter}": stride, f"filter_{letter}": extent}
+        attributes[f"pad_{side}"] = max(0, reach - image[axis]) // 2
+    return NodeSpec(facts.operator.inputs, attributes)
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One kernel; a unit is 16 channels of an output pixel."""
+    return [_pool(node, context) if node.op is Custom.MAX_POOLING_WITH_ARGMAX_2D else _unpool(node, context)]
+
+
+def _pool(node: Node, context: Context) -> Candidate:
+    (source,), (target, places), a = node.inputs, node.outputs, node.attributes
+    if source is None:
+        raise ValueError(f"{node.op.value} has one input")
+    low, high = _BOUNDS[a["activation"]]
+    instance = Instance(
+        "image/argmax_pool.cl",
+        instance_name("argmax_pool"),
+        defines(),
+        parameters(
+            **_window(node, context, source, target),
+            **{f"STRIDE_{letter}": a[f"stride_{letter.lower()}"] for letter in "HW"},
+            LOW=low,
+            HIGH=high,
+            PLACE_STRIDE=context.layout(places).pixel_stride,
+        ),
+    )
+    return _candidate(node, context, instance, (source, target, places))
+
+
+def _unpool(node: Node, context: Context) -> Candidate:
+    (source, indices), (target,), a = node.inputs, node.outputs, node.attributes
+    if source is None or indices is None:
+        raise ValueError(f"{node.op.value} has two inputs")
+    instance = Instance(
+        "image/argmax_pool_inverse.cl",
+        instance_name("argmax_pool_inverse"),
+        defines(),
+        parameters(
+            **_window(node, context, source, target),
+            **divisor("STRIDE_H", a["stride_h"]),
+            **divisor("STRIDE_W", a["stride_w"]),
+            INDEX_STRIDE=context.layout(indices).pixel_stride,
+        ),
+    )
+    pointers = (context.pointer(source), context.pointer(indices), target)
+    return _candidate(node, context, instance, pointers)
+
+
+def _window(node: Node, context: Context, source: int, target: int) -> dict[str, int]:
+    a, before, after = node.attributes, context.value(source), context.value(target)
+    return {
+        "IN_H": before.shape[1],
+        "IN_W": before.shape[2],
+        "FILTER_H": a["filter_h"],
+        "FILTER_W": a["filter_w"],
+        "PAD_TOP": a["pad_top"],
+        "PAD_LEFT": a["pad_left"],
+        "CHANNELS": after.channels,
+        "IN_STRIDE": context.layout(source).pixel_stride,
+        "OUT_STRIDE": context.layout(target).pixel_stride,
+        **divisor("UNIT_BLOCKS", ceil_div(after.channels, LANES)),
+        **divisor("OUT_PIXELS", after.shape[1] * after.shape[2]),
+        **divisor("OUT_W", after.shape[2]),
+    }
+
+
+def _candidate(node: Node, context: Context, instance: Instance, pointers: tuple[Argument, ...]) -> Candidate:
+    after = context.value(node.outputs[0])
+    launch = Launch(
+        instance,
+        pointers,
+        units=after.pixels * ceil_div(after.channels, LANES),
+        label=f"{node.op.value} {'x'.join(map(str, after.shape))}",
+        sources=node.sources,
+        flops=after.elements,
+        bytes=8 * after.elements,
+    )
+    return Candidate("vectors", (launch,))
+
+
+FAMILY = Family(
+    operators=(Custom.MAX_POOLING_WITH_ARGMAX_2D, Custom.MAX_UNPOOLING_2D),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+)
