@@ -7,9 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from runtime import Interpreter, load_delegate
+from runtime.errors import DeviceError
 from tests.models.collection import data_folder, real_model
-from tests.models.comparison import REFERENCE, Outputs, run_ours, run_rows_in_litert
+from tests.models.comparison import REFERENCE, Outputs, run_ours, run_rows, run_rows_in_litert
 from tests.models.pictures import labelled, picture, sound
+from tests.needs import absent
 from tests.oracle import call_in_litert
 
 
@@ -59,6 +62,26 @@ def test_small_pictures_are_classified_as_by_litert(name):
     ours, theirs = both(name, inputs)
     found = [best[0] for best in ranked(ours, 1)]
     assert found == [best[0] for best in ranked(theirs, 1)]
+    assert right_ones(found, files) >= 0.9 * len(files)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_half_the_precision_changes_the_class_of_one_small_picture_at_most(precision, tmp_path):
+    files = list(labelled("foolbox", "cifar10_*.png"))
+    data = real_model("mlc_resnet8_f32")
+    rows = [[picture(path, (32, 32))[None].astype(np.float32)] for path, _ in files]
+    options = {"precision": precision, "tuning": "none", "cache_dir": str(tmp_path)}
+    try:
+        delegate = load_delegate("gpu", options)
+    except DeviceError as error:
+        absent(f"no OpenCL device: {error}")
+    interpreter = Interpreter(model_content=data, experimental_delegates=[delegate])
+    narrow = run_rows(interpreter, rows)
+    assert interpreter.delegation.status == "full"
+    interpreter.close()
+    found = [best[0] for best in ranked(narrow, 1)]
+    plain = [best[0] for best in ranked(run_ours(data, rows), 1)]
+    assert sum(a != b for a, b in zip(found, plain, strict=True)) <= 1
     assert right_ones(found, files) >= 0.9 * len(files)
 
 
