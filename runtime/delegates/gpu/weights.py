@@ -128,3 +128,15 @@ def stored(tensor: Tensor, codes: NDArray[Any]) -> Stored | None:
     # A zero point of its own: moved by 128, levels and zero points are those of bytes without a sign.
     moved = codes.view(np.uint8) ^ np.uint8(_SIGN)
     return Stored(WeightType.U8, moved, scales, zeros + _SIGN, q.quantized_dimension)
+
+
+_LEVELS_BELOW_ZERO = 8
+"""Levels of I4 below zero: added, they make every level a number of four bits, and `levels16_I4` of
+`kernels/common.cl` takes them off again."""
+
+
+def pairs_of_levels(codes: NDArray[Any], lanes: int) -> NDArray[Any]:
+    """Levels of I4 as bytes, half as many: of each `lanes` levels the first half stand in the low bits."""
+    moved = (codes + _LEVELS_BELOW_ZERO).astype(np.uint8)
+    halves = moved.reshape(*codes.shape[:-1], -1, 2, lanes // 2)
+    return (halves[..., 0, :] | halves[..., 1, :] << 4).reshape(*codes.shape[:-1], -1)

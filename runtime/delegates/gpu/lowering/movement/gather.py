@@ -13,10 +13,10 @@ import numpy as np
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.element_type import INDICES, MOVABLE, ElementType
-from runtime.delegates.gpu.graph import Node, Value, ceil_div, round_up
-from runtime.delegates.gpu.lowering.matmul.conv.packing import Array, pairs_of_levels
+from runtime.delegates.gpu.graph import LANES, Node, Value, ceil_div, round_up
 from runtime.delegates.gpu.lowering.movement.copies import any_layout, vector_lanes
 from runtime.delegates.gpu.lowering.spec import (
+    Array,
     Candidate,
     Check,
     Context,
@@ -31,7 +31,7 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
 )
 from runtime.delegates.gpu.parameters import divisor, parameters
-from runtime.delegates.gpu.weights import WeightType
+from runtime.delegates.gpu.weights import WeightType, pairs_of_levels
 from runtime.model.schema import BuiltinOperator as Op
 
 _MATRIX_RANK = 2
@@ -175,7 +175,7 @@ def narrow_table(value: Value) -> PackedConstant | None:
     def make() -> Array:
         padded = np.pad(codes, ((0, 0), (0, width - value.channels)))
         if kind is WeightType.I4:
-            return np.concatenate([head, pairs_of_levels(padded)], axis=1)
+            return np.concatenate([head, pairs_of_levels(padded, LANES)], axis=1)
         return np.concatenate([head, np.ascontiguousarray(padded).view(np.uint8)], axis=1)
 
     size = rows * (head.shape[1] + width * kind.bits // 8)

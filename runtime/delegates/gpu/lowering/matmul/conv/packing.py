@@ -71,18 +71,6 @@ def grouped_depth(width: int, out_channels: int, group_in: int, group_out: int, 
     return min(max(spans) * group_in, channels)
 
 
-_LEVELS_BELOW_ZERO = 8
-"""Levels of I4 below zero: added, they make every level a number of four bits, and `levels16_I4` of
-`kernels/common.cl` takes them off again."""
-
-
-def pairs_of_levels(codes: Array) -> Array:
-    """Levels of I4, [..., n * 16], as bytes [..., n * 8]: of each 16 the first half in the low bits."""
-    moved = (codes + _LEVELS_BELOW_ZERO).astype(np.uint8)
-    halves = moved.reshape(*codes.shape[:-1], -1, 2, LANES // 2)
-    return (halves[..., 0, :] | halves[..., 1, :] << 4).reshape(*codes.shape[:-1], -1)
-
-
 def depthwise_panels(weights: Array) -> Array:
     """Pack a filter [O, h, w, 1] as [ceil(O / 16), h * w, 16]; channels behind O are zeros."""
     return panels(weights.reshape(len(weights), -1).T, LANES)

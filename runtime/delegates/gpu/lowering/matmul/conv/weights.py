@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.graph import Value
-from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats, pairs_of_levels
+from runtime.delegates.gpu.graph import LANES, Value
+from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats
 from runtime.delegates.gpu.lowering.spec import Array, PackedConstant
-from runtime.delegates.gpu.weights import WeightType
+from runtime.delegates.gpu.weights import WeightType, pairs_of_levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Weights:
         """Write panels [count, rows, width] into the bytes of `target`, [count, bytes]."""
         count, _, width = panels.shape
         if self.type is WeightType.I4:
-            target[...] = pairs_of_levels(panels).reshape(count, -1)
+            target[...] = pairs_of_levels(panels, LANES).reshape(count, -1)
             return
         if self.type is WeightType.U8:
             zeros = np.zeros(count * width, np.int16)
