@@ -214,8 +214,8 @@ def _facts(op: Kind, place: int, kind: TensorType) -> tuple[GraphValues, Operato
             inputs.append(build.input(dtype_of(_types(op, i)[0]), operand))
     output = build.tensor(dtype_of(_types(op, 0)[1]), shape)
     if isinstance(op, Custom):
-        strides = struct.pack("<3i", 1, 1, 1)
-        build.operator(Op.CUSTOM, inputs, [output], custom_code=op.value, custom_options=strides)
+        window = struct.pack("<6i", 1, 1, 1, 1, 1, 0)
+        build.operator(Op.CUSTOM, inputs, [output], custom_code=op.value, custom_options=window)
     else:
         build.operator(op, inputs, [output], options)
     (subgraph,) = build.model([output]).subgraphs
