@@ -4,7 +4,8 @@
 #if UNIT_FUNCTION
 __attribute__((reqd_work_group_size(1, 1, 1)))
 #endif
-__kernel void KERNEL(__global uchar *arena, __global const uchar *constants, __global const int *table, const int layer)
+__kernel WIDE_VECTORS void KERNEL(__global uchar *arena, __global const uchar *constants,
+    __global const int *table, const int layer)
 {
 #if UNIT_FUNCTION
     // The driver makes machine code of a kernel when it first runs it: without a table it does nothing else.
