@@ -91,15 +91,10 @@ Array: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class OperatorFacts:
-    """One operator of the model with what is known about its tensors; `i` counts the operator's inputs.
-
-    `types` are those in which its tensors enter the delegate's graph: float32 for quantised ones that are
-    simulated.
-    """
+    """One operator of the model with what is known about its tensors; `i` counts the operator's inputs."""
 
     operator: Operator
     graph: GraphFacts
-    types: Mapping[int, ElementType | None] = field(default_factory=dict)
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -399,6 +394,11 @@ def defines(**values: int | str) -> tuple[tuple[str, int | str], ...]:
 def activation_of(facts: OperatorFacts) -> str:
     """The fused activation's name; NONE clamps to the finite numbers, as LiteRT does."""
     return ActivationFunctionType(facts.options.get("fused_activation_function", 0)).name
+
+
+MOST_REACH = 1 << 30
+"""Pixels over which a window may reach. Kernels count them in 32 bits: with more, the place of a tap would
+overflow and be taken for one inside the image. No image is so large."""
 
 
 def window_attributes(facts: OperatorFacts, filter_h: int, filter_w: int) -> dict[str, int]:

@@ -207,6 +207,23 @@ def test_a_version_that_is_newer_than_the_rules_is_refused_in_the_words_of_liter
     assert reason.reason == f"Max version supported: {newest}. Requested version {newest + 1}."
 
 
+def test_a_window_that_reaches_further_than_32_bits_is_refused():
+    """Its taps lay inside the image again, and the kernel read far outside its buffers."""
+    build = ModelBuilder()
+    x, steps = build.input(1, 5, 6, 3), {"stride_w": 1, "stride_h": 1, "padding": Padding.SAME}
+    dilated = {**steps, "dilation_w_factor": 1 << 30, "dilation_h_factor": 1}
+    weights = build.constant(np.ones((3, 3, 3, 3), np.float32))
+    outputs = [
+        build.op(Op.CONV_2D, [x, weights], (1, 5, 6, 3), **dilated),
+        build.op(Op.MAX_POOL_2D, [x], (1, 5, 6, 3), filter_width=1, filter_height=(1 << 31) - 1, **steps),
+    ]
+    texts = [reason.reason for reason in reasons(build.build(*outputs))]
+    assert texts == [
+        "a window with a dilation of 1073741824 has no kernel",
+        "so large a window has no kernel",
+    ]
+
+
 @pytest.mark.parametrize("op", [Op.TILE, Op.BROADCAST_TO])
 def test_an_operator_that_lacks_an_input_is_refused(op):
     build = ModelBuilder()

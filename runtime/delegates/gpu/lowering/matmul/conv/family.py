@@ -14,6 +14,7 @@ from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, conv_sha
 from runtime.delegates.gpu.lowering.matmul.conv.stem import stem_candidates
 from runtime.delegates.gpu.lowering.matmul.conv.winograd import is_small_map, winograd_candidates
 from runtime.delegates.gpu.lowering.spec import (
+    MOST_REACH,
     Candidate,
     Context,
     Family,
@@ -30,13 +31,16 @@ input, filter and bias; the model's operator has no such input."""
 
 
 def constants_refusal(facts: OperatorFacts) -> Unsupported | None:
-    """The reason why filter or bias cannot be packed, or None."""
+    """The reason why filter or bias cannot be packed, or the window not be walked, or None."""
     if facts.constant(1) is None:
         return Unsupported("the filter must be constant")
     if facts.has_input(2) and facts.constant(2) is None:
         return Unsupported("the bias must be constant")
     if activation_of(facts) == "SIGN_BIT":
         return Unsupported("the fused activation SIGN_BIT has no kernel")
+    dilation = max(int(facts.options.get(f"dilation_{axis}_factor", 1)) for axis in "dhw")
+    if dilation * max(facts.shape(1)) > MOST_REACH:
+        return Unsupported(f"a window with a dilation of {dilation} has no kernel")
     return None
 
 
