@@ -87,8 +87,7 @@ class ExcludeRule:
 @dataclass(frozen=True, slots=True)
 class Campaign:
     """One submission. No `devices` means every device; `reuse` is
-    `same-fingerprint`, `never` or `max-age:SECONDS`; `priority`: higher goes first. `budgets` are limits
-    such as `p50<=5ms`, as they were written.
+    `same-fingerprint`, `never` or `max-age:SECONDS`; `priority`: higher goes first.
     """
 
     name: str
@@ -102,4 +101,3 @@ class Campaign:
     reuse: str
     manifest_sha256: str
     priority: int = 0
-    budgets: tuple[str, ...] = ()

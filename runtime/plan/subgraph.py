@@ -197,8 +197,9 @@ class PlannedSubgraph:
         reason = f"its partition could not be compiled: {first}"
         self._failed.setdefault(number, {}).update(dict.fromkeys(operators, reason))
         self._failures.append(FailedPartition(failure.delegate.name, operators, first, log))
+        # Whole: behind the first line stands what a compiler said, which a farm keeps with the attempt.
         _log.warning(
-            "a partition of %d operators could not be compiled and runs on the CPU: %s", len(operators), first
+            "a partition of %d operators could not be compiled and runs on the CPU: %s", len(operators), log
         )
         if self.report is not None and self.report.partitions == 1:
             _log.warning("Restored original execution plan after delegate application failure.")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from runtime import load_delegate
+from runtime.errors import DelegateError
 from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Builder
@@ -125,3 +126,11 @@ def test_the_gpu_delegate_leaves_a_softmax_of_16_elements_to_the_cpu(aware):
             r"\(cost_aware_partitioning\)",
             reasons["SOFTMAX"],
         )
+
+
+def test_where_full_delegation_is_required_the_error_names_only_what_has_no_kernel():
+    options = {"cache_dir": "", "tuning": "none", "require_full_delegation": True}
+    with pytest.raises(DelegateError, match="Disallowed CPU fallback") as raised:
+        Interpreter(model_content=few_on_the_gpu(), experimental_delegates=[load_delegate("gpu", options)])
+    assert "SEGMENT_SUM: no OpenCL kernel for this operator" in str(raised.value)
+    assert "SOFTMAX" not in str(raised.value)

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache as cached
+from itertools import chain
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -86,8 +87,8 @@ class PackedFiles:
             return None
         found = self._open(path, key, size)
         if found is None and self.may_write and not self.cache.fault and self.cache.has_room(size):
-            parts = packed(placement.constants.offsets[number], size)
-            found = self._make(path, key, size, parts)
+            padded = chain(packed(placement.constants.offsets[number]), [np.zeros(slack, np.uint8)])
+            found = self._make(path, key, size, padded)
         return found
 
     def _key(self, placement: Placement, number: int) -> str:
