@@ -232,7 +232,7 @@ def test_measuring_process_holds_the_lock_of_its_device(start_agent, stored):
     agent = start_agent()
     spec = job(stored, plan=BRIEF.model_copy(update={"min_seconds": 60.0, "max_seconds": 60.0}))
     agent.send(spec)
-    agent.expect(Heartbeat, lambda beat: beat.phase.startswith("process 1 of 1"))
+    agent.expect(Heartbeat, lambda beat: beat.phase.startswith("process 2 of 2"))
     measuring = [pid for pid in processes_of(spec.attempt_id) if b"--measure" in command_line(pid)]
     assert measuring
     for pid in measuring:

@@ -28,22 +28,22 @@ def finish(database, cell):
 
 def test_an_estimate_adds_up_the_open_cells_of_each_device(database):
     stock(database, asked(FOUR, {"cpu": {}, "gpu": {}}))
-    assert remaining(database) == {"host-cpu": pytest.approx(66), "pocl-0": pytest.approx(66)}
+    assert remaining(database) == {"host-cpu": pytest.approx(74), "pocl-0": pytest.approx(74)}
 
 
 def test_an_estimate_follows_the_pace_of_what_has_ended(database):
     stock(database, asked(FOUR))
     for cell in cells(database)[:3]:
         finish(database, cell)
-    assert remaining(database) == {"host-cpu": pytest.approx(12)}, "12 s each instead of the expected 16.5"
+    assert remaining(database) == {"host-cpu": pytest.approx(12)}, "12 s each instead of the expected 18.5"
 
 
 def test_time_that_a_running_cell_has_taken_is_not_estimated_again(database):
     stock(database, asked(FOUR))
     dispatch(database, cells(database)[0].cell_id)
     now = datetime.now(UTC)
-    assert remaining(database, now + timedelta(seconds=10))["host-cpu"] == pytest.approx(56, abs=1)
-    assert remaining(database, now + timedelta(hours=1))["host-cpu"] == pytest.approx(49.5)
+    assert remaining(database, now + timedelta(seconds=10))["host-cpu"] == pytest.approx(64, abs=1)
+    assert remaining(database, now + timedelta(hours=1))["host-cpu"] == pytest.approx(55.5)
 
 
 def find(database, campaign, *, force=False):
