@@ -110,7 +110,7 @@ def launch(**changed: Any) -> Launch:
     instance = Instance(
         "movement/reshape.cl",
         "f32_reshape_copy",
-        defines(T="float", DENSE=True, **changed),
+        defines(T="float", DENSE=True, ALIKE=False, **changed),
         parameters(**kept),
     )
     return Launch(instance, (Scratch("a", 64), Scratch("b", 64)), 2, "copy", (0,))

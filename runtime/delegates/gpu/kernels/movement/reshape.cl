@@ -1,5 +1,5 @@
 // Copies between layouts: element i of the input in row-major order becomes element i of the output.
-// Defines: T, the type that moves an element, DENSE (1: IN_CHANNEL_STRIDE is 1).
+// Defines: T, the type that moves an element, DENSE (1: IN_CHANNEL_STRIDE is 1), ALIKE (1: pixels have as many channels).
 // Parameters: PIXELS, IN_CHANNELS with its reciprocal, OUT_CHANNELS, IN_STRIDE, IN_CHANNEL_STRIDE, OUT_STRIDE; the first
 // output pixel lies OUT_SHIFT elements behind `out`; TAIL zeros are written behind each; a group of GROUP output pixels
 // lies together, and the next one GROUP_STEP elements further than the pixels alone would place it.
@@ -8,6 +8,13 @@ static void FUNC(const int t, const int nt, __global const T *restrict in, __glo
 {
     const int first_pixel = (int)((long)PIXELS * FIRST_UNIT(t, nt) / UNITS);
     const int last_pixel = (int)((long)PIXELS * FIRST_UNIT(t + 1, nt) / UNITS);
+#if ALIKE && DENSE
+    for (int p = first_pixel; p < last_pixel; p++) {
+        __global T *restrict to = out + OUT_SHIFT + QUOTIENT(p, GROUP) * GROUP_STEP + p * OUT_STRIDE;
+        COPY_RUN(T, to, in + p * IN_STRIDE, OUT_CHANNELS);
+        FILL_RUN(T, to + OUT_CHANNELS, 0, TAIL);
+    }
+#else
     int pixel = QUOTIENT(first_pixel * OUT_CHANNELS, IN_CHANNELS);
     int channel = first_pixel * OUT_CHANNELS - pixel * IN_CHANNELS;
     for (int p = first_pixel; p < last_pixel; p++) {
@@ -28,4 +35,5 @@ static void FUNC(const int t, const int nt, __global const T *restrict in, __glo
         }
         FILL_RUN(T, to + OUT_CHANNELS, 0, TAIL);
     }
+#endif
 }

@@ -96,18 +96,19 @@ def _copy(
     group_stride: int | None = None,
 ) -> Instance:
     """The function that copies `source` to `pixels` pixels of `channels` channels, `stride` apart."""
-    step, length = layout.channel_stride, source.channels
+    step, length, alike = layout.channel_stride, source.channels, source.channels == channels
     if layout.pixel_stride == length * step:
         # Its pixels follow each other like channels, so that the whole value is one row.
         length = source.elements
     if stride == channels and tail == 0 and group_stride is None:
         # The output's pixels follow each other too: fewer and longer ones are the same elements.
         joined = next(n for n in range(pixels // min(pixels, _UNITS), 0, -1) if pixels % n == 0)
+        alike = alike and joined == 1
         pixels, channels, stride = pixels // joined, channels * joined, stride * joined
     return Instance(
         "movement/reshape.cl",
         instance_name("reshape_copy"),
-        defines(T=source.type.word, DENSE=step == 1),
+        defines(T=source.type.word, DENSE=step == 1, ALIKE=alike),
         parameters(
             PIXELS=pixels,
             OUT_CHANNELS=channels,
