@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -35,7 +36,9 @@ def gpu(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     from runtime import load_delegate
     from runtime.errors import DeviceError
 
-    folder = tmp_path_factory.getbasetemp() / "opencl-cache"
+    # The workers of one run share their kernels.
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "opencl-cache"
     options = {"precision": "fp32", "tuning": "none", "persistent": "off", "cache_dir": str(folder)}
     # What is asked here is whether a kernel is right, not whether so small a tensor is worth it.
     options["cost_aware_partitioning"] = False

@@ -127,7 +127,7 @@ def test_a_child_that_has_ended_for_want_of_work_is_replaced(backend):
 
 
 def test_a_child_that_somebody_kills_costs_this_compile_alone(backend):
-    children = Compilers(0, backend.capabilities.name, None)
+    children = Compilers(0, backend.capabilities.name, None, idle_s=60.0)
     children.compile("binaries", "", enqueued("first"), lambda *_: None)
     (child,) = children._children
     os.kill(child.process.pid, signal.SIGSTOP)
@@ -147,6 +147,26 @@ def test_a_child_that_somebody_kills_costs_this_compile_alone(backend):
     children.compile("binaries", "", enqueued("third"), lambda name, _: done.append(name))
     children.close()
     assert done == ["third"]
+
+
+def test_a_fork_of_this_process_has_children_of_its_own(backend):
+    children = Compilers(0, backend.capabilities.name, None, idle_s=60.0)
+    children.compile("binaries", "", enqueued("first"), lambda *_: None)
+    (known,) = children._children
+    pid = os.fork()
+    if not pid:
+        done = []
+        try:
+            children.compile("binaries", "", enqueued("second"), lambda name, _: done.append(name))
+            children.close()
+        finally:
+            os._exit(0 if done == ["second"] else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    done = []
+    children.compile("binaries", "", enqueued("third"), lambda name, _: done.append(name))
+    still = list(children._children)
+    children.close()
+    assert (done, still) == (["third"], [known])
 
 
 def test_a_child_gets_the_settings_of_drivers_and_no_secrets(tmp_path):

@@ -36,7 +36,7 @@ LONGEST_S: Final = 900.0
 """Seconds without an answer after which a child is ended. Mesa's llvmpipe took minutes for a convolution on a
 loaded core; smaller refuses what would have worked, larger waits longer for a compiler that hangs."""
 
-IDLE_S: Final = 2.0
+IDLE_S: Final = 4.0
 """Seconds without a request after which a child ends. The models of one program are often opened one after
 the other, and a new process takes a second until its first result; larger keeps memory for longer."""
 
@@ -182,6 +182,7 @@ class Compilers:
     idle_s: float = IDLE_S
     _children: list[_Child] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
+    _owner: int = field(default_factory=os.getpid)
 
     def compile(
         self, form: Form, common: str, kernels: Sequence[Kernel], take: Callable[[str, bytes], None]
@@ -191,6 +192,7 @@ class Compilers:
         Raises `DelegateError` with the compiler's log, or with how it ended. What was not handed over then is
         not compiled.
         """
+        self._leave_to_parent()
         with self._lock:
             try:
                 with selectors.DefaultSelector() as waiting:
@@ -210,7 +212,8 @@ class Compilers:
     ) -> None:
         count = _children_for(len(kernels))
         groups = [kernels] if form == "trial" else _groups(kernels, count)
-        free = self._ready(count)
+        # What follows a trial is the first model: its compilers start up meanwhile.
+        free = self._ready(_cpus() if form == "trial" else count)
         while groups or waiting.get_map():
             while groups and free:
                 child = free.pop()
@@ -279,15 +282,24 @@ class Compilers:
                     f"seconds while it compiled {names}; it was ended"
                 )
 
+    def _leave_to_parent(self) -> None:
+        """In a fork: the children, and whoever held the lock, are those of the process that made them."""
+        if self._owner != os.getpid():
+            self._owner, self._children, self._lock = os.getpid(), [], Lock()
+
     def close(self, patience_s: float = 0.0) -> None:
         """End all children."""
+        self._leave_to_parent()
         while self._children:
             self._children.pop().end(patience_s)
 
 
+def _cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _children_for(kernels: int) -> int:
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cpus, kernels // _KERNELS_PER_CHILD))
+    return max(1, min(_cpus(), kernels // _KERNELS_PER_CHILD))
 
 
 def _groups(kernels: Sequence[Kernel], children: int) -> list[Sequence[Kernel]]:
