@@ -17,6 +17,7 @@ INFO = "tests/runtime/tools/test_model_info.py::"
 QUANTISED = "tests/models/test_quantised_models.py::"
 FALLBACK = HERE + "test_fallback.py::"
 DELEGATE = HERE + "test_delegate.py::"
+PACKED = HERE + "test_packed_file.py::"
 LIBRARY = HERE + "test_library.py::"
 
 
@@ -39,7 +40,7 @@ PROMISES = (
             SPECIAL + "test_special_values_are_those_of_litert",
             SPECIAL + "test_every_operator_that_the_delegate_takes_has_a_case",
         ),
-        lacks="half precision",
+        lacks="every operator in half precision",
     ),
     Promise(
         20,
@@ -127,7 +128,16 @@ PROMISES = (
         ),
         lacks="inference priorities and their combinations",
     ),
-    Promise(29, "Precisions follow from what is asked and what the device can.", lacks="half precision"),
+    Promise(
+        29,
+        "Precisions follow from what is asked and what the device can; the one in force is recorded.",
+        (
+            HERE + "test_precision.py::test_the_probe_is_right_about_this_device_and_is_remembered",
+            HERE + "test_precision.py::test_what_is_asked_for_is_used_or_refused_with_the_reason",
+            HERE + "test_precision.py::test_results_stay_within_the_tolerance_in_half_the_memory",
+        ),
+        lacks="half precision in arithmetic",
+    ),
     Promise(30, "The usage changes tuning and kernels and not results.", lacks="an option for the usage"),
     Promise(
         31,
@@ -146,14 +156,26 @@ PROMISES = (
             HERE + "test_cache.py::test_the_folder_and_its_files_are_closed_to_others",
             HERE + "test_cache.py::test_eight_processes_share_a_folder",
             HERE + "test_tuning.py::test_the_measured_winner_is_taken_and_remembered",
+            PACKED + "test_the_next_start_packs_nothing_and_maps_the_file",
+            PACKED + "test_a_file_that_is_not_what_was_written_is_made_anew",
         ),
-        lacks="`serialization_dir`, and the share of a cold start that a warm one may take",
+        lacks="the share of a cold start that a warm one may take",
     ),
-    Promise(33, "A token is a fingerprint of the model's bytes.", lacks="`model_token`"),
+    Promise(
+        33,
+        "A token is a fingerprint of the model's bytes.",
+        (
+            PACKED + "test_the_token_is_a_hash_of_the_bytes_and_known_as_long_as_the_file_stays_as_it_is",
+            PACKED + "test_another_model_gets_its_own_weights_even_under_the_same_token",
+        ),
+    ),
     Promise(
         34,
         "A model runs at another batch without a compile.",
-        (HERE + "test_memory.py::test_a_few_cycles_leave_nothing_behind",),
+        (
+            HERE + "test_sharing.py::test_a_resized_input_compiles_nothing",
+            HERE + "test_memory.py::test_a_few_cycles_leave_nothing_behind",
+        ),
         lacks="plans that are kept for each batch",
     ),
     Promise(35, "Ways to wait.", lacks="the option"),
