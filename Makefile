@@ -72,6 +72,7 @@ bench:
 	@bash .ci/setup test
 	$(BIN)/python -m benchmarks.runtime_vs_peers
 	$(BIN)/python -m benchmarks.model_kinds
+	$(BIN)/python -m benchmarks.start
 	$(BIN)/python -m benchmarks.cli_start
 	$(BIN)/python -m benchmarks.statistics
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.cli.budgets import BudgetOption, JunitOption
 from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
@@ -32,16 +33,21 @@ def results(
         ),
     ] = "",
     form: Annotated[Format, typer.Option("--format", help="The form of the output.")] = Format.TABLE,
+    budget: BudgetOption = None,
+    junit: JunitOption = None,
     as_json: Json = False,
 ) -> int:
     """Show the newest counted result of each cell.
 
     The JSON form is stable: docs/results-format.md describes it.
+    Exit code: 0, or 3 where a cell exceeds a --budget.
     """
+    from orchestrator.cli import budgets as budgets_of
     from orchestrator.cli import output
     from orchestrator.cli.outcome import comparison_markdown, comparison_table
     from orchestrator.results.export import results_csv, results_document
 
+    budgets = budgets_of.read(budget or [])
     with open_farm() as farm:
         cells, baseline = _chosen(farm, campaign)
     if as_json or form is Format.JSON:
@@ -52,7 +58,7 @@ def results(
         output.raw(comparison_markdown(newest(cells), baseline))
     else:
         comparison_table(newest(cells), baseline)
-    return OK
+    return budgets_of.conclude(campaign or "results", newest(cells), budgets, junit, OK)
 
 
 def _chosen(farm: Farm, ref: str) -> tuple[Sequence[CellRecord], str | None]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.cli.budgets import BudgetOption, JunitOption
 from orchestrator.cli.verb import OK, Json, open_farm, settings
 
 if TYPE_CHECKING:
@@ -59,14 +60,17 @@ def submit(
             "--priority", min=-100, max=100, help="Higher runs first; left out: the file's, else 0."
         ),
     ] = None,
+    budget: BudgetOption = None,
+    junit: JunitOption = None,
     as_json: Json = False,
 ) -> int:
     """Measure what a campaign file asks for, and compare.
 
     Finished cells of earlier submissions are reused. Ctrl-C keeps what is finished, and the
     same command continues.
-    Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled.
+    Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled, 3 a budget is exceeded.
     """
+    from orchestrator.cli import budgets as budgets_of
     from orchestrator.cli import output
     from orchestrator.cli.outcome import end_of_campaign
     from orchestrator.cli.stopping import StoppedError, same_command, stoppable
@@ -77,6 +81,7 @@ def submit(
 
     inputs = InputOptions(input_range or [], shape or [])
     campaign, checked = _asked(file, model or [], inputs, delegate or [], only)
+    budgets = budgets_of.read([*campaign.budgets, *(budget or [])])
     if priority is not None:
         campaign = replace(campaign, priority=priority)
     with open_farm() as farm:
@@ -100,7 +105,8 @@ def submit(
             return stop.exit_code
         wait = DatabaseWait(output.note)
         ended = wait(lambda: (farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id)))
-        return end_of_campaign(*ended, as_json)
+        exit_code = end_of_campaign(*ended, as_json)
+        return budgets_of.conclude(campaign.name, ended[1], budgets, junit, exit_code)
 
 
 def _asked(

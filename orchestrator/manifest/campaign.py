@@ -87,7 +87,8 @@ class ExcludeRule:
 @dataclass(frozen=True, slots=True)
 class Campaign:
     """One submission. No `devices` means every device; `reuse` is
-    `same-fingerprint`, `never` or `max-age:SECONDS`; `priority`: higher goes first.
+    `same-fingerprint`, `never` or `max-age:SECONDS`; `priority`: higher goes first. `budgets` are limits
+    such as `p50<=5ms`, as they were written.
     """
 
     name: str
@@ -101,3 +102,4 @@ class Campaign:
     reuse: str
     manifest_sha256: str
     priority: int = 0
+    budgets: tuple[str, ...] = ()

@@ -11,6 +11,8 @@ from typing import Any
 import yaml
 
 from agent.wire.messages import InputSpec, MeasurePlan
+from orchestrator.errors import UsageError
+from orchestrator.manifest.budget import read_budget
 from orchestrator.manifest.campaign import (
     Campaign,
     DataEntry,
@@ -66,6 +68,7 @@ class _Builder:
             reuse=self._defaults.get("reuse", DEFAULT_REUSE),
             manifest_sha256=manifest_sha256,
             priority=self._values.get("priority", 0),
+            budgets=tuple(self._budgets()),
         )
 
     def _models(self) -> Iterable[ModelEntry]:
@@ -153,6 +156,13 @@ class _Builder:
         if "device" in rule and counted:
             text = "a rule about devices and a selector with 'count' do not go together; narrow the selector"
             self._problems.add(rule["device"].node, text)
+
+    def _budgets(self) -> Iterable[str]:
+        for placed in self._values.get("budgets", ()):
+            try:
+                yield read_budget(placed.value).text
+            except UsageError as error:
+                self._problems.add(placed.node, str(error))
 
     def _baseline(self, names: list[str]) -> str | None:
         placed: Placed | None = self._values.get("baseline", {}).get("delegate")

@@ -186,8 +186,9 @@ ROOT = Keys(
         "devices": listing(DEVICE, minimum=1, maximum=MAX_RULES),
         "exclude": listing(placed(EXCLUDE), maximum=MAX_RULES),
         "baseline": Keys({"delegate": placed(_name)}, required=("delegate",), later=("against",)),
+        "budgets": listing(placed(text(limit=200)), maximum=MAX_RULES),
     },
     required=("version", "campaign", "models", "delegates"),
-    later=("budgets", "notify"),
+    later=("notify",),
     elsewhere={"measure": _MISPLACED, "reuse": _MISPLACED, "limits": _MISPLACED},
 )

@@ -12,7 +12,7 @@ from runtime.errors import DeviceError
 from runtime.interpreter import Interpreter
 from runtime.tools.agreement import Expected, OutputFacts, judge, rule_for
 from runtime.tools.arithmetic import Arithmetic
-from tests.models.collection import real_model
+from tests.models.collection import real_model, zoo_model
 from tests.models.comparison import REFERENCE, XNNPACK, Outputs, random_rows, run_rows, run_rows_in_litert
 from tests.models.pictures import labelled, picture
 from tests.needs import absent
@@ -29,13 +29,17 @@ def long(name: str, *more: Any) -> Any:
     return pytest.param(name, *more, marks=pytest.mark.exhaustive)
 
 
-@pytest.fixture(scope="module")
-def gpu(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = tmp_path_factory.getbasetemp() / "opencl-cache"
+def opened(temporary: pytest.TempPathFactory, precision: str) -> Any:
+    folder = temporary.getbasetemp() / "opencl-cache"
     try:
-        return load_delegate("gpu", {**OPTIONS, "cache_dir": str(folder)})
+        return load_delegate("gpu", {**OPTIONS, "precision": precision, "cache_dir": str(folder)})
     except DeviceError as error:
         return absent(f"no OpenCL device: {error}")
+
+
+@pytest.fixture(scope="module")
+def gpu(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return opened(tmp_path_factory, "fp32")
 
 
 def taken_whole(data: bytes, gpu: Any, inputs: list[list[np.ndarray]]) -> tuple[list[Outputs], Interpreter]:
@@ -93,6 +97,30 @@ def test_pictures_are_classified_as_by_litert_but_for_one(name, pattern, size, o
     classes = [int(row[0].argmax()) for row in found]
     wanted = [int(row[0].argmax()) for row in in_litert(data, inputs, REFERENCE)]
     assert sum(a != b for a, b in zip(classes, wanted, strict=True)) <= 1
+
+
+def zoo_or_real(name: str) -> bytes:
+    return zoo_model(name) if "__" in name else real_model(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mlc_kws_dscnn_i8",
+        long("mlc_ad_i8"),
+        long("mlc_resnet8_i8"),
+        long("torchvision_mobilenet_v2__static_int8"),
+        long("torchvision_mobilenet_v3_small__static_int8"),
+        long("torchvision_resnet18__static_int8"),
+    ],
+)
+def test_in_integers_a_model_has_the_bits_of_litert(name, tmp_path_factory):
+    data = zoo_or_real(name)
+    inputs = [row for seed in range(DRAWS) for row in random_rows(data, seed)]
+    found, _ = taken_whole(data, opened(tmp_path_factory, "int8"), inputs)
+    for ours, theirs in zip(found, in_litert(data, inputs, REFERENCE), strict=True):
+        for y, r in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(y, r)
 
 
 def test_with_quantisation_off_nothing_is_taken_and_the_reason_names_the_option():

@@ -22,6 +22,7 @@ from runtime.delegates.gpu import memory
 from runtime.delegates.gpu.backends.opencl import recording
 from runtime.delegates.gpu.graph import LINE, Graph, round_up
 from runtime.delegates.gpu.memory import BufferKey, Placement, Stage, lifetimes
+from runtime.delegates.gpu.packed_file import PackedFiles
 
 SWITCH = "GUARD_ZONES"
 """The variable of the environment that puts zones around the buffers of all operator tests."""
@@ -71,6 +72,8 @@ def guard_zones() -> Iterator[list[int]]:
         patch.setattr(recording, "place", lambda *asked: _spread_constants(real_place(*asked)))
         patch.setattr(recording, "packed", lambda offsets: _between_zones(real_packed(offsets)))
         patch.setattr(recording, "aligned_empty", empty)
+        # Zones are in memory alone: a file has none, and would not fit the offsets between them.
+        patch.setattr(PackedFiles, "constants", lambda *_: None)
         patch.setattr(recording.OpenClRecording, "__init__", init)
         patch.setattr(recording.OpenClRecording, "run", run)
         yield runs

@@ -48,7 +48,7 @@ DESCRIPTOR: Final = DelegateDescriptor(
             value_type=str,
             choices=PRECISIONS,
             default=_DEFAULTS.precision,
-            help="fp16 and bf16 round the weights to that type; sums stay fp32, which is the default.",
+            help="fp16, bf16: weights are rounded; int8: quantised models in integers; the default is fp32.",
         ),
         "precision_loss_allowed": Option(
             value_type=bool,
@@ -114,7 +114,7 @@ DESCRIPTOR: Final = DelegateDescriptor(
         "enable_quantization": Option(
             value_type=bool,
             default=_DEFAULTS.enable_quantization,
-            help="Whether operators on quantised tensors are delegated, computed with real numbers.",
+            help="Whether operators on quantised tensors are delegated: real numbers, or as precision says.",
         ),
     },
     device_options=_device_options,

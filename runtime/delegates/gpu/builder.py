@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -16,14 +16,15 @@ from runtime.delegates.gpu.lowering import families, family_for, kind_of
 from runtime.delegates.gpu.lowering.spec import Family, NodeSpec, OperatorFacts
 from runtime.delegates.gpu.simulation import (
     Levels,
+    Quantised,
     is_real,
     is_simulated,
     is_widened,
     keeps_levels,
     levels_of,
+    quantised_refusal,
     real_facts,
     rounded,
-    simulation_refusal,
 )
 from runtime.delegates.gpu.weights import Stored, WeightType, stored
 from runtime.model.graph import Operator
@@ -42,11 +43,8 @@ def is_folded(facts: GraphFacts, operator: Operator) -> bool:
     return bool(operator.outputs) and all(output in facts.constants for output in operator.outputs)
 
 
-def refusal(facts: GraphFacts, operator: Operator, *, simulates: bool = True) -> Unsupported | None:
-    """The reason why the delegate cannot run an operator, or None.
-
-    `simulates` is the option `enable_quantization`.
-    """
+def refusal(facts: GraphFacts, operator: Operator, way: Quantised = Quantised.REAL) -> Unsupported | None:
+    """The reason why the delegate cannot run an operator, or None; `way` is that of quantised tensors."""
     if is_folded(facts, operator):
         return None
     claims = families().get(kind_of(operator))
@@ -56,20 +54,24 @@ def refusal(facts: GraphFacts, operator: Operator, *, simulates: bool = True) ->
     if operator.version > newest:
         # The words of LiteRT's delegate, for which users and their tools look.
         return Unsupported(f"Max version supported: {newest}. Requested version {operator.version}.")
-    family = _family(facts, operator)
+    family = _family(facts, operator, way)
     if family is None:
         types = (element for claim in claims for element in claim.types_of(kind_of(operator)).of_input(0))
         return _refused(facts, operator, operator.inputs[0], _name(facts, operator.inputs[0]), _listed(types))
-    if (found := simulation_refusal(facts, operator, kind_of(operator), allowed=simulates)) is not None:
+    if (found := quantised_refusal(facts, operator, kind_of(operator), way)) is not None:
         return found
-    found = _tensor_refusal(facts, operator, family)
-    return found or family.supports(OperatorFacts(operator, _real(facts, operator, family)))
+    places = list(_places(facts, operator, family, way))
+    return _tensor_refusal(facts, operator, family, places) or family.supports(_seen(facts, operator, places))
 
 
-def _family(facts: GraphFacts, operator: Operator) -> Family | None:
+def _family(facts: GraphFacts, operator: Operator, way: Quantised) -> Family | None:
     """The family that runs the operator, by the type of its first input where there are several."""
     first = operator.inputs[0] if operator.inputs else -1
-    element = None if first < 0 else _type(facts, first, simulated=is_simulated(facts, operator))
+    element = (
+        None
+        if first < 0
+        else _type(facts, first, simulated=way is Quantised.REAL and is_simulated(facts, operator))
+    )
     return family_for(kind_of(operator), element)
 
 
@@ -101,13 +103,15 @@ class _Place:
     is_widened: bool
 
 
-def _tensor_refusal(facts: GraphFacts, operator: Operator, family: Family) -> Unsupported | None:
+def _tensor_refusal(
+    facts: GraphFacts, operator: Operator, family: Family, places: Sequence[_Place]
+) -> Unsupported | None:
     """The reason why a tensor keeps the operator on the CPU, before its family is asked.
 
     Families may then rely on the types that they know and on at least one element.
     """
     is_alike, chosen = family.types_of(kind_of(operator)).alike, dict[ElementTypes, tuple[int, ElementType]]()
-    for place in _places(facts, operator, family):
+    for place in places:
         tensor, known, element = place.tensor, place.known, place.type
         kind, is_constant = facts.subgraph.tensors[tensor].type, tensor in facts.constants
         if place.is_parameter and is_constant:
@@ -130,10 +134,10 @@ def _tensor_refusal(facts: GraphFacts, operator: Operator, family: Family) -> Un
     return None
 
 
-def _places(facts: GraphFacts, operator: Operator, family: Family) -> Iterator[_Place]:
+def _places(facts: GraphFacts, operator: Operator, family: Family, way: Quantised) -> Iterator[_Place]:
     """The operator's tensors, inputs first, absent ones left out."""
     types, parameters = family.types_of(kind_of(operator)), family.parameters_of(kind_of(operator))
-    simulated = is_simulated(facts, operator)
+    simulated = way is Quantised.REAL and is_simulated(facts, operator)
     weights = {operator.inputs[i] for i in family.weights if i < len(operator.inputs)}
 
     def place(tensor: int, known: ElementTypes, *, is_parameter: bool) -> _Place:
@@ -152,10 +156,11 @@ def _places(facts: GraphFacts, operator: Operator, family: Family) -> Iterator[_
             yield place(tensor, types.of_output(position), is_parameter=False)
 
 
-def _real(facts: GraphFacts, operator: Operator, family: Family) -> GraphFacts:
-    """The facts as the operator's family sees them."""
-    places = _places(facts, operator, family)
-    return real_facts(facts, frozenset(place.tensor for place in places if place.is_widened))
+def _seen(facts: GraphFacts, operator: Operator, places: Sequence[_Place]) -> OperatorFacts:
+    """The operator as its family sees it."""
+    widened = frozenset(place.tensor for place in places if place.is_widened)
+    types = {place.tensor: place.type for place in places}
+    return OperatorFacts(operator, real_facts(facts, widened), types)
 
 
 def _name(facts: GraphFacts, tensor: int) -> str:
@@ -171,7 +176,7 @@ def _refused(facts: GraphFacts, operator: Operator, tensor: int, found: str, lim
     return Unsupported(f"tensor {tensor} {name!r} is {found}, where {kind_of(operator).name} takes {limit}")
 
 
-def build_graph(partition: Partition, *, is_narrow: bool = True) -> Graph:
+def build_graph(partition: Partition, *, is_narrow: bool = True, way: Quantised = Quantised.REAL) -> Graph:
     """The graph of a partition whose operators all passed `refusal`.
 
     Constants stay beside their float32 form as the file stores them where `is_narrow` is true. Else their
@@ -181,7 +186,7 @@ def build_graph(partition: Partition, *, is_narrow: bool = True) -> Graph:
     kept = _stored_constants(partition)
     if not is_narrow:
         kept = {tensor: Stored(WeightType.F32, one.widened()) for tensor, one in kept.items()}
-    building = _Building(partition, kept)
+    building = _Building(partition, kept, way)
     for operator in partition.operators:
         if not is_folded(building.facts, operator):
             building.add(operator)
@@ -191,8 +196,9 @@ def build_graph(partition: Partition, *, is_narrow: bool = True) -> Graph:
 class _Building:
     """A graph under construction. A value's id is its tensor's index; those behind have no tensor."""
 
-    def __init__(self, partition: Partition, stored_constants: dict[int, Stored]) -> None:
+    def __init__(self, partition: Partition, stored_constants: dict[int, Stored], way: Quantised) -> None:
         self.partition = partition
+        self.way = way
         self.stored_constants = stored_constants
         self.facts = GraphFacts(partition.subgraph, partition.shapes, partition.dtypes, partition.constants)
         self.values: dict[int, Value] = {}
@@ -203,17 +209,16 @@ class _Building:
 
     def add(self, operator: Operator) -> None:
         """The operator's node, and those that round what it does not round itself."""
-        kind, family = kind_of(operator), _family(self.facts, operator)
+        kind, family = kind_of(operator), _family(self.facts, operator, self.way)
         if family is None:
             raise ValueError(f"no kernel family runs operator {operator.index}, {kind.name}")
-        facts = _real(self.facts, operator, family)
-        spec = family.read(OperatorFacts(operator, facts))
-        types = {place.tensor: place.type for place in _places(self.facts, operator, family)}
+        seen = _seen(self.facts, operator, list(_places(self.facts, operator, family, self.way)))
+        spec = family.read(seen)
         # Operands of fused steps are not inputs of the node, so nothing else would register them.
         operands = (tensor for step in spec.steps for tensor in step.operands)
         for tensor in (*spec.inputs, *operator.outputs, *operands):
             if tensor >= 0:
-                self._register(tensor, types[tensor], facts)
+                self._register(tensor, seen.types[tensor], seen.graph)
         steps, outputs, behind = _steps(spec), list(operator.outputs), []
         for position, tensor in enumerate(operator.outputs):
             rounding = self._rounding(operator, tensor)
@@ -262,6 +267,8 @@ class _Building:
         """The levels to which a result has to be rounded; None where it is rounded, or not quantised."""
         tensors = self.partition.subgraph.tensors
         inputs = [tensors[i] for i in operator.inputs if i >= 0]
+        if self.way is not Quantised.REAL:
+            return None
         if keeps_levels(kind_of(operator), inputs, tensors[tensor]):
             return None
         # QUANTIZE of float32 rounds itself, exactly as LiteRT's does.

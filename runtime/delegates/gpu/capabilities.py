@@ -14,7 +14,8 @@ class Capabilities:
     the compiler where the driver's does not; `processor` is what `name` does not tell of a CPU device, empty
     for others. `shares_one_kernel`: one kernel, `run_layers`, runs all functions, which it calls by their
     addresses; a backend finds out by trying. `multiplies_bf16`: pairs of bfloat16 are to be multiplied by one
-    instruction, which a probe has found and the precision allows. Sizes are bytes.
+    instruction, which a probe has found and the precision allows; `multiplies_bytes`: likewise four bytes by
+    four, which adds up their products. Sizes are bytes.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Capabilities:
     processor: str = ""
     shares_one_kernel: bool = False
     multiplies_bf16: bool = False
+    multiplies_bytes: bool = False
 
     @property
     def is_pocl(self) -> bool:

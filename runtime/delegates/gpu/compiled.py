@@ -17,6 +17,7 @@ from runtime.delegates.gpu.packed_file import packed_files
 from runtime.delegates.gpu.passes import LayoutRules, optimise
 from runtime.delegates.gpu.progress import announced
 from runtime.delegates.gpu.rounding import round_weights
+from runtime.delegates.gpu.simulation import Quantised
 from runtime.delegates.gpu.source import assemble
 from runtime.delegates.gpu.tuning import Tuner
 from runtime.delegates.gpu.watch import SpinWatch
@@ -43,14 +44,21 @@ def candidates_of(node: Node, context: Context) -> Sequence[Candidate]:
 class CompiledGraph:
     """A partition on a device. `invoke` only copies and enqueues.
 
-    `keeps_constants`: packed constants that are found in no file are written to one.
+    `keeps_constants`: packed constants that are found in no file are written to one. `way`: what becomes of
+    quantised tensors.
     """
 
     def __init__(
-        self, partition: Partition, backend: Backend, options: Options, *, keeps_constants: bool = True
+        self,
+        partition: Partition,
+        backend: Backend,
+        options: Options,
+        way: Quantised = Quantised.REAL,
+        *,
+        keeps_constants: bool = True,
     ) -> None:
         self.backend = backend
-        built = build_graph(partition, is_narrow=options.weights == "stored")
+        built = build_graph(partition, is_narrow=options.weights == "stored", way=way)
         self.graph: Graph = optimise(round_weights(built, str(options.precision)), layout_rules())
         context = Context(self.graph, backend.capabilities)
         alternatives = [list(candidates_of(node, context)) for node in self.graph.nodes]

@@ -54,11 +54,14 @@ class ConstantBuffers:
         return [self.offsets[number] for number in self.chosen]
 
 
-def packed(offsets: Mapping[PackedConstant, int]) -> Iterator[NDArray[np.uint8]]:
-    """The bytes of a buffer's constants by their offsets, each up to the next line, one by one."""
-    for constant in offsets:
+def packed(offsets: Mapping[PackedConstant, int], size: int) -> Iterator[NDArray[np.uint8]]:
+    """The bytes of a buffer of constants in order, one constant at a time, and zeros where there is none."""
+    end = 0
+    for constant, offset in offsets.items():
+        yield np.zeros(offset - end, np.uint8)
         yield constant.values().view(np.uint8)
-        yield np.zeros(round_up(constant.bytes, LINE) - constant.bytes, np.uint8)
+        end = offset + constant.bytes
+    yield np.zeros(size - end, np.uint8)
 
 
 def divide(launches: Sequence[Launch], most: int) -> ConstantBuffers:

@@ -20,7 +20,7 @@ from runtime.delegates.gpu.graph import Custom
 from runtime.delegates.gpu.lowering import families
 from runtime.delegates.gpu.options import Options, parse_options
 from runtime.delegates.gpu.precision import Findings, Trial, settled
-from runtime.delegates.gpu.simulation import simulated_types
+from runtime.delegates.gpu.simulation import Quantised, simulated_types
 from runtime.errors import DelegateError, FarmRuntimeError
 from runtime.model.graph import Operator
 from runtime.model.schema import BuiltinOperator, TensorType
@@ -90,6 +90,11 @@ class GpuDelegate:
         self.options = replace(self.options, precision=precision)
         if precision == "bf16" and self._probe().passed(Trial.BF16_PRODUCTS):
             self._backend = self._backend.multiplying_bf16()
+        self._way = Quantised.LEVELS if precision == "int8" else Quantised.REAL
+        if not self.options.enable_quantization:
+            self._way = Quantised.LEFT
+        if self._way is Quantised.LEVELS and self._probe().passed(Trial.INT8_PRODUCTS):
+            self._backend = self._backend.multiplying_bytes()
 
     def _probe(self) -> Findings:
         """What the device does with narrow numbers; asked once."""
@@ -104,7 +109,7 @@ class GpuDelegate:
             end = "the end" if last is None else str(last)
             return Unsupported(f"operator {operator.index} is not among those to delegate, {first} to {end}")
         try:
-            return refusal(graph, operator, simulates=self.options.enable_quantization)
+            return refusal(graph, operator, self._way)
         except Exception as error:  # noqa: BLE001  # a model must not fail for what the CPU can run
             _log.exception("gpu delegate: operator %d %s", operator.index, operator.name)
             return Unsupported(_defect(error))
@@ -119,7 +124,7 @@ class GpuDelegate:
             # Of resized inputs, which may be many, the first size alone is worth a file.
             operators = (partition.subgraph.index, *(operator.index for operator in partition.operators))
             compiled = CompiledGraph(
-                partition, self._backend, self.options, keeps_constants=operators not in self._seen
+                partition, self._backend, self.options, self._way, keeps_constants=operators not in self._seen
             )
             self._seen.add(operators)
         except (FarmRuntimeError, MemoryError):
@@ -147,6 +152,7 @@ class GpuDelegate:
             "compute_units": str(device.compute_units),
             "precision": str(self.options.precision),
             **({"narrow_numbers": str(self._findings)} if self._findings is not None else {}),
+            **({"integer_path": "yes"} if self._way is Quantised.LEVELS else {}),
             "weights": self.options.weights,
             "tuning": self.options.tuning,
             "persistent": self.options.persistent,

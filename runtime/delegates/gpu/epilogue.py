@@ -48,7 +48,6 @@ EXPRESSIONS = {
     "SQUARED_DIFFERENCE": "square16({v} - {0})",
     "POW": "pow({v}, {0})",
     "POW_ALONE": "pow_alone16({v}, {0})",
-    "FLOOR_DIV": "floor_div16({v}, {0})",
     "FLOOR_MOD": "floor_mod16({v}, {0})",
     "ATAN2": "atan2({v}, {0})",
     "ADD_SCALAR": "({v} + {a})",
@@ -88,7 +87,7 @@ FUSED_ACTIVATIONS = {"NONE": "SATURATE", "RELU": "RELU_SATURATED"}
 range of finite numbers too, so that they never return an infinity."""
 
 _UNSAFE_STEPS = frozenset({
-    "DIV", "REVERSE_DIV", "SQRT", "RSQRT", "LOG", "POW", "POW_ALONE", "FLOOR_DIV", "FLOOR_MOD",
+    "DIV", "REVERSE_DIV", "SQRT", "RSQRT", "LOG", "POW", "POW_ALONE", "FLOOR_MOD",
 })  # fmt: skip
 """Steps that may produce Inf or NaN from the finite numbers in padded lanes."""
 

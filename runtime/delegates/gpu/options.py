@@ -9,7 +9,7 @@ from typing import Any
 
 from runtime.errors import DelegateError
 
-PRECISIONS = ("fp32", "fp16", "bf16")
+PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 _LOSSY = frozenset({"fp16", "bf16"})
 _ALIASES = {"is_precision_loss_allowed": "precision_loss_allowed"}
 WEIGHTS = ("stored", "float32")
@@ -24,7 +24,8 @@ class Options:
     - `device`: an index into the list of OpenCL devices, or a part of a device's or platform's name. None
       chooses a GPU where there is one, else a CPU device.
     - `precision`: "fp32", or "fp16" or "bf16": weights are rounded to that type (`precision.py` says what
-      else). None is fp32, except as `precision_loss_allowed` says.
+      else); or "int8": quantised tensors stay integers, and operators on them that have integer kernels give
+      the bits of the CPU path; the others stay there. None is fp32, except as `precision_loss_allowed` says.
     - `precision_loss_allowed`: false forbids fp16 and bf16; true chooses fp16 where `precision` is not given
       and the device can store it. LiteRT's name `is_precision_loss_allowed` is accepted too.
     - `weights`: "stored" keeps fp16 and integer weights as the file has them and widens them in registers;
@@ -47,7 +48,7 @@ class Options:
       counted as in the file, stay on the CPU; None: up to the end. They narrow down a faulty operator.
     - `require_full_delegation`: an operator that would stay on the CPU is an error.
     - `enable_quantization`: operators on quantised tensors are delegated too, and computed with the real
-      numbers that their integers stand for, rounded as the integers are.
+      numbers that their integers stand for, rounded as the integers are, or, in int8, with the integers.
     """
 
     device: str | int | None = None

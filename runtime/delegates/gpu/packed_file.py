@@ -20,7 +20,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache as cached
-from itertools import chain
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -87,8 +86,8 @@ class PackedFiles:
             return None
         found = self._open(path, key, size)
         if found is None and self.may_write and not self.cache.fault and self.cache.has_room(size):
-            padded = chain(packed(placement.constants.offsets[number]), [np.zeros(slack, np.uint8)])
-            found = self._make(path, key, size, padded)
+            parts = packed(placement.constants.offsets[number], size)
+            found = self._make(path, key, size, parts)
         return found
 
     def _key(self, placement: Placement, number: int) -> str:

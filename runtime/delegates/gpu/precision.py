@@ -22,6 +22,7 @@ class Trial(Enum):
     FP16_ARITHMETIC = "FP16_ARITHMETIC"
     BF16_STORAGE = "BF16_STORAGE"
     BF16_PRODUCTS = "BF16_PRODUCTS"
+    INT8_PRODUCTS = "INT8_PRODUCTS"
 
     @property
     def title(self) -> str:
@@ -57,7 +58,7 @@ class Findings:
 def settled(options: Options, device: str, findings: Callable[[], Findings]) -> str:
     """The precision that is used: what was asked for, else fp16 where losses are allowed and the device can.
 
-    `findings` probes the device, which fp32 does not need.
+    `findings` probes the device, which fp32 does not need, and int8 only to know how it multiplies.
 
     Raises:
         UnsupportedPrecisionError: the device cannot do what was asked for; the text says why.
@@ -70,6 +71,8 @@ def settled(options: Options, device: str, findings: Callable[[], Findings]) -> 
                 f"gpu delegate: precision {options.precision!r} cannot be used on {device}: "
                 f"{needed.title}: {fault}; use 'fp32'"
             )
+        return options.precision
+    if options.precision == "int8":
         return options.precision
     is_free = options.precision is None and options.precision_loss_allowed
     return "fp16" if is_free and findings().passed(Trial.FP16_STORAGE) else "fp32"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 
 import numpy as np
 
@@ -113,27 +114,50 @@ def simulated_types(kind: Kind) -> tuple[TensorType, ...]:
     return () if kind in _ON_LEVELS or isinstance(kind, Custom) else QUANTIZED
 
 
+class Quantised(Enum):
+    """What quantised tensors become: real numbers, the integers that they are, or left to the CPU path."""
+
+    REAL = "real numbers"
+    LEVELS = "integers"
+    LEFT = "left"
+
+
 def is_simulated(facts: GraphFacts, operator: Operator) -> bool:
     """True for an operator that computes a quantised tensor, or computes with one."""
     return any(_is_computed(facts, i) for i in (*operator.inputs, *operator.outputs) if i >= 0)
 
 
-def simulation_refusal(
-    facts: GraphFacts, operator: Operator, kind: Kind, *, allowed: bool
+def quantised_refusal(
+    facts: GraphFacts, operator: Operator, kind: Kind, way: Quantised
 ) -> Unsupported | None:
-    """The reason why an operator on quantised tensors cannot be simulated; None for any other operator."""
+    """The reason why an operator on quantised tensors cannot be run this way; None for any other operator."""
+    if way is Quantised.LEVELS:
+        return _levels_refusal(facts, operator, kind)
     for index in (*operator.inputs, *operator.outputs):
         if index < 0 or not _is_computed(facts, index):
             continue
         tensor = facts.subgraph.tensors[index]
         text = f"tensor {index} {shorten(tensor.name)!r} is quantised {tensor.type.name.lower()}"
-        if not allowed:
+        if way is Quantised.LEFT:
             return Unsupported(f"{text}, and the option enable_quantization is off")
         if not simulated_types(kind):
             return Unsupported(f"{text}, with whose stored integers {kind.name} computes")
         if levels_of(tensor) is None:
             return Unsupported(f"{text}, but has not one positive scale for all of its elements")
     return None
+
+
+def _levels_refusal(facts: GraphFacts, operator: Operator, kind: Kind) -> Unsupported | None:
+    """Movements keep the integers as they are, so that they cannot change what these stand for."""
+    tensors = facts.subgraph.tensors
+    inputs = [tensors[i] for i in operator.inputs if i >= 0]
+    if kind not in _MOVES or not is_simulated(facts, operator):
+        return None
+    if kind is Op.SPACE_TO_BATCH_ND and (levels := levels_of(inputs[0])) and levels.zero_point:
+        return Unsupported("its edges would be 0 where the zero point is another integer")
+    if all(keeps_levels(kind, inputs, tensors[i]) for i in operator.outputs if is_quantized(tensors[i])):
+        return None
+    return Unsupported("input and output have other scales, between which no kernel of integers moves")
 
 
 def real_facts(facts: GraphFacts, widened: frozenset[int]) -> GraphFacts:

@@ -104,7 +104,7 @@ def _softmax_bytes(op: OpContext, x: Array, y: Array) -> Kernel:
     real = float(np.float32(op.option("beta"))) * in_scale * (1 << 26)
     if real < 1:
         raise op.unsupported(f"beta times scale of {real / (1 << 26)}, below the fixed-point grid")
-    table = _exponentials(real)
+    table = exponentials(real)
     highest = lowest + (1 << width) - 1
 
     def run() -> None:
@@ -119,7 +119,7 @@ def _softmax_bytes(op: OpContext, x: Array, y: Array) -> Kernel:
     return run
 
 
-def _exponentials(real: float) -> Array:
+def exponentials(real: float) -> Array:
     """Return exp(-k * real) in Q0.31 for k in 0..255, real in Q5.26; int64 [256].
 
     It is 0 beyond the difference that Q5.26 can hold, which the reference does not count.

@@ -11,7 +11,20 @@ import sys
 import pytest
 
 from agent.attempt import runlog
-from agent.wire.messages import InputSpec, JobResult, ProcessSamples, ReasonCode, Status, artifact_path
+from agent.attempt.files import AttemptFile
+from agent.runner.measure import failure_of
+from agent.wire.messages import (
+    Device,
+    InputSpec,
+    JobResult,
+    ProcessSamples,
+    ReasonCode,
+    Status,
+    artifact_path,
+)
+from runtime.delegates.gpu.options import Options
+from runtime.delegates.gpu.precision import Findings, Trial, settled
+from runtime.errors import UnsupportedPrecisionError
 from runtime.tools.samples import FLOORS
 from tests.agent.embedded_agent import BRIEF, EmbeddedAgent, eventually, job, put_model
 from tests.needs import absent
@@ -182,6 +195,20 @@ def test_input_rules_reshape_and_are_checked(start_agent, stored):
     unknown = agent.run(job(stored, inputs={"imgae": InputSpec(seed=1)}))
     assert (unknown.status, unknown.reason.code) == (Status.UNSUPPORTED, ReasonCode.NEEDS_INPUT_SPEC)
     assert "it has ['image']" in unknown.reason.text
+
+
+def test_a_precision_that_the_device_lacks_is_unsupported_with_the_reason(stored):
+    device = Device(
+        device_id="d", kind="gpu", api="opencl", name="A", delegates=(), exclusion_group="d", environment={}
+    )
+    spec = job(stored, "gpu", "d", delegate_options={"precision": "fp16"})
+    attempt = AttemptFile(job=spec, device=device, model_path="/model", references="r", runs_log="l")
+    lacking = Findings({Trial.FP16_STORAGE: "3 of 16 numbers are wrong"})
+    with pytest.raises(UnsupportedPrecisionError) as caught:
+        settled(Options(precision="fp16"), "A", lambda: lacking)
+    failure = failure_of(caught.value, attempt)
+    assert (failure.status, failure.reason.code) == (Status.UNSUPPORTED, ReasonCode.UNSUPPORTED_PRECISION)
+    assert "'fp16' cannot be used on A: fp16 storage: 3 of 16 numbers are wrong" in failure.reason.text
 
 
 def test_work_folders_are_gone_when_results_are_handed_over(start_agent, stored):

@@ -80,6 +80,25 @@ def test_two_runs_are_compared_and_a_reused_result_is_no_evidence(measured: Shel
     assert markdown.startswith("| cell | A ms | B ms | change of p50 | verdict | why |")
 
 
+def test_a_budget_fails_a_build_and_names_the_cell(measured: Shell) -> None:
+    junit = measured.folder / "report.xml"
+    met = measured.farm(
+        "results", "--budget", "p50<=100s", "--budget", "memory<=100GB", "--junit", str(junit)
+    )
+    assert met.code == 0, met.err
+    assert junit.read_text().count("<testcase") == 12, "four cells, each with two budgets"
+    over = measured.farm("results", "--budget", "memory<=1B")
+    assert over.code == 3
+    assert "budget memory<=1B exceeded: good cpu@host-cpu: " in over.err
+    assert "4 budgets: 4 exceeded" in over.err
+    wrong = measured.farm("submit", "models.yaml", "--budget", "p50<5ms")
+    assert (wrong.code, wrong.out) == (2, "")
+    measured.write("limited.yaml", CAMPAIGN + "budgets: ['memory<=1B']\n")
+    ran = measured.farm("submit", "limited.yaml")
+    assert ran.code == 3, ran.err
+    assert "4 budgets: 4 exceeded" in ran.err
+
+
 def test_two_delegates_of_one_run_are_compared(measured: Shell) -> None:
     (campaign, *_) = measured.farm("status", "--json").json()["campaigns"]
     asked = ("compare", campaign["campaign_id"])

@@ -33,6 +33,8 @@ from runtime.delegates.registry import delegate_descriptor
 from runtime.tools.samples import FLOORS
 from tests.needs import REPOSITORY
 
+BUDGET_FORM = "expected FIGURE<=LIMIT, e.g. p50<=5ms, p99<=12.5ms, init<=2s or memory<=200MB"
+
 MINIMAL = """\
 version: 1
 campaign: c
@@ -177,7 +179,11 @@ MISTAKES = {
         "7:1: unknown key 'baselin'; did you mean 'baseline'?",
     ),
     "unknown_model_key": (model("shaa256: x"), "4:31: unknown key 'shaa256'; did you mean 'sha256'?"),
-    "key_of_a_later_version": (added("budgets: []"), "7:1: key 'budgets' is not supported by this version"),
+    "wrong_budget": (
+        added("budgets: [p50<5MB]"),
+        "7:11: budget 'p50<5MB': " + BUDGET_FORM,
+    ),
+    "key_of_a_later_version": (added("notify: []"), "7:1: key 'notify' is not supported by this version"),
     "measure_key_of_a_later_version": (
         model("measure: {target_ci: 2%}"),
         "4:41: key 'target_ci' is not supported by this version",
@@ -386,7 +392,7 @@ def test_the_options_that_a_file_may_use_are_those_of_the_delegates(tmp_path: Pa
         (entry,) = load(tmp_path, MINIMAL.replace("cpu: {kind: cpu}", line)).delegates
         return dict(entry.options)
 
-    farms_own = {"device", "cache_dir"}
+    farms_own = {"device", "cache_dir", "serialization_dir", "model_token"}
     given = accepted(
         "x: {kind: gpu, threads: 2, precision: fp32, precision_loss_allowed: true, "
         "weights: stored, tuning: none, persistent: off, "

@@ -183,6 +183,12 @@ def on(accelerators: HardwareAccelerator, model: bytes, folder: object, **option
     return CompiledModel.from_buffer(model, options=Options(accelerators, CpuOptions(1), gpu))
 
 
+def test_enforce_f32_forbids_a_lossy_precision():
+    gpu = GpuOptions(enforce_f32=True, delegate_options={"precision": "fp16"})
+    with pytest.raises(RuntimeError, match="precision 'fp16' rounds weights"):
+        CompiledModel.from_buffer(adding(signature=True), options=Options(HardwareAccelerator.GPU, None, gpu))
+
+
 GPU, BOTH = HardwareAccelerator.GPU, HardwareAccelerator.GPU | HardwareAccelerator.CPU
 
 

@@ -86,6 +86,7 @@ PLACES: Mapping[B, tuple[Sequence[Sequence[TensorType]], Sequence[Sequence[Tenso
     B.DYNAMIC_UPDATE_SLICE: ([MOVABLE, MOVABLE, INDICES], [MOVABLE]),
     B.EMBEDDING_LOOKUP: ([INT, MOVABLE], [MOVABLE]),
     **dict.fromkeys((B.EQUAL, B.NOT_EQUAL), ([PLAIN], [BOOL])),
+    B.FLOOR_DIV: ([ORDERED], [ORDERED]),
     B.GATHER: ([MOVABLE, INDICES], [MOVABLE]),
     B.GATHER_ND: ([MOVABLE, INDICES], [MOVABLE]),
     **dict.fromkeys((B.LESS, B.LESS_EQUAL, B.GREATER, B.GREATER_EQUAL), ([ORDERED], [BOOL])),
@@ -111,7 +112,7 @@ ON_LEVELS = frozenset({
 """Operators that compute with the stored integers of quantised tensors, not with what they stand for."""
 
 INTEGERS: Mapping[B, tuple[TensorType, ...]] = {
-    **dict.fromkeys((B.ADD, B.SUB, B.MUL, B.MAXIMUM, B.MINIMUM, B.NEG, B.FLOOR_DIV, B.FLOOR_MOD), INDICES),
+    **dict.fromkeys((B.ADD, B.SUB, B.MUL, B.MAXIMUM, B.MINIMUM, B.NEG, B.FLOOR_MOD), INDICES),
     **dict.fromkeys((B.ADD_N, B.DIV, B.POW, B.SQUARED_DIFFERENCE, B.ABS, B.SIGN), INT),
     **dict.fromkeys((B.STABLEHLO_ADD, B.STABLEHLO_MULTIPLY, B.STABLEHLO_MAXIMUM, B.STABLEHLO_MINIMUM), BITS),
 }
@@ -130,15 +131,9 @@ PARAMETERS = frozenset({
 """Inputs by operator and position that must be constant: axes, paddings, shapes."""
 
 _FOLDED = "constant, but no operator that uses it is delegated"
-_COMPUTED_DIVISOR = "the divisor is computed: the CPU path ends the run where it is zero"
 
 FORMS: Mapping[tuple[B, str], str] = {
     (B.ADD_N, "ADD_N_of_seven"): "7 operands, of which a kernel takes 6",
-    (B.DIV, "div_int32_computed"): _COMPUTED_DIVISOR,
-    (B.FLOOR_DIV, "FLOOR_DIV_float"): _COMPUTED_DIVISOR,
-    (B.FLOOR_DIV, "FLOOR_DIV_int32"): _COMPUTED_DIVISOR,
-    (B.FLOOR_MOD, "FLOOR_MOD_int64"): _COMPUTED_DIVISOR,
-    (B.POW, "POW_int32"): "the exponent is computed: the CPU path ends the run where it is negative",
     (B.DEQUANTIZE, "dequantize_half"): _FOLDED,
     (B.FULLY_CONNECTED, "computed_bias_column"): "a bias of shape [5, 1] behind 5 columns has no kernel",
     (B.SHAPE, "shape"): _FOLDED,

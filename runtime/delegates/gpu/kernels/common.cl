@@ -34,6 +34,7 @@ typedef uint unaligned_uint __attribute__((ext_vector_type(16), aligned(4)));
 typedef long unaligned_long __attribute__((ext_vector_type(16), aligned(8)));
 typedef ulong unaligned_ulong __attribute__((ext_vector_type(16), aligned(8)));
 typedef uchar unaligned_uchar __attribute__((ext_vector_type(16), aligned(1)));
+typedef char unaligned_char __attribute__((ext_vector_type(16), aligned(1)));
 #define LOAD16(type, pointer) (*(__global const JOIN(unaligned, type) *)(pointer))
 #define STORE16(type, value, pointer) (*(__global JOIN(unaligned, type) *)(pointer) = (value))
 #else
@@ -300,6 +301,20 @@ static inline float16 quantize16(float16 x, float scale, float low, float high, 
     const float16 quotient = x / scale, whole = trunc(quotient);
     const float16 rounded = whole + trunc((quotient - whole) * 2.0f);
     return (fabs(rounded) < (float16)2147483648.0f ? clamp16(rounded, low, high) : (float16)beyond) * scale;
+}
+// sum * multiplier * 2^(left - right - 31), rounded twice as in gemmlowp: to an integer with ties upwards, then behind the
+// shift to the right with ties away from zero.
+static inline int16 multiplied16(int16 sum, int16 multiplier, int16 left, int16 right)
+{
+    const long16 product = convert_long16(sum << left) * convert_long16(multiplier);
+    const int16 high = convert_int16((product + (1L << 30)) >> 31);
+    const int16 shifts = right > (int16)0, nudge = shifts & ((int16)1 << ((right - 1) & 31));
+    return (high + nudge + ((high < (int16)0) & shifts)) >> right;
+}
+// The same with what `stage` has for 16 channels: multipliers, and behind each `next` ints left and right shifts.
+static inline int16 requantised16(int16 sum, __global const int *stage, int next)
+{
+    return multiplied16(sum, vload16(0, stage), vload16(0, stage + next), vload16(0, stage + 2 * next));
 }
 // Zero in the lanes behind the last channel: what a step made of their unspecified contents must not spread.
 static inline float16 mask16(float16 x, int channel, int channels)

@@ -31,4 +31,13 @@ __kernel void trial(__global const float *in, __global float *out, __global ucha
     __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(pairs), "v"(pairs));
     vstore16(sum, 0, out);
 #endif
+#ifdef INT8_PRODUCTS
+    // Lane i: 100 + 200 * w + 255 * w + 1 * w + 128 * w of the byte w = -(i + 1), and of 0 in the last lane.
+    const int16 lane = (int16)(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0), byte = -lane & 255;
+    const int16 bytes = (int16)(200 | 255 << 8 | 1 << 16 | (int)(128u << 24));
+    const int16 weights = byte | byte << 8 | byte << 16 | byte << 24;
+    int16 total = (int16)100;
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(total) : "v"(bytes), "v"(weights));
+    vstore16(convert_float16(total), 0, out);
+#endif
 }

@@ -91,10 +91,15 @@ Array: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class OperatorFacts:
-    """One operator of the model with what is known about its tensors; `i` counts the operator's inputs."""
+    """One operator of the model with what is known about its tensors; `i` counts the operator's inputs.
+
+    `types` are those in which its tensors enter the delegate's graph: float32 for quantised ones that are
+    simulated.
+    """
 
     operator: Operator
     graph: GraphFacts
+    types: Mapping[int, ElementType | None] = field(default_factory=dict)
 
     @property
     def options(self) -> Mapping[str, Any]:

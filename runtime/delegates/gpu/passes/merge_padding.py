@@ -45,7 +45,7 @@ def _takes_over(reader: Node, pad: Node) -> bool:
         return False
     value = pad.attributes["value"]
     if reader.op in _CONVOLUTIONS:
-        return bool(value == 0.0)
+        return bool(value == pad.attributes["zero"])
     unpadded = all(reader.attributes.get(f"pad_{side}") == 0 for side in ("top", "left", "bottom", "right"))
     return reader.op == BuiltinOperator.MAX_POOL_2D and bool(value <= _LOWEST) and unpadded
 

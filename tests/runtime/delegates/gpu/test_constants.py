@@ -134,7 +134,6 @@ _COMPUTED: dict[Kind, int] = {
     Op.CONV_3D: 0,
     Op.DEPTHWISE_CONV_2D: 0,
     Op.CONV_3D_TRANSPOSE: 2,
-    Op.FLOOR_DIV: 0,
     Op.FULLY_CONNECTED: 0,
     Op.PADV2: 0,
     Op.TRANSPOSE_CONV: 2,

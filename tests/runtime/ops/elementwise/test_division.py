@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from runtime.errors import InvocationError
+from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
+from tests.oracle import run_litert
 from tests.runtime.models import Arg, Out, const, one_operator
 from tests.runtime.ops.cases import CPU, Case, case, check, constant, random, run_ours
 from tests.runtime.ops.operands import whole
@@ -64,3 +67,35 @@ def test_the_least_number_by_minus_one_wraps_around_which_ends_litert(opcode, gp
     expected = [0, 0] if opcode is Op.FLOOR_MOD else [-(2**31), -7]
     for backend in (CPU, gpu):
         assert run_ours(Case("least", model, (least,)), backend)[0].tolist() == expected
+
+
+ENDED = [
+    (Op.DIV, np.int32([[5, 3, -7]]), 0, "division by zero"),
+    (Op.FLOOR_DIV, np.int32([[5, 3, -7]]), 0, "division by zero"),
+    (Op.FLOOR_DIV, np.float32([[5.5, 3, -7]]), 0, "division by zero"),
+    (Op.FLOOR_MOD, np.int64([[5, 3, -7]]), 0, "division by zero"),
+    (Op.POW, np.int32([[5, 3, 7]]), -1, "an integer to a negative power"),
+]
+
+
+@pytest.mark.parametrize(("opcode", "right", "wrong", "message"), ENDED, ids=lambda v: getattr(v, "name", ""))
+def test_an_operand_that_litert_does_not_take_ends_the_run_and_the_next_is_right(
+    opcode, right, wrong, message, backend
+):
+    """The wrong one stands last: behind it lie lanes without a channel, which are all zero."""
+    x, bad = np.array([[7], [-9]], right.dtype), right.copy()
+    bad[0, -1] = wrong
+    model = one_operator(opcode, [Arg(x), Arg(right)], [Out(right.dtype)])
+    delegates = [] if backend.delegate is None else [backend.delegate]
+    interpreter = Interpreter(model_content=model, experimental_delegates=delegates)
+    interpreter.allocate_tensors()
+    assert interpreter.delegation is None or not interpreter.delegation.fallbacks
+    first, second = (details["index"] for details in interpreter.get_input_details())
+    interpreter.set_tensor(first, x)
+    interpreter.set_tensor(second, bad)
+    with pytest.raises(InvocationError, match=f"operator 0 {opcode.name}: {message}"):
+        interpreter.invoke()
+    interpreter.set_tensor(second, right)
+    interpreter.invoke()
+    found = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    np.testing.assert_array_equal(found, run_litert(model, (x, right))[0])

@@ -67,6 +67,11 @@ class OpenClBackend:
         known = replace(self.capabilities, multiplies_bf16=True)
         return replace(self, opened=replace(self.opened, capabilities=known))
 
+    def multiplying_bytes(self) -> OpenClBackend:
+        """The same device, for programs that may multiply bytes, four at a time, by one instruction."""
+        known = replace(self.capabilities, multiplies_bytes=True)
+        return replace(self, opened=replace(self.opened, capabilities=known))
+
     def errors(self, what: str) -> AbstractContextManager[None]:
         """A block whose OpenCL errors become `DeviceError`, which names the device."""
         return mapped_errors(f"{what} on {self.capabilities.name}")

@@ -38,6 +38,7 @@ def expected(numbers: NDArray[np.float32]) -> Mapping[Trial, NDArray[np.float32]
         Trial.FP16_ARITHMETIC: (half * half).astype(np.float32),
         Trial.BF16_STORAGE: numbers,
         Trial.BF16_PRODUCTS: 2 * numbers * numbers + numbers,
+        Trial.INT8_PRODUCTS: 100 - 584 * np.array([*range(1, LANES), 0], np.float32),
     }
 
 

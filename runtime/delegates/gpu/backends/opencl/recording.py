@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from runtime.delegates.gpu.backends.base import Entry
 from runtime.delegates.gpu.backends.opencl.device import OpenedDevice, mapped_errors
 from runtime.delegates.gpu.backends.opencl.library import LoadedKernels
-from runtime.delegates.gpu.constants import divide, packed
-from runtime.delegates.gpu.graph import LINE, Graph, without_constants
+from runtime.delegates.gpu.constants import divide
+from runtime.delegates.gpu.graph import LINE, Graph, round_up, without_constants
 from runtime.delegates.gpu.lowering.spec import Epilogue, Launch
 from runtime.delegates.gpu.memory import Placement, Stage, place, shortage
 from runtime.delegates.gpu.packed_file import PackedFiles
@@ -126,11 +126,11 @@ class OpenClRecording:
         buffer, memory = self._allocate(total + _SLACK, writable=False)
         if mapped is None:
             content = np.empty(total + _SLACK, np.uint8) if memory is None else memory
-            end = 0
-            for part in packed(placement.constants.offsets[number]):
-                content[end : end + part.size] = part
-                end += part.size
-            content[end:] = 0
+            for constant, offset in placement.constants.offsets[number].items():
+                end = offset + constant.bytes
+                content[offset:end] = constant.values().view(np.uint8)
+                content[end : offset + round_up(constant.bytes, LINE)] = 0
+            content[total:] = 0
         else:
             content = mapped
         if memory is None:

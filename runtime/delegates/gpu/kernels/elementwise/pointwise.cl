@@ -1,7 +1,9 @@
 // Element-wise operators on operands of any type, each of a shape that is broadcast to the output's.
 // Defines: T, the type of the output's elements, INPUTS, the pointers of the operands, and VALUE(p, c), the generated
-// expression of the 16 results from channel c of pixel p on. Parameters: PIXELS, CHANNELS (padded), OUT_STRIDE, and those
-// of the expression. A unit is a range of pixels.
+// expression of the 16 results from channel c of pixel p on; IS_CHECKED, whether the last pointer, `failed`, is that of a
+// check, which FORBIDDEN(p, c) breaks in a lane of an existing channel.
+// Parameters: PIXELS, CHANNELS (padded), OUT_STRIDE, those of the expressions, and VALID, the channels that exist, where
+// lanes are masked or checked. A unit is a range of pixels.
 #ifndef POINTWISE_FUNCTIONS
 #define POINTWISE_FUNCTIONS
 // Without a sign, as C leaves undefined what signed numbers do beyond their bounds, where LiteRT's wrap around.
@@ -77,6 +79,12 @@ static void FUNC(const int t, const int nt, INPUTS, __global T *restrict out PAR
     const int first = (int)((long)PIXELS * FIRST_UNIT(t, nt) / UNITS);
     const int last = (int)((long)PIXELS * FIRST_UNIT(t + 1, nt) / UNITS);
     for (int p = first; p < last; p++)
-        for (int c = 0; c < CHANNELS; c += 16)
+        for (int c = 0; c < CHANNELS; c += 16) {
+#if IS_CHECKED
+            const int16 lane = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) + c;
+            if (any(convert_int16(FORBIDDEN(p, c)) & (lane < (int16)VALID)))
+                *failed = 1;
+#endif
             STORE16(T, EPILOGUE(VALUE(p, c), p, c), out + p * OUT_STRIDE + c);
+        }
 }

@@ -36,7 +36,6 @@ _BINARY = {
     Op.SQUARED_DIFFERENCE: "SQUARED_DIFFERENCE",
     Op.PRELU: "PRELU",
     Op.POW: "POW",
-    Op.FLOOR_DIV: "FLOOR_DIV",
     Op.FLOOR_MOD: "FLOOR_MOD",
     Op.ATAN2: "ATAN2",
     Op.STABLEHLO_ADD: "ADD",
@@ -90,19 +89,9 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
             )
     if activation_of(facts) == "SIGN_BIT":
         return Unsupported("the fused activation SIGN_BIT has no kernel")
-    if facts.operator.opcode == Op.FLOOR_DIV:
-        return _divisor_refusal(facts)
     if len(facts.operator.inputs) > MAX_OPERANDS:
         return Unsupported(f"{len(facts.operator.inputs)} operands, of which a kernel takes {MAX_OPERANDS}")
     return None
-
-
-def _divisor_refusal(facts: OperatorFacts) -> Unsupported | None:
-    """LiteRT ends a run that divides by zero with an error; a kernel has none to give."""
-    divisor = facts.constant(1)
-    if divisor is None:
-        return Unsupported("the divisor is computed: the CPU path ends the run where it is zero")
-    return None if divisor.all() else Unsupported("the divisor has zeros: the CPU path ends the run")
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:

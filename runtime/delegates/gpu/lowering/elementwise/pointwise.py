@@ -6,7 +6,7 @@ fused into other kernels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from runtime.delegates.base import Unsupported
@@ -15,7 +15,9 @@ from runtime.delegates.gpu.epilogue import broadcast_shape
 from runtime.delegates.gpu.graph import LANES, Kind, Node, Value, round_up
 from runtime.delegates.gpu.lowering.movement.copies import element_strides
 from runtime.delegates.gpu.lowering.spec import (
+    Array,
     Candidate,
+    Check,
     Context,
     Family,
     Instance,
@@ -92,7 +94,11 @@ _CLAMPS = {
 }
 """Fused activation → its expression of integers."""
 
-_CUBE_ROOT = "cbrt({0})"
+_FLOATS: Mapping[Kind, str] = {
+    Op.FLOOR_DIV: "floor_div16({0}, {1})",
+    Op.STABLEHLO_CBRT: "cbrt({0})",
+}
+"""Operator → its expression of float32."""
 
 _MASKS = {1: "char", 4: "int", 8: "long"}
 """Bytes of an element → the type of the mask that selects among vectors of such elements."""
@@ -112,9 +118,10 @@ _TYPES: Mapping[Kind, Types] = {
         for types, operators in {
             (BOOL,): (Op.LOGICAL_AND, Op.LOGICAL_OR, Op.LOGICAL_NOT),
             _BOTH: (
-                Op.ADD, Op.SUB, Op.MUL, Op.MAXIMUM, Op.MINIMUM, Op.NEG, Op.FLOOR_DIV, Op.FLOOR_MOD,
-                Op.STABLEHLO_SHIFT_LEFT,
+                Op.ADD, Op.SUB, Op.MUL, Op.MAXIMUM, Op.MINIMUM, Op.NEG, Op.FLOOR_MOD, Op.STABLEHLO_SHIFT_LEFT,
             ),
+            # Its floats are here for the check of the divisor.
+            _NUMBERS: (Op.FLOOR_DIV,),
             (I32,): (Op.ADD_N, Op.DIV, Op.POW, Op.SQUARED_DIFFERENCE, Op.ABS, Op.SIGN, Op.RIGHT_SHIFT),
             (F32,): (Op.STABLEHLO_CBRT,),
             (I32, BOOL): (Op.BITWISE_XOR,),
@@ -128,7 +135,23 @@ _TYPES: Mapping[Kind, Types] = {
 }  # fmt: skip
 """Operator → the types that the CPU path has, but for those of the family `elementwise`."""
 
-_QUOTIENTS = frozenset({Op.DIV, Op.FLOOR_DIV, Op.FLOOR_MOD})
+
+@dataclass(frozen=True, slots=True)
+class _Forbidden:
+    """Second operands with which LiteRT ends a run: the error's words, and the expression that finds them."""
+
+    text: str
+    expression: str
+    occurs: Callable[[Array], bool]
+
+
+_NO_DIVISOR = _Forbidden("division by zero", "({1} == ({t}16)0)", lambda divisors: not divisors.all())
+_FORBIDDEN: Mapping[Kind, _Forbidden] = {
+    **dict.fromkeys((Op.DIV, Op.FLOOR_DIV, Op.FLOOR_MOD), _NO_DIVISOR),
+    Op.POW: _Forbidden(
+        "an integer to a negative power", "({1} < ({t}16)0)", lambda exponents: bool((exponents < 0).any())
+    ),
+}
 
 _UNITS = 32
 """Most units, and so most work-groups, of a launch. Chosen: several for each thread of the usual CPU device;
@@ -143,20 +166,9 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
         return Unsupported(f"the fused activation {activation_of(facts)} has no kernel")
     if facts.operator.opcode == Op.BITCAST:
         return _bitcast_refusal(facts)
-    second = facts.constant(1)
-    # The CPU path ends a run with an error, for which a kernel has no way.
-    if facts.operator.opcode in _QUOTIENTS:
-        if second is None:
-            return Unsupported("the divisor is computed: the CPU path ends the run where it is zero")
-        return None if second.all() else Unsupported("the divisor has zeros: the CPU path ends the run")
-    if facts.operator.opcode == Op.POW:
-        if second is None:
-            return Unsupported("the exponent is computed: the CPU path ends the run where it is negative")
-        return (
-            None
-            if (second >= 0).all()
-            else Unsupported("the exponent is negative: the CPU path ends the run")
-        )
+    forbidden, second = _FORBIDDEN.get(facts.operator.opcode), facts.constant(1)
+    if forbidden is not None and second is not None and forbidden.occurs(second):
+        return Unsupported(f"{forbidden.text}: the CPU path ends the run")
     return None
 
 
@@ -201,8 +213,8 @@ def _expression(node: Node, types: Sequence[ElementType], result: ElementType) -
         return _COMPARISONS[op]
     if op == Op.BITCAST:
         return f"as_{result.opencl}16({{0}})"
-    if op == Op.STABLEHLO_CBRT:
-        return _CUBE_ROOT
+    if first is F32:
+        return _FLOATS[op]
     if first is BOOL:
         return _BOOLS[op]
     if op == Op.ADD_N:
@@ -270,6 +282,15 @@ def _strides(shape: Sequence[int], steps: Sequence[int], output: Value) -> list[
     return [step if n > 1 else 0 for n, step in zip(broadcast_shape(shape, rank), padded, strict=True)]
 
 
+def _check(node: Node, values: Sequence[Value], loads: Sequence[str]) -> tuple[tuple[Check, ...], str]:
+    """The check of a computed second operand, if it needs one, and the expression of what it must not be."""
+    forbidden = _FORBIDDEN.get(node.op)
+    if forbidden is None or values[1].is_constant:
+        return (), "0"
+    expression = forbidden.expression.replace("{t}", values[1].type.opencl).format(*loads)
+    return (Check.of(node, forbidden.text),), expression
+
+
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """One kernel over all pixels."""
     (target,) = node.outputs
@@ -277,23 +298,33 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     values = [context.value(source) for source in node.reads[: len(node.inputs)]]
     operands = _operands(node, context, output)
     shape = {"PIXELS": output.pixels, "CHANNELS": channels, "OUT_STRIDE": context.layout(target).pixel_stride}
-    expression = _expression(node, [value.type for value in values], output.type)
-    expression = expression.format(*(operand.load for operand in operands))
+    loads = [operand.load for operand in operands]
+    expression = _expression(node, [value.type for value in values], output.type).format(*loads)
+    pointers = [f"__global const {value.type.opencl} *restrict x{i}" for i, value in enumerate(values)]
+    check, forbidden = _check(node, values, loads)
     # One Inf or NaN in a padded lane would spread over real channels in the next product: 0 * Inf is NaN.
-    if output.type is F32 and channels != output.channels and any(operand.is_splat for operand in operands):
+    is_unsafe = node.op == Op.FLOOR_DIV or any(operand.is_splat for operand in operands)
+    if output.type is F32 and channels != output.channels and is_unsafe:
         expression, shape["VALID"] = f"mask16({expression}, c, VALID)", output.channels
-    pointers = (f"__global const {value.type.opencl} *restrict x{i}" for i, value in enumerate(values))
+    if check:
+        pointers.append("__global int *restrict failed")
+        shape["VALID"] = output.channels
     types = "_".join(value.type.name.lower() for value in (*values, output))
     launch = Launch(
         Instance(
             "elementwise/pointwise.cl",
             instance_name(f"pointwise_{node.op.name.lower()}_{types}"),
-            defines(T=output.type.opencl, INPUTS=", ".join(pointers), **{"VALUE(p, c)": expression}),
+            defines(
+                T=output.type.opencl,
+                INPUTS=", ".join(pointers),
+                IS_CHECKED=bool(check),
+                **{"VALUE(p, c)": expression, "FORBIDDEN(p, c)": forbidden},
+            ),
             parameters(
                 **shape, **{name: n for operand in operands for name, n in operand.parameters.items()}
             ),
         ),
-        (*(context.pointer(value.id) for value in values), target),
+        (*(context.pointer(value.id) for value in values), *check, target),
         units=max(1, min(_UNITS, output.pixels * channels // (LANES * _VECTORS_PER_UNIT), output.pixels)),
         label=f"{node.op.name} {'x'.join(map(str, output.shape))}",
         sources=node.sources,

@@ -1,8 +1,8 @@
 """QUANTIZE and DEQUANTIZE, between float32 and the integers of 8 and 16 bits.
 
-Within a graph, quantised tensors hold real numbers already: there QUANTIZE is a chain of epilogue steps, and
-DEQUANTIZE changes nothing, which `passes/canonicalise.py` knows. What is left are nodes with one input, at
-the border of the graph, which convert.
+Where quantised tensors hold real numbers, QUANTIZE is a chain of epilogue steps, and DEQUANTIZE changes
+nothing, which `passes/canonicalise.py` knows. What is left are nodes with one input, at the border of the
+graph or of what is computed in integers, which convert.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.element_type import ElementType
 from runtime.delegates.gpu.graph import Graph, Node, Step
 from runtime.delegates.gpu.lowering.elementwise import elementwise
@@ -22,6 +23,7 @@ from runtime.delegates.gpu.lowering.spec import (
     Launch,
     NodeSpec,
     OperatorFacts,
+    Types,
     defines,
     epilogue_of,
     instance_name,
@@ -30,6 +32,9 @@ from runtime.delegates.gpu.parameters import parameters
 from runtime.delegates.gpu.simulation import is_quantized, levels_of, quantized
 from runtime.model.schema import BuiltinOperator as Op
 
+_NUMBERS = (ElementType.F32, ElementType.I8, ElementType.U8, ElementType.I16)
+"""Real numbers, and the integers that stand for them."""
+
 _UNITS = 16
 """Most units, and so most work-groups, of a conversion. Chosen: conversions are short and bound by memory,
 which few threads saturate; a device with more compute units leaves some idle."""
@@ -37,6 +42,12 @@ which few threads saturate; a device with more compute units leaves some idle.""
 
 def _read(facts: OperatorFacts) -> NodeSpec:
     operator, tensors = facts.operator, facts.graph.subgraph.tensors
+    stored = operator.inputs[0] if operator.opcode == Op.DEQUANTIZE else operator.outputs[0]
+    if facts.types.get(stored) is not ElementType.F32:
+        levels = levels_of(tensors[stored])
+        if levels is None:
+            raise ValueError(f"{operator.name} was accepted without a scale")
+        return NodeSpec(operator.inputs[:1], {"scale": levels.scale, "zero_point": levels.zero_point})
     if operator.opcode == Op.DEQUANTIZE:
         return NodeSpec(operator.inputs[:1])
     steps = (Step("LOAD", (operator.inputs[0],)),)
@@ -47,6 +58,14 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(
         (), steps=steps if is_quantized(tensors[operator.inputs[0]]) else (*steps, quantized(levels))
     )
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    for tensor in (facts.operator.inputs[0], facts.operator.outputs[0]):
+        has_scale = levels_of(facts.graph.subgraph.tensors[tensor]) is not None
+        if facts.types.get(tensor) is not ElementType.F32 and not has_scale:
+            return Unsupported(f"tensor {tensor} has not one positive scale for all of its elements")
+    return None
 
 
 def _converts(node: Node, graph: Graph) -> bool:
@@ -108,7 +127,12 @@ FAMILY = Family(
     operators=(Op.QUANTIZE, Op.DEQUANTIZE),
     read=_read,
     lower=lower,
+    supports=_supports,
     epilogue=True,
     reads_any_layout=_any_layout,
     writes_dense=_writes_integers,
+    types={
+        Op.QUANTIZE: Types(((ElementType.F32,),), (_NUMBERS,)),
+        Op.DEQUANTIZE: Types((_NUMBERS,), ((ElementType.F32,),)),
+    },
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.element_type import ElementType
 from runtime.delegates.gpu.graph import Kind, Node, round_up
 from runtime.delegates.gpu.lowering.spec import (
     MOST_REACH,
@@ -15,6 +16,7 @@ from runtime.delegates.gpu.lowering.spec import (
     Launch,
     NodeSpec,
     OperatorFacts,
+    Types,
     activation_of,
     defines,
     epilogue_of,
@@ -22,7 +24,10 @@ from runtime.delegates.gpu.lowering.spec import (
     window_attributes,
 )
 from runtime.delegates.gpu.parameters import parameters
+from runtime.delegates.gpu.simulation import levels_of
+from runtime.model.schema import ActivationFunctionType, TensorType
 from runtime.model.schema import BuiltinOperator as Op
+from runtime.quantization import activation_range
 
 _KINDS: Mapping[Kind, int] = {Op.AVERAGE_POOL_2D: 0, Op.MAX_POOL_2D: 1, Op.L2_POOL_2D: 2}
 
@@ -32,12 +37,33 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
         return Unsupported("the fused activation SIGN_BIT has no kernel")
     if max(int(facts.options[f"filter_{side}"]) for side in ("height", "width")) > MOST_REACH:
         return Unsupported("so large a window has no kernel")
+    if _is_of_levels(facts):
+        tensors = facts.graph.subgraph.tensors
+        given, made = (levels_of(tensors[i]) for i in (facts.operator.inputs[0], facts.operator.outputs[0]))
+        if given is None or given != made or activation_of(facts) == "TANH":
+            return Unsupported("a pool of int8 needs one scale for input and output, and no activation TANH")
     return None
+
+
+def _is_of_levels(facts: OperatorFacts) -> bool:
+    return facts.types.get(facts.operator.inputs[0]) is ElementType.I8
+
+
+def _bounds(facts: OperatorFacts) -> dict[str, int]:
+    """`low` and `high`: the output's levels under the fused activation."""
+    levels = levels_of(facts.graph.subgraph.tensors[facts.operator.outputs[0]])
+    if levels is None:
+        raise ValueError("a pool of levels was accepted without a scale")
+    kind = ActivationFunctionType[activation_of(facts)]
+    low, high = activation_range(kind, levels.scale, levels.zero_point, TensorType.INT8)
+    return {"low": low, "high": high}
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
     height, width = int(facts.options["filter_height"]), int(facts.options["filter_width"])
     attributes = {"filter_h": height, "filter_w": width, **window_attributes(facts, height, width)}
+    if _is_of_levels(facts):
+        return NodeSpec(facts.operator.inputs, {**attributes, **_bounds(facts)})
     return NodeSpec(facts.operator.inputs, attributes, activation_of(facts))
 
 
@@ -50,9 +76,11 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     n, in_h, in_w, _ = before.shape
     _, out_h, out_w, channels = after.shape
     window = f"{a['filter_h']}x{a['filter_w']}s{a['stride_h']}"
+    is_of_levels = after.type is ElementType.I8
+    bounds = {"LOW": a["low"], "HIGH": a["high"]} if is_of_levels else {}
     launch = Launch(
         Instance(
-            "image/pool.cl",
+            "image/pool_levels.cl" if is_of_levels else "image/pool.cl",
             instance_name(f"pool_{node.op.name.partition('_')[0].lower()}"),
             defines(KIND=_KINDS[node.op]),
             parameters(
@@ -69,6 +97,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
                 CHANNELS=round_up(channels),
                 IN_STRIDE=context.layout(source).pixel_stride,
                 OUT_STRIDE=context.layout(target).pixel_stride,
+                **bounds,
             ),
         ),
         (source, target),
@@ -76,10 +105,21 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         label=f"{node.op.name} {window} {out_h}x{out_w}x{channels}",
         sources=node.sources,
         flops=after.elements * a["filter_h"] * a["filter_w"],
-        bytes=4 * (before.elements + after.elements),
+        bytes=after.type.size * (before.elements + after.elements),
         epilogue=epilogue_of(node, context.graph),
     )
     return [Candidate("rows", (launch,))]
 
 
-FAMILY = Family(operators=tuple(_KINDS), read=_read, lower=lower, supports=_supports, epilogue=True)
+_REAL_OR_LEVELS = (ElementType.F32, ElementType.I8)
+
+FAMILY = Family(
+    operators=tuple(_KINDS),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    epilogue=True,
+    types=dict.fromkeys(
+        (Op.AVERAGE_POOL_2D, Op.MAX_POOL_2D), Types((_REAL_OR_LEVELS,), (_REAL_OR_LEVELS,), alike=True)
+    ),
+)

@@ -24,6 +24,7 @@ from runtime.delegates.gpu.lowering.spec import (
     Types,
     moving,
 )
+from runtime.delegates.gpu.simulation import levels_of
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import MirrorPadMode
 
@@ -33,11 +34,25 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
         return Unsupported("the paddings must be constant")
     if facts.has_input(2) and facts.constant(2) is None:
         return Unsupported("the padding value must be constant")
+    if _zero(facts) is None:
+        return Unsupported("zero of integers without a scale might be any number")
     return None
 
 
+def _zero(facts: OperatorFacts) -> int | None:
+    """What stands for zero: of levels their zero point; None where that is not known."""
+    tensor = facts.graph.subgraph.tensors[facts.operator.inputs[0]]
+    if facts.types.get(facts.operator.inputs[0]) is not ElementType.I8:
+        return 0
+    levels = levels_of(tensor)
+    return None if levels is None else levels.zero_point
+
+
 def _read(facts: OperatorFacts) -> NodeSpec:
-    """`paddings`: elements before and behind each axis; `value`, or `mode` of MIRROR_PAD: what they are."""
+    """`paddings`: elements before and behind each axis; `value`, or `mode` of MIRROR_PAD: what they are.
+
+    `zero`: what stands for zero.
+    """
     paddings, value = facts.constant(1), facts.constant(2) if facts.has_input(2) else None
     if paddings is None:
         raise ValueError("PAD was accepted without constant paddings")
@@ -47,7 +62,8 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     if facts.operator.opcode == Op.MIRROR_PAD:
         attributes["mode"] = facts.options["mode"]
     else:
-        attributes["value"] = 0 if value is None else value.reshape(-1)[0].item()
+        attributes["zero"] = _zero(facts)
+        attributes["value"] = attributes["zero"] if value is None else value.reshape(-1)[0].item()
     return NodeSpec(facts.operator.inputs[:1], attributes)
 
 
@@ -67,6 +83,8 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     return [Candidate("rows", (copy_launch(node, context, axes, fill=fill),))]
 
 
+_PADDED = (*PLAIN, ElementType.I8)
+
 FAMILY = Family(
     operators=(Op.PAD, Op.PADV2, Op.MIRROR_PAD),
     read=_read,
@@ -76,8 +94,9 @@ FAMILY = Family(
     reads_any_layout=any_layout,
     writes_dense=any_layout,
     types={
-        # A zero of bare integers of 8 bits might be another number.
-        **dict.fromkeys((Op.PAD, Op.PADV2), Types((PLAIN, (ElementType.F32,), PLAIN), (PLAIN,), alike=True)),
+        **dict.fromkeys(
+            (Op.PAD, Op.PADV2), Types((_PADDED, (ElementType.F32,), _PADDED), (_PADDED,), alike=True)
+        ),
         **moving(Op.MIRROR_PAD, inputs=PARAMETRISED),
     },
 )

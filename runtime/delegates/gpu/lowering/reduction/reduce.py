@@ -25,9 +25,12 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
 )
 from runtime.delegates.gpu.parameters import Digit, offset, parameters
+from runtime.delegates.gpu.simulation import levels_of
 from runtime.model.schema import BuiltinOperator as Op
+from runtime.quantization import quantize_multiplier
 
 F32, I32, I64, BOOL = ElementType.F32, ElementType.I32, ElementType.I64, ElementType.BOOL
+I8 = ElementType.I8
 
 _KINDS: Mapping[Kind, str] = {
     Op.MEAN: "mean",
@@ -57,6 +60,11 @@ _STARTS = {"mean": "0", "sum": "0", "prod": "1", "any": "0", "all": "1"}
 _BOUNDS = {F32: ("-FLT_MAX", "FLT_MAX"), I32: ("INT_MIN", "INT_MAX"), I64: ("LONG_MIN", "LONG_MAX")}
 """Element → what a maximum and a minimum start with; LiteRT's float ones with the finite numbers."""
 
+_LEVEL = (
+    "clamp(multiplied16((x) - OFFSET, (int16)MULTIPLIER, (int16)LEFT, (int16)RIGHT) + ZERO_POINT, -128, 127)"
+)
+"""The mean of int8 as LiteRT's kernel rounds it: the number of elements is a part of the multiplier."""
+
 _UNSIGNED = {I32: "uint", I64: "ulong"}
 
 
@@ -73,6 +81,8 @@ def _arithmetic(node: Node, element: ElementType) -> dict[str, str]:
     64 bits, divided towards zero.
     """
     kind = _kind(node, element)
+    if element is I8:
+        return {"T": "char", "P": "int", "START": "0", "COMBINE(a, b)": _COMBINED[kind], "RESULT(x)": _LEVEL}
     memory = _UNSIGNED.get(element, element.opencl) if kind in ("sum", "prod") else element.opencl
     start = _BOUNDS[element][kind == "min"] if kind in ("max", "min") else _STARTS[kind]
     is_integer_mean = kind == "mean" and element is not F32
@@ -86,6 +96,8 @@ def _factor(node: Node, element: ElementType, count: int) -> dict[str, int | flo
     """The parameter of what is stored: of a mean, one by the number of elements, or that number."""
     if node.op != Op.MEAN:
         return {}
+    if element is I8:
+        return {name.upper(): node.attributes[name] for name in _OF_LEVELS}
     return {"SCALE": 1.0 / count} if element is F32 else {"DIVISOR": count}
 
 
@@ -98,12 +110,48 @@ def _axes(facts: OperatorFacts) -> tuple[int, ...] | None:
     return tuple(sorted({int(axis) % rank for axis in data.reshape(-1)})) if rank else ()
 
 
+_OF_LEVELS = ("offset", "multiplier", "left", "right", "zero_point")
+"""Attributes of a mean of int8."""
+
+
 def _supports(facts: OperatorFacts) -> Unsupported | None:
-    return Unsupported("the axes must be constant") if facts.constant(1) is None else None
+    axes = _axes(facts)
+    if axes is None:
+        return Unsupported("the axes must be constant")
+    if facts.types.get(facts.operator.inputs[0]) is I8:
+        if len(facts.shape(0)) - 1 in axes or not axes:
+            return Unsupported("a mean of int8 over the channels has no kernel")
+        tensors = facts.graph.subgraph.tensors
+        if any(levels_of(tensors[i]) is None for i in (facts.operator.inputs[0], facts.operator.outputs[0])):
+            return Unsupported("a mean of int8 needs scales")
+    return None
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
-    return NodeSpec(facts.operator.inputs[:1], {"axes": _axes(facts) or ()})
+    axes = _axes(facts) or ()
+    is_of_levels = facts.types.get(facts.operator.inputs[0]) is I8
+    return NodeSpec(
+        facts.operator.inputs[:1], {"axes": axes, **(_mean_of_levels(facts, axes) if is_of_levels else {})}
+    )
+
+
+def _mean_of_levels(facts: OperatorFacts, axes: tuple[int, ...]) -> dict[str, int]:
+    """The division is part of the multiplier, shifted left first as far as there is room, as in LiteRT."""
+    tensors = facts.graph.subgraph.tensors
+    given, made = (levels_of(tensors[i]) for i in (facts.operator.inputs[0], facts.operator.outputs[0]))
+    if given is None or made is None:
+        raise ValueError("a mean of levels was accepted without scales")
+    count = prod(facts.shape(0)[axis] for axis in axes)
+    multiplier, shift = quantize_multiplier(given.scale / made.scale)
+    fold = min(count.bit_length() - 1, 32, 31 + shift)
+    multiplier, shift = (multiplier << fold) // count, shift - fold
+    return {
+        "offset": given.zero_point * count,
+        "multiplier": multiplier,
+        "left": max(shift, 0),
+        "right": max(-shift, 0),
+        "zero_point": made.zero_point,
+    }
 
 
 def _digits(node: Node, context: Context, source: int, *, reduced: bool) -> list[Digit]:
@@ -198,7 +246,7 @@ def _launch(node: Node, context: Context, instance: Instance, source: int, units
 
 _TYPES = {
     **dict.fromkeys((Op.SUM, Op.REDUCE_MAX, Op.REDUCE_MIN, Op.REDUCE_PROD), (F32, I32, I64, BOOL)),
-    Op.MEAN: (F32, I32, I64),
+    Op.MEAN: (F32, I32, I64, I8),
     **dict.fromkeys((Op.REDUCE_ANY, Op.REDUCE_ALL), (BOOL,)),
 }
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.element_type import ElementType
 from runtime.delegates.gpu.graph import Node
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
@@ -14,20 +17,78 @@ from runtime.delegates.gpu.lowering.spec import (
     Launch,
     NodeSpec,
     OperatorFacts,
+    PackedConstant,
+    Types,
     defines,
     epilogue_of,
     instance_name,
 )
 from runtime.delegates.gpu.parameters import parameters
+from runtime.delegates.gpu.simulation import levels_of
 from runtime.model.schema import BuiltinOperator as Op
+from runtime.ops.reduction.softmax import exponentials
+
+_MOST_CLASSES = 4096
+"""Classes of 8-bit levels that the 12 integer bits of the fixed-point sum hold, as on the CPU path."""
+
+_UNITS = 16
+"""Most units, and so most work-groups, of a softmax of levels: few rows are worth a group of their own."""
 
 
 def _supports(facts: OperatorFacts) -> Unsupported | None:
-    return None if facts.shape(0) else Unsupported("a scalar has no axis")
+    if not facts.shape(0):
+        return Unsupported("a scalar has no axis")
+    if facts.types.get(facts.operator.inputs[0]) is not ElementType.I8:
+        return None
+    tensors = facts.graph.subgraph.tensors
+    given, made = (levels_of(tensors[i]) for i in (facts.operator.inputs[0], facts.operator.outputs[0]))
+    if given is None or made is None or (made.scale, made.zero_point) != (1 / 256, -128):
+        return Unsupported(
+            "a softmax of int8 needs scales, and an output with 1 / 256 and the zero point -128"
+        )
+    if facts.shape(0)[-1] > _MOST_CLASSES or _real(facts, given.scale) < 1:
+        return Unsupported("more classes, or a smaller scale, than fixed-point numbers hold")
+    return None
+
+
+def _real(facts: OperatorFacts, scale: float) -> float:
+    """What a level counts in the exponent, in Q5.26."""
+    return float(np.float32(facts.options.get("beta", 1.0))) * scale * (1 << 26)
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
-    return NodeSpec(facts.operator.inputs, {"beta": float(facts.options.get("beta", 1.0))})
+    attributes: dict[str, object] = {"beta": float(facts.options.get("beta", 1.0))}
+    given = levels_of(facts.graph.subgraph.tensors[facts.operator.inputs[0]])
+    if facts.types.get(facts.operator.inputs[0]) is ElementType.I8 and given is not None:
+        attributes["table"] = exponentials(_real(facts, given.scale)).astype(np.int32).tobytes()
+    return NodeSpec(facts.operator.inputs, attributes)
+
+
+def _of_levels(node: Node, context: Context, source: int) -> Candidate:
+    """Fixed-point numbers, exactly as LiteRT's reference kernel."""
+    (target,) = node.outputs
+    value, table = context.value(target), np.frombuffer(node.attributes["table"], np.int32)
+    launch = Launch(
+        Instance(
+            "reduction/softmax_levels.cl",
+            "i8_softmax_levels",
+            defines(T=value.type.opencl),
+            parameters(
+                PIXELS=value.pixels,
+                CHANNELS=value.channels,
+                IN_STRIDE=context.layout(source).pixel_stride,
+                OUT_STRIDE=context.layout(target).pixel_stride,
+                LOWEST=-128,
+            ),
+        ),
+        (source, PackedConstant(f"table{target}", table.size, lambda: table, ElementType.I32), target),
+        units=max(1, min(_UNITS, value.pixels)),
+        label=f"{node.op.name} int8 {'x'.join(map(str, value.shape))}",
+        sources=node.sources,
+        flops=value.elements * 12,
+        bytes=2 * value.elements,
+    )
+    return Candidate("rows", (launch,))
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
@@ -36,6 +97,8 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     if source is None:
         raise ValueError(f"{node.op.name} has one input")
     value = context.value(target)
+    if value.type is ElementType.I8:
+        return [_of_levels(node, context, source)]
     launch = Launch(
         Instance(
             "reduction/softmax.cl",
@@ -59,6 +122,13 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     return [Candidate("rows", (launch,))]
 
 
+_REAL_OR_LEVELS = (ElementType.F32, ElementType.I8)
+
 FAMILY = Family(
-    operators=(Op.SOFTMAX, Op.LOG_SOFTMAX), read=_read, lower=lower, supports=_supports, epilogue=True
+    operators=(Op.SOFTMAX, Op.LOG_SOFTMAX),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    epilogue=True,
+    types={Op.SOFTMAX: Types((_REAL_OR_LEVELS,), (_REAL_OR_LEVELS,), alike=True)},
 )

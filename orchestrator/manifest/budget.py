@@ -1,0 +1,42 @@
+"""The form of a budget, `p50<=5ms`, in a campaign file and on the command line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.errors import UsageError
+
+MEMORIES: Final = {"memory": "memory_peak_bytes", "memory_cold": "memory_peak_cold_bytes"}
+"""Figures in bytes, with the property of a cell's record that has each."""
+
+_LATENCIES: Final = ("p50", "p90", "p95", "p99", "mean", "init", "init_warm", "first", "first_warm")
+_MS: Final = {"us": 1e-3, "ms": 1.0, "s": 1e3}
+_BYTES: Final = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_FORM: Final = re.compile(r"\s*([a-z0-9_]+)\s*<=\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
+_EXPECTED: Final = "expected FIGURE<=LIMIT, e.g. p50<=5ms, p99<=12.5ms, init<=2s or memory<=200MB"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """One limit: the figure's name, and the limit in ms or bytes. `text` is how it was written."""
+
+    figure: str
+    limit: float
+    text: str
+
+
+def read_budget(text: str) -> Budget:
+    """Read `p50<=5ms`. Raises `UsageError` with the form that is expected."""
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise UsageError(f"budget {text!r}: {_EXPECTED}")
+    figure, number, unit = found.groups()
+    if figure not in (*_LATENCIES, *MEMORIES):
+        known = ", ".join((*_LATENCIES, *MEMORIES))
+        raise UsageError(f"budget {text!r}: no figure is called {figure!r}; known: {known}")
+    units = _BYTES if figure in MEMORIES else _MS
+    if unit not in units:
+        raise UsageError(f"budget {text!r}: {figure} is measured in {', '.join(units)}, not {unit!r}")
+    return Budget(figure, float(number) * units[unit], f"{figure}<={number}{unit}")

@@ -1,0 +1,69 @@
+"""CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED of int8, bit for bit as LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.element_type import ElementType
+from runtime.delegates.gpu.graph import Node
+from runtime.delegates.gpu.lowering.matmul.integer_gemm.depthwise import depthwise
+from runtime.delegates.gpu.lowering.matmul.integer_gemm.product import product
+from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import stage_attributes, stage_refusal
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    Family,
+    NodeSpec,
+    OperatorFacts,
+    Types,
+    window_attributes,
+)
+from runtime.model.schema import BuiltinOperator as Op
+
+_TYPES = Types(
+    ((ElementType.I8,), (ElementType.I8,), (ElementType.I32, ElementType.I64)), ((ElementType.I8,),)
+)
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    op = facts.operator.opcode
+    refused = stage_refusal(facts, _channels(facts), -1 if op == Op.DEPTHWISE_CONV_2D else 0)
+    if refused is not None:
+        return refused
+    channels = facts.shape(0)[-1] if facts.shape(0) else 1
+    if op == Op.FULLY_CONNECTED:
+        if facts.options.get("weights_format", 0):
+            return Unsupported("shuffled weights have no kernel")
+        whole = facts.shape(1)[1] % channels == 0
+        return None if whole else Unsupported("rows of other than whole pixels have no kernel of integers")
+    wanted = facts.shape(1)[3] if op == Op.CONV_2D else facts.output_shape()[3]
+    if channels != wanted:
+        return Unsupported("groups, and several outputs for a channel, have no kernel of integers")
+    return None
+
+
+def _channels(facts: OperatorFacts) -> int:
+    return facts.shape(1)[3 if facts.operator.opcode == Op.DEPTHWISE_CONV_2D else 0]
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    attributes = dict(stage_attributes(facts, _channels(facts)))
+    if facts.operator.opcode != Op.FULLY_CONNECTED:
+        _, filter_h, filter_w, _ = facts.shape(1)
+        attributes |= window_attributes(facts, filter_h, filter_w)
+    return NodeSpec(facts.operator.inputs[:3], attributes)
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One kernel."""
+    return [depthwise(node, context) if node.op == Op.DEPTHWISE_CONV_2D else product(node, context)]
+
+
+FAMILY = Family(
+    operators=(Op.CONV_2D, Op.DEPTHWISE_CONV_2D, Op.FULLY_CONNECTED),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    types=dict.fromkeys((Op.CONV_2D, Op.DEPTHWISE_CONV_2D, Op.FULLY_CONNECTED), _TYPES),
+)

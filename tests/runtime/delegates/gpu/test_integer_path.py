@@ -1,0 +1,106 @@
+"""Precision int8: operators on quantised tensors in integers, bit for bit as LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime import load_delegate
+from runtime.delegates.gpu.delegate import GpuDelegate
+from runtime.delegates.gpu.precision import Findings
+from runtime.errors import DeviceError
+from runtime.interpreter import Interpreter
+from tests.needs import absent
+from tests.oracle import run_litert
+from tests.runtime.ops.cases import Case, compare
+from tests.runtime.ops.elementwise import test_arithmetic, test_level_functions, test_quantize
+from tests.runtime.ops.families import Family
+from tests.runtime.ops.image import test_pool
+from tests.runtime.ops.matmul import test_conv, test_depthwise_conv, test_fully_connected
+from tests.runtime.ops.movement import test_concatenation, test_pad, test_transpose
+from tests.runtime.ops.reduction import test_reduce, test_softmax
+from tests.runtime.ops.support import test_levels
+
+MODULES = (
+    test_arithmetic, test_concatenation, test_conv, test_depthwise_conv, test_fully_connected,
+    test_level_functions, test_levels, test_pad, test_pool, test_quantize, test_reduce, test_softmax,
+    test_transpose,
+)  # fmt: skip
+
+LEFT = {
+    "EXP_int16_0.0001_0": "tensor 0 't0' is int16, where EXP takes float32 or int8 or uint8",
+    "LOG_int16_0.001_0": "tensor 0 't0' is int16, where LOG takes float32 or int8 or uint8",
+    "SUM_int8": "tensor 0 't0' is int8, where SUM takes float32 or int32 or int64 or bool",
+    "concatenation_int16": "input and output have other scales, between which no kernel of integers moves",
+    "concatenation_rescaled": "input and output have other scales, between which no kernel of integers moves",
+    "dequantize_channels": "tensor 0 has not one positive scale for all of its elements",
+    "int8_multiplier": "groups, and several outputs for a channel, have no kernel of integers",
+    "int8_to_float": "tensor 0 't0' is int8, where CAST takes float32 or int32 or int64 or bool",
+    "max_int8": "tensor 0 't0' is int8, where REDUCE_MAX takes float32 or int32 or int64 or bool",
+    "mean_int8_last": "a mean of int8 over the channels has no kernel",
+}
+"""Cases that stay on the CPU, and the reasons."""
+
+
+def quantised(modules: Iterable[Any]) -> list[Case]:
+    """The modules' cases whose inputs are levels."""
+    found = {}
+    for module in modules:
+        lists = (content for content in vars(module).values() if isinstance(content, (list, tuple)))
+        for case in (each for content in lists for each in content if isinstance(each, Case)):
+            if any(value.dtype in (np.int8, np.uint8, np.int16) for value in case.inputs):
+                found[id(case)] = case
+    return list(found.values())
+
+
+CASES = quantised(MODULES)
+PRODUCTS = quantised((test_conv, test_fully_connected, test_depthwise_conv))
+
+
+def opened(temporary: pytest.TempPathFactory) -> GpuDelegate:
+    folder = temporary.getbasetemp() / "opencl-cache"
+    options = {"tuning": "none", "persistent": "off", "cost_aware_partitioning": False}
+    try:
+        return load_delegate("gpu", {**options, "precision": "int8", "cache_dir": str(folder)})
+    except DeviceError as error:
+        absent(f"no OpenCL device: {error}")
+
+
+def left(case: Case, delegate: GpuDelegate) -> str:
+    """Why the delegate leaves the model to the CPU path, "" where it takes it."""
+    interpreter = Interpreter(model_content=case.model, experimental_delegates=[delegate])
+    assert interpreter.delegation is not None
+    return "; ".join(f.reason for f in interpreter.delegation.fallbacks)
+
+
+def check_together(cases: list[Case], delegate: GpuDelegate) -> None:
+    """All of them as one model, whose kernels are compiled at once."""
+    family = Family(delegate, [(case.model, case.inputs) for case in cases])
+    for place, case in enumerate(cases):
+        found = family.outputs(place)
+        assert found is not None, "not taken whole"
+        for ours, theirs in zip(found, run_litert(case.model, case.inputs, case.resolver), strict=True):
+            assert ours.dtype == theirs.dtype
+            compare(ours, theirs)
+
+
+def test_what_has_no_integer_kernel_stays_on_the_cpu_for_a_reason(tmp_path_factory):
+    delegate = opened(tmp_path_factory)
+    assert delegate.describe()["integer_path"] == "yes"
+    assert {case.name: reason for case in CASES if (reason := left(case, delegate))} == LEFT
+
+
+def test_operators_on_levels_have_the_bits_of_litert(tmp_path_factory):
+    delegate = opened(tmp_path_factory)
+    taken = [case for case in CASES if not left(case, delegate)]
+    assert len(taken) == len(CASES) - len(LEFT)
+    check_together(taken, delegate)
+
+
+def test_products_without_the_instruction_have_the_bits_of_litert(tmp_path_factory, monkeypatch):
+    monkeypatch.setattr(GpuDelegate, "_probe", lambda self: Findings())
+    delegate = opened(tmp_path_factory)
+    check_together([case for case in PRODUCTS if not left(case, delegate)], delegate)
