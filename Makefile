@@ -28,6 +28,8 @@ demo:
 	@FARM_HOME=$(DEMO_HOME) $(BIN)/farm submit examples/models.yaml; code=$$?; \
 	 if [ $$code -le 1 ]; then FARM_HOME=$(DEMO_HOME) $(BIN)/farm site build || code=$$?; fi; exit $$code
 
+# One worker more than two cores have: the tests of agents and labs wait for a good part of their time.
+test: WORKERS := 3
 test:
 	@bash .ci/setup test
 	$(BIN)/ruff check .
