@@ -106,7 +106,8 @@ def zoo_or_real(name: str) -> bytes:
 @pytest.mark.parametrize(
     "name",
     [
-        "mlc_kws_dscnn_i8",
+        "tflm_micro_speech_i8",
+        long("mlc_kws_dscnn_i8"),
         long("mlc_ad_i8"),
         long("mlc_resnet8_i8"),
         long("torchvision_mobilenet_v2__static_int8"),

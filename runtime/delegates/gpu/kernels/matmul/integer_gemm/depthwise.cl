@@ -1,7 +1,8 @@
-// Depthwise convolution of int8 with one output per channel: exact sums, requantised as LiteRT's reference kernels do.
-// A unit is one output row of one image. Taps outside of the image are left out: they stand for zero.
+// Depthwise convolution of int8: exact sums, requantised as LiteRT's reference kernels do.
+// A unit is one output row of one image. Taps outside of the image are left out: they stand for zero. Of a channel come
+// MULTIPLIER neighbouring outputs.
 // weights: [FILTER_H * FILTER_W][CHANNELS]; stage: biases, multipliers, left and right shifts, [4][CHANNELS].
-// Parameters: CHANNELS (padded), IN_H, IN_W, IN_STRIDE, IN_ZERO_POINT, OUT_H, OUT_W, OUT_STRIDE, FILTER_H, FILTER_W,
+// Defines: MULTIPLIER. Parameters: CHANNELS (of the output, padded), IN_H, IN_W, IN_STRIDE, IN_ZERO_POINT, OUT_H, OUT_W, OUT_STRIDE, FILTER_H, FILTER_W,
 // STRIDE_H, STRIDE_W, DILATION_H, DILATION_W, PAD_TOP, PAD_LEFT, ZERO_POINT, LOW, HIGH (of the output).
 static void FUNC(const int t, const int nt, __global const char *restrict in, __global const char *restrict weights,
     __global const int *restrict stage, __global char *restrict out PARAMETERS)
@@ -17,7 +18,15 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
                         const int iy = y + ky * DILATION_H, ix = x + kx * DILATION_W;
                         if ((uint)iy >= (uint)IN_H || (uint)ix >= (uint)IN_W)
                             continue;
-                        const int16 a = convert_int16(vload16(0, in + ((long)(n * IN_H + iy) * IN_W + ix) * IN_STRIDE + c));
+                        __global const char *pixel = in + ((long)(n * IN_H + iy) * IN_W + ix) * IN_STRIDE;
+#if MULTIPLIER == 1
+                        const int16 a = convert_int16(vload16(0, pixel + c));
+#else
+                        int levels[16];
+                        for (int lane = 0; lane < 16; lane++)
+                            levels[lane] = pixel[(c + lane) / MULTIPLIER];
+                        const int16 a = vload16(0, levels);
+#endif
                         const int16 w = convert_int16(vload16(0, weights + (ky * FILTER_W + kx) * CHANNELS + c));
                         sum += (a - IN_ZERO_POINT) * w;
                     }

@@ -15,6 +15,7 @@ from runtime.delegates.gpu.lowering.spec import (
     Instance,
     Launch,
     PackedConstant,
+    defines,
 )
 from runtime.delegates.gpu.parameters import parameters
 
@@ -26,7 +27,7 @@ def depthwise(node: Node, context: Context) -> Candidate:
     if source is None or weights is None:
         raise ValueError("a convolution has an input and a filter")
     before, after = context.value(source), context.value(target)
-    n, in_h, in_w, _ = before.shape
+    n, in_h, in_w, in_channels = before.shape
     _, out_h, out_w, channels = after.shape
     _, filter_h, filter_w, _ = context.value(weights).shape
     width, taps = round_up(channels), filter_h * filter_w
@@ -41,7 +42,8 @@ def depthwise(node: Node, context: Context) -> Candidate:
         Instance(
             "matmul/integer_gemm/depthwise.cl",
             "i8_integer_gemm_depthwise",
-            parameters=parameters(
+            defines(MULTIPLIER=channels // in_channels),
+            parameters(
                 **bounds(a),
                 CHANNELS=width,
                 IN_H=in_h,

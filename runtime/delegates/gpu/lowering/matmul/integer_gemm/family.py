@@ -37,9 +37,8 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
             return Unsupported("shuffled weights have no kernel")
         whole = facts.shape(1)[1] % channels == 0
         return None if whole else Unsupported("rows of other than whole pixels have no kernel of integers")
-    wanted = facts.shape(1)[3] if op == Op.CONV_2D else facts.output_shape()[3]
-    if channels != wanted:
-        return Unsupported("groups, and several outputs for a channel, have no kernel of integers")
+    if op == Op.CONV_2D and channels != facts.shape(1)[3]:
+        return Unsupported("groups have no kernel of integers")
     return None
 
 
