@@ -64,7 +64,10 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
     for tensor in (facts.operator.inputs[0], facts.operator.outputs[0]):
         has_scale = levels_of(facts.graph.subgraph.tensors[tensor]) is not None
         if facts.types.get(tensor) is not ElementType.F32 and not has_scale:
-            return Unsupported(f"tensor {tensor} has not one positive scale for all of its elements")
+            kind = facts.graph.subgraph.tensors[tensor].type.name.lower()
+            return Unsupported(
+                f"tensor {tensor} is {kind}, but has not one positive scale for all of its elements"
+            )
     return None
 
 
