@@ -121,7 +121,8 @@ def pairs(backend, chosen):
         inputs.append(RANDOM.standard_normal(shape).astype(np.float32))
         for is_stored in (True, False):
             filter_id = build.constant(one.widened())
-            kept[filter_id] = one if is_stored else None
+            # What the option `weights` makes of a narrow constant where it is `float32`.
+            kept[filter_id] = one if is_stored else Stored(WeightType.F32, one.widened())
             outputs.append(layer(build, x, filter_id))
     graph = build_graph(whole(build.build(*outputs)))
     values = {key: replace(value, stored=kept.get(key)) for key, value in graph.values.items()}

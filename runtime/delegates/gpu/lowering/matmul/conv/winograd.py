@@ -171,7 +171,9 @@ def _weights(
         return packed(
             f"winograd{shape.target}",
             elements,
-            lambda: pack_filter(shape.weights.codes(), grid.size, grid.depth, width),
+            lambda: pack_filter(
+                shape.weights.codes(), grid.size, grid.depth, width, is_exact=not shape.weights.is_narrow
+            ),
         ), ()
     target = Scratch("transformed", elements)
     rows = 9 * grid.depth
@@ -255,30 +257,35 @@ def _output(node: Node, context: Context, shape: ConvShape, grid: _Grid) -> Laun
     )
 
 
-def pack_filter(weights: Floats, size: int, depth: int, width: int) -> Floats:
+def pack_filter(weights: Floats, size: int, depth: int, width: int, *, is_exact: bool = True) -> Floats:
     """Transform a filter w, [O, 3, 3, I], to G w G', packed as [(size + 2)^2, panels, depth, width].
 
     G is that of Lavin and Gray ("Fast Algorithms for Convolutional Neural Networks", 2015) for output tiles
-    of `size`. Input channels behind I and outputs behind O are zeros.
+    of `size`. Input channels behind I and outputs behind O are zeros. `is_exact`: in float64, rounded once;
+    else with the bits of the kernel that transforms narrow weights.
     """
     outputs, _, _, inputs = weights.shape
     count = ceil_div(outputs, width)
     taps = np.zeros((3, 3, depth, count * width), np.float32)
     taps[:, :, :inputs, :outputs] = weights.transpose(1, 2, 3, 0)
-    columns = transformed(taps, size)
-    found = np.stack([transformed(row, size) for row in columns])
+    # Single precision would double the error of the whole convolution.
+    columns = transformed(taps.astype(np.float64) if is_exact else taps, size)
+    found = np.stack([transformed(row, size).astype(np.float32, copy=False) for row in columns])
     found = found.reshape((size + 2) ** 2, depth, count, width)
     return np.ascontiguousarray(found.transpose(0, 2, 1, 3))
 
 
-def transformed(taps: Floats, size: int) -> Floats:
-    """G times the first axis of `taps`, 3 long; with the bits of TRANSFORM of `conv/winograd_filter.cl`."""
+def transformed(taps: Array, size: int) -> Array:
+    """G times the first axis of `taps`, 3 long, in their precision.
+
+    In float32 it has the bits of TRANSFORM of `conv/winograd_filter.cl`.
+    """
     first, middle, last = taps
-    outer = first + last
+    outer, number = first + last, taps.dtype.type
     if size == _SMALL_TILE:
-        half = np.float32(0.5)
+        half = number(0.5)
         return np.stack([first, (outer + middle) * half, (outer - middle) * half, last])
-    far, twice = first + last * np.float32(4), middle * np.float32(2)
-    near, distant = np.float32(-1) / np.float32(6), np.float32(1) / np.float32(24)
+    far, twice = first + last * number(4), middle * number(2)
+    near, distant = number(-1) / number(6), number(1) / number(24)
     rows = (outer + middle) * near, (outer - middle) * near, (far + twice) * distant, (far - twice) * distant
-    return np.stack([first * np.float32(0.25), *rows, last])
+    return np.stack([first * number(0.25), *rows, last])
