@@ -8,14 +8,13 @@ share no memory here, so that a zone stays one for the whole run.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from runtime.arena import Arena
 from runtime.delegates.gpu import memory
@@ -43,7 +42,7 @@ def wanted() -> bool:
 def guard_zones() -> Iterator[list[int]]:
     """A block in which every recording has zones; the list gets the number of zones of each run."""
     runs: list[int] = []
-    real_place, real_packed, real_empty = recording.place, recording.packed, recording.aligned_empty
+    real_place, real_empty = recording.place, recording.aligned_empty
     real_init, real_run = recording.OpenClRecording.__init__, recording.OpenClRecording.run
 
     def empty(size: int) -> Any:
@@ -51,11 +50,8 @@ def guard_zones() -> Iterator[list[int]]:
         block[:] = NAN
         return block
 
-    def init(
-        self: Any, opened: Any, graph: Graph, stages: Sequence[Stage], source: Any, program: Any, *_: Any
-    ) -> None:
-        # Without the file of packed constants, which has no zones.
-        real_init(self, opened, graph, stages, source, program)
+    def init(self: Any, opened: Any, graph: Graph, stages: Sequence[Stage], *rest: Any) -> None:
+        real_init(self, opened, graph, stages, *rest)
         self.zones = _zones(self._placement, graph, stages)
         for zone, _ in self.zones:
             self._arena_memory[zone] = NAN
@@ -70,7 +66,6 @@ def guard_zones() -> Iterator[list[int]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "plan_arena", _spread)
         patch.setattr(recording, "place", lambda *asked: _spread_constants(real_place(*asked)))
-        patch.setattr(recording, "packed", lambda offsets: _between_zones(real_packed(offsets)))
         patch.setattr(recording, "aligned_empty", empty)
         # Zones are in memory alone: a file has none, and would not fit the offsets between them.
         patch.setattr(PackedFiles, "constants", lambda *_: None)
@@ -100,14 +95,6 @@ def _spread_constants(placement: Placement) -> Placement:
         sizes.append(end)
     buffers = replace(placement.constants, offsets=tuple(offsets), sizes=tuple(sizes))
     return replace(placement, constants=buffers)
-
-
-def _between_zones(parts: Iterable[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:
-    zone = np.full(ZONE, NAN, np.uint8)
-    yield zone
-    # Each constant comes as its content and the rest of its last line.
-    for content, rest in zip(*[iter(parts)] * 2, strict=True):
-        yield from (content, rest, zone)
 
 
 def _zones(placement: Placement, graph: Graph, stages: Sequence[Stage]) -> list[tuple[slice, str]]:

@@ -145,8 +145,12 @@ def trial_kernels() -> tuple[Kernel, Kernel]:
 
 
 def _kernel(function: Function, device: Capabilities) -> Kernel:
-    """A function with its entry. Its name differs from that of any other function, in whichever program."""
-    name = f"{function.name}_{hashlib.sha256(repr(function).encode()).hexdigest()[:12]}"
+    """A function with its entry. Its name differs from that of any other function, in whichever program.
+
+    Compilers look for their results by the name, so it must tell two texts of one function apart, too.
+    """
+    content = repr(function) + kernel_source(function.source)
+    name = f"{function.name}_{hashlib.sha256(content.encode()).hexdigest()[:12]}"
     entry = {"KERNEL": f"run_{name}", "CALL": _call_text(function, name)}
     text = _function_text(function, name)
     if device.shares_one_kernel:

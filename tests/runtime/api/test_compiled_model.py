@@ -193,12 +193,13 @@ GPU, BOTH = HardwareAccelerator.GPU, HardwareAccelerator.GPU | HardwareAccelerat
 
 
 def partly_supported() -> bytes:
-    """ADD, which the delegate takes, and an operator on int32, which it leaves."""
+    """A product large enough to pay for its transfers, and an operator without a kernel."""
     b = Builder()
-    x, n = b.input(np.float32, (1, 4)), b.input(np.int32, (1, 4))
-    y, m = b.tensor(np.float32, (1, 4)), b.tensor(np.int32, (1, 4))
-    b.operator(Op.ADD, [x, b.constant(np.ones(4, np.float32))], [y])
-    b.operator(Op.MUL, [n, b.constant(np.full(4, 2, np.int32))], [m])
+    x, n = b.input(np.float32, (64, 512)), b.input(np.float32, (1, 4))
+    y, m = b.tensor(np.float32, (64, 512)), b.tensor(np.float32, (1, 4))
+    b.operator(Op.FULLY_CONNECTED, [x, b.constant(np.ones((512, 512), np.float32))], [y])
+    backwards = {"seq_dim": 1, "batch_dim": 0}
+    b.operator(Op.REVERSE_SEQUENCE, [n, b.constant(np.array([3], np.int32))], [m], backwards)
     return b.write([y, m])
 
 

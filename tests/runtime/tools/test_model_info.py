@@ -154,7 +154,7 @@ def test_a_skeleton_is_looked_into_as_the_model_it_stands_for():
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(b"", "empty"), (b"no model at all", "outside"), (None, "No such")]
+    ("content", "said"), [(b"", "empty"), (b"no model at all", "identifier is"), (None, "No such")]
 )
 def test_a_file_that_is_no_model_ends_with_2_and_one_line(tmp_path, content, said):
     path = tmp_path / "x.tflite"

@@ -175,11 +175,11 @@ def test_outputs_that_are_not_contiguous_are_filled():
     np.testing.assert_array_equal(target, -data)
 
 
-def test_int8_is_refused_with_the_tensor():
+def test_a_type_that_an_operator_does_not_take_is_refused_with_the_tensor():
     build = ModelBuilder()
     x = build.input(1, 4, dtype=np.int8)
     (reason,) = reasons(build.build(build.op(Op.RELU, [x], (1, 4))))
-    assert reason.reason == "tensor 0 't0' is int8, where RELU takes float32"
+    assert reason.reason == "tensor 1 't1' is float32, where RELU takes int8 or uint8"
 
 
 def test_refusals_name_what_is_wrong():
