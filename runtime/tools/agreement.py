@@ -226,10 +226,10 @@ def _compared(
     peer = None if expected.peers is None else _error(real_r, expected.peers[k][i], fact, comparable)
     passed, note = _decide(rule, figures, r, y, peer, _quantum(fact, real_r[comparable]))
     unjudged = _unjudged(figures, varies=varies)
-    if passed and unjudged:
-        note = f"output {fact.name!r} is not judged: {unjudged}"
-    elif not passed:
+    if not passed:
         note = f"{where}: {note}"
+    else:
+        note = f"output {fact.name!r} is not judged: {unjudged}" if unjudged else ""
     return Judgement(
         max_abs=figures.max_abs,
         rel_l2=figures.rel_l2,
