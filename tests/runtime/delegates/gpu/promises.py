@@ -56,7 +56,7 @@ PROMISES = (
         "Versions, types and shapes are checked; the reasons are a text in LiteRT's layout, and JSON.",
         (
             DELEGATE + "test_a_version_that_is_newer_than_the_rules_is_refused_in_the_words_of_litert",
-            DELEGATE + "test_int8_is_refused_with_the_tensor",
+            DELEGATE + "test_a_type_that_an_operator_does_not_take_is_refused_with_the_tensor",
             DELEGATE + "test_refusals_name_what_is_wrong",
             PARTITION + "test_the_text_has_the_layout_of_litert",
             INFO + "test_each_operator_that_stays_on_the_cpu_is_listed_with_the_reason",
