@@ -25,7 +25,7 @@ SOME_FAILED = 1
 """Exit code: the verb did its work and reports a failure; also the code of `FarmError`."""
 
 REGRESSION = 3
-"""Exit code of `farm compare --fail-on regression` where a cell is slower or has no right result any more."""
+"""Exit code where a cell exceeds a budget, or `farm compare --fail-on regression` found a regression."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells count."""

@@ -36,12 +36,10 @@ LEVELS: dict[str, MeasurePlan] = {
         max_seconds=120.0,
     ),
 }
-"""Counts of each level. `publish` times as many samples in each process as a p99 needs in the whole cell: the
-floor is the measuring core's, and a test compares the two."""
-
-"""The counts of docs/measuring.md. Chosen by the sample floors of percentiles: `quick` has enough samples for
-p90 (90, of which 64 are needed), `publish` enough for p99 even in each process alone (662). More processes
-give a narrower interval of p50 and take proportionally longer."""
+"""Counts of each level, as docs/models-yaml.md lists them. Chosen by the sample floors of tails, which hold
+in every process: `quick` is certain of p50 alone, `standard` has enough for p95 (130), `publish` for p99
+(662); a test compares the last with the measuring core's floor. More processes give a narrower interval of
+p50 and take proportionally longer."""
 
 _SLACK_PER_PROCESS_S: Final = 60.0
 """Seconds that one process may need besides its runs: start, load, cold compilation, outputs. Chosen; a

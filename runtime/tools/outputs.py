@@ -1,7 +1,7 @@
-"""The outputs that are judged: every input set once, in order, on a model that was opened for it.
+"""Outputs of every input set, once and in order, on a model that was opened for it: how references are made.
 
-A model may keep state between invokes: only a fresh one, fed in the same order, gives what the reference
-gave.
+A model may keep state between invokes: only a fresh one, fed in the same order, as the cold process does,
+gives what the reference gave.
 """
 
 from __future__ import annotations
