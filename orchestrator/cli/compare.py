@@ -41,7 +41,7 @@ class FailOn(StrEnum):
 def compare(
     a: CampaignRef,
     b: Annotated[
-        str, typer.Argument(help="The second campaign; with --by left out, or VALUE,VALUE of one campaign.")
+        str, typer.Argument(help="The second campaign; with --by, two values of campaign A: VALUE,VALUE.")
     ],
     by: Annotated[
         By | None, typer.Option("--by", help="Compare two values within campaign A: delegate, device, model.")

@@ -29,9 +29,6 @@ DEFAULT_THRESHOLD = 0.03
 FALSE_DISCOVERY_RATE = 0.05
 """Largest expected share of false ones among the changes that are called."""
 
-_OTHER = ("cell", "attempt", "hostname")
-"""Names of an environment's facts that tell nothing about a result."""
-
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -209,5 +206,4 @@ def _differences(changes: Sequence[Change]) -> tuple[Difference, ...]:
 
 
 def _facts(cell: CellRecord) -> dict[str, str]:
-    facts = {name: value for name, value in cell.environment.items() if name not in _OTHER}
-    return {"model sha256": cell.model_sha256[:12], "device": cell.device_name, **facts}
+    return {"model sha256": cell.model_sha256[:12], "device": cell.device_name, **cell.environment}
