@@ -35,7 +35,9 @@ def read(texts: Sequence[str]) -> list[Budget]:
 def conclude(
     name: str, cells: Sequence[CellRecord], budgets: Sequence[Budget], junit: Path | None, exit_code: int
 ) -> int:
-    """Print the budgets that were not met, write the JUnit file; 3 where one is exceeded, else `exit_code`.
+    """Print the budgets that were not met and write the JUnit file.
+
+    Returns 3 where one is exceeded or has no figure to be judged by, else `exit_code`.
 
     On GitHub's runners each exceeded budget is an annotation, too.
     """
