@@ -5,13 +5,15 @@ BIN  := $(VENV)/bin
 WORKERS := 2
 DEMO_HOME := $(CURDIR)/.farm
 
-.PHONY: help demo test test-exhaustive test-conformance test-faults test-attack mutate soak fuzz bench bench-farm bench-cpu lock clean
+.PHONY: help demo test check-types check-style check-imports tests-listed test-exhaustive test-kernels test-conformance test-deploy test-faults test-attack mutate soak fuzz bench bench-farm bench-cpu docs sbom lock clean
 
 help:
 	@echo "make demo             measure nine models on three delegates, print the table, build the site"
 	@echo "make test             ruff, mypy, import-linter, pytest"
 	@echo "make test-exhaustive  the long sweeps that 'make test' leaves out"
+	@echo "make test-kernels     every operator's kernels under Oclgrind: races, accesses outside buffers (needs oclgrind)"
 	@echo "make test-conformance every promise on embedded and Celery, SQLite and PostgreSQL; the longer labs"
+	@echo "make test-deploy      the playbook against three machines booted on this host, as root"
 	@echo "make test-faults      34 fault scenarios and the mutations, as root (17 minutes); writes benchmarks/results/faults.md"
 	@echo "make test-attack      every attack on a lab, by boundary, as root; writes benchmarks/results/attack.md"
 	@echo "make mutate           every protection taken away, one at a time: which test notices (15 minutes); writes benchmarks/results/mutants.md"
@@ -20,6 +22,8 @@ help:
 	@echo "make bench            runtime against its peers, interleaved; writes benchmarks/results/"
 	@echo "make bench-cpu        the CPU path over all real models and the zoo: speed, memory, loading (2 hours)"
 	@echo "make bench-farm       1,000 devices x 100,000 cells; 50 devices through Celery; writes benchmarks/results/"
+	@echo "make docs             the manual as pages, in .manual/"
+	@echo "make sbom             every package of an installation with version and hashes, as CycloneDX, in .dist/"
 	@echo "make lock             resolve requirements/*.lock anew"
 	@echo "make clean            remove .venv and the demo's data (.farm)"
 
@@ -30,22 +34,44 @@ demo:
 
 # One worker more than two cores have: the tests of agents and labs wait for a good part of their time.
 test: WORKERS := 3
+test: export PYTHONDONTWRITEBYTECODE :=
 test:
 	@bash .ci/setup test
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-types check-style check-imports tests-listed
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25
+
+check-types:
+	$(BIN)/mypy
+
+check-style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+
+check-imports:
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25
+
+# Every worker lists all tests: here their modules are compiled once for all of them, beside mypy.
+tests-listed:
+	@$(BIN)/pytest --collect-only --quiet >/dev/null || $(BIN)/pytest --collect-only --quiet
 
 test-exhaustive:
 	@bash .ci/setup test
 	GUARD_ZONES=1 $(BIN)/pytest tests/runtime/ops -k opencl
+	GUARD_ZONES=1 $(BIN)/pytest tests/runtime/ops -k groups -m exhaustive
 	$(BIN)/pytest -m exhaustive
+
+test-kernels:
+	@bash .ci/setup test
+	$(BIN)/python -m tests.runtime.kernel_checker
+	$(BIN)/python -m tests.runtime.kernel_checker tests/runtime/ops -k groups -m exhaustive
 
 test-conformance:
 	@bash .ci/setup test
 	$(BIN)/pytest -m "conformance or not conformance" tests/contract tests/orchestrator/trust tests/orchestrator/endpoint
+
+test-deploy:
+	@bash .ci/setup test
+	$(BIN)/pytest -m deploy -x tests/deploy
 
 test-faults:
 	@bash .ci/setup test
@@ -75,8 +101,12 @@ bench:
 	$(BIN)/python -m benchmarks.runtime_vs_peers
 	$(BIN)/python -m benchmarks.model_kinds
 	$(BIN)/python -m benchmarks.start
+	$(BIN)/python -m benchmarks.host_time
+	$(BIN)/python -m benchmarks.channel_counts
 	$(BIN)/python -m benchmarks.cli_start
 	$(BIN)/python -m benchmarks.statistics
+	$(BIN)/python -m benchmarks.aa
+	$(BIN)/python -m benchmarks.measuring_cost
 
 bench-cpu:
 	@bash .ci/setup test
@@ -86,10 +116,21 @@ bench-farm:
 	@bash .ci/setup test
 	$(BIN)/python -m benchmarks.farm_scale --out benchmarks/results/farm_scale.json
 	$(BIN)/python -m benchmarks.farm_lab --out benchmarks/results/farm_lab.json
+	$(BIN)/python -m benchmarks.compare_scale
+
+docs:
+	@bash .ci/setup test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+sbom:
+	@bash .ci/setup test
+	@mkdir -p .dist
+	$(BIN)/cyclonedx-py requirements requirements/lab.lock --pyproject pyproject.toml --short-PURLs \
+	    --output-reproducible --output-file .dist/sbom.cdx.json
 
 lock:
 	@bash .ci/setup test
 	bash requirements/compile
 
 clean:
-	rm -rf $(VENV) $(DEMO_HOME)
+	rm -rf $(VENV) $(DEMO_HOME) .manual .dist

@@ -85,7 +85,8 @@ class AgentConfig:
     agent.lock    locked (flock) by the only agent that uses this state folder
     journal.db    accepted attempts, and results without a receipt
     runs.log      which process ran when (`agent.attempt.runlog`)
-    references/   reference outputs by hash
+    references/   reference outputs, and why some cannot be made (`agent.attempt.references`)
+    workload.json how long the calibration workload took (`agent.machine.workload`)
     work/         one folder per running attempt
     """
 
@@ -120,6 +121,11 @@ class AgentConfig:
     def runs_log(self) -> Path:
         """The log of process starts and ends."""
         return self.state / "runs.log"
+
+    @property
+    def workloads(self) -> Path:
+        """What the calibration workload took before and after earlier attempts, by device."""
+        return self.state / "workload.json"
 
     @property
     def references(self) -> Path:

@@ -46,6 +46,7 @@ from agent.wire.messages import (
     decode_for_agent,
 )
 from agent.wire.private_folder import FILE_MODE, ExposedError, private_folder
+from agent.wire.service_manager import ServiceManager
 
 UPGRADE_EXIT: Final = 3
 """Exit code of an agent whose protocol is not the farm's: after a restart it would be refused again."""
@@ -83,13 +84,17 @@ class Agent:
         self._exit_code = 0
         self._alive_due_s = 0.0
         self._sent_s: dict[str, float] = {}
+        self._manager = ServiceManager.from_environment()
 
     def run(self) -> int:
         """Serve until a shutdown or until the orchestrator is gone; return 0 after an orderly end."""
         become_subreaper()
         recover(self._config, self._devices, self._journal)
         with WakingSignals() as signals:
+            self._manager.ready("serving; the farm was not reached yet")
             while not self._ended():
+                # Of this loop alone, not of the link: a broker that is away is not cured by a new agent.
+                self._manager.alive()
                 if self._link.tend():
                     self._on_connected()
                 self._wait(signals)
@@ -97,6 +102,7 @@ class Agent:
                     self._end("the agent was told to end (SIGTERM)")
                 self._advance()
                 self._send_alive()
+        self._manager.stopping()
         self._link.close(drain_s=_DRAIN_S)
         self._journal.close()
         return self._exit_code
@@ -109,6 +115,7 @@ class Agent:
 
     def _on_connected(self) -> None:
         """Send what a new link needs: the greeting, running attempts, and results without a receipt."""
+        self._manager.status("serving; connected to the farm")
         self._link.send(
             AgentHello(
                 protocol=PROTOCOL_VERSION,
@@ -117,7 +124,7 @@ class Agent:
                 version=version("delegate-farm"),
                 devices=tuple(self._devices.values()),
                 missing=self._missing,
-                live=tuple(self._running),
+                live=tuple(name for attempt in self._running.values() for name in attempt.live),
                 epochs=self._journal.epochs(),
             )
         )
@@ -137,7 +144,7 @@ class Agent:
         if self._config.resend_s is None or now_s < self._alive_due_s:
             return
         self._alive_due_s = now_s + self._config.heartbeat_s
-        self._link.send(AgentAlive(waiting=len(self._sent_s)))
+        self._link.send(AgentAlive(waiting=len(self._sent_s), clock_ns=time.time_ns()))
         late = {name for name, sent_s in self._sent_s.items() if now_s - sent_s >= self._config.resend_s}
         if late:
             for result in self._journal.spooled():
@@ -170,7 +177,9 @@ class Agent:
 
     def _pause_s(self) -> float | None:
         """Return the seconds until something is due; None: nothing is."""
-        pauses = [self._link.pause_s()] if self._connected else []
+        pauses = [self._manager.interval_s]
+        if self._connected:
+            pauses.append(self._link.pause_s())
         if any(attempt.waits_for_device for attempt in self._running.values()):
             pauses.append(_LEASE_POLL_S)
         elif self._running:
@@ -200,8 +209,9 @@ class Agent:
             case JobSpec():
                 self._on_job(message)
             case CancelJob(attempt_id=attempt_id):
-                if attempt_id in self._running:
-                    self._running[attempt_id].apply(lifecycle.CancelAsked(time.monotonic()))
+                for attempt in self._running.values():
+                    if attempt_id in attempt.live:
+                        attempt.cancel(attempt_id)
             case Receipt(attempt_id=attempt_id):
                 failpoint.reached("agent.before_receipt")
                 self._sent_s.pop(attempt_id, None)
@@ -217,19 +227,19 @@ class Agent:
 
     def _on_job(self, job: JobSpec) -> None:
         """Accept a job, or refuse it with the reason; a repeated job is answered and does not run again."""
-        match self._journal.state_of(job.attempt_id):
-            case "open":
-                if job.attempt_id in self._running:
-                    self._running[job.attempt_id].report_again()
-            case "spooled":
-                for result in self._journal.spooled():
-                    if result.attempt_id == job.attempt_id:
-                        self._send_result(result)
-            case "delivered":
-                text = f"attempt {job.attempt_id} has already ended here"
-                self._refuse(job, RefusedError(ReasonCode.RUNNER_ERROR, text))
-            case _:
-                self._on_new_job(job)
+        if job.attempt_id in self._running:
+            self._running[job.attempt_id].report_again()
+            return
+        states = {own.attempt_id: self._journal.state_of(own.attempt_id) for own in job.attempts}
+        if not any(states.values()):
+            self._on_new_job(job)
+        for result in self._journal.spooled():
+            if states.get(result.attempt_id) == "spooled":
+                self._send_result(result)
+        for own in job.attempts:
+            if states[own.attempt_id] == "delivered":
+                text = f"attempt {own.attempt_id} has already ended here"
+                self._refuse(own, RefusedError(ReasonCode.RUNNER_ERROR, text))
 
     def _on_new_job(self, job: JobSpec) -> None:
         try:
@@ -246,34 +256,46 @@ class Agent:
 
     def _refuse(self, job: JobSpec, refusal: RefusedError) -> None:
         reason = Reason(code=refusal.code, text=str(refusal))
-        self._link.send(JobRefused(attempt_id=job.attempt_id, epoch=job.epoch, reason=reason))
+        for own in job.attempts:
+            self._link.send(JobRefused(attempt_id=own.attempt_id, epoch=own.epoch, reason=reason))
 
     def _advance(self) -> None:
         """Apply signals, elapsed time and exits to every attempt; send the resulting messages."""
         for attempt in list(self._running.values()):
-            if attempt.result is None:
+            if not attempt.ended:
                 attempt.advance()
             for message in attempt.outbox:
                 self._link.send(message)
             attempt.outbox.clear()
-            if attempt.result is not None:
-                self._deliver(attempt, attempt.result)
+            self._deliver(attempt)
 
-    def _deliver(self, attempt: RunningAttempt, result: JobResult) -> None:
-        """Journal the result, send it, free the device and the folder.
+    def _deliver(self, attempt: RunningAttempt) -> None:
+        """Journal the results, send them; once all have ended, free the devices and the folders.
 
         In this order: a crash before the journal entry finds the result file, one after it finds the entry;
         a device that is free before the result is safe could begin the next job and lose this one.
         """
-        failpoint.reached("agent.after_result_file")
-        self._journal.spool(result)
-        failpoint.reached("agent.after_spool")
-        self._send_result(result)
-        failpoint.reached("agent.after_send")
+        results, attempt.results = attempt.results, []
+        if results:
+            failpoint.reached("agent.after_result_file")
+        for result in results:
+            self._journal.spool(result)
+            failpoint.reached("agent.after_spool")
+            self._send_result(result)
+            failpoint.reached("agent.after_send")
+            self._note_environment(result, attempt.kind_of(result.attempt_id))
+        if not attempt.ended:
+            return
         attempt.release()
-        del self._running[result.attempt_id]
+        del self._running[attempt.job.attempt_id]
         children = [other.runner_pid for other in self._running.values()] + [self._link.pid]
         kill_strays(strays(self._running, [pid for pid in children if pid is not None]))
+
+    def _note_environment(self, result: JobResult, kind: str) -> None:
+        """Let the next greeting describe the device as it is now, not as the agent found it."""
+        if result.environment and result.device_id in self._devices:
+            device = self._devices[result.device_id]
+            self._devices[result.device_id] = device.reporting(kind, result.environment)
 
 
 def serve(config: AgentConfig, descriptor: int) -> int:

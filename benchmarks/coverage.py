@@ -3,8 +3,9 @@
     .venv/bin/python -m benchmarks.coverage [--models GLOB ...] [--ways WAY ...] [--accept] [--keep]
 
 The table's 60 rows are the zoo of `../shared/models`. One process for each model and way, on random inputs.
-The ways are precisions, and `narrow`, which compares weights as the files of variants store them with widened
-ones. `--accept` asks only which operators the delegate takes, which needs no compiler. Writes
+The ways are precisions; `narrow`, which compares weights as the files of variants store them with widened
+ones; and for the variants that are quantised whole, `simulated` and `int8`. Small models come first.
+`--accept` asks only which operators the delegate takes, which needs no compiler. Writes
 benchmarks/results/coverage.json and docs/coverage.md.
 """
 
@@ -13,7 +14,6 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
-import resource
 import subprocess
 import sys
 from collections import Counter
@@ -31,6 +31,7 @@ from runtime.interpreter import Interpreter
 from runtime.model.reader import read_model
 from runtime.tools.agreement import Expected, OutputFacts, judge, rule_for
 from runtime.tools.arithmetic import arithmetic_of
+from runtime.tools.memory import peak_bytes
 from tests.models.collection import zoo, zoo_model
 from tests.models.comparison import Outputs, random_rows, run_rows
 
@@ -41,7 +42,14 @@ TABLE: Final = REPOSITORY / "docs/coverage.md"
 NARROW: Final = "narrow"
 NARROW_VARIANTS: Final = frozenset({"fp16", "weight_int8", "dynamic_int8", "dynamic_int4"})
 """Variants of the zoo whose weights are narrow and whose activations are float32."""
-WAYS: Final = ("fp32", "fp16", "bf16", NARROW)
+SIMULATED: Final = "simulated"
+INTEGERS: Final = "int8"
+QUANTISED_VARIANT: Final = "static_int8"
+"""The variant of the zoo that is quantised whole: computed with real numbers or with integers, two ways."""
+WAYS: Final = ("fp32", "fp16", "bf16", NARROW, SIMULATED, INTEGERS)
+QUANTISED_DRAWS: Final = 3
+"""Sets of random inputs of a quantised model: with one, an output that is always the same could not be told
+from a right one."""
 
 LIMIT_S: Final = 1800
 """Seconds that one model may take, compiler and the `cpu` run included. The slowest took a third of it on two
@@ -72,19 +80,24 @@ def main() -> int:
 
 
 def _chosen(globs: Sequence[str], ways: Sequence[str]) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """The table's models with each precision, and the variants with narrow weights."""
-    for name, entry in zoo().items():
+    """The table's models with each precision, and the variants with narrow weights or quantised whole."""
+    for name, entry in sorted(zoo().items(), key=lambda item: int(item[1]["macs"])):
         if any(fnmatch.fnmatch(name, glob) for glob in globs):
             if entry["primary"]:
-                yield from ((name, entry, way) for way in ways if way != NARROW)
+                yield from ((name, entry, way) for way in ways if way not in (NARROW, SIMULATED, INTEGERS))
             elif entry.get("variant") in NARROW_VARIANTS and NARROW in ways:
                 yield name, entry, NARROW
+            elif entry.get("variant") == QUANTISED_VARIANT:
+                yield from ((name, entry, way) for way in ways if way in (SIMULATED, INTEGERS))
 
 
 def _place(report: dict[str, Any], name: str, entry: dict[str, Any], way: str) -> dict[str, Any]:
     """Where the report holds what was found; fp32 stands in the row itself."""
     if way == NARROW:
         return _entry(report.setdefault(NARROW, {}), name, {"operators": entry["n_ops"]})
+    if way in (SIMULATED, INTEGERS):
+        found = _entry(report.setdefault("quantised", {}), name, {"operators": entry["n_ops"]})
+        return _entry(found, way, {})
     published = {"published": entry["published_delegated"], "operators": entry["n_ops"]}
     row = _entry(report.setdefault("rows", {}), name, published)
     return row if way == "fp32" else _entry(row, way, {})
@@ -101,7 +114,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--models", nargs="*", default=["*"], metavar="GLOB", help="names to try")
     parser.add_argument(
-        "--ways", nargs="*", default=["fp32"], choices=WAYS, help="precisions, or narrow weights"
+        "--ways", nargs="*", default=["fp32"], choices=WAYS, help="precisions, or those of variants"
     )
     parser.add_argument("--accept", action="store_true", help="ask what is taken; compile and run nothing")
     parser.add_argument("--resume", action="store_true", help="keep what was taken whole and agreed")
@@ -128,35 +141,40 @@ def _one(name: str, way: str, *, run: bool) -> dict[str, Any]:
     data = zoo_model(name)
     if way == NARROW:
         return _narrow(data, run=run)
-    found, outputs, _ = _ours(data, {"precision": way}, run=run)
-    return found | (_judged(data, outputs, way) if run else {})
+    draws = QUANTISED_DRAWS if way in (SIMULATED, INTEGERS) else 1
+    rows = [row for seed in range(draws) for row in random_rows(data, seed)]
+    found, outputs, _ = _ours(data, {} if way == SIMULATED else {"precision": way}, rows, run=run)
+    return found | (_judged(data, outputs, way, rows) if run else {})
 
 
 def _narrow(data: bytes, *, run: bool) -> dict[str, Any]:
     """Weights as the file stores them, beside the same run with widened ones."""
     # Equal kernels are compared: timing could choose others.
-    found, outputs, size = _ours(data, {"tuning": "none"}, run=run)
+    rows = random_rows(data)
+    found, outputs, size = _ours(data, {"tuning": "none"}, rows, run=run)
     if not run:
         return found
-    _, widened, whole = _ours(data, {"tuning": "none", "weights": "float32"}, run=True)
+    _, widened, whole = _ours(data, {"tuning": "none", "weights": "float32"}, rows, run=True)
     pairs = [pair for sets in zip(outputs, widened, strict=True) for pair in zip(*sets, strict=True)]
     equal = all(np.array_equal(one.view(np.uint8), other.view(np.uint8)) for one, other in pairs)
-    return found | {"equal": equal, "share": size / whole} | _judged(data, outputs, "fp32")
+    return found | {"equal": equal, "share": size / whole} | _judged(data, outputs, "fp32", rows)
 
 
-def _ours(data: bytes, options: dict[str, Any], *, run: bool) -> tuple[dict[str, Any], list[Outputs], int]:
+def _ours(
+    data: bytes, options: dict[str, Any], rows: Sequence[Outputs], *, run: bool
+) -> tuple[dict[str, Any], list[Outputs], int]:
     """What the delegate took, its outputs, and the bytes of its constants."""
     delegate = load_delegate("gpu", options)
     assert isinstance(delegate, PartitionDelegate)
     interpreter = Interpreter(model_content=data, experimental_delegates=[delegate])
     if not run:
         return _accepted(interpreter.delegation), [], 0
-    outputs = run_rows(interpreter, random_rows(data))
+    outputs = run_rows(interpreter, rows)
     # Planned again where a partition could not be compiled: what counts is what ran.
     found = _accepted(interpreter.delegation)
     size = int(delegate.describe()["constant_bytes"])
     interpreter.close()
-    found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    found["peak_mib"] = peak_bytes() >> 20
     return found, outputs, size
 
 
@@ -176,12 +194,13 @@ def _accepted(report: DelegationReport | None) -> dict[str, Any]:
     }
 
 
-def _judged(data: bytes, outputs: list[Outputs], precision: str) -> dict[str, Any]:
+def _judged(data: bytes, outputs: list[Outputs], way: str, rows: Sequence[Outputs]) -> dict[str, Any]:
     model = read_model(data)
-    references = run_rows(Interpreter(model_content=data), random_rows(data))
+    references = run_rows(Interpreter(model_content=data), rows)
     tensors = model.subgraphs[0].tensors
     facts = [OutputFacts(tensors[i].name) for i in model.subgraphs[0].outputs]
-    rule = rule_for(arithmetic_of(model), integer_path=False, precision=precision)
+    precision = way if way in ("fp16", "bf16") else "fp32"
+    rule = rule_for(arithmetic_of(model), integer_path=way == INTEGERS, precision=precision)
     found = judge(Expected(references, facts), outputs, rule)
     return {"verdict": found.verdict, "rel_l2": found.rel_l2, "note": found.note}
 

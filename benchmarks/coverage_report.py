@@ -38,6 +38,19 @@ weights widened to float32; *equal* says whether both runs give the same bits. W
 """
 
 
+_QUANTISED_HEAD = """\
+
+## Quantised models
+
+Variants that are quantised whole. *Simulated* computes with real numbers and rounds to the levels of each
+tensor, which is the default; *integers* is the precision `int8`, whose outputs must have the bits of `cpu`.
+Three sets of random inputs each.
+
+| model | operators | simulated: taken | agrees | integers: taken | equal |
+|---|---:|---:|---|---:|---|
+"""
+
+
 def markdown(report: Mapping[str, Any]) -> str:
     """The whole page."""
     rows: Mapping[str, Mapping[str, Any]] = report.get("rows", {})
@@ -53,10 +66,13 @@ def markdown(report: Mapping[str, Any]) -> str:
     ]
     lines += [_line(name, row) for name, row in sorted(rows.items())]
     page = _HEAD + "\n".join(lines) + "\n"
-    narrow = report.get("narrow", {})
-    return page + (
-        _NARROW_HEAD + "".join(_narrow_line(*item) for item in sorted(narrow.items())) if narrow else ""
-    )
+    for key, head, line in (
+        ("narrow", _NARROW_HEAD, _narrow_line),
+        ("quantised", _QUANTISED_HEAD, _quantised_line),
+    ):
+        if key in report:
+            page += head + "".join(line(*item) for item in sorted(report[key].items()))
+    return page
 
 
 def _count(precision: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
@@ -69,6 +85,12 @@ def _narrow_line(name: str, row: Mapping[str, Any]) -> str:
     share = f"{row['share']:.2f}" if "share" in row else "-"
     equal = {True: "yes", False: "**no**"}.get(row.get("equal"), "-")
     return f"| {name} | {row['operators']} | {_taken(row)} | {share} | {equal} | {_agrees(row)} |\n"
+
+
+def _quantised_line(name: str, row: Mapping[str, Any]) -> str:
+    ways = [row.get(way, {}) for way in ("simulated", "int8")]
+    cells = " | ".join(f"{_taken(way)} | {_agrees(way)}" for way in ways)
+    return f"| {name} | {row['operators']} | {cells} |\n"
 
 
 def row_line(name: str, row: Mapping[str, Any]) -> str:

@@ -26,11 +26,11 @@ import numpy as np
 from benchmarks.cpu_process import OURS, PEERS
 from benchmarks.cpu_report import markdown, marks, row_line
 from benchmarks.interleaved import FOREIGN_CPU_LIMIT
+from runtime.model.facts import kind_of
 from runtime.model.graph import Model
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.model.writer import write_model
-from runtime.tools.model_info.facts import kind_of
 from tests.models.collection import manifest, real_model, zoo, zoo_model
 from tests.models.comparison import random_rows
 from tests.runtime.models import Builder

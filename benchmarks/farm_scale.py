@@ -53,6 +53,7 @@ from orchestrator.db.migrate import migrate
 from orchestrator.db.write import campaigns, devices
 from orchestrator.dispatch.base import DispatchEvent, MessageReceived
 from orchestrator.manifest.campaign import Campaign, DelegateEntry, DeviceSelector, ModelEntry
+from orchestrator.policy.fingerprint import Environments
 from orchestrator.policy.matrix import MAX_CELLS, expand
 from orchestrator.policy.preview import PastResults, plan_cells
 from orchestrator.scheduling.loop import SchedulerLoop
@@ -205,8 +206,7 @@ class TimedScheduler(SchedulerLoop):
 def submit(database: Database, agents: dict[str, tuple[Device, ...]], cells: int, classes: int) -> int:
     """Campaigns of at most `MAX_CELLS` cells, `classes` of them for any tenth of the devices of a class."""
     present = tuple(device for found in agents.values() for device in found)
-    ids = {device.device_id: device.environment_id for device in present}
-    environments = {device.device_id: device.environment for device in present}
+    environments = Environments(present)
     for agent_id, own in agents.items():
         with database.write() as session:
             hello = AgentHello(agent_id=agent_id, host=agent_id, version="0", devices=own)
@@ -217,7 +217,7 @@ def submit(database: Database, agents: dict[str, tuple[Device, ...]], cells: int
         models = max(1, min(cells - made, MAX_CELLS) // (any_of or len(present)))
         campaign, files = _campaign(number, models, any_of)
         specs = expand(campaign, files, present)[: cells - made]
-        planned = plan_cells(specs, environments, ids, NOTHING, campaign.reuse, datetime.now(UTC))
+        planned = plan_cells(specs, environments, NOTHING, campaign.reuse, datetime.now(UTC))
         with database.write() as session:
             content = campaigns.content_of(campaign, planned, campaign.reuse)
             campaigns.add(session, campaign, planned, content, campaign.reuse, datetime.now(UTC))
@@ -230,6 +230,7 @@ class _File:
     id: str
     sha256: str
     size_bytes: int = 4_000_000
+    unreachable: str | None = None
 
 
 def _campaign(number: int, models: int, any_of: int | None) -> tuple[Campaign, list[_File]]:

@@ -58,9 +58,9 @@ def measure(
     while len(next(iter(seconds.values()))) < rounds and rejected < 3 * rounds:
         order = list(contenders)
         rng.shuffle(order)
-        before = _cpu_seconds()
+        before = busy_seconds()
         taken = {name: _slice(contenders[name], calls[name]) for name in order}
-        if _foreign_share(before, _cpu_seconds()) > foreign_limit:
+        if _foreign_share(before, busy_seconds()) > foreign_limit:
             rejected += 1
             continue
         for name, value in taken.items():
@@ -107,7 +107,7 @@ def _slice(call: Callable[[], object], count: int) -> float:
     return statistics.median(times)
 
 
-def _cpu_seconds() -> tuple[float, float, float]:
+def busy_seconds() -> tuple[float, float, float]:
     """(wall, all CPUs' busy seconds, CPU seconds of this process and its ended children)."""
     fields = [int(v) for v in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
     user, nice, system, _idle, _iowait, irq, softirq, steal = fields

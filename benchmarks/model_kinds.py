@@ -1,8 +1,8 @@
 """One network in every kind of file against LiteRT: what suits a float32, fp16, dynamic-range, integer model.
 
-    .venv/bin/python benchmarks/model_kinds.py [--rounds 15] [--threads 1]
+    python -m benchmarks.model_kinds [--threads 1] [--zoo FOLDER] [--processes 5] [--rounds 5]
 
-The skeletons lie in ../shared/models/zoo; rows of `runtime_vs_peers.py`, one for each kind. Writes
+Rows of `runtime_vs_peers.py`, one for each kind, of a network whose skeletons are in this repository. Writes
 benchmarks/results/model_kinds.{json,md}, and the measured.json that `farm model info` prints.
 """
 
@@ -15,12 +15,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.runtime_vs_peers import BASELINE, REPOSITORY, RESULTS, environment_of_host, measured_in_child
+from benchmarks.runtime_vs_peers import (
+    BASELINE,
+    REPOSITORY,
+    RESULTS,
+    add_settings,
+    environment_of_host,
+    measured,
+)
+from benchmarks.skeletons import restored
+from runtime.model.facts import kind_of
 from runtime.model.reader import load_model
-from runtime.model.skeleton import restore_skeleton
-from runtime.tools.model_info.facts import kind_of
 
-ZOO = REPOSITORY.parent / "shared" / "models" / "zoo"
 NETWORK = "torchvision_mobilenet_v2"
 VARIANTS = ("", "__fp16", "__dynamic_int8", "__weight_int8", "__static_int8")
 TOLD = REPOSITORY / "runtime/tools/model_info/measured.json"
@@ -32,13 +38,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--slice", type=float, default=0.15, help="seconds per contender and round")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--zoo", type=Path, nargs="*", default=[], help="folders with other skeletons")
+    parser.add_argument("--out", type=Path, help="write the JSON there alone")
+    add_settings(parser)
     args = parser.parse_args()
     rows = [_row(NETWORK + variant, args) for variant in VARIANTS]
     environment = environment_of_host()
     report = {"network": NETWORK, "threads": args.threads, "environment": environment, "rows": rows}
+    if args.out is not None:
+        args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        return 0
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "model_kinds.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     (RESULTS / "model_kinds.md").write_text(_markdown(report), encoding="utf-8")
@@ -48,14 +58,14 @@ def main() -> int:
 
 def _row(name: str, args: argparse.Namespace) -> dict[str, Any]:
     with tempfile.NamedTemporaryFile(suffix=".tflite") as file:
-        file.write(restore_skeleton((ZOO / f"{name}.skel").read_bytes()))
+        file.write(restored(name, *args.zoo))
         file.flush()
         path = Path(file.name)
         facts = {"model": name, "kind": kind_of(load_model(path)), "bytes": path.stat().st_size}
-        found = facts | measured_in_child(path, args.threads, args)
+        found = facts | measured(path, args.threads, args)
     print(json.dumps(found), flush=True)
     if "error" in found:
-        sys.exit(f"{name}: {found['error'][0]}")
+        sys.exit(f"{name}: {found['error']}")
     return found
 
 

@@ -1,15 +1,18 @@
 """How long the GPU delegate takes to start, and in how much memory: cold, with a new model, and warm.
 
-    .venv/bin/python -m benchmarks.start [--models NAME ...] [--others NAME ...] [--rounds 5] [--out FILE]
+    .venv/bin/python -m benchmarks.start [--models NAME ...] [--others NAME ...] [--ways WAY ...] [--rounds 5]
 
 Every start is a process of its own: everything is imported, then the clock runs from the making of the
 delegate until the tensors are allocated; one invoke follows, and the peak of memory is read.
 
 - cold: nothing is kept, neither by us nor by the driver.
 - new: the library has the kernels of the models `--others`, and nothing of this model.
+- primed: the library has the kernels that `farm model prime` compiles for the zoo without this model and its
+  variants, and nothing else: a network that nobody knew when the device was primed.
 - warm: the model has been started before.
 
-Packing the weights is timed apart, since a new model cannot save it. XNNPACK in LiteRT is the measure of
+How many functions a start compiles is counted, which says on a busy machine too what a change does. Packing
+the weights is timed apart, since a new model cannot save it. XNNPACK in LiteRT is the measure of
 memory. Medians over the rounds. Writes benchmarks/results/start.json. The machine must run nothing else: what
 is timed while other programs have the cores is not remembered, and such starts stay longer.
 """
@@ -19,7 +22,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -32,7 +34,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.models.collection import zoo_model
+from benchmarks.skeletons import restored
+from runtime.tools.memory import peak_bytes
+from runtime.tools.priming import networks
 
 RESULT = Path(__file__).resolve().parent / "results/start.json"
 MODELS = ("torchvision_mobilenet_v2", "torchvision_resnet18", "torchvision_wide_resnet101_2")
@@ -50,11 +54,11 @@ def main() -> int:
     report: dict[str, Any] = {"cpus": len(os.sched_getaffinity(0)), "rounds": args.rounds, "models": {}}
     with tempfile.TemporaryDirectory(prefix="farm-start-") as temporary:
         folder = Path(temporary)
-        for other in args.others:
+        for other in args.others if "new" in args.ways else ():
             _start(_file(other, folder), folder / "known")
         for name in args.models:
             model = _file(name, folder)
-            found = {way: _medians(_starts(way, model, folder, args.rounds)) for way in WAYS}
+            found = {way: _medians(_starts(way, model, folder, args.rounds)) for way in args.ways}
             report["models"][name] = found
             print(name)
             for way, figures in found.items():
@@ -66,7 +70,7 @@ def main() -> int:
 def _file(name: str, folder: Path) -> Path:
     """A model of the zoo as a file."""
     path = folder / f"{name}.tflite"
-    path.write_bytes(zoo_model(name))
+    path.write_bytes(restored(name))
     return path
 
 
@@ -79,23 +83,48 @@ def _starts(way: str, model: Path, folder: Path, rounds: int) -> list[dict[str, 
             _start(model, caches)
     found = []
     for _ in range(rounds):
-        if way in ("cold", "new"):
+        if way in ("cold", "new", "primed"):
             shutil.rmtree(caches, ignore_errors=True)
+        if way == "primed":
+            shutil.copytree(_primed(model, folder), caches)
         if way == "new" and (folder / "known").exists():
             shutil.copytree(folder / "known", caches)
         found.append(_start(model, caches, "litert" if way == "xnnpack" else "gpu"))
     return found
 
 
-WAYS = ("cold", "new", "warm", "xnnpack")
+WAYS = ("cold", "new", "primed", "warm", "xnnpack")
 
 
-def _start(model: Path, caches: Path, delegate: str = "gpu") -> dict[str, float]:
-    """One start in a new process whose caches lie in a folder."""
+def _primed(model: Path, folder: Path) -> Path:
+    """Caches primed with every network of the zoo but this one and its variants."""
+    found = folder / f"primed-{model.stem}"
+    if not found.exists():
+        name = model.stem.split("__")[0]
+        files = [str(file) for file in networks() if file.stem.split("__")[0] != name]
+        command = [
+            sys.executable,
+            "-c",
+            "from orchestrator.cli import main; main()",
+            "model",
+            "prime",
+            *files,
+        ]
+        subprocess.run(command, env=_environment(found), stdout=subprocess.DEVNULL, check=True)
+    return found
+
+
+def _environment(caches: Path) -> dict[str, str]:
+    """This process's environment with all caches in a folder."""
     environment = dict(os.environ)
     for variable in CACHES:
         (caches / variable).mkdir(parents=True, exist_ok=True)
         environment[variable] = str(caches / variable)
+    return environment
+
+
+def _start(model: Path, caches: Path, delegate: str = "gpu") -> dict[str, float]:
+    """One start in a new process whose caches lie in a folder."""
     command = [
         sys.executable,
         "-m",
@@ -105,7 +134,7 @@ def _start(model: Path, caches: Path, delegate: str = "gpu") -> dict[str, float]
         "--delegate",
         delegate,
     ]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=_environment(caches), capture_output=True, text=True, check=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -115,7 +144,7 @@ def _medians(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
 
 def _started(path: str, delegate: str) -> dict[str, float]:
     """The figures of this process, which does nothing else."""
-    packing = [0.0]
+    packing, compiled = [0.0], [0]
     if delegate == "litert":
         from ai_edge_litert.interpreter import Interpreter as Peer  # noqa: PLC0415  # only where it is measured
 
@@ -127,6 +156,7 @@ def _started(path: str, delegate: str) -> dict[str, float]:
 
         GpuDelegate.preload()
         _time_packing(packing)
+        _count_compiled(compiled)
         start = time.perf_counter()
         model = Interpreter(model_path=path, experimental_delegates=[GpuDelegate({})])
     model.allocate_tensors()
@@ -138,8 +168,10 @@ def _started(path: str, delegate: str) -> dict[str, float]:
     return {
         "start_s": seconds,
         "packing_s": packing[0],
+        "compiled": compiled[0],
         "first_invoke_s": time.perf_counter() - start,
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        # Not that of getrusage, which begins with the peak of the process that started this one.
+        "peak_mib": peak_bytes() / (1 << 20),
     }
 
 
@@ -159,12 +191,26 @@ def _time_packing(total: list[float]) -> None:
     OpenClRecording._pack = timed  # type: ignore[method-assign]
 
 
+def _count_compiled(total: list[int]) -> None:
+    """Count the functions that compilers are asked for, without those of the trial of calls by address."""
+    from runtime.delegates.gpu.backends.opencl.compilers import Compilers  # noqa: PLC0415  # as above
+
+    original = Compilers.compile
+
+    def counted(self: Any, form: Any, common: str, kernels: Sequence[Any], take: Any) -> None:
+        total[0] += len(kernels) if form != "trial" else 0
+        original(self, form, common, kernels, take)
+
+    Compilers.compile = counted  # type: ignore[method-assign]
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--others", nargs="*", default=OTHERS)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--one", help=argparse.SUPPRESS)

@@ -13,19 +13,20 @@ from typing import Any
 
 import numpy as np
 
+from runtime.background import Route, attach, buffer_dtype, buffer_named, fillings, route_of, uses
+from runtime.copies import copy_in, copy_out, memory_of
 from runtime.cpu_kernel_mode import CpuKernelMode
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.partition import DelegationReport
 from runtime.delegates.registry import load_delegate
+from runtime.delegates.storage import ROOM
 from runtime.details import check_resize, public_dtype
 from runtime.environment import Environment, EnvironmentOptions
 from runtime.errors import (
     INVALID_ARGUMENT,
-    MISSING_INPUT,
     NOT_FOUND,
     OUT_OF_RANGE,
     RUNTIME_FAILURE,
-    UNSUPPORTED,
     DelegateError,
     DeviceError,
     ModelError,
@@ -33,22 +34,18 @@ from runtime.errors import (
 )
 from runtime.event import Event
 from runtime.hardware_accelerator import HardwareAccelerator
-from runtime.model.graph import Model, Signature, Tensor
+from runtime.model.graph import Model, Signature
 from runtime.model.reader import load_model, read_model
-from runtime.model.schema import TensorType
-from runtime.ops.support.value import Array
 from runtime.options import CpuOptions, GpuOptions, Options
 from runtime.plan.calls import check_operators
+from runtime.plan.profiler import Profiler
 from runtime.plan.program import Program
 from runtime.plan.subgraph import PlannedSubgraph
 from runtime.signatures import names, ordered_signatures, tensor_named
-from runtime.tensor_buffer import TensorBuffer
+from runtime.tensor_buffer import ALIGNMENT, HOST_MEMORY, OPENCL_BUFFER, TensorBuffer
 
 __all__ = ["CompiledModel", "CpuKernelMode", "CpuOptions", "Environment", "EnvironmentOptions", "GpuOptions"]
 __all__ += ["HardwareAccelerator", "Options", "TensorBuffer"]
-
-HOST_MEMORY = 1
-"""LiteRT's number of a buffer type, host memory (`kLiteRtTensorBufferTypeHostMemory`): the only one here."""
 
 
 class CompiledModel:
@@ -56,16 +53,20 @@ class CompiledModel:
 
     With `GPU` alone every operator must run there; with `GPU | CPU` the CPU takes the rest, and all of it,
     with a warning, where there is no device. Errors are RuntimeErrors (`StatusError`) with LiteRT's codes.
+    `profiler` tells what runs take while it is on.
     """
 
     def __init__(self, model: Model, environment: Environment, options: Options) -> None:
         self._environment = environment
         self._signatures = ordered_signatures(model)
         self._accelerators = HardwareAccelerator(options.hardware_accelerators)
-        delegates = _delegates(self._accelerators, options)
+        context = environment.options.opencl_context
+        self._delegates = delegates = _delegates(self._accelerators, options, context)
         self._program: Program | None = Program(
             model, delegates, num_threads=max(1, options.cpu_options.num_threads)
         )
+        self.profiler = Profiler()
+        self._routes: dict[int, Route | None] = {}
         self._lock = threading.Lock()
         self._worker: ThreadPoolExecutor | None = None
         if delegates:
@@ -122,6 +123,17 @@ class CompiledModel:
     def environment(self) -> Environment:
         """The environment in which the model was compiled."""
         return self._environment
+
+    @property
+    def opencl_context(self) -> Any:
+        """The `pyopencl.Context` in which buffers and events for this model's runs must be made.
+
+        Raises RuntimeError where no device of OpenCL runs the model.
+        """
+        for delegate in self._delegates:
+            if (context := getattr(delegate, "opencl_context", None)) is not None:
+                return context
+        raise StatusError("no OpenCL device runs this model: compile it for HardwareAccelerator.GPU")
 
     @property
     def delegation(self) -> DelegationReport | None:
@@ -235,6 +247,13 @@ class CompiledModel:
     ) -> None:
         """Run a signature. Raises RuntimeError for buffers that do not fit and values that cannot be used."""
         self._check_buffers(signature_index, input_buffers, output_buffers)
+        if route := self._route(signature_index):
+            event = route.start(input_buffers, output_buffers)
+            if route.partition.waits:
+                for buffer in output_buffers:
+                    buffer.event = None
+                event.wait()
+            return
         for buffer in (*input_buffers, *output_buffers):
             buffer.wait()
         self._run(signature_index, input_buffers, output_buffers)
@@ -248,8 +267,8 @@ class CompiledModel:
         """Run a signature with buffers by name. Raises RuntimeError as `run_by_index`."""
         index = self._index(signature_key)
         signature = self._at(index)
-        inputs = [_buffer_named("input", input_map, name) for name, _ in signature.inputs]
-        outputs = [_buffer_named("output", output_map, name) for name, _ in signature.outputs]
+        inputs = [buffer_named("input", input_map, name) for name, _ in signature.inputs]
+        outputs = [buffer_named("output", output_map, name) for name, _ in signature.outputs]
         self.run_by_index(index, inputs, outputs)
 
     def run_async(
@@ -258,38 +277,55 @@ class CompiledModel:
         output_buffers: Sequence[TensorBuffer],
         signature_index: int = 0,
     ) -> Event:
-        """Start a run on a thread of the model's own and return at once; runs follow one another.
+        """Start a run and return at once; runs of a model follow one another.
 
-        The run waits for inputs that an earlier run still fills. Each output carries the event, so that
+        A model that a device runs whole is enqueued there, on the buffers' own memory where its kernels can
+        use it (`Event.copies`); else the run is on a thread of the model's own. It begins when the events of
+        the inputs have come, for which the device itself waits. Each output carries the event, so that
         reading it, or a run with it as an input, waits as well. `Event.wait` raises the run's error.
+
+        Raises RuntimeError for buffers and events that a device cannot use: nothing is started then.
         """
         self._check_buffers(signature_index, input_buffers, output_buffers)
-        buffers = (*input_buffers, *output_buffers)
-        before = [buffer.event for buffer in buffers if buffer.event is not None]
+        if route := self._route(signature_index):
+            return route.start(input_buffers, output_buffers)
+        after, behind = fillings(input_buffers), uses(output_buffers)
         event = Event()
-        for buffer in input_buffers:
-            buffer.event = None
         inputs = [buffer.view() for buffer in input_buffers]
         outputs = [buffer.view() for buffer in output_buffers]
-        for buffer in output_buffers:
-            buffer.event = event
+        attach(event, input_buffers, output_buffers)
         if self._worker is None:
             # One thread: runs share the plan's memory, and their order is that of the calls.
             self._worker = ThreadPoolExecutor(1, thread_name_prefix="compiled-model")
-        self._worker.submit(self._run_later, before, event, signature_index, inputs, outputs)
+        self._worker.submit(self._run_later, after, behind, event, signature_index, inputs, outputs)
         return event
+
+    def _route(self, signature_index: int) -> Route | None:
+        """How a delegate runs the whole signature in the background; None where it cannot."""
+        if not self._delegates or self.profiler.is_profiling:
+            return None
+        signature = self._at(signature_index)
+        with self._lock:
+            planned = self._allocated(signature_index)
+            known = self._routes.get(signature_index)
+            if known is None or known.execution is not planned.execution:
+                known = self._routes[signature_index] = route_of(planned, signature)
+            return known
 
     def _run_later(
         self,
-        before: Sequence[Event],
+        after: Sequence[Event],
+        behind: Sequence[Event],
         event: Event,
         signature_index: int,
         inputs: Sequence[TensorBuffer],
         outputs: Sequence[TensorBuffer],
     ) -> None:
         try:
-            for earlier in before:
-                earlier.wait()
+            for other in behind:
+                other.wait_in_any_case()
+            for needed in after:
+                needed.wait()
             self._run(signature_index, inputs, outputs)
         except Exception as error:  # noqa: BLE001  # whoever waits gets it
             event.signal(error)
@@ -303,13 +339,13 @@ class CompiledModel:
         with self._lock:
             planned = self._allocated(signature_index)
             for (name, index), buffer in zip(signature.inputs, inputs, strict=True):
-                _fill(_memory(planned, index), buffer, name)
+                copy_in(memory_of(planned, index), buffer, name)
             try:
-                planned.run()
+                planned.run(self.profiler.noting(planned.subgraph))
             except ModelError as error:
                 raise StatusError(f"Failed to invoke the compiled model: {error}", RUNTIME_FAILURE) from error
             for (name, index), buffer in zip(signature.outputs, outputs, strict=True):
-                _empty(_memory(planned, index), buffer, name)
+                copy_out(memory_of(planned, index), buffer, name)
 
     def close(self) -> None:
         """Finish the runs that were started, and release all memory. Later calls raise RuntimeError."""
@@ -373,12 +409,19 @@ class CompiledModel:
     def _requirements(self, kind: str, place: int, signature_index: int) -> dict[str, Any]:
         _, tensor = self._pair(kind, place, signature_index)
         size = self._buffer(signature_index, tensor).size
-        return {"buffer_size": size, "supported_types": [HOST_MEMORY]}
+        if self._route(signature_index) is None:
+            return {"buffer_size": size, "supported_types": [HOST_MEMORY]}
+        return {
+            "buffer_size": size,
+            "supported_types": [OPENCL_BUFFER, HOST_MEMORY],
+            "alignment": ALIGNMENT,
+            "zero_copy_size": size + ROOM,
+        }
 
     def _buffer(self, signature_index: int, index: int) -> TensorBuffer:
         planned = self._allocated(signature_index)
         tensor = planned.subgraph.tensors[index]
-        return TensorBuffer.create_managed(_buffer_dtype(tensor), planned.shape(index))
+        return TensorBuffer.create_managed(buffer_dtype(tensor), planned.shape(index))
 
     def _check_buffers(
         self, signature_index: int, inputs: Sequence[TensorBuffer], outputs: Sequence[TensorBuffer]
@@ -403,7 +446,9 @@ def _load(path: Path) -> Model:
         raise StatusError(f"Failed to load model from file {path}: {error.strerror}") from error
 
 
-def _delegates(accelerators: HardwareAccelerator, options: Options) -> tuple[PartitionDelegate, ...]:
+def _delegates(
+    accelerators: HardwareAccelerator, options: Options, context: object
+) -> tuple[PartitionDelegate, ...]:
     """The delegate of the accelerators: none for the CPU alone, or where it may replace an absent GPU."""
     if not accelerators:
         raise StatusError("No acceleration provided.")
@@ -412,9 +457,9 @@ def _delegates(accelerators: HardwareAccelerator, options: Options) -> tuple[Par
     if not accelerators & HardwareAccelerator.GPU:
         return ()
     alone = not accelerators & HardwareAccelerator.CPU
-    chosen = {"require_full_delegation": alone, **options.gpu_options.delegate_options}
-    if options.gpu_options.enforce_f32:
-        chosen["precision_loss_allowed"] = False
+    chosen = {"require_full_delegation": alone, **options.gpu_options.for_delegate()}
+    if context is not None:
+        chosen["context"] = context
     try:
         delegate = load_delegate("gpu", chosen)
     except (DeviceError, DelegateError) as error:
@@ -426,45 +471,3 @@ def _delegates(accelerators: HardwareAccelerator, options: Options) -> tuple[Par
         return ()
     assert isinstance(delegate, PartitionDelegate)
     return (delegate,)
-
-
-def _buffer_named(kind: str, buffers: Mapping[str, TensorBuffer], name: str) -> TensorBuffer:
-    if name not in buffers:
-        raise StatusError(f"no buffer for {kind} {name!r}", MISSING_INPUT)
-    return buffers[name]
-
-
-def _buffer_dtype(tensor: Tensor) -> np.dtype[Any]:
-    if tensor.type is TensorType.STRING:
-        raise StatusError(f"tensor {tensor.name!r}: strings have no buffer", UNSUPPORTED)
-    found: np.dtype[Any] = np.dtype(public_dtype(tensor))
-    return found
-
-
-def _memory(planned: PlannedSubgraph, index: int) -> Array:
-    found = planned.array(index)
-    if found is None:
-        raise StatusError(f"tensor {planned.subgraph.tensors[index].name!r} has no values", RUNTIME_FAILURE)
-    return found
-
-
-def _fill(target: Array, buffer: TensorBuffer, name: str) -> None:
-    if buffer.size != target.nbytes:
-        raise StatusError(
-            f"Failed to register input tensor buffer: input {name!r} takes {target.nbytes} bytes, its buffer "
-            f"has {buffer.size}",
-            RUNTIME_FAILURE,
-        )
-    with buffer.lock() as memory:
-        np.copyto(target, memory.view(target.dtype).reshape(target.shape))
-
-
-def _empty(source: Array, buffer: TensorBuffer, name: str) -> None:
-    if buffer.size < source.nbytes:
-        raise StatusError(
-            f"Failed to register output tensor buffer: output {name!r} has {source.nbytes} bytes, its buffer "
-            f"{buffer.size}",
-            RUNTIME_FAILURE,
-        )
-    with buffer.lock() as memory:
-        memory[: source.nbytes] = np.ascontiguousarray(source).reshape(-1).view(np.uint8)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from runtime.hardware_accelerator import HardwareAccelerator
 
 
 @dataclass(frozen=True)
 class EnvironmentOptions:
-    """LiteRT's search paths. Our delegates are found by entry point, so nothing is loaded from these."""
+    """LiteRT's search paths. Our delegates are found by entry point, so nothing is loaded from these.
+
+    `opencl_context`: the caller's own `pyopencl.Context`, of one device, in which models for a GPU are
+    compiled, so that they can use its buffers and events; None for one that all models share.
+    """
 
     runtime_path: str = ""
     compiler_plugin_path: str = ""
     dispatch_library_path: str = ""
+    opencl_context: Any = None
 
 
 class Environment:
@@ -31,13 +37,18 @@ class Environment:
         runtime_path: str | None = None,
         compiler_plugin_path: str = "",
         dispatch_library_path: str = "",
+        opencl_context: Any = None,
     ) -> Environment:
-        """Make an environment of `options`, or of single paths. Raises ValueError where both are given."""
+        """Make an environment of `options`, or of single ones. Raises ValueError where both are given."""
         if options is not None:
-            if runtime_path or compiler_plugin_path or dispatch_library_path:
+            if runtime_path or compiler_plugin_path or dispatch_library_path or opencl_context is not None:
                 raise ValueError("Pass either options or environment path shortcuts.")
             return cls(options)
-        return cls(EnvironmentOptions(runtime_path or "", compiler_plugin_path, dispatch_library_path))
+        return cls(
+            EnvironmentOptions(
+                runtime_path or "", compiler_plugin_path, dispatch_library_path, opencl_context
+            )
+        )
 
     @property
     def options(self) -> EnvironmentOptions:

@@ -10,6 +10,9 @@
     ├── StatusError             LiteRT answers this call of `CompiledModel` or `TensorBuffer` with a status
     ├── DelegateError           a delegate cannot be made, or cannot run this model
     └── DeviceError             the device does not exist, or it failed
+        ├── DeviceLostError     it is lost to this process
+        ├── DeviceMemoryError   its memory is full
+        └── NoDeviceError       this machine has no device for the delegate
 
 `ValueError` and `RuntimeError` are base classes where LiteRT's Python API raises them: ValueError for a
 wrong file or call, RuntimeError for what `allocate_tensors` and `invoke` refuse, both where it may be either.
@@ -65,6 +68,10 @@ class InvocationError(FarmRuntimeError, RuntimeError):
     """A run of a planned model failed; the text names the operator and what it cannot take."""
 
 
+class DeadlineError(InvocationError):
+    """A run took longer than its deadline and was stopped; the model can be run again."""
+
+
 class StatusError(FarmRuntimeError, RuntimeError):
     """A call that LiteRT answers with a status; `code` is LiteRT's number for it, 0 where it gives none."""
 
@@ -77,9 +84,32 @@ class DelegateError(FarmRuntimeError, RuntimeError, ValueError):
     """A delegate cannot be made, or cannot run this model."""
 
 
+class FallbackForbiddenError(DelegateError):
+    """Operators would run on the CPU, which a delegate's option `require_full_delegation` forbids.
+
+    `delegation` is the report of what the delegates take (`runtime.delegates.partition.DelegationReport`).
+    """
+
+    def __init__(self, message: str, delegation: Any) -> None:
+        super().__init__(message)
+        self.delegation = delegation
+
+
 class UnsupportedPrecisionError(DelegateError):
     """The device cannot compute in the precision that was asked for; the text says what failed."""
 
 
 class DeviceError(FarmRuntimeError, RuntimeError):
     """The device does not exist, or it failed."""
+
+
+class DeviceLostError(DeviceError):
+    """The device failed in a way that this process cannot recover from; another process can go on."""
+
+
+class DeviceMemoryError(DeviceError):
+    """The device has no memory left; the text says how much was needed. The process stays usable."""
+
+
+class NoDeviceError(DeviceError):
+    """The machine has no device for a delegate; the text has the words of the library that looked for it."""

@@ -7,15 +7,19 @@ import operator
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
+from time import perf_counter_ns
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from runtime.bound_buffers import BoundBuffer, BoundBuffers
+from runtime.delegates.asynchrony import NotStarted, RunSlot
 from runtime.delegates.base import PartitionDelegate
+from runtime.delegates.device_time import DeviceTime, NotTold
 from runtime.delegates.epochs import Grouping
 from runtime.delegates.partition import DelegationReport
 from runtime.delegates.registry import Delegate, load_delegate
@@ -26,8 +30,11 @@ from runtime.model.reader import load_model, read_model
 from runtime.ops.support.registry import CustomRegistrar, custom_operator
 from runtime.ops.support.value import Array, Shape, constant_array
 from runtime.plan.calls import check_operators
+from runtime.plan.profile import ModelProfile, StepTime, model_profile
 from runtime.plan.program import Program
 from runtime.plan.subgraph import PlannedSubgraph
+from runtime.slots import slots_of
+from runtime.stages import stage
 
 __all__ = [
     "Delegate",
@@ -97,7 +104,8 @@ class Interpreter:
         # These two steer LiteRT's own default delegate, which this runtime does not have.
         del experimental_default_delegate_latest_features, experimental_force_delegate_node_profiling
         self.experimental_compress_quantization_zero_points = experimental_compress_quantization_zero_points
-        self._model = _load(model_path, model_content)
+        with stage("parse"):
+            self._model = _load(model_path, model_content)
         self._num_threads = num_threads or 1
         grouping = Grouping(
             cluster=not experimental_disable_delegate_clustering,
@@ -111,6 +119,7 @@ class Interpreter:
             num_threads=self._num_threads,
         )
         self._views: list[weakref.ref[Array]] = []
+        self._bound = BoundBuffers()
         if experimental_delegates:
             self._primary.analyse()
         check_operators(self._model, skip_first=bool(experimental_delegates))
@@ -143,7 +152,45 @@ class Interpreter:
         self._ensure_safe()
         if not self._primary.is_ready:
             raise RuntimeError("Invoke called on model that is not ready.")
-        _run(self._primary)
+        self._bound.run(self._primary, _run)
+
+    def profile(self, rounds: int = 10) -> ModelProfile:
+        """Run the primary subgraph on the inputs as they are, and time each kernel and operator.
+
+        After one run that is not counted, `rounds` runs are timed as a whole, then as many in a pass of their
+        own, in which each kernel of a delegate is waited for. Outputs and variables change as by `invoke`.
+        Raises what `invoke` raises, and ValueError for less than one round.
+        """
+        if rounds < 1:
+            raise ValueError(f"a profile needs at least one round, got {rounds}")
+        self.invoke()
+        whole = [_nanoseconds(self.invoke) for _ in range(rounds)]
+        runs: list[list[StepTime]] = []
+        for _ in range(rounds):
+            self._ensure_safe()
+            runs.append([])
+            # With copies: a delegate that runs on the caller's buffers enqueues all kernels at once.
+            self._bound.run(self._primary, partial(_run, times=runs[-1]), copies=True)
+        graph = self._primary.subgraph
+        shapes = {tensor.index: self._primary.shape(tensor.index) for tensor in graph.tensors}
+        return model_profile(graph, shapes, runs, whole)
+
+    def device_time(self) -> DeviceTime | NotTold:
+        """Run the primary subgraph on the inputs as they are; return how long its devices computed.
+
+        A delegate that runs on the caller's buffers runs on copies of them here. Where a delegate does not
+        tell, outputs are undefined until the next `invoke`. Raises what `invoke` raises.
+        """
+        self._ensure_safe()
+        if not self._primary.is_ready:
+            raise RuntimeError("device_time called on a model that is not ready; call allocate_tensors.")
+        told: list[DeviceTime | NotTold] = []
+        self._bound.run(self._primary, lambda planned: told.append(_device_time(planned)), copies=True)
+        return told[0]
+
+    def run_slots(self, count: int) -> Sequence[RunSlot] | NotStarted:
+        """Memory for so many runs in flight at once, for `RunSlot.start`; or why the delegate starts none."""
+        return slots_of(self._primary, count)
 
     def get_input_details(self) -> list[dict[str, Any]]:
         """One dictionary for each input, in the model's order."""
@@ -193,8 +240,32 @@ class Interpreter:
             raise ValueError(f"Invalid tensor index {index} exceeds max tensor index {len(tensors)}")
         return tensors[index]
 
+    def set_buffer_handle(self, tensor_index: int, buffer: BoundBuffer | None) -> None:
+        """Let the runs read an input from, or write an output to, a `TensorBuffer`; None ends that.
+
+        It may be called before or after `allocate_tensors`. The buffer holds the tensor's own type. A
+        delegate that runs the whole model uses its memory itself, as `CompiledModel` does; otherwise a run
+        copies it to or from the interpreter's.
+
+        Raises RuntimeError for a tensor that is no input or output, or a buffer of another type or too small.
+        """
+        tensor = self._tensor(tensor_index)
+        self._bound.bind(tensor, self._primary, buffer)
+
+    def set_allow_buffer_handle_output(self, allow_buffer_handle_output: bool) -> None:
+        """True leaves the results of outputs with a buffer there alone: `get_tensor` cannot read them before
+        `ensure_tensor_data_is_readable`. False, as at first: `invoke` also copies them to the interpreter.
+        """
+        self._bound.leaves_outputs = allow_buffer_handle_output
+
+    def ensure_tensor_data_is_readable(self, tensor_index: int) -> None:
+        """Copy an output that `invoke` has left in its buffer to the interpreter."""
+        self._bound.refresh(self._tensor(tensor_index), self._primary)
+
     def _array(self, index: int, subgraph_index: int = 0) -> Array:
         tensor = self._tensor(index, subgraph_index)
+        if subgraph_index == 0:
+            self._bound.check_readable(tensor)
         planned = self._program.subgraph(subgraph_index)
         found = planned.array(index)
         if found is None and planned.is_ready:
@@ -395,9 +466,24 @@ def _load(
         raise ModelFormatError(f"Could not open '{os.fsdecode(model_path)}': {error.strerror}") from error
 
 
-def _run(planned: PlannedSubgraph) -> None:
+def _nanoseconds(call: Callable[[], None]) -> int:
+    start = perf_counter_ns()
+    call()
+    return perf_counter_ns() - start
+
+
+def _run(planned: PlannedSubgraph, times: list[StepTime] | None = None) -> None:
     try:
-        planned.run()
+        planned.run(times)
+    except OutOfMemoryError:
+        raise
+    except ModelError as error:
+        raise InvocationError(str(error)) from error
+
+
+def _device_time(planned: PlannedSubgraph) -> DeviceTime | NotTold:
+    try:
+        return planned.device_time()
     except OutOfMemoryError:
         raise
     except ModelError as error:

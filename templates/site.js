@@ -5,7 +5,10 @@ const squeeze = (text) => text.replace(/\s+/g, " ").trim();
 
 function cellText(cell) {
   const p50 = cell.querySelector(".p50");
-  if (!p50) return squeeze((cell.querySelector(".why") || cell.querySelector("a") || cell).textContent);
+  const reason = cell.querySelector(".chip.line > summary");
+  const why = cell.querySelector(".why");
+  const said = [why, reason].filter(Boolean).map((n) => squeeze(n.textContent)).join(" ");
+  if (!p50) return said || squeeze((cell.querySelector("a") || cell).textContent);
   const speedup = cell.querySelector(".speedup");
   const struck = p50.querySelector("s");
   const parts = [struck ? `~~${squeeze(struck.textContent)}~~` : squeeze(p50.textContent)];
@@ -14,7 +17,8 @@ function cellText(cell) {
   if (speedup && !speedup.classList.contains("base")) {
     parts.push(squeeze([...speedup.childNodes].filter((n) => !n.classList?.contains("aside")).map((n) => n.textContent).join("")));
   }
-  for (const chip of cell.querySelectorAll(".chip > summary, .chip.flat")) parts.push(squeeze(chip.textContent));
+  if (said) parts.push(said);
+  for (const chip of cell.querySelectorAll(".chip:not([data-chip=reason]) > summary, .chip.flat")) parts.push(squeeze(chip.textContent));
   return parts.join(" · ");
 }
 
@@ -105,6 +109,27 @@ function sortable(table) {
   });
 }
 
+// As text.ratio of the farm writes it.
+function ratioText(ratio) {
+  const digits = [[100, 0], [10, 1], [0.1, 2]].find(([bound]) => ratio >= bound);
+  return `${digits ? ratio.toFixed(digits[1]) : Number(ratio.toPrecision(2))}×`;
+}
+
+// The geometric mean over the rows that are shown: of the paired ratios, or of all where none is paired.
+function showMean(table, cell) {
+  const rows = groups(table.tBodies[0]).map((rows) => rows[0]).filter((row) => !row.hidden);
+  const found = rows.map((row) => row.cells[cell.cellIndex].querySelector("[data-ratio]")).filter(Boolean);
+  const paired = found.filter((one) => "paired" in one.dataset);
+  const chosen = paired.length ? paired : found;
+  const [mean, over] = [document.createElement("span"), document.createElement("span")];
+  mean.className = chosen.length ? "p50" : "quiet";
+  over.className = "detail";
+  const logs = chosen.map((one) => Math.log(Number(one.dataset.ratio)));
+  mean.textContent = chosen.length ? ratioText(Math.exp(logs.reduce((a, b) => a + b, 0) / logs.length)) : "no ratio";
+  if (chosen.length) over.textContent = `over ${chosen.length} of ${rows.length} models${paired.length ? "" : ", unpaired"}`;
+  cell.replaceChildren(mean, " ", over);
+}
+
 function filterable(table, tools, said) {
   const input = document.createElement("input");
   input.type = "search";
@@ -122,6 +147,7 @@ function filterable(table, tools, said) {
       shown += match;
     }
     said.textContent = words.length ? `${shown} of ${all.length} rows` : "";
+    for (const cell of table.querySelectorAll("tfoot [data-mean]")) showMean(table, cell);
     if (table.dataset.tools === "matrix") {
       history.replaceState(null, "", words.length ? `#filter=${encodeURIComponent(input.value)}` : "#");
     }

@@ -1,4 +1,5 @@
-"""For every test: one BLAS thread (several spin against whatever else runs), its own device leases and umask.
+"""For every test: one BLAS thread (several spin against whatever else runs), its own device leases and umask,
+and the same drawn examples in every run.
 
 `make test` shares the suite among worker processes. A worker gets whole files, so that what a file's tests
 build together (a campaign, a database cluster, the kernels of an operator family) is built once.
@@ -6,6 +7,7 @@ build together (a campaign, a database cluster, the kernels of an operator famil
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -13,15 +15,28 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: it starts the threads
 
+# What the tests measure is disturbed by other tests; reuse is tested apart from that.
+os.environ.setdefault("FARM_REUSE_SUSPECT", "1")
+
 # A shell without job control starts what it puts into the background with SIGINT ignored, and every program
 # that a test starts would inherit that: a Ctrl-C sent to it would have no effect.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-import pytest  # as above
+import hypothesis  # as above
+import pytest
 
 from agent.attempt.lease import LEASES_VARIABLE  # as above
 from tests.oracle import NOT_RUN  # as above
+
+# Neither chance nor the time that an example takes on a busy machine decides whether a test passes.
+hypothesis.settings.register_profile(
+    "suite", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("suite")
+
+# Tests and modules are never garbage: looking through them took a sixth of the time to list the tests.
+gc.disable()
 
 pytest_plugins = ("tests.services.fixtures",)
 
@@ -46,6 +61,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return _unit(nodeid)
 
     return Units(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again from here on, without looking at what is there already."""
+    gc.freeze()
+    gc.enable()
 
 
 def _unit(nodeid: str) -> str:

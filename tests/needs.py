@@ -16,10 +16,12 @@ SHARED = REPOSITORY.parent / "shared"
 
 
 def absent(what: str) -> NoReturn:
-    """End the test: skipped with the reason, or failed where nothing may be absent."""
+    """End the test, or the import of a file of tests: skipped with the reason, or failed where nothing may be
+    absent.
+    """
     if os.environ.get("CI") == "true":
         pytest.fail(f"{what}: required under CI=true", pytrace=False)
-    pytest.skip(what)
+    pytest.skip(what, allow_module_level=True)
 
 
 def shared_models() -> Path:
@@ -67,6 +69,18 @@ def rusticl() -> Path:
     if not (folder / "rusticl.icd").is_file():
         pytest.skip(f"no rusticl.icd in {folder}: install mesa-opencl-icd, or set FARM_TEST_RUSTICL")
     return folder
+
+
+def oclgrind() -> str:
+    """Path of Oclgrind, which checks kernels."""
+    return shutil.which("oclgrind") or pytest.skip("no oclgrind on this machine: apt-get install oclgrind")
+
+
+def promtool() -> str:
+    """Path of promtool, which checks and tests the rules of Prometheus."""
+    folders = os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()])
+    found = shutil.which("promtool", path=folders)
+    return found or pytest.skip("no promtool on this machine: apt-get install prometheus")
 
 
 def postgres_binaries() -> Path:

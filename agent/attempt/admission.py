@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.attempt.artifacts import ArtifactError, verified_file
-from agent.attempt.running import RunningAttempt
+from agent.attempt.running import Member, RunningAttempt
 from agent.config import AgentConfig
 from agent.wire.messages import Device, JobSpec, ReasonCode
 
@@ -31,25 +31,39 @@ def admit(
 
     Raises `RefusedError`.
     """
-    if not _ATTEMPT_ID.fullmatch(job.attempt_id):
-        raise RefusedError(
-            ReasonCode.RUNNER_ERROR, f"attempt id {job.attempt_id!r} cannot be used as a file name"
-        )
+    for own in job.attempts:
+        _refuse_obsolete(own, epochs)
+    device, arms = _device(job, devices), []
+    for arm in job.arms:
+        its = job.of(arm)
+        arms.append(Member(its, _device(its, devices), arm.reported))
+    try:
+        model, data = _files(job, config.store)
+    except ArtifactError as error:
+        raise RefusedError(ReasonCode.ARTIFACT, str(error)) from error
+    return RunningAttempt(config, job, device, model, data, tuple(arms))
+
+
+def _refuse_obsolete(job: JobSpec, epochs: Mapping[str, int]) -> None:
     last = epochs.get(job.device_id, 0)
     # An attempt of an older epoch was declared lost, and its cell runs elsewhere: a late message must not
     # start it.
     if job.epoch <= last:
         text = f"the job has epoch {job.epoch} of {job.device_id}, which has seen {last}: it is obsolete"
         raise RefusedError(ReasonCode.INTERRUPTED, text)
+
+
+def _device(job: JobSpec, devices: Mapping[str, Device]) -> Device:
+    """Return the job's device. Raises `RefusedError` for an unknown one, and for an id that is no name."""
+    if not _ATTEMPT_ID.fullmatch(job.attempt_id):
+        raise RefusedError(
+            ReasonCode.RUNNER_ERROR, f"attempt id {job.attempt_id!r} cannot be used as a file name"
+        )
     device = devices.get(job.device_id)
     if device is None:
         text = f"no device {job.device_id!r} on this host; it has {', '.join(devices)}"
         raise RefusedError(ReasonCode.NO_DEVICE, text)
-    try:
-        model, data = _files(job, config.store)
-    except ArtifactError as error:
-        raise RefusedError(ReasonCode.ARTIFACT, str(error)) from error
-    return RunningAttempt(config, job, device, model, data)
+    return device
 
 
 def _files(job: JobSpec, store: Path) -> tuple[Path, Path | None]:

@@ -45,6 +45,15 @@ def put_artifact(store: Path, source: Path, sha256: str) -> None:
     """
     target = artifact_path(store, sha256)
     target.parent.mkdir(parents=True, exist_ok=True)
+    copy_verified(source, target, sha256)
+    _sync_folders(target.parent, store)
+
+
+def copy_verified(source: Path, target: Path, sha256: str) -> None:
+    """Copy `source`, whose bytes must hash to `sha256`, so that `target` holds all of it or does not change.
+
+    Raises as `put_artifact`.
+    """
     temporary = target.with_name(f".{sha256}.{os.getpid()}.tmp")
     digest = hashlib.sha256()
     try:
@@ -60,7 +69,6 @@ def put_artifact(store: Path, source: Path, sha256: str) -> None:
                 f"{source.name}: expected {sha256[:12]}, its bytes hash to {digest.hexdigest()[:12]}"
             )
         temporary.replace(target)
-        _sync_folders(target.parent, store)
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -5,13 +5,19 @@ progress          one line of text  runner -> agent: its present phase
 process-<i>.json  ProcessReport     measuring process -> runner
 result.json       RunnerResult      runner -> agent; appears complete (atomic rename)
 samples.json      the raw samples   runner -> agent, which copies them into the store
+sensors           readings          process that reads the sensors -> runner
 labelled.json     LabelledReport    the process that runs on labelled data -> runner
+sustained.json    SustainedReport   the process that invokes without a pause -> runner
+throughput.json   ThroughputReport  the process that keeps several runs in flight -> runner
+cancelled         empty             agent -> runner: this arm's attempt was cancelled, the others go on
+reference-<kind>.npz, references.json   references that the runner made (`agent.attempt.references`)
 log               stdout and stderr of all of them
 """
 
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from threading import get_ident
 from typing import Final
@@ -20,24 +26,26 @@ from pydantic import Field
 
 from agent.processes.left_files import open_left
 from agent.processes.supervisor import LOG_FILE
-from agent.wire.bounded import Facts, Integer, Sha256, Text
-from agent.wire.messages import (
-    Delegation,
-    Device,
-    JobSpec,
-    LabelledScore,
-    Measurement,
-    ProcessSamples,
-    Reason,
-    Status,
-    Wire,
-)
+from agent.wire.bounded import Count, Facts, Integer, Sha256, Text, Wire
+from agent.wire.measurement import Delegation, LabelledScore, Measurement, ProcessSamples
+from agent.wire.messages import Device, JobSpec, Reason, Status
 
 JOB_FILE: Final = "job.json"
 RESULT_FILE: Final = "result.json"
 SAMPLES_FILE: Final = "samples.json"
 LABELLED_FILE: Final = "labelled.json"
+SUSTAINED_FILE: Final = "sustained.json"
+THROUGHPUT_FILE: Final = "throughput.json"
+SENSORS_FILE: Final = "sensors"
 PROGRESS_FILE: Final = "progress"
+_CANCELLED_FILE: Final = "cancelled"
+
+TURN_TEXT: Final = "waits for its turn"
+"""The progress of an arm while a process of another arm runs."""
+
+CANCEL_SIGNAL: Final = signal.SIGUSR1
+"""Tells a runner of several arms to look which of them are cancelled. It is ignored where nobody asks for it
+(`agent.processes.supervisor.start`)."""
 
 _LOG_TAIL_BYTES: Final = 4000
 """Bytes of a log that go into a result: about the last 50 lines, which hold a traceback."""
@@ -46,19 +54,32 @@ _PROGRESS_BYTES: Final = 1000
 """Bytes of the progress file that are read: a phase has at most 100. The runner writes it, so it may hold
 anything."""
 
+MAX_CHOICES: Final = 1 << 20
+"""Most characters of what a delegate chose by timing, some twenty for each operator that it compared: a model
+of many thousands. A longer text ends the process."""
+
 LEASE_VARIABLE: Final = "FARM_LEASE_DESCRIPTOR"
 """In the runner's environment: comma-separated numbers of the inherited descriptors that lock the device."""
 
 
 class AttemptFile(Wire):
-    """Everything that a runner needs: it has no network and no database."""
+    """Everything that a runner needs: it has no network and no database.
+
+    `usual`: what the device's workload took before earlier attempts, computing and copying, in ns.
+    `references`: the folder of those that the agent keeps for the job's model and inputs.
+    `arms`: the job files of what is measured in blocks together with this job, each in a folder of its own;
+    `reported`: whether it is an attempt, and not a baseline that is measured for the ratio alone.
+    """
 
     job: JobSpec
+    arms: tuple[str, ...] = ()
+    reported: bool = True
     device: Device
     model_path: str
     data_path: str | None = None
     references: str
     runs_log: str
+    usual: tuple[tuple[Count, Count], ...] = ()
 
 
 class OutputFact(Wire):
@@ -77,10 +98,22 @@ class Failure(Wire):
     delegation: Delegation | None = None
 
 
+class Seen(Wire):
+    """What a measuring process saw of its machine while it timed: as `agent.machine.disturbance.Evidence`."""
+
+    suspect: tuple[Text, ...] = ()
+    invalid: tuple[Text, ...] = ()
+    seen: tuple[Text, ...] = ()
+    unseen: tuple[Text, ...] = ()
+
+
 class ProcessReport(Wire):
     """The report of one measuring process: samples or a failure.
 
     Its first and its last outputs are in `process-<i>.npz`, of the cold process those of every input set.
+    `choices`: what the delegate chose by timing, as its option of that name takes it.
+    `environment`: the machine and the software as the process itself found them; empty where it could not.
+    `unseen`: why a stage of the start, or its memory, is not in the samples.
     """
 
     samples: ProcessSamples | None = None
@@ -89,6 +122,10 @@ class ProcessReport(Wire):
     settings: Facts = Field(default_factory=dict)
     output_facts: tuple[OutputFact, ...] = ()
     last_set: int = 0
+    choices: str | None = Field(default=None, max_length=MAX_CHOICES)
+    environment: Facts = Field(default_factory=dict)
+    saw: Seen = Seen()
+    unseen: Facts = Field(default_factory=dict)
 
 
 class LabelledReport(Wire):
@@ -98,14 +135,45 @@ class LabelledReport(Wire):
     failure: Failure | None = None
 
 
+class SlicedRuns(Wire):
+    """A part of a sustained pass: its begin by CLOCK_MONOTONIC, its invokes and their median."""
+
+    begin_ns: Integer
+    seconds: float
+    runs: Count
+    p50_ns: Integer
+
+
+class SustainedReport(Wire):
+    """The report of the process that invoked without a pause."""
+
+    slices: tuple[SlicedRuns, ...] = ()
+    failure: Failure | None = None
+
+
+class ThroughputReport(Wire):
+    """The report of the process that kept several runs in flight; `why_not` says why it counted none."""
+
+    runs: Count = 0
+    wall_ns: Integer = 0
+    why_not: Text = ""
+    failure: Failure | None = None
+
+
 class RunnerResult(Wire):
-    """The result of a runner. `samples_sha256` is the hash of `samples.json`."""
+    """The result of a runner. `samples_sha256` is the hash of `samples.json`.
+
+    `environment`: that of its measuring processes; empty where none reported one. `busy_ns`: how long the
+    processes of an arm ran that took turns with others.
+    """
 
     status: Status
     reason: Reason | None
     measurement: Measurement | None = None
     samples_sha256: Sha256 | None = None
     facts: Facts = Field(default_factory=dict)
+    environment: Facts = Field(default_factory=dict)
+    busy_ns: Integer | None = None
 
 
 def report_path(folder: Path, index: int) -> Path:
@@ -132,6 +200,16 @@ def write_atomically(path: Path, data: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def mark_cancelled(folder: Path) -> None:
+    """Tell the runner that the arm of this folder was cancelled."""
+    (folder / _CANCELLED_FILE).touch()
+
+
+def is_cancelled(folder: Path) -> bool:
+    """Whether the arm of this folder was cancelled."""
+    return (folder / _CANCELLED_FILE).exists()
 
 
 def write_progress(folder: Path, phase: str) -> None:

@@ -54,18 +54,22 @@ class Journal:
         return None if row is None else str(row[0])
 
     def accept(self, job: JobSpec) -> None:
-        """Record an attempt as accepted. Raises `sqlite3.IntegrityError` for one already known."""
+        """Record the attempts of a job as accepted, all or none.
+
+        Raises `sqlite3.IntegrityError` for one already known.
+        """
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.execute(
-                "INSERT INTO attempt (attempt_id, state, job) VALUES (?, 'open', ?)",
-                (job.attempt_id, job.model_dump_json()),
-            )
-            self._db.execute(
-                "INSERT INTO epoch VALUES (?, ?) "
-                "ON CONFLICT (device_id) DO UPDATE SET epoch = excluded.epoch",
-                (job.device_id, job.epoch),
-            )
+            for own in job.attempts:
+                self._db.execute(
+                    "INSERT INTO attempt (attempt_id, state, job) VALUES (?, 'open', ?)",
+                    (own.attempt_id, own.model_dump_json()),
+                )
+                self._db.execute(
+                    "INSERT INTO epoch VALUES (?, ?) "
+                    "ON CONFLICT (device_id) DO UPDATE SET epoch = excluded.epoch",
+                    (own.device_id, own.epoch),
+                )
 
     def epochs(self) -> dict[str, int]:
         """Return the newest epoch of each device, by the accepted jobs."""

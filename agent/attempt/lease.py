@@ -54,14 +54,13 @@ def try_lease(folder: Path, exclusion_group: str) -> Lease | None:
     if not folder.exists():
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(_FOLDER_MODE)
-    parts = exclusion_group.split("/")
-    paths = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+    *above, own = lease_paths(folder, exclusion_group)
     held: list[int] = []
     # From the root down, without waiting: no two attempts can wait for each other.
     try:
-        for path in paths:
-            held.append(_open_shared(folder / f"farm-{_file_name(path)}.lock"))
-            how = fcntl.LOCK_EX if path == exclusion_group else fcntl.LOCK_SH
+        for path in (*above, own):
+            held.append(_open_shared(path))
+            how = fcntl.LOCK_EX if path is own else fcntl.LOCK_SH
             fcntl.flock(held[-1], how | fcntl.LOCK_NB)
     except BlockingIOError:
         _close(held)
@@ -70,6 +69,13 @@ def try_lease(folder: Path, exclusion_group: str) -> Lease | None:
         _close(held)
         raise
     return Lease(exclusion_group, tuple(held))
+
+
+def lease_paths(folder: Path, exclusion_group: str) -> list[Path]:
+    """The lock files of a group, from the root down; its own is the last."""
+    parts = exclusion_group.split("/")
+    groups = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+    return [folder / f"farm-{_file_name(group)}.lock" for group in groups]
 
 
 def _close(descriptors: Iterable[int]) -> None:

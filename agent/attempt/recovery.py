@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Mapping
 
 from agent.attempt.journal import Journal
+from agent.attempt.references import ReferenceFolder
 from agent.attempt.result import Outcome, from_result_file, has_result, reported
 from agent.attempt.running import log_gone
 from agent.config import AgentConfig
@@ -22,17 +23,24 @@ def recover(config: AgentConfig, devices: Mapping[str, Device], journal: Journal
     for job in journal.open_jobs():
         device, folder = devices.get(job.device_id), config.folder(job.attempt_id)
         # The processes first: a runner that is still alive would write into the folder, and onto the device.
-        log_gone(config, job.attempt_id, device, reap(job.attempt_id))
+        # Those of an arm belong to the attempt that carried it.
+        log_gone(config, job.attempt_id, device, reap(job.lead or job.attempt_id))
         # Journaled before the folder is deleted, which until then holds the only copy of the result.
         journal.spool(_result(config, job, device))
-        shutil.rmtree(folder, ignore_errors=True)
+        beside = (config.folder(arm.attempt_id) for arm in job.arms if not arm.reported)
+        for left in (folder, *beside):
+            shutil.rmtree(left, ignore_errors=True)
     cgroup.sweep()
 
 
 def _result(config: AgentConfig, job: JobSpec, device: Device | None) -> JobResult:
     folder = config.folder(job.attempt_id)
     outcome = Outcome(job, device, folder)
-    if has_result(folder):
-        return from_result_file(outcome, config.store)
     text = "the agent was killed while this attempt ran"
-    return reported(outcome, Status.FAILED, Reason(code=ReasonCode.INTERRUPTED, text=text))
+    interrupted = Reason(code=ReasonCode.INTERRUPTED, text=text)
+    if has_result(folder):
+        result = from_result_file(outcome, config.store)
+    else:
+        result = reported(outcome, Status.FAILED, interrupted)
+    made = ReferenceFolder(config.references, config.store).keep(job, folder)
+    return result.model_copy(update={"references": made})

@@ -34,7 +34,7 @@ class Outcome:
 
 def reported(outcome: Outcome, status: Status, reason: Reason) -> JobResult:
     """Return the result of an attempt whose runner left none."""
-    device = outcome.device
+    device, kind = outcome.device, outcome.job.delegate_kind
     return JobResult(
         attempt_id=outcome.job.attempt_id,
         epoch=outcome.job.epoch,
@@ -42,7 +42,7 @@ def reported(outcome: Outcome, status: Status, reason: Reason) -> JobResult:
         device_id=outcome.job.device_id,
         status=status,
         reason=reason,
-        environment={} if device is None else device.environment,
+        environment={} if device is None else device.environment_of(kind),
         facts={} if device is None else device.facts,
         log_tail=log_tail(outcome.folder),
         duration_ns=outcome.duration_ns,
@@ -77,8 +77,16 @@ def _combined(outcome: Outcome, found: RunnerResult) -> JobResult:
     if measurement is not None:
         measurement = measurement.model_copy(update={"samples_sha256": found.samples_sha256})
     base = reported(outcome, found.status, Reason(code=ReasonCode.COMPLETED, text=""))
+    if found.busy_ns is not None:
+        base = base.model_copy(update={"duration_ns": found.busy_ns})
     # What the agent knows of its host and its sandbox, no runner can deny.
-    more = {"reason": found.reason, "measurement": measurement, "facts": {**found.facts, **base.facts}}
+    more = {
+        "reason": found.reason,
+        "measurement": measurement,
+        "facts": {**found.facts, **base.facts},
+        # A driver or a package may have been replaced since the agent listed its devices.
+        "environment": found.environment or base.environment,
+    }
     # Made anew and not copied: a copy is not checked, and both tables of facts together may be too many.
     return JobResult.model_validate({name: getattr(base, name) for name in JobResult.model_fields} | more)
 

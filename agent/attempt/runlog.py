@@ -1,8 +1,8 @@
 """The log of which process ran when: one line per start and end, written by the processes themselves.
 
-Every reference and measuring process appends `start` and `end`; the agent appends `gone` once every process
-of an attempt is dead, which ends the interval of a killed one. Times are CLOCK_BOOTTIME: the clock of all
-processes of a host, which also runs while the host sleeps.
+Every reference and measuring process appends `start` and `end`, and its runner `end` where it failed; the
+agent appends `gone` once every process of an attempt is dead, which ends the interval of any other. Times are
+CLOCK_BOOTTIME: the clock of all processes of a host, which also runs while the host sleeps.
 """
 
 from __future__ import annotations
@@ -44,11 +44,15 @@ class Interval:
     end_ns: int | None
 
 
-def append(path: Path, event: Event, attempt_id: str, exclusion_group: str, what: str) -> None:
-    """Append one line in a single write, so that lines of several processes never mix."""
-    line = RunLine(
-        time.clock_gettime_ns(time.CLOCK_BOOTTIME), event, attempt_id, exclusion_group, os.getpid(), what
-    )
+def append(
+    path: Path, event: Event, attempt_id: str, exclusion_group: str, what: str, pid: int | None = None
+) -> None:
+    """Append one line in a single write, so that lines of several processes never mix.
+
+    `pid`: the process that it is about, where that is not this one.
+    """
+    now_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    line = RunLine(now_ns, event, attempt_id, exclusion_group, pid or os.getpid(), what)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE_MODE)
     try:
         os.write(descriptor, (json.dumps(asdict(line)) + "\n").encode())
@@ -72,7 +76,9 @@ def intervals(lines: Iterable[RunLine]) -> list[Interval]:
         if line.event == "start":
             open_starts[key] = line
         elif line.event == "end":
-            finished.append(_interval(open_starts.pop(key), line.time_ns))
+            # A process may have written its end itself before it crashed: its runner writes another one.
+            if key in open_starts:
+                finished.append(_interval(open_starts.pop(key), line.time_ns))
         else:
             left = [k for k in open_starts if k[0] == line.attempt_id]
             finished += [_interval(open_starts.pop(k), line.time_ns) for k in left]

@@ -1,4 +1,8 @@
-"""One attempt that this agent has accepted: performs the actions that `agent.attempt.lifecycle` returns."""
+"""An attempt that this agent has accepted, with its arms: performs the actions that `lifecycle` returns.
+
+Attempts that are the arms of one comparison share a lease and a runner, and so a life; each has a folder and
+a result of its own.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +16,22 @@ from typing import Final
 
 from agent.attempt import lifecycle, runlog
 from agent.attempt.files import (
+    CANCEL_SIGNAL,
     JOB_FILE,
     LEASE_VARIABLE,
+    TURN_TEXT,
     AttemptFile,
+    is_cancelled,
     log_tail,
+    mark_cancelled,
     read_progress,
     write_atomically,
 )
 from agent.attempt.lease import Lease, try_lease
+from agent.attempt.references import ReferenceFolder
 from agent.attempt.result import NoRoomError, Outcome, from_result_file, has_result, reported
 from agent.config import AgentConfig
+from agent.machine import workload
 from agent.processes import oom
 from agent.processes.environment import for_runner
 from agent.processes.exit_reason import last_line
@@ -29,6 +39,8 @@ from agent.processes.log_tailer import OutputReader
 from agent.processes.sandbox.boundary import TEMPORARY_FOLDER, Boundary, boundary_for
 from agent.processes.sandbox.reach import Reach
 from agent.processes.supervisor import LOG_FILE, Launch, Runner
+from agent.wire.bounded import Wire
+from agent.wire.exclusion import joint_group
 from agent.wire.messages import (
     Device,
     Heartbeat,
@@ -39,11 +51,12 @@ from agent.wire.messages import (
     ReasonCode,
     RunnerOutput,
     Status,
-    Wire,
 )
+from agent.wire.reference import ReferenceRecord
 
 NO_ROOM_TEXT = "measured; waiting: no space left on the agent's disk for its samples"
 WAITING_TEXT = "waiting: another attempt on this host uses the device"
+_VANISHED: Final = Reason(code=ReasonCode.RUNNER_ERROR, text="the runner's result has vanished")
 
 _HEARTBEAT_MARGIN: Final = 0.9
 """Part of the heartbeat time after which the next one is due. The loop wakes once per heartbeat time: with a
@@ -52,12 +65,30 @@ factor of 1 it could wake just before the due time, and send only every other he
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A job and its device. `reported` False: a baseline that is measured for the ratios of the others."""
+
+    job: JobSpec
+    device: Device
+    reported: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How attempts end whose runner left no result, or whose results are not to count (`discard`)."""
+
+    status: Status
+    reason: Reason
+    discard: bool = False
+
+
 @dataclass(slots=True)
 class RunningAttempt:
-    """A running attempt. Call `advance` when time has passed or a child has ended.
+    """A running attempt and its `arms`. Call `advance` when time has passed or a child has ended.
 
-    `outbox` collects messages for the link. `result` is set once the attempt has ended: none of its processes
-    lives then, and the device is still leased.
+    `outbox` collects messages for the link, `results` the results of those that have ended. Once it is
+    `ended`, none of its processes lives; the devices are leased until `release`.
     """
 
     config: AgentConfig
@@ -65,8 +96,10 @@ class RunningAttempt:
     device: Device
     model: Path
     data: Path | None = None
+    arms: tuple[Member, ...] = ()
     outbox: list[Wire] = field(default_factory=list)
-    result: JobResult | None = None
+    results: list[JobResult] = field(default_factory=list)
+    _open: dict[str, Member] = field(init=False)
     _state: lifecycle.Attempt = field(init=False)
     _lease: Lease | None = None
     _runner: Runner | None = None
@@ -74,14 +107,20 @@ class RunningAttempt:
     _beats: int = 0
     _beat_due_s: float = 0.0
     _phase: str = ""
-    _output: OutputReader = field(init=False)
-    _uncollected: Outcome | None = None
+    _outputs: dict[str, OutputReader] = field(init=False)
+    _end: _End | None = None
+    _references: Path = Path()
+    _made: tuple[ReferenceRecord, ...] | None = None
 
     def __post_init__(self) -> None:
+        more_s = sum(arm.job.soft_limit_s for arm in self.arms)
         self._state = lifecycle.Attempt(
-            self.job.soft_limit_s, self.job.hard_limit_s, accepted_s=time.monotonic()
+            self.job.soft_limit_s + more_s, self.job.hard_limit_s + more_s, accepted_s=time.monotonic()
         )
-        self._output = OutputReader(self.folder / LOG_FILE)
+        self._open = {member.job.attempt_id: member for member in self._members if member.reported}
+        self._outputs = {
+            member.job.attempt_id: OutputReader(self._folder(member) / LOG_FILE) for member in self._members
+        }
 
     @property
     def waits_for_device(self) -> bool:
@@ -91,7 +130,25 @@ class RunningAttempt:
     @property
     def waits_for_disk(self) -> bool:
         """True where everything is measured and the disk is full: the next agent can complete it."""
-        return self._uncollected is not None and self.result is None
+        return self._end is not None and not self.ended
+
+    @property
+    def ended(self) -> bool:
+        """True once every attempt that it carries has its result."""
+        return not self._open
+
+    @property
+    def live(self) -> tuple[str, ...]:
+        """The ids of the attempts without a result."""
+        return tuple(self._open)
+
+    def kind_of(self, attempt_id: str) -> str:
+        """The kind of delegate that one of its attempts measures."""
+        return next(m.job.delegate_kind for m in self._members if m.job.attempt_id == attempt_id)
+
+    @property
+    def _members(self) -> tuple[Member, ...]:
+        return (Member(self.job, self.device), *self.arms)
 
     @property
     def runner_pid(self) -> int | None:
@@ -100,26 +157,28 @@ class RunningAttempt:
 
     @property
     def folder(self) -> Path:
-        """The attempt's work folder."""
+        """The attempt's work folder; each arm has one of its own."""
         return self.config.folder(self.job.attempt_id)
 
     def advance(self) -> None:
         """Try to lease the device, apply the runner's exit or the passing of time, report the phase."""
-        if self._uncollected is not None:
-            self._collect(self._uncollected)
+        if self._end is not None:
+            self._collect(self._end)
             return
         if self.waits_for_device:
-            self._lease = try_lease(self.config.leases, self.device.exclusion_group)
+            groups = (member.device.exclusion_group for member in self._members)
+            self._lease = try_lease(self.config.leases, joint_group(groups) or self.device.exclusion_group)
             if self._lease is not None:
                 self.apply(lifecycle.LeaseGranted(time.monotonic()))
         returncode = None if self._runner is None else self._runner.poll()
         if returncode is not None:
             oom_killed = oom.kills() > self._oom_kills
             log_end = log_tail(self.folder)
-            self.apply(lifecycle.RunnerExited(returncode, has_result(self.folder), log_end, oom_killed))
+            complete = all(has_result(self._folder(member)) for member in self._open.values())
+            self.apply(lifecycle.RunnerExited(returncode, complete, log_end, oom_killed))
         else:
             self.apply(lifecycle.Tick(time.monotonic()))
-        if self.result is None:
+        if not self.ended:
             self._send_heartbeat()
             self._send_output()
 
@@ -129,17 +188,32 @@ class RunningAttempt:
         for action in actions:
             self._perform(action)
 
+    def cancel(self, attempt_id: str) -> None:
+        """Cancel one of the attempts. The others go on; with the last one everything ends."""
+        if list(self._open) == [attempt_id]:
+            self.apply(lifecycle.CancelAsked(time.monotonic()))
+        elif attempt_id in self._open and self._end is None:
+            member = self._open.pop(attempt_id)
+            folder = self._folder(member)
+            folder.mkdir(parents=True, exist_ok=True)
+            mark_cancelled(folder)
+            if self._runner is not None:
+                self._runner.signal(CANCEL_SIGNAL)
+            reason = Reason(code=ReasonCode.CANCELLED, text="by the user")
+            self.results.append(reported(self._outcome(member), Status.CANCELLED, reason))
+
     def report_again(self) -> None:
         """Send this attempt's state again: a new link, or a farm that repeats the job, may not know it."""
         if self._runner is not None:
-            self.outbox.append(JobStarted(attempt_id=self.job.attempt_id, epoch=self.job.epoch))
+            self._send_started()
         self._beat_due_s = 0.0
 
     def release(self) -> None:
-        """Free the device and delete the work folder; call it once the result is journaled."""
+        """Free the devices and delete the work folders; call it once the results are journaled."""
         if self._lease is not None:
             self._lease.release()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for member in self._members:
+            shutil.rmtree(self._folder(member), ignore_errors=True)
 
     def _perform(self, action: lifecycle.Action) -> None:
         match action:
@@ -151,25 +225,17 @@ class RunningAttempt:
                 self._runner.kill()
             case lifecycle.ReportResultFile():
                 self._reap()
-                self._collect(self._outcome())
+                self._collect(_End(Status.FAILED, _VANISHED))
             case lifecycle.Report(status, reason):
                 unkillable = self._reap()
-                self.result = reported(self._outcome(), status, _with(reason, unkillable))
+                cancelled = status is Status.CANCELLED
+                self._collect(_End(status, _with(reason, unkillable), discard=cancelled))
 
     def _start(self, lease: Lease) -> None:
-        """Write the job file and start the runner; a failure to start it becomes the attempt's result."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
-        job_file = self.folder / JOB_FILE
-        attempt = AttemptFile(
-            job=self.job,
-            device=self.device,
-            model_path=str(self.model),
-            data_path=None if self.data is None else str(self.data),
-            references=str(self.config.references),
-            runs_log=str(self.config.runs_log),
-        )
-        write_atomically(job_file, attempt.model_dump_json().encode())
+        """Write the job files and start the runner; a failure to start it becomes the attempts' result."""
+        self._references = self._reference_folder.prepare(self.job)
+        arms = tuple(str(self._write_job(arm)) for arm in self.arms if not is_cancelled(self._folder(arm)))
+        job_file = self._write_job(Member(self.job, self.device), arms)
         temporary = self.folder / TEMPORARY_FOLDER
         temporary.mkdir()
         leased = {LEASE_VARIABLE: ",".join(map(str, lease.descriptors))}
@@ -182,25 +248,52 @@ class RunningAttempt:
         )
         if self.config.sandbox.on:
             launch = replace(launch, boundary=self._boundary(launch))
-        self.outbox.append(JobStarted(attempt_id=self.job.attempt_id, epoch=self.job.epoch))
+        self._send_started()
         self._oom_kills = oom.kills()
         try:
             self._runner = Runner.start(self.job.attempt_id, launch)
         except (OSError, SubprocessError) as error:
             why = last_line(log_tail(self.folder)) or str(error)
             reason = Reason(code=ReasonCode.RUNNER_ERROR, text=f"the runner cannot be started: {why}")
-            self.result = reported(self._outcome(), Status.FAILED, reason)
+            self._collect(_End(Status.FAILED, reason))
+
+    def _write_job(self, member: Member, arms: tuple[str, ...] = ()) -> Path:
+        """Make a member's folder and write its job file. One that was cancelled before stays cancelled."""
+        folder = self._folder(member)
+        cancelled = is_cancelled(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        if cancelled:
+            mark_cancelled(folder)
+        attempt = AttemptFile(
+            job=member.job,
+            arms=arms,
+            reported=member.reported,
+            device=member.device,
+            model_path=str(self.model),
+            data_path=None if self.data is None else str(self.data),
+            references=str(self._references),
+            runs_log=str(self.config.runs_log),
+            usual=tuple(
+                (past.compute_ns, past.copy_ns)
+                for past in workload.load(self.config.workloads, member.device.device_id)
+            ),
+        )
+        write_atomically(folder / JOB_FILE, attempt.model_dump_json().encode())
+        return folder / JOB_FILE
+
+    def _folder(self, member: Member) -> Path:
+        return self.config.folder(member.job.attempt_id)
 
     def _boundary(self, launch: Launch) -> Boundary:
         """Return what this attempt's processes may reach: their own files, and what every runner shares."""
-        self.config.references.mkdir(parents=True, exist_ok=True)
         self.config.runs_log.touch()
         chosen = self.config.sandbox
         reach = Reach(
             command=launch.command,
             environment=launch.environment,
-            read=[self.model, *([] if self.data is None else [self.data]), *chosen.read],
-            write=[self.folder, self.config.references, *chosen.write],
+            read=[self.model, *([] if self.data is None else [self.data]), self._references, *chosen.read],
+            write=[*map(self._folder, self._members), *chosen.write],
             append=[self.config.runs_log],
         )
         return boundary_for(reach, self.folder)
@@ -210,52 +303,85 @@ class RunningAttempt:
         if self._runner is None:
             return set()
         left = self._runner.reap()
-        log_gone(self.config, self.job.attempt_id, self.device, left)
+        for member in self._members:
+            log_gone(self.config, member.job.attempt_id, member.device, left)
         return left
 
-    def _collect(self, outcome: Outcome) -> None:
-        """Make the runner's files the result. On a full disk the files stay in their folder, and the device
-        stays leased, so that no measurement is lost.
+    def _collect(self, end: _End) -> None:
+        """Make the runner's files the results. On a full disk the files stay in their folders, and the
+        devices stay leased, so that no measurement is lost. The first result carries the references.
         """
-        try:
-            self.result = from_result_file(outcome, self.config.store)
-        except NoRoomError as error:
-            if self._uncollected is None:
-                log.error("attempt %s waits: %s; free some", self.job.attempt_id, error.strerror)
-            self._uncollected = outcome
-            self._send_heartbeat()
+        if self._made is None:
+            self._made = self._reference_folder.keep(self.job, self.folder)
+        for attempt_id, member in list(self._open.items()):
+            outcome = self._outcome(member)
+            try:
+                if has_result(outcome.folder) and not end.discard:
+                    result = from_result_file(outcome, self.config.store)
+                else:
+                    result = reported(outcome, end.status, end.reason)
+            except NoRoomError as error:
+                if self._end is None:
+                    log.error("attempt %s waits: %s; free some", attempt_id, error.strerror)
+                self._end = end
+                self._send_heartbeat()
+                return
+            if readings := workload.Reading.listed(result.facts):
+                workload.keep(self.config.workloads, member.device.device_id, readings)
+            self.results.append(result.model_copy(update={"references": self._made}))
+            self._made = ()
+            del self._open[attempt_id]
 
-    def _outcome(self) -> Outcome:
+    @property
+    def _reference_folder(self) -> ReferenceFolder:
+        return ReferenceFolder(self.config.references, self.config.store)
+
+    def _outcome(self, member: Member) -> Outcome:
         started = self._state.started_s
         duration = int((time.monotonic() - started) * 1e9) if started else 0
-        return Outcome(self.job, self.device, self.folder, duration)
+        return Outcome(member.job, member.device, self._folder(member), duration)
 
     def _send_heartbeat(self) -> None:
-        """Send a heartbeat when one is due, or when the phase has changed."""
+        """Send the heartbeats when they are due, or when the phase has changed."""
         phase = self._phase_now()
         now_s = time.monotonic()
         if phase == self._phase and now_s < self._beat_due_s:
             return
         self._beats += 1
         self._phase, self._beat_due_s = phase, now_s + _HEARTBEAT_MARGIN * self.config.heartbeat_s
-        self.outbox.append(
-            Heartbeat(attempt_id=self.job.attempt_id, epoch=self.job.epoch, seq=self._beats, phase=phase)
-        )
+        self.outbox += [
+            Heartbeat(attempt_id=job.attempt_id, epoch=job.epoch, seq=self._beats, phase=phase)
+            for job in (member.job for member in self._open.values())
+        ]
 
     def _send_output(self) -> None:
         """Send what the runner wrote since the last piece; the end of the log comes with the result."""
-        piece = None if self._runner is None else self._output.piece(time.monotonic())
-        if piece is not None:
-            self.outbox.append(
-                RunnerOutput(
-                    attempt_id=self.job.attempt_id, epoch=self.job.epoch, start=piece.start, text=piece.text
+        if self._runner is None:
+            return
+        for attempt_id, output in self._outputs.items():
+            piece = output.piece(time.monotonic()) if attempt_id in self._open else None
+            if piece is not None:
+                epoch = self._open[attempt_id].job.epoch
+                self.outbox.append(
+                    RunnerOutput(attempt_id=attempt_id, epoch=epoch, start=piece.start, text=piece.text)
                 )
-            )
+
+    def _send_started(self) -> None:
+        self.outbox += [
+            JobStarted(attempt_id=member.job.attempt_id, epoch=member.job.epoch)
+            for member in self._open.values()
+        ]
 
     def _phase_now(self) -> str:
-        if self._uncollected is not None:
+        if self._end is not None:
             return NO_ROOM_TEXT
-        return WAITING_TEXT if self.waits_for_device else read_progress(self.folder) or "starting"
+        if self.waits_for_device:
+            return WAITING_TEXT
+        if not self.arms:
+            return read_progress(self.folder) or "starting"
+        phases = ((member.job.delegate, read_progress(self._folder(member))) for member in self._members)
+        # One arm runs at a time; the others say that they wait, or nothing yet.
+        return next((f"{who}: {phase}" for who, phase in phases if phase not in ("", TURN_TEXT)), "starting")
 
 
 def log_gone(config: AgentConfig, attempt_id: str, device: Device | None, left: set[int]) -> None:

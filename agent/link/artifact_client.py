@@ -238,12 +238,15 @@ def connect(url: str, token: str, authority: str | None, state: Path) -> Endpoin
 
 
 def files_of_running(work: Path) -> set[str]:
-    """Return the models and labelled data of running attempts, by the job files in their work folders."""
+    """Return the models, labelled data and references of running attempts, by the job files in their work
+    folders.
+    """
     found = set()
     for path in work.glob(f"*/{JOB_FILE}"):
         try:
             job = json.loads(path.read_bytes())["job"]
             found.add(str(job["model_sha256"]))
+            found |= {str(known["sha256"]) for known in job.get("references", ())}
             found.add(str(job["plan"]["labelled"]["sha256"]))
         except (OSError, ValueError, KeyError, TypeError):
             continue
@@ -276,4 +279,7 @@ def _error_text(answer: httpx.Response) -> str:
 
 def _brief(error: Exception) -> str:
     text = str(error)
-    return f"{type(error).__name__}: {text.splitlines()[0] if text else 'no reason given'}"[:300]
+    found = f"{type(error).__name__}: {text.splitlines()[0] if text else 'no reason given'}"[:300]
+    # OpenSSL judges by this machine's clock, which is as often wrong as a certificate is old.
+    of_another_time = any(words in found for words in ("not yet valid", "has expired"))
+    return f"{found}; is this machine's clock right?" if of_another_time else found

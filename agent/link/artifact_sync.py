@@ -10,18 +10,17 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, Protocol
 
-from agent.wire.bounded import MAX_WARNINGS
+from agent.wire.bounded import MAX_WARNINGS, Wire
+from agent.wire.measurement import Measurement
 from agent.wire.messages import (
     CancelJob,
     Heartbeat,
     JobRefused,
     JobResult,
     JobSpec,
-    Measurement,
     Reason,
     ReasonCode,
     Status,
-    Wire,
     decode_for_agent,
     decode_for_orchestrator,
     encode,
@@ -120,32 +119,51 @@ class ArtifactSync:
             return
         if isinstance(message, JobSpec):
             # Before the check: a file that is here must not be evicted while its job waits for another one.
-            self.artifacts.hold(message.attempt_id, message.files)
-            here = all(self.artifacts.has(name, size) for name, size in message.files.items())
+            for own in message.attempts:
+                self.artifacts.hold(own.attempt_id, message.files | message.reference_files)
+            needed = message.files | message.reference_files
+            here = all(self.artifacts.has(name, size) for name, size in needed.items())
             if not here or not self.artifacts.has_room():
                 self._begin(message, line, down, up)
                 return
         down(line)
 
     def prepare(self, line: bytes) -> bytes:
-        """Prepare to send a result or a refusal: upload the samples, and stop protecting the attempt's files.
+        """Prepare to send a result or a refusal: upload its files, and stop protecting the attempt's.
 
-        Returns the line to send: where the server will never take the samples, the result without them.
-        Raises `ValueError` or `OSError` while the samples cannot be uploaded.
+        Returns the line to send: where the server will never take a file, the result without it. Raises
+        `ValueError` or `OSError` while the files cannot be uploaded.
         """
         message = decode_for_orchestrator(line)
-        if isinstance(message, JobResult) and message.measurement is not None:
-            samples = message.measurement.samples_sha256
-            if samples is not None:
-                try:
-                    self.artifacts.upload(samples)
-                except NeverTakenError as error:
-                    log.error("attempt %s: %s %s", message.attempt_id, NO_SAMPLES, error)
-                    line = to_line(_without_samples(message, message.measurement, str(error)))
+        if isinstance(message, JobResult):
+            sent = self._with_files(message)
+            line = line if sent is message else to_line(sent)
         if isinstance(message, JobResult | JobRefused):
             damaged = message.reason is not None and message.reason.code is ReasonCode.ARTIFACT
             self.artifacts.release(message.attempt_id, damaged=damaged)
         return line
+
+    def _with_files(self, result: JobResult) -> JobResult:
+        """Upload the files of a result; return it without those that the server will never take."""
+        measured = result.measurement
+        if measured is not None and measured.samples_sha256 is not None:
+            try:
+                self.artifacts.upload(measured.samples_sha256)
+            except NeverTakenError as error:
+                log.error("attempt %s: %s %s", result.attempt_id, NO_SAMPLES, error)
+                result = _without_samples(result, measured, str(error))
+        refused = set()
+        for made in result.references:
+            if made.sha256 is not None:
+                try:
+                    self.artifacts.upload(made.sha256)
+                except NeverTakenError as error:
+                    log.warning("attempt %s: a reference stays here: %s", result.attempt_id, error)
+                    refused.add(made.key)
+        if refused:
+            kept = tuple(made for made in result.references if made.key not in refused)
+            result = result.model_copy(update={"references": kept})
+        return result
 
     def _begin(
         self, job: JobSpec, line: bytes, down: Callable[[bytes], None], up: Callable[[Wire], None]
@@ -185,6 +203,7 @@ class ArtifactSync:
                     if getattr(error, "errno", None) != errno.ENOSPC:
                         return f"model {job.model_id}: {error}"
                 else:
+                    self._fetch_references(job)
                     return None
             if waiting.phase != NO_ROOM:
                 log.error("attempt %s: %s", job.attempt_id, NO_ROOM)
@@ -192,11 +211,20 @@ class ArtifactSync:
             if waiting.over.wait(self.heartbeat_s):
                 return NO_ROOM
 
+    def _fetch_references(self, job: JobSpec) -> None:
+        """Fetch the references that the farm named. One that does not come is made anew."""
+        for name, size in job.reference_files.items():
+            try:
+                self.artifacts.fetch(name, size)
+            except (ValueError, OSError) as error:
+                log.warning("model %s: reference %s is made anew: %s", job.model_id, name[:12], error)
+
     def _send_heartbeats(self, waiting: _Waiting, up: Callable[[Wire], None]) -> None:
         """Heartbeats while the model is fetched: a large one takes longer than the farm tolerates silence."""
         job = waiting.job
         for seq in count():
-            up(Heartbeat(attempt_id=job.attempt_id, epoch=job.epoch, seq=seq, phase=waiting.phase))
+            for own in job.attempts:
+                up(Heartbeat(attempt_id=own.attempt_id, epoch=own.epoch, seq=seq, phase=waiting.phase))
             if waiting.over.wait(self.heartbeat_s):
                 return
 
@@ -209,9 +237,12 @@ class ArtifactSync:
         return waiting
 
     def _refuse(self, job: JobSpec, code: ReasonCode, why: str, up: Callable[[Wire], None]) -> None:
-        self.artifacts.release(job.attempt_id, damaged=False)
-        reason = Reason(code=code, text=why)
-        up(JobRefused(attempt_id=job.attempt_id, epoch=job.epoch, reason=reason))
+        for own in job.attempts:
+            self.artifacts.release(own.attempt_id, damaged=False)
+            reason = Reason(code=code, text=why)
+            if code is ReasonCode.CANCELLED and own.attempt_id != job.attempt_id:
+                reason = Reason(code=ReasonCode.INTERRUPTED, text="the attempt that carried it was cancelled")
+            up(JobRefused(attempt_id=own.attempt_id, epoch=own.epoch, reason=reason))
 
 
 def _without_samples(result: JobResult, measured: Measurement, why: str) -> JobResult:

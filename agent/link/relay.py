@@ -20,7 +20,8 @@ from agent.link.broker import AgentBroker
 from agent.link.name_claim import NameClaim, NameTakenError
 from agent.link.signing import AgentSeal
 from agent.transport.process import ALIVE, NAME_TAKEN_EXIT, REFUSED_EXIT
-from agent.wire.messages import MAX_MESSAGE_BYTES, JobRefused, JobResult, Wire, type_of
+from agent.wire.bounded import Wire
+from agent.wire.messages import MAX_MESSAGE_BYTES, JobRefused, JobResult, type_of
 from agent.wire.queue import INGEST_TASK, MESSAGE_TASK, PINGS_PER_WATCHDOG, new_ping, publish
 from agent.wire.rare_log import RareLog
 

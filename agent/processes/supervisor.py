@@ -63,6 +63,8 @@ def start(launch: Launch) -> subprocess.Popen[bytes]:
 
     def in_child() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        # A runner listens to it only while a process of an arm runs; by default it would end the runner.
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         # The parent may have died before prctl took effect: then no signal will come.
         if os.getppid() != parent:
             os._exit(1)
@@ -141,6 +143,11 @@ class Runner:
         """Ask the whole session to end (SIGTERM)."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGTERM)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the runner alone."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, number)
 
     def kill(self) -> None:
         """Kill the runner, its session, its descendants and processes that left them."""

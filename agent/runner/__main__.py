@@ -1,10 +1,14 @@
-"""The runner's five modes, each a process of its own.
+"""The runner's nine modes, each a process of its own.
 
 python -m agent.runner --probe [--without-opencl WHY]  this host's devices as JSON on stdout
+python -m agent.runner --check [--again]               operators of each OpenCL device against the CPU path
 python -m agent.runner JOB.json FOLDER                 decide: run what follows, judge, write the result
 python -m agent.runner --reference JOB.json KIND FILE
-python -m agent.runner --measure JOB.json FOLDER INDEX
+python -m agent.runner --measure JOB.json FOLDER INDEX TUNING
 python -m agent.runner --labelled JOB.json FOLDER
+python -m agent.runner --sustained JOB.json FOLDER
+python -m agent.runner --throughput JOB.json FOLDER
+python -m agent.runner --sensors JOB.json...           read the sensors of the jobs' devices until SIGTERM
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agent.devices import ProbeReport
+    from agent.devices import CheckReport, ProbeReport
 
 USAGE_EXIT_CODE = 2
 """The exit code for arguments that are not understood: that of `argparse` and of shells."""
@@ -28,21 +32,32 @@ def main(arguments: list[str]) -> int:
             _write(import_module("agent.runner.probe").probe())
         case ["--probe", "--without-opencl", why]:
             _write(import_module("agent.runner.probe").probe(without_opencl=why))
-        case ["--measure", job, folder, index] if index.isdecimal():
-            import_module("agent.runner.measure").measure_process(Path(job), Path(folder), int(index))
+        case ["--check"]:
+            _write(import_module("agent.runner.operator_check").check(again=False))
+        case ["--check", "--again"]:
+            _write(import_module("agent.runner.operator_check").check(again=True))
+        case ["--measure", job, folder, index, tuning] if index.isdecimal() and tuning.isdecimal():
+            measure = import_module("agent.runner.measure").measure_process
+            measure(Path(job), Path(folder), int(index), int(tuning))
         case ["--labelled", job, folder]:
             import_module("agent.runner.labelled").labelled_process(Path(job), Path(folder))
+        case ["--sustained", job, folder]:
+            import_module("agent.runner.sustained").sustained_process(Path(job), Path(folder))
+        case ["--throughput", job, folder]:
+            import_module("agent.runner.throughput").throughput_process(Path(job), Path(folder))
+        case ["--sensors", *jobs] if jobs:
+            import_module("agent.runner.telemetry").sensors_process([Path(job) for job in jobs])
         case ["--reference", job, kind, target]:
             import_module("agent.runner.measure").reference_process(Path(job), kind, Path(target))
         case [job, folder] if not job.startswith("-"):
-            import_module("agent.runner.decide").run_attempt(Path(job), Path(folder))
+            import_module("agent.runner.decide").run_attempt(Path(job))
         case _:
             sys.stderr.write(f"usage:\n{__doc__}")
             return USAGE_EXIT_CODE
     return 0
 
 
-def _write(report: ProbeReport) -> None:
+def _write(report: ProbeReport | CheckReport) -> None:
     sys.stdout.write(report.model_dump_json() + "\n")
 
 

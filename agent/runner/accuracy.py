@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent.attempt.files import AttemptFile, ProcessReport, outputs_path
-from agent.runner.measure import COLD
 from agent.runner.references import References
+from agent.runner.tunings import cold, timed
 from agent.wire.bounded import MAX_OUTPUTS
-from agent.wire.messages import Accuracy, OutputAccuracy
+from agent.wire.measurement import Accuracy, OutputAccuracy
 from runtime.delegates.base import Array
 from runtime.delegates.cpu import CPU
 from runtime.delegates.registry import delegate_descriptor
@@ -58,13 +58,16 @@ def judged_outputs(
 ) -> JudgedOutputs:
     """Judge every output; the verdict is null with the reason where there is nothing to compare with.
 
-    `reports` starts with the cold process's. `references` and `kind` are texts where there are none. The
-    outputs of a model that keeps state depend on how often it ran before: of the timed processes only the
-    first invoke can then be compared.
+    Those of the first cold process give the figures of each output; all tunings count for the verdict.
+    `references` and `kind` are texts where there are none. The outputs of a model that keeps state depend on
+    how often it ran before: of the timed processes only the first invoke can then be compared.
     """
     if isinstance(references, str):
         return JudgedOutputs(unjudged(None, references))
     reference = references.reference
+    if _is_of_other_inputs(references, reports[0]):
+        note = "the reference was made for other inputs than this process had; compare the versions of numpy"
+        return JudgedOutputs(unjudged(reference.label, note))
     if reference.kind is ReferenceKind.CPU and attempt.job.delegate_kind == CPU:
         note = "cpu is its own reference here; install ai-edge-litert to judge it"
         return JudgedOutputs(unjudged(reference.label, note))
@@ -74,16 +77,18 @@ def judged_outputs(
     facts = [OutputFacts(f.name, f.scale, f.zero_point) for f in reports[0].output_facts]
     peers = None if references.peer is None else references.peer.outputs
     expected = Expected(reference.outputs, facts, peers)
-    fresh = load_outputs(outputs_path(folder, COLD), len(facts))
-    each = judge_each(expected, fresh, rule)
-    measured = [_Measured.read(report, folder, keeps_state=kind.keeps_state) for report in reports[1:]]
-    timed = [judgement for process in measured for judgement in process.judged(expected, rule)]
-    overall = asdict(worst([*each, *timed]))
+    fresh = [
+        load_outputs(outputs_path(folder, s.index), len(facts)) for r in cold(reports) if (s := r.samples)
+    ]
+    each, *others = (judge_each(expected, outputs, rule) for outputs in fresh)
+    measured = [_Measured.read(report, folder, keeps_state=kind.keeps_state) for report in timed(reports)]
+    later = [judgement for process in measured for judgement in process.judged(expected, rule)]
+    overall = asdict(worst([*each, *(judgement for other in others for judgement in other), *later]))
     outputs = tuple(_figures(fact, judgement) for fact, judgement in zip(facts, each, strict=False))
     warnings = tuple(
         f"process {process.index + 1}: {NONDETERMINISTIC}"
         for process in measured
-        if any(not _same(fresh[k], outputs) for k, outputs in process.sets if k < len(fresh))
+        if not process.repeats(fresh[process.tuning])
     )
     accuracy = Accuracy(reference=reference.label, outputs=outputs[:MAX_OUTPUTS], **overall)
     return JudgedOutputs(accuracy, warnings)
@@ -92,6 +97,13 @@ def judged_outputs(
 def unjudged(reference: str | None, note: str) -> Accuracy:
     """No verdict, with the reason."""
     return Accuracy(reference=reference, max_abs=None, rel_l2=None, cosine=None, verdict=None, note=note)
+
+
+def _is_of_other_inputs(references: References, report: ProcessReport) -> bool:
+    """Whether a reference names another pool of inputs than the process does."""
+    fed = "" if report.samples is None else report.samples.facts.get("pool_sha256", "")
+    made = [references.reference, *([] if references.peer is None else [references.peer])]
+    return any(fed and reference.pool_sha256 not in ("", fed) for reference in made)
 
 
 def _rule(attempt: AttemptFile, report: ProcessReport, references: References, kind: ModelKind) -> Rule:
@@ -110,6 +122,7 @@ class _Measured:
     """What a measured process returned that can be compared: the number of the input set, and its outputs."""
 
     index: int
+    tuning: int
     sets: tuple[tuple[int, tuple[Array, ...]], ...]
 
     @classmethod
@@ -121,7 +134,12 @@ class _Measured:
         assert report.samples is not None
         index = report.samples.index
         first, last = load_outputs(outputs_path(folder, index), len(report.output_facts))
-        return cls(index, ((0, first),) if keeps_state else ((0, first), (report.last_set, last)))
+        sets = ((0, first),) if keeps_state else ((0, first), (report.last_set, last))
+        return cls(index, report.samples.tuning, sets)
+
+    def repeats(self, fresh: Sequence[Sequence[Array]]) -> bool:
+        """Whether it returned, bit by bit, what the process returned that began its tuning."""
+        return all(_same(fresh[k], outputs) for k, outputs in self.sets if k < len(fresh))
 
     def judged(self, expected: Expected, rule: Rule) -> list[Judgement]:
         """Judge each by its own input set."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+
+from agent.runner.host import HOST_CPUS_VARIABLE
 
 _CACHES = {
     "FARM_CACHE_DIR": "farm",
@@ -26,15 +28,28 @@ _POOLS = (
 """Thread pools that would otherwise take every CPU of the host."""
 
 
-def measuring_environment(base: Mapping[str, str], caches: Path, threads: int) -> dict[str, str]:
-    """The environment of a measuring process: `base`, cache folders below `caches`, pools of `threads`."""
-    environment = dict(base)
-    for variable, name in _CACHES.items():
-        folder = caches / name
-        folder.mkdir(parents=True, exist_ok=True)
-        environment[variable] = str(folder)
+def measuring_environment(
+    base: Mapping[str, str], caches: Path, threads: int, host_cpus: Iterable[int] = ()
+) -> dict[str, str]:
+    """The environment of a measuring process: `base`, cache folders below `caches`, pools of `threads`.
+
+    `host_cpus`: the CPUs that the farm may use, which a process that is bound to some cannot find out.
+    """
+    environment = {**base, **own_caches(caches)}
+    if listed := ",".join(map(str, sorted(host_cpus))):
+        environment[HOST_CPUS_VARIABLE] = listed
     environment.update(dict.fromkeys(_POOLS, str(threads)))
     return environment
+
+
+def own_caches(folder: Path) -> dict[str, str]:
+    """Variables by which every program cache lies in a folder, where it may be written."""
+    found = {}
+    for variable, name in _CACHES.items():
+        cache = folder / name
+        cache.mkdir(parents=True, exist_ok=True)
+        found[variable] = str(cache)
+    return found
 
 
 def choose_cpus(allowed: Sequence[int], siblings: Mapping[int, frozenset[int]], threads: int) -> list[int]:

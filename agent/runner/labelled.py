@@ -9,9 +9,9 @@ from typing import Final
 from agent.attempt import runlog
 from agent.attempt.files import LABELLED_FILE, AttemptFile, LabelledReport, write_atomically, write_progress
 from agent.runner.measure import delegate_options, failure_of, input_rules
-from agent.wire.messages import LabelledScore
+from agent.wire.measurement import LabelledScore
 from runtime.errors import FarmRuntimeError
-from runtime.tools.labelled import count_right, load_labelled
+from runtime.tools.labelled import count_right, judged_share, load_labelled, share_interval
 from runtime.tools.loading import Opener
 
 BEST: Final = {"top1": 1, "top5": 5}
@@ -51,13 +51,13 @@ def _score(attempt: AttemptFile, folder: Path) -> LabelledScore:
     opener = Opener.prepare(job.delegate_kind, delegate_options(attempt, len(os.sched_getaffinity(0))))
     rules = input_rules(job.inputs)
     right = count_right(opener, attempt.model_path, samples, BEST[asked.metric], rules, tell)
-    share = right / count
-    verdict = None if asked.at_least is None else "pass" if share >= asked.at_least else "fail"
+    interval = share_interval(right, count)
     return LabelledScore(
         metric=asked.metric,
         samples=count,
         right=right,
-        share=share,
+        share=right / count,
+        ci95=interval,
         at_least=asked.at_least,
-        verdict=verdict,
+        verdict=None if asked.at_least is None else judged_share(interval, asked.at_least),
     )

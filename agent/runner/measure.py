@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from agent.attempt import runlog
 from agent.attempt.files import (
@@ -19,41 +19,40 @@ from agent.attempt.files import (
     write_atomically,
     write_progress,
 )
+from agent.runner.host import host_cpus
 from agent.runner.progress import told
+from agent.runner.reported import environment_of_failed, reported_environment
+from agent.runner.stages import DEVICE_BUSY
+from agent.runner.tunings import given_choices, is_cold, planned_tunings
+from agent.runner.watch import Watch
 from agent.wire.bounded import MAX_FALLBACKS
-from agent.wire.messages import (
-    Delegation,
-    Fallback,
-    InputSpec,
-    MeasurePlan,
-    ProcessSamples,
-    Reason,
-    ReasonCode,
-    Status,
-)
+from agent.wire.measurement import Delegation, Fallback, ProcessSamples
+from agent.wire.messages import InputSpec, MeasurePlan, Reason, ReasonCode, Status
+from runtime.delegates.descriptor import CHOICES
 from runtime.delegates.registry import delegate_descriptor
 from runtime.errors import (
+    DeadlineError,
     DelegateError,
     DeviceError,
+    DeviceMemoryError,
+    FallbackForbiddenError,
     FarmRuntimeError,
     ModelFormatError,
+    NoDeviceError,
     OutOfMemoryError,
     UnsupportedOperatorError,
     UnsupportedPrecisionError,
 )
-from runtime.tools.benchmark import LoopPlan, ProcessResult, measure, start_cold
+from runtime.tools.benchmark import ProcessResult, measure, start_cold
 from runtime.tools.inputs import InputRule, InputSpecNeededError
 from runtime.tools.loading import Opener
+from runtime.tools.loop_plan import LoopPlan
 from runtime.tools.outputs import save_outputs
 from runtime.tools.reference import ReferenceKind, make_reference, save_reference
 from runtime.tools.samples import FLOORS
 
 COLD = 0
-"""Index of the process that runs first, with empty program caches; the others are timed."""
-
-_NAMED_FALLBACKS = 5
-"""How many operators a reason names before it counts the others. Chosen so that a reason stays one line of a
-page; the whole list is in the delegation report."""
+"""The block of the processes that find empty program caches; those of the others are timed."""
 
 
 def reference_process(job_file: Path, kind: str, target: Path) -> None:
@@ -68,17 +67,18 @@ def reference_process(job_file: Path, kind: str, target: Path) -> None:
     _log(attempt, "end", "reference")
 
 
-def measure_process(job_file: Path, folder: Path, index: int) -> None:
+def measure_process(job_file: Path, folder: Path, index: int, tuning: int) -> None:
     """Start or measure once, in this process, and write `process-<index>.json`: samples or the failure.
 
-    Process 0 is the cold one: it finds empty caches, and its outputs are judged.
+    A process that begins a tuning is a cold one: it finds empty caches, and its outputs are judged.
     """
     attempt = AttemptFile.model_validate_json(job_file.read_bytes())
     _log(attempt, "start", "measure")
     try:
-        report = _measured(attempt, folder, index)
+        report = _measured(attempt, folder, index, tuning)
     except (FarmRuntimeError, MemoryError) as error:
-        report = ProcessReport(failure=failure_of(error, attempt))
+        environment = environment_of_failed(attempt.device, attempt.job.delegate_kind)
+        report = ProcessReport(failure=failure_of(error, attempt), environment=environment)
     write_atomically(report_path(folder, index), report.model_dump_json().encode())
     _log(attempt, "end", "measure")
 
@@ -102,6 +102,16 @@ def delegate_options(attempt: AttemptFile, threads: int) -> dict[str, str | int 
     return options
 
 
+def options_of_first_tuning(attempt: AttemptFile, folder: Path) -> dict[str, str | int | float | bool]:
+    """Options for a pass that follows the timed processes: those of such a process of the first tuning.
+
+    Raises `DelegateError` as `delegate_options`.
+    """
+    job, timed = attempt.job, COLD + 1
+    choices = given_choices(folder, timed, 0, job, delegate_descriptor(job.delegate_kind))
+    return {**delegate_options(attempt, len(os.sched_getaffinity(0))), **choices}
+
+
 def failure_of(error: Exception, attempt: AttemptFile) -> Failure:
     """Return the status and the reason that an error gives the attempt's cell.
 
@@ -110,21 +120,21 @@ def failure_of(error: Exception, attempt: AttemptFile) -> Failure:
     kind = attempt.job.delegate_kind
     text = (str(error) or type(error).__name__).replace(attempt.model_path, attempt.job.model_id)
     delegation = delegation_of(getattr(error, "delegation", None))
-    if delegation is not None:
-        text += _fallback_text(kind, delegation.fallbacks)
+    if isinstance(error, FallbackForbiddenError):
+        text = "require_full_delegation forbids that"  # its own text is LiteRT's report of every operator
+    if delegation is not None and delegation.fallbacks:
+        text = f"{_fallback_text(kind, delegation)}; {text}"
     status, code = _meaning(error, delegation)
     return Failure(status=status, reason=Reason(code=code, text=text), delegation=delegation)
 
 
-def _fallback_text(kind: str, fallbacks: Sequence[Fallback]) -> str:
-    """Return the first fallback of each of a few operators, and the number of the others."""
-    first: dict[str, Fallback] = {}
-    for fallback in fallbacks:
-        first.setdefault(fallback.op, fallback)
-    named = list(first.values())[:_NAMED_FALLBACKS]
-    text = "".join(f"; {kind}: operator {f.index} {f.op}: {f.reason}" for f in named)
-    more = len(fallbacks) - len(named)
-    return f"{text}; and {more} more" if more else text
+def _fallback_text(kind: str, delegation: Delegation) -> str:
+    """Return how many operators stay on the CPU, and the first of them: the report has all."""
+    left, first = delegation.total_ops - delegation.delegated_ops, delegation.fallbacks[0]
+    return (
+        f"{kind}: {left} of {delegation.total_ops} operators stay on the CPU, the first: operator "
+        f"{first.index} {first.op}: {first.reason}"
+    )
 
 
 def _meaning(error: Exception, delegation: Delegation | None) -> tuple[Status, ReasonCode]:
@@ -142,9 +152,13 @@ _MEANINGS: tuple[tuple[type[Exception], Status, ReasonCode], ...] = (
     (MemoryError, Status.FAILED, ReasonCode.OUT_OF_MEMORY),
     (OutOfMemoryError, Status.FAILED, ReasonCode.OUT_OF_MEMORY),
     (UnsupportedOperatorError, Status.UNSUPPORTED, ReasonCode.UNSUPPORTED_OPERATOR),
+    (FallbackForbiddenError, Status.UNSUPPORTED, ReasonCode.NOT_DELEGATED),
     (UnsupportedPrecisionError, Status.UNSUPPORTED, ReasonCode.UNSUPPORTED_PRECISION),
     (InputSpecNeededError, Status.UNSUPPORTED, ReasonCode.NEEDS_INPUT_SPEC),
     (ModelFormatError, Status.FAILED, ReasonCode.MODEL_FORMAT),
+    (DeadlineError, Status.FAILED, ReasonCode.TIMEOUT),
+    (NoDeviceError, Status.UNSUPPORTED, ReasonCode.NO_DEVICE),
+    (DeviceMemoryError, Status.FAILED, ReasonCode.OUT_OF_MEMORY),
     (DeviceError, Status.FAILED, ReasonCode.DEVICE_LOST),
 )
 
@@ -164,30 +178,48 @@ def delegation_of(report: Any | None) -> Delegation | None:
     )
 
 
-def _measured(attempt: AttemptFile, folder: Path, index: int) -> ProcessReport:
+def _measured(attempt: AttemptFile, folder: Path, index: int, tuning: int) -> ProcessReport:
     job = attempt.job
-    who = f"process {index + 1} of {job.plan.processes + 1}"
+    descriptor = delegate_descriptor(job.delegate_kind)
+    who = f"process {index + 1} of {job.plan.processes + planned_tunings(job, descriptor)}"
     write_progress(folder, f"{who}: start")
-    opener = Opener.prepare(job.delegate_kind, delegate_options(attempt, len(os.sched_getaffinity(0))))
+    options = {
+        **delegate_options(attempt, len(os.sched_getaffinity(0))),
+        **given_choices(folder, index, tuning, job, descriptor),
+    }
+    opener = Opener.prepare(job.delegate_kind, options)
 
     def on_phase(phase: str) -> None:
         write_progress(folder, f"{who}: {phase}")
 
+    watch = Watch(host_cpus(), attempt.device)
     rules, model = input_rules(job.inputs), attempt.model_path
     with told(on_phase):
-        if index == COLD:
-            result = start_cold(opener, model, job.model_sha256, rules, on_phase)
+        if is_cold(index, job.plan):
+            # The first one finds the warm-up of all processes of the cell.
+            calibrated = loop_plan(job.plan) if index == 0 else None
+            result = start_cold(opener, model, job.model_sha256, rules, on_phase, calibrated)
         else:
-            result = measure(opener, model, job.model_sha256, loop_plan(job.plan), rules, on_phase)
+            plan = loop_plan(job.plan)
+            warmup_runs = frozen_warmup(folder)
+            result = measure(opener, model, job.model_sha256, plan, rules, on_phase, watch, warmup_runs)
     save_outputs(outputs_path(folder, index), result.outputs)
+    settings = dict(result.settings)
+    choices = settings.pop(CHOICES, None)
+    cache: Literal["cold", "warm"] = "cold" if is_cold(index, job.plan) else "warm"
     return ProcessReport(
-        samples=_samples(result, index),
+        samples=_samples(result, index, cache, tuning, watch.facts()),
         delegation=delegation_of(result.delegation),
-        settings=dict(result.settings),
+        settings=settings,
+        choices=choices if descriptor.tunes else None,
         output_facts=tuple(
             OutputFact(name=f.name, scale=f.scale, zero_point=f.zero_point) for f in result.output_facts
         ),
         last_set=result.last_set,
+        unseen={**result.unseen, **({DEVICE_BUSY: why} if (why := result.device.why_not) else {})},
+        # After everything is timed: it loads what the measured program may not have loaded.
+        environment=reported_environment(attempt.device, job.delegate_kind),
+        saw=watch.saw(),
     )
 
 
@@ -201,21 +233,43 @@ def loop_plan(plan: MeasurePlan) -> LoopPlan:
         min_seconds=plan.min_seconds,
         max_seconds=plan.max_seconds,
         floor_runs=min(plan.max_runs, math.ceil(FLOORS["p50"] / plan.processes)),
+        # A look at a model is to take the time that it was planned for.
+        seeks_precision=plan.level != "quick",
     )
 
 
-def _samples(result: ProcessResult, index: int) -> ProcessSamples:
+def frozen_warmup(folder: Path) -> int:
+    """Return the runs of every timed process's warm-up, as the first cold process found them."""
+    report = ProcessReport.model_validate_json(report_path(folder, 0).read_bytes())
+    assert report.samples is not None
+    return int(report.samples.facts["warmup_runs"])
+
+
+def _samples(
+    result: ProcessResult,
+    index: int,
+    cache: Literal["cold", "warm"],
+    tuning: int,
+    counted: Mapping[str, str],
+) -> ProcessSamples:
     return ProcessSamples(
         index=index,
-        cache="cold" if index == COLD else "warm",
+        tuning=tuning,
+        cache=cache,
         init_ns=result.init_ns,
         first_ns=result.first_ns,
         warmup_ns=result.warmup_ns,
         invoke_ns=result.invoke_ns,
+        start_ns=result.start_ns,
+        input_sets=result.input_sets,
         memory_peak_bytes=result.memory_peak_bytes,
         memory_before_bytes=result.memory_before_bytes,
         flags=result.flags,
-        facts=dict(result.facts),
+        facts={**result.facts, **counted},
+        stages_ns=dict(result.stages_ns),
+        memory_bytes=dict(result.memory_bytes),
+        device_busy_ns=result.device.busy_ns,
+        queue_delay_ns=result.device.queue_ns,
     )
 
 

@@ -5,10 +5,21 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from agent.runner.host import HOST_CPU, host_environment, host_facts
-from agent.wire.messages import FIRST_KERNEL_FACT, NARROW_NUMBERS_FACT, Device
+from agent.runner.host import host_environment, host_facts
+from agent.wire.exclusion import HOST_GROUP
+from agent.wire.messages import (
+    CONFORMANCE_FACT,
+    FIRST_KERNEL_FACT,
+    IN_THE_WAY_FACT,
+    NARROW_NUMBERS_FACT,
+    WRONG_OPERATORS_FACT,
+    Device,
+)
+from runtime.delegates.gpu.surroundings import in_the_way
+from runtime.errors import DeviceError
 
 if TYPE_CHECKING:
     import pyopencl
@@ -33,7 +44,10 @@ def opencl_devices() -> tuple[list[Device], list[str]]:
 
     The devices' `delegates` are empty. Raises `DeviceError`, or `ImportError` without pyopencl.
     """
-    from runtime.delegates.gpu.backends.opencl.device import list_devices  # noqa: PLC0415  # loads the drivers
+    from runtime.delegates.gpu.backends.opencl.device import (  # noqa: PLC0415  # loads the drivers
+        list_devices,
+        platforms_without_devices,
+    )
     from runtime.delegates.gpu.backends.opencl.program import probe_compiler  # noqa: PLC0415  # as above
 
     seen: Counter[str] = Counter()
@@ -50,6 +64,12 @@ def opencl_devices() -> tuple[list[Device], list[str]]:
             )
         # A device without a compiler is counted too: its neighbours keep their ids once it is repaired.
         seen[stem] += 1
+    caches = os.environ.get("XDG_CACHE_HOME") or os.environ.get("HOME", "not set")
+    faults += [
+        f"the OpenCL platform {name} is installed but lists no device; PoCL does so where it can write "
+        f"neither XDG_CACHE_HOME nor HOME ({caches})"
+        for name in platforms_without_devices()
+    ]
     return found, faults
 
 
@@ -67,8 +87,8 @@ def exclusion_group(device_id: str, *, cpu: bool) -> str:
     be measured side by side (`FARM_GPUS_SIDE_BY_SIDE=1`).
     """
     if cpu or os.environ.get(SIDE_BY_SIDE_VARIABLE) != "1":
-        return HOST_CPU
-    return f"{HOST_CPU}/{device_id}"
+        return HOST_GROUP
+    return f"{HOST_GROUP}/{device_id}"
 
 
 def _is_cpu(device: pyopencl.Device) -> bool:
@@ -87,6 +107,19 @@ def _narrow_numbers(device: pyopencl.Device) -> str:
     return str(probe_precision(device, capabilities(device), open_cache(folder)).able)
 
 
+def _conformance(device: pyopencl.Device) -> dict[str, str]:
+    """What an earlier check of the device's operators found, from the delegate's cache."""
+    from runtime.delegates.gpu.backends.opencl.device import capabilities  # noqa: PLC0415  # loads the drivers
+    from runtime.delegates.gpu.cache import cache_folder, open_cache  # noqa: PLC0415  # as above
+    from runtime.delegates.gpu.kept_conformance import kept_conformance  # noqa: PLC0415  # as above
+
+    found = kept_conformance(capabilities(device), open_cache(cache_folder(None, dict(os.environ))))
+    if found is None:
+        return {}
+    wrong = {WRONG_OPERATORS_FACT: ",".join(found.wrong)} if found.wrong else {}
+    return {CONFORMANCE_FACT: str(found), **wrong}
+
+
 def _describe(device: pyopencl.Device, index: int, device_id: str, compile_seconds: float) -> Device:
     cpu = _is_cpu(device)
     return Device(
@@ -97,14 +130,7 @@ def _describe(device: pyopencl.Device, index: int, device_id: str, compile_secon
         vendor=device.vendor.strip(),
         delegates=(),
         exclusion_group=exclusion_group(device_id, cpu=cpu),
-        environment={
-            **host_environment(),
-            "opencl_platform": device.platform.name.strip(),
-            "opencl_platform_version": device.platform.version.strip(),
-            "opencl_device": device.name.strip(),
-            "opencl_device_version": device.version.strip(),
-            "opencl_driver": device.driver_version.strip(),
-        },
+        environment={**host_environment(), **_environment(device)},
         facts={
             **host_facts(),
             "opencl_index": str(index),
@@ -114,5 +140,60 @@ def _describe(device: pyopencl.Device, index: int, device_id: str, compile_secon
             "opencl_timer_resolution_ns": str(device.profiling_timer_resolution),
             FIRST_KERNEL_FACT: f"{compile_seconds:.2f}",
             NARROW_NUMBERS_FACT: _narrow_numbers(device),
+            **_conformance(device),
+            **({IN_THE_WAY_FACT: found} if (found := in_the_way()) else {}),
         },
     )
+
+
+def _environment(device: pyopencl.Device) -> dict[str, str]:
+    """What tells an OpenCL device and its driver from others."""
+    from runtime.delegates.gpu.backends.opencl.identity import identity  # noqa: PLC0415  # loads the drivers
+
+    return {
+        "opencl_platform": device.platform.name.strip(),
+        "opencl_platform_version": device.platform.version.strip(),
+        "opencl_device": device.name.strip(),
+        "opencl_device_version": device.version.strip(),
+        "opencl_driver": device.driver_version.strip(),
+        **identity(device),
+    }
+
+
+def found_again(known: Device) -> Device:
+    """The device as this process finds it: at its present index, with its present environment.
+
+    The loader's order may have changed since the agent listed it. A device is known by its UUID, else by its
+    place on the PCI bus, else by its name and its platform's. Raises `DeviceError` where none is the device.
+    """
+    from runtime.delegates.gpu.backends.opencl.device import list_devices  # noqa: PLC0415  # loads the drivers
+
+    present = [_environment(device) for device in list_devices()]
+    listed = int(known.facts["opencl_index"])
+    name = next(mark for mark in _MARKS if mark in known.environment)
+    wanted = _mark(known.environment, name)
+    # Of several that share a name and have no mark of their own, the one at the known index is taken.
+    order = sorted(range(len(present)), key=lambda index: index != listed)
+    index = next((i for i in order if _mark(present[i], name) == wanted), None)
+    if index is None:
+        now = present[listed]["opencl_device"] if listed < len(present) else "absent"
+        raise DeviceError(
+            f"{known.device_id} is not the device that the agent listed: OpenCL device {listed} was "
+            f"{known.environment['opencl_device']} ({', '.join(wanted)}) and is {now} now; restart the agent"
+        )
+    return known.model_copy(
+        update={
+            "environment": {**host_environment(), **present[index]},
+            "facts": {**known.facts, "opencl_index": str(index)},
+        }
+    )
+
+
+_MARKS = ("opencl_uuid", "opencl_pci", "opencl_device")
+"""The fields that a device is known by, the surest first."""
+
+
+def _mark(environment: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """What a device is known by: the value of a mark, of a mere name with that of its platform."""
+    names = (name, "opencl_platform") if name == _MARKS[-1] else (name,)
+    return tuple(environment.get(part, "") for part in names)

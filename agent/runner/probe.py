@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.devices import ProbeReport
-from agent.runner.host import HOST_CPU, cpu_model, host_environment, host_facts
+from agent.runner.host import HOST_CPU, cpu_model, delegate_environment, host_environment, host_facts
 from agent.runner.opencl_devices import opencl_devices
+from agent.wire.exclusion import HOST_GROUP
 from agent.wire.messages import Device, MissingDelegate
 from runtime.delegates.descriptor import DelegateDescriptor
 from runtime.delegates.registry import delegate_descriptor, delegate_names
@@ -24,7 +25,7 @@ _NO_OPENCL = (
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """The devices of this host that one delegate runs on, with the environment fields it adds to each.
+    """The devices of this host that one delegate runs on, with the environment fields of its results there.
 
     `reason`: why there are none; empty where there are some.
     """
@@ -57,7 +58,7 @@ def host_cpu() -> Device:
         api="host",
         name=cpu_model(),
         delegates=(),
-        exclusion_group=HOST_CPU,
+        exclusion_group=HOST_GROUP,
         environment=host_environment(),
         facts=host_facts(),
     )
@@ -88,36 +89,19 @@ def _hosted(descriptor: DelegateDescriptor, devices: Sequence[Device], no_opencl
     refusals = {device.device_id: descriptor.hosts(device) for device in offered}
     taken = frozenset(device_id for device_id, why in refusals.items() if why is None)
     if taken:
-        return Hosted(descriptor.name, taken, _checked_fields(descriptor, offered))
+        return Hosted(descriptor.name, taken, delegate_environment(descriptor))
     reasons = list(dict.fromkeys(why for why in refusals.values() if why is not None))
     if "opencl" in descriptor.apis and not any(device.api == "opencl" for device in devices):
         reasons.append(no_opencl)
     return Hosted(descriptor.name, reason="; ".join(reasons) or "it names no api that a device could have")
 
 
-def _checked_fields(descriptor: DelegateDescriptor, devices: Iterable[Device]) -> Mapping[str, str]:
-    """The delegate's environment fields.
-
-    Raises `DelegateError` for a field that a device has already, which would put its results into series that
-    are not its own, and for a field that is not a text.
-    """
-    fields = dict(descriptor.environment())
-    own = {name for device in devices for name in device.environment}
-    for name, value in fields.items():
-        if name in own:
-            raise DelegateError(f"{descriptor.name}: the environment field {name!r} is the device's own")
-        if not isinstance(value, str):  # foreign code may break its type annotations
-            raise DelegateError(f"{descriptor.name}: the environment field {name!r} must be a text")
-    return fields
-
-
 def _with_delegates(device: Device, hosted: Iterable[Hosted]) -> Device:
-    """The device with the delegates that run on it, and their fields in its environment."""
+    """The device with the delegates that run on it, and the environment fields of their results."""
     here = [h for h in hosted if device.device_id in h.device_ids]
-    environment = {name: value for h in here for name, value in h.environment.items()}
     return device.model_copy(
         update={
             "delegates": tuple(h.kind for h in here),
-            "environment": {**device.environment, **environment},
+            "delegate_environments": {h.kind: dict(h.environment) for h in here},
         }
     )

@@ -1,27 +1,35 @@
 """The references of an attempt: found in the agent's folder, or made by processes that measure nothing.
 
-A kind that failed is remembered beside its place, so that no later attempt waits for it again, and the folder
-is bounded: what was used longest ago goes first.
+The folder has what earlier attempts at this model made here, what the farm knows from other agents, and why
+a kind could not be made, so that no attempt waits for it again. A runner only reads it: what it makes is left
+in the attempt's folder, from which the agent takes it (`agent.attempt.references`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.attempt.files import AttemptFile, write_atomically, write_progress
+from agent.attempt.files import AttemptFile, write_progress
+from agent.attempt.references import (
+    kept_path,
+    made_path,
+    read_failure,
+    write_made,
+)
 from agent.runner.host import runtime_identity
 from agent.runner.measure import input_rules
-from runtime.delegates.litert import litert_version
+from agent.wire.reference import ReferenceRecord
+from runtime.delegates.descriptor import INTERPRETER
 from runtime.tools.reference import (
     Reference,
     ReferenceKind,
+    litert_maker,
     load_reference,
+    reference_key,
     reference_kinds,
-    reference_path,
 )
 
 _REFERENCE_SHARE = 0.3
@@ -29,9 +37,7 @@ _REFERENCE_SHARE = 0.3
 after the other, and both together must leave time to measure. With a larger part a model with slow reference
 kernels may end in a timeout; with a smaller one it is measured, but not judged."""
 
-LARGEST_FOLDER_BYTES = 2 << 30
-"""Bytes that an agent keeps of references. Chosen: outputs of thousands of models, since one reference is
-rarely over a megabyte. Smaller, and an agent of many models makes references again."""
+_OF_LITERT = (ReferenceKind.REFERENCE_KERNELS, ReferenceKind.XNNPACK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,83 +61,94 @@ class References:
 
 
 def find_references(attempt: AttemptFile, folder: Path, make: MakeReference) -> References | str:
-    """Return the stored references or new ones, or the reason why this machine cannot make any."""
-    why: list[str] = []
-    found: dict[ReferenceKind, Reference] = {}
-    for kind in reference_kinds():
-        made = _one(attempt, folder, kind, make)
-        if isinstance(made, str):
-            why.append(made)
-        else:
-            found[kind] = made
-    _bound(Path(attempt.references))
+    """Return the stored references or new ones, or the reason why this machine cannot make any.
+
+    `folder` is the attempt's, in which new ones are left.
+    """
+    search = _Search(attempt, folder, make)
+    kinds = reference_kinds()
+    found = search.of_other_makers() if ReferenceKind.CPU in kinds else {}
     if not found:
-        return "no reference: " + "; ".join(why)
+        found = {kind: made for kind in kinds if (made := search.one(kind)) is not None}
+    if not found:
+        return "no reference: " + "; ".join(search.why)
     best = next(iter(found.values()))
     exact = best.kind is ReferenceKind.REFERENCE_KERNELS
     return References(best, found.get(ReferenceKind.XNNPACK) if exact else None)
 
 
-def _one(attempt: AttemptFile, folder: Path, kind: ReferenceKind, make: MakeReference) -> Reference | str:
-    job = attempt.job
-    maker = runtime_identity() if kind is ReferenceKind.CPU else str(litert_version())
-    path = reference_path(Path(attempt.references), job.model_sha256, input_rules(job.inputs), kind, maker)
-    limit_s = _REFERENCE_SHARE * job.soft_limit_s
-    if not path.exists():
-        failed = _Failed.read(path)
+@dataclass(slots=True)
+class _Search:
+    """Finds or makes the references of one attempt. `why`: for each kind that is not there, the reason."""
+
+    attempt: AttemptFile
+    folder: Path
+    make: MakeReference
+    why: list[str] = field(default_factory=list)
+    _made: list[ReferenceRecord] = field(default_factory=list)
+
+    def one(self, kind: ReferenceKind) -> Reference | None:
+        """Return the reference of a kind as this machine makes it."""
+        maker = runtime_identity(INTERPRETER) if kind is ReferenceKind.CPU else litert_maker()
+        key = self._key(kind, maker)
+        kept = self._kept(key)
+        if kept is not None:
+            return kept
+        limit_s = _REFERENCE_SHARE * self.attempt.job.soft_limit_s
+        failed = read_failure(Path(self.attempt.references), key)
         if failed is not None and failed.limit_s >= limit_s:
-            return failed.why
-        write_progress(folder, f"reference ({kind})")
-        failure = make(kind, path, limit_s)
-        if failure is not None:
-            if failure.lasting:
-                _Failed(failure.why, limit_s).write(path)
-            return failure.why
-    # The time of the last use, by which `_bound` chooses what goes.
-    with contextlib.suppress(OSError):
-        path.touch()
-    return load_reference(path)
+            self.why.append(failed.why)
+            return None
+        write_progress(self.folder, f"reference ({kind})")
+        target = made_path(self.folder, kind.value)
+        failure = self.make(kind, target, limit_s)
+        if failure is None:
+            data = target.read_bytes()
+            sha256 = hashlib.sha256(data).hexdigest()
+            self._note(
+                ReferenceRecord(key=key, kind=kind.value, maker=maker, sha256=sha256, size_bytes=len(data))
+            )
+            return load_reference(target)
+        self.why.append(failure.why)
+        if failure.lasting:
+            record = ReferenceRecord(
+                key=key, kind=kind.value, maker=maker, failure=failure.why, limit_s=limit_s
+            )
+            self._note(record)
+        return None
 
+    def of_other_makers(self) -> dict[ReferenceKind, Reference]:
+        """Return LiteRT's references that other agents made, for a machine that lacks LiteRT."""
+        known = [record for record in self.attempt.job.references if record.sha256 is not None]
+        for maker in dict.fromkeys(record.maker for record in _best_first(known)):
+            keys = {kind: self._key(kind, maker) for kind in _OF_LITERT}
+            named = {record.key for record in known}
+            found = {
+                kind: kept
+                for kind, key in keys.items()
+                if key in named and (kept := self._kept(key)) is not None
+            }
+            if found:
+                return found
+        return {}
 
-@dataclass(frozen=True, slots=True)
-class _Failed:
-    """A reference that could not be made within `limit_s`; an attempt that gives more time tries again."""
+    def _key(self, kind: ReferenceKind, maker: str) -> str:
+        job = self.attempt.job
+        rules = input_rules(job.inputs)
+        return reference_key(job.model_sha256, rules, kind, maker, job.references_forgotten)
 
-    why: str
-    limit_s: float
-
-    @staticmethod
-    def _path(reference: Path) -> Path:
-        return reference.with_suffix(".failed")
-
-    @classmethod
-    def read(cls, reference: Path) -> _Failed | None:
-        """Return what was written for this reference, or None."""
+    def _kept(self, key: str) -> Reference | None:
+        """Load a reference from the agent's folder; None where it has none, or it is damaged."""
         try:
-            stored = json.loads(cls._path(reference).read_text(encoding="utf-8"))
-            return cls(str(stored["why"]), float(stored["limit_s"]))
-        except (OSError, ValueError, KeyError, TypeError):
+            return load_reference(kept_path(Path(self.attempt.references), key))
+        except (OSError, ValueError):
             return None
 
-    def write(self, reference: Path) -> None:
-        """Remember it beside the reference's place."""
-        reference.parent.mkdir(parents=True, exist_ok=True)
-        stored = {"why": self.why, "limit_s": self.limit_s}
-        write_atomically(self._path(reference), json.dumps(stored).encode())
+    def _note(self, record: ReferenceRecord) -> None:
+        # At once: an attempt that ends in a timeout has then not made it in vain.
+        self._made.append(record)
+        write_made(self.folder, self._made)
 
 
-def _bound(folder: Path) -> None:
-    """Remove what was used longest ago until the folder is within its bound."""
-    stored = []
-    for path in folder.glob("*.npz"):
-        # Another attempt on this host may remove it meanwhile.
-        with contextlib.suppress(OSError):
-            facts = path.stat()
-            stored.append((facts.st_mtime_ns, facts.st_size, path))
-    total = sum(size for _, size, _ in stored)
-    for _, size, path in sorted(stored):
-        if total <= LARGEST_FOLDER_BYTES:
-            return
-        with contextlib.suppress(OSError):
-            path.unlink()
-            total -= size
+def _best_first(known: Sequence[ReferenceRecord]) -> list[ReferenceRecord]:
+    return sorted(known, key=lambda record: record.kind != ReferenceKind.REFERENCE_KERNELS.value)

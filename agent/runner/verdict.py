@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent.attempt.files import AttemptFile, Failure, ProcessReport, RunnerResult
 from agent.runner.accuracy import JudgedOutputs, ModelKind, judged_outputs, unjudged
+from agent.runner.installed import installed
 from agent.runner.references import References
-from agent.wire.messages import (
-    Device,
+from agent.runner.stages import device_time, init_stages, memory_stages, no_device_time
+from agent.runner.tunings import by_tuning, tunings
+from agent.wire.measurement import (
+    Energy,
+    InitStages,
     LabelledScore,
     Latency,
     Measurement,
     ProcessSamples,
-    Reason,
-    ReasonCode,
-    Status,
+    Sustained,
+    Throughput,
+    Trust,
+    Variation,
 )
+from agent.wire.messages import Device, Reason, ReasonCode, Status
 from runtime.errors import FarmRuntimeError
 from runtime.model.reader import read_model
 from runtime.tools import plausibility
 from runtime.tools.arithmetic import arithmetic_of, keeps_state
 from runtime.tools.samples import FLOORS, ProcessTimes, summarise
+from runtime.tools.variation import Timed, variation_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +45,14 @@ class _ModelFacts:
 
 
 def concluded(
-    attempt: AttemptFile, reports: Sequence[ProcessReport], folder: Path, references: References | str
+    attempt: AttemptFile,
+    reports: Sequence[ProcessReport],
+    folder: Path,
+    references: References | str,
+    took_s: Mapping[int, float],
 ) -> RunnerResult:
-    """The result of processes that all measured. `references`: outputs, or why there are none.
+    """The result of processes that all measured. `references`: outputs, or why there are none. `took_s`: how
+    long each process ran.
 
     A wrong output and an implausible time are failures that keep what was measured as evidence.
     """
@@ -47,17 +60,46 @@ def concluded(
     kind = facts if isinstance(facts, str) else facts.kind
     judged = judged_outputs(attempt, reports, folder, references, kind)
     accuracy = judged.accuracy
-    measurement = _summed_up(attempt, reports, judged)
+    measurement = _summed_up(attempt, reports, judged, took_s)
     if accuracy.verdict == "fail":
         reason = Reason(code=ReasonCode.WRONG_OUTPUT, text=f"wrong output: {accuracy.note} ({accuracy.rule})")
         return RunnerResult(status=Status.FAILED, reason=reason, measurement=measurement)
     if isinstance(facts, _ModelFacts):
         why = plausibility.implausible(measurement.latency_ms.p50, facts.shortest_ms)
         if why is not None:
-            struck = measurement.model_copy(update={"latency_ms": _no_latency(why)})
+            update = {"latency_ms": _no_latency(why), "init": InitStages(), "device": no_device_time(why)}
+            struck = measurement.model_copy(update=update)
             reason = Reason(code=ReasonCode.IMPLAUSIBLE, text=why)
             return RunnerResult(status=Status.FAILED, reason=reason, measurement=struck)
     return RunnerResult(status=Status.DONE, reason=None, measurement=measurement)
+
+
+def trusted(result: RunnerResult, trust: Trust) -> RunnerResult:
+    """The result with its trust verdict."""
+    if result.measurement is None:
+        return result
+    return result.model_copy(update={"measurement": result.measurement.model_copy(update={"trust": trust})})
+
+
+def with_energy(result: RunnerResult, energy: Energy) -> RunnerResult:
+    """The result with the energy of a call."""
+    if result.measurement is None:
+        return result
+    return result.model_copy(update={"measurement": result.measurement.model_copy(update={"energy": energy})})
+
+
+def with_sustained(result: RunnerResult, found: Sustained) -> RunnerResult:
+    """The result with what the sustained pass says."""
+    assert result.measurement is not None
+    measurement = result.measurement.model_copy(update={"sustained": found})
+    return result.model_copy(update={"measurement": measurement})
+
+
+def with_throughput(result: RunnerResult, found: Throughput) -> RunnerResult:
+    """The result with how many runs a second it finishes."""
+    assert result.measurement is not None
+    measurement = result.measurement.model_copy(update={"throughput": found})
+    return result.model_copy(update={"measurement": measurement})
 
 
 def scored(result: RunnerResult, score: LabelledScore) -> RunnerResult:
@@ -68,7 +110,8 @@ def scored(result: RunnerResult, score: LabelledScore) -> RunnerResult:
     result = result.model_copy(update={"measurement": measurement})
     if score.verdict != "fail" or result.status is not Status.DONE:
         return result
-    said = f"{score.right} of {score.samples} right ({score.share:.4g})"
+    said = f"{score.right} of {score.samples} right ({score.share:.4g}"
+    said += ")" if score.ci95 is None else f", with 95 % certainty at most {score.ci95[1]:.4g})"
     text = f"labelled data, {score.metric}: {said}; at least {score.at_least:g} was asked for"
     reason = Reason(code=ReasonCode.WRONG_OUTPUT, text=text)
     return result.model_copy(update={"status": Status.FAILED, "reason": reason})
@@ -109,17 +152,26 @@ def _silicon(device: Device) -> plausibility.Device:
     return plausibility.Device.opencl_gpu(units, clock)
 
 
-def _summed_up(attempt: AttemptFile, reports: Sequence[ProcessReport], judged: JudgedOutputs) -> Measurement:
+def _summed_up(
+    attempt: AttemptFile,
+    reports: Sequence[ProcessReport],
+    judged: JudgedOutputs,
+    took_s: Mapping[int, float],
+) -> Measurement:
     """The cell's figures from all processes, the cold one first; memory is the largest of a timed one."""
     processes = [report.samples for report in reports if report.samples is not None]
-    cold, *timed = processes
-    latency = summarise([ProcessTimes(p.cache, p.init_ns, p.first_ns, p.invoke_ns) for p in processes])
+    cold = [p for p in processes if p.cache == "cold"]
+    timed = [p for p in processes if p.cache == "warm"]
+    times = [ProcessTimes(p.cache, p.init_ns, p.first_ns, p.invoke_ns, p.tuning) for p in processes]
+    latency = summarise(times)
     cpus = sorted(os.sched_getaffinity(0))
     settings = {
         **reports[0].settings,
         "threads": str(len(cpus)),
         "cpus": ",".join(map(str, cpus)),
         "processes": str(len(timed)),
+        "warmup_runs": cold[0].facts.get("warmup_runs", ""),
+        "steady_state": cold[0].facts.get("steady_state", ""),
         "pool_sha256": processes[0].facts.get("pool_sha256", ""),
         "plan": attempt.job.plan.model_dump_json(),
         # The farm shows the floors beside the figures and may not import them: they are part of the result.
@@ -129,12 +181,34 @@ def _summed_up(attempt: AttemptFile, reports: Sequence[ProcessReport], judged: J
         latency_ms=Latency(**asdict(latency)),
         samples=sum(len(p.invoke_ns) for p in processes),
         memory_peak_bytes=max(p.memory_peak_bytes for p in timed),
-        memory_peak_cold_bytes=cold.memory_peak_bytes,
+        memory_peak_cold_bytes=max(p.memory_peak_bytes for p in cold),
         accuracy=judged.accuracy,
         delegation=reports[0].delegation,
         settings=settings,
         warnings=(*_warnings(processes), *judged.warnings),
+        variation=_variation(reports, took_s),
+        tunings=tunings(reports),
+        init=init_stages(processes, reports[0].unseen),
+        memory=memory_stages(timed, reports[-1].unseen),
+        installed=installed(attempt.job.delegate_kind),
+        device=device_time(timed, reports[-1].unseen),
     )
+
+
+def _variation(reports: Sequence[ProcessReport], took_s: Mapping[int, float]) -> Variation | None:
+    """How much the medians vary, and what would narrow the interval; None for fewer than two of them."""
+    samples = [report.samples for report in reports if report.samples is not None]
+    found = variation_of(
+        [
+            [Timed(p.invoke_ns, took_s.get(p.index, 0.0) - math.fsum(p.invoke_ns) / 1e9) for p in group]
+            for group in by_tuning(samples)
+        ],
+        [took_s.get(p.index, 0.0) for p in samples if p.cache == "cold"],
+    )
+    if found is None:
+        return None
+    given = found.level == "process" and reports[0].choices is not None
+    return Variation(given_tuning=given, **asdict(found))
 
 
 def _warnings(processes: Sequence[ProcessSamples]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from agent.wire.messages import Wire
+from agent.wire.bounded import Wire
 
 
 class TransportError(Exception):

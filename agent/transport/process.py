@@ -22,7 +22,7 @@ from agent.processes.environment import for_link
 from agent.processes.supervisor import LOG_FILE, Launch, start
 from agent.transport.base import TransportError
 from agent.transport.socket import SocketLink
-from agent.wire.messages import Wire
+from agent.wire.bounded import Wire
 
 ALIVE: Final = b'{"type":"link-alive"}'
 """Line from the child when one of its pings has made the round trip through the broker."""

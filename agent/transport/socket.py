@@ -7,7 +7,8 @@ import socket
 from typing import Final
 
 from agent.transport.base import TransportError
-from agent.wire.messages import MAX_MESSAGE_BYTES, AgentAlive, Heartbeat, Wire, encode
+from agent.wire.bounded import Wire
+from agent.wire.messages import MAX_MESSAGE_BYTES, AgentAlive, Heartbeat, encode
 
 _READ_BYTES: Final = 1 << 16
 """Bytes read at once. Any size works: lines are joined across reads."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 MAX_TEXT: Final = 8192
 """Most characters of a text that people read, twice the end of a log that goes into a result (4000 bytes).
@@ -47,9 +47,19 @@ MAX_INPUTS: Final = 1024
 MAX_OUTPUTS: Final = 64
 """Most outputs of a model of which a result has figures of their own. Real models have at most some dozens;
 the verdict covers all of them."""
+MAX_ARMS: Final = 64
+"""Most cells beside the first one that are measured together by blocks. A campaign has some dozen delegates
+at most; those beyond the bound are measured afterwards, in blocks with the baseline again."""
 MAX_SAMPLES: Final = 100_000_000
 """Most runs of one process, all of which it reports. A campaign file asks for at most 10 million timed ones;
 warm-up is bounded by time, and this many runs of 1 us take 100 s."""
+
+MAX_SLICES: Final = 4096
+"""Most parts of a sustained pass: a day, the most that a campaign file asks for, has 2,880 half minutes."""
+
+MAX_IN_FLIGHT: Final = 64
+"""Most runs in flight of a throughput pass, each of which has memory of its own for inputs and outputs.
+Chosen: a device that is kept busy by so many gains nothing by more."""
 
 MAX_INTEGER: Final = 2**63 - 1
 """Largest whole number, and largest size of a negative one: databases store them in 64 bits."""
@@ -101,3 +111,9 @@ Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Integer = Annotated[int, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)]
 Small = Annotated[int, Field(ge=0, le=MAX_SMALL)]
 SeenEpoch = Annotated[int, Field(ge=0, le=MAX_SEEN_EPOCH)]
+
+
+class Wire(BaseModel):
+    """Base of every message part: unknown fields are errors, instances are immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

@@ -6,7 +6,6 @@ Both floors import this module; it imports only the wire.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import secrets
@@ -18,6 +17,7 @@ from urllib.parse import quote, urlsplit
 
 from agent.wire.envelope import PublicKey, SigningKey
 from agent.wire.private_folder import FILE_MODE, private_folder
+from agent.wire.secret_digest import digest
 
 FILE: Final = "credentials.json"
 PLAIN_SCHEMES: Final = ("redis", "http")
@@ -139,11 +139,6 @@ def farm_of(invitation: str) -> str:
     if not dot or not secret or len(key_id) != _KEY_ID_DIGITS:
         raise ValueError("this is not a token of `farm agents enrol`")
     return key_id
-
-
-def digest(secret: str) -> str:
-    """Return the sha256 (hex) that is stored instead of a secret; random secrets need no salt."""
-    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def signed_in(url: str, user: str, password: str) -> str:

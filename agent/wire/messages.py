@@ -15,8 +15,6 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     TypeAdapter,
@@ -24,18 +22,17 @@ from pydantic import (
 )
 
 from agent.wire.bounded import (
+    MAX_ARMS,
     MAX_ATTEMPTS,
     MAX_COUNT,
     MAX_DEVICES,
     MAX_EPOCHS,
     MAX_FACTS,
-    MAX_FALLBACKS,
+    MAX_IN_FLIGHT,
     MAX_INPUTS,
     MAX_KINDS,
-    MAX_OUTPUTS,
     MAX_RANK,
     MAX_SAMPLES,
-    MAX_WARNINGS,
     Count,
     Facts,
     Id,
@@ -46,19 +43,16 @@ from agent.wire.bounded import (
     Sha256,
     Small,
     Text,
+    Wire,
 )
+from agent.wire.measurement import Measurement
+from agent.wire.reference import MAX_KNOWN, MAX_MADE, ReferenceRecord
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 9
 """Version of the messages. A farm gives no jobs to an agent of another version, but tells it to upgrade."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """Largest message in bytes. The largest real one is a result, at most 2 MiB from the runner and 4000 bytes of
 its log; a larger bound lets a peer that sends no line end make the other side hold more memory."""
-
-
-class Wire(BaseModel):
-    """Base of every message part: unknown fields are errors, instances are immutable."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Status(StrEnum):
@@ -94,6 +88,7 @@ class ReasonCode(StrEnum):
     ARTIFACT = "artifact"
     CANCELLED = "cancelled"
     EXCLUDED = "excluded"
+    QUEUE_LIMIT = "queue_limit"
 
 
 class Reason(Wire):
@@ -107,13 +102,23 @@ FIRST_KERNEL_FACT: Final = "opencl_first_kernel_s"
 """The fact of an OpenCL device that holds the seconds from a context to the result of the smallest kernel."""
 NARROW_NUMBERS_FACT: Final = "opencl_narrow_numbers"
 """The fact of an OpenCL device that lists what it was found to do with fp16 and bfloat16."""
+CONFORMANCE_FACT: Final = "opencl_conformance"
+"""The fact of an OpenCL device that says what a check of its operators found; absent before the first one."""
+WRONG_OPERATORS_FACT: Final = "opencl_wrong_operators"
+"""The fact of an OpenCL device that names the operators, with commas between them, that a check found to
+differ from the CPU path; the name is also that by which the delegate's descriptor asks for them."""
+HOST_TUNING_FACT: Final = "host_tuning"
+"""The fact that says which settings of the host `farm-agent tuning` has changed, and from what."""
+IN_THE_WAY_FACT: Final = "opencl_in_the_way"
+"""The fact of an OpenCL device that names layers and debug output in front of its driver."""
 
 
 class Device(Wire):
     """A device that models are measured on.
 
-    `environment` holds the fields that split a series (CPU model, driver, library versions, ...);
-    `facts` is recorded beside them and never hashed. Devices of one `exclusion_group` share silicon.
+    `environment` holds the fields by which results are told apart (`agent.wire.provenance`), and
+    `delegate_environments` those that results of one delegate have besides; `facts` is recorded and never
+    hashed. Devices of one `exclusion_group` share silicon.
     """
 
     device_id: Id
@@ -124,13 +129,25 @@ class Device(Wire):
     delegates: tuple[Id, ...] = Field(max_length=MAX_KINDS)
     exclusion_group: Id
     environment: Facts
-    facts: Facts = {}
-    labels: Facts = {}
+    facts: Facts = Field(default_factory=dict)
+    labels: Facts = Field(default_factory=dict)
+    delegate_environments: dict[Id, Facts] = Field(default_factory=dict, max_length=MAX_KINDS)
 
     @property
     def environment_id(self) -> str:
         """First 12 hex digits of the sha256 of `environment` as canonical JSON."""
         return environment_id(self.environment)
+
+    def environment_of(self, kind: str) -> dict[str, str]:
+        """The environment of a delegate's results on this device, as far as is known before one runs."""
+        return self.environment | self.delegate_environments.get(kind, {})
+
+    def reporting(self, kind: str, environment: dict[str, str]) -> Device:
+        """This device after a measuring process of a delegate reported its environment."""
+        own = {name: value for name, value in environment.items() if name in self.environment}
+        its = {name: value for name, value in environment.items() if name not in own}
+        kinds = self.delegate_environments | {kind: its}
+        return self.model_copy(update={"environment": own, "delegate_environments": kinds})
 
 
 def environment_id(environment: dict[str, str]) -> str:
@@ -159,7 +176,8 @@ class MissingDelegate(Wire):
 class LabelledData(Wire):
     """Samples of known class (docs/models-yaml.md), which a cell is run on once everything is timed.
 
-    `at_least`: the share of right answers below which the cell fails; None: it is only reported.
+    `at_least`: the share below which the whole interval of the right answers must not lie, or the cell fails;
+    None: it is only reported.
     """
 
     sha256: Sha256
@@ -168,11 +186,24 @@ class LabelledData(Wire):
     at_least: float | None = Field(default=None, ge=0, le=1)
 
 
+class ThroughputPlan(Wire):
+    """A pass that keeps `in_flight` runs of a model started and not yet ended for so many `seconds`."""
+
+    in_flight: int = Field(ge=1, le=MAX_IN_FLIGHT)
+    seconds: float = Field(gt=0)
+
+
 class MeasurePlan(Wire):
-    """Counts of one cell, per process, and its labelled data. Defaults: level `quick` (docs/measuring.md)."""
+    """Counts of one cell, per process, and its labelled data. Defaults: level `quick` (docs/measuring.md).
+
+    `tunings`: over how many of them the processes are spread, for a delegate that chooses by timing.
+    `sustained_s`: seconds for which a further process invokes the model without a pause. `throughput`: how
+    another one keeps several runs in flight.
+    """
 
     level: Literal["quick", "standard", "publish"] = "quick"
     processes: int = Field(default=3, ge=1, le=20)
+    tunings: int = Field(default=1, ge=1, le=20)
     warmup_runs: Count = 5
     warmup_seconds: float = Field(default=0.5, ge=0)
     min_runs: int = Field(default=30, ge=1, le=MAX_SAMPLES)
@@ -180,13 +211,28 @@ class MeasurePlan(Wire):
     min_seconds: float = Field(default=2.0, ge=0)
     max_seconds: float = Field(default=5.0, gt=0)
     labelled: LabelledData | None = None
+    sustained_s: float | None = Field(default=None, gt=0)
+    throughput: ThroughputPlan | None = None
+
+    @property
+    def passes_s(self) -> tuple[float, ...]:
+        """Seconds of each pass that a process makes once everything is timed."""
+        sustained = () if self.sustained_s is None else (self.sustained_s,)
+        return sustained if self.throughput is None else (*sustained, self.throughput.seconds)
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out missing labelled data, so that the JSON of such a plan, and its series, stay the same."""
+        """Leave out a single tuning and what was not asked for, so that the JSON of such a plan, and its
+        series, stay the same."""
         fields: dict[str, Any] = serialise(self)
+        if self.tunings == 1:
+            del fields["tunings"]
         if self.labelled is None:
             del fields["labelled"]
+        if self.sustained_s is None:
+            del fields["sustained_s"]
+        if self.throughput is None:
+            del fields["throughput"]
         return fields
 
 
@@ -199,8 +245,34 @@ class InputSpec(Wire):
     high: float | None = None
 
 
+class Arm(Wire):
+    """What is measured in blocks together with the job that names it: another attempt, at a cell of the same
+    model on the same host.
+
+    `reported` False: no attempt, but a baseline that is measured again for the ratio alone, because its own
+    cell has its result already; its ids are of this host only.
+    """
+
+    attempt_id: Id
+    attempt_no: Small
+    cell_id: Id
+    epoch: Small
+    device_id: Id
+    delegate: Id
+    delegate_kind: Id
+    delegate_options: dict[Key, Text | Integer | float | bool] = Field(default={}, max_length=MAX_FACTS)
+    reported: bool = True
+
+
 class JobSpec(Wire):
-    """One attempt at one cell: everything the agent and its runner need."""
+    """One attempt at one cell: everything the agent and its runner need.
+
+    `arms`: what is measured in blocks together with it, under one lease. `baseline`: the attempt id, of the
+    job or of an arm, over which the ratios of the others are taken; the order within each block is drawn by
+    `seed`. `lead`: in the job of an arm, the attempt that carries it.
+    `references`: what the farm knows of references for this model and these inputs, the newest first;
+    `references_forgotten`: how often a user had those of this model forgotten, a part of their keys.
+    """
 
     type: Literal["job"] = "job"
     attempt_id: Id
@@ -218,6 +290,22 @@ class JobSpec(Wire):
     inputs: dict[Key, InputSpec] = Field(default={}, max_length=MAX_INPUTS)
     soft_limit_s: float = 900.0
     hard_limit_s: float = 910.0
+    arms: tuple[Arm, ...] = Field(default=(), max_length=MAX_ARMS)
+    baseline: Id | None = None
+    seed: Count = 0
+    lead: Id | None = None
+    references: tuple[ReferenceRecord, ...] = Field(default=(), max_length=MAX_KNOWN)
+    references_forgotten: Count = 0
+
+    def of(self, arm: Arm) -> JobSpec:
+        """The job of an arm: this one's model, inputs and counts on the arm's delegate and device."""
+        own = {name: getattr(arm, name) for name in Arm.model_fields if name != "reported"}
+        return self.model_copy(update={**own, "arms": (), "lead": self.attempt_id})
+
+    @property
+    def attempts(self) -> tuple[JobSpec, ...]:
+        """The attempts that this job carries, its own first."""
+        return (self, *(self.of(arm) for arm in self.arms if arm.reported))
 
     @property
     def files(self) -> dict[str, int]:
@@ -226,124 +314,10 @@ class JobSpec(Wire):
         more = {} if data is None else {data.sha256: data.size_bytes}
         return {self.model_sha256: self.model_bytes} | more
 
-
-class Fallback(Wire):
-    """An operator that stayed on the CPU."""
-
-    index: Count
-    op: Text
-    reason: Text
-
-
-class Delegation(Wire):
-    """The delegation report of a partition delegate. `fallbacks`: the first `MAX_FALLBACKS` of them."""
-
-    status: Literal["full", "partial", "none"]
-    delegated_ops: Count
-    total_ops: Count
-    partitions: Count
-    fallbacks: tuple[Fallback, ...] = Field(default=(), max_length=MAX_FALLBACKS)
-
-
-class ProcessSamples(Wire):
-    """One process that opened the model; lists are in the order of measurement, times in ns.
-
-    The cold one, which finds empty caches, times its start alone. `init_ns` before model load to ready to
-    invoke; `first_ns` the first invoke, completed; every invoke sample is host input to readable host output
-    (`e2e`). `memory_peak_bytes` is the growth of VmHWM from just before the model is loaded.
-    """
-
-    index: Count
-    cache: Literal["cold", "warm"]
-    init_ns: Integer
-    first_ns: Integer
-    warmup_ns: tuple[Integer, ...] = Field(max_length=MAX_SAMPLES)
-    invoke_ns: tuple[Integer, ...] = Field(max_length=MAX_SAMPLES)
-    batch: Count = 1
-    memory_peak_bytes: Integer
-    memory_before_bytes: Integer
-    flags: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
-    facts: Facts = {}
-
-
-class Latency(Wire):
-    """Summary in milliseconds. A percentile below its sample floor is null; `missing` says why, per field."""
-
-    init: float | None
-    init_warm: float | None
-    first: float | None
-    p50: float | None
-    p90: float | None
-    p99: float | None
-    mean: float | None
-    ci95: tuple[float, float] | None
-    missing: Facts = {}
-    first_warm: float | None = None
-    p95: float | None = None
-    p90_ci95: tuple[float, float] | None = None
-    p99_ci95: tuple[float, float] | None = None
-
-
-class OutputAccuracy(Wire):
-    """One output of the model, the worst figures over its input sets. `verdict` null: not judged.
-
-    `top1`: the share of rows whose largest value is at the same place. `nonfinite` counts NaN and Inf.
-    """
-
-    name: Text
-    max_abs: float | None
-    mean_abs: float | None
-    rel_l2: float | None
-    cosine: float | None
-    top1: float | None
-    nonfinite: Count
-    verdict: Literal["pass", "fail"] | None
-
-
-class Accuracy(Wire):
-    """How the outputs compare with the reference. `verdict` null: not judged, `note` says why.
-
-    `peer_rel_l2` is the distance of LiteRT's XNNPACK from the same reference, null where it did not run.
-    """
-
-    reference: Text | None
-    max_abs: float | None
-    rel_l2: float | None
-    cosine: float | None
-    verdict: Literal["pass", "fail"] | None
-    rule: Text = ""
-    note: Text = ""
-    mean_abs: float | None = None
-    top1: float | None = None
-    nonfinite: Count = 0
-    peer_rel_l2: float | None = None
-    outputs: tuple[OutputAccuracy, ...] = Field(default=(), max_length=MAX_OUTPUTS)
-
-
-class LabelledScore(Wire):
-    """How many samples of the labelled data were right. `verdict` null: no share was asked for."""
-
-    metric: Literal["top1", "top5"]
-    samples: Count
-    right: Count
-    share: float
-    at_least: float | None = None
-    verdict: Literal["pass", "fail"] | None = None
-
-
-class Measurement(Wire):
-    """What a runner measured. `samples_sha256` names the artifact with every `ProcessSamples` as JSON."""
-
-    latency_ms: Latency
-    samples: Count
-    memory_peak_bytes: Integer
-    memory_peak_cold_bytes: Integer = 0
-    accuracy: Accuracy
-    delegation: Delegation | None
-    settings: Facts
-    samples_sha256: Sha256 | None = None
-    warnings: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
-    labelled: LabelledScore | None = None
+    @property
+    def reference_files(self) -> dict[str, int]:
+        """References that the agent's store should have: without them it makes its own."""
+        return {known.sha256: known.size_bytes for known in self.references if known.sha256 is not None}
 
 
 class AgentHello(Wire):
@@ -365,10 +339,14 @@ class AgentHello(Wire):
 
 
 class AgentAlive(Wire):
-    """Heartbeat of an agent, whether it has jobs or not. `waiting`: results without a receipt."""
+    """Heartbeat of an agent, whether it has jobs or not. `waiting`: results without a receipt.
+
+    `clock_ns`: the wall clock of its host in nanoseconds since 1970; nothing is decided by it.
+    """
 
     type: Literal["alive"] = "alive"
     waiting: Count = 0
+    clock_ns: Count | None = None
 
 
 class Heartbeat(Wire):
@@ -409,7 +387,10 @@ class JobRefused(Wire):
 
 
 class JobResult(Wire):
-    """How an attempt ended. Sent until a receipt comes back."""
+    """How an attempt ended. Sent until a receipt comes back.
+
+    `references`: those that it made itself, whose files the farm has by now.
+    """
 
     type: Literal["result"] = "result"
     attempt_id: Id
@@ -419,10 +400,11 @@ class JobResult(Wire):
     status: Status
     reason: Reason | None = None
     measurement: Measurement | None = None
-    environment: Facts = {}
-    facts: Facts = {}
+    environment: Facts = Field(default_factory=dict)
+    facts: Facts = Field(default_factory=dict)
     log_tail: Text = ""
     duration_ns: Integer = 0
+    references: tuple[ReferenceRecord, ...] = Field(default=(), max_length=MAX_MADE)
 
 
 class Receipt(Wire):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from orchestrator.manifest.budget import Budget
     from orchestrator.results.budgets import Judged
     from orchestrator.results.records import CellRecord
+    from orchestrator.results.regression import Report
 
 BudgetOption = Annotated[
     list[str] | None,
@@ -25,27 +26,43 @@ JunitOption = Annotated[
 ]
 
 
-def read(texts: Sequence[str]) -> list[Budget]:
-    """The budgets of a command line or a campaign file. Raises `UsageError`."""
-    from orchestrator.manifest.budget import read_budget
+def read(texts: Sequence[str], against: str | None = None) -> list[Budget]:
+    """The budgets of a command line or a campaign file. Raises `UsageError`, also for a ratio where no
+    campaign is named to which it could be taken (`against`).
+    """
+    from orchestrator.errors import UsageError
+    from orchestrator.manifest.budget import RATIO, read_budget
 
-    return [read_budget(text) for text in texts]
+    found = [read_budget(text) for text in texts]
+    for budget in found:
+        if budget.figure == RATIO and against is None:
+            raise UsageError(
+                f"budget {budget.text}: there is no campaign to compare with; farm submit takes one from the "
+                "file: baseline: {against: {campaign: latest}}"
+            )
+    return found
 
 
 def conclude(
-    name: str, cells: Sequence[CellRecord], budgets: Sequence[Budget], junit: Path | None, exit_code: int
+    name: str,
+    cells: Sequence[CellRecord],
+    budgets: Sequence[Budget],
+    junit: Path | None,
+    exit_code: int,
+    earlier: Report | None = None,
 ) -> int:
     """Print the budgets that were not met and write the JUnit file.
 
     Returns 3 where one is exceeded or has no figure to be judged by, else `exit_code`.
 
-    On GitHub's runners each exceeded budget is an annotation, too.
+    `earlier`: the comparison with an earlier campaign, for budgets of the ratio. On GitHub's runners each
+    exceeded budget is an annotation, too.
     """
     from orchestrator.cli import output
     from orchestrator.results.budgets import judge_budgets
     from orchestrator.results.junit import junit_xml
 
-    judged = judge_budgets(cells, budgets)
+    judged = judge_budgets(cells, budgets, earlier)
     if junit is not None:
         junit.write_text(junit_xml(name, cells, judged), encoding="utf-8")
     for one in judged:

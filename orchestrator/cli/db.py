@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,12 +12,7 @@ from orchestrator.cli.verb import OK, Json, open_farm
 from orchestrator.config.clock import utc_now
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from orchestrator.maintenance.prune import Pruned
-
-_AGE = re.compile(r"([1-9]\d{0,5})(h|d|w)")
-_HOURS = {"h": 1, "d": 24, "w": 168}
 
 
 def prune_database(
@@ -42,12 +36,13 @@ def prune_database(
     """
 
     from orchestrator.cli import output
+    from orchestrator.cli.ages import read_age
     from orchestrator.errors import UsageError
     from orchestrator.maintenance.prune import Keep, prune
 
     if keep is None and keep_campaigns is None:
         raise UsageError("an option is needed: farm db prune --keep 90d, or --keep-campaigns 20")
-    kept = Keep(None if keep is None else _age(keep), keep_campaigns)
+    kept = Keep(None if keep is None else read_age(keep, "--keep"), keep_campaigns)
     with open_farm() as farm:
         gone = prune(farm.database, farm.reading.store(), kept, utc_now(), dry_run=dry_run)
     if as_json:
@@ -74,8 +69,8 @@ def back_up_database(
 ) -> int:
     """Copy the database to a new file while the farm works.
 
-    To restore, put an SQLite copy in the place of farm.db, or give a PostgreSQL copy to pg_restore. The store
-    is not included.
+    To restore, stop the farm and put an SQLite copy in the place of farm.db, without farm.db-wal and -shm, or
+    give a PostgreSQL copy to pg_restore. The store is not included.
     """
     from orchestrator.cli import output
     from orchestrator.config.limits import size_text
@@ -105,15 +100,40 @@ def check_database(
     return report(checks, as_json)
 
 
-def _age(text: str) -> timedelta:
-    from datetime import timedelta
+def show_references(
+    model: Annotated[
+        str | None, typer.Argument(help="A model: its name, or the beginning of its sha256.")
+    ] = None,
+    forget: Annotated[
+        bool,
+        typer.Option("--forget", help="Forget those of this model: agents make them anew."),
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Show what agents made for outputs to be judged by, and what the farm hands on to other agents.
 
+    A reference is LiteRT's own output. One that could not be made, because LiteRT's kernels abort or are too
+    slow, is remembered too, until it is forgotten; with another release of LiteRT it is tried again.
+    """
+    from orchestrator.cli import output
     from orchestrator.errors import UsageError
+    from orchestrator.maintenance import references
 
-    found = _AGE.fullmatch(text)
-    if found is None:
-        raise UsageError(f"--keep {text}: expected hours, days or weeks: 12h, 90d, 8w")
-    return timedelta(hours=int(found[1]) * _HOURS[found[2]])
+    if forget and model is None:
+        raise UsageError("--forget needs a model: farm db references MODEL --forget")
+    with open_farm() as farm:
+        found = references.known(farm.database, model or "", farm.lab.reference_agents)
+        if forget:
+            references.forget(farm.database, found)
+    if as_json:
+        output.emit_json({"forgotten": forget, "models": [entry.to_json() for entry in found]})
+        return OK
+    for entry in found:
+        for line in entry.lines():
+            output.line(line)
+    count = sum(len(entry.references) for entry in found)
+    output.line(f"{'forgotten' if forget else 'known'}: {count} references of {len(found)} models")
+    return OK
 
 
 def _json(gone: Pruned, dry_run: bool) -> dict[str, object]:

@@ -1,45 +1,62 @@
-"""`farm devices`: list the devices with their states, take one out of work, or put it back."""
+"""`farm devices`: list the devices with their states, reserve one, take one out of work, or put it back."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.cli.noise import DEFAULT_SESSIONS
 from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
     from agent.wire.messages import AgentHello
     from orchestrator.db.read.device_states import DeviceState
     from orchestrator.farm import Farm
+    from orchestrator.farm.remote import RemoteFarm
 
 
 class Action(StrEnum):
     """What to do."""
 
     LIST = "list"
+    RESERVE = "reserve"
     QUARANTINE = "quarantine"
     RELEASE = "release"
     COOLDOWN = "cooldown"
+    NOISE = "noise"
+    HISTORY = "history"
 
 
 def devices(
     action: Annotated[Action, typer.Argument(help="What to do.")] = Action.LIST,
     name: Annotated[str | None, typer.Argument(help="A device: its id, or a glob that matches one.")] = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why it is put in quarantine.")] = "by hand",
+    length: Annotated[
+        str | None, typer.Option("--for", metavar="TIME", help="With reserve: how long: 30m, 2h, 1d.")
+    ] = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why it is reserved, or put in quarantine.")] = "",
     check: Annotated[
         bool, typer.Option("--check", help="Let health checks run there; the first that passes frees it.")
     ] = False,
     seconds: Annotated[
         float | None, typer.Option("--seconds", help="How long it rests after each attempt.")
     ] = None,
+    sessions: Annotated[
+        int, typer.Option("--sessions", help="With noise: how often the device is measured against itself.")
+    ] = DEFAULT_SESSIONS,
     as_json: Json = False,
 ) -> int:
-    """List the devices, take one out of work, or put it back.
+    """List the devices, reserve or steer one, or measure its noise.
+
+    A reserved device takes new jobs of your own campaigns alone, and so does what it shares silicon with.
+    That ends by itself, or with `release`; only an administrator ends another's. Running jobs end as usual.
 
     A device taken out by hand stays out until `release`. One that the farm put in quarantine after faults
-    gets health checks, and the first that passes frees it.
+    gets health checks, and the first that passes frees it. `noise` measures a device against itself and
+    stores by how much equal things differ there: no smaller difference is called one from then on. `history`
+    shows when the operator's command for lost devices ran there, and what became of it.
     """
     from orchestrator.errors import UsageError
 
@@ -50,15 +67,46 @@ def devices(
             return _list(farm, as_json)
         if name is None:
             raise UsageError(f"a device is needed: farm devices {action.value} NAME")
+        if action is Action.HISTORY:
+            return _history(farm, name, as_json)
+        if action is Action.NOISE:
+            from orchestrator.cli.noise import measure_noise
+
+            return measure_noise(farm, name, sessions, as_json)
         if action is Action.QUARANTINE:
-            device_id = farm.steering.quarantine(name, reason, check=check)
+            device_id = farm.steering.quarantine(name, reason or "by hand", check=check)
             freed = "a health check frees it, or" if check else "put it back with"
             text = f"{device_id} is in quarantine; {freed}: farm devices release {device_id}"
             return _changed(device_id, action, text, as_json)
+        if action is Action.RESERVE:
+            return _reserve(farm, name, length, reason, as_json)
         return _change(farm, action, name, seconds, as_json)
 
 
-def _change(farm: Farm, action: Action, name: str, seconds: float | None, as_json: bool) -> int:
+def _reserve(farm: Farm | RemoteFarm, name: str, length: str | None, reason: str, as_json: bool) -> int:
+    from orchestrator.cli import output
+    from orchestrator.cli.ages import read_length
+    from orchestrator.errors import UsageError
+
+    if length is None:
+        raise UsageError("the time is needed: farm devices reserve NAME --for 2h")
+    made = farm.steering.reserve(name, read_length(length, "--for").total_seconds(), reason)
+    rest = "" if not made.running else f"; attempts that end first: {made.running}"
+    return output.answer(
+        {
+            "device": made.device_id,
+            "action": Action.RESERVE.value,
+            "by": made.by,
+            "until": f"{made.until:%Y-%m-%dT%H:%M:%SZ}",
+            "running": made.running,
+        },
+        f"{made.device_id} is reserved by {made.by} until {made.until:%Y-%m-%d %H:%M} UTC{rest}; "
+        f"to end it earlier: farm devices release {made.device_id}",
+        as_json,
+    )
+
+
+def _change(farm: Farm | RemoteFarm, action: Action, name: str, seconds: float | None, as_json: bool) -> int:
     from orchestrator.errors import UsageError
 
     if action is Action.COOLDOWN:
@@ -67,8 +115,9 @@ def _change(farm: Farm, action: Action, name: str, seconds: float | None, as_jso
         device_id = farm.steering.cool_down(name, seconds)
         text = f"{device_id} rests {seconds:g} s after each attempt"
     else:
-        device_id = farm.steering.release(name)
-        text = f"{device_id} gets cells again"
+        released = farm.steering.release(name)
+        device_id = released.device_id
+        text = f"{device_id} is {released.still}" if released.still else f"{device_id} gets cells again"
     return _changed(device_id, action, text, as_json)
 
 
@@ -82,7 +131,7 @@ def _changed(device_id: str, action: Action, text: str, as_json: bool) -> int:
     return OK
 
 
-def _list(farm: Farm, as_json: bool) -> int:
+def _list(farm: Farm | RemoteFarm, as_json: bool) -> int:
     from orchestrator.cli import output
 
     hello = farm.devices.hello()
@@ -92,15 +141,47 @@ def _list(farm: Farm, as_json: bool) -> int:
         return OK
     present = {device.device_id for device in hello.devices}
     shown = [d for d in states if d.device_id in present or d.state in ("quarantined", "unavailable")]
-    columns = [
-        output.Column(name) for name in ("device", "kind", "state", "name", "delegates", "environment")
-    ]
+    names = ("device", "kind", "state", "name", "delegates", "noise", "environment")
     output.table(
-        columns,
-        [(d.device_id, d.kind, _state(d), d.name, ", ".join(d.delegates), d.environment_id) for d in shown],
+        [output.Column(name) for name in names],
+        [
+            (d.device_id, d.kind, _state(d), d.name, ", ".join(d.delegates), _noise(d), d.environment_id)
+            for d in shown
+        ],
     )
     for missing in hello.missing:
         output.line(f"no {missing.kind}: {missing.reason}")
+    return OK
+
+
+def _history(farm: Farm | RemoteFarm, name: str, as_json: bool) -> int:
+    from fnmatch import fnmatchcase
+
+    from orchestrator.cli import output
+    from orchestrator.errors import UsageError
+
+    states = [d for d in farm.reading.devices() if name == d.device_id or fnmatchcase(d.device_id, name)]
+    if not states:
+        raise UsageError(f"no device {name!r}; see: farm devices")
+    if as_json:
+        output.emit_json([{"device": d.device_id, "recoveries": list(d.recoveries)} for d in states])
+        return OK
+    names = ("device", "began", "lost by", "outcome", "text")
+    rows = [
+        (
+            device.device_id,
+            str(one["began_at"])[:19],
+            str(one["loss"]).replace("_", " "),
+            str(one["outcome"] or "unknown").replace("_", " "),
+            one["text"] or "",
+        )
+        for device in states
+        for one in device.recoveries
+    ]
+    if rows:
+        output.table([output.Column(name) for name in names], rows)
+    else:
+        output.line("the operator's command never ran for it; see [recovery] in docs/lab.md")
     return OK
 
 
@@ -108,6 +189,12 @@ def _state(device: DeviceState) -> str:
     """`busy: resnet on cpu, measure 1/3`."""
     text = ", ".join(part for part in (device.cell, device.note) if part)
     return f"{device.state}: {text}" if text else device.state
+
+
+def _noise(device: DeviceState) -> str:
+    from orchestrator.results.format import NOTHING
+
+    return NOTHING if device.noise is None else device.noise.text
 
 
 def _json(hello: AgentHello, states: list[DeviceState]) -> dict[str, object]:
@@ -136,4 +223,13 @@ def _state_json(device: DeviceState | None) -> dict[str, object]:
         "cell": device.cell_id,
         "cooldown_s": device.cooldown_s,
         "left_s": device.left_s,
+        "noise": None if device.noise is None else asdict(device.noise),
+        "reserved": _reserved_json(device),
     }
+
+
+def _reserved_json(device: DeviceState) -> dict[str, str] | None:
+    held = device.reservation
+    if held is None:
+        return None
+    return {"by": held.by, "until": f"{held.until:%Y-%m-%dT%H:%M:%SZ}", "reason": held.reason}

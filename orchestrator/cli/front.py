@@ -8,10 +8,10 @@ import typer
 from typer.core import TyperGroup
 
 SECTIONS: Final = {
-    "Measure": ("submit", "validate", "results", "compare", "show", "site"),
-    "Look": ("status", "watch", "why", "logs", "model", "skeleton"),
+    "Measure": ("submit", "validate", "schema", "results", "compare", "show", "repro", "import", "site"),
+    "Look": ("status", "watch", "why", "logs", "model", "skeleton", "zoo"),
     "Queue": ("cancel", "pause", "resume", "retry", "priority"),
-    "Lab": ("serve", "agents", "devices", "keys"),
+    "Lab": ("serve", "agents", "devices", "lock", "keys", "users"),
     "Maintain": ("doctor", "db", "version"),
 }
 """Verbs and groups of verbs by what they are for. Those of other packages follow under `More`."""
@@ -24,8 +24,11 @@ SYNONYMS: Final = {
     "report": "results", "table": "results", "export": "results", "diff": "compare", "regress": "compare",
     "html": "site build", "web": "site build", "publish": "site build",
     "stop": "cancel", "kill": "cancel", "abort": "cancel", "rerun": "retry", "again": "retry",
+    "reproduce": "repro", "replay": "repro",
     "check": "doctor", "health": "doctor", "log": "logs", "tail": "logs", "inspect": "model info",
-    "info": "model info", "lint": "validate", "hosts": "agents list", "gpus": "devices",
+    "info": "model info", "plan": "model plan", "profile": "model profile", "models": "zoo",
+    "prime": "model prime", "precompile": "model prime", "warmup": "model prime",
+    "lint": "validate", "hosts": "agents list", "gpus": "devices",
 }  # fmt: skip
 """Words that users of other tools try, with the verb of that meaning here."""
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.verb import OK, CellId, Json, open_farm
+from orchestrator.cli.verb import OK, CellWords, Json, open_farm
 
 if TYPE_CHECKING:
     from orchestrator.db.read.events import CellEvent
     from orchestrator.farm import Farm
+    from orchestrator.farm.remote import RemoteFarm
     from orchestrator.results.records import CellRecord
 
 _LOOK_EVERY_S = 0.5
@@ -25,7 +26,7 @@ the tail is never shown twice.
 
 
 def logs(
-    cell: CellId,
+    cell: CellWords,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Continue until the cell has ended.")
     ] = False,
@@ -37,14 +38,13 @@ def logs(
     """
     from orchestrator.cli import output
     from orchestrator.cli.stopping import StoppedError, stoppable
-    from orchestrator.farm.database_wait import DatabaseWait
 
     with open_farm() as farm:
-        log = _Log(farm, cell, as_json)
+        log = _Log(farm, farm.reading.cell(" ".join(cell)).cell_id, as_json)
         try:
             with stoppable():
                 # The first look fails as any other verb does: only what was followed is waited for.
-                goes_on, wait = log.show(), DatabaseWait(output.note)
+                goes_on, wait = log.show(), farm.wait(output.note)
                 while goes_on and follow:
                     time.sleep(_LOOK_EVERY_S)
                     goes_on = wait(log.show)
@@ -59,7 +59,7 @@ def logs(
 class _Log:
     """Shows each thing once, however often it looks."""
 
-    farm: Farm
+    farm: Farm | RemoteFarm
     prefix: str
     as_json: bool
     _newest: int = 0

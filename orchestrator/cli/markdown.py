@@ -15,9 +15,10 @@ def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> st
 
 
 def _row(cells: Sequence[str], *, escape: bool = True) -> str:
-    return "| " + " | ".join(_escaped(cell) if escape else cell for cell in cells) + " |"
+    return "| " + " | ".join(escaped(cell) if escape else cell for cell in cells) + " |"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """A text without meaning for Markdown or HTML; its lines are joined with `<br>`."""
     marked = re.sub(r"([\\`*_\[\]<>|~#])", r"\\\1", visible(text).replace("\t", " "))
     return marked.replace("&", "&amp;").replace("\n", "<br>")

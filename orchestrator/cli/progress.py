@@ -7,6 +7,7 @@ import time
 from orchestrator.cli.output import StatusLine
 from orchestrator.results.comparison import STRUCK_OUT, latency
 from orchestrator.results.events import FarmEvent
+from orchestrator.results.reasons import LONGEST_REASON, first_line
 from orchestrator.results.records import CellRecord
 
 _SCROLLED = {"retry", "interrupted", "late", "quarantined"}
@@ -36,7 +37,8 @@ def line_of(event: FarmEvent) -> str | None:
     if event.kind == "finished":
         return f"[{event.done}/{event.total}] {_name(event)}: {outcome(event.cell)}"
     if event.kind in _SCROLLED:
-        return f"[{event.done}/{event.total}] {_name(event)}: {event.kind}: {event.text}"
+        text = first_line(event.text, LONGEST_REASON)
+        return f"[{event.done}/{event.total}] {_name(event)}: {event.kind}: {text}"
     return None
 
 
@@ -50,7 +52,11 @@ def outcome(cell: CellRecord) -> str:
         return STRUCK_OUT
     if cell.status == "done":
         return latency(cell)
-    return cell.status if cell.reason is None else f"{cell.status}: {cell.reason.text}"
+    return (
+        cell.status
+        if cell.reason is None
+        else f"{cell.status}: {first_line(cell.reason.text, LONGEST_REASON)}"
+    )
 
 
 def clock(seconds: float) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestrator.cli.budgets import BudgetOption, JunitOption
 from orchestrator.cli.verb import OK, Json, open_farm
+from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
     from orchestrator.farm import Farm
+    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.results.metric import Metric
     from orchestrator.results.records import CellRecord
 
 
@@ -26,12 +30,36 @@ class Format(StrEnum):
 
 
 def results(
-    campaign: Annotated[
+    ref: Annotated[
         str,
-        typer.Option(
-            "--campaign", metavar="ID|all", help="The campaign to show, or 'all'; by default the last one."
+        typer.Argument(
+            metavar="[CAMPAIGN]", help="Its id, name, or a part of one, or 'all'; by default the last one."
         ),
     ] = "",
+    campaign: Annotated[str, typer.Option("--campaign", metavar="ID|all", help="The same as CAMPAIGN.")] = "",
+    label: Annotated[
+        str,
+        typer.Option("--label", metavar="WORD|NAME=VALUE", help="The newest campaign with this label."),
+    ] = "",
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="GLOB", help="Models whose id matches; may be repeated."),
+    ] = None,
+    delegate: Annotated[
+        list[str] | None,
+        typer.Option("--delegate", metavar="GLOB", help="Delegates whose name matches; may be repeated."),
+    ] = None,
+    device: Annotated[
+        list[str] | None,
+        typer.Option("--device", metavar="GLOB", help="Devices whose id matches; may be repeated."),
+    ] = None,
+    level: Annotated[
+        list[str] | None, typer.Option("--level", help="Cells of this level; may be repeated.")
+    ] = None,
+    metric: Annotated[
+        str,
+        typer.Option("--metric", help="The figure of the table: init, first, p99, ... (docs/metrics.md)."),
+    ] = "p50",
     form: Annotated[Format, typer.Option("--format", help="The form of the output.")] = Format.TABLE,
     budget: BudgetOption = None,
     junit: JunitOption = None,
@@ -47,24 +75,59 @@ def results(
     from orchestrator.cli.outcome import comparison_markdown, comparison_table
     from orchestrator.results.export import results_csv, results_document
 
+    if ref and campaign and ref != campaign:
+        raise UsageError(f"two campaigns are named, {ref!r} and --campaign {campaign!r}; name one of them")
+    if label and (ref or campaign):
+        raise UsageError(f"--label {label} and {ref or campaign!r} both name a campaign; leave one out")
+    ref = f"label:{label}" if label else ref
     budgets = budgets_of.read(budget or [])
+    figure = _metric(metric)
     with open_farm() as farm:
-        cells, baseline = _chosen(farm, campaign)
+        cells, baseline = _chosen(farm, ref or campaign)
+    wanted = {"model": only, "delegate": delegate, "device": device, "level": level}
+    cells = _matching(cells, {name: globs for name, globs in wanted.items() if globs})
     if as_json or form is Format.JSON:
         output.raw(results_document(cells))
     elif form is Format.CSV:
         output.raw(results_csv(cells))
     elif form is Format.MD:
-        output.raw(comparison_markdown(newest(cells), baseline))
+        output.raw(comparison_markdown(newest(cells), baseline, figure))
     else:
-        comparison_table(newest(cells), baseline)
-    return budgets_of.conclude(campaign or "results", newest(cells), budgets, junit, OK)
+        comparison_table(newest(cells), baseline, figure)
+    return budgets_of.conclude(ref or campaign or "results", newest(cells), budgets, junit, OK)
 
 
-def _chosen(farm: Farm, ref: str) -> tuple[Sequence[CellRecord], str | None]:
+def _metric(word: str) -> Metric:
+    from orchestrator.manifest.problems import suggestion
+    from orchestrator.results.metrics import METRICS, named
+
+    found = named(word)
+    if found is None:
+        known = [metric.key.rpartition(".")[2] for metric in METRICS if metric.own_line]
+        raise UsageError(f"no figure is called {word!r}{suggestion(word, known)}")
+    return found
+
+
+def _matching(cells: Sequence[CellRecord], globs: Mapping[str, Sequence[str]]) -> Sequence[CellRecord]:
+    """The cells each of whose named fields matches one of its globs. Raises `UsageError` where none does."""
+    from orchestrator.manifest.problems import suggestion
+
+    found = cells
+    for name, patterns in globs.items():
+        values = {getattr(cell, name) for cell in cells}
+        for pattern in patterns:
+            if not any(fnmatchcase(value, pattern) for value in values):
+                raise UsageError(
+                    f"no {name} of these results matches {pattern!r}{suggestion(pattern, values)}"
+                )
+        found = [c for c in found if any(fnmatchcase(getattr(c, name), pattern) for pattern in patterns)]
+    if cells and not found:
+        raise UsageError(f"no cell matches all of: {', '.join(f'--{name}' for name in globs)}")
+    return found
+
+
+def _chosen(farm: Farm | RemoteFarm, ref: str) -> tuple[Sequence[CellRecord], str | None]:
     """Return the cells and the baseline of their table; for all campaigns it is the last one's."""
-    from orchestrator.errors import UsageError
-
     campaigns = farm.reading.campaigns()
     if not campaigns:
         raise UsageError("no campaigns yet; submit one: farm submit models.yaml")

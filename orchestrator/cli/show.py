@@ -1,12 +1,30 @@
-"""`farm show`: one cell in full."""
+"""`farm show`: one cell in full, or the file of a campaign."""
 
 from __future__ import annotations
 
-from orchestrator.cli.verb import OK, CellId, Json, open_farm
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.verb import OK, CellWords, Json, open_farm
+
+if TYPE_CHECKING:
+    from orchestrator.farm import Farm
+    from orchestrator.farm.remote import RemoteFarm
 
 
-def show(cell: CellId, as_json: Json = False) -> int:
-    """Show one cell in full.
+def show(
+    cell: CellWords,
+    manifest: Annotated[
+        bool,
+        typer.Option(
+            "--manifest",
+            help="Print the file of a campaign, which is named instead of a cell, as it was submitted.",
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Show one cell in full, or the file of a campaign.
 
     Result, delegation with every fallback, accuracy, attempts, environment and raw samples.
     """
@@ -15,10 +33,30 @@ def show(cell: CellId, as_json: Json = False) -> int:
     from orchestrator.results.export import cell_document
 
     with open_farm() as farm:
-        record = farm.reading.cell(cell)
+        if manifest:
+            return _manifest(farm, " ".join(cell), as_json)
+        record = farm.reading.cell(" ".join(cell))
         processes = farm.reading.samples(record)
     if as_json:
         output.raw(cell_document(record, processes))
     else:
         output.line(cell_text(record, processes))
+    return OK
+
+
+def _manifest(farm: Farm | RemoteFarm, ref: str, as_json: bool) -> int:
+    """Print the file of a campaign; its JSON form also names where each model comes from."""
+    from orchestrator.cli import output
+    from orchestrator.errors import UsageError
+    from orchestrator.results.export import manifest_json
+
+    found = farm.reading.manifest(ref)
+    if found is None:
+        raise UsageError(
+            f"campaign {ref!r} has no file: it was submitted before files were kept, or without one"
+        )
+    if as_json:
+        output.emit_json(manifest_json(found))
+    else:
+        output.raw(found.document)
     return OK

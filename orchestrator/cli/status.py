@@ -9,15 +9,21 @@ import typer
 
 from orchestrator.cli.verb import OK, Json, open_farm
 from orchestrator.config.clock import utc_now
+from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
     from orchestrator.farm import Farm
     from orchestrator.farm.reading import Overview
+    from orchestrator.farm.remote import RemoteFarm
     from orchestrator.results.records import CampaignRecord
 
 
 def status(
     campaign: Annotated[str | None, typer.Argument(help="A campaign; left out: all of them.")] = None,
+    label: Annotated[
+        str | None,
+        typer.Option("--label", metavar="WORD|NAME=VALUE", help="Only campaigns with this label."),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Show the state of the farm and the progress of campaigns.
@@ -25,14 +31,17 @@ def status(
     With CAMPAIGN, each of its cells.
     """
     with open_farm() as farm:
-        return _campaigns(farm, as_json) if campaign is None else _cells(farm, campaign, as_json)
+        if campaign is not None and label is not None:
+            raise UsageError(f"--label chooses among all campaigns; leave out {campaign!r}, or --label")
+        return _campaigns(farm, label, as_json) if campaign is None else _cells(farm, campaign, as_json)
 
 
-def _campaigns(farm: Farm, as_json: bool) -> int:
+def _campaigns(farm: Farm | RemoteFarm, label: str | None, as_json: bool) -> int:
     from orchestrator.cli import output
+    from orchestrator.manifest.labels import has_label, label_text
     from orchestrator.results.export import campaign_json
 
-    records = farm.reading.campaigns()
+    records = [r for r in farm.reading.campaigns() if label is None or has_label(r.labels, label)]
     overview = farm.reading.overview()
     if as_json:
         output.emit_json(
@@ -42,12 +51,26 @@ def _campaigns(farm: Farm, as_json: bool) -> int:
     for text in _overview(overview):
         output.line(text)
     if not records:
-        output.line("no campaigns yet; submit one: farm submit models.yaml")
+        none = "no campaigns yet; submit one: farm submit models.yaml"
+        output.line(none if label is None else f"no campaign has the label {label!r}")
         return OK
-    columns = [output.Column(name) for name in ("campaign", "name", "submitted (UTC)", "level", "cells")]
+    names = ("campaign", "name", "submitted (UTC)", "by", "level", "cells", "labels")
+    labelled = any(record.labels for record in records)
+    columns = [output.Column(name) for name in names if labelled or name != "labels"]
     output.table(
         columns,
-        [(r.campaign_id, r.name, f"{r.submitted_at:%Y-%m-%d %H:%M}", r.level, _counts(r)) for r in records],
+        [
+            (
+                r.campaign_id,
+                r.name,
+                f"{r.submitted_at:%Y-%m-%d %H:%M}",
+                r.submitted_by,
+                r.level,
+                _counts(r),
+                *([label_text(r.labels)] if labelled else []),
+            )
+            for r in records
+        ],
     )
     return OK
 
@@ -80,9 +103,10 @@ def _overview_json(overview: Overview) -> dict[str, object]:
     }
 
 
-def _cells(farm: Farm, ref: str, as_json: bool) -> int:
+def _cells(farm: Farm | RemoteFarm, ref: str, as_json: bool) -> int:
     from orchestrator.cli import output
     from orchestrator.cli.progress import outcome
+    from orchestrator.manifest.labels import label_text
     from orchestrator.policy.lifecycle import OPEN
     from orchestrator.results.comparison import summary
     from orchestrator.results.export import campaign_json, result_json
@@ -104,7 +128,8 @@ def _cells(farm: Farm, ref: str, as_json: bool) -> int:
             for c in cells
         ],
     )
-    output.line(f"campaign {record.campaign_id} ({record.name}): {summary(cells)}")
+    labels = f" [{label_text(record.labels)}]" if record.labels else ""
+    output.line(f"campaign {record.campaign_id} ({record.name}){labels}: {summary(cells)}")
     return OK
 
 

@@ -6,7 +6,9 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,13 +18,15 @@ from orchestrator.cli.budgets import BudgetOption, JunitOption
 from orchestrator.cli.verb import OK, Json, open_farm, settings
 
 if TYPE_CHECKING:
-    from orchestrator.config.lab import LabConfig
     from orchestrator.farm import Farm
+    from orchestrator.farm.notification import Notifier
+    from orchestrator.farm.remote import RemoteFarm
     from orchestrator.farm.submission import Submitted
     from orchestrator.manifest import Campaign, InputOptions
-    from orchestrator.policy.preview import Action, PlannedCell
-    from orchestrator.sources import CheckedSources, StoredModel
-    from orchestrator.sources.store import Store
+    from orchestrator.manifest.campaign import ModelEntry
+    from orchestrator.manifest.problems import Problem
+    from orchestrator.policy.preview import Action, CellPreview
+    from orchestrator.sources import CheckedSources
 
 
 _MODEL_SUFFIXES = {".tflite", ".skel"}
@@ -52,65 +56,159 @@ def submit(
         typer.Option("--delegate", metavar="NAME", help="Only this delegate, kind or glob; may be repeated."),
     ] = None,
     only: Annotated[
-        str, typer.Option("--only", metavar="GLOB", help="Models whose id matches, e.g. 'face_*'.")
-    ] = "*",
+        list[str] | None,
+        typer.Option(
+            "--only", "--model-id", metavar="GLOB", help="Models whose id matches, e.g. 'face_*'; repeatable."
+        ),
+    ] = None,
+    device: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--device", metavar="GLOB", help="Only devices whose id or name matches; may be repeated."
+        ),
+    ] = None,
+    level: Annotated[
+        str | None,
+        typer.Option("--level", help="quick, standard or publish, in place of the file's level."),
+    ] = None,
     priority: Annotated[
         int | None,
         typer.Option(
             "--priority", min=-100, max=100, help="Higher runs first; left out: the file's, else 0."
         ),
     ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="WORD|NAME=VALUE", help="Kept on the campaign; may be repeated."),
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Submit and end; the farm of a lab measures meanwhile.")
+    ] = False,
     budget: BudgetOption = None,
     junit: JunitOption = None,
+    notify: Annotated[
+        str | None,
+        typer.Option("--notify", metavar="URL", help="Send a signed message there at the end; https only."),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Measure what a campaign file asks for, and compare.
 
-    Finished cells of earlier submissions are reused. Ctrl-C keeps what is finished, and the
-    same command continues.
+    Finished cells of earlier submissions are reused, unless the machine was disturbed meanwhile
+    (docs/measuring.md). Ctrl-C keeps what is finished, and the same command continues; a lab measures on.
+    A message of `notify` is signed with the secret in FARM_NOTIFY_SECRET (docs/results-format.md).
     Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled, 3 a budget is exceeded.
     """
+    from orchestrator.cli import against, output
     from orchestrator.cli import budgets as budgets_of
-    from orchestrator.cli import output
     from orchestrator.cli.outcome import end_of_campaign
-    from orchestrator.cli.stopping import StoppedError, same_command, stoppable
-    from orchestrator.endpoint.client import upload
-    from orchestrator.farm.database_wait import DatabaseWait
+    from orchestrator.cli.stopping import StoppedError, stoppable
+    from orchestrator.errors import UsageError
+    from orchestrator.farm.notification import message
+    from orchestrator.farm.preparation import files_of, prepared
     from orchestrator.manifest import InputOptions
+    from orchestrator.manifest.labels import read_labels
+    from orchestrator.results.budgets import judge_budgets
     from orchestrator.sources.store import Store
 
     inputs = InputOptions(input_range or [], shape or [])
-    campaign, checked = _asked(file, model or [], inputs, delegate or [], only)
-    budgets = budgets_of.read([*campaign.budgets, *(budget or [])])
+    part = _Part(delegate or [], only or [], device or [], level)
+    campaign, checked = _asked(file, model or [], inputs, part)
+    budgets = budgets_of.read([*campaign.budgets, *(budget or [])], campaign.against)
+    told = _notified(campaign, notify, detach)
     if priority is not None:
         campaign = replace(campaign, priority=priority)
+    if label:
+        campaign = replace(campaign, labels={**campaign.labels, **read_labels(label)})
     with open_farm() as farm:
+        if detach and not farm.schedules_elsewhere:
+            raise UsageError("--detach is for a lab: a farm of one machine measures while farm submit runs")
+        before = against.found(farm, campaign)
         store = Store(farm.home.store, farm.lab.limits.artifact_bytes, farm.lab.limits)
         # Until the campaign names its files in the database, `farm db prune` must not delete them.
         with store.in_use():
-            campaign, models = _stored(campaign, checked, store, farm.lab)
-            plan = farm.submission.plan(campaign, models, force=force)
+            campaign, models = prepared(campaign, checked, store, farm.lab, output.note)
+            order = farm.submission.order(campaign, models, force=force)
             if dry_run:
-                return _show_plan(plan.cells, as_json)
-            upload(farm.home, farm.lab, farm.database, _files(campaign, models), output.note)
-            submitted = farm.submission.submit(plan)
+                return _show_plan(order.preview, as_json)
+            farm.send(files_of(campaign, models), output.note)
+            submitted = order.submit()
         campaign_id = submitted.campaign_id
-        output.note(f"campaign {campaign_id}: {_summary(plan.cells)}")
+        output.note(f"campaign {campaign_id}: {_summary(order.preview)}")
+        if detach:
+            return _detached(campaign_id, as_json)
         try:
             with stoppable():
-                _run(farm, submitted)
+                run_shown(farm, submitted)
         except StoppedError as stop:
-            output.note("stopped; finished cells are kept. Continue with:")
-            output.note(f"  {same_command(sys.argv, os.environ)}")
+            say_how_to_go_on(farm, campaign_id)
             return stop.exit_code
-        wait = DatabaseWait(output.note)
+        wait = farm.wait(output.note)
         ended = wait(lambda: (farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id)))
         exit_code = end_of_campaign(*ended, as_json)
-        return budgets_of.conclude(campaign.name, ended[1], budgets, junit, exit_code)
+        earlier = against.compared(farm, before, ended[1], as_json)
+        exit_code = budgets_of.conclude(campaign.name, ended[1], budgets, junit, exit_code, earlier)
+        if told is not None:
+            judged = judge_budgets(ended[1], budgets, earlier)
+            _tell(told, message(*ended, judged, earlier, exit_code, told.notify.link))
+        return exit_code
+
+
+def _notified(campaign: Campaign, url: str | None, detach: bool) -> Notifier | None:
+    """Who is told of the end; None: nobody. Raises `UsageError`."""
+    from orchestrator.errors import UsageError
+    from orchestrator.farm.notification import Notifier
+    from orchestrator.manifest.campaign import Notify
+
+    link = None if campaign.notify is None else campaign.notify.link
+    asked = campaign.notify if url is None else Notify(url, link)
+    if asked is not None and detach:
+        raise UsageError("--detach ends before the campaign does, so that nothing could notify; leave it out")
+    return None if asked is None else Notifier.of(asked)
+
+
+def _tell(told: Notifier, body: bytes) -> None:
+    from orchestrator.cli import output
+
+    why = told.send(body)
+    if why is None:
+        output.note(f"notified {told.receiver}")
+    else:
+        output.note(f"warning: {told.receiver} was not notified: {why}; the campaign is not affected")
+
+
+def _detached(campaign_id: str, as_json: bool) -> int:
+    from orchestrator.cli import output
+
+    text = f"farm watch {campaign_id} watches it, farm results --campaign {campaign_id} shows its results"
+    return output.answer({"campaign_id": campaign_id}, text, as_json)
+
+
+def say_how_to_go_on(farm: Farm | RemoteFarm, campaign_id: str) -> None:
+    """Tell a user who stopped a command how its campaign goes on."""
+    from orchestrator.cli import output
+    from orchestrator.cli.stopping import same_command
+
+    if farm.schedules_elsewhere:
+        output.note(f"stopped watching; the campaign goes on. Watch it: farm watch {campaign_id}")
+        output.note(f"  end it: farm cancel {campaign_id}")
+    else:
+        output.note("stopped; finished cells are kept. Continue with:")
+        output.note(f"  {same_command(sys.argv, os.environ)}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What of a campaign is measured, as the options say it; `level`: in place of its own."""
+
+    delegates: Sequence[str]
+    models: Sequence[str]
+    devices: Sequence[str]
+    level: str | None
 
 
 def _asked(
-    file: Path | None, models: Sequence[Path], inputs: InputOptions, delegates: Sequence[str], only: str
+    file: Path | None, models: Sequence[Path], inputs: InputOptions, part: _Part
 ) -> tuple[Campaign, CheckedSources]:
     """The campaign and its sources, checked before anything is stored."""
     from orchestrator.errors import UsageError
@@ -118,63 +216,51 @@ def _asked(
     from orchestrator.sources import check_all
 
     specs = inputs.specs()
+    _, lab = settings()
     if file is not None and not models:
         if file.suffix in _MODEL_SUFFIXES:
             raise UsageError(f"{file} is a model; measure it alone with: farm submit --model {file}")
         if specs:
             raise UsageError(f"--input and --shape go with --model; {file} describes inputs under 'inputs'")
-        campaign, folder = load_manifest(file), file.parent
+        folder = file.parent
+        campaign = load_manifest(
+            file, part.level, partial(_problems, part, folder, lab.limits.artifact_bytes)
+        )
     elif models and file is None:
         for model in models:
             if model.suffix in _CAMPAIGN_SUFFIXES:
                 raise UsageError(f"{model} is a campaign file; it goes without --model: farm submit {model}")
         # Each source is an absolute path, so the folder matters to none of them.
-        campaign, folder = campaign_for_models(models, Wanted(inputs=specs)), models[0].parent
+        wanted = Wanted(inputs=specs) if part.level is None else Wanted(part.level, inputs=specs)
+        campaign, folder = campaign_for_models(models, wanted), models[0].parent
     else:
         raise UsageError(
             "give a campaign file or one model: farm submit models.yaml, farm submit --model my.tflite"
         )
-    campaign = narrow(campaign, delegates, only)
-    _, lab = settings()
+    campaign = narrow(campaign, part.delegates, part.models, part.devices)
     require_samples_fit(campaign, lab)
     name = None if file is None else str(file)
     return campaign, check_all(campaign.models, folder, name, lab.limits.artifact_bytes)
 
 
-def _stored(
-    campaign: Campaign, checked: CheckedSources, store: Store, lab: LabConfig
-) -> tuple[Campaign, tuple[StoredModel, ...]]:
-    """The campaign's models and labelled data in the store. Raises `FarmError` where its budget is used."""
-    from orchestrator.cli import output
-    from orchestrator.config.limits import require_budget
-    from orchestrator.sources import Web, resolve_all
-    from orchestrator.sources.datasets import with_data
+def _problems(part: _Part, folder: Path, most_bytes: int, entries: Sequence[ModelEntry]) -> Sequence[Problem]:
+    """The mistakes in the sources of the chosen models; the others are not fetched."""
+    from orchestrator.sources import problems_of
 
-    require_budget(store.root, lab.limits)
-    web = Web(lab.allow_private, lab.npm_registry)
-    models = resolve_all(checked, store, output.note, web)
-    for model in models:
-        if model.problem:
-            output.note(f"warning: {model.id}: not a usable .tflite, its cells will fail: {model.problem}")
-    return with_data(campaign, checked, store, output.note, web), models
+    chosen = (e for e in entries if not part.models or any(fnmatchcase(e.id, glob) for glob in part.models))
+    return problems_of(chosen, folder, most_bytes)
 
 
-def _files(campaign: Campaign, models: Sequence[StoredModel]) -> list[str]:
-    """Every file of a submission, by its sha256."""
-    data = [model.plan.labelled.sha256 for model in campaign.models if model.plan.labelled is not None]
-    return [model.sha256 for model in models] + data
-
-
-def _run(farm: Farm, submitted: Submitted) -> None:
+def run_shown(farm: Farm | RemoteFarm, submitted: Submitted) -> None:
+    """Measure a campaign to its end, with its progress on the terminal."""
     from orchestrator.cli.output import StatusLine
     from orchestrator.cli.progress import Progress
-    from orchestrator.farm.database_wait import DatabaseWait
 
     with StatusLine() as status:
-        farm.running.run(submitted, Progress(status), DatabaseWait(status.event))
+        farm.running.run(submitted, Progress(status), farm.wait(status.event))
 
 
-def _show_plan(plan: Sequence[PlannedCell], as_json: bool) -> int:
+def _show_plan(plan: Sequence[CellPreview], as_json: bool) -> int:
     from orchestrator.cli import output
 
     if as_json:
@@ -193,7 +279,7 @@ def _show_plan(plan: Sequence[PlannedCell], as_json: bool) -> int:
     return OK
 
 
-def _plan_json(cell: PlannedCell) -> dict[str, object]:
+def _plan_json(cell: CellPreview) -> dict[str, object]:
     return {
         "model": cell.model,
         "delegate": cell.delegate,
@@ -209,13 +295,14 @@ def _plan_json(cell: PlannedCell) -> dict[str, object]:
     }
 
 
-def _summary(plan: Sequence[PlannedCell]) -> str:
+def _summary(plan: Sequence[CellPreview]) -> str:
     """`27 cells: 18 to run (about 4 min), 9 reused`."""
     counts = Counter(cell.action for cell in plan)
     words: dict[Action, str] = {
         "run": "to run",
         "reuse": "reused",
         "no_device": "without a device",
+        "no_model": "without a model",
         "excluded": "excluded",
     }
     parts = [f"{counts[action]} {word}" for action, word in words.items() if counts[action]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,11 +25,12 @@ def validate(
     from orchestrator.cli import output
     from orchestrator.errors import UsageError
     from orchestrator.manifest import ManifestError, load_manifest, require_samples_fit
-    from orchestrator.sources import check_all
+    from orchestrator.sources import check_all, problems_of
 
     try:
-        campaign = load_manifest(file)
         _, lab = settings()
+        sources = partial(problems_of, base_dir=file.parent, most_bytes=lab.limits.artifact_bytes)
+        campaign = load_manifest(file, sources=sources)
         check_all(campaign.models, file.parent, str(file), lab.limits.artifact_bytes)
         require_samples_fit(campaign, lab)
     except UsageError as error:

@@ -12,10 +12,22 @@ if TYPE_CHECKING:
     from orchestrator.config.home import FarmHome
     from orchestrator.config.lab import LabConfig
     from orchestrator.farm import Farm
+    from orchestrator.farm.remote import RemoteFarm
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-CellId = Annotated[str, typer.Argument(help="A cell: its id, or the beginning of it.")]
-CampaignRef = Annotated[str, typer.Argument(help="A campaign: its id, the beginning of it, or its name.")]
+CellWords = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="CELL",
+        help="A cell: the beginning of its id, or words of its model, delegate, device, level or campaign.",
+    ),
+]
+CampaignRef = Annotated[
+    str,
+    typer.Argument(
+        help="A campaign: its id, its name or a part of one, or label:WORD; NAME~1: the one before."
+    ),
+]
 Ref = Annotated[str, typer.Argument(help="A campaign or cell: its id, or the beginning of it.")]
 
 OK = 0
@@ -54,14 +66,15 @@ def settings() -> tuple[FarmHome, LabConfig]:
     return home, LabConfig.load(home)
 
 
-def open_farm() -> Farm:
-    """The farm under `$FARM_HOME`, with the broker and the database that the configuration names.
+def open_farm() -> Farm | RemoteFarm:
+    """The farm under `$FARM_HOME`, with the broker and the database that the configuration names, or the one
+    at `$FARM_URL`.
 
     From here on, what this process creates is for its user alone.
     """
     from agent.wire.private_folder import keep_new_files_private
-    from orchestrator.farm import Farm
+    from orchestrator.farm.remote import opened
 
     keep_new_files_private()
     home, lab = settings()
-    return Farm.open(home, lab=lab)
+    return opened(home, lab)

@@ -6,14 +6,21 @@ from orchestrator.cli.verb import OK, Json
 
 
 def version(as_json: Json = False) -> int:
-    """Print the versions of the farm and of what it measures with."""
+    """Print the versions of the farm and of what it measures with.
+
+    schema: the database's tables; an older farm refuses a newer one. protocol: what agents and farm send
+    each other; both must have the same.
+    """
     import platform
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as installed
 
+    from agent.wire.messages import PROTOCOL_VERSION
     from orchestrator.cli import output
+    from orchestrator.db.migrate import HEAD
 
-    found = {"delegate-farm": installed("delegate-farm"), "python": platform.python_version()}
+    found = {"delegate-farm": installed("delegate-farm"), "schema": HEAD, "protocol": str(PROTOCOL_VERSION)}
+    found["python"] = platform.python_version()
     for package in ("numpy", "pyopencl", "ai-edge-litert"):
         try:
             found[package] = installed(package)

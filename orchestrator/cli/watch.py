@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from orchestrator.db.read.device_states import DeviceState
     from orchestrator.farm import Farm
     from orchestrator.farm.campaign_events import CampaignEvents
+    from orchestrator.farm.remote import RemoteFarm
     from orchestrator.policy.why import Why
     from orchestrator.results.events import FarmEvent
 
@@ -68,7 +69,7 @@ def watch(
         )
 
 
-def _follow(farm: Farm, campaign_id: str, news: CampaignEvents, as_json: bool) -> None:
+def _follow(farm: Farm | RemoteFarm, campaign_id: str, news: CampaignEvents, as_json: bool) -> None:
     from orchestrator.cli.output import StatusLine, is_terminal
     from orchestrator.cli.progress import Progress
 
@@ -81,13 +82,12 @@ def _follow(farm: Farm, campaign_id: str, news: CampaignEvents, as_json: bool) -
             _until_ended(farm, news, Progress(status))
 
 
-def _until_ended(farm: Farm, news: CampaignEvents, on_event: Any, on_look: Any = None) -> None:
+def _until_ended(farm: Farm | RemoteFarm, news: CampaignEvents, on_event: Any, on_look: Any = None) -> None:
     """Watch until the end. Raises `UnreachableError` where no scheduler runs any more."""
     from orchestrator.cli import output
     from orchestrator.errors import UnreachableError
-    from orchestrator.farm.database_wait import DatabaseWait
 
-    alone, wait = 0, DatabaseWait(output.note)
+    alone, wait = 0, farm.wait(output.note)
     while wait(lambda: news.emit(on_event)):
         overview = wait(farm.reading.overview)
         # One check is not enough: between two `farm submit` no process holds the lock for a moment.
@@ -172,7 +172,7 @@ def _far(event: FarmEvent) -> tuple[int, int, float | None]:
 class _Waiting:
     """The next cells, queried every few seconds: the query costs more than the rest of the screen."""
 
-    farm: Farm
+    farm: Farm | RemoteFarm
     campaign_id: str
     _known: Sequence[tuple[str, Why]] = ()
     _due_s: float = 0.0
@@ -185,7 +185,7 @@ class _Waiting:
         return self._known
 
 
-def _draw(farm: Farm, campaign_id: str, news: CampaignEvents) -> None:
+def _draw(farm: Farm | RemoteFarm, campaign_id: str, news: CampaignEvents) -> None:
     from rich.live import Live
 
     from orchestrator.policy.lifecycle import OPEN

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from orchestrator.cli.verb import OK, CellId, Json, open_farm
+from orchestrator.cli.verb import OK, CellWords, Json, open_farm
 
 if TYPE_CHECKING:
     from orchestrator.policy.why import Why
 
 
-def why(cell: CellId, as_json: Json = False) -> int:
+def why(cell: CellWords, as_json: Json = False) -> int:
     """Explain why a cell waits, what blocks it, and for how long.
 
-    The queue clock and the job clock are separate: time in the queue counts towards no timeout.
+    The queue clock and the job clock are separate: time in the queue counts towards no timeout of attempts.
     """
     from orchestrator.cli import output
 
     with open_farm() as farm:
-        answer = farm.reading.why(cell)
+        answer = farm.reading.why(" ".join(cell))
     if as_json:
         output.emit_json(asdict(answer))
         return OK
@@ -34,7 +34,9 @@ def _sentences(answer: Why) -> Iterator[str]:
     for text in answer.blocks:
         yield f"  {text}"
     if answer.queue_s is not None:
-        yield f"queue clock: {_clock(answer.queue_s)} (counts towards no limit)"
+        left = answer.queue_left_s
+        limit = "counts towards no limit" if left is None else f"it fails in {_clock(left)}: limits.queue"
+        yield f"queue clock: {_clock(answer.queue_s)} ({limit})"
     if answer.job_s is not None:
         yield f"job clock: {_clock(answer.job_s)}"
     if answer.lease is not None:

@@ -74,6 +74,20 @@ class Address:
             behind_proxy=listen is not None,
         )
 
+    @classmethod
+    def of_user(cls, url: str, token: str, authority: str | None) -> Address:
+        """The endpoint as a user's machine knows it: one token reads and submits. Raises `UsageError`."""
+        host, port, scheme = _from_url(url, "FARM_URL")
+        checked = _token("token", {"token": token})
+        return cls(
+            url=f"{scheme}://{_bracketed(host)}:{port}",
+            host=host,
+            port=port,
+            authority=None if authority is None else Path(authority).expanduser(),
+            read_token=checked,
+            submit_token=checked,
+        )
+
     def require_certificate(self) -> None:
         """Check that the serving process has a certificate if it needs one. Raises `UsageError`."""
         if self.url.startswith("https:") and self.certificate is None and not self.behind_proxy:
@@ -104,17 +118,17 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _from_url(url: str) -> tuple[str, int, str]:
+def _from_url(url: str, setting: str = "FARM_ENDPOINT") -> tuple[str, int, str]:
     example = "e.g. https://lab.example.org:8460"
     try:
         found = urlsplit(url)
         port = found.port
     except ValueError as error:
-        raise UsageError(f"FARM_ENDPOINT is not a URL: {error}; {example}") from error
+        raise UsageError(f"{setting} is not a URL: {error}; {example}") from error
     if found.scheme not in ("http", "https") or not found.hostname:
-        raise UsageError(f"FARM_ENDPOINT is not an http or https URL; {example}")
+        raise UsageError(f"{setting} is not an http or https URL; {example}")
     if found.path not in ("", "/") or found.query or found.fragment or found.username is not None:
-        raise UsageError(f"FARM_ENDPOINT must be a host and a port and nothing else; {example}")
+        raise UsageError(f"{setting} must be a host and a port and nothing else; {example}")
     return found.hostname, port or DEFAULT_PORT, found.scheme
 
 

@@ -55,6 +55,11 @@ def for_pg_dump(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
     return found | {name: absolute(found[name]) for name in _POSTGRESQL_FILES if name in found}
 
 
+def for_recovery(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment of the operator's command that recovers a device."""
+    return _chosen(inherited, _SYSTEM)
+
+
 def find_program(name: str) -> str | None:
     """Where a program is, or None. A relative folder of `PATH`, such as the user's, is not searched."""
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)

@@ -13,21 +13,35 @@ from orchestrator.config.address import KEYS as ADDRESS_KEYS
 from orchestrator.config.address import Address
 from orchestrator.config.home import FarmHome
 from orchestrator.config.limits import StoreLimits
+from orchestrator.config.recovery import Recovery
 from orchestrator.errors import UsageError
 
 DEFAULT_KEY_PREFIX: Final = "farm:"
 DEFAULT_REGISTRY: Final = "https://registry.npmjs.org"
 
+DEFAULT_USER_CELLS: Final = 10_000
+"""Cells of one user that may wait. Chosen: those of one campaign of the largest size (`matrix.MAX_CELLS`).
+With more, a user's mistake fills the database; fewer refuse a campaign that is allowed.
+"""
+
+DEFAULT_REFERENCE_AGENTS: Final = 2
+"""Agents that must have made the same reference, bit for bit, before the farm hands it on. With one, a single
+agent could decide over the verdicts of all others; more cost each a reference of its own.
+"""
+
 _TEXTS = (
     "broker_url", "agent_broker_url", "broker_ca", "database_url", "key_prefix", "npm_registry",
-    *ADDRESS_KEYS,
+    "url", "token", *ADDRESS_KEYS,
 )  # fmt: skip
 _SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {
     "broker_url": ("redis", "rediss", "redis+socket"),
     "agent_broker_url": ("redis", "rediss", "redis+socket"),
     "database_url": ("postgresql", "postgres", "sqlite"),
     "npm_registry": ("https",),
+    "url": ("http", "https"),
 }
+_SERVERS_OWN: Final = ("broker_url", "database_url", "endpoint", "listen")
+"""Settings of the server and of machines that have the database's password: they go without `url`."""
 _LONGEST_S = 7 * 86_400.0
 """The longest period in seconds: a week. Chosen: more is a mistake, such as a number of milliseconds."""
 
@@ -67,7 +81,11 @@ class LabConfig:
     its certificate, None: the system's.
     `database_url`: `postgresql://...`; None: SQLite. `address`: where `farm serve` answers over HTTP; None:
     nowhere, agents share the farm's store. `limits`: how much is stored. `allow_private`: https: sources may
-    lie on private addresses. `npm_registry`: of npm: sources.
+    lie on private addresses. `npm_registry`: of npm: sources. `user_token`: this is a user's machine, which
+    has nothing of the farm but the address of its endpoint and this token. `user_cells`: how many cells of
+    one user of the endpoint may wait. `reference_agents`: how many agents must have made the same reference
+    before others judge by it; 1: every enrolled agent is trusted with that. `recovery`: the operator's
+    command for a lost device, or None.
     """
 
     broker_url: str | None = field(default=None, repr=False)
@@ -80,6 +98,10 @@ class LabConfig:
     limits: StoreLimits = field(default_factory=StoreLimits)
     allow_private: bool = False
     npm_registry: str = DEFAULT_REGISTRY
+    user_token: str | None = field(default=None, repr=False)
+    user_cells: int = DEFAULT_USER_CELLS
+    reference_agents: int = DEFAULT_REFERENCE_AGENTS
+    recovery: Recovery | None = None
 
     @property
     def is_lab(self) -> bool:
@@ -93,7 +115,10 @@ class LabConfig:
         given = {} if path is None else _read(path)
         times = _table("times", given.pop("times", {}), path)
         store = _table("store", given.pop("store", {}), path)
+        recovery = Recovery.read(_table("recovery", given.pop("recovery", {}), path), str(path))
         allow_private = _flag("allow_private", given, environment, path)
+        user_cells = _count("user_cells", given, environment, path, DEFAULT_USER_CELLS)
+        reference_agents = _count("reference_agents", given, environment, path, DEFAULT_REFERENCE_AGENTS)
         texts: dict[str, str] = {}
         for name in _TEXTS:
             value = environment.get(f"FARM_{name.upper()}") or given.pop(name, "")
@@ -103,7 +128,9 @@ class LabConfig:
                 texts[name] = value
             given.pop(name, None)
         if given:
-            known = ", ".join((*_TEXTS, "allow_private", "times", "store"))
+            known = ", ".join(
+                (*_TEXTS, "allow_private", "user_cells", "reference_agents", "times", "store", "recovery")
+            )
             raise UsageError(f"{path}: unknown key {min(given)!r}; known: {known}")
         _check_urls(texts)
         return cls(
@@ -113,11 +140,31 @@ class LabConfig:
             broker_ca=Path(texts["broker_ca"]).expanduser() if "broker_ca" in texts else None,
             key_prefix=texts.get("key_prefix", DEFAULT_KEY_PREFIX),
             times=_times(times, environment, path),
-            address=Address.read(texts),
+            address=_address(texts),
             limits=StoreLimits.read(store, environment, str(path)),
             allow_private=allow_private,
             npm_registry=texts.get("npm_registry", DEFAULT_REGISTRY).rstrip("/"),
+            user_token=texts.get("token"),
+            user_cells=user_cells,
+            reference_agents=reference_agents,
+            recovery=recovery,
         )
+
+
+def _address(texts: Mapping[str, str]) -> Address | None:
+    """Where this process serves HTTP; on a user's machine, where the farm does. Raises `UsageError`."""
+    url, token = texts.get("url"), texts.get("token")
+    if url is None and token is None:
+        return Address.read(texts)
+    if url is None or token is None:
+        raise UsageError("FARM_URL and FARM_TOKEN go together, but only one of them is set")
+    for name in _SERVERS_OWN:
+        if name in texts:
+            raise UsageError(
+                f"FARM_URL and FARM_{name.upper()} are both set: a user's machine needs FARM_URL and "
+                "FARM_TOKEN alone, the server neither of them"
+            )
+    return Address.of_user(url, token, texts.get("tls_ca"))
 
 
 def _file(home: FarmHome, environment: Mapping[str, str]) -> Path | None:
@@ -143,6 +190,19 @@ def _table(name: str, value: object, path: Path | None) -> dict[str, object]:
     if not isinstance(value, dict):
         raise UsageError(f"{path}: {name} must be a table: [{name}]")
     return value
+
+
+def _count(
+    name: str, given: dict[str, object], environment: Mapping[str, str], path: Path | None, default: int
+) -> int:
+    """A whole number above 0. Raises `UsageError`."""
+    variable = f"FARM_{name.upper()}"
+    own = given.pop(name, default)
+    value = environment.get(variable) or own
+    if isinstance(value, bool) or not str(value).isdecimal() or not 0 < int(str(value)) < 1 << 31:
+        where = variable if environment.get(variable) else f"{path}: {name}"
+        raise UsageError(f"{where}: {value!r} is not a whole number above 0")
+    return int(str(value))
 
 
 def _flag(name: str, given: dict[str, object], environment: Mapping[str, str], path: Path | None) -> bool:

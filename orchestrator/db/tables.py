@@ -57,12 +57,17 @@ def _quoted(states: Iterable[CellState | AttemptState]) -> str:
 
 AGENT_ACTIVE, AGENT_DRAINING, AGENT_REMOVED = "active", "draining", "removed"
 _LIVE = text(f"state IN ({_quoted(sorted(LIVE_ATTEMPT))})")
+_LEADS = text(f"state IN ({_quoted(sorted(LIVE_ATTEMPT))}) AND lead_attempt_id IS NULL")
+_CARRIED = text("lead_attempt_id IS NOT NULL")
 _COUNTED = text("counted")
 _QUEUED = text("state = 'queued'")
 _UNENDED = text("ended_at IS NULL")
 _FAILED = text("state = 'failed'")
 _SHARED = text("siblings IS NOT NULL")
 MEASURE, HEALTH = "measure", "health"
+
+IMPORTS = ":imported"
+"""The agent of the devices of imported results: none can have that name, and no list shows it."""
 
 IS_LIVE = text(f"attempt.state IN ({_quoted(sorted(LIVE_ATTEMPT))})")
 IS_OPEN = text(f"cell.state IN ({_quoted(sorted(OPEN))})")
@@ -73,12 +78,15 @@ using them.
 
 
 class Campaign(SQLModel, table=True):
-    """One submission. `content` digests the whole request, for an idempotent submit.
+    """One submission. `content` digests the whole request, for an idempotent submit. `submitted_by`: a user
+    of the endpoint, else ACCOUNT@HOST; empty where an older release stored it. `baseline_kind` and
+    `baseline_options`: what its baseline is; without them nothing is measured by blocks.
 
     `parked`: no process waits for it now; until one does, the embedded scheduler ignores it.
     `paused_at`: a user wants nothing of it to start. `served_s`: device-seconds it was given so far, as fair
-    share counts them; `served_at`: when last. `ended_at`: when its last cell ended. `purpose`: measure, or
-    health (the farm's own campaign, which requalifies devices and is shown nowhere).
+    share counts them, and `user_served_s` all campaigns of its submitter; `served_at`: when last. `ended_at`:
+    when its last cell ended. `purpose`: measure, or health (the farm's own campaign, which requalifies
+    devices and is shown nowhere).
     """
 
     __table_args__ = (
@@ -92,6 +100,8 @@ class Campaign(SQLModel, table=True):
     submitted_at: datetime = Field(sa_type=UtcDateTime, index=True)
     level: str
     baseline_delegate: str | None = None
+    baseline_kind: str | None = None
+    baseline_options: dict[str, Any] | None = Field(default=None, sa_type=JSON)
     reuse: str
     manifest_sha256: str
     content: str = Field(index=True)
@@ -106,10 +116,29 @@ class Campaign(SQLModel, table=True):
     served_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     purpose: str = MEASURE
+    submitted_by: str = Field(default="", sa_column_kwargs={"server_default": ""})
+    user_served_s: float = Field(default=0.0, sa_column_kwargs={"server_default": "0"})
+
+
+class Manifest(SQLModel, table=True):
+    """The campaign file of a campaign as it was submitted, in a table of its own: a scheduler reads campaigns
+    all the time. `chosen`: the part of it that was submitted, by options. `origins`: where each model comes
+    from, by its id.
+    """
+
+    campaign_no: int = Field(primary_key=True, foreign_key="campaign.no")
+    file: str
+    document: str
+    chosen: dict[str, Any] = Field(sa_type=JSON)
+    origins: dict[str, Any] = Field(sa_type=JSON)
+
+
+NO_FILE = ""
+"""The sha256 of a cell's model that could not be fetched: no file of the store has it."""
 
 
 class Model(SQLModel, table=True):
-    """A model file of the store."""
+    """A model file of the store, or `NO_FILE`."""
 
     sha256: str = Field(primary_key=True)
     size_bytes: int = Field(sa_type=BigInteger)
@@ -122,7 +151,8 @@ class Agent(SQLModel, table=True):
     `heard_at`: its last sign of life, by the server's clock. `state`: active | draining | removed.
     `refused`: why it gets no jobs though it is connected (another protocol version). `undelivered_since`:
     since when each heartbeat has named results without a receipt. `dropped`: how many of its results were not
-    stored, the last one at `dropped_at`.
+    stored, the last one at `dropped_at`. `clock_ahead_s`: how much later its host's wall clock is than the
+    server's.
     """
 
     agent_id: str = Field(primary_key=True)
@@ -137,10 +167,11 @@ class Agent(SQLModel, table=True):
     undelivered_since: datetime | None = Field(default=None, sa_type=UtcDateTime)
     dropped: int = 0
     dropped_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    clock_ahead_s: float | None = None
 
 
 class Environment(SQLModel, table=True):
-    """The fields that split a series, by their digest."""
+    """The conditions and versions that a result was measured with, by their digest."""
 
     environment_id: str = Field(primary_key=True)
     fields: dict[str, str] = Field(sa_type=JSON)
@@ -151,7 +182,10 @@ class Device(SQLModel, table=True):
 
     `present`: its agent's last hello named it. `rests_until`: until then it cools down. `quarantined_at`:
     since then it takes health checks only. `faulty_cells`: the cells that its faults ended since its last
-    success; `health_failures`: health checks it failed in a row.
+    success; `health_failures`: health checks it failed in a row. `delegate_environments`: by delegate kind,
+    the fields that its results have besides those of the device's environment. `noise`: a `DeviceNoise`.
+    `reserved_by`: who alone gets new jobs there until `reserved_until`, named as in `Campaign.submitted_by`.
+    `recoveries`: the runs of the operator's command for it, the newest last.
     """
 
     device_id: str = Field(primary_key=True)
@@ -173,6 +207,12 @@ class Device(SQLModel, table=True):
     quarantine_text: str | None = Field(default=None, sa_type=Text)
     faulty_cells: list[str] = Field(default_factory=list, sa_type=JSON)
     health_failures: int = 0
+    delegate_environments: dict[str, dict[str, str]] = Field(default_factory=dict, sa_type=JSON)
+    noise: dict[str, Any] | None = Field(default=None, sa_type=JSON)
+    reserved_by: str | None = None
+    reserved_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    reserved_text: str | None = Field(default=None, sa_type=Text)
+    recoveries: list[dict[str, Any]] | None = Field(default=None, sa_type=JSON)
 
 
 class Pool(SQLModel, table=True):
@@ -192,7 +232,8 @@ class Cell(SQLModel, table=True):
     class with a delegate kind (`any:SELECTOR/KIND`). `siblings` joins the cells that want different devices
     of one class; `device_id` is the one that it has, or that its result is of. `retried_after`: attempts up
     to this number were before a user's `retry` and do not count against the cell. `shown_attempt_id` is the
-    result the cell shows: its own counted one, or the reused one of another cell.
+    result the cell shows: its own counted one, or the reused one of another cell. `reuse`: its model's rule;
+    `retry`: a `RetryEntry`; `queue_limit_s`: how long it may wait for a device, now until `queue_until`.
     """
 
     __table_args__ = (
@@ -203,6 +244,9 @@ class Cell(SQLModel, table=True):
         Index("ix_cell_siblings", "device_id", "siblings", sqlite_where=_SHARED, postgresql_where=_SHARED),
         Index("ix_cell_names", "model", "delegate", "target"),
         Index("ix_cell_campaign_state", "campaign_no", "state"),
+        Index("ix_cell_queue_until", "queue_until", sqlite_where=_QUEUED, postgresql_where=_QUEUED),
+        Index("ix_cell_waiting_model", "campaign_no", "model",
+              sqlite_where=_QUEUED, postgresql_where=_QUEUED),
     )  # fmt: skip
 
     cell_id: str = Field(primary_key=True)
@@ -234,13 +278,20 @@ class Cell(SQLModel, table=True):
     siblings: str | None = None
     device_id: str | None = None
     retried_after: int = 0
+    reuse: str | None = None
+    retry: dict[str, Any] | None = Field(default=None, sa_type=JSON)
+    queue_limit_s: float | None = None
+    queue_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
 class Attempt(SQLModel, table=True):
     """One attempt at a cell on a device. Three partial unique indexes keep the invariant even where
-    the scheduler is wrong: one live attempt per cell, per device and per exclusion group.
+    the scheduler is wrong: one live attempt per cell, and one that leads per device and exclusion group.
 
-    `heard_at`: when its last message arrived, by the server's clock.
+    `lead_attempt_id`: the attempt in whose message and lease this one is measured, in blocks with it;
+    `baseline_device_id`: where one that leads has the baseline measured again for the ratio alone; `arms`:
+    how many take turns, itself included. `exclusion_group`: what all of them keep busy. `heard_at`: when its
+    last message arrived, by the server's clock.
     """
 
     __table_args__ = (
@@ -248,11 +299,14 @@ class Attempt(SQLModel, table=True):
         CheckConstraint(f"state IN ({_quoted(AttemptState)})", name="state"),
         Index("ix_attempt_failed", "device_id", "cell_id", sqlite_where=_FAILED, postgresql_where=_FAILED),
         Index("uq_attempt_live_cell", "cell_id", unique=True, sqlite_where=_LIVE, postgresql_where=_LIVE),
-        Index("uq_attempt_live_device", "device_id", unique=True, sqlite_where=_LIVE, postgresql_where=_LIVE),
+        Index(
+            "uq_attempt_live_device", "device_id", unique=True, sqlite_where=_LEADS, postgresql_where=_LEADS
+        ),
         Index(
             "uq_attempt_live_group", "exclusion_group", unique=True,
-            sqlite_where=_LIVE, postgresql_where=_LIVE,
+            sqlite_where=_LEADS, postgresql_where=_LEADS,
         ),
+        Index("ix_attempt_carried", "lead_attempt_id", sqlite_where=_CARRIED, postgresql_where=_CARRIED),
     )  # fmt: skip
 
     attempt_id: str = Field(primary_key=True)
@@ -266,6 +320,9 @@ class Attempt(SQLModel, table=True):
     reason_text: str | None = Field(default=None, sa_type=Text)
     phase: str = ""
     stop_asked: bool = False
+    lead_attempt_id: str | None = None
+    baseline_device_id: str | None = None
+    arms: int = 1
     dispatched_at: datetime = Field(sa_type=UtcDateTime)
     started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     deadline_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
@@ -277,7 +334,8 @@ class Result(SQLModel, table=True):
     """The result that an attempt delivered. `counted`: it decided its cell; every other one is evidence only.
 
     `late`: it arrived after its attempt had been given up, or with an old epoch. `content` digests the
-    message, which distinguishes a repeated delivery from a contradicting one.
+    message, which distinguishes a repeated delivery from a contradicting one. `trust`: the verdict of its
+    measurement, None where none was judged.
     """
 
     __table_args__ = (
@@ -306,6 +364,41 @@ class Result(SQLModel, table=True):
     counted: bool
     late: bool
     received_at: datetime = Field(sa_type=UtcDateTime)
+    trust: str | None = None
+
+
+class ReferenceClaim(SQLModel, table=True):
+    """What an agent says of a reference that it made: its file, or why it could not be made.
+
+    `inputs` is the digest of what the job said of them. `trusted`: the agent was the farm's own child.
+    """
+
+    __tablename__ = "reference_claim"
+
+    key: str = Field(primary_key=True)
+    agent_id: str = Field(primary_key=True, foreign_key="agent.agent_id")
+    model_sha256: str = Field(foreign_key="model.sha256", index=True)
+    inputs: str
+    kind: str
+    maker: str
+    sha256: str | None = None
+    size_bytes: int = Field(default=0, sa_type=BigInteger)
+    failure: str = Field(default="", sa_type=Text)
+    limit_s: float = 0.0
+    trusted: bool = False
+    made_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class ForgottenReferences(SQLModel, table=True):
+    """How often a user had the references of a model forgotten: a part of the keys of those made since.
+
+    It outlives the model's campaigns, because agents keep what they made.
+    """
+
+    __tablename__ = "forgotten_references"
+
+    model_sha256: str = Field(primary_key=True)
+    times: int
 
 
 class Event(SQLModel, table=True):
@@ -379,6 +472,22 @@ class Credential(SQLModel, table=True):
     expires_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     newest_issued: float = 0.0
+
+
+class UserToken(SQLModel, table=True):
+    """A user's token: its hash, and what it lets the user do (`policy.rights.Scope`).
+
+    `expires_at`: it is valid until then; None: until it is revoked.
+    """
+
+    __tablename__ = "user_token"
+
+    token_sha256: str = Field(primary_key=True)
+    name: str = Field(index=True)
+    scopes: list[str] = Field(sa_type=JSON)
+    made_at: datetime = Field(sa_type=UtcDateTime)
+    expires_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    revoked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
 metadata = SQLModel.metadata

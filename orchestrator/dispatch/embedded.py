@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from agent.wire.bounded import Wire
 from agent.wire.environment import for_agent
 from agent.wire.messages import (
     MAX_MESSAGE_BYTES,
@@ -25,7 +26,6 @@ from agent.wire.messages import (
     JobSpec,
     JobStarted,
     Shutdown,
-    Wire,
     decode_for_orchestrator,
     encode,
 )
@@ -92,7 +92,7 @@ class EmbeddedDispatcher:
     def send(self, agent_id: str, message: ForAgent) -> None:  # noqa: ARG002  # there is one agent
         """Send a message to the agent."""
         if isinstance(message, JobSpec):
-            self._jobs.add(message.attempt_id)
+            self._jobs |= {own.attempt_id for own in message.attempts}
             self._last_message_s = time.monotonic()
         self._send(message)
 

@@ -82,12 +82,15 @@ class LabDispatcher:
         times: LabTimes,
         authority: Path | None = None,
         connected: Callable[[], None] | None = None,
+        came_back: Callable[[float], None] | None = None,
     ) -> None:
         """Connect on first use only. `authority`: PEM file of the broker's CA. `connected`
-        is called whenever a connection was made, before any message is received.
+        is called whenever a connection was made, before any message is received; `came_back` with the seconds
+        that a ping took.
         """
         self._authority = authority
         self._connected = connected
+        self._came_back = came_back
         self._url = url
         self._key_prefix = key_prefix
         self._seal = seal
@@ -219,11 +222,18 @@ class LabDispatcher:
             self._ping, self._pinged_s = new_ping(), now_s
             broker.ping(self._ping)
 
+    def _note_ping(self, ping: str) -> None:
+        if ping != self._ping:
+            return
+        self._ping = ""
+        if self._came_back is not None:
+            self._came_back(time.monotonic() - self._pinged_s)
+
     def _on_message(self, message: Message) -> None:
         try:
             envelope = envelope_of(message)
             if is_ping(envelope):
-                self._ping = "" if envelope == self._ping else self._ping
+                self._note_ping(envelope)
             else:
                 self._received.append(read(*self._seal.open(envelope)))
         except Exception as error:  # noqa: BLE001  # anybody may have written it

@@ -21,6 +21,11 @@ UNDELIVERED_S: Final = 300.0
 """Seconds for which results may lack a receipt. Chosen: ten times the default `resend_s`, so that each was
 sent about ten times. Larger tells of an undeliverable result later, smaller of results that are just late."""
 
+CLOCK_S: Final = 60.0
+"""Seconds by which an agent's clock may differ from the server's: as much as the playbook of a lab allows
+(`common_clock_seconds`). Larger lets logs of two machines disagree unnoticed, smaller than the time that a
+message takes on a slow network calls a right clock wrong."""
+
 DROPPED_WITHIN: Final = timedelta(days=1)
 """How long a result that was not stored is a fault. Nothing mends it: more time only repeats it longer."""
 
@@ -45,7 +50,9 @@ def faults(agent: AgentState, suspect_s: float, now: datetime) -> list[Check]:
     """What is wrong with an agent; nothing with one that was removed, whose results are no concern."""
     if agent.state == tables.AGENT_REMOVED:
         return []
-    checks = [_standing(agent, suspect_s, now), _undelivered(agent, now), _dropped(agent, now)]
+    # The last heartbeat of a silent agent may have waited in the broker: it says nothing of a clock.
+    standing = _standing(agent, suspect_s, now) or _clock(agent)
+    checks = [standing, _undelivered(agent, now), _dropped(agent, now)]
     return [check for check in checks if check is not None]
 
 
@@ -59,6 +66,19 @@ def _standing(agent: AgentState, suspect_s: float, now: datetime) -> Check | Non
     if agent.devices == 0:
         return _bad(agent, "it has no devices", f"on {agent.host}: farm-agent probe")
     return None
+
+
+def _clock(agent: AgentState) -> Check | None:
+    ahead_s = agent.clock_ahead_s
+    if ahead_s is None or abs(ahead_s) <= CLOCK_S:
+        return None
+    minutes = round(abs(ahead_s) / 60)
+    span = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+    found = (
+        f"its clock is {span} {'ahead of' if ahead_s > 0 else 'behind'} the server's; leases and the times "
+        "of results are the server's, but certificates may look expired or not yet valid there"
+    )
+    return _bad(agent, found, f"on {agent.host}: timedatectl set-ntp true, or set the clock")
 
 
 def _undelivered(agent: AgentState, now: datetime) -> Check | None:

@@ -5,15 +5,25 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 
-from agent.wire.messages import FIRST_KERNEL_FACT, NARROW_NUMBERS_FACT, AgentHello, Device
+from agent.wire.messages import (
+    CONFORMANCE_FACT,
+    FIRST_KERNEL_FACT,
+    HOST_TUNING_FACT,
+    IN_THE_WAY_FACT,
+    NARROW_NUMBERS_FACT,
+    AgentHello,
+    Device,
+)
 from agent.wire.private_folder import exposure_of
+from orchestrator.config.clock import utc_now
 from orchestrator.config.filesystem import NETWORK_FILESYSTEMS, filesystem_of
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import revision
+from orchestrator.db.read import reservations
 from orchestrator.doctor.check import Check
 from orchestrator.doctor.lab import broker_check, lab_checks
 from orchestrator.doctor.sandbox import sandbox_checks
@@ -35,9 +45,20 @@ def examine(
     local.append(store_check(home.store, lab.limits))
     if lab.is_lab and lab.address is not None:
         local.append(endpoint_check(lab.address))
+    local += _reservations(database)
     if lab.is_lab:
         return [*local, *_upload(home, database, lab), *lab_checks(lab, database)]
-    return [*local, _scheduler(home), *_agent(hello), _peer()]
+    return [*local, _scheduler(home), *_agent(hello)]
+
+
+def _reservations(database: Database) -> list[Check]:
+    """Which devices wait for somebody: no fault, but the reason why others' cells wait."""
+    try:
+        with database.read() as session:
+            held = reservations.all_of_them(session, utc_now())
+    except FarmError:
+        return []  # the check of the database says why
+    return [Check("reserved", True, "; ".join(f"{one.device_id} {one}" for one in held))] if held else []
 
 
 def _upload(home: FarmHome, database: Database, lab: LabConfig) -> list[Check]:
@@ -121,6 +142,9 @@ def _agent(hello: Callable[[], AgentHello]) -> list[Check]:
         )
     ]
     checks += sandbox_checks(report.devices)
+    checks += [
+        Check("tuning", True, device.facts.get(HOST_TUNING_FACT, "unknown")) for device in report.devices[:1]
+    ]
     opencl = [device for device in report.devices if device.api == "opencl"]
     if opencl:
         checks.append(Check("opencl", True, "; ".join(_compiling(device) for device in opencl)))
@@ -128,21 +152,27 @@ def _agent(hello: Callable[[], AgentHello]) -> list[Check]:
         why = next((entry.reason for entry in report.missing if entry.kind == "gpu"), "no OpenCL device")
         fix = "install your GPU's OpenCL driver, or PoCL: apt-get install pocl-opencl-icd"
         checks.append(Check("opencl", False, why, fix))
-    return checks
+    return [*checks, _peer(report)]
 
 
 def _compiling(device: Device) -> str:
-    """The device, how long its driver took to compile and run the smallest kernel, and what a probe found."""
+    """The device, how long its driver took for the smallest kernel, and what a probe found there."""
     seconds, narrow = device.facts.get(FIRST_KERNEL_FACT), device.facts.get(NARROW_NUMBERS_FACT)
     known = [f"its first kernel took {seconds} s"] if seconds else []
     known += [f"it has {narrow}"] if narrow else []
+    checked = device.facts.get(CONFORMANCE_FACT)
+    known += [checked] if checked else []
+    between = device.facts.get(IN_THE_WAY_FACT)
+    known += [f"in front of its driver: {between}"] if between else []
     told = f" ({'; '.join(known)})" if known else ""
     return f"{device.device_id}: {device.name}{told}"
 
 
-def _peer() -> Check:
-    try:
+def _peer(report: AgentHello) -> Check:
+    missing = next((entry.reason for entry in report.missing if entry.kind == "litert"), None)
+    if missing is None:
         return Check("ai-edge-litert", True, version("ai-edge-litert"))
-    except PackageNotFoundError:
-        found = "not installed: no `litert` delegate, and outputs are judged against `cpu`"
-        return Check("ai-edge-litert", False, found, "pip install 'delegate-farm[peers]'")
+    # The agent's words end with the command that installs it on its machine.
+    why, _, fix = missing.partition(": ")
+    found = f"{why}: no `litert` delegate, and outputs are judged against `cpu`"
+    return Check("ai-edge-litert", False, found, fix)

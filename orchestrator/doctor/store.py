@@ -77,7 +77,7 @@ def endpoint_check(address: Address) -> Check:
             found,
             "set FARM_TLS_CERT and FARM_TLS_KEY, and let FARM_ENDPOINT begin with https",
         )
-    return Check("endpoint", True, f"answers at {address.url}")
+    return Check("endpoint", True, f"answers at {address.url}; for Prometheus: {address.url}/metrics")
 
 
 def _ask(address: Address) -> tuple[dict[str, Any], datetime | None]:

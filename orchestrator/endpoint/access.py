@@ -1,4 +1,4 @@
-"""Authorises requests: agents by the token of their enrolment, others by one of the farm's tokens."""
+"""Authorises requests: agents by the token of their enrolment, users by their own, others by the farm's."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from orchestrator.endpoint.protocol import connection_of
+from orchestrator.errors import UsageError
+from orchestrator.policy.rights import Scope, User
 
 LONGEST_TOKEN: Final = 512
 """The most characters of a token that is checked. Chosen: far above every token that the farm makes or
@@ -30,7 +32,7 @@ _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 class Trust(Protocol):
-    """The farm's knowledge of its agents. The methods block and may be called by any thread."""
+    """The farm's knowledge of its agents and users. The methods block and may be called by any thread."""
 
     def enrol(self, asked: Mapping[str, object]) -> Mapping[str, object]:
         """The credentials of a new agent. Raises `UsageError` where the request is refused."""
@@ -40,6 +42,9 @@ class Trust(Protocol):
 
     def may_fetch(self, agent_id: str, sha256: str) -> bool:
         """Whether an attempt of this agent that is under way uses this artifact."""
+
+    def user_of(self, bearer: str) -> User | None:
+        """The user of this token; None: nobody ever had it. Raises `UsageError` for one that is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +71,17 @@ class Gate:
         if not await run_in_threadpool(self.trust.may_fetch, name, sha256):
             raise HTTPException(403, f"no running attempt of agent {name} uses {sha256[:12]}")
 
+    async def user(self, request: Request, scope: Scope) -> User:
+        """The user who sent the request, with a token that may do this. Raises `HTTPException` 401 or 403."""
+        found = await self._user(request)
+        if found is None:
+            raise HTTPException(401, "no user has this token; see FARM_TOKEN", _CHALLENGE)
+        return _vouched(request, found, scope)
+
     async def reader(self, request: Request) -> None:
         """Admit a reader. Raises `HTTPException` 401, or 403 where the farm has no read token."""
+        if await self._is_user(request, Scope.READ):
+            return
         if self.read_token is None:
             raise HTTPException(403, "results are closed to readers; set FARM_READ_TOKEN for `farm serve`")
         _compare(request, self.read_token, "read token")
@@ -75,10 +89,37 @@ class Gate:
 
     async def submitter(self, request: Request) -> None:
         """Admit a sender of models. Raises `HTTPException` 401; 403 where the farm has no submit token."""
+        if await self._is_user(request, Scope.SUBMIT):
+            return
         if self.submit_token is None:
             raise HTTPException(403, "uploads are closed; set FARM_SUBMIT_TOKEN for `farm serve`")
         _compare(request, self.submit_token, "submit token")
         connection_of(request.scope).vouch("the submit token")
+
+    async def _is_user(self, request: Request, scope: Scope) -> bool:
+        """Whether a user sent the request. Raises `HTTPException` 401 or 403 for one who may not do this."""
+        user = await self._user(request)
+        if user is not None:
+            _vouched(request, user, scope)
+        return user is not None
+
+    async def _user(self, request: Request) -> User | None:
+        token = _bearer(request)
+        if "." not in token:
+            return None
+        try:
+            return await to_thread.run_sync(self.trust.user_of, token, limiter=self.checks)
+        except UsageError as error:
+            raise HTTPException(401, str(error), _CHALLENGE) from error
+
+
+def _vouched(request: Request, user: User, scope: Scope) -> User:
+    try:
+        user.require(scope)
+    except UsageError as error:
+        raise HTTPException(403, str(error)) from error
+    connection_of(request.scope).vouch(f"user {user.name}")
+    return user
 
 
 def _bearer(request: Request) -> str:

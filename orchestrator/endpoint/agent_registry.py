@@ -1,4 +1,4 @@
-"""Serves the endpoint's questions about agents: enrolment, tokens, and the artifacts each may fetch."""
+"""Serves the endpoint's questions about agents and users: enrolment, tokens, the artifacts each may fetch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from agent.wire.envelope import PublicKey
 from orchestrator.config.address import Address
 from orchestrator.config.clock import utc_now
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import credentials, running_attempts
+from orchestrator.db.read import credentials, references, running_attempts
 from orchestrator.errors import UsageError
+from orchestrator.policy.rights import User
 from orchestrator.trust import enrolment
 from orchestrator.trust.farm_key_rotation import FarmKeys
+from orchestrator.trust.users import Users
 
 log = logging.getLogger(__name__)
 
@@ -67,4 +69,10 @@ class AgentRegistry:
     def may_fetch(self, agent_id: str, sha256: str) -> bool:
         """Whether an attempt of this agent that is under way uses this artifact."""
         with self.database.read() as session:
-            return running_attempts.uses(session, agent_id, sha256)
+            return running_attempts.uses(session, agent_id, sha256) or references.is_of_live_attempt(
+                session, agent_id, sha256
+            )
+
+    def user_of(self, bearer: str) -> User | None:
+        """The user with this token. Raises `UsageError` for one that is over."""
+        return Users(self.database).with_token(bearer)

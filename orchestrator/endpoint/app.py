@@ -1,4 +1,7 @@
-"""The application: its routes and the form of its errors. Only `/health` and `/enrol` need no token."""
+"""The application: its routes and the form of its errors.
+
+Only `/health`, `/authority` and `/enrol` need no token.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,18 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from agent.wire.messages import PROTOCOL_VERSION
+from orchestrator.config.address import Address
 from orchestrator.config.limits import StoreLimits
 from orchestrator.db.engine.sessions import Database
 from orchestrator.endpoint.access import Gate, Trust
 from orchestrator.endpoint.answers import Answers
 from orchestrator.endpoint.artifacts import Artifacts
+from orchestrator.endpoint.body import whole
 from orchestrator.endpoint.model_uploads import ModelUploads
 from orchestrator.endpoint.results_routes import ResultRoutes
+from orchestrator.endpoint.user_calls import Face, UserCalls
 from orchestrator.errors import UnreachableError, UsageError
+from orchestrator.monitoring.metrics_page import MEDIA_TYPE, MetricsPage
 from orchestrator.sources.store import Store
 
 LARGEST_REQUEST_BYTES: Final = 16 * 1024
@@ -40,21 +47,33 @@ def application(
     trust: Trust,
     read_token: str | None,
     submit_token: str | None = None,
+    face: Face | None = None,
+    address: Address | None = None,
+    metrics: MetricsPage | None = None,
 ) -> ASGIApp:
-    """Build the HTTP application."""
+    """Build the HTTP application. `face`: what users may call; `address`: where it is served; `metrics`: what
+    Prometheus is told, None: nothing.
+    """
     gate = Gate(trust, read_token, submit_token)
     results = ResultRoutes(database, gate)
     artifacts = Artifacts(store, limits, gate, results.are_samples)
     models = ModelUploads(store, limits, gate)
+    users = UserCalls(gate, face, address)
 
     async def enrol(request: Request) -> Response:
-        asked = _asked(await _small_body(request))
+        asked = _asked(await whole(request, LARGEST_REQUEST_BYTES))
         try:
             granted = await run_in_threadpool(trust.enrol, asked)
         except UsageError as error:
             raise HTTPException(403, str(error)) from error
         # The answer contains credentials: no proxy may cache it.
         return JSONResponse(dict(granted), headers={"cache-control": "no-store"})
+
+    async def scraped(request: Request) -> Response:
+        await gate.reader(request)
+        if metrics is None:
+            raise HTTPException(404, "this process counts nothing")
+        return Response(await run_in_threadpool(metrics.text), media_type=MEDIA_TYPE)
 
     routes = [
         Route("/health", _health, methods=["GET"]),
@@ -65,6 +84,9 @@ def application(
         Route("/samples/{sha256}", artifacts.show, methods=["GET"]),
         Route("/models/{sha256}", models.has, methods=["HEAD"]),
         Route("/models/{sha256}", models.receive, methods=["PUT"]),
+        Route("/authority", users.authority, methods=["GET"]),
+        Route("/farm/{version}/{call}", users.call, methods=["POST"]),
+        Route("/metrics", scraped, methods=["GET"]),
         Route("/campaigns", results.campaigns, methods=["GET"]),
         Route("/campaigns/{ref}", results.campaign, methods=["GET"]),
         Route("/campaigns/{ref}/results", results.results, methods=["GET"]),
@@ -78,15 +100,6 @@ def application(
 
 async def _health(_: Request) -> Response:
     return JSONResponse({"farm": "well", "protocol": PROTOCOL_VERSION})
-
-
-async def _small_body(request: Request) -> bytes:
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > LARGEST_REQUEST_BYTES:
-            raise HTTPException(413, f"the body is larger than {LARGEST_REQUEST_BYTES} bytes")
-    return body
 
 
 def _asked(body: bytes) -> dict[str, object]:

@@ -58,3 +58,13 @@ def announced(request: Request, limit: int, setting: str) -> int:
     if int(length) > limit:
         raise HTTPException(413, f"{length} bytes; the limit of the farm is {limit} ({setting})")
     return int(length)
+
+
+async def whole(request: Request, limit: int) -> bytes:
+    """The body of a request of at most `limit` bytes. Raises `HTTPException` 413."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise HTTPException(413, f"the body is larger than {limit} bytes")
+    return bytes(body)

@@ -92,11 +92,12 @@ def fetch_samples(home: FarmHome, lab: LabConfig, host: str, sha256: str) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Sends files of a store to the farm's endpoint."""
+    """Sends files of a store to the farm's endpoint. `what`: the setting that has the token."""
 
     address: Address
     token: str
     pause_s: float = PAUSE_S
+    what: str = "FARM_SUBMIT_TOKEN"
 
     def send(self, sha256: str, store: Store, note: Callable[[str], None]) -> None:
         """Send a model unless the farm has it; a broken transfer resumes. Raises `FarmError`."""
@@ -137,7 +138,7 @@ class Sender:
         if answer.status == 404 and (offset := answer.getheader("upload-offset", "")).isdecimal():
             return int(offset)
         if answer.status in (401, 403):
-            raise UsageError(f"{self.address.url} refuses FARM_SUBMIT_TOKEN; set it as on the server")
+            raise UsageError(f"{self.address.url} refuses {self.what}; set it as on the server")
         raise _AgainError(f"it answers {answer.status}")
 
     def _put(self, sha256: str, store: Store, offset: int, size: int) -> None:

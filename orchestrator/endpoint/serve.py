@@ -9,13 +9,17 @@ from orchestrator.config.address import Address
 from orchestrator.endpoint.agent_registry import AgentRegistry
 from orchestrator.endpoint.app import application
 from orchestrator.endpoint.server import EndpointServer
+from orchestrator.endpoint.user_calls import Face
+from orchestrator.monitoring.metrics_page import MetricsPage
 from orchestrator.sources.store import Store
 from orchestrator.trust.credentials_service import CredentialsService
 
 
 @contextmanager
-def answering(credentials: CredentialsService, address: Address) -> Iterator[None]:
-    """Serve HTTP at this address until the block ends. Raises `FarmError`."""
+def answering(
+    credentials: CredentialsService, address: Address, face: Face, metrics: MetricsPage | None = None
+) -> Iterator[None]:
+    """Serve HTTP at this address until the block ends; `face`: what users may call. Raises `FarmError`."""
     address.require_certificate()
     registry = AgentRegistry(credentials.database, address, credentials.key_folder.keys, credentials.admit)
     store = Store(credentials.home.store)
@@ -26,6 +30,9 @@ def answering(credentials: CredentialsService, address: Address) -> Iterator[Non
         registry,
         address.read_token,
         address.submit_token,
+        face,
+        address,
+        metrics,
     )
     with EndpointServer(app, address):
         yield

@@ -9,6 +9,7 @@ steering     cancel, pause, resume, prioritise, retry, quarantine, release, drai
 devices      hello: the devices that are present now
 doctor       check every part of the farm: what is wrong, and the fix
 
+On a user's machine, `RemoteFarm.open(home, lab)` gives a farm whose parts ask this one over HTTP (`remote`).
 `serving.serve_lab` is the scheduler of a lab, and imports what only a lab has.
 """
 

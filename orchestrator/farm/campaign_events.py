@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from orchestrator.config.clock import utc_now
 from orchestrator.db.engine.sessions import Database, Session
@@ -11,63 +12,100 @@ from orchestrator.db.read import campaign_progress, devices, events, records
 from orchestrator.results.events import EventKind, FarmEvent
 
 
-class CampaignEvents:
-    """Reads the events since the last call. `since`: the number of the last event that is known."""
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a watcher knows already: the number of the last event, and the phase of each running cell."""
 
-    def __init__(self, database: Database, campaign_no: int, since: int) -> None:
-        self._database = database
-        self._campaign_no = campaign_no
-        self._since = since
-        self._phases: dict[str, str] = {}
+    event: int
+    phases: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What has happened since. `seen`: what the watcher then knows; `goes_on`: a cell has not ended; `more`:
+    there are further events, which did not fit.
+    """
+
+    events: tuple[FarmEvent, ...]
+    seen: Seen
+    goes_on: bool
+    more: bool = False
+
+
+class CampaignEvents:
+    """Reports the events since the last call. `look` reads them, here or over HTTP; `since`: the number of
+    the last event that is known.
+    """
+
+    def __init__(self, look: Callable[[Seen], News], since: int) -> None:
+        self._look = look
+        self._seen = Seen(since)
 
     def emit(self, on_event: Callable[[FarmEvent], None]) -> bool:
         """Report new events; True while the campaign has cells that have not ended.
 
         Raises `UnreachableError`; the next call then reports what this one would have.
         """
-        before = self._since, self._phases
-        try:
-            with self._database.read() as session:
-                news, open_count = self._look(session)
-        except BaseException:
-            self._since, self._phases = before
-            raise
-        for event in news:
-            on_event(event)
-        return open_count > 0
+        while True:
+            news = self._look(self._seen)
+            self._seen = news.seen
+            for event in news.events:
+                on_event(event)
+            if not news.more:
+                return news.goes_on
 
-    def _look(self, session: Session) -> tuple[list[FarmEvent], int]:
-        open_count = campaign_progress.open_count(session, self._campaign_no)
-        found: list[tuple[str, EventKind, str]] = []
-        for row in events.of_campaign(session, self._campaign_no, self._since):
-            found.append((row.cell_id, row.kind, row.text))
-            self._since = row.no
-        found += self._new_phases(session)
-        if not found:
-            return [], open_count
-        cells = {c.cell_id: c for c in records.cells_by_id(session, list({name for name, _, _ in found}))}
-        total = campaign_progress.total_count(session, self._campaign_no)
-        eta_s = self._eta_s(session) if open_count else 0.0
-        news = [
-            FarmEvent(kind, cells[name], text, total - open_count, total, eta_s) for name, kind, text in found
-        ]
-        return news, open_count
 
-    def _new_phases(self, session: Session) -> list[tuple[str, EventKind, str]]:
-        now = dict(records.phases(session, self._campaign_no))
-        found: list[tuple[str, EventKind, str]] = [
-            (cell_id, "phase", text)
-            for cell_id, text in now.items()
-            if text and text != self._phases.get(cell_id)
-        ]
-        self._phases = now
-        return found
+def look(database: Database, campaign_no: int, seen: Seen, most: int | None = None) -> News:
+    """The events of a campaign since `seen`, at most so many of the database's. Raises `UnreachableError`."""
+    with database.read() as session:
+        return _news(session, campaign_no, seen, most)
 
-    def _eta_s(self, session: Session) -> float:
-        """Seconds until the busiest exclusion group, whose devices run one at a time, has finished."""
-        queues: dict[str, float] = defaultdict(float)
-        expected = campaign_progress.remaining_by_target(session, self._campaign_no, utc_now())
-        groups = devices.groups(session, list(expected))
-        for target, seconds in expected.items():
-            queues[groups.get(target, target)] += seconds
-        return max(queues.values(), default=0.0)
+
+def _news(session: Session, campaign_no: int, seen: Seen, most: int | None) -> News:
+    open_count = campaign_progress.open_count(session, campaign_no)
+    rows = events.of_campaign(session, campaign_no, seen.event, most)
+    phases = records.phases(session, campaign_no)
+    found: list[tuple[str, EventKind, str]] = [(row.cell_id, row.kind, row.text) for row in rows]
+    found += [
+        (cell_id, "phase", text)
+        for cell_id, text in phases.items()
+        if text and text != seen.phases.get(cell_id)
+    ]
+    now = Seen(rows[-1].no if rows else seen.event, phases)
+    later = events.finished_after(session, campaign_no, now.event)
+    return News(
+        _events(session, campaign_no, found, open_count, later),
+        now,
+        goes_on=open_count > 0,
+        more=most is not None and len(rows) == most,
+    )
+
+
+def _events(
+    session: Session, campaign_no: int, found: list[tuple[str, EventKind, str]], open_count: int, later: int
+) -> tuple[FarmEvent, ...]:
+    """The events with the cells that had ended by each: of two that end together, each has its own number.
+
+    `later`: cells that end in events after these.
+    """
+    if not found:
+        return ()
+    cells = {c.cell_id: c for c in records.cells_by_id(session, list({name for name, _, _ in found}))}
+    total = campaign_progress.total_count(session, campaign_no)
+    eta_s = _eta_s(session, campaign_no) if open_count else 0.0
+    done = max(0, total - open_count - later - sum(kind == "finished" for _, kind, _ in found))
+    told = []
+    for name, kind, text in found:
+        done += kind == "finished"
+        told.append(FarmEvent(kind, cells[name], text, done, total, eta_s))
+    return tuple(told)
+
+
+def _eta_s(session: Session, campaign_no: int) -> float:
+    """Seconds until the busiest exclusion group, whose devices run one at a time, has finished."""
+    queues: dict[str, float] = defaultdict(float)
+    expected = campaign_progress.remaining_by_target(session, campaign_no, utc_now())
+    groups = devices.groups(session, list(expected))
+    for target, seconds in expected.items():
+        queues[groups.get(target, target)] += seconds
+    return max(queues.values(), default=0.0)

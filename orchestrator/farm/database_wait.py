@@ -1,4 +1,4 @@
-"""Lets a watcher outlast a database that is away for a while, for example while it restarts."""
+"""Lets a watcher outlast a database, or a farm, that is away for a while, for example while it restarts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ log = logging.getLogger(__name__)
 class DatabaseWait:
     """Repeats a read until the database answers. It says once that it waits, and once that it is over."""
 
-    def __init__(self, say: Callable[[str], None] = log.warning) -> None:
-        """`say` gets each line for the user."""
+    def __init__(self, say: Callable[[str], None] = log.warning, what: str = "the database") -> None:
+        """`say` gets each line for the user; `what` is to answer."""
         self._say = say
+        self._what = what
 
     def __call__(self, read: Callable[[], Found]) -> Found:
         """Return what `read` returns. Only Ctrl-C ends the waiting; `read` must bear being repeated."""
@@ -32,10 +33,10 @@ class DatabaseWait:
                 found = read()
             except UnreachableError as error:
                 if not waits:
-                    self._say(f"the database does not answer; waiting, Ctrl-C ends it ({error})")
+                    self._say(f"{self._what} does not answer; waiting, Ctrl-C ends it ({error})")
                 waits = True
                 time.sleep(_AGAIN_EVERY_S)
             else:
                 if waits:
-                    self._say("the database answers again")
+                    self._say(f"{self._what} answers again")
                 return found

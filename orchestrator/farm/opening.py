@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 
-from agent.wire.private_folder import ExposedError, private_folder
-from orchestrator.config.filesystem import NETWORK_FILESYSTEMS, filesystem_of
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.db.engine.sessions import Database
@@ -13,13 +12,19 @@ from orchestrator.db.migrate import migrate
 from orchestrator.dispatch.embedded import agent_command
 from orchestrator.doctor.check import Check
 from orchestrator.doctor.examine import examine
-from orchestrator.errors import UnreachableError
+from orchestrator.endpoint.client import upload
+from orchestrator.farm.database_wait import DatabaseWait
+from orchestrator.farm.folders import make_folders
+from orchestrator.farm.importing import Importing
 from orchestrator.farm.one_machine import OneMachine
 from orchestrator.farm.present_devices import PresentDevices
+from orchestrator.farm.quota import Quota
 from orchestrator.farm.reading import Reading
+from orchestrator.farm.requests import Requests
 from orchestrator.farm.running import Running
 from orchestrator.farm.steering import Steering
 from orchestrator.farm.submission import Submission
+from orchestrator.policy.rights import User
 
 
 class Farm:
@@ -31,10 +36,17 @@ class Farm:
         self.lab = lab
         self.database = database
         self.devices = PresentDevices(lab, database, machine)
-        self.submission = Submission(database, self.devices)
         self.running = Running(lab, database, machine)
         self.reading = Reading(home, lab, database)
-        self.steering = Steering(database)
+        self._serve(None)
+
+    def _serve(self, user: User | None) -> None:
+        """Make the parts that depend on who asks; None: whoever has the database."""
+        quota = Quota(user, self.lab.user_cells)
+        self.submission = Submission(self.database, self.devices, user, quota)
+        self.requests = Requests(self.home, self.lab, self.submission)
+        self.steering = Steering(self.database, user, quota)
+        self.importing = Importing(self.database)
 
     @classmethod
     def open(
@@ -53,7 +65,7 @@ class Farm:
         schedule on a lab's database.
         """
         lab = lab or LabConfig()
-        _make_folders(home)
+        make_folders(home)
         database = Database.connect(lab.database_url or home.database, home.root)
         machine = OneMachine(home, database, command or agent_command(home))
         try:
@@ -65,6 +77,25 @@ class Farm:
             database.close()
             raise
         return cls(home, lab, database, machine)
+
+    def seen_by(self, user: User) -> Farm:
+        """The same farm for a user of the endpoint, who may change less."""
+        seen = copy(self)
+        seen._serve(user)
+        return seen
+
+    @property
+    def schedules_elsewhere(self) -> bool:
+        """Whether another process schedules: a campaign goes on when this one ends."""
+        return self.lab.is_lab
+
+    def send(self, files: Iterable[str], note: Callable[[str], None]) -> None:
+        """Send files of this machine's store (sha256) to the farm's if it is another. Raises as `upload`."""
+        upload(self.home, self.lab, self.database, files, note)
+
+    def wait(self, say: Callable[[str], None]) -> DatabaseWait:
+        """What outlasts a farm that is away for a while; `say` gets each line for the user."""
+        return DatabaseWait(say)
 
     def doctor(self) -> list[Check]:
         """Check every part of the farm; a fault comes with its fix."""
@@ -79,19 +110,3 @@ class Farm:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _make_folders(home: FarmHome) -> None:
-    try:
-        for folder in (home.root, home.store, home.agent):
-            private_folder(folder)
-    except ExposedError as error:
-        raise UnreachableError(str(error)) from error
-    except OSError as error:
-        raise UnreachableError(
-            f"the farm's folder {home.root} cannot be used: {error.strerror}; set FARM_HOME to another"
-        ) from error
-    if (kind := filesystem_of(home.root)) in NETWORK_FILESYSTEMS:
-        raise UnreachableError(
-            f"{home.root} lies on {kind}, where the database would break; set FARM_HOME to a local folder"
-        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from orchestrator.config.clock import utc_now
@@ -13,7 +14,7 @@ from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.read import records
 from orchestrator.db.write import campaigns, ingest
-from orchestrator.farm.campaign_events import CampaignEvents
+from orchestrator.farm.campaign_events import CampaignEvents, look
 from orchestrator.farm.database_wait import DatabaseWait
 from orchestrator.farm.one_machine import OneMachine
 from orchestrator.farm.submission import Submitted
@@ -57,7 +58,7 @@ class Running:
             self._watch(submitted, on_event, wait)
             return
         number = self._begin(submitted.campaign_id)
-        news = CampaignEvents(self.database, number, submitted.events_before)
+        news = CampaignEvents(partial(look, self.database, number), submitted.events_before)
         try:
             while news.emit(on_event):
                 lock = self.machine.lock(number)
@@ -75,7 +76,7 @@ class Running:
 
     def _watch(self, submitted: Submitted, on_event: Callable[[FarmEvent], None], wait: DatabaseWait) -> None:
         number = wait(lambda: self._begin(submitted.campaign_id))
-        news = CampaignEvents(self.database, number, submitted.events_before)
+        news = CampaignEvents(partial(look, self.database, number), submitted.events_before)
         while wait(lambda: news.emit(on_event)):
             time.sleep(_LOOK_EVERY_S)
 

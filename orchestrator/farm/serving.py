@@ -10,8 +10,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from agent.wire.service_manager import ServiceManager
 from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
@@ -21,6 +22,7 @@ from orchestrator.db.write.scheduler_state import write
 from orchestrator.dispatch.base import Dispatcher
 from orchestrator.dispatch.lab import LabDispatcher
 from orchestrator.errors import FarmError, UnreachableError, UsageError
+from orchestrator.farm.answering import UsersFace
 from orchestrator.farm.opening import Farm
 from orchestrator.scheduling.lock import SchedulerLock, lock_holder
 from orchestrator.scheduling.loop import SchedulerLoop
@@ -29,6 +31,9 @@ from orchestrator.sources.store import Store
 from orchestrator.trust.agent_keys import AgentKeys
 from orchestrator.trust.credentials_service import CredentialsService
 from orchestrator.trust.signing import FarmSeal
+
+if TYPE_CHECKING:
+    from orchestrator.monitoring.metrics_page import MetricsPage
 
 STEP_S: Final = 1.0
 """Seconds of one wait for messages. Chosen: SIGTERM takes effect within it; news ends the wait early."""
@@ -62,6 +67,8 @@ class Server:
     stopping: Callable[[], bool]
     credentials: CredentialsService
     endpoint: Callable[[], AbstractContextManager[None]] = nullcontext
+    stored: Callable[[float], None] | None = None
+    manager: ServiceManager = field(default_factory=ServiceManager)
     _state: SchedulerState = field(init=False)
     _heartbeat_at_s: float = 0.0
     _rights_at_s: float = 0.0
@@ -77,8 +84,17 @@ class Server:
         with self._lock() as lock, self.endpoint():
             health_model.provide(Store(self.home.store))
             log.info("scheduling on %s; agents come through the broker", self.database.name)
-            service = SchedulerLoop(self.database, self.dispatcher, self.lab.times)
+            service = SchedulerLoop(
+                self.database,
+                self.dispatcher,
+                self.lab.times,
+                self.stored,
+                self.lab.reference_agents,
+                self.lab.recovery,
+            )
+            self.manager.ready(f"scheduling on {self.database.name}")
             while not self.stopping():
+                self.manager.alive()
                 try:
                     self._beat(lock)
                     service.listen(STEP_S)
@@ -86,6 +102,7 @@ class Server:
                     self._wait(str(error))
                 else:
                     self._recovered()
+            self.manager.stopping()
             try:
                 service.stop()
                 self._record(replace(self._state, beat_at=utc_now(), broker=STOPPED, broker_text=""))
@@ -125,15 +142,19 @@ class Server:
     def _wait(self, why: str) -> None:
         if not self._outage:
             log.error("%s; trying again until it is back", why)
+            self.manager.status(f"waiting: {why}")
         self._outage = why
         until = time.monotonic() + self._pause_s
         self._pause_s = min(self.lab.times.backoff_s, 2 * self._pause_s)
         while not self.stopping() and time.monotonic() < until:
+            # A database that is away is not cured by a new scheduler.
+            self.manager.alive()
             time.sleep(0.1)
 
     def _recovered(self) -> None:
         if self._outage:
             log.warning("recovered from: %s", self._outage)
+            self.manager.status(f"scheduling on {self.database.name}")
         self._outage = ""
         self._pause_s = _FIRST_PAUSE_S
 
@@ -142,25 +163,47 @@ def serve_lab(home: FarmHome, lab: LabConfig, stopping: Callable[[], bool]) -> N
     """Schedule for the lab until `stopping` is true. Raises `FarmError`."""
     if lab.broker_url is None:
         raise UsageError("a lab needs a broker: set FARM_BROKER_URL")
+    if lab.recovery is not None:
+        lab.recovery.require_usable()
     with Farm.open(home, lab=lab, serving=True) as farm:
         credentials = CredentialsService.open(home, lab, farm.database)
         credentials.warn_of_plaintext()
         agent_keys = AgentKeys(farm.database)
         seal = FarmSeal(credentials.key_folder.keys, agent_keys)
+        metrics = _metrics(lab, farm)
+        counters = None if metrics is None else metrics.counters
         dispatcher = LabDispatcher(
-            lab.broker_url, lab.key_prefix, seal, lab.times, lab.broker_ca, credentials.apply_rights
-        )
-        endpoint = partial(_endpoint, lab, credentials)
-        Server(home, lab, farm.database, dispatcher, stopping, credentials, endpoint).run()
+            lab.broker_url, lab.key_prefix, seal, lab.times, lab.broker_ca, credentials.apply_rights,
+            None if counters is None else counters.note_round_trip,
+        )  # fmt: skip
+        Server(
+            home, lab, farm.database, dispatcher, stopping, credentials,
+            endpoint=partial(_endpoint, lab, credentials, UsersFace(farm), metrics),
+            stored=None if counters is None else counters.note_stored,
+            manager=ServiceManager.from_environment(),
+        ).run()  # fmt: skip
         # The newest envelope of each agent: after a restart, older ones are not accepted again.
         with suppress(UnreachableError):
             agent_keys.save()
 
 
-def _endpoint(lab: LabConfig, credentials: CredentialsService) -> AbstractContextManager[None]:
+def _metrics(lab: LabConfig, farm: Farm) -> MetricsPage | None:
+    """What the endpoint tells Prometheus, where there is an endpoint; from now on it counts."""
+    if lab.address is None:
+        return None
+    from orchestrator.monitoring.metrics_page import MetricsPage  # noqa: PLC0415  # see `_endpoint`
+
+    page = MetricsPage(farm.database, Store(farm.home.store), lab.limits, lab.times.suspect_s)
+    farm.database.watchers.append(page.counters.note)
+    return page
+
+
+def _endpoint(
+    lab: LabConfig, credentials: CredentialsService, face: UsersFace, metrics: MetricsPage | None
+) -> AbstractContextManager[None]:
     """The HTTP endpoint, where the configuration names an address."""
     if lab.address is None:
         return nullcontext()
     from orchestrator.endpoint.serve import answering  # noqa: PLC0415  # many labs need no web server
 
-    return answering(credentials, lab.address)
+    return answering(credentials, lab.address, face, metrics)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
 
+from orchestrator.config.account import account
 from orchestrator.config.clock import utc_now
 from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
@@ -14,14 +17,40 @@ from orchestrator.db.write import (
     agents,
     attempts,
     campaigns,
+    reservations,
     steering_requests,
     unplaceable,
 )
 from orchestrator.errors import UsageError
-from orchestrator.manifest.campaign import HIGHEST_PRIORITY
+from orchestrator.farm.quota import NO_LIMIT, Quota
+from orchestrator.policy.reservation import require_length, reservation_of
+from orchestrator.policy.rights import User, require_priority
+from orchestrator.results.noise import DeviceNoise
 
 _LONGEST_COOL_DOWN_S = 3600.0
 """The longest cool-down in seconds. Chosen: a device that needs over an hour belongs in quarantine."""
+
+
+_LONGEST_REASON: Final = 200
+"""Characters of the reason of a reservation. Chosen: tables and sentences show it whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """A reservation that was made. `running`: attempts of others that still run where they exclude it."""
+
+    device_id: str
+    by: str
+    until: datetime
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A device that was released. `still`: what goes on to keep it; empty where it gets cells again."""
+
+    device_id: str
+    still: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +58,13 @@ class Steering:
     """Changes the plans for campaigns, cells, devices and agents.
 
     A campaign is named by its id, the beginning of its id, or its name; a cell by the beginning of its id.
+    `user`: who asks, over HTTP, and may change the campaigns that the same user submitted; an administrator
+    and whoever has the database (None) may change all. `quota`: how many cells of the user may wait.
     """
 
     database: Database
+    user: User | None = None
+    quota: Quota = NO_LIMIT
 
     def cancel(self, ref: str) -> int:
         """Cancel a campaign or a cell.
@@ -41,6 +74,7 @@ class Steering:
         """
         now = utc_now()
         with self.database.write() as turn:
+            self._require_own(turn, ref)
             if records.campaign_rows(turn, ref):
                 return campaigns.cancel_campaign(turn, records.find_campaign(turn, ref), now)
             cell = turn.cell(records.find_cell(turn, ref, "campaign or cell"))
@@ -49,34 +83,101 @@ class Steering:
     def pause(self, ref: str) -> int:
         """Start no more cells of a campaign. Returns how many cells wait. Raises `UsageError`."""
         with self.database.write() as turn:
+            self._require_own(turn, ref)
             return steering_requests.pause(turn, ref, utc_now())
 
     def resume(self, ref: str) -> int:
         """Continue a paused campaign. Returns how many cells wait. Raises `UsageError`."""
         with self.database.write() as turn:
-            return steering_requests.resume(turn, ref)
+            self._require_own(turn, ref)
+            return steering_requests.resume(turn, ref, utc_now())
 
     def prioritise(self, ref: str, priority: int) -> int:
         """Give a campaign or cell another priority. Returns how many open cells. Raises `UsageError`."""
-        if abs(priority) > HIGHEST_PRIORITY:
-            raise UsageError(f"a priority is between -{HIGHEST_PRIORITY} and {HIGHEST_PRIORITY}")
+        require_priority(priority, self.user)
         with self.database.write() as turn:
+            self._require_own(turn, ref)
             return steering_requests.prioritise(turn, ref, priority)
 
-    def retry(self, ref: str, *, failed_only: bool) -> int:
-        """Put ended cells back into the queue. Returns how many. Raises `UsageError`."""
+    def retry(self, ref: str, *, failed_only: bool, suspect: bool = False) -> int:
+        """Put ended cells back into the queue; `suspect`: those with a disturbed result. Returns how many.
+
+        Raises `UsageError`, and then puts none back: also where more cells of the user would wait than may.
+        """
         with self.database.write() as turn:
-            return steering_requests.retry(turn, ref, utc_now(), failed_only=failed_only)
+            self._require_own(turn, ref)
+            waiting = self.quota.waiting(turn)
+            again = steering_requests.retry(turn, ref, utc_now(), failed_only=failed_only, suspect=suspect)
+            self.quota.require(waiting, again, "this retry")  # raising takes the turn back
+            return again
+
+    def _require_own(self, turn: Turn, ref: str) -> None:
+        """Raise `UsageError` where the user may not change this campaign, or the campaign of this cell."""
+        if self.user is None or self.user.is_admin:
+            return
+        if records.campaign_rows(turn, ref):
+            campaign = records.find_campaign(turn, ref)
+        else:
+            number = turn.cell(records.find_cell(turn, ref, "campaign or cell")).campaign_no
+            campaign = turn.campaign(number)
+        if campaign.submitted_by != self.user.name:
+            raise UsageError(
+                f"campaign {campaign.campaign_id} ({campaign.name}) is not yours, {self.user.name}: "
+                f"{campaign.submitted_by or 'an older release'} submitted it; an administrator may change it"
+            )
 
     def quarantine(self, name: str, why: str, *, check: bool = False) -> str:
         """Take a device out; `check`: until a health check passes. Returns its id. Raises `UsageError`."""
         with self.database.write() as turn:
             return steering_requests.quarantine(turn, name, why, utc_now(), check=check)
 
-    def release(self, name: str) -> str:
-        """Give a device cells again. Returns its id. Raises `UsageError`."""
+    def reserve(self, name: str, seconds: float, reason: str = "") -> Reserved:
+        """Keep a device, and what it excludes, for the campaigns of whoever asks; what runs there ends first.
+
+        The reservation ends by itself. The holder may change its end. Raises `UsageError`.
+        """
+        length = timedelta(seconds=seconds)
+        require_length(length, administrator=self._is_admin)
+        if len(reason) > _LONGEST_REASON or not (reason.isprintable() or not reason):
+            raise UsageError(f"a reason has at most {_LONGEST_REASON} printable characters")
+        now = utc_now()
         with self.database.write() as turn:
-            return steering_requests.release(turn, name, utc_now())
+            device = steering_requests.find_device(turn, name)
+            running = reservations.reserve(turn, device, self._name, now + length, reason, now)
+            return Reserved(device.device_id, self._name, now + length, running)
+
+    def release(self, name: str) -> Released:
+        """Give a device cells again: end its quarantine, which takes an administrator, and the reservation.
+
+        Of the two, somebody else's reservation stays where a quarantine was ended. Raises `UsageError` where
+        the user may end nothing of what keeps the device.
+        """
+        now = utc_now()
+        with self.database.write() as turn:
+            device = steering_requests.find_device(turn, name)
+            held = reservation_of(device, now)
+            kept = device.quarantined_at is not None
+            if self._is_admin:
+                steering_requests.release(turn, device, now)
+            if held is not None and (held.by == self._name or (self._is_admin and not kept)):
+                reservations.release(device)
+                held = None
+            elif not self._is_admin and (held is not None or kept):
+                what = f"reserved {held}" if held is not None else "in quarantine"
+                raise UsageError(f"{device.device_id} is {what}; an administrator may release it")
+            still = "" if held is None else f"still reserved {held}; to end that, release it once more"
+            if kept and not self._is_admin:
+                still = "still in quarantine, which an administrator ends"
+            return Released(device.device_id, still)
+
+    @property
+    def _is_admin(self) -> bool:
+        return self.user is None or self.user.is_admin
+
+    @property
+    def _name(self) -> str:
+        """Who asks, as `Campaign.submitted_by` has it."""
+        return account() if self.user is None else self.user.name
 
     def cool_down(self, name: str, seconds: float) -> str:
         """Let a device rest so long after each attempt. Returns its id. Raises `UsageError`."""
@@ -84,6 +185,11 @@ class Steering:
             raise UsageError(f"a cool-down is between 0 and {_LONGEST_COOL_DOWN_S:.0f} seconds")
         with self.database.write() as turn:
             return steering_requests.cool_down(turn, name, seconds)
+
+    def record_noise(self, device_id: str, noise: DeviceNoise) -> None:
+        """Store by how much equal things differ on a device."""
+        with self.database.write() as turn:
+            steering_requests.record_noise(turn, device_id, noise)
 
     def drain_agent(self, name: str) -> int:
         """Give an agent no more work. Returns how many waiting cells could run nowhere else and have ended.

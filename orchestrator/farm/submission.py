@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from orchestrator.config.account import account
 from orchestrator.config.clock import utc_now
+from orchestrator.config.reuse import reuses_disturbed
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.read import agents, events, past_results
-from orchestrator.db.write import campaigns, unplaceable
+from orchestrator.db.write import campaigns, manifests, unplaceable
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.farm.present_devices import PresentDevices
+from orchestrator.farm.quota import NO_LIMIT, Quota
 from orchestrator.manifest.campaign import Campaign
+from orchestrator.policy.fingerprint import Environments
 from orchestrator.policy.matrix import ModelFile, expand
-from orchestrator.policy.preview import NEVER, PlannedCell, plan_cells
+from orchestrator.policy.preview import AND_SUSPECT, NEVER, CellPreview, PlannedCell, plan_cells
+from orchestrator.policy.rights import User
+from orchestrator.sources.origins import origins_of, without_credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +31,11 @@ class SubmissionPlan:
     campaign: Campaign
     reuse: str
     cells: tuple[PlannedCell, ...]
+
+    @property
+    def preview(self) -> tuple[CellPreview, ...]:
+        """What people are told of the cells."""
+        return tuple(cell.preview for cell in self.cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +47,38 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """A planned campaign that can be submitted as it was shown."""
+
+    submission: Submission
+    plan: SubmissionPlan
+
+    @property
+    def preview(self) -> tuple[CellPreview, ...]:
+        """What is done with each cell."""
+        return self.plan.preview
+
+    def submit(self) -> Submitted:
+        """Store the plan. Raises as `Submission.submit`."""
+        return self.submission.submit(self.plan)
+
+
+@dataclass(frozen=True, slots=True)
 class Submission:
-    """Plans campaigns for the present devices and stores the plans."""
+    """Plans campaigns for the present devices and stores the plans.
+
+    `user`: who submits, over HTTP; None: whoever runs this process. `quota`: how many cells of the user may
+    wait.
+    """
 
     database: Database
     devices: PresentDevices
+    user: User | None = None
+    quota: Quota = NO_LIMIT
+
+    def order(self, campaign: Campaign, models: Iterable[ModelFile], *, force: bool = False) -> Order:
+        """Plan a campaign, to be shown and submitted. Raises as `plan`."""
+        return Order(self, self.plan(campaign, models, force=force))
 
     def plan(self, campaign: Campaign, models: Iterable[ModelFile], *, force: bool = False) -> SubmissionPlan:
         """Decide every cell: run, reuse, or why neither. Stores nothing.
@@ -50,12 +88,12 @@ class Submission:
         """
         hello = self.devices.hello()
         specs = expand(campaign, models, hello.devices, hello.missing)
-        ids = {device.device_id: device.environment_id for device in hello.devices}
-        environments = {device.device_id: device.environment for device in hello.devices}
+        environments = Environments(hello.devices)
         with self.database.read() as session:
-            past = past_results.past_results(session, specs, ids)
-        reuse = NEVER if force else campaign.reuse
-        return SubmissionPlan(campaign, reuse, plan_cells(specs, environments, ids, past, reuse, utc_now()))
+            past = past_results.past_results(session, specs, environments)
+        reuse = _rule(campaign.reuse, force=force)
+        specs = tuple(s if s.reuse is None else replace(s, reuse=_rule(s.reuse, force=force)) for s in specs)
+        return SubmissionPlan(campaign, reuse, plan_cells(specs, environments, past, reuse, utc_now()))
 
     def submit(self, plan: SubmissionPlan) -> Submitted:
         """Store the planned cells in one transaction, or find the unfinished campaign with the same content.
@@ -70,7 +108,8 @@ class Submission:
             raise UsageError(
                 f"campaign {plan.campaign.name!r} has no cell: its rules exclude all {len(plan.cells)}"
             )
-        content = campaigns.content_of(plan.campaign, plan.cells, plan.reuse)
+        user = None if self.user is None else self.user.name
+        content = campaigns.content_of(plan.campaign, plan.cells, plan.reuse, user)
         now = utc_now()
         with self.database.write() as turn:
             before = events.newest(turn)
@@ -79,9 +118,24 @@ class Submission:
                 campaigns.resume(turn, known, now)
                 return Submitted(known.campaign_id, before)
             _require_reused(turn, plan)
-            campaign_id = campaigns.add(turn, plan.campaign, plan.cells, content, plan.reuse, now)
+            new = sum(cell.action == "run" for cell in plan.cells)
+            self.quota.require(self.quota.waiting(turn), new, "this campaign")
+            campaign_id = campaigns.add(
+                turn, plan.campaign, plan.cells, content, plan.reuse, now, user or account()
+            )
+            if (written := plan.campaign.written) is not None:
+                files = {cell.spec.model: cell.spec.model_sha256 for cell in plan.cells}
+                kept = replace(written, document=without_credentials(written.document))
+                manifests.keep(turn, campaign_id, kept, origins_of(plan.campaign, files))
             _end_cells_of_agents_that_left(turn, plan, now)
         return Submitted(campaign_id, before)
+
+
+def _rule(reuse: str, *, force: bool) -> str:
+    """A rule of reuse as it holds on this machine, for a submission with or without `force`."""
+    if force or reuse == NEVER:
+        return NEVER
+    return reuse + AND_SUSPECT if reuses_disturbed() and not reuse.endswith(AND_SUSPECT) else reuse
 
 
 def _require_reused(turn: Turn, plan: SubmissionPlan) -> None:

@@ -74,7 +74,10 @@ def _artifacts(store: Store, named: Sequence[Reference], *, deep: bool) -> Check
     ]
     if wrong:
         text = f"{len(wrong)} of {len(named)}: {'; '.join(wrong[:_SHOWN_FAULTS])}"
-        fix = "submit the campaigns of these models again; samples that are gone stay gone"
+        fix = (
+            "submit the campaigns of these models again; samples that are gone stay gone; "
+            "references: farm db references MODEL --forget"
+        )
         return Check("artifacts", False, text, fix)
     return Check(
         "artifacts", True, f"{len(named)} files are there{', and every hash is right' if deep else ''}"

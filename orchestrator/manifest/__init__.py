@@ -11,10 +11,12 @@ from orchestrator.manifest.campaign import (
     ModelEntry,
     OptionValue,
 )
-from orchestrator.manifest.load import load_manifest
+from orchestrator.manifest.json_schema import JsonSchema
+from orchestrator.manifest.load import load_manifest, parse_manifest
 from orchestrator.manifest.narrow import narrow
 from orchestrator.manifest.plans import require_samples_fit
 from orchestrator.manifest.problems import ManifestError
+from orchestrator.manifest.schema import manifest_schema
 
 __all__ = [
     "Campaign",
@@ -22,12 +24,15 @@ __all__ = [
     "DeviceSelector",
     "ExcludeRule",
     "InputOptions",
+    "JsonSchema",
     "ManifestError",
     "ModelEntry",
     "OptionValue",
     "Wanted",
     "campaign_for_models",
     "load_manifest",
+    "manifest_schema",
     "narrow",
+    "parse_manifest",
     "require_samples_fit",
 ]

@@ -5,18 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from agent.wire.messages import InputSpec
 from orchestrator.errors import UsageError
-from orchestrator.manifest.campaign import Campaign, DelegateEntry, ModelEntry
-from orchestrator.manifest.delegates import known_kinds
+from orchestrator.manifest.campaign import Campaign, DelegateEntry, ModelEntry, Written
+from orchestrator.manifest.delegates import default_kinds, known_kinds
 from orchestrator.manifest.load import DEFAULT_REUSE
 from orchestrator.manifest.plans import LEVELS, soft_limit_s
 from orchestrator.manifest.problems import suggestion
 from orchestrator.manifest.schema import LARGEST_INT32, MOST_DIMENSIONS
+
+_UNNAMED = re.compile(r"[^A-Za-z0-9._+-]")
+"""What the name of a campaign in a file may not have."""
 
 _LONGEST_ID = 100
 """Characters of a file's stem that become the model's id, which messages and pages show."""
@@ -43,7 +50,7 @@ class InputOptions:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked for without a file: no delegates means every installed kind."""
+    """What is asked for without a file: no delegates means every installed kind that is one by default."""
 
     level: str = "quick"
     delegates: Sequence[str] = ()
@@ -60,7 +67,7 @@ def campaign_for_models(paths: Sequence[Path], wanted: Wanted | None = None) -> 
     wanted = wanted or Wanted()
     if wanted.level not in LEVELS:
         raise UsageError(f"unknown level {wanted.level!r}{suggestion(wanted.level, LEVELS)}")
-    kinds = tuple(dict.fromkeys(wanted.delegates)) or known_kinds()
+    kinds = tuple(dict.fromkeys(wanted.delegates)) or default_kinds()
     for kind in kinds:
         if kind not in known_kinds():
             raise UsageError(f"unknown delegate kind {kind!r}{suggestion(kind, known_kinds())}")
@@ -72,7 +79,8 @@ def campaign_for_models(paths: Sequence[Path], wanted: Wanted | None = None) -> 
     stated = {name: spec.model_dump() for name, spec in wanted.inputs.items()}
     places = [str(path.absolute()) for path in paths]
     identity = json.dumps([places, wanted.level, list(kinds), stated], sort_keys=True)
-    return Campaign(
+    baseline = "litert" if "litert" in kinds else None
+    campaign = Campaign(
         name=models[0].id,
         level=wanted.level,
         labels={},
@@ -81,10 +89,39 @@ def campaign_for_models(paths: Sequence[Path], wanted: Wanted | None = None) -> 
         devices=(),
         exclude=(),
         # The peer, because users who know LiteRT learn little from a ratio to our own `cpu`.
-        baseline_delegate="litert" if "litert" in kinds else None,
+        baseline_delegate=baseline,
         reuse=wanted.reuse,
         manifest_sha256=hashlib.sha256(identity.encode()).hexdigest(),
     )
+    return replace(campaign, written=Written(_document(campaign), f"--model {paths[0]}"))
+
+
+def _document(campaign: Campaign) -> str:
+    """The campaign file that asks for the same."""
+    document: dict[str, Any] = {
+        "version": 1,
+        "campaign": _UNNAMED.sub("-", f"m-{campaign.name}" if campaign.name[0] in "._+-" else campaign.name),
+        "level": campaign.level,
+        "defaults": {"reuse": campaign.reuse},
+        "models": [
+            {
+                "id": model.id,
+                "source": f"./{Path(model.source).name}",
+                "inputs": {name: _stated(spec) for name, spec in model.inputs.items()},
+            }
+            for model in campaign.models
+        ],
+        "delegates": {entry.name: {"kind": entry.kind} for entry in campaign.delegates},
+    }
+    if campaign.baseline_delegate is not None:
+        document["baseline"] = {"delegate": campaign.baseline_delegate}
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+
+
+def _stated(spec: InputSpec) -> dict[str, Any]:
+    """An input as a campaign file has it."""
+    shape = {} if spec.shape is None else {"shape": list(spec.shape)}
+    return shape if spec.low is None else shape | {"random": {"range": [spec.low, spec.high]}}
 
 
 def _models(paths: Sequence[Path], wanted: Wanted) -> Iterable[ModelEntry]:

@@ -11,16 +11,23 @@ from orchestrator.errors import UsageError
 MEMORIES: Final = {"memory": "memory_peak_bytes", "memory_cold": "memory_peak_cold_bytes"}
 """Figures in bytes, with the property of a cell's record that has each."""
 
+RATIO: Final = "ratio"
+"""The figure that is p50 over that of the campaign in `baseline.against`; it has no unit."""
+
 _LATENCIES: Final = ("p50", "p90", "p95", "p99", "mean", "init", "init_warm", "first", "first_warm")
 _MS: Final = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 _BYTES: Final = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_FORM: Final = re.compile(r"\s*([a-z0-9_]+)\s*<=\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
-_EXPECTED: Final = "expected FIGURE<=LIMIT, e.g. p50<=5ms, p99<=12.5ms, init<=2s or memory<=200MB"
+_FORM: Final = re.compile(r"\s*([a-z0-9_]+)\s*<=\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+_EXPECTED: Final = (
+    "expected FIGURE<=LIMIT, e.g. p50<=5ms, p99<=12.5ms, init<=2s, memory<=200MB or ratio<=1.05"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One limit: the figure's name, and the limit in ms or bytes. `text` is how it was written."""
+    """One limit: the figure's name, and the limit in ms, in bytes or, of `ratio`, without a unit. `text` is
+    how it was written.
+    """
 
     figure: str
     limit: float
@@ -33,10 +40,14 @@ def read_budget(text: str) -> Budget:
     if found is None:
         raise UsageError(f"budget {text!r}: {_EXPECTED}")
     figure, number, unit = found.groups()
-    if figure not in (*_LATENCIES, *MEMORIES):
-        known = ", ".join((*_LATENCIES, *MEMORIES))
+    if figure not in (*_LATENCIES, *MEMORIES, RATIO):
+        known = ", ".join((*_LATENCIES, *MEMORIES, RATIO))
         raise UsageError(f"budget {text!r}: no figure is called {figure!r}; known: {known}")
-    units = _BYTES if figure in MEMORIES else _MS
+    if figure == RATIO and unit:
+        raise UsageError(f"budget {text!r}: {RATIO} has no unit, e.g. {RATIO}<=1.05")
+    units = _BYTES if figure in MEMORIES else {"": 1.0} if figure == RATIO else _MS
     if unit not in units:
+        if not unit:
+            raise UsageError(f"budget {text!r}: {_EXPECTED}")
         raise UsageError(f"budget {text!r}: {figure} is measured in {', '.join(units)}, not {unit!r}")
     return Budget(figure, float(number) * units[unit], f"{figure}<={number}{unit}")

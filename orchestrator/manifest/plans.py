@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from agent.wire.messages import MeasurePlan
+from agent.wire.messages import MeasurePlan, ThroughputPlan
 from orchestrator.config.limits import size_text
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import DEFAULT_SOFT_LIMIT_S, Campaign
@@ -29,6 +29,7 @@ LEVELS: dict[str, MeasurePlan] = {
     "publish": MeasurePlan(
         level="publish",
         processes=10,
+        tunings=3,
         warmup_runs=10,
         warmup_seconds=1.0,
         min_runs=662,
@@ -39,7 +40,8 @@ LEVELS: dict[str, MeasurePlan] = {
 """Counts of each level, as docs/models-yaml.md lists them. Chosen by the sample floors of tails, which hold
 in every process: `quick` is certain of p50 alone, `standard` has enough for p95 (130), `publish` for p99
 (662); a test compares the last with the measuring core's floor. More processes give a narrower interval of
-p50 and take proportionally longer."""
+p50 and take proportionally longer. `publish` has several tunings, which its interval is then over: three are
+the fewest that give one."""
 
 _SLACK_PER_PROCESS_S: Final = 60.0
 """Seconds that one process may need besides its runs: start, load, cold compilation, outputs. Chosen; a
@@ -65,15 +67,17 @@ _FACTS_BYTES: Final = 65_536
 def soft_limit_s(plan: MeasurePlan) -> float:
     """How long one attempt may take where the file does not say: enough for every process at its cap."""
     process = _SLACK_PER_PROCESS_S + _LONGEST_WARMUP_RATIO * plan.warmup_seconds + plan.max_seconds
-    # One more: the cold process, which times nothing but compiles everything.
-    return max(DEFAULT_SOFT_LIMIT_S, (1 + plan.processes) * process)
+    # The cold processes of the tunings, too, which time nothing but compile everything.
+    later = sum(_SLACK_PER_PROCESS_S + seconds for seconds in plan.passes_s)
+    return max(DEFAULT_SOFT_LIMIT_S, (plan.tunings + plan.processes) * process) + later
 
 
 def samples_bytes(plan: MeasurePlan) -> int:
     """The most bytes that the raw samples of one attempt can have: one JSON list, a number for every run."""
     warmup_s = max(_LONGEST_WARMUP_RATIO * plan.warmup_seconds, _SHORTEST_WARMUP_CAP_S)
     runs = _numbers_bytes(plan.max_runs, plan.max_seconds) + _numbers_bytes(plan.max_runs, warmup_s)
-    return plan.processes * (runs + _FACTS_BYTES) + _FACTS_BYTES
+    runs += _offsets_bytes(plan.max_runs, plan.max_seconds)
+    return plan.processes * (runs + _FACTS_BYTES) + plan.tunings * _FACTS_BYTES
 
 
 def _numbers_bytes(most: int, seconds: float) -> int:
@@ -83,6 +87,12 @@ def _numbers_bytes(most: int, seconds: float) -> int:
     """
     count = min(most, math.ceil(seconds / _SHORTEST_RUN_S))
     return math.ceil(count * (math.log10(seconds / count * 1e9) + 2))
+
+
+def _offsets_bytes(most: int, seconds: float) -> int:
+    """Bytes of the starts of at most `most` runs within that time, in ns, each with a comma."""
+    count = min(most, math.ceil(seconds / _SHORTEST_RUN_S))
+    return count * (math.ceil(math.log10(max(seconds, _SHORTEST_RUN_S) * 1e9)) + 2)
 
 
 def require_samples_fit(campaign: Campaign, lab: LabConfig) -> None:
@@ -116,15 +126,26 @@ _FIELDS = {
 def plan(level: str, *measures: dict[str, Any]) -> MeasurePlan:
     """The level's counts, overridden by each `measure:` block in turn.
 
-    Raises `ValueError` where a minimum exceeds its maximum.
+    Raises `ValueError` where a minimum exceeds its maximum, or the tunings the processes.
     """
-    values = LEVELS[level].model_dump()
+    values = {"tunings": 1} | LEVELS[level].model_dump()
     for measure in measures:
-        if "processes" in measure:
-            values["processes"] = measure["processes"]
+        values |= {name: measure[name] for name in ("processes", "tunings") if name in measure}
         for (block, key), field in _FIELDS.items():
             if key in measure.get(block, {}):
                 values[field] = measure[block][key]
+        # What a pass lacks is reported at its place in the file.
+        if "minutes" in measure.get("sustained", {}):
+            values["sustained_s"] = 60 * measure["sustained"]["minutes"]
+        if {"in_flight", "seconds"} <= measure.get("throughput", {}).keys():
+            values["throughput"] = ThroughputPlan(**measure["throughput"])
+    asked = any("tunings" in measure for measure in measures)
+    if asked and values["tunings"] > values["processes"]:
+        raise ValueError(
+            f"tunings {values['tunings']} exceeds processes {values['processes']} (level {level}); every "
+            "tuning needs a process"
+        )
+    values["tunings"] = min(values["tunings"], values["processes"])
     for low, high in (("min_runs", "max_runs"), ("min_seconds", "max_seconds")):
         if values[low] > values[high]:
             raise ValueError(

@@ -56,6 +56,13 @@ class Problems:
         mark = node.start_mark
         self._found.append(Problem(mark.line + 1, mark.column + 1, text))
 
+    def extend(self, found: Iterable[Problem]) -> None:
+        """Note mistakes whose places are known."""
+        self._found.extend(found)
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
     def raise_any(self) -> None:
         """Raise `ManifestError` where at least one mistake was noted."""
         if self._found:

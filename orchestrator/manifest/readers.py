@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import yaml
 
 from agent.wire.bounded import MAX_INTEGER
+from orchestrator.manifest.json_schema import Described, JsonSchema, described, schema_of
 from orchestrator.manifest.problems import Problems, suggestion
 
 T = TypeVar("T")
@@ -97,7 +98,9 @@ def text(
             return str(node.value)
         return None
 
-    return read
+    schema: JsonSchema = {"type": ["string", "number"] if numeric else "string", "minLength": 1}
+    schema |= {"maxLength": limit} if limit < MAX_TEXT else {}
+    return Described(read, lambda: schema | ({"pattern": f"^(?:{pattern})$"} if pattern else {}))
 
 
 def choice(known: Mapping[str, Any] | tuple[str, ...], what: str) -> Reader[str]:
@@ -111,7 +114,7 @@ def choice(known: Mapping[str, Any] | tuple[str, ...], what: str) -> Reader[str]
             problems.add(node, f"unknown {what} {word!r}{suggestion(word, known)}")
         return None
 
-    return read
+    return Described(read, lambda: {"enum": list(known)})
 
 
 def number(
@@ -141,9 +144,21 @@ def number(
             return None
         return value
 
-    return read
+    limits = {"minimum": minimum, "maximum": maximum}
+    schema: JsonSchema = {"type": "integer" if whole else "number"}
+    return Described(
+        read, lambda: schema | {key: bound for key, bound in limits.items() if bound is not None}
+    )
 
 
+@described(
+    lambda: {
+        "anyOf": [
+            {"type": "string", "pattern": f"^(?:{_DURATION.pattern})$"},
+            {"type": "number", "minimum": _SHORTEST_S, "maximum": _YEAR_S},
+        ]
+    }
+)
 def duration(node: yaml.Node, problems: Problems) -> float | None:
     """Seconds > 0: a number of seconds, or `500ms`, `30s`, `15m`, `12h`, `7d`."""
     found = _DURATION.fullmatch(node.value) if isinstance(node, yaml.ScalarNode) else None
@@ -157,6 +172,7 @@ def duration(node: yaml.Node, problems: Problems) -> float | None:
     return None
 
 
+@described(lambda: {"type": "boolean"})
 def yes_or_no(node: yaml.Node, problems: Problems) -> bool | None:
     """`true` or `false`."""
     if not isinstance(node, yaml.ScalarNode) or not node.tag.endswith(":bool"):
@@ -178,7 +194,10 @@ def listing(item: Reader[T], *, minimum: int = 0, maximum: int = MAX_ITEMS) -> R
         items = [item(child, problems) for child in node.value]
         return [value for value in items if value is not None]
 
-    return read
+    return Described(
+        read,
+        lambda: {"type": "array", "items": schema_of(item), "minItems": minimum, "maxItems": maximum},
+    )
 
 
 def entries(node: yaml.Node, problems: Problems) -> dict[str, tuple[yaml.Node, yaml.Node]] | None:
@@ -202,13 +221,14 @@ def entries(node: yaml.Node, problems: Problems) -> dict[str, tuple[yaml.Node, y
 @dataclass(frozen=True)
 class Keys:
     """A mapping with known keys. `later` are keys of the full schema that this version does not have;
-    `elsewhere` says where a misplaced key belongs.
+    `elsewhere` says where a misplaced key belongs. `about` says of each key what it is for, in a sentence.
     """
 
     known: Mapping[str, Reader[Any]]
     required: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
     elsewhere: Mapping[str, str] = field(default_factory=dict)
+    about: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, node: yaml.Node, problems: Problems) -> dict[str, Any] | None:
         """The values of the keys that are present."""
@@ -225,6 +245,18 @@ class Keys:
             if name not in found:
                 problems.add(node, f"missing key {name!r}")
         return values
+
+    def json_schema(self) -> JsonSchema:
+        """See `json_schema.SelfDescribing`."""
+        return {
+            "type": "object",
+            "properties": {
+                name: schema_of(reader) | {"description": self.about[name]}
+                for name, reader in self.known.items()
+            },
+            "required": list(self.required),
+            "additionalProperties": False,
+        }
 
     def _unknown(self, name: str) -> str:
         if name in self.later:
@@ -254,7 +286,12 @@ def table(
                 values[checked] = read_value
         return values
 
-    return read
+    def schema() -> JsonSchema:
+        names = {} if name is None else {"propertyNames": schema_of(name)}
+        form = {"type": "object", "additionalProperties": schema_of(value), "maxProperties": maximum}
+        return form | names
+
+    return Described(read, schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,4 +309,4 @@ def placed(reader: Reader[T]) -> Reader[Placed]:
         value = reader(node, problems)
         return None if value is None else Placed(value, node)
 
-    return read
+    return Described(read, lambda: schema_of(reader))

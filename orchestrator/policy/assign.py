@@ -9,7 +9,7 @@ by side.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 AGEING_S: Final = 3600.0
@@ -22,11 +22,14 @@ behind it.
 @dataclass(frozen=True, slots=True)
 class Share:
     """The device time that a campaign was given. `served_s`: device-seconds; `waits_since_s`: UTC seconds of
-    its last assignment, or of its submission before the first.
+    its last assignment, or of its submission before the first. `user`: who submitted it; `user_served_s`:
+    device-seconds that all campaigns of this user were given.
     """
 
     served_s: float = 0.0
     waits_since_s: float = 0.0
+    user: str = ""
+    user_served_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,8 @@ class WaitingCell:
     """A queued cell. `devices`: those it may run on; `rank`: lower goes first (minus the priority);
     `campaign_no` grows with every submission; `position` is the cell's place in its campaign's matrix,
     where the cells of one model are neighbours. `not_before_s`: UTC seconds. `health`: the cell checks a
-    device, and only such cells go to a device in quarantine.
+    device, and only such cells go to a device in quarantine. `groups`: by device, the exclusion group that
+    the cell takes there, where that is more than the device's own.
     """
 
     cell_id: str
@@ -45,6 +49,11 @@ class WaitingCell:
     not_before_s: float = 0.0
     expected_s: float = 0.0
     health: bool = False
+    groups: Mapping[str, str] = field(default_factory=dict)
+
+    def group_on(self, slot: DeviceSlot) -> str:
+        """The exclusion group that the cell takes on a device."""
+        return self.groups.get(slot.device_id, slot.exclusion_group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +105,8 @@ def assign(
     taken: Iterable[str] = (),
     shares: Mapping[int, Share] | None = None,
 ) -> tuple[Assignment, ...]:
-    """Give idle devices their cells: highest priority (with age) first, then the campaign that was given
-    least, then matrix order. What is assigned here counts as given for the rest.
+    """Give idle devices their cells: highest priority (with age) first, then the user who was given least,
+    then the campaign that was, then matrix order. What is assigned here counts as given for the rest.
 
     `taken`: exclusion groups of the attempts under way; `shares`: by campaign. A cell whose device is
     excluded by what runs beside it keeps its place: no cell of lower order starts there. The order of the
@@ -113,17 +122,26 @@ def assign(
         cell = min(left, key=lambda cell: _order(cell, given.get(cell.campaign_no, Share()), now_s))
         left.remove(cell)
         fits = [slot for slot in slots if slot.takes(cell) and slot.rests_until_s <= now_s]
-        slot = next((slot for slot in fits if occupied.free(slot.exclusion_group)), None)
+        slot = next((slot for slot in fits if occupied.free(cell.group_on(slot))), None)
         if slot is None:
             # Otherwise a stream of cells for `host/gpu-0` would keep a cell for `host` waiting for ever.
             for held in fits:
-                occupied.take(held.exclusion_group)
+                occupied.take(cell.group_on(held))
             continue
-        occupied.take(slot.exclusion_group)
-        before = given.get(cell.campaign_no, Share())
-        given[cell.campaign_no] = Share(before.served_s + cell.expected_s, now_s)
+        occupied.take(cell.group_on(slot))
+        charge(given, cell, now_s)
         chosen.append(Assignment(cell.cell_id, slot.device_id))
     return tuple(chosen)
+
+
+def charge(shares: dict[int, Share], cell: WaitingCell, now_s: float) -> None:
+    """Count a cell as given, for its campaign and for its user's other ones."""
+    own = shares.setdefault(cell.campaign_no, Share())
+    for number, share in shares.items():
+        if share.user == own.user:
+            shares[number] = replace(share, user_served_s=share.user_served_s + cell.expected_s)
+    given = shares[cell.campaign_no]
+    shares[cell.campaign_no] = replace(given, served_s=given.served_s + cell.expected_s, waits_since_s=now_s)
 
 
 def aged_rank(rank: int, share: Share, now_s: float) -> int:
@@ -131,10 +149,13 @@ def aged_rank(rank: int, share: Share, now_s: float) -> int:
     return rank - int(max(0.0, now_s - share.waits_since_s) // AGEING_S)
 
 
-def _order(cell: WaitingCell, share: Share, now_s: float) -> tuple[bool, int, float, int, int, int, str]:
+def _order(
+    cell: WaitingCell, share: Share, now_s: float
+) -> tuple[bool, int, float, float, int, int, int, str]:
     return (
         not cell.health,
         aged_rank(cell.rank, share, now_s),
+        share.user_served_s,
         share.served_s,
         cell.campaign_no,
         cell.rank,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent.wire.messages import InputSpec, MeasurePlan
+from agent.wire.messages import Device, InputSpec, MeasurePlan, environment_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,25 @@ class Ingredients:
                 "inputs": {name: spec.model_dump(mode="json") for name, spec in self.inputs.items()},
             }
         )
+
+
+class Environments:
+    """In which environment a delegate's results on each device are expected to be measured."""
+
+    def __init__(self, devices: Iterable[Device]) -> None:
+        self._devices = {device.device_id: device for device in devices}
+        self._ids: dict[tuple[str, str], str] = {}
+
+    def of(self, device_id: str, kind: str) -> Mapping[str, str]:
+        """The fields of the environment."""
+        return self._devices[device_id].environment_of(kind)
+
+    def id_of(self, device_id: str, kind: str) -> str:
+        """The environment's id."""
+        pair = device_id, kind
+        if pair not in self._ids:
+            self._ids[pair] = environment_id(dict(self.of(*pair)))
+        return self._ids[pair]
 
 
 def fingerprint(series: str, environment_id: str) -> str:

@@ -75,8 +75,10 @@ ATTEMPT_MOVES: Final[Mapping[AttemptState, frozenset[AttemptState]]] = {
 LOST: Final = frozenset({ReasonCode.INTERRUPTED, ReasonCode.AGENT_LOST})
 """The orchestrator gave the attempt up without knowing the state of its runner: a result may still arrive."""
 
-RETRIED: Final = LOST | {ReasonCode.DEVICE_LOST, ReasonCode.TIMEOUT, ReasonCode.ARTIFACT}
-"""Faults of the farm rather than of the model: another attempt may help."""
+RETRIED: Final = LOST | {ReasonCode.DEVICE_LOST, ReasonCode.ARTIFACT}
+"""Faults of the farm rather than of the model: another attempt may help. A timeout is none of them: another
+attempt would take the whole time limit again.
+"""
 
 DEVICE_FAULTS: Final = frozenset({ReasonCode.AGENT_LOST, ReasonCode.DEVICE_LOST})
 """Faults of the device or its host. A model may end with any other failure on a device that works."""
@@ -110,6 +112,24 @@ for a moment is back; longer waits would only delay the campaign, as other cells
 """
 
 
+TRIED_AGAIN: Final = RETRIED | CRASHED
+"""Failures after which a cell is tried again where its campaign file says nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRule:
+    """What a campaign file says of retries, within the farm's bounds. `times`: how often a failed attempt is
+    followed by another one; `kinds`: after which failures.
+    """
+
+    times: int = MAX_ATTEMPTS - 1
+    kinds: frozenset[ReasonCode] = TRIED_AGAIN
+
+
+USUAL_RETRIES: Final = RetryRule()
+"""What holds where the file says nothing."""
+
+
 class IllegalMoveError(Exception):
     """A change of state that the table does not allow: a bug, or a message that arrived too late."""
 
@@ -121,12 +141,13 @@ def move_cell(now: CellState, to: CellState) -> CellState:
     return to
 
 
-def reopen_cell(now: CellState) -> CellState:
+def reopen_cell(now: CellState, *, disturbed: bool = False) -> CellState:
     """Return `queued` for a cell that a user wants tried again: the one way out of a terminal state.
 
-    Raises `IllegalMoveError` for a cell that was measured, or that has not ended.
+    `disturbed`: its result is suspect or invalid. Raises `IllegalMoveError` for a cell that was measured
+    undisturbed, or that has not ended.
     """
-    if now not in ENDED - {CellState.DONE}:
+    if now not in (ENDED if disturbed else ENDED - {CellState.DONE}):
         raise IllegalMoveError(f"a cell that is {now} cannot be tried again")
     return CellState.QUEUED
 
@@ -183,7 +204,7 @@ _DEFAULT_TEXTS = {
 }
 
 
-def settle(ends: Sequence[AttemptEnd], *, cancel_asked: bool) -> Settled:
+def settle(ends: Sequence[AttemptEnd], *, cancel_asked: bool, retry: RetryRule = USUAL_RETRIES) -> Settled:
     """Derive the next state of a cell from its attempts, oldest first. At least one must have ended."""
     last = ends[-1]
     match last.state:
@@ -195,12 +216,13 @@ def settle(ends: Sequence[AttemptEnd], *, cancel_asked: bool) -> Settled:
             return Settled(CellState.CANCELLED, cancelled_reason())
         case AttemptState.CANCELLED:
             return Settled(CellState.QUEUED, last.reason)
-    return _settle_failure(last.reason, [end for end in ends if end.state is AttemptState.FAILED])
+    return _settle_failure(last.reason, [end for end in ends if end.state is AttemptState.FAILED], retry)
 
 
-def _settle_failure(reason: Reason, failures: Sequence[AttemptEnd]) -> Settled:
+def _settle_failure(reason: Reason, failures: Sequence[AttemptEnd], retry: RetryRule) -> Settled:
     crashes = sum(end.reason.code in CRASHED for end in failures)
     again = reason.code in RETRIED or (reason.code in CRASHED and crashes < MAX_CRASHES)
+    again = again and reason.code in retry.kinds and len(failures) <= retry.times
     if again and len(failures) < MAX_ATTEMPTS:
         return Settled(CellState.QUEUED, reason, RETRY_DELAYS_S[len(failures) - 1])
     if len(failures) > 1:

@@ -17,6 +17,7 @@ from orchestrator.manifest.campaign import (
     DeviceSelector,
     ExcludeRule,
     ModelEntry,
+    RetryEntry,
 )
 from orchestrator.policy.fingerprint import Ingredients, digest
 from orchestrator.policy.selectors import DeviceClass, class_target, is_class, matches, named
@@ -30,7 +31,7 @@ NO_DEVICE: Final = "-"
 
 
 class ModelFile(Protocol):
-    """A model that is kept in the store."""
+    """A model of a campaign as a file."""
 
     @property
     def id(self) -> str:
@@ -38,11 +39,15 @@ class ModelFile(Protocol):
 
     @property
     def sha256(self) -> str:
-        """64 hex digits."""
+        """64 hex digits; empty where the file could not be fetched."""
 
     @property
     def size_bytes(self) -> int:
         """Size of the file."""
+
+    @property
+    def unreachable(self) -> str | None:
+        """Why the file or its labelled data could not be fetched; None where it is in the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +56,9 @@ class CellSpec:
 
     `target`: a device id, `any:SELECTOR#N` for any device of a class, or "-" where no device can take it.
     `devices`: those it may run on, as far as they are known now; `line`: the queue in which it waits for one;
-    `obstacle`: why it cannot run (`no_device`) or is not wanted (`excluded`), else None. `position`: its
-    place in the matrix, model by model.
+    `obstacle`: why it cannot run (`no_device`; `artifact`: its model could not be fetched) or is not wanted
+    (`excluded`), else None. `position`: its place in the matrix, model by model. `queue_limit_s`, `reuse` and
+    `retry`: as in `ModelEntry`.
     """
 
     position: int
@@ -70,6 +76,9 @@ class CellSpec:
     obstacle: Reason | None = None
     devices: tuple[str, ...] = ()
     line: str = NO_DEVICE
+    queue_limit_s: float | None = None
+    reuse: str | None = None
+    retry: RetryEntry | None = None
 
     @property
     def ingredients(self) -> Ingredients:
@@ -122,7 +131,7 @@ def expand(
                 rule = next(
                     (r for r in campaign.exclude if _excludes(r, model.id, delegate.name, target)), None
                 )
-                why = target.obstacle if rule is None else _excluded(rule)
+                why = target.obstacle or _not_fetched(files[model.id]) if rule is None else _excluded(rule)
                 cells.append(_cell(len(cells), model, files[model.id], delegate, target, why))
     return tuple(cells)
 
@@ -201,6 +210,9 @@ def _cell(
         obstacle=obstacle,
         devices=target.devices,
         line=target.line,
+        queue_limit_s=model.queue_limit_s,
+        reuse=model.reuse,
+        retry=model.retry,
     )
 
 
@@ -225,6 +237,13 @@ def _excluded(rule: ExcludeRule) -> Reason:
     parts = {"model": rule.model, "delegate": rule.delegate, "device": rule.device}
     narrow = {name: pattern for name, pattern in parts.items() if pattern != "*"}
     return Reason(code=ReasonCode.EXCLUDED, text=f"by the rule {_as_yaml(narrow or {'model': '*'})}")
+
+
+def _not_fetched(model: ModelFile) -> Reason | None:
+    if model.unreachable is None:
+        return None
+    text = f"{model.unreachable}; once it can be reached, submit the campaign again"
+    return Reason(code=ReasonCode.ARTIFACT, text=text)
 
 
 def _no_host(

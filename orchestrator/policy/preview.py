@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from statistics import median
 from typing import Final, Literal, TypeAlias
 
 from agent.wire.messages import MeasurePlan, ReasonCode
 from orchestrator.errors import UsageError
-from orchestrator.policy.fingerprint import ChangedField, Ingredients, changed_fields, fingerprint
+from orchestrator.policy.fingerprint import (
+    ChangedField,
+    Environments,
+    Ingredients,
+    changed_fields,
+    fingerprint,
+)
 from orchestrator.policy.lifecycle import CURABLE
 from orchestrator.policy.matrix import CellSpec
 
-Action: TypeAlias = Literal["run", "reuse", "no_device", "excluded"]
+Action: TypeAlias = Literal["run", "reuse", "no_device", "no_model", "excluded"]
+
+_HINDERED: Final[Mapping[ReasonCode, Action]] = {
+    ReasonCode.EXCLUDED: "excluded",
+    ReasonCode.NO_DEVICE: "no_device",
+    ReasonCode.ARTIFACT: "no_model",
+}
 
 SAME_FINGERPRINT = "same-fingerprint"
 NEVER = "never"
 _MAX_AGE = "max-age:"
+AND_SUSPECT = "+suspect"
+"""End of a rule by which disturbed results are reused as others are: for a machine that is never quiet."""
+
+DISTURBED = frozenset({"suspect", "invalid"})
+"""Trust verdicts of results that are not reused by default."""
 
 REUSABLE_FAILURES = frozenset({ReasonCode.WRONG_OUTPUT})
 """Failures that measuring again would only repeat; any other failed cell runs again."""
@@ -35,6 +54,12 @@ back. A guess, as above.
 """
 
 
+_SIMILAR_CELLS: Final = 5
+"""Cells whose durations estimate that of a new one: an odd number, so that the median is one of them. Chosen:
+with fewer one slow model decides, with more the sizes differ too much.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class KnownResult:
     """A counted result of an earlier cell. `duration_s`: how long its attempt took."""
@@ -47,15 +72,52 @@ class KnownResult:
     duration_s: float
     ingredients: Ingredients
     environment: Mapping[str, str]
+    trust: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """Which earlier results may replace a measurement: those since `since`, disturbed ones if `suspect`."""
+
+    since: datetime
+    suspect: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """How long a cell of this plan took, with a model of this size."""
+
+    plan: MeasurePlan
+    model_bytes: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class PastResults:
-    """The newest counted result by fingerprint, by series, and by (model id, delegate name, device)."""
+    """The newest counted result by fingerprint, by series, and by (model id, delegate name, device).
+
+    `durations`: those of recent cells, by delegate kind.
+    """
 
     by_fingerprint: Mapping[str, KnownResult]
     by_series: Mapping[str, KnownResult]
     by_names: Mapping[tuple[str, str, str], KnownResult]
+    durations: Mapping[str, Sequence[Duration]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CellPreview:
+    """What people are told of a planned cell; see `PlannedCell`."""
+
+    model: str
+    delegate: str
+    device: str
+    level: str
+    action: Action
+    why: str
+    changed: tuple[ChangedField, ...]
+    eta_s: float
+    reused_from: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,34 +158,42 @@ class PlannedCell:
         """Id of the cell whose result is reused."""
         return None if self.reused is None else self.reused.cell_id
 
+    @property
+    def preview(self) -> CellPreview:
+        """The cell without what only the farm needs."""
+        return CellPreview(
+            self.model, self.delegate, self.device, self.level, self.action, self.why, self.changed,
+            self.eta_s, self.reused_from,
+        )  # fmt: skip
+
 
 def plan_cells(
-    specs: Iterable[CellSpec],
-    environments: Mapping[str, Mapping[str, str]],
-    environment_ids: Mapping[str, str],
+    specs: Sequence[CellSpec],
+    environments: Environments,
     past: PastResults,
     reuse: str,
     now: datetime,
 ) -> tuple[PlannedCell, ...]:
-    """Decide every cell. `environments` and `environment_ids` are by device id.
+    """Decide every cell.
 
-    `reuse`: `same-fingerprint`, `never` or `max-age:SECONDS`; anything else raises `UsageError`.
+    `reuse`: `same-fingerprint`, `never` or `max-age:SECONDS`, the first and the last also with `+suspect`;
+    anything else raises `UsageError`. A cell with a rule of its own goes by that.
     """
-    limit = reuse_limit(reuse, now)
+    words = {reuse} | {spec.reuse for spec in specs if spec.reuse is not None}
+    rules = {word: reuse_rule(word, now) for word in words}
     planned = []
     used: dict[str, set[str]] = defaultdict(set)
     seen: dict[str, Sequence[_Seen]] = {}
     for spec in specs:
         if spec.obstacle is not None:
-            action: Action = "excluded" if spec.obstacle.code is ReasonCode.EXCLUDED else "no_device"
-            planned.append(PlannedCell(spec, action, spec.obstacle.text))
+            planned.append(PlannedCell(spec, _HINDERED[spec.obstacle.code], spec.obstacle.text))
             continue
         group = spec.siblings or spec.key
         if group not in seen:
-            seen[group] = [_seen(spec, name, environment_ids[name], past) for name in spec.devices]
+            seen[group] = [_seen(spec, name, environments, past) for name in spec.devices]
         taken = used[group]
         free = [device for device in seen[group] if device.device_id not in taken]
-        cell = _planned(spec, free, environments, past, limit)
+        cell = _planned(spec, free, environments, past, rules[spec.reuse or reuse])
         if cell.reused is not None:
             taken.add(cell.reused.ingredients.device_id)
         planned.append(cell)
@@ -139,59 +209,80 @@ class _Seen:
     ever: KnownResult | None
 
 
-def _seen(spec: CellSpec, device_id: str, environment_id: str, past: PastResults) -> _Seen:
+def _seen(spec: CellSpec, device_id: str, environments: Environments, past: PastResults) -> _Seen:
     series = spec.on(device_id).series
-    same = past.by_fingerprint.get(fingerprint(series, environment_id))
+    expected = environments.id_of(device_id, spec.delegate_kind)
+    same = past.by_fingerprint.get(fingerprint(series, expected))
     return _Seen(device_id, same, past.by_series.get(series))
 
 
 def _planned(
     spec: CellSpec,
     free: Sequence[_Seen],
-    environments: Mapping[str, Mapping[str, str]],
+    environments: Environments,
     past: PastResults,
-    limit: datetime | None,
+    rule: Reuse | None,
 ) -> PlannedCell:
     """Decide a cell that may run on any of the free devices: the first reusable result is taken."""
     known = [device.same for device in free if device.same is not None]
     for result in known:
-        if limit is not None and reusable(result, limit):
+        if rule is not None and reusable(result, rule):
             why = f"measured {result.received_at:%Y-%m-%d %H:%M} UTC in cell {result.cell_id}"
             return PlannedCell(spec, "reuse", why, reused=result)
     last = next((device.ever for device in free if device.ever is not None), None)
-    eta_s = expected_s(spec.plan, last)
+    eta_s = expected_s(spec.plan, last, spec.model_bytes, past.durations.get(spec.delegate_kind, ()))
     if known:
-        return PlannedCell(spec, "run", _why_again(known[0], limit), eta_s=eta_s)
+        return PlannedCell(spec, "run", _why_again(known[0], rule), eta_s=eta_s)
     if spec.siblings is not None:
         return PlannedCell(spec, "run", f"any of {', '.join(spec.devices)}", eta_s=eta_s)
-    return _new_cell(spec, environments[spec.target], past, eta_s)
+    return _new_cell(spec, environments.of(spec.target, spec.delegate_kind), past, eta_s)
 
 
-def reuse_limit(reuse: str, now: datetime) -> datetime | None:
-    """Return the moment before which results are too old; None: reuse none. Raises `UsageError`."""
+def reuse_rule(reuse: str, now: datetime) -> Reuse | None:
+    """Return what may be reused; None: nothing. Raises `UsageError`."""
+    word, suspect = reuse.removesuffix(AND_SUSPECT), reuse.endswith(AND_SUSPECT)
     if reuse == NEVER:
         return None
-    if reuse == SAME_FINGERPRINT:
-        return datetime.min.replace(tzinfo=UTC)
-    if reuse.startswith(_MAX_AGE):
-        return now - timedelta(seconds=float(reuse.removeprefix(_MAX_AGE)))
+    if word == SAME_FINGERPRINT:
+        return Reuse(datetime.min.replace(tzinfo=UTC), suspect)
+    if word.startswith(_MAX_AGE):
+        return Reuse(now - timedelta(seconds=float(word.removeprefix(_MAX_AGE))), suspect)
     raise UsageError(f"unknown reuse rule {reuse!r}; known: {SAME_FINGERPRINT}, {NEVER}, max-age:SECONDS")
 
 
-def reusable(known: KnownResult, limit: datetime) -> bool:
+def reusable(known: KnownResult, rule: Reuse) -> bool:
     """Whether a result with the right fingerprint may replace a new measurement."""
+    if known.trust in DISTURBED and not rule.suspect:
+        return False
     settled = known.status in ("done", "unsupported") or known.reason_code in REUSABLE_FAILURES
     settled = settled and known.reason_code not in CURABLE
-    return settled and known.received_at >= limit
+    return settled and known.received_at >= rule.since
 
 
-def expected_s(plan: MeasurePlan, last: KnownResult | None) -> float:
-    """How long a cell will take, in seconds: as long as last time, else what its plan asks for."""
+def expected_s(
+    plan: MeasurePlan, last: KnownResult | None, model_bytes: int = 0, history: Sequence[Duration] = ()
+) -> float:
+    """How long a cell will take, in seconds.
+
+    As long as last time; else what its plan asks for, times the factor by which cells of the same delegate
+    with models of about this size took longer than theirs: the median over the nearest sizes.
+    """
     if last is not None and last.status == "done":
         return last.duration_s
+    planned_s = _planned_s(plan)
+    if not history:
+        return planned_s
+    size = math.log(max(1, model_bytes))
+    near = sorted(history, key=lambda one: abs(math.log(max(1, one.model_bytes)) - size))[:_SIMILAR_CELLS]
+    return planned_s * median(one.seconds / _planned_s(one.plan) for one in near)
+
+
+def _planned_s(plan: MeasurePlan) -> float:
+    """Seconds that a plan asks for, of a model that starts at once."""
     steady_s = min(plan.max_seconds, max(plan.min_seconds, 0.1))
     timed_s = plan.processes * (steady_s + plan.warmup_seconds + _PROCESS_OVERHEAD_S)
-    return timed_s + _PROCESS_OVERHEAD_S + _CELL_OVERHEAD_S
+    later_s = sum(seconds + _PROCESS_OVERHEAD_S for seconds in plan.passes_s)
+    return timed_s + plan.tunings * _PROCESS_OVERHEAD_S + _CELL_OVERHEAD_S + later_s
 
 
 def _new_cell(spec: CellSpec, environment: Mapping[str, str], past: PastResults, eta_s: float) -> PlannedCell:
@@ -203,9 +294,11 @@ def _new_cell(spec: CellSpec, environment: Mapping[str, str], past: PastResults,
     return PlannedCell(spec, "run", ", ".join(map(str, changed)), changed, eta_s)
 
 
-def _why_again(known: KnownResult, limit: datetime | None) -> str:
-    if limit is None:
+def _why_again(known: KnownResult, rule: Reuse | None) -> str:
+    if rule is None:
         return "measured before; reuse is off"
-    if known.received_at < limit:
+    if known.trust in DISTURBED and not rule.suspect:
+        return f"the last result is {known.trust}"
+    if known.received_at < rule.since:
         return f"the last result is of {known.received_at:%Y-%m-%d %H:%M} UTC, older than allowed"
     return f"last time it ended {known.status}: {known.reason_code}"

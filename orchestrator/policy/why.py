@@ -23,7 +23,7 @@ class Occupant:
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
     """A device that serves the cell's line. `agent`: why its agent gets no work, else empty; `is_checked`: a
-    health check of it is queued.
+    health check of it is queued; `reserved`: how another's reservation keeps the cell from it, else empty.
     """
 
     device_id: str
@@ -33,6 +33,7 @@ class DeviceFacts:
     is_checked: bool = False
     rests_until: datetime | None = None
     occupant: Occupant | None = None
+    reserved: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +63,14 @@ class CellFacts:
     job_started: datetime | None
     heard_at: datetime | None
     scheduler: str
+    queue_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
     """The answer. `blocks`: what keeps it from starting, the nearest cause first; `queue_s`: how long it has
-    waited, to which no limit applies; `job_s`: how long its attempt runs; `eta_s`: about when it starts (or
-    ends, where it runs), None where it is unknown.
+    waited, `queue_left_s`: how long it still may (`limits.queue`; None: without limit); `job_s`: how long its
+    attempt runs; `eta_s`: about when it starts (or ends, where it runs), None where it is unknown.
     """
 
     cell_id: str
@@ -80,6 +82,7 @@ class Why:
     eta_s: float | None
     lease: str | None
     blocks: tuple[str, ...]
+    queue_left_s: float | None = None
 
 
 def explain(facts: CellFacts, now: datetime) -> Why:
@@ -98,6 +101,7 @@ def explain(facts: CellFacts, now: datetime) -> Why:
     return Why(
         facts.cell_id, facts.state, facts.line, facts.position, queue_s, None, eta_s, lease,
         blocks or ("nothing: it starts within moments",),
+        None if facts.queue_until is None else max(0.0, (facts.queue_until - now).total_seconds()),
     )  # fmt: skip
 
 
@@ -152,6 +156,8 @@ def _device_blocks(device: DeviceFacts, now: datetime) -> Iterator[str]:
     if device.quarantine is not None:
         free = "a health check frees it, or" if device.is_checked else "back with"
         yield f"{name} is in quarantine ({device.quarantine}); {free}: farm devices release {name}"
+    if device.reserved:
+        yield f"{name}: {device.reserved}"
     if device.occupant is not None:
         holder = device.occupant
         where = "" if holder.device_id == name else f" on {holder.device_id}, which excludes it"
@@ -165,7 +171,7 @@ def _device_blocks(device: DeviceFacts, now: datetime) -> Iterator[str]:
 
 
 def _usable(device: DeviceFacts) -> bool:
-    return device.present and not device.agent and device.quarantine is None
+    return device.present and not device.agent and device.quarantine is None and not device.reserved
 
 
 def _starts_in(facts: CellFacts, usable: Sequence[DeviceFacts], now: datetime) -> float:

@@ -7,15 +7,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.results import metrics
-from orchestrator.results.flags import flags_of
-from orchestrator.results.format import half_width, ratio
+from orchestrator.results.doubt import doubt_text
+from orchestrator.results.flags import flags_text
+from orchestrator.results.format import half_width, ratio, ratio_interval
+from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import CI95, P50
 from orchestrator.results.records import CellRecord
-from orchestrator.results.speedups import Baselines, speedup_ratio
+from orchestrator.results.speedups import Baselines, Verdict, speedup, stored_ratio
 
 STRUCK_OUT = "wrong output"
 FLAG = "⚑"
+DOUBT = "⚠"
 _UNCERTAIN = "≈"
+UNPAIRED = "unpaired"
+SIGNS: dict[Verdict, str] = {"faster": "▲", "slower": "▼", "same": "=", "inconclusive": "?"}
+"""The sign of each verdict; a ratio without a verdict has none."""
 _LOPSIDED = 2.0
 """High over low of an interval above which both ends are written instead of `±` half of it. Intervals are
 symmetric in the logarithm: at 2 the upper half is 1.4 times the lower, and one number for both misleads."""
@@ -36,11 +42,15 @@ def reason_text(cell: CellRecord) -> str:
 
 
 def compare(
-    cells: Sequence[CellRecord], baseline: str | None, reason: Callable[[CellRecord], str] = reason_text
+    cells: Sequence[CellRecord],
+    baseline: str | None,
+    reason: Callable[[CellRecord], str] = reason_text,
+    metric: Metric = P50,
 ) -> Comparison:
     """Arrange cells by model and delegate@device, in their given order.
 
-    Cells of several levels get a column for each. `reason` writes why a cell has no result.
+    Cells of several levels get a column for each. `reason` writes why a cell has no result; `metric` is the
+    figure that each cell shows.
     """
     baselines = Baselines.among(baseline, cells)
     columns = list(dict.fromkeys((cell.delegate, cell.device, cell.level) for cell in cells))
@@ -50,18 +60,26 @@ def compare(
     rows = []
     for model in models:
         found = (placed.get((model, *column)) for column in columns)
-        rows.append(tuple(() if c is None else cell_lines(c, baselines.of(c), reason) for c in found))
+        rows.append(tuple(() if c is None else cell_lines(c, baselines.of(c), reason, metric) for c in found))
     headings = (
-        f"{delegate}@{device}" + (f" {level}" if len(levels) > 1 else "")
+        f"{delegate}@{device}"
+        + (f" {level}" if len(levels) > 1 else "")
+        + unequal_threads(c for c in cells if (c.delegate, c.device, c.level) == (delegate, device, level))
         for delegate, device, level in columns
     )
     return Comparison(tuple(headings), models, tuple(rows))
 
 
 def cell_lines(
-    cell: CellRecord, against: CellRecord | None, reason: Callable[[CellRecord], str] = reason_text
+    cell: CellRecord,
+    against: CellRecord | None,
+    reason: Callable[[CellRecord], str] = reason_text,
+    metric: Metric = P50,
 ) -> tuple[str, ...]:
-    """Return the lines of one cell: latency and speed-up, delegation and verdict; or status and reason."""
+    """Return the lines of one cell: figure and speed-up, delegation and verdict; or status and reason.
+
+    The speed-up is a ratio of medians and stands beside no other figure.
+    """
     m = cell.measurement
     if cell.struck_out:
         return STRUCK_OUT, reason(cell)
@@ -71,10 +89,18 @@ def cell_lines(
     facts = [] if delegation is None else [f"{delegation.delegated_ops}/{delegation.total_ops} ops"]
     facts.append("unjudged" if m.accuracy.verdict is None else m.accuracy.verdict)
     facts += [metric.table(m) for metric in metrics.METRICS if metric.table is not None]
-    first = " ".join(part for part in (latency(cell), speed_up(cell, against)) if part)
-    lines = (first, ", ".join(filter(None, facts)))
-    flags = ", ".join(flag.text for flag in flags_of(m))
+    first = metric.full_text(cell)
+    if metric is P50:
+        first = " ".join(part for part in (latency(cell), speed_up(cell, against)) if part)
+    lines = (first, ", ".join(filter(None, facts)), *trust_lines(cell))
+    flags = flags_text(m)
     return (*lines, f"{FLAG} {flags}") if flags else lines
+
+
+def trust_lines(cell: CellRecord) -> tuple[str, ...]:
+    """Write `! suspect: WHY (and 2 more)`; nothing for a result that is trusted, or was not judged."""
+    told = "" if cell.trust is None else doubt_text(cell.trust)
+    return (f"{DOUBT} {told}",) if told else ()
 
 
 def latency(cell: CellRecord) -> str:
@@ -98,11 +124,22 @@ def latency(cell: CellRecord) -> str:
 
 
 def speed_up(cell: CellRecord, against: CellRecord | None) -> str:
-    """Write `1.42x`, the baseline's median over this one's; empty for the baseline itself."""
-    if against is None or against.cell_id == cell.cell_id:
+    """Write `▲ 1.42x [1.38 - 1.46]`, the paired ratio over the baseline with verdict and interval; empty for
+    the baseline itself. A ratio of two medians is `1.42x unpaired`.
+    """
+    found = speedup(cell, against)
+    if found is None:
         return ""
-    value = speedup_ratio(cell, against)
-    return "" if value is None else ratio(value)
+    if not found.paired:
+        return f"{ratio(found.ratio)} {UNPAIRED}"
+    interval = "" if found.ci95 is None else f" [{ratio_interval(found.ci95)}]"
+    return f"{SIGNS.get(found.verdict, '')} {ratio(found.ratio)}{interval}".strip()
+
+
+def unequal_threads(cells: Iterable[CellRecord]) -> str:
+    """Write ` (threads: 4 against 1 here)` for cells whose baseline ran with another number; else nothing."""
+    notes = (found.against.partition(" ")[2] for cell in cells if (found := stored_ratio(cell)) is not None)
+    return "".join(f" {note}" for note in dict.fromkeys(filter(None, notes)))
 
 
 def summary(cells: Iterable[CellRecord]) -> str:

@@ -9,12 +9,14 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from agent.wire.messages import Measurement, ProcessSamples
+from agent.wire.measurement import DeviceTime, Measurement, ProcessSamples
 from orchestrator.results import format as text
 from orchestrator.results import metrics
-from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord
+from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord, ManifestRecord
+from orchestrator.results.speedups import stored_ratio
 
 FIRST_COLUMNS = (
     "campaign", "model", "delegate", "device", "level", "status", "reason.code", "reason.text",
@@ -28,10 +30,26 @@ FIRST_COLUMNS = (
 """The columns of the first release in its order, which readers may count on; later metrics follow them."""
 
 
+RATIO_COLUMNS = (
+    "ratio.against", "ratio.median", "ratio.ci95.low", "ratio.ci95.high", "ratio.blocks", "ratio.seed",
+    "ratio.tunings",
+)  # fmt: skip
+"""The columns of the paired speed-up over the baseline."""
+
+
+VARIATION_COLUMNS = (
+    "variation.level", "variation.given_tuning", "variation.tunings", "variation.processes",
+    "variation.sample_sd", "variation.process_sd", "variation.tuning_sd",
+)  # fmt: skip
+"""The columns of what the interval of p50 is over."""
+
+
 PROVENANCE_COLUMNS = (
     "cell_id", "campaign_id", "model_sha256", "device_name", "threads", "finished_at", "reused_from", "flags",
+    "conditions_id", "trust.verdict", "trust.reasons", "trust.seen", "trust.unseen", "imported.tool",
+    "imported.file", "imported.sha256",
 )  # fmt: skip
-"""The last columns: where a row comes from. `flags` are joined by semicolons."""
+"""The last columns: where a row comes from. Lists are joined by semicolons."""
 
 
 def to_json(value: Any, indent: int | None = 1) -> str:
@@ -63,7 +81,9 @@ def results_csv(cells: Iterable[CellRecord]) -> str:
 def csv_columns() -> tuple[str, ...]:
     """The heading of the CSV file."""
     measured = (column for metric in metrics.METRICS for column in metric.columns)
-    return tuple(dict.fromkeys((*FIRST_COLUMNS, *measured, *PROVENANCE_COLUMNS)))
+    return tuple(
+        dict.fromkeys((*FIRST_COLUMNS, *measured, *RATIO_COLUMNS, *VARIATION_COLUMNS, *PROVENANCE_COLUMNS))
+    )
 
 
 def result_json(cell: CellRecord) -> dict[str, Any]:
@@ -79,7 +99,24 @@ def result_json(cell: CellRecord) -> dict[str, Any]:
         "reason": None if cell.reason is None else cell.reason.model_dump(mode="json"),
         "delegation": None if m is None or m.delegation is None else m.delegation.model_dump(mode="json"),
     }
-    return found | _figures(cell) | {"environment_id": cell.environment_id} | _provenance(cell)
+    more = {"ratio": _ratio(cell), "environment_id": cell.environment_id, "variation": _variation(m)}
+    return found | _figures(cell) | more | _provenance(cell)
+
+
+def _ratio(cell: CellRecord) -> dict[str, Any] | None:
+    """The stored speed-up over the baseline that the cell was measured with."""
+    ratio = stored_ratio(cell)
+    if ratio is None:
+        return None
+    return ratio.model_dump(mode="json", exclude={"baseline_id", "device_id"})
+
+
+def _variation(m: Measurement | None) -> dict[str, Any] | None:
+    """What the interval is over, how much each level varies, and what each tuning chose."""
+    if m is None or m.variation is None:
+        return None
+    outcomes = [tuning.model_dump(mode="json") for tuning in m.tunings]
+    return {**m.variation.model_dump(mode="json"), "outcomes": outcomes}
 
 
 def _provenance(cell: CellRecord) -> dict[str, Any]:
@@ -95,6 +132,9 @@ def _provenance(cell: CellRecord) -> dict[str, Any]:
         "finished_at": None if cell.finished_at is None else cell.finished_at.isoformat(),
         "reused_from": cell.reused_from,
         "flags": [] if m is None else list(m.warnings),
+        "conditions_id": cell.conditions_id,
+        "trust": None if cell.trust is None else cell.trust.model_dump(mode="json"),
+        "imported": None if cell.imported is None else asdict(cell.imported),
     }
 
 
@@ -102,15 +142,15 @@ def _figures(cell: CellRecord) -> dict[str, Any]:
     """Every metric at its path, and the words beside it; a group in which nothing has a value is null."""
     groups: dict[str, Any] = {}
     for path, value in (_values(cell) | _words(cell)).items():
-        group, _, name = path.partition(".")
-        if name:
-            groups.setdefault(group, {})[name] = value
-        else:
-            groups[group] = value
+        *outer, name = path.split(".")
+        group = groups
+        for part in outer:
+            group = group.setdefault(part, {})
+        group[name] = value
     if cell.measurement is not None:
         outputs = cell.measurement.accuracy.outputs
         groups["accuracy"]["outputs"] = [output.model_dump(mode="json") for output in outputs]
-    return {group: None if _is_empty(entry) else entry for group, entry in groups.items()}
+    return {group: _without_empty(entry) for group, entry in groups.items()}
 
 
 def _values(cell: CellRecord) -> dict[str, Any]:
@@ -129,10 +169,24 @@ def _words(cell: CellRecord) -> dict[str, Any]:
         "accuracy.verdict": m.accuracy.verdict,
         "accuracy.rule": m.accuracy.rule,
         "accuracy.note": m.accuracy.note,
+        "device_ms.missing": dict(m.device.missing) if m.device != DeviceTime() else None,
+        "energy.note": m.energy.note or None,
+        "init_ms.missing": dict(m.init.missing) if m.init.cold or m.init.warm else None,
+        "memory_bytes.missing": dict(m.memory.missing) if m.memory.ready is not None else None,
+        "installed.note": m.installed.note or None,
     }
+    if m.sustained is not None:
+        words |= {
+            "sustained.slices": [] if cell.struck_out else [s.model_dump() for s in m.sustained.slices],
+            "sustained.clock_note": m.sustained.clock_note or None,
+            "sustained.note": m.sustained.note or None,
+        }
+    if m.throughput is not None and not cell.struck_out:
+        words["throughput.missing"] = dict(m.throughput.missing)
     if m.labelled is not None:
         words |= {
             "labelled.metric": m.labelled.metric,
+            "labelled.ci95": None if m.labelled.ci95 is None else list(m.labelled.ci95),
             "labelled.at_least": m.labelled.at_least,
             "labelled.verdict": m.labelled.verdict,
         }
@@ -146,8 +200,12 @@ def _missing(cell: CellRecord, m: Measurement) -> dict[str, str]:
     return {name: "struck out: the output is wrong" for group, _, name in paths if group == "latency_ms"}
 
 
-def _is_empty(entry: Any) -> bool:
-    return isinstance(entry, dict) and all(value is None for value in entry.values())
+def _without_empty(entry: Any) -> Any:
+    """None for a group in which nothing has a value, at any depth."""
+    if not isinstance(entry, dict):
+        return entry
+    found = {name: _without_empty(value) for name, value in entry.items()}
+    return None if found and all(value is None for value in found.values()) else found
 
 
 def campaign_json(campaign: CampaignRecord) -> dict[str, Any]:
@@ -156,6 +214,7 @@ def campaign_json(campaign: CampaignRecord) -> dict[str, Any]:
         "campaign_id": campaign.campaign_id,
         "name": campaign.name,
         "submitted_at": campaign.submitted_at.isoformat(),
+        "submitted_by": campaign.submitted_by,
         "level": campaign.level,
         "baseline": campaign.baseline,
         "manifest_sha256": campaign.manifest_sha256,
@@ -165,6 +224,21 @@ def campaign_json(campaign: CampaignRecord) -> dict[str, Any]:
         "priority": campaign.priority,
         "paused": campaign.paused,
         "counts": dict(campaign.counts),
+    }
+
+
+def manifest_json(found: ManifestRecord) -> dict[str, Any]:
+    """The object of `farm show CAMPAIGN --manifest --json` (docs/results-format.md)."""
+    return {
+        "campaign_id": found.campaign_id,
+        "name": found.name,
+        "file": found.file,
+        "document": found.document,
+        "chosen": found.chosen,
+        "models": [
+            {"id": name, "source": origin.source, "licence": origin.licence}
+            for name, origin in found.origins.items()
+        ],
     }
 
 
@@ -211,6 +285,7 @@ def _attempt(attempt: AttemptRecord) -> dict[str, Any]:
 
 def _flatten(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     parts = {metric.key: metric.parts for metric in metrics.METRICS if metric.parts}
+    parts["ratio.ci95"] = ("low", "high")
     flat: dict[str, Any] = {}
     for key, entry in value.items():
         name = f"{prefix}{key}"

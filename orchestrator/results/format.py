@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agent.wire.messages import LabelledScore
+    from agent.wire.measurement import LabelledScore
 
 NOTHING = "—"
 TIMES = "\u00d7"
@@ -80,6 +80,11 @@ def ratio(value: float) -> str:
     return f"{value:.2g}{TIMES}"
 
 
+def ratio_interval(value: tuple[float, float]) -> str:
+    """Both ends of a ratio's interval, `1.38 - 1.46` with an en dash."""
+    return f"{ratio(value[0])} {EN_DASH} {ratio(value[1])}".replace(TIMES, "")
+
+
 def byte_count(value: int | None) -> str:
     """Bytes with a binary unit: `24.1 MiB`."""
     if value is None:
@@ -119,6 +124,11 @@ def optional_share(value: float | None) -> str:
 def share(value: float) -> str:
     """A share of one, to four significant digits: `0.72`."""
     return f"{value:.4g}"
+
+
+def rate(value: float) -> str:
+    """A number per second, to four significant digits or to the whole number."""
+    return share(value) if value < 1000 else count(round(value))
 
 
 def moment(value: datetime | None) -> str:
@@ -161,6 +171,7 @@ def csv_text(text: str) -> str:
 
 
 def labelled(score: LabelledScore) -> str:
-    """Write a score: `top1 0.72 (72 of 100 right), at least 0.7: pass`."""
+    """Write a score: `top1 0.72 [0.63 to 0.8] (72 of 100 right), at least 0.7: inconclusive`."""
     asked = "" if score.at_least is None else f", at least {score.at_least:g}: {score.verdict}"
-    return f"{score.metric} {share(score.share)} ({score.right} of {score.samples} right){asked}"
+    interval = "" if score.ci95 is None else f" [{share(score.ci95[0])} to {share(score.ci95[1])}]"
+    return f"{score.metric} {share(score.share)}{interval} ({score.right} of {score.samples} right){asked}"

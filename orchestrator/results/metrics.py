@@ -7,77 +7,13 @@ figure is a field of the wire's `Measurement`, the code that measures it, and on
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
-from agent.wire.messages import Measurement
+from agent.wire.measurement import Measurement
 from orchestrator.results import format as text
+from orchestrator.results.metric import Better, Metric, Section
+from orchestrator.results.pass_metrics import SUSTAINED, THROUGHPUT
 from orchestrator.results.records import CellRecord
-
-Better: TypeAlias = Literal["lower", "higher", "none"]
-"""Which values are better; `none` for a count that is neither good nor bad."""
-
-Section: TypeAlias = Literal["latency", "resources", "output"]
-"""What a figure describes: the time of an invoke, what a run needs besides, or how right its output is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One figure of a cell.
-
-    `key` is its path in the results format (`latency_ms.p50`); `unit` is that of the exported value.
-    `read` returns the value, None where the cell has none; `why_none` then gives the reason. `text` writes a
-    value, without the unit where `unit_in_heading`: tables name that unit once, in their heading.
-    """
-
-    key: str
-    label: str
-    unit: str
-    better: Better
-    section: Section
-    help: str
-    read: Callable[[CellRecord], Any]
-    text: Callable[[Any], str]
-    why_none: Callable[[Measurement], str] = lambda _: "not recorded"
-    unit_in_heading: bool = False
-    parts: tuple[str, ...] = ()
-    """Names of the members of a value that is a tuple; each is a column of its own in CSV."""
-    void_if_wrong: bool = False
-    """Whether a wrong output voids the figure: a fast wrong answer is evidence and never exported."""
-    own_line: bool = True
-    """Whether pages and `farm show` give it a line; False where the sentence on labelled data
-    (`format.labelled`) contains it."""
-    chip: bool = False
-    """Whether the site's matrix shows it below the latency of each cell."""
-    table: Callable[[Measurement], str] | None = None
-    """Writes its line below the latency in the comparison table; None: no line."""
-
-    @property
-    def direction(self) -> str:
-        """`lower is better`, `higher is better`, or empty where neither is."""
-        return "" if self.better == "none" else f"{self.better} is better"
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Its columns in CSV: the key, or one for each part of a tuple."""
-        return tuple(f"{self.key}.{part}" for part in self.parts) or (self.key,)
-
-    def exported(self, cell: CellRecord) -> Any:
-        """Return the value for a data file, None where a wrong output voids it."""
-        return None if self.void_if_wrong and cell.struck_out else self.read(cell)
-
-    def short_text(self, cell: CellRecord) -> str:
-        """Write the value, a dash where it is missing."""
-        value = self.read(cell)
-        return text.NOTHING if value is None else self.text(value)
-
-    def full_text(self, cell: CellRecord) -> str:
-        """Write the value with its unit, or `none: ` and the reason."""
-        value = self.read(cell)
-        if value is None:
-            why = "nothing was measured" if cell.measurement is None else self.why_none(cell.measurement)
-            return f"none: {why}"
-        return f"{self.text(value)} {self.unit}" if self.unit_in_heading else self.text(value)
 
 
 def _latency(
@@ -138,9 +74,107 @@ def _labelled(
     )  # fmt: skip
 
 
+def _init_stage(cache: Literal["cold", "warm"], stage: str, meaning: str) -> Metric:
+    """A field of the wire's `StartStages`."""
+
+    def read(cell: CellRecord) -> Any:
+        stages = None if cell.measurement is None else getattr(cell.measurement.init, cache)
+        return None if stages is None else getattr(stages, stage)
+
+    return Metric(
+        key=f"init_ms.{cache}.{stage}",
+        label=f"{stage}, {cache}",
+        unit="ms",
+        better="lower",
+        section="init",
+        help=meaning,
+        read=read,
+        text=text.milliseconds,
+        why_none=lambda m: m.init.missing.get(stage, "not recorded"),
+        unit_in_heading=True,
+        void_if_wrong=True,
+    )
+
+
+def _init_stages(cache: Literal["cold", "warm"]) -> tuple[Metric, ...]:
+    """The stages of an init: each is told in full for the cold one."""
+    if cache == "cold":
+        stages = [_init_stage(cache, stage, meaning) for stage, meaning in INIT_STAGES.items()]
+        whose = "the cold process"
+    else:
+        stages = [
+            _init_stage(cache, stage, f"The same as {stage}, cold, of a process that finds filled caches.")
+            for stage in INIT_STAGES
+        ]
+        whose = "a process that finds filled caches"
+
+    def read(cell: CellRecord) -> Any:
+        found = None if cell.measurement is None else getattr(cell.measurement.init, cache)
+        return None if found is None else found.n
+
+    counted = Metric(
+        f"init_ms.{cache}.n",
+        f"inits, {cache}",
+        "1",
+        "none",
+        "init",
+        f"Inits of {whose}, of which the stages are those of the lower median.",
+        read,
+        text.count,
+        own_line=False,
+    )
+    return (*stages, counted)
+
+
+def _device_time(name: str, label: str, meaning: str) -> Metric:
+    """A field of the wire's `DeviceTime`."""
+
+    return Metric(
+        f"device_ms.{name}",
+        label,
+        "ms",
+        "lower",
+        "latency",
+        meaning,
+        read=lambda cell: None if cell.measurement is None else getattr(cell.measurement.device, name),
+        text=text.milliseconds,
+        why_none=lambda m: m.device.missing.get(name, "not recorded"),
+        unit_in_heading=True,
+        void_if_wrong=True,
+    )
+
+
+def _memory_stage(name: str, label: str, meaning: str) -> Metric:
+    """A field of the wire's `MemoryStages`."""
+
+    return Metric(
+        f"memory_bytes.{name}",
+        label,
+        "bytes",
+        "lower",
+        "memory",
+        meaning,
+        read=lambda cell: None if cell.measurement is None else getattr(cell.measurement.memory, name),
+        text=text.byte_count,
+        why_none=lambda m: m.memory.missing.get(name, "not recorded"),
+    )
+
+
 def _share_in_table(m: Measurement) -> str:
     return "" if m.labelled is None else f"{m.labelled.metric} {text.share(m.labelled.share)}"
 
+
+INIT_STAGES = {
+    "parse": "Part of the init: reading and checking the file.",
+    "partition": "Part of the init: inferring shapes, folding constants, assigning operators to delegates.",
+    "compile": "Part of the init: making what runs the operators: kernels of the CPU path, or the delegate's "
+    "graph and its program, compiled or found in a cache.",
+    "tune": "Part of the init: timing alternatives, or recalling what was chosen by timing before.",
+    "upload": "Part of the init: allocating memory on the device, and packing and copying constants there.",
+    "other": "What remains of the init: opening the device, making the delegate, and whatever no stage "
+    "tells. With the stages it adds up to the init.",
+}
+"""Stages of an init, in their order, with what they are."""
 
 P50 = _latency(
     "p50",
@@ -156,6 +190,7 @@ CI95 = _latency(
     "medians. With too few processes there is none.",
     text.interval,
     parts=("low", "high"),
+    interval_of=P50.key,
 )
 SAMPLES = Metric(
     "samples",
@@ -192,6 +227,35 @@ PEAK_MEMORY_COLD = Metric(
     read=lambda cell: cell.memory_peak_cold_bytes,
     text=text.byte_count,
     why_none=lambda _: "not recorded",
+)
+
+ENERGY = Metric(
+    "energy.invoke_mj",
+    "energy",
+    "mJ",
+    "lower",
+    "resources",
+    "Energy of one timed invoke, from the counter of the processors (RAPL) or of the GPU: the counter's mean "
+    "power during the timed loop for the time of the loop, over its invokes; the mean over the processes. "
+    "Nothing is subtracted, so that it holds what the part uses when idle.",
+    read=lambda cell: None if cell.measurement is None else cell.measurement.energy.invoke_mj,
+    text=lambda value: f"{value:.4g}",
+    why_none=lambda m: m.energy.note or "not recorded",
+    unit_in_heading=True,
+    void_if_wrong=True,
+)
+
+INSTALLED = Metric(
+    "installed.bytes",
+    "installed bytes",
+    "bytes",
+    "lower",
+    "resources",
+    "Files of the delegate on the agent: those of the runtime that it executes, and all of the packages that "
+    "it loads or comes from. Python, numpy and drivers are not among them.",
+    read=lambda cell: None if cell.measurement is None else cell.measurement.installed.bytes,
+    text=text.byte_count,
+    why_none=lambda m: m.installed.note or "not recorded",
 )
 
 METRICS: tuple[Metric, ...] = (
@@ -231,12 +295,50 @@ METRICS: tuple[Metric, ...] = (
             f"The 95 % interval of {tail}, low and high: a bootstrap over whole processes, from ten on.",
             text.interval,
             parts=("low", "high"),
+            interval_of=f"latency_ms.{tail}",
         )
         for tail in ("p90", "p99")
     ),
     SAMPLES,
+    _device_time(
+        "busy",
+        "device busy",
+        "How long the device computes in an invoke: the sum, over everything that the invoke enqueues, of "
+        "END less START by the device's events. Copies between host and device are not in it. From invokes "
+        "of a pass behind the timed ones; the mean over the processes of each one's median.",
+    ),
+    _device_time(
+        "queue_delay",
+        "queue delay",
+        "How long the first kernel of an invoke waits: START less QUEUED of its event, in the same pass. Of "
+        "several partitions it is their sum.",
+    ),
+    *SUSTAINED,
+    *THROUGHPUT,
     PEAK_MEMORY,
     PEAK_MEMORY_COLD,
+    ENERGY,
+    INSTALLED,
+    *_init_stages("cold"),
+    *_init_stages("warm"),
+    _memory_stage(
+        "load",
+        "memory, loaded",
+        "Growth of the process's resident memory (VmRSS) from just before the model is loaded until its file "
+        "is read and checked. The largest of the timed processes, like the following.",
+    ),
+    _memory_stage("ready", "memory, ready", "The same until the model is ready to invoke."),
+    _memory_stage(
+        "steady",
+        "memory, steady",
+        "The same until the end of the timed loop, without the inputs that the loop fed.",
+    ),
+    _memory_stage(
+        "device",
+        "memory, device",
+        "Bytes of every buffer that the delegate has allocated on its device: activations, constants and "
+        "tables, also on a discrete GPU. Where the device computes in the host's memory, they lie there.",
+    ),
     _accuracy(
         "max_abs",
         "lower",
@@ -293,6 +395,16 @@ METRICS: tuple[Metric, ...] = (
     ),
 )
 """Every figure, in the order in which tables and pages show them."""
+
+
+def named(word: str) -> Metric | None:
+    """The metric with this key (`latency_ms.init`), its last part (`init`) or its label; None without one."""
+    ways = (
+        [metric for metric in METRICS if metric.key == word],
+        [metric for metric in METRICS if metric.key.rpartition(".")[2] == word],
+        [metric for metric in METRICS if metric.label == word],
+    )
+    return next((found[0] for found in ways if found), None)
 
 
 def in_section(*sections: Section) -> tuple[Metric, ...]:

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from agent.wire.messages import Measurement, Reason
+from agent.wire.measurement import Measurement, Trust
+from agent.wire.messages import InputSpec, MeasurePlan, Reason, environment_id
+from agent.wire.provenance import conditions_of, versions_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +30,34 @@ class AttemptRecord:
     log_tail: str = ""
 
 
+IMPORTED_TOOL, IMPORTED_FILE, IMPORTED_SHA256 = "imported_tool", "imported_file", "imported_sha256"
+"""The facts of a result that was imported: what measured it, and the file that says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """Where a result comes from that another tool measured: its file's name and SHA-256."""
+
+    tool: str
+    file: str
+    sha256: str
+
+
+def imported_from(facts: Mapping[str, str]) -> Imported | None:
+    """The origin of a result of another tool, from its facts; None for one that this farm measured."""
+    if IMPORTED_SHA256 not in facts:
+        return None
+    return Imported(*(facts.get(name, "") for name in (IMPORTED_TOOL, IMPORTED_FILE, IMPORTED_SHA256)))
+
+
 @dataclass(frozen=True, slots=True)
 class CellRecord:
     """One model x delegate x device x level, with its newest counted result.
 
     `reused_from`: id of the cell whose result is shown because the fingerprint was equal, else None.
-    `device`: the device's id, or "-" where no device could take the cell.
+    `device`: the device's id, or "-" where no device could take the cell. `noise_floor`: by which share equal
+    things differ on it, None where that was not measured. `plan` and `inputs`: how, and on which data, it is
+    measured; no plan where a farm of an older release does not tell it.
     """
 
     cell_id: str
@@ -56,6 +81,34 @@ class CellRecord:
     attempts: tuple[AttemptRecord, ...] = ()
     reused_from: str | None = None
     finished_at: datetime | None = None
+    noise_floor: float | None = None
+    plan: MeasurePlan | None = None
+    inputs: Mapping[str, InputSpec] = field(default_factory=dict)
+
+    @property
+    def trust(self) -> Trust | None:
+        """The trust verdict of the result; None where none was judged, as in older results."""
+        return None if self.measurement is None else self.measurement.trust
+
+    @property
+    def imported(self) -> Imported | None:
+        """The origin of a result of another tool; None for one that this farm measured."""
+        return imported_from(self.facts)
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        """The machine and its settings, as the measuring process found them: a change cuts a series."""
+        return conditions_of(self.environment)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The software, likewise: the axis of a history."""
+        return versions_of(self.environment)
+
+    @property
+    def conditions_id(self) -> str | None:
+        """Digest of the conditions, as `environment_id` is that of conditions and versions."""
+        return None if self.environment_id is None else environment_id(self.conditions)
 
     @property
     def struck_out(self) -> bool:
@@ -69,7 +122,10 @@ class CellRecord:
     def memory_peak_bytes(self) -> int | None:
         """Growth of the runner's memory; None where nothing was measured (a report of fallbacks alone)."""
         m = self.measurement
-        return None if m is None or m.samples == 0 else m.memory_peak_bytes
+        if m is None or m.samples == 0:
+            return None
+        # Another tool's file often has no memory, and a peak of nothing would look measured.
+        return m.memory_peak_bytes or (None if self.imported else 0)
 
     @property
     def memory_peak_cold_bytes(self) -> int | None:
@@ -79,11 +135,35 @@ class CellRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelOrigin:
+    """Where a model comes from, as its campaign file says, and its licence; None where that is not known."""
+
+    source: str
+    licence: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRecord:
+    """The file of a campaign, without the credentials of its addresses, and the origins of its models.
+
+    `file`: what messages called it. `chosen`: the part of it that was submitted, by options.
+    """
+
+    campaign_id: str
+    name: str
+    file: str
+    document: str
+    chosen: dict[str, Any]
+    origins: dict[str, ModelOrigin]
+
+
+@dataclass(frozen=True, slots=True)
 class CampaignRecord:
     """One submission.
 
     `submitted_at`: the last submission; to submit an unfinished campaign again renews it. `baseline`: name of
-    the delegate over which speed-ups are taken. `counts`: number of cells by status.
+    the delegate over which speed-ups are taken. `counts`: number of cells by status. `submitted_by`: a user
+    of the endpoint, else ACCOUNT@HOST; empty where it is not known.
     """
 
     campaign_id: str
@@ -98,3 +178,4 @@ class CampaignRecord:
     counts: dict[str, int] = field(default_factory=dict)
     priority: int = 0
     paused: bool = False
+    submitted_by: str = ""

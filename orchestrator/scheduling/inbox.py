@@ -34,7 +34,7 @@ from orchestrator.db import tables
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.read import agents as known_agents
 from orchestrator.db.read import jobs, revocations, running_attempts
-from orchestrator.db.write import agents, attempts, devices, ingest, outputs, unplaceable
+from orchestrator.db.write import agents, attempts, devices, ingest, outputs, references, unplaceable
 from orchestrator.dispatch.base import (
     AgentLost,
     BrokerBack,
@@ -45,11 +45,17 @@ from orchestrator.dispatch.base import (
 )
 from orchestrator.scheduling.available_devices import AvailableDevices
 
-UPGRADE_COMMAND: Final = "pip install --upgrade 'delegate-farm[lab]' && farm-agent start"
+UPGRADE_COMMAND: Final = "cd delegate-farm && git pull && pip install '.[lab]' && farm-agent start"
 
 _PHASE_EVERY_S: Final = 2.0
 """The least time between two writes of a running attempt's phase, in seconds. Chosen: a watcher sees
 every phase that lasts; smaller: each short phase of each device is a transaction.
+"""
+
+_CLOCK_STEP_S: Final = 30.0
+"""The least change of an agent's clock against the server's that is stored, in seconds. Chosen: half of what
+`farm doctor` calls a fault; smaller: messages that are a little late cost transactions; larger: a clock that
+was set right may still be called wrong.
 """
 
 _ABOUT_ATTEMPTS: Final = (Heartbeat, JobStarted, JobRefused, JobResult, RunnerOutput)
@@ -115,6 +121,7 @@ class Inbox:
     _ignored: RareLog = field(default_factory=lambda: RareLog(log, "messages that are ignored"))
     _refused: set[str] | None = None
     _undelivered: dict[str, bool] = field(default_factory=dict)
+    _ahead_s: dict[str, float] = field(default_factory=dict)
 
     def is_relevant(self, event: DispatchEvent) -> bool:
         """False for a sign of life that is kept in memory only and need not be stored."""
@@ -129,9 +136,11 @@ class Inbox:
                 now_s = time.monotonic()
                 new_phase = phase != last.phase and now_s >= last.new_phase_after_s
                 return new_phase or now_s >= last.same_phase_after_s
-            case AgentAlive(waiting=waiting):
-                self.available.note_heard(event.agent_id, utc_now())
-                return self._undelivered.get(event.agent_id) != (waiting > 0)
+            case AgentAlive(waiting=waiting) as alive:
+                now = utc_now()
+                self.available.note_heard(event.agent_id, now)
+                waits = self._undelivered.get(event.agent_id) != (waiting > 0)
+                return waits or self._clock_moved(event.agent_id, alive, now)
         return True
 
     def apply(self, turn: Turn, events: Sequence[DispatchEvent], now: datetime) -> FollowUp:
@@ -193,11 +202,27 @@ class Inbox:
                 return FollowUp(freed=freed, news=True)
             case JobResult():
                 return self._on_result(turn, agent_id, message, now)
-            case AgentAlive(waiting=waiting):
-                # Only a change is stored: `farm doctor` needs to know since when, not how many.
-                self._undelivered[agent_id] = waiting > 0
-                agents.note_undelivered(turn, agent_id, now if waiting else None)
+            case AgentAlive():
+                self._on_alive(turn, agent_id, message, now)
         return _NOTHING
+
+    def _on_alive(self, turn: Turn, agent_id: str, alive: AgentAlive, now: datetime) -> None:
+        """Store what changed: `farm doctor` needs to know since when results wait, not how many."""
+        self._undelivered[agent_id] = alive.waiting > 0
+        agents.note_undelivered(turn, agent_id, now if alive.waiting else None)
+        if self._clock_moved(agent_id, alive, now):
+            self._ahead_s[agent_id] = _ahead_s(alive, now)
+            agents.note_clock(turn, agent_id, self._ahead_s[agent_id])
+
+    def _clock_moved(self, agent_id: str, alive: AgentAlive, now: datetime) -> bool:
+        """Whether an agent's clock is not where it was against the server's, as far as is known.
+
+        A heartbeat that waited in the broker makes a clock look late; the next one in time mends that.
+        """
+        if alive.clock_ns is None:
+            return False
+        known_s = self._ahead_s.get(agent_id)
+        return known_s is None or abs(_ahead_s(alive, now) - known_s) >= _CLOCK_STEP_S
 
     def _on_unusable(self, turn: Turn, event: UnusableResult, now: datetime) -> FollowUp:
         """End the attempt as failed, as if its agent had reported that, and confirm the result."""
@@ -252,7 +277,8 @@ class Inbox:
         again: list[tuple[str, ForAgent]] = []
         for agent_id, job in jobs.unstarted(turn, agent_id=hello.agent_id):
             if job.attempt_id not in hello.live:
-                self.in_doubt.pop(job.attempt_id, None)
+                for own in job.attempts:
+                    self.in_doubt.pop(own.attempt_id, None)
                 again.append((agent_id, job))
         return again
 
@@ -295,6 +321,8 @@ class Inbox:
         if outcome in ("conflict", "unknown"):
             self._ignored.warning(f"result of attempt {message.attempt_id}: {outcome}; it is not stored")
             agents.note_dropped(turn, agent_id, now)
+        elif outcome != "duplicate":
+            references.claim(turn, agent_id, message, now, trusted=self.sole)
         receipt = Receipt(attempt_id=message.attempt_id)
         return FollowUp(((agent_id, receipt),), freed, news=True)
 
@@ -304,6 +332,10 @@ class Inbox:
         self.in_doubt.pop(attempt_id, None)
         self._beats.pop(attempt_id, None)
         return frozenset() if attempt is None else frozenset({attempt.device_id})
+
+
+def _ahead_s(alive: AgentAlive, now: datetime) -> float:
+    return (alive.clock_ns or 0) / 1e9 - now.timestamp()
 
 
 def _load(turn: Turn, events: Iterable[DispatchEvent]) -> None:

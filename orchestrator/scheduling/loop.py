@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 from agent.wire import failpoint
 from agent.wire.messages import CancelJob, ForAgent, JobResult, JobSpec, Reason, ReasonCode, Shutdown
 from orchestrator.config.clock import utc_now
-from orchestrator.config.lab import LabTimes
+from orchestrator.config.lab import DEFAULT_REFERENCE_AGENTS, LabTimes
+from orchestrator.config.recovery import Recovery
 from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.queue import picking
 from orchestrator.db.read import agents as known_agents
 from orchestrator.db.read import jobs as known_jobs
-from orchestrator.db.read import revocations, running_attempts
-from orchestrator.db.write import agents, assignments, attempts, ingest, outbox, unplaceable
+from orchestrator.db.read import overdue_cells, revocations, running_attempts
+from orchestrator.db.read.references import Message, with_references
+from orchestrator.db.write import agents, assignments, attempts, ingest, outbox, queue_limits, unplaceable
 from orchestrator.dispatch.base import BrokerDownError, Dispatcher, DispatchEvent, MessageReceived
 from orchestrator.errors import UnreachableError
 from orchestrator.scheduling.available_devices import AvailableDevices
 from orchestrator.scheduling.inbox import Inbox
 from orchestrator.scheduling.lost_attempts import Reaper
+from orchestrator.scheduling.recoveries import Recoveries
 from orchestrator.scheduling.refused_messages import RefusedMessages
 
 RETURN_PATIENCE_S: Final = 5.0
@@ -38,11 +41,23 @@ log = logging.getLogger(__name__)
 class SchedulerLoop:
     """Gives cells to devices, follows them, stores their results. The caller holds the scheduler lock."""
 
-    def __init__(self, database: Database, dispatcher: Dispatcher, times: LabTimes | None = None) -> None:
-        """`times`: of a lab; None: the one embedded agent, whose death is noticed at once."""
+    def __init__(
+        self,
+        database: Database,
+        dispatcher: Dispatcher,
+        times: LabTimes | None = None,
+        stored: Callable[[float], None] | None = None,
+        reference_agents: int = DEFAULT_REFERENCE_AGENTS,
+        recovery: Recovery | None = None,
+    ) -> None:
+        """`times`: of a lab; None: the one embedded agent, whose death is noticed at once. `stored` is called
+        with the seconds from receiving a batch of messages to their commit. `reference_agents`: how many must
+        have made the same reference before others are told of it. `recovery`: of lost devices.
+        """
         self._database = database
         self._dispatcher = dispatcher
         self._sole = dispatcher.sole_agent
+        self._reference_agents = reference_agents
         self._times = times or LabTimes()
         self._available = AvailableDevices(None if self._sole else self._times.suspect_s)
         self._inbox = Inbox(
@@ -52,11 +67,14 @@ class SchedulerLoop:
             heartbeat_s=self._times.heartbeat_s,
         )
         self._reaper = Reaper(database, self._times)
+        self._recoveries = None if recovery is None else Recoveries(database, recovery, self._times.reaper_s)
         self._refused_messages = RefusedMessages()
         self._cancelled: set[str] = set()
         self._sent: list[str] = []
         self._dismissed: set[str] = set()
         self._pending: Sequence[DispatchEvent] = ()
+        self._received_s = 0.0
+        self._stored = stored
         self._sweep_at_s = 0.0
 
     def listen(self, timeout_s: float) -> None:
@@ -70,8 +88,12 @@ class SchedulerLoop:
         news = False
         while not news and (left_s := until - time.monotonic()) >= 0:
             # What the database could not store stays pending: the dispatcher would not deliver it again.
-            self._pending = self._pending or self._receive(left_s)
+            if not self._pending:
+                self._pending = self._receive(left_s)
+                self._received_s = time.monotonic()
             news = self._apply(self._pending)
+            if self._pending and self._stored is not None:
+                self._stored(time.monotonic() - self._received_s)
             self._pending = ()
         self._give_up_doubtful()
         if self._sole or time.monotonic() >= self._sweep_at_s:
@@ -201,7 +223,7 @@ class SchedulerLoop:
         """Send messages. Those that cannot be sent are sent later: a receipt after the repeated result, a
         job by the reaper.
         """
-        for agent_id, message in messages:
+        for agent_id, message in self._with_references(messages):
             try:
                 self._dispatcher.send(agent_id, message)
             except BrokerDownError as error:
@@ -210,7 +232,7 @@ class SchedulerLoop:
 
     def _publish(self, jobs: Iterable[tuple[str, JobSpec]]) -> None:
         """Send jobs that are in the outbox; what cannot be sent stays there."""
-        for agent_id, job in jobs:
+        for agent_id, job in self._with_references(jobs):
             failpoint.reached("orchestrator.before_publish")
             try:
                 self._dispatcher.send(agent_id, job)
@@ -219,6 +241,16 @@ class SchedulerLoop:
                 return
             failpoint.reached("orchestrator.after_publish")
             self._sent.append(job.attempt_id)
+
+    def _with_references(self, messages: Iterable[tuple[str, Message]]) -> Sequence[tuple[str, Message]]:
+        """Add what the farm knows of references to the jobs, as late as possible: an agent may just have made
+        one.
+        """
+        listed = list(messages)
+        if not any(isinstance(message, JobSpec) for _, message in listed):
+            return listed
+        with self._database.read() as session:
+            return with_references(session, listed, self._reference_agents)
 
     def _republish(self) -> None:
         """Send the whole outbox, and send jobs again that were sent and not started."""
@@ -257,6 +289,7 @@ class SchedulerLoop:
         """
         self._settle_sent()
         self._apply_steering_requests()
+        self._end_overdue_waiting()
         if self._sole:
             return
         now = utc_now()
@@ -270,6 +303,8 @@ class SchedulerLoop:
             self._retire(leaving, now)
         again = self._reaper.reap(now, broker_down=bool(self._dispatcher.fault))
         self._publish(again)
+        if self._recoveries is not None:
+            self._recoveries.look(now, self._reaper.silent_before(now))
         self.assign()
 
     def _retire(self, leaving: Mapping[str, str], now: datetime) -> None:
@@ -288,6 +323,15 @@ class SchedulerLoop:
                 unplaceable.fail_unplaceable(turn, gone, "its agent was drained or removed", now)
         self._send_all((name, Shutdown()) for name in sorted(dismissed))
         self._dismissed = removed
+
+    def _end_overdue_waiting(self) -> None:
+        """End the cells that have waited as long as their campaign file allows."""
+        now = utc_now()
+        with self._database.read() as session:
+            overdue = overdue_cells.is_any_overdue(session, now)
+        if overdue:
+            with self._database.write() as turn:
+                queue_limits.end_overdue(turn, now)
 
     def _apply_steering_requests(self) -> None:
         """Stop attempts that a user cancelled, that no process waits for, or that are long over their time.

@@ -34,6 +34,11 @@ class Reaper:
         """
         return now - self._listening_since < timedelta(seconds=self.times.patience_s)
 
+    def silent_before(self, now: datetime) -> datetime | None:
+        """Whose last message is older is lost; None: this process has not listened for so long."""
+        before = now - timedelta(seconds=self.times.lost_s)
+        return None if self._listening_since > before else before
+
     def reap(self, now: datetime, *, broker_down: bool) -> list[tuple[str, JobSpec]]:
         """Give up attempts that were silent for too long. Returns jobs without any answer, to send again."""
         if broker_down:
@@ -49,8 +54,8 @@ class Reaper:
             return jobs.unstarted(session, before=now - timedelta(seconds=self.times.resend_s))
 
     def _lose_silent(self, now: datetime) -> None:
-        before = now - timedelta(seconds=self.times.lost_s)
-        if self._listening_since > before:
+        before = self.silent_before(now)
+        if before is None:
             return
         with self.database.read() as session:
             found = running_attempts.silent(session, before)

@@ -38,15 +38,20 @@ class Archive:
             seen.add(found.cell_id)
         return None if found is cell else found
 
-    def campaigns_with_model(self, sha256: str) -> tuple[tuple[CampaignRecord, str], ...]:
-        """Campaigns that measured these model bytes, newest first, with the name each gave them."""
-        found = {
-            (campaign.campaign_id, cell.model): campaign
+    def others(
+        self, sha256: str, campaign_id: str, model: str
+    ) -> tuple[tuple[CampaignRecord, CellRecord], ...]:
+        """Every measurement of these model bytes that is not this campaign's under this name, newest campaign
+        first; a reused result once, where it was measured. None for a model that could not be fetched."""
+        return tuple(
+            (campaign, cell)
             for campaign in self.campaigns
             for cell in self.cells[campaign.campaign_id]
-            if cell.model_sha256 == sha256
-        }
-        return tuple((campaign, model) for (_, model), campaign in found.items())
+            if sha256
+            and cell.model_sha256 == sha256
+            and (campaign.campaign_id, cell.model) != (campaign_id, model)
+            and self.origin(cell) is None
+        )
 
 
 def _age(campaign: CampaignRecord) -> tuple[datetime, str]:

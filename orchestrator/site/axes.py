@@ -18,7 +18,7 @@ _DENSE_LOG_RATIO = 300
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A labelled position on an axis, in px."""
+    """A labelled position on an axis, in px or, across a drawing, in per cent."""
 
     position: str
     label: str
@@ -43,19 +43,28 @@ class Scale:
             share = (held - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
 
-    def ticks(self, wanted: int = 5) -> tuple[Tick, ...]:
-        """Round values inside the scale, labelled."""
+    def ticks(self, wanted: int = 5, *, percent_of: float | None = None) -> tuple[Tick, ...]:
+        """Round values inside the scale, labelled; `percent_of`: the width of which places are a share."""
+
+        def place(value: float) -> str:
+            return px(self(value)) if percent_of is None else percent(self(value), percent_of)
+
         values = _log_values(self.low, self.high) if self.logarithmic else []
         if len(values) >= 2:
-            return tuple(Tick(px(self(v)), f"{v:g}") for v in values)
+            return tuple(Tick(place(v), f"{v:g}") for v in values)
         step, values = _linear_values(self.low, self.high, wanted)
         digits = max(0, -math.floor(math.log10(step) + _ROUNDING))
-        return tuple(Tick(px(self(v)), f"{v:.{digits}f}") for v in values)
+        return tuple(Tick(place(v), f"{v:.{digits}f}") for v in values)
 
 
 def px(value: float) -> str:
     """Write a coordinate with one decimal, a whole number without: pages hold thousands of them."""
     return f"{value:.1f}".removesuffix(".0")
+
+
+def percent(value: float, whole: float) -> str:
+    """Write a place across a drawing as a share of its width: `12.35%`."""
+    return f"{100 * value / whole:.2f}%"
 
 
 def log_scale(values: Sequence[float], start: float, end: float, least_factor: float = 1.25) -> Scale:

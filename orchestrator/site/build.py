@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from agent.wire.messages import ProcessSamples
+from agent.wire.measurement import ProcessSamples
 from orchestrator.config.clock import utc_now
 from orchestrator.errors import FarmError
 from orchestrator.results import export
@@ -21,11 +21,12 @@ from orchestrator.results.speedups import Baselines
 from orchestrator.site import links
 from orchestrator.site.archive import Archive
 from orchestrator.site.cell_page import cell_page
+from orchestrator.site.file_facts import file_facts, origin_facts
 from orchestrator.site.home import campaign_page, index_page
 from orchestrator.site.matrix import BAR_WIDTH
 from orchestrator.site.method_page import method_page
 from orchestrator.site.model_page import model_page
-from orchestrator.site.pages import Colophon
+from orchestrator.site.pages import Colophon, Facts
 from orchestrator.site.publish import replaced_folder
 from orchestrator.site.source import SiteSource
 
@@ -55,6 +56,7 @@ class _Writer:
         self._archive = archive
         self._folder = folder
         self._built_at = built_at
+        self._files: dict[str, Facts] = {}
         self._environment = _template_environment()
         self._environment.globals["colophon"] = Colophon(
             text.moment(built_at), len(archive.campaigns), archive.cell_count
@@ -76,9 +78,13 @@ class _Writer:
         self._page(links.campaign_page(campaign.campaign_id), "campaign", page=page)
         self._file(links.campaign_data(campaign.campaign_id, "json"), export.results_document(cells))
         self._file(links.campaign_data(campaign.campaign_id, "csv"), export.results_csv(cells))
+        manifest = self._farm.manifest(campaign.campaign_id)
         for model in dict.fromkeys(cell.model for cell in cells):
             path = links.model_page(campaign.campaign_id, model)
-            self._page(path, "model", page=model_page(self._archive, campaign, model))
+            facts = self._facts(next(cell.model_sha256 for cell in cells if cell.model == model))
+            origin = None if manifest is None else manifest.origins.get(model)
+            facts = (*origin_facts(origin), *facts)
+            self._page(path, "model", page=model_page(self._archive, campaign, model, facts))
         baselines = Baselines.among(campaign.baseline, cells)
         for cell in cells:
             self._cell(campaign, cell, baselines.of(cell))
@@ -90,6 +96,12 @@ class _Writer:
         self._page(links.cell_page(cell.cell_id), "cell", page=page)
         if original is None:
             self._file(links.cell_data(cell.cell_id), export.cell_document(cell, processes))
+
+    def _facts(self, sha256: str) -> Facts:
+        """What a file is; read once, however many campaigns measured it."""
+        if sha256 not in self._files:
+            self._files[sha256] = file_facts(self._farm.model_facts(sha256)) if sha256 else ()
+        return self._files[sha256]
 
     def _samples(self, cell: CellRecord) -> tuple[Sequence[ProcessSamples], str]:
         if cell.measurement is None:

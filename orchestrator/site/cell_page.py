@@ -6,14 +6,19 @@ import json
 from collections.abc import Sequence
 from statistics import median_low
 
-from agent.wire.messages import ProcessSamples
+from agent.wire.measurement import Measurement, ProcessSamples
 from orchestrator.results import format as text
-from orchestrator.results.metrics import P50, Section, in_section
+from orchestrator.results.footnotes import Footnotes
+from orchestrator.results.init_stages import count_pair, stage_pairs
+from orchestrator.results.metric import Section
+from orchestrator.results.metrics import P50, in_section
 from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord
 from orchestrator.results.speedups import counted_latency
+from orchestrator.results.spread import spread_lines
+from orchestrator.results.throughput import throughput_line
 from orchestrator.site import links
 from orchestrator.site.cell_view import accuracy_facts, cell_view, device_id, status_view
-from orchestrator.site.figures import Footnotes, figure, head
+from orchestrator.site.figures import figure, head
 from orchestrator.site.pages import (
     AttemptRow,
     CellPage,
@@ -23,9 +28,11 @@ from orchestrator.site.pages import (
     MetricHead,
     ProcessRow,
     RawBlock,
+    StageRow,
 )
 from orchestrator.site.plots import histogram, process_name, scatter
 from orchestrator.site.settings import setting_rows
+from orchestrator.site.sustained_plot import sustained_view
 
 _RAW_PER_ROW = 10
 """Raw samples in a row, so that the number in front of a row is that of its first sample, in tens."""
@@ -62,11 +69,15 @@ def cell_page(
         original=None if original is None else Link(original.cell_id, links.cell_page(original.cell_id)),
         lead=head(P50),
         latencies=_figures("latency", cell, notes),
-        resources=_figures("resources", cell, notes),
+        resources=(*_figures("resources", cell, notes), *_figures("memory", cell, notes)),
+        stages=_stages(cell, notes),
         footnotes=notes.listed(),
         sample_count=text.NOTHING if m is None else text.count(m.samples),
         accuracy=() if m is None else accuracy_facts(cell, m),
         warnings=() if m is None else m.warnings,
+        spread=() if m is None else _spread(m),
+        throughput=throughput_line(cell),
+        sustained=sustained_view(cell),
         scatter=scatter(processes, None if counted is None else counted.p50),
         histogram=histogram(processes),
         samples_note=samples_note,
@@ -77,7 +88,8 @@ def cell_page(
         settings=() if m is None else setting_rows(m.settings),
         spec=_spec(cell),
         environment_id=cell.environment_id or "",
-        environment=tuple(sorted(cell.environment.items())),
+        conditions=tuple(sorted(cell.conditions.items())),
+        versions=tuple(sorted(cell.versions.items())),
         facts=tuple(sorted(cell.facts.items())),
         data_href=links.cell_data((original or cell).cell_id),
     )
@@ -87,6 +99,26 @@ def _figures(section: Section, cell: CellRecord, notes: Footnotes) -> tuple[tupl
     if cell.measurement is None:
         return ()
     return tuple((head(metric), figure(metric, cell, notes)) for metric in in_section(section))
+
+
+def _stages(cell: CellRecord, notes: Footnotes) -> tuple[StageRow, ...]:
+    """The stages of the init, and where there are none nothing."""
+    m = cell.measurement
+    if m is None or (m.init.cold is None and m.init.warm is None):
+        return ()
+    pairs = {**stage_pairs(), "processes": count_pair()}
+    return tuple(
+        StageRow(name, cold.help, figure(cold, cell, notes), figure(warm, cell, notes))
+        for name, (cold, warm) in pairs.items()
+    )
+
+
+def _spread(m: Measurement) -> Facts:
+    """What the interval of p50 is over, how much each level varies, and where to repeat more."""
+    found: list[tuple[str, str]] = []
+    for name, said in spread_lines(m):
+        found.append((name, said) if name else ("its choices", said.removeprefix("choices: ")))
+    return tuple(found)
 
 
 def _process(process: ProcessSamples) -> ProcessRow:
@@ -151,7 +183,7 @@ def _spec(cell: CellRecord) -> Facts:
     samples = cell.measurement.samples_sha256 if cell.measurement else None
     return (
         ("cell", cell.cell_id),
-        ("model sha256", cell.model_sha256),
+        ("model sha256", cell.model_sha256 or "the file could not be fetched"),
         ("model size", text.byte_count(cell.model_bytes)),
         ("delegate kind", cell.delegate_kind),
         *options,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from agent.wire.messages import Delegation, Measurement
+from agent.wire.measurement import Delegation, Measurement, Trust
 from orchestrator.results import format as text
+from orchestrator.results.fallbacks import grouped
+from orchestrator.results.flags import flags_of, flags_text, severity
 from orchestrator.results.metrics import CI95, P50, in_section
+from orchestrator.results.reasons import first_line
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import SpeedUp, Verdict, counted_latency, speedup
 from orchestrator.site import links
@@ -15,6 +18,7 @@ from orchestrator.site.pages import (
     DelegationView,
     Facts,
     FallbackRow,
+    FlagsView,
     IntervalBar,
     SpeedUpView,
     StatusView,
@@ -26,6 +30,10 @@ _DELEGATE_CHARACTERS = 40
 _DEVICE_CHARACTERS = 48
 """Characters of a device's id, which has its host's name in front; in smaller type than a delegate's."""
 
+_REASON_CHARACTERS = 100
+"""Characters of the first line of a reason that a page holds in a table. The column cuts what does not fit; a
+longer line would only make the page larger."""
+
 _STATES = {
     "done": ("●", "good"),
     "failed": ("✗", "bad"),
@@ -36,11 +44,16 @@ _STATES = {
     "running": ("▸", "quiet"),
 }
 _VERDICTS = {"pass": ("✓", "pass", "good"), "fail": ("✗", "fail", "bad"), None: ("○", "not judged", "warn")}
+_TRUST = {"trusted": ("✓", "good"), "suspect": ("⚠", "warn"), "invalid": ("✗", "bad")}
+_SEVERITIES = {"major": "bad", "minor": "warn"}
 _SPEEDUPS: dict[Verdict, tuple[str, str, str]] = {
     "faster": ("faster", "▲", "faster"),
     "slower": ("slower", "▼", "slower"),
-    "overlap": ("intervals overlap", "≈", "similar"),
-    "unjudged": ("no interval, so no verdict", "·", "unjudged"),
+    "same": ("the same", "≈", "similar"),
+    "inconclusive": ("inconclusive", "?", "unjudged"),
+    "doubtful": ("no verdict: suspect or invalid", "", "unjudged"),
+    "few": ("too few blocks for a verdict", "", "unjudged"),
+    "unpaired": ("unpaired", "", "unjudged"),
 }
 """Word, sign and tone."""
 
@@ -69,7 +82,7 @@ def column_name(delegate: str, device: str) -> str:
 def status_view(state: str, code: str = "", reason: str = "") -> StatusView:
     """A state as sign, word and tone."""
     sign, tone = _STATES.get(state, ("?", "quiet"))
-    return StatusView(sign, state, tone, code, reason)
+    return StatusView(sign, state, tone, code, reason, first_line(reason, _REASON_CHARACTERS))
 
 
 def cell_status(cell: CellRecord) -> StatusView:
@@ -88,7 +101,10 @@ def delegation_view(delegation: Delegation | None) -> DelegationView | None:
         status=delegation.status,
         tone=_DELEGATION_TONES[delegation.status],
         partitions=delegation.partitions,
-        fallbacks=tuple(FallbackRow(f.index, f.op, f.reason) for f in delegation.fallbacks),
+        fallbacks=tuple(
+            FallbackRow(group.count, group.named, group.reason, group.option)
+            for group in grouped(delegation.fallbacks)
+        ),
     )
 
 
@@ -114,13 +130,37 @@ def accuracy_badge(cell: CellRecord, measurement: Measurement) -> Badge:
     return Badge(sign, word, tone, accuracy_facts(cell, measurement))
 
 
+def trust_badge(trust: Trust) -> Badge:
+    """The trust verdict, with its reasons and the evidence that it rests on."""
+    sign, tone = _TRUST[trust.verdict]
+    evidence = (
+        *(("because", reason) for reason in trust.reasons),
+        ("watched", ", ".join(trust.seen)),
+        *(("not watched", text) for text in trust.unseen),
+    )
+    return Badge(sign, trust.verdict, tone, tuple((name, value) for name, value in evidence if value))
+
+
 def _speedup_view(found: SpeedUp | None) -> SpeedUpView | None:
     if found is None:
         return None
     word, sign, tone = _SPEEDUPS[found.verdict]
     strong = found.verdict in ("faster", "slower") and max(found.ratio, 1 / found.ratio) >= _STRONG_RATIO
-    against = column_name(found.baseline.delegate, found.baseline.device)
-    return SpeedUpView(text.ratio(found.ratio), word, sign, f"{tone}-much" if strong else tone, against)
+    interval = "" if found.ci95 is None else text.ratio_interval(found.ci95)
+    tinted = f"{tone}-much" if strong else tone
+    against = text.short_name(found.against)
+    blocks = f"{found.blocks} block{'' if found.blocks == 1 else 's'}" if found.paired else ""
+    return SpeedUpView(
+        text.ratio(found.ratio), word, sign, tinted, against, interval, blocks, repr(found.ratio)
+    )
+
+
+def flags_view(measurement: Measurement) -> FlagsView | None:
+    """The flags by kind, and behind the badge each of them."""
+    flags = flags_of(measurement)
+    if not flags:
+        return None
+    return FlagsView(flags_text(measurement), _SEVERITIES[severity(flags)], measurement.warnings)
 
 
 def cell_view(cell: CellRecord, baseline: CellRecord | None, bar: IntervalBar | None = None) -> CellView:
@@ -145,7 +185,8 @@ def cell_view(cell: CellRecord, baseline: CellRecord | None, bar: IntervalBar | 
         delegation=None if m is None else delegation_view(m.delegation),
         accuracy=None if m is None else accuracy_badge(cell, m),
         chips=chips(cell),
-        flags=() if m is None else m.warnings,
+        flags=None if m is None else flags_view(m),
+        trust=None if cell.trust is None else trust_badge(cell.trust),
         reused=cell.reused_from is not None,
         sort_key="" if counted is None or counted.p50 is None else repr(counted.p50),
     )

@@ -1,34 +1,17 @@
-"""Builds the headings and figures of metrics on a page, and the footnotes on missing figures."""
+"""Builds the headings and figures of metrics on a page; a missing figure has a footnote."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from orchestrator.results import format as text
 from orchestrator.results import metrics
-from orchestrator.results.metrics import P50, Metric
+from orchestrator.results.footnotes import Footnotes
+from orchestrator.results.metric import Metric
+from orchestrator.results.metrics import P50
 from orchestrator.results.records import CellRecord
-from orchestrator.site.pages import Chip, Facts, Figure, MetricHead
-
-
-class Footnotes:
-    """Collects the reasons of missing numbers; equal reasons share a mark (a, b, …, z, aa, …)."""
-
-    def __init__(self) -> None:
-        self._marks: dict[str, str] = {}
-
-    def mark(self, reason: str) -> str:
-        """Return the mark of a reason."""
-        return self._marks.setdefault(reason, _letters(len(self._marks)))
-
-    def listed(self) -> Facts:
-        """Return (mark, reason) in order of first use."""
-        return tuple((mark, reason) for reason, mark in self._marks.items())
-
-
-def _letters(number: int) -> str:
-    head, tail = divmod(number, 26)
-    return (_letters(head - 1) if head else "") + chr(ord("a") + tail)
+from orchestrator.site.pages import Chip, Figure, MetricHead
 
 
 def head(metric: Metric) -> MetricHead:
@@ -57,6 +40,19 @@ def figure(metric: Metric, cell: CellRecord, notes: Footnotes) -> Figure:
     if value is None:
         return Figure(text.NOTHING, notes.mark(metric.why_none(m)))
     return Figure(metric.text(value), struck=metric.void_if_wrong and cell.struck_out)
+
+
+def with_interval(metric: Metric, cell: CellRecord, notes: Footnotes) -> Figure:
+    """A metric of a cell together with its interval, where the registry has one for it.
+
+    A missing interval is a dash with its mark; below a missing figure there is none.
+    """
+    found = figure(metric, cell, notes)
+    own = next((one for one in metrics.METRICS if one.interval_of == metric.key), None)
+    if own is None or metric.read(cell) is None:
+        return found
+    interval = figure(own, cell, notes)
+    return replace(found, interval=interval.text, interval_note=interval.note)
 
 
 def figures(shown: Iterable[Metric], cell: CellRecord, notes: Footnotes) -> tuple[Figure, ...]:

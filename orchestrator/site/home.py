@@ -22,7 +22,8 @@ from orchestrator.site.pages import (
     Link,
 )
 
-_ORDER = ("done", "failed", "unsupported", "cancelled", "running", "dispatched", "queued")
+_STRUCK_OUT = "struck out"
+_ORDER = ("done", _STRUCK_OUT, "failed", "unsupported", "cancelled", "running", "dispatched", "queued")
 
 
 def index_page(archive: Archive) -> IndexPage:
@@ -44,16 +45,15 @@ def campaign_page(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> Camp
 
 def campaign_view(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> CampaignView:
     """The head of a campaign; counts are those of its cells."""
-    counts = Counter(cell.status for cell in cells)
-    struck = sum(cell.struck_out for cell in cells)
+    # Each cell once: one that is struck out is `failed` as well.
+    counts = Counter(_STRUCK_OUT if cell.struck_out else cell.status for cell in cells)
     states = (*_ORDER, *sorted(set(counts) - {*_ORDER}))
     words = [f"{counts[state]} {state}" for state in states if counts[state]]
-    if struck:
-        words.append(f"{struck} struck out")
     return CampaignView(
         link=Link(text.short_name(campaign.name), links.campaign_page(campaign.campaign_id)),
         campaign_id=campaign.campaign_id,
         created=text.moment(campaign.submitted_at),
+        by=campaign.submitted_by,
         level=campaign.level,
         counts=" · ".join(words) or "no cells",
         model_count=len(campaign.models),
@@ -97,7 +97,8 @@ def _environment(cells: Sequence[CellRecord], previous: Mapping[str, str]) -> En
         delegates=", ".join(dict.fromkeys(delegate_name(c.delegate) for c in cells)),
         cell_count=len(cells),
         changes=_changes(previous, first.environment),
-        environment=tuple(sorted(first.environment.items())),
+        conditions=tuple(sorted(first.conditions.items())),
+        versions=tuple(sorted(first.versions.items())),
         facts=tuple(sorted(shared.items())),
     )
 

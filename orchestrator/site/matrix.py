@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from orchestrator.results import format as text
+from orchestrator.results.comparison import UNPAIRED, unequal_threads
 from orchestrator.results.metrics import CI95, P50
+from orchestrator.results.reasons import has_no_result
 from orchestrator.results.records import CampaignRecord, CellRecord
-from orchestrator.results.speedups import Baselines, counted_latency, geometric_mean, speedup_ratio
+from orchestrator.results.speedups import (
+    Baselines,
+    MeanSpeedUp,
+    counted_latency,
+    mean_speedup,
+    speedup,
+)
 from orchestrator.site import links
 from orchestrator.site.axes import Scale, log_scale, px
 from orchestrator.site.cell_view import cell_view, delegate_name, device_id
 from orchestrator.site.figures import head
-from orchestrator.site.pages import CellView, Column, IntervalBar, Link, Matrix, Row
+from orchestrator.site.pages import (
+    CellView,
+    Column,
+    IntervalBar,
+    Link,
+    Matrix,
+    Row,
+    StatusView,
+    Unmeasured,
+)
 
 BAR_WIDTH = 132
 """Width of the drawing of an interval in px, chosen: a wider one pushes columns off a page of 1280 px, in a
@@ -32,16 +50,28 @@ def build_matrix(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> Matri
     by_row: dict[_RowKey, dict[_ColumnKey, CellRecord]] = {}
     for cell in cells:
         by_row.setdefault((cell.model, cell.level), {})[cell.delegate, cell.device] = cell
-    rows = tuple(_row(campaign, key, by_row[key], column_keys, baselines) for key in by_row)
-    views = [view for row in rows for view in row.cells if view is not None]
+    said: set[tuple[_ColumnKey, str]] = set()
+    rows = tuple(_row(campaign, key, by_row[key], column_keys, baselines, said) for key in by_row)
     return Matrix(
         columns=tuple(_column(key, cells, baselines, len(rows)) for key in column_keys),
         rows=rows,
         baseline=campaign.baseline or "",
         lead=head(P50),
         interval=head(CI95),
-        without_number=tuple(view for view in views if view.p50 is None or view.struck_out),
+        without_number=_unmeasured(rows),
     )
+
+
+def _unmeasured(rows: Sequence[Row]) -> tuple[Unmeasured, ...]:
+    """The cells without a counted number, grouped by state and reason in order of first appearance."""
+    groups: dict[tuple[StatusView, str], list[Link]] = {}
+    for row in rows:
+        for view in row.cells:
+            if view is not None and (view.p50 is None or view.struck_out):
+                reason = view.status.reason or view.why_no_p50
+                link = Link(f"{row.model.text} on {view.column}", view.href)
+                groups.setdefault((view.status, reason), []).append(link)
+    return tuple(Unmeasured(status, reason, tuple(cells)) for (status, reason), cells in groups.items())
 
 
 def _column_keys(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> list[_ColumnKey]:
@@ -59,17 +89,23 @@ def _column_keys(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> list[
 def _column(key: _ColumnKey, cells: Sequence[CellRecord], baselines: Baselines, row_count: int) -> Column:
     delegate, device = key
     own = [c for c in cells if (c.delegate, c.device) == key]
-    ratios = [r for c in own if (r := speedup_ratio(c, baselines.of(c))) is not None]
+    found = [one for c in own if (one := speedup(c, baselines.of(c))) is not None]
     is_baseline = delegate == baselines.delegate
-    mean = None if is_baseline else geometric_mean(ratios)
+    mean = None if is_baseline else mean_speedup(found)
     return Column(
         delegate=delegate_name(delegate),
         device=device_id(device),
         device_name=text.short_name(own[0].device_name),
+        note=unequal_threads(own).strip(),
         is_baseline=is_baseline,
-        geomean="" if mean is None else text.ratio(mean),
-        geomean_over=f"over {len(ratios)} of {row_count} models",
+        geomean="" if mean is None else text.ratio(mean.ratio),
+        geomean_over="" if mean is None else _over(mean, row_count),
     )
+
+
+def _over(mean: MeanSpeedUp, row_count: int) -> str:
+    unpaired = "" if mean.paired else f", {UNPAIRED}"
+    return f"over {mean.count} of {row_count} models{unpaired}"
 
 
 def _row(
@@ -78,6 +114,7 @@ def _row(
     cells: dict[_ColumnKey, CellRecord],
     column_keys: Sequence[_ColumnKey],
     baselines: Baselines,
+    said: set[tuple[_ColumnKey, str]],
 ) -> Row:
     model, level = key
     first = next(iter(cells.values()))
@@ -86,15 +123,27 @@ def _row(
     return Row(
         model=Link(text.short_name(model), links.model_page(campaign.campaign_id, model)),
         detail=detail if level == campaign.level else f"{detail} · level {level}",
-        cells=tuple(_view(cells.get(column), baselines, scale) for column in column_keys),
+        cells=tuple(_view(cells.get(column), baselines, scale, column, said) for column in column_keys),
     )
 
 
-def _view(cell: CellRecord | None, baselines: Baselines, scale: Scale | None) -> CellView | None:
+def _view(
+    cell: CellRecord | None,
+    baselines: Baselines,
+    scale: Scale | None,
+    column: _ColumnKey,
+    said: set[tuple[_ColumnKey, str]],
+) -> CellView | None:
+    """The view of a cell. `said` has the reasons of the rows above, by column, and gets its own."""
     if cell is None:
         return None
     baseline = baselines.of(cell)
-    return cell_view(cell, baseline, _bar(cell, baseline, scale))
+    view = cell_view(cell, baseline, _bar(cell, baseline, scale))
+    if has_no_result(cell) and view.status.reason:
+        repeats = (column, view.status.reason) in said
+        said.add((column, view.status.reason))
+        view = replace(view, repeats=repeats)
+    return view
 
 
 def _row_scale(cells: Sequence[CellRecord]) -> Scale | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestrator.site.axes import Tick
+from orchestrator.site.drawings import Histogram, RangePlot, Scatter
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -33,16 +33,18 @@ class Badge:
 
 @dataclass(frozen=True, slots=True)
 class FallbackRow:
-    """An operator that stayed on the CPU."""
+    """Operators that stayed on the CPU for one reason; `option` would change it, or is empty."""
 
-    index: int
-    op: str
+    count: int
+    operators: str
     reason: str
+    option: str
 
 
 @dataclass(frozen=True, slots=True)
 class DelegationView:
-    """How much a partition delegate took: `text` is delegated/total; `fallbacks` are all of them."""
+    """How much a partition delegate took: `text` is delegated/total; `fallbacks` are
+    all of them, grouped by reason."""
 
     text: str
     status: str
@@ -63,13 +65,20 @@ class IntervalBar:
 
 @dataclass(frozen=True, slots=True)
 class SpeedUpView:
-    """A speed-up. `word` says what the colour says; `against` names the baseline's column."""
+    """A speed-up. `word` says what the colour says; `against` names the baseline.
+
+    `interval` and `blocks` are empty for one that is not paired.
+    """
 
     text: str
     word: str
     sign: str
     tone: str
     against: str
+    interval: str
+    blocks: str
+    value: str
+    """The ratio itself, from which the script forms the mean of the rows that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +115,25 @@ class StatusView:
     tone: str
     code: str = ""
     reason: str = ""
+    line: str = ""
+    """The first line of the reason, short enough for a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlagsView:
+    """The flags of a measurement on one line, with the severity of the gravest; `details` are all of them."""
+
+    text: str
+    tone: str
+    details: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CellView:
-    """One model on one delegate and device. `p50` is None where there is no number."""
+    """One model on one delegate and device. `p50` is None where there is no number.
+
+    `repeats`: the reason of why stands in a row above of the same column.
+    """
 
     href: str
     column: str
@@ -128,18 +151,21 @@ class CellView:
     delegation: DelegationView | None
     accuracy: Badge | None
     chips: tuple[Chip, ...]
-    flags: tuple[str, ...]
+    flags: FlagsView | None
+    trust: Badge | None
     reused: bool
     sort_key: str
+    repeats: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A delegate on a device."""
+    """A delegate on a device. `note`: where its cells and their baseline ran with unequal threads."""
 
     delegate: str
     device: str
     device_name: str
+    note: str
     is_baseline: bool
     geomean: str
     geomean_over: str
@@ -155,6 +181,15 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Unmeasured:
+    """Cells without a counted number that share their state and reason; `cells` are (name, page)."""
+
+    status: StatusView
+    reason: str
+    cells: tuple[Link, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Matrix:
     """Models x (delegate on device). `baseline` is the delegate's name, or empty; cells show `lead`."""
 
@@ -163,7 +198,7 @@ class Matrix:
     baseline: str
     lead: MetricHead
     interval: MetricHead
-    without_number: tuple[CellView, ...]
+    without_number: tuple[Unmeasured, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +208,7 @@ class CampaignView:
     link: Link
     campaign_id: str
     created: str
+    by: str
     level: str
     counts: str
     model_count: int
@@ -193,7 +229,8 @@ class EnvironmentView:
     delegates: str
     cell_count: int
     changes: Facts
-    environment: Facts
+    conditions: Facts
+    versions: Facts
     facts: Facts
 
 
@@ -229,52 +266,45 @@ class CampaignPage:
 class Figure:
     """A number of a table: its text, or a dash with the mark of the footnote that says why.
 
-    `struck`: the number is kept as evidence, and the output it belongs to is wrong.
+    `struck`: the number is kept as evidence, and the output it belongs to is wrong. `interval`: that of the
+    figure, for the line below it, or a dash with the mark `interval_note`; empty where it never has one.
     """
 
     text: str
     note: str = ""
     struck: bool = False
+    interval: str = ""
+    interval_note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """A delegate on a device; `latencies` and `resources` follow the headings of the page."""
+    """A delegate on a device; `lead` is its p50, `latencies` and `resources` follow the page's headings."""
 
     cell: CellView
+    lead: Figure
     latencies: tuple[Figure, ...]
     resources: tuple[Figure, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RangeRow:
-    """A row of the range drawing, in px; None is not drawn."""
+class OtherMeasurement:
+    """A cell that measured the same file: in another campaign, or under another name or level."""
 
-    label: str
-    y: str
-    p50: str | None
-    low: str | None
-    high: str | None
-    p90: str | None
-    p99: str | None
-    first: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class RangePlot:
-    """The p50, interval, p90, p99 and first of each delegate on one logarithmic axis."""
-
-    width: int
-    height: int
-    left: int
-    bottom: int
-    ticks: tuple[Tick, ...]
-    rows: tuple[RangeRow, ...]
+    campaign: Link
+    name: str
+    cell: CellView
+    level: str
+    finished: str
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPage:
-    """One model in one campaign; `footnotes` are (mark, text)."""
+    """One model in one campaign; `footnotes` are (mark, text).
+
+    `facts` say what the file is, empty where the farm does not have it. `others` are the newest of
+    `other_count` measurements of the same file.
+    """
 
     campaign: Link
     name: str
@@ -282,66 +312,15 @@ class ModelPage:
     sha256: str
     size: str
     level: str
+    facts: Facts
     lead: MetricHead
     latency_heads: tuple[MetricHead, ...]
     resource_heads: tuple[MetricHead, ...]
     rows: tuple[ModelRow, ...]
     footnotes: Facts
     plot: RangePlot | None
-    elsewhere: tuple[Link, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ScatterPanel:
-    """The samples of one process in order; paths are of `M x y h0` dots."""
-
-    label: str
-    left: str
-    warm_width: str
-    width: str
-    warmup_path: str
-    timed_path: str
-    above: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Scatter:
-    """Processes side by side on one axis. `p50` is the y of the cell's p50; `few` dots are drawn larger."""
-
-    width: int
-    height: int
-    left: int
-    top: int
-    bottom: int
-    ticks: tuple[Tick, ...]
-    panels: tuple[ScatterPanel, ...]
-    p50: str | None
-    few: bool
-    caption: str
-
-
-@dataclass(frozen=True, slots=True)
-class HistogramRow:
-    """One process: bars as one path, the median's x, counts outside the axis."""
-
-    label: str
-    base: str
-    path: str
-    median: str
-    outside: str
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """How each process's samples are distributed, on one axis."""
-
-    width: int
-    height: int
-    left: int
-    bottom: int
-    ticks: tuple[Tick, ...]
-    rows: tuple[HistogramRow, ...]
-    caption: str
+    others: tuple[OtherMeasurement, ...]
+    other_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,6 +363,24 @@ class AttemptRow:
 
 
 @dataclass(frozen=True, slots=True)
+class StageRow:
+    """A stage of the init, of the cold and of the warm process."""
+
+    name: str
+    help: str
+    cold: Figure
+    warm: Figure
+
+
+@dataclass(frozen=True, slots=True)
+class SustainedView:
+    """A sustained pass: what it says, and the median of each part in order; no plot of fewer than two."""
+
+    facts: Facts
+    plot: Scatter | None
+
+
+@dataclass(frozen=True, slots=True)
 class CellPage:
     """Everything behind one number."""
 
@@ -398,10 +395,14 @@ class CellPage:
     lead: MetricHead
     latencies: tuple[tuple[MetricHead, Figure], ...]
     resources: tuple[tuple[MetricHead, Figure], ...]
+    stages: tuple[StageRow, ...]
     footnotes: Facts
     sample_count: str
     accuracy: Facts
     warnings: tuple[str, ...]
+    spread: Facts
+    throughput: str | None
+    sustained: SustainedView | None
     scatter: Scatter | None
     histogram: Histogram | None
     samples_note: str
@@ -412,7 +413,8 @@ class CellPage:
     settings: Facts
     spec: Facts
     environment_id: str
-    environment: Facts
+    conditions: Facts
+    versions: Facts
     facts: Facts
     data_href: str
 

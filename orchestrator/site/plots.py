@@ -1,7 +1,9 @@
 """Computes the drawings' coordinates: samples in order, distributions per process, ranges of cells.
 
-Every sample is drawn; samples that fall on the same half pixel are one dot. An axis ends where the bulk of
-the timed samples ends: what lies above is marked at its end and counted, never dropped.
+Across, a place is in units of `_WIDTH` or in per cent of it: a drawing takes the width that its page has.
+Downwards it is in px. Every sample is drawn; samples that fall on the same half unit are one dot. An axis
+ends where the bulk of the timed samples ends: what lies above is marked at its end and counted, never
+dropped.
 """
 
 from __future__ import annotations
@@ -11,37 +13,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median_low
 
-from agent.wire.messages import Latency, ProcessSamples
+from agent.wire.measurement import Latency, ProcessSamples
 from orchestrator.results import format as text
-from orchestrator.site.axes import Scale, log_scale, px
-from orchestrator.site.pages import Histogram, HistogramRow, RangePlot, RangeRow, Scatter, ScatterPanel
+from orchestrator.site.axes import Scale, log_scale, percent, px
+from orchestrator.site.drawings import (
+    Histogram,
+    HistogramRow,
+    RangePlot,
+    RangeRow,
+    Scatter,
+    ScatterPanel,
+)
 
-_WIDTH = 960
-"""Width of every drawing in units of its viewBox; the style sheet scales it to the page, about 1 px each."""
+_WIDTH = 1000
+"""Width of a drawing's field in units, which the page stretches to its own width: ten units are one per cent.
+Heights are in px and are never stretched, and neither are texts and strokes."""
 
-_LEFT = 54
-"""Space left of the samples in px: a tick's label of six digits at 8 px distance."""
-
-_RIGHT = 10
-"""Space right of the samples in px: the last dot and its axis stay inside."""
-
-_TOP = 24
-"""Space above the samples in px: the label of a process on one line."""
-
-_PLOT_HEIGHT = 190
+_HEIGHT = 190
 """Height of the samples in px, chosen: 1 % of the axis is about two pixels."""
 
-_BOTTOM = _TOP + _PLOT_HEIGHT
-"""Where the samples end, in px from the top."""
-
-_AXIS_HEIGHT = 24
-"""Space below a drawing in px: the labels of its axis on one line."""
-
 _PANEL_GAP = 10
-"""Space between the panels of two processes in px, so that their samples are not taken for one series."""
+"""Space between the panels of two processes in units, so that their samples are not taken for one series."""
 
 _PANEL_PAD = 4
-"""Space inside a panel at both ends in px, so that no dot lies on the border."""
+"""Space inside a panel at both ends in units, so that no dot lies on the border."""
+
+_NAMED_PANELS = 6
+"""Panels up to which each is labelled with its caches besides its number: with more of them the labels would
+run together on a page of 390 px."""
 
 _WARMUP_SHARES = (0.06, 0.3)
 """Least and greatest share of a panel's width for the warm-up. In between it is drawn at its share of the
@@ -60,40 +59,32 @@ _MARGIN = 0.06
 """Space above and below the samples, in heights of the axis, so that no dot lies on its end."""
 
 _BINS = 96
-"""Bars of a histogram: at the width of the drawing about 8 px each, fine enough to tell two modes apart."""
+"""Bars of a histogram, fine enough to tell two modes apart: 10 px each on a wide page, 3 px on a phone."""
 
 _BAR_GAP = 0.8
-"""Space between two bars in px: enough to count them, too little to look like an empty bin."""
+"""Space between two bars in units: enough to count them, too little to look like an empty bin."""
 
 _STRIP_HEIGHT = 44
-"""Height of the tallest bar of a process in px; the template's median line is 4 px taller."""
+"""Height of the tallest bar of a process in px."""
 
-_STRIP_GAP = 10
-"""Space between the histograms of two processes in px."""
+_STRIP_GAP = 26
+"""Space between the histograms of two processes in px: the second one's label stands there, on a line."""
 
-_STRIP_LEFT = _LEFT + 56
-"""Where the bars begin in px: `process 20` is written in front of them."""
+_STRIP_TICKS = 5
+"""Ticks wanted below the histograms: as many labels as a page of 390 px holds."""
 
-_STRIP_RIGHT = 90
-"""Space right of the bars in px: the count of samples outside is written there, by the template as well."""
+_RANGE_LABEL = 44
+"""Characters of a delegate and its device above a range, as many as a page of 390 px holds; the middle of a
+longer one is left out."""
 
-_STRIP_TICKS = 8
-"""Ticks wanted below the histograms, whose axis is wider than it is high."""
+_RANGE_ROW = 40
+"""Height of a range in px: the label on one line, and below it the line with room for the marks."""
 
-_RANGE_LEFT = 250
-"""Space left of a range in px: a label of `_RANGE_LABEL` characters."""
+_RANGE_MARK = 28
+"""Distance of the marks from the top of their row in px: below the label."""
 
-_RANGE_LABEL = 34
-"""Characters of a delegate and its device in front of a range; the middle of a longer one is left out."""
-
-_RANGE_RIGHT = 16
-"""Space right of a range in px: the diamond of the first invoke stays inside."""
-
-_RANGE_ROW = 26
-"""Height of a range in px: a line of text with room above and below."""
-
-_RANGE_PAD = 4
-"""Space above the first and below the last range in px."""
+_RANGE_ENDS = 12
+"""Space at both ends of a range in units: the diamond of the first invoke stays inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +124,15 @@ def scatter(processes: Sequence[ProcessSamples], p50: float | None) -> Scatter |
     if limits is None:
         return None
     margin = _MARGIN * (limits.high - limits.low)
-    scale = Scale(limits.low - margin, limits.high + margin, _BOTTOM, _TOP)
-    width = (_WIDTH - _LEFT - _RIGHT - _PANEL_GAP * (len(processes) - 1)) / len(processes)
+    scale = Scale(limits.low - margin, limits.high + margin, _HEIGHT, 0)
+    width = (_WIDTH - _PANEL_GAP * (len(processes) - 1)) / len(processes)
+    named = len(processes) <= _NAMED_PANELS
     panels = tuple(
-        _panel(process, _LEFT + i * (width + _PANEL_GAP), width, scale) for i, process in enumerate(processes)
+        _panel(process, i * (width + _PANEL_GAP), width, scale, named) for i, process in enumerate(processes)
     )
     return Scatter(
         width=_WIDTH,
-        height=_BOTTOM + _AXIS_HEIGHT,
-        left=_LEFT,
-        top=_TOP,
-        bottom=_BOTTOM,
+        height=_HEIGHT,
         ticks=scale.ticks(),
         panels=panels,
         p50=None if p50 is None else px(scale(p50)),
@@ -162,18 +151,20 @@ def _cut_caption(limits: Bounds, sign: str = "") -> str:
     )
 
 
-def _panel(process: ProcessSamples, left: float, width: float, scale: Scale) -> ScatterPanel:
+def _panel(process: ProcessSamples, left: float, width: float, scale: Scale, named: bool) -> ScatterPanel:
     warm, timed = len(process.warmup_ns), len(process.invoke_ns)
     least, greatest = _WARMUP_SHARES
     share = min(greatest, max(least, warm / (warm + timed))) if warm else 0.0
     warm_width = share * width
     warm_path, warm_above = _dots(process.warmup_ns, left, warm_width, scale)
     timed_path, timed_above = _dots(process.invoke_ns, left + warm_width, width - warm_width, scale)
+    number = str(process.index + 1)
     return ScatterPanel(
-        label=f"{process_name(process)} · {process.cache}",
-        left=px(left),
-        warm_width=px(warm_width),
-        width=px(width),
+        label=f"{number} · {process.cache}" if named else number,
+        left=percent(left, _WIDTH),
+        right=percent(left + width, _WIDTH),
+        warm_width=percent(warm_width, _WIDTH),
+        width=percent(width, _WIDTH),
         warmup_path=warm_path,
         timed_path=timed_path,
         above=(*warm_above, *timed_above),
@@ -181,7 +172,7 @@ def _panel(process: ProcessSamples, left: float, width: float, scale: Scale) -> 
 
 
 def _dots(samples_ns: Sequence[int], left: float, width: float, scale: Scale) -> tuple[str, tuple[str, ...]]:
-    """A path of dots in order, and the x of those above the axis."""
+    """A path of dots in order, in units, and the x of those above the axis, in per cent."""
     inside: dict[tuple[float, float], None] = {}
     above: dict[float, None] = {}
     room = width - 2 * _PANEL_PAD
@@ -193,7 +184,7 @@ def _dots(samples_ns: Sequence[int], left: float, width: float, scale: Scale) ->
         else:
             inside[x, _half(scale(ns / 1e6))] = None
     # A line of no length with round ends is the shortest dot that SVG has: a page holds thousands of them.
-    return "".join(f"M{px(x)} {px(y)}h0" for x, y in inside), tuple(px(x) for x in above)
+    return "".join(f"M{px(x)} {px(y)}h0" for x, y in inside), tuple(percent(x, _WIDTH) for x in above)
 
 
 def _half(value: float) -> float:
@@ -205,19 +196,16 @@ def histogram(processes: Sequence[ProcessSamples]) -> Histogram | None:
     limits = bounds(processes)
     if limits is None:
         return None
-    scale = Scale(limits.low, limits.high, _STRIP_LEFT, _WIDTH - _STRIP_RIGHT)
-    rows = tuple(
-        _strip(process, scale, (i + 1) * (_STRIP_HEIGHT + _STRIP_GAP))
-        for i, process in enumerate(p for p in processes if p.invoke_ns)
-    )
-    bottom = len(rows) * (_STRIP_HEIGHT + _STRIP_GAP)
+    scale = Scale(limits.low, limits.high, 0, _WIDTH)
+    timed = [process for process in processes if process.invoke_ns]
+    bottom = len(timed) * (_STRIP_HEIGHT + _STRIP_GAP)
     return Histogram(
         width=_WIDTH,
-        height=bottom + _AXIS_HEIGHT,
-        left=_STRIP_LEFT,
-        bottom=bottom,
-        ticks=scale.ticks(_STRIP_TICKS),
-        rows=rows,
+        height=bottom,
+        ticks=scale.ticks(_STRIP_TICKS, percent_of=_WIDTH),
+        rows=tuple(
+            _strip(process, scale, (i + 1) * (_STRIP_HEIGHT + _STRIP_GAP)) for i, process in enumerate(timed)
+        ),
         caption=_cut_caption(limits),
     )
 
@@ -237,10 +225,11 @@ def _strip(process: ProcessSamples, scale: Scale, base: int) -> HistogramRow:
     path = "".join(f"M{px(x)} {base}v-{px(height)}h{px(bin_width - _BAR_GAP)}V{base}z" for x, height in bars)
     return HistogramRow(
         label=process_name(process),
-        base=str(base),
+        top=base - _STRIP_HEIGHT,
+        base=base,
         path=path,
         # The lower median is the nearest rank, by which the measuring core forms a p50, too.
-        median=px(scale(median_low(process.invoke_ns) / 1e6)),
+        median=percent(scale(median_low(process.invoke_ns) / 1e6), _WIDTH),
         outside=f"+{outside} above" if outside else "",
     )
 
@@ -251,14 +240,10 @@ def range_plot(latencies: Sequence[tuple[str, Latency]]) -> RangePlot | None:
     values = [v for _, latency in drawn for v in _range_values(latency)]
     if not values:
         return None
-    scale = log_scale(values, _RANGE_LEFT, _WIDTH - _RANGE_RIGHT)
-    bottom = len(drawn) * _RANGE_ROW + 2 * _RANGE_PAD
+    scale = log_scale(values, _RANGE_ENDS, _WIDTH - _RANGE_ENDS)
     return RangePlot(
-        width=_WIDTH,
-        height=bottom + _AXIS_HEIGHT,
-        left=_RANGE_LEFT,
-        bottom=bottom,
-        ticks=scale.ticks(),
+        height=len(drawn) * _RANGE_ROW,
+        ticks=scale.ticks(percent_of=_WIDTH),
         rows=tuple(_range_row(label, latency, i, scale) for i, (label, latency) in enumerate(drawn)),
     )
 
@@ -270,12 +255,12 @@ def _range_values(latency: Latency) -> list[float]:
 
 def _range_row(label: str, latency: Latency, index: int, scale: Scale) -> RangeRow:
     def at(value: float | None) -> str | None:
-        return px(scale(value)) if value else None
+        return percent(scale(value), _WIDTH) if value else None
 
     low, high = latency.ci95 or (None, None)
     return RangeRow(
         label=text.short_name(label, _RANGE_LABEL),
-        y=px(index * _RANGE_ROW + _RANGE_ROW / 2 + _RANGE_PAD),
+        y=index * _RANGE_ROW + _RANGE_MARK,
         p50=at(latency.p50),
         low=at(low),
         high=at(high),

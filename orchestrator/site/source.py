@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from agent.wire.messages import ProcessSamples
-from orchestrator.results.records import CampaignRecord, CellRecord
+from agent.wire.measurement import ProcessSamples
+from orchestrator.results.records import CampaignRecord, CellRecord, ManifestRecord
+from runtime.model.facts import ModelFacts
 
 
 class SiteSource(Protocol):
@@ -23,3 +24,9 @@ class SiteSource(Protocol):
 
         Raises `FarmError` where they are stored but cannot be read.
         """
+
+    def manifest(self, campaign_id: str) -> ManifestRecord | None:
+        """The campaign file of a campaign, with the origins of its models; None where none was kept."""
+
+    def model_facts(self, sha256: str) -> ModelFacts | None:
+        """What a model file is, by its bounded reader; None where the file is not here, or is no model."""

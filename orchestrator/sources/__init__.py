@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from orchestrator.sources.resolve import CheckedSources, StoredModel, check_all, resolve, resolve_all
+from orchestrator.sources.resolve import (
+    CheckedSources,
+    StoredModel,
+    check_all,
+    problems_of,
+    resolve,
+    resolve_all,
+)
 from orchestrator.sources.web import Web
 
-__all__ = ["CheckedSources", "StoredModel", "Web", "check_all", "resolve", "resolve_all"]
+__all__ = ["CheckedSources", "StoredModel", "Web", "check_all", "problems_of", "resolve", "resolve_all"]

@@ -1,9 +1,14 @@
-"""Makes the model of the health check: a tiny one that any device can run, without a download."""
+"""Makes the calibration workload: a small model that any device can run, without a download.
+
+Health checks run it, and the noise of a device is measured with it: matrix products, so that its time follows
+clocks and memory as that of real models does.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import io
+from array import array
 from functools import cache
 from typing import Final
 
@@ -25,16 +30,41 @@ first build of OpenCL programs on a loaded host.
 EXPECTED_S: Final = 3.0
 """Seconds that the scheduler expects a check to take: `PLAN` measures for two at most, in one process."""
 
+_ROWS: Final = 64
+"""Rows of the input: enough that the products are of matrices and not of vectors."""
+
+_WIDTH: Final = 256
+"""Numbers of a row. The three products take 25 million operations, a millisecond or a few on a CPU: enough
+for clocks and caches to show, little enough for the slowest device."""
+
 
 @cache
 def model() -> bytes:
-    """A `.tflite` file: y = a + b on float32[1, 16]."""
-    names = ("a", "b", "y")
-    tensors = tuple(Tensor(i, name, TensorType.FLOAT32, (1, 16)) for i, name in enumerate(names))
-    add = Operator(0, BuiltinOperator.ADD, 1, inputs=(0, 1), outputs=(2,))
-    graph = Subgraph(0, "main", tensors, inputs=(0, 1), outputs=(2,), operators=(add,))
-    signature = Signature("serving_default", 0, inputs=(("a", 0), ("b", 1)), outputs=(("y", 2),))
-    return write_model(Model(3, "health check of a device", (graph,), (signature,)))
+    """A `.tflite` file: y = x Wᵀ Wᵀ Wᵀ on x of float32[64, 256], W of float32[256, 256]."""
+    names = ("x", "h1", "h2", "y")
+    tensors = tuple(Tensor(i, name, TensorType.FLOAT32, (_ROWS, _WIDTH)) for i, name in enumerate(names))
+    matrix = Tensor(
+        len(names), "W", TensorType.FLOAT32, (_WIDTH, _WIDTH), buffer=1, data=memoryview(_matrix())
+    )
+    products = tuple(
+        Operator(i, BuiltinOperator.FULLY_CONNECTED, 1, inputs=(i, matrix.index, -1), outputs=(i + 1,))
+        for i in range(len(names) - 1)
+    )
+    graph = Subgraph(
+        0, "main", (*tensors, matrix), inputs=(0,), outputs=(len(names) - 1,), operators=products
+    )
+    signature = Signature("serving_default", 0, inputs=(("x", 0),), outputs=(("y", len(names) - 1),))
+    return write_model(Model(3, "calibration workload of a device", (graph,), (signature,)))
+
+
+def _matrix() -> bytes:
+    """Fixed values of about 1/16 without a pattern: outputs keep the scale of their inputs."""
+    state, values = 1, array("f")
+    for _ in range(_WIDTH * _WIDTH):
+        # Park and Miller's generator (1988): the same numbers wherever the file is made.
+        state = 48271 * state % 2147483647
+        values.append((state / 2147483647 - 0.5) * 3.4641 / 16)
+    return values.tobytes()
 
 
 @cache

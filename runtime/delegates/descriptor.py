@@ -24,6 +24,13 @@ MOST_THREADS: Final = 1024
 a larger bound would only let a typing error pass the campaign file and fail on the device."""
 
 
+CHOICES: Final = "choices"
+"""The option, and the entry of `describe()`, that hold what a delegate chose by timing."""
+
+INTERPRETER: Final = ("*.py", "model", "ops", "plan", "delegates/*.py")
+"""Files and folders of the package `runtime` that run a model which no delegate takes whole. Those of each
+delegate's own folder are not among them."""
+
 _DIGITS: Final = 15
 """Significant digits of a bound in a message: as many as a float always preserves. The default of six would
 show the bound 1000000 as 1e+06."""
@@ -146,10 +153,18 @@ class DelegateDescriptor:
     `options`: what a campaign may set. `device_options`: what the farm sets from the device that is measured,
     below any option of the campaign. A delegate that declares `threads` receives the threads in force.
 
-    `environment`: fields, such as package versions, of each device that the delegate runs on; a changed
-    value starts a new series of all results on that device. `integer_path`: the delegate computes quantised
+    `environment`: fields, such as package versions, of the results of this delegate: one that was measured
+    with other values is not reused. `executes`: files and folders of the package `runtime`, or patterns of
+    them, that a run with the delegate executes; their contents are the version `runtime` of its results. A
+    partition delegate leaves the default: the interpreter runs the operators that it does not take.
+
+    `packages`: installed distributions that such a run loads besides, numpy apart; their files are a part of
+    the delegate's installed bytes, as are those of the package that brings the delegate.
+
+    `integer_path`: the delegate computes quantised
     models in integers throughout, so its outputs are judged by the rule for integer kernels. A delegate for
     which that depends on the model leaves it False, and its `describe()` gives `integer_path: yes`.
+    `is_default`: a submission that names no delegates takes it.
     """
 
     name: str
@@ -159,12 +174,20 @@ class DelegateDescriptor:
     options: Mapping[str, Option] = field(default_factory=dict)
     device_options: Callable[[HostDevice], Mapping[str, OptionValue]] = _nothing_of
     environment: Callable[[], Mapping[str, str]] = _nothing
+    executes: tuple[str, ...] = INTERPRETER
+    packages: tuple[str, ...] = ()
     integer_path: bool = False
+    is_default: bool = True
 
     @property
     def takes_threads(self) -> bool:
         """Whether the delegate has an option `threads`, which then holds the threads in force."""
         return "threads" in self.options
+
+    @property
+    def tunes(self) -> bool:
+        """Whether the delegate chooses by timing, and can be given the choices of an earlier start."""
+        return CHOICES in self.options
 
     def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Every declared option with its given or default value.

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
 from runtime.delegates.descriptor import DelegateDescriptor, HostDevice, Option, threads_option
 from runtime.errors import DelegateError, ModelFormatError, OutOfMemoryError, UnsupportedOperatorError
+from runtime.installation import install_command
 
 if TYPE_CHECKING:
     from runtime.delegates.base import LoadedModel
+    from runtime.delegates.plan import Planner
 
 Resolver = Literal["xnnpack", "builtin", "reference"]
 RESOLVERS: Final[tuple[Resolver, ...]] = get_args(Resolver)
@@ -25,7 +27,6 @@ _RESOLVER_TYPES: Final[dict[Resolver, str]] = {
 }
 """Names in `ai_edge_litert.interpreter.OpResolverType`."""
 
-INSTALL_LINE: Final = "pip install 'delegate-farm[peers]'"
 _NO_MEMORY: Final = "LiteRT: out of memory for the model's tensors; measure a smaller model or input"
 _MISSING_OPERATOR = re.compile(r"unresolved custom op|Didn't find op|not supported", re.IGNORECASE)
 
@@ -61,7 +62,7 @@ def litert_version() -> str | None:
 
 
 def _hosts(_device: HostDevice) -> str | None:
-    return None if litert_version() else f"ai-edge-litert is not installed: {INSTALL_LINE}"
+    return None if litert_version() else f"ai-edge-litert is not installed: {install_command('peers')}"
 
 
 # No environment field of its own: LiteRT makes the references, so its version is a field of every device
@@ -70,6 +71,8 @@ DESCRIPTOR: Final = DelegateDescriptor(
     name="litert",
     implementation="runtime.delegates.litert:LiteRtDelegate",
     hosts=_hosts,
+    executes=("delegates/litert.py",),
+    packages=("ai-edge-litert",),
     options={
         "threads": threads_option(),
         "resolver": Option(
@@ -91,6 +94,17 @@ class LiteRtDelegate:
         """Options: `threads` (1..n), `resolver` (xnnpack | builtin | reference). Raises `DelegateError`."""
         self.options = LiteRtOptions.parse(options or {})
         self._litert = _import_litert()
+
+    @staticmethod
+    def planner(
+        _options: Mapping[str, Any], _device_class: str | None = None, *, is_tuned: bool = False
+    ) -> Planner:
+        """Raise `DelegateError`: LiteRT has no interface that tells one."""
+        del is_tuned
+        raise DelegateError(
+            "litert: LiteRT tells no plan of what its delegates do with a model; its logs and profiler name "
+            "operators and delegate nodes while it runs"
+        )
 
     @staticmethod
     def preload() -> None:
@@ -136,7 +150,8 @@ def _import_litert() -> ModuleType:
     try:
         from ai_edge_litert import interpreter  # noqa: PLC0415  # optional, and heavy
     except ImportError as error:
-        raise DelegateError(f"litert: ai-edge-litert cannot be imported ({error}); {INSTALL_LINE}") from error
+        fix = install_command("peers")
+        raise DelegateError(f"litert: ai-edge-litert cannot be imported ({error}); {fix}") from error
     return cast(ModuleType, interpreter)
 
 

@@ -30,13 +30,14 @@ class FailedPartition:
     """A partition that a delegate took and could not compile, so that the CPU runs it.
 
     `operators` are their indices, `reason` is the error's first line, `log` its whole text: of a kernel that
-    does not compile, everything that the compiler said.
+    does not compile, everything that the compiler said. `is_device_lost`: the device failed for good.
     """
 
     delegate: str
     operators: tuple[int, ...]
     reason: str
     log: str
+    is_device_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)

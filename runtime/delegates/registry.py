@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import Any, TypeAlias, cast
 
 from runtime.delegates.base import PartitionDelegate, WholeModelDelegate
@@ -42,6 +42,14 @@ def delegate_descriptor(name: str) -> DelegateDescriptor:
     if found.name != name:
         raise DelegateError(f"delegate {name!r} ({point.value}) calls itself {found.name!r}; use one name")
     return found
+
+
+def delegate_distribution(name: str) -> Distribution | None:
+    """The installed package that brings the delegate, None where its metadata is not found.
+
+    Raises `DelegateError` as `delegate_descriptor`.
+    """
+    return _entry_point(name).dist
 
 
 def load_delegate(name: str, options: Mapping[str, Any] | None = None) -> Delegate:

@@ -84,7 +84,7 @@ def read_model(data: bytes | bytearray | memoryview, external: ExternalLoader | 
         version=version,
         description=root.string(3, "description") or "",
         subgraphs=tuple(reader.subgraph(i, t) for i, t in enumerate(root.tables(2, "subgraphs"))),
-        signatures=tuple(_signature(t) for t in root.tables(7, "signature_defs")),
+        signatures=tuple(signature_of(t) for t in root.tables(7, "signature_defs")),
         metadata=reader.metadata(root),
         external=tuple(reader.external.values()),
         source=ModelBytes(memoryview(data)),
@@ -148,12 +148,12 @@ class _Reader:
         return Tensor(
             index=index,
             name=table.string(3, "name") or "",
-            type=_enum(TensorType, table.scalar(1, "type", "b"), table, "type"),
+            type=enum_of(TensorType, table.scalar(1, "type", "b"), table, "type"),
             shape=table.numbers(0, "shape", "i") or (),
             shape_signature=table.numbers(7, "shape_signature", "i"),
             buffer=buffer,
             data=self._external_data(external, table) if stored is None else stored,
-            quantization=_quantization(quantization) if quantization else None,
+            quantization=quantization_of(quantization) if quantization else None,
             is_variable=table.scalar(5, "is_variable", "?", default=False),
             sparsity=_sparsity(sparsity) if sparsity else None,
             has_rank=table.scalar(8, "has_rank", "?", default=False),
@@ -199,7 +199,7 @@ class _Reader:
 def _operator_code(table: Table) -> _OperatorCode:
     # Old files have only the byte, new ones hold 127 there for codes that do not fit: the larger counts.
     code = max(table.scalar(0, "deprecated_builtin_code", "b"), table.scalar(3, "builtin_code", "i"))
-    opcode = _enum(BuiltinOperator, code, table, "builtin_code")
+    opcode = enum_of(BuiltinOperator, code, table, "builtin_code")
     custom_code = table.string(1, "custom_code") if opcode is BuiltinOperator.CUSTOM else None
     if opcode is BuiltinOperator.CUSTOM and not custom_code:
         raise ModelFormatError(f"{describe(table.path)}: a CUSTOM operator without a name")
@@ -226,12 +226,13 @@ def _option(table: Table, field: OptionField) -> Any:
         values = table.numbers(field.slot, field.name, field.code) or field.default
         if field.code == "B":
             return bytes(values)
-        return tuple(_enum(field.enum, v, table, field.name) for v in values) if field.enum else values
+        return tuple(enum_of(field.enum, v, table, field.name) for v in values) if field.enum else values
     value = table.scalar(field.slot, field.name, field.code, field.default)
-    return _enum(field.enum, value, table, field.name) if field.enum else value
+    return enum_of(field.enum, value, table, field.name) if field.enum else value
 
 
-def _enum(kind: type[_Enum], value: int, table: Table, name: str) -> _Enum:
+def enum_of(kind: type[_Enum], value: int, table: Table, name: str) -> _Enum:
+    """A number of the file as a member of `kind`. Raises `ModelFormatError` with the table and the field."""
     try:
         return kind(value)
     except ValueError:
@@ -251,10 +252,11 @@ def _with_empty_constants(tensors: tuple[Tensor, ...], computed: set[int]) -> tu
     return tuple(replace(t, data=memoryview(b"")) if is_empty_constant(t) else t for t in tensors)
 
 
-def _quantization(table: Table) -> Quantization | None:
+def quantization_of(table: Table) -> Quantization | None:
+    """A table `QuantizationParameters`; None where it holds none. Raises `ModelFormatError`."""
     scales = table.numbers(2, "scale", "f") or ()
     zero_points = table.numbers(3, "zero_point", "q") or ()
-    kind = _enum(QuantizationDetails, table.scalar(4, "details_type", "B"), table, "details_type")
+    kind = enum_of(QuantizationDetails, table.scalar(4, "details_type", "B"), table, "details_type")
     details = table.table(5, "details") if kind else None
     dimension = table.scalar(6, "quantized_dimension", "i")
     if details is None:
@@ -280,7 +282,7 @@ def _sparsity(table: Table) -> Sparsity:
 
 
 def _sparse_dimension(table: Table) -> SparseDimension:
-    kind = _enum(DimensionType, table.scalar(0, "format", "b"), table, "format")
+    kind = enum_of(DimensionType, table.scalar(0, "format", "b"), table, "format")
     if kind is DimensionType.DENSE:
         return SparseDimension(table.scalar(1, "dense_size", "i"))
     return SparseDimension(
@@ -289,7 +291,7 @@ def _sparse_dimension(table: Table) -> SparseDimension:
 
 
 def _index_vector(table: Table, slot: int, name: str) -> Sequence[int]:
-    kind = _enum(SparseIndexVector, table.scalar(slot, f"{name}_type", "B"), table, f"{name}_type")
+    kind = enum_of(SparseIndexVector, table.scalar(slot, f"{name}_type", "B"), table, f"{name}_type")
     vector = table.table(slot + 1, name)
     if vector is None or kind is SparseIndexVector.NONE:
         raise ModelFormatError(f"{describe((*table.path, name))}: a sparse dimension without its vector")
@@ -297,7 +299,8 @@ def _index_vector(table: Table, slot: int, name: str) -> Sequence[int]:
     return () if found is None else found
 
 
-def _signature(table: Table) -> Signature:
+def signature_of(table: Table) -> Signature:
+    """A table `SignatureDef`. Raises `ModelFormatError`."""
     return Signature(
         key=table.string(2, "signature_key") or "",
         subgraph_index=table.scalar(4, "subgraph_index", "I"),

@@ -11,6 +11,7 @@ in single precision and clipped; integers round half to even. Two elements are s
 from __future__ import annotations
 
 import json
+import mmap
 import struct
 import zlib
 from dataclasses import dataclass
@@ -65,6 +66,51 @@ def is_skeleton(data: bytes | memoryview) -> bool:
 
 def restore_skeleton(data: bytes) -> bytearray:
     """Return the bytes of a `.skel` file's `.tflite` file. Raises `ModelFormatError` for a damaged one."""
+    from runtime.model.skeleton_weights import generate  # noqa: PLC0415 - only restoring needs numpy
+
+    contents = _contents(data)
+    out = bytearray(contents.size)
+    view = memoryview(out)
+    contents.keep(view)
+    for k, hole in enumerate(contents.holes):
+        target = view[hole.offset :][: hole.size]
+        generate((contents.seed, k), hole.count, hole.code, hole.kind, hole.moments, target)
+    return out
+
+
+def restore_structure(data: bytes) -> memoryview:
+    """Return the same bytes with zeros for the weights: all of a model but what it computes.
+
+    Only what is not a weight takes memory. Raises `ModelFormatError` for a damaged file.
+    """
+    contents = _contents(data)
+    # Private, so that reading a page that nobody wrote takes no memory either; it cannot be empty.
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    view = memoryview(mmap.mmap(-1, max(contents.size, 1), private))[: contents.size]
+    contents.keep(view)
+    return view.toreadonly()
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """What a skeleton holds: the size of the file, its holes, and the bytes between them."""
+
+    size: int
+    seed: int
+    holes: list[_Hole]
+    body: memoryview
+
+    def keep(self, target: memoryview) -> None:
+        """Write the bytes between the holes."""
+        taken = end = 0
+        for hole in self.holes:
+            gap = hole.offset - end
+            target[end : hole.offset] = self.body[taken : taken + gap]
+            taken, end = taken + gap, hole.offset + hole.size
+        target[end:] = self.body[taken:]
+
+
+def _contents(data: bytes) -> _Contents:
     head = _inflate(data, 12, partial=True)
     if head[: len(MAGIC)] != MAGIC:
         raise ModelFormatError("skeleton: the content does not start with SKEL0001")
@@ -76,7 +122,7 @@ def restore_skeleton(data: bytes) -> bytearray:
     body = memoryview(_inflate(data, 12 + length + kept, partial=False))[12 + length :]
     if len(body) != kept:
         raise ModelFormatError(f"skeleton: {len(body)} bytes beside the holes, {kept} are declared")
-    return _fill(size, seed, holes, body)
+    return _Contents(size, seed, holes, body)
 
 
 def _inflate(data: bytes, limit: int, *, partial: bool) -> bytes:
@@ -131,19 +177,3 @@ def _hole(k: int, row: Any) -> _Hole:
     if code == "p4" and count % 2:
         raise ValueError(f"hole {k} has half a byte")
     return _Hole(offset, count, code, kind, (mean, std, low, high))
-
-
-def _fill(size: int, seed: int, holes: list[_Hole], body: memoryview) -> bytearray:
-    from runtime.model.skeleton_weights import generate  # noqa: PLC0415 - only restoring needs numpy
-
-    out = bytearray(size)
-    view = memoryview(out)
-    taken = end = 0
-    for k, hole in enumerate(holes):
-        gap = hole.offset - end
-        out[end : hole.offset] = body[taken : taken + gap]
-        taken += gap
-        generate((seed, k), hole.count, hole.code, hole.kind, hole.moments, view[hole.offset :][: hole.size])
-        end = hole.offset + hole.size
-    out[end:] = body[taken:]
-    return out

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from time import perf_counter_ns
 
 import numpy as np
 
 from runtime.arena import Arena, Lifetime
 from runtime.delegates.base import CompiledPartition, Partition, PartitionDelegate
+from runtime.delegates.device_time import DeviceTime, DeviceTimedPartition, NotTold
+from runtime.delegates.profile import KernelTime, ProfiledPartition
 from runtime.errors import DelegateError, DeviceError, FarmRuntimeError, ModelError
 from runtime.model.graph import Operator, Subgraph
 from runtime.model.schema import TensorType
@@ -24,6 +28,7 @@ from runtime.plan.blas import one_blas_thread
 from runtime.plan.budget import MemoryBudget
 from runtime.plan.inference import GraphValues
 from runtime.plan.lifetimes import ALIGNMENT, lifetimes, plan_arena
+from runtime.plan.profile import StepTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +82,10 @@ class Execution:
         budget.reserve(arena.size)
         self._compiled: list[CompiledPartition] = []
         self._after: _Continuation | None = None
-        self._operators = [step.operator for step in steps]
+        self._steps = tuple(steps)
         self._runs: list[Kernel] = []
+        self._profiles: list[Callable[[], Sequence[KernelTime]] | None] = []
+        self._device_times: list[Callable[[], DeviceTime | NotTold] | None] = []
         scratch = Scratch()
         # A step that fails to bind leaves compiled partitions and reserved memory: close releases them.
         try:
@@ -91,6 +98,8 @@ class Execution:
     def _bind(self, values: GraphValues, step: Step, scratch: Scratch) -> Kernel:
         if step.operator is not None:
             scratch.begin()
+            self._profiles.append(None)
+            self._device_times.append(None)
             return prepare_kernel(values.context(step.operator, self.arrays, scratch, self._keep))
         assert step.partition is not None
         assert step.delegate is not None
@@ -101,6 +110,14 @@ class Execution:
         self._compiled.append(compiled)
         inputs = [self.arrays[i] for i in step.inputs]
         outputs = [self.arrays[i] for i in step.outputs]
+        self._profiles.append(
+            partial(compiled.profile, inputs, outputs) if isinstance(compiled, ProfiledPartition) else None
+        )
+        if isinstance(compiled, DeviceTimedPartition):
+            self._device_times.append(partial(compiled.device_time, inputs, outputs))
+        else:
+            why = NotTold(f"{step.delegate.name} does not tell when its device worked")
+            self._device_times.append(lambda: why)
         return _invocation(compiled.invoke, inputs, outputs)
 
     def _keep(self, index: int, array: Array) -> None:
@@ -111,26 +128,70 @@ class Execution:
         else:
             self.arrays[index] = array.copy()
 
-    def run(self) -> Execution:
+    def run(self, times: list[StepTime] | None = None) -> Execution:
         """Run every step once and return the execution that knows all tensors.
 
-        Floating-point specials are values here, not warnings.
+        With `times`, each step is timed and added to it, and delegates are asked for the times of their
+        kernels. Floating-point specials are values here, not warnings.
         """
-        position = 0
+        runs = self._runs if times is None else [self._timed(i, times) for i in range(len(self._runs))]
+        self._run_steps(0, runs)
+        if not self.values.pending:
+            return self
+        return self._rest().run(times)
+
+    def device_time(self) -> DeviceTime | NotTold:
+        """Run every step once and return the times of all partitions together; see `DeviceTimedPartition`.
+
+        Ends at the first partition that does not tell: what follows would read what nothing has written.
+        """
+        told: list[DeviceTime] = []
+        for position, ask in enumerate(self._device_times):
+            if ask is None:
+                self._run_steps(position, self._runs[position : position + 1])
+                continue
+            time = ask()
+            if isinstance(time, NotTold):
+                return time
+            told.append(time)
+        if self.values.pending:
+            self._rest().run()
+        if not told:
+            return NotTold("no operator of the model runs on a device")
+        return DeviceTime(sum(time.busy_ns for time in told), sum(time.queue_ns for time in told))
+
+    def _run_steps(self, first: int, runs: Sequence[Kernel]) -> None:
+        """Run steps of which `first` is the first; errors name the operator."""
+        position = first
         try:
             with np.errstate(all="ignore"), one_blas_thread():
-                for position, run in enumerate(self._runs):  # noqa: B007  # the handler below reads it
+                for position, run in enumerate(runs, first):  # noqa: B007  # the handler below reads it
                     run()
         except (FarmRuntimeError, MemoryError):
             raise
         except Exception as error:
-            operator = self._operators[position]
+            operator = self._steps[position].operator
             if operator is None:
                 raise
             raise unsupported(operator, unforeseen(error)) from error
-        if not self.values.pending:
-            return self
-        return self._rest().run()
+
+    def _timed(self, position: int, times: list[StepTime]) -> Kernel:
+        """The run of a step that notes what it took."""
+        step, run, profile = self._steps[position], self._runs[position], self._profiles[position]
+        operators = (step.operator,) if step.partition is None else step.partition.operators
+        indices = tuple(operator.index for operator in operators if operator is not None)
+
+        def timed() -> None:
+            kernels: Sequence[KernelTime] = ()
+            start = perf_counter_ns()
+            if profile is None:
+                run()
+            else:
+                kernels = profile()
+            elapsed = perf_counter_ns() - start
+            times.append(StepTime(indices, step.operator is not None, elapsed, tuple(kernels)))
+
+        return timed
 
     def _rest(self) -> Execution:
         """The execution of operators that waited for this one's values, kept while those stay the same."""
@@ -145,12 +206,20 @@ class Execution:
             self._after = _continue(self, shapes, {i: a.copy() for i, a in known.items()})
         return self._after.execution
 
+    def whole(self) -> tuple[CompiledPartition, Step] | None:
+        """The one partition that is all there is to run, with its step; else None."""
+        if self.values.pending or len(self._steps) != 1 or len(self._compiled) != 1:
+            return None
+        return self._compiled[0], self._steps[0]
+
     def close(self) -> None:
         """Release the delegates' memory and the kernels, whose closures would keep all arrays alive."""
         if self._after is not None:
             self._after.execution.close()
         self._after = None
         self._runs.clear()
+        self._profiles.clear()
+        self._device_times.clear()
         while self._compiled:
             self._compiled.pop().close()
         self.budget.release(self._reserved)

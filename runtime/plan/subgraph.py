@@ -10,10 +10,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from runtime.delegates.base import PartitionDelegate
+from runtime.delegates.base import CompiledPartition, KeepsPlans, PartitionDelegate
+from runtime.delegates.device_time import DeviceTime, NotTold
 from runtime.delegates.epochs import Grouping
 from runtime.delegates.partition import Assignment, DelegationReport, FailedPartition, delegate_graph
-from runtime.errors import DelegateError, UnsupportedOperatorError
+from runtime.errors import DeviceLostError, FallbackForbiddenError, UnsupportedOperatorError
 from runtime.model.graph import Model
 from runtime.ops.support.context import GraphServices, PostponeError
 from runtime.ops.support.value import Array, Shape
@@ -27,6 +28,9 @@ from runtime.plan.execution import (
     reset_variables,
 )
 from runtime.plan.inference import GraphValues, infer
+from runtime.plan.kept_plans import KeptPlan, KeptPlans
+from runtime.plan.profile import StepTime
+from runtime.stages import stage
 
 _log = logging.getLogger(__name__)
 
@@ -84,8 +88,12 @@ class PlannedSubgraph:
         self._analysis: _Analysis | None = None
         self._planned: dict[int, Shape] | None = None
         self.last: Execution | None = None
+        # That of the execution; `report` may be ahead of it, where the next one is analysed already.
+        self._report: DelegationReport | None = None
         self._inferred: dict[int, Shape] = {}
         self._constants: dict[int, Array] = {}
+        wanted = (d.kept_plans for d in self._delegates if isinstance(d, KeepsPlans))
+        self._kept = KeptPlans(max(wanted, default=0))
 
     @property
     def is_ready(self) -> bool:
@@ -105,7 +113,8 @@ class PlannedSubgraph:
     def analyse(self) -> None:
         """Infer shapes and assign the operators. Raises the error that keeps the model from running."""
         try:
-            self._analyse()
+            with stage("partition"):
+                self._analyse()
         except MemoryError as error:
             raise out_of_memory(error) from error
 
@@ -130,11 +139,16 @@ class PlannedSubgraph:
             if index in values.missing:
                 raise self._with_report(values.missing[index])
 
+    @property
+    def assignments(self) -> tuple[Assignment, ...]:
+        """Who runs which operators, in order, as `analyse` found it; empty once they are bound."""
+        return () if self._analysis is None else self._analysis.assignments
+
     def _check_full(self) -> None:
-        """Raise `DelegateError` where a delegate's option forbids the delegation in the report."""
+        """Raise `FallbackForbiddenError` where a delegate's option forbids the delegation in the report."""
         strict = any(getattr(d, "require_full_delegation", False) for d in self._delegates)
         if strict and self.report is not None and self.report.status != "full":
-            raise DelegateError(f"Disallowed CPU fallback detected.\n{self.report}")
+            raise FallbackForbiddenError(f"Disallowed CPU fallback detected.\n{self.report}", self.report)
 
     def _with_report(self, error: UnsupportedOperatorError) -> UnsupportedOperatorError:
         error.delegation = self.report
@@ -142,7 +156,7 @@ class PlannedSubgraph:
 
     def allocate(self) -> None:
         """Plan, bind and compile for the current input shapes, unless that is done already."""
-        if self.is_ready:
+        if self.is_ready or self._took_up():
             return
         try:
             execution = self._bind()
@@ -152,12 +166,40 @@ class PlannedSubgraph:
             raise out_of_memory(error) from error
         self._announce()
         values = execution.values
-        self.close()
+        self._put_aside()
         self.execution = execution
+        self._report = self.report
         self._planned = dict(self.shapes)
         self._inferred = values.shapes
         kept = set(self.subgraph.outputs) if not self._preserve_all else set(values.constants)
         self._constants = {i: a for i, a in values.constants.items() if i in kept}
+
+    def _put_aside(self) -> None:
+        """Keep the present plan for its input shapes where delegates ask for that; else release it.
+
+        A plan that depends on values that only running tells would not fit other values.
+        """
+        known = self.execution
+        if known is None or self._planned is None or known.values.pending or self._held:
+            self._release()
+            return
+        self._kept.keep(self._planned, KeptPlan(known, self._report, self._inferred, self._constants))
+        self.execution = self.last = self._planned = None
+
+    def _took_up(self) -> bool:
+        """Go on with a plan that was kept for the present input shapes, if there is one.
+
+        Its variables begin anew, as behind every resize.
+        """
+        plan = self._kept.take(self.shapes)
+        if plan is None:
+            return False
+        self._put_aside()
+        self.execution, self._analysis = plan.execution, None
+        self.report = self._report = plan.report
+        self._planned, self._inferred, self._constants = dict(self.shapes), plan.inferred, plan.constants
+        self.reset_variables()
+        return True
 
     def _bind(self) -> Execution | None:
         """The execution; None where it must be planned again.
@@ -172,7 +214,8 @@ class PlannedSubgraph:
         # It holds every folded constant, and the execution holds those that it needs.
         self._analysis = None
         try:
-            return Execution(values, steps, budget=self._budget, preserve_all=self._preserve_all)
+            with stage("compile"):
+                return Execution(values, steps, budget=self._budget, preserve_all=self._preserve_all)
         except PostponeError as wait:
             hold(self._held, wait)
             return None
@@ -196,7 +239,8 @@ class PlannedSubgraph:
         number = self._delegates.index(failure.delegate)
         reason = f"its partition could not be compiled: {first}"
         self._failed.setdefault(number, {}).update(dict.fromkeys(operators, reason))
-        self._failures.append(FailedPartition(failure.delegate.name, operators, first, log))
+        lost = isinstance(failure.error, DeviceLostError)
+        self._failures.append(FailedPartition(failure.delegate.name, operators, first, log, lost))
         # Whole: behind the first line stands what a compiler said, which a farm keeps with the attempt.
         _log.warning(
             "a partition of %d operators could not be compiled and runs on the CPU: %s", len(operators), log
@@ -213,18 +257,26 @@ class PlannedSubgraph:
             self._warned = str(self.report)
             _log.warning(self._warned)
 
-    def run(self) -> None:
-        """Run every operator once.
+    def run(self, times: list[StepTime] | None = None) -> None:
+        """Run every operator once; with `times`, each step is timed and added to it.
 
         Raises `ModelError` where values that are known now do not fit together, or memory does not suffice.
         """
         assert self.execution is not None
         try:
-            self.last = self.execution.run()
+            self.last = self.execution.run(times)
         except MemoryError as error:
             raise out_of_memory(error) from error
         if self.last is not self.execution:
             self._inferred = self.last.values.shapes
+
+    def device_time(self) -> DeviceTime | NotTold:
+        """Run every operator once and return what its partitions' devices tell; raises as `run`."""
+        assert self.execution is not None
+        try:
+            return self.execution.device_time()
+        except MemoryError as error:
+            raise out_of_memory(error) from error
 
     def array(self, index: int) -> Array | None:
         """Memory of a tensor after `allocate`, else None; one of run-time shape has none before `run`."""
@@ -236,13 +288,21 @@ class PlannedSubgraph:
             found = last.values.constants.get(index)
         return self._constants.get(index) if found is None else found
 
+    def whole(self) -> tuple[CompiledPartition, Step] | None:
+        """The one partition that runs the whole subgraph, with its step; None where there is more to run."""
+        return None if self.execution is None else self.execution.whole()
+
     def reset_variables(self) -> None:
         """Set variable tensors back to their first value."""
         if self.execution is not None:
             reset_variables(self.subgraph, self.execution.arrays)
 
     def close(self) -> None:
-        """Release delegates' memory and the plan."""
+        """Release delegates' memory, the plan, and those that were kept."""
+        self._kept.close()
+        self._release()
+
+    def _release(self) -> None:
         if self.execution is not None:
             self.execution.close()
         self.execution = self.last = None

@@ -16,6 +16,14 @@ MIN_SAMPLES = 210
 """Fewest samples that are judged: ten in each block. With fewer, waves of neighbouring samples alarm falsely
 in more than one loop of twenty."""
 
+FEW_SAMPLES = 60
+"""Fewest samples of which a step is seen. With fewer, waves of neighbouring samples alarm falsely in more
+than one loop of twenty."""
+
+LEAST_STEP = 0.1
+"""Smallest change of few samples that is called drift. Chosen: a hot device lowers its clocks by more than
+that; smaller, and waves of noisy samples look like steps."""
+
 LEAST_CHANGE = 0.01
 """Smallest change, as a share, that is called drift. Chosen: the interval of a median is rarely narrower, so
 less would disturb no figure; smaller, and every long loop drifts."""
@@ -53,13 +61,15 @@ class Drift:
 
 
 def drift(samples_ns: NDArray[np.int64]) -> Drift | None:
-    """Return the drift of samples in the order of measurement, or None for fewer than `MIN_SAMPLES`.
+    """Return the drift of samples in the order of measurement, or None where too few show none.
 
-    A t test on the logarithms of block means; the variance of a third's mean is inflated by
-    (1 + r) / (1 - r), r the lag-1 autocorrelation of the blocks within thirds.
+    From `MIN_SAMPLES` on it is a t test on the logarithms of block means; the variance of a third's mean is
+    inflated by (1 + r) / (1 - r), r the lag-1 autocorrelation of the blocks within thirds.
     """
-    if len(samples_ns) < MIN_SAMPLES or samples_ns.min() <= 0:
+    if len(samples_ns) < FEW_SAMPLES or samples_ns.min() <= 0:
         return None
+    if len(samples_ns) < MIN_SAMPLES:
+        return _step(samples_ns)
     blocks = np.array_split(np.log(samples_ns), _THIRDS * _BLOCKS)
     level = np.array([_trimmed_mean(block) for block in blocks]).reshape(_THIRDS, _BLOCKS)
     means = level.mean(axis=1)
@@ -70,6 +80,20 @@ def drift(samples_ns: NDArray[np.int64]) -> Drift | None:
     variance = power / (_THIRDS * (_BLOCKS - 1)) * (1.0 + resemblance) / (1.0 - resemblance)
     change = float(means[-1] - means[0])
     return Drift(float(np.expm1(change)), abs(change) > _T * float(np.sqrt(2.0 * variance / _BLOCKS)))
+
+
+def _step(samples_ns: NDArray[np.int64]) -> Drift | None:
+    """Return the change of few samples where it is large and the first and the last third do not overlap.
+
+    A tenth of either third is left out at each end.
+    """
+    third = len(samples_ns) // _THIRDS
+    cut = int(_TRIM * third)
+    ends = samples_ns[:third], samples_ns[len(samples_ns) - third :]
+    first, last = (np.sort(end)[cut : third - cut] for end in ends)
+    change = float(np.median(last) / np.median(first)) - 1.0
+    apart = bool(last[0] > first[-1] or last[-1] < first[0])
+    return Drift(change, is_significant=True) if apart and abs(change) >= LEAST_STEP else None
 
 
 def _trimmed_mean(values: NDArray[np.float64]) -> float:

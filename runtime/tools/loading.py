@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from runtime.delegates.base import LoadedModel, WholeModelDelegate
+from runtime.delegates.base import LoadedModel, PartitionDelegate, WholeModelDelegate
 from runtime.delegates.registry import DelegateFactory, delegate_descriptor, delegate_factory
-from runtime.errors import DelegateError
+from runtime.errors import DelegateError, DeviceLostError
 from runtime.tools.agreement import OutputFacts
 from runtime.tools.inputs import InputRule, check_names
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A model ready to invoke. `delegation` is the interpreter's report, None for `cpu` and for peers.
+    """A model ready to invoke. `delegation` is the report of the interpreter, or of a peer that makes one.
 
     `describe()` gives the effective settings; what a delegate chooses while it runs is known afterwards.
+    `kind` is the name of the `delegate`, which is None for the interpreter alone.
     """
 
     model: LoadedModel
     delegation: Any | None
     describe: Callable[[], Mapping[str, str]]
+    kind: str
+    delegate: PartitionDelegate | WholeModelDelegate | None = None
 
 
 class NotDelegatedError(DelegateError):
@@ -41,12 +44,16 @@ class Opener:
     kind: str
     options: Mapping[str, Any]
     factory: DelegateFactory | None
+    further: Sequence[PartitionDelegate] = ()
 
     @classmethod
-    def prepare(cls, kind: str, options: Mapping[str, Any]) -> Opener:
+    def prepare(
+        cls, kind: str, options: Mapping[str, Any], further: Sequence[PartitionDelegate] = ()
+    ) -> Opener:
         """Import the interpreter or the delegate; load nothing. Raises `DelegateError`.
 
-        A delegate class may have a `preload()` that imports what it otherwise imports on demand.
+        A delegate class may have a `preload()` that imports what it otherwise imports on demand. `further`
+        delegates choose, each in its turn, from the operators that the ones before them left.
         """
         factory = delegate_factory(delegate_descriptor(kind))
         if not hasattr(factory, "load"):
@@ -54,34 +61,41 @@ class Opener:
         preload = getattr(factory, "preload", None)
         if preload is not None:
             preload()
-        return cls(kind, dict(options), factory)
+        if further and (factory is None or hasattr(factory, "load")):
+            raise DelegateError(f"{kind} leaves no operators to other delegates; name it last")
+        return cls(kind, dict(options), factory, tuple(further))
 
     def open(self, path: str, rules: Mapping[str, InputRule] | None = None) -> Opened:
         """Make the delegate, load `path`, resize inputs where a rule says so, allocate.
 
         Raises what the runtime raises: `ModelFormatError`, `UnsupportedOperatorError`, `DelegateError`;
-        `NotDelegatedError` where a partition delegate accepted no operator.
+        `NotDelegatedError` where a partition delegate accepted no operator, `DeviceLostError`.
         """
         rules = rules or {}
         delegate = None if self.factory is None else self.factory(self.options)
         if isinstance(delegate, WholeModelDelegate):
             model: Any = delegate.load(path)
             _resize(model, rules)
-            return Opened(model, None, delegate.describe)
+            report = getattr(model, "delegation", None)
+            return Opened(model, report, delegate.describe, self.kind, delegate)
         from runtime.interpreter import Interpreter  # noqa: PLC0415  # imported by `prepare`
 
         model = Interpreter(
             model_path=path,
-            experimental_delegates=None if delegate is None else [delegate],
+            experimental_delegates=None if delegate is None else [delegate, *self.further],
             num_threads=None if delegate else self.options.get("threads"),
         )
         if not _resize(model, rules):
             model.allocate_tensors()
         if delegate is None:
-            return Opened(model, None, lambda: {"precision": "fp32"})
+            return Opened(model, None, lambda: {"precision": "fp32"}, self.kind)
+        lost = next((failure for failure in model.delegation.failures if failure.is_device_lost), None)
+        if lost is not None:
+            # The CPU would run the model, but what was asked for is a result of the device.
+            raise DeviceLostError(lost.reason)
         if model.delegation.delegated_ops == 0:
             raise NotDelegatedError(self.kind, model.delegation)
-        return Opened(model, model.delegation, delegate.describe)
+        return Opened(model, model.delegation, delegate.describe, self.kind, delegate)
 
 
 def _resize(model: Any, rules: Mapping[str, InputRule]) -> bool:

@@ -17,9 +17,13 @@ MAX_AUTOCORRELATION = 0.5
 """Lag-1 autocorrelation of the samples. Chosen: independent samples are near 0; throttling and neighbours
 come in waves, whose samples resemble the one before."""
 
-MAX_SWITCHES_PER_SECOND = 20.0
-"""Involuntary context switches per second of the timed loop. Chosen: more means that another process competes
-for the CPU."""
+LEAST_WAVE = 0.02
+"""Amplitude of such waves, as a share of the mean, that is flagged: the smallest difference that a comparison
+calls one. Smaller waves disturb no figure, however alike neighbouring samples are."""
+
+MAX_FAULT_SHARE = 0.01
+"""Major page faults per sample that are flagged. A fault slows one sample; where fewer than a hundredth are
+slowed, no percentile up to p99 moves."""
 
 MAX_TIMER_SHARE = 0.01
 """Share of the median that reading the clock may take. Chosen: above it the clock shows in the figure."""
@@ -86,9 +90,7 @@ def host_pressure() -> dict[str, str]:
 def noise_flags(samples_ns: NDArray[np.int64], spent: Usage, timer_overhead_ns: float) -> tuple[str, ...]:
     """Return labels for one process, each `name: figure`; none for an undisturbed one."""
     flags = [*_sample_flags(samples_ns)]
-    if spent.wall_s > 0 and spent.involuntary_switches / spent.wall_s > MAX_SWITCHES_PER_SECOND:
-        flags.append(f"preempted: {spent.involuntary_switches / spent.wall_s:.0f} involuntary switches/s")
-    if spent.major_faults:
+    if spent.major_faults > MAX_FAULT_SHARE * len(samples_ns):
         flags.append(f"page_faults: {spent.major_faults} major faults while timing")
     if timer_overhead_ns > MAX_TIMER_SHARE * float(np.median(samples_ns)):
         flags.append(f"timer_overhead: reading the clock takes {timer_overhead_ns:.0f} ns")
@@ -102,9 +104,12 @@ def _sample_flags(samples_ns: NDArray[np.int64]) -> list[str]:
     change = drift(samples_ns)
     if change is not None and change.is_alarming:
         flags.append(f"drift: {change.change:+.1%} from the first sample to the last")
-    lag = _autocorrelation(samples_ns.astype(np.float64))
-    if lag > MAX_AUTOCORRELATION:
-        flags.append(f"autocorrelated: lag-1 autocorrelation {lag:.2f}")
+    samples = samples_ns.astype(np.float64)
+    lag = _autocorrelation(samples)
+    # Of the variance, the share `lag` is common to neighbouring samples: that of the waves.
+    wave = float(samples.std() / samples.mean()) * max(lag, 0.0) ** 0.5
+    if lag > MAX_AUTOCORRELATION and wave > LEAST_WAVE:
+        flags.append(f"autocorrelated: lag-1 autocorrelation {lag:.2f}, waves of {wave:.1%}")
     return flags
 
 

@@ -20,10 +20,11 @@ from runtime.tools.loading import Opener, output_facts
 
 @dataclass(frozen=True, slots=True)
 class OutputSets:
-    """Output i of input set k at `sets[k][i]`, with what is known about each output."""
+    """Output i of input set k at `sets[k][i]`, what is known about each output, and the inputs' sha256."""
 
     sets: tuple[tuple[Array, ...], ...]
     facts: tuple[OutputFacts, ...]
+    pool_sha256: str
 
 
 def run_sets(
@@ -40,7 +41,7 @@ def run_sets(
             model.set_tensor(index, value)
         model.invoke()
         found.append(tuple(model.get_tensor(index) for index in indices))
-    return OutputSets(tuple(found), output_facts(model))
+    return OutputSets(tuple(found), output_facts(model), pool.sha256)
 
 
 def save_outputs(path: Path, outputs: Sequence[Sequence[Array]]) -> None:

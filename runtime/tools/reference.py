@@ -1,4 +1,4 @@
-"""Reference outputs: made once per model and input rules, in a process of their own, cached by hash.
+"""Reference outputs: made once per model and input rules, in a process of their own, kept under a key.
 
 The reference is LiteRT's reference kernels with one thread; where a model runs only with XNNPACK, XNNPACK's;
 without ai-edge-litert our own `cpu`. The process that calls `make_reference` measures nothing.
@@ -9,6 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -35,12 +38,16 @@ class ReferenceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Outputs of every input set: `outputs[k][i]`. `label` names the maker and its version."""
+    """Outputs of every input set: `outputs[k][i]`. `label` names the maker and its version.
+
+    `pool_sha256` is that of the inputs; empty where it is not known.
+    """
 
     kind: ReferenceKind
     label: str
     output_facts: tuple[OutputFacts, ...]
     outputs: tuple[tuple[Array, ...], ...]
+    pool_sha256: str = ""
 
 
 def reference_kinds() -> tuple[ReferenceKind, ...]:
@@ -50,16 +57,22 @@ def reference_kinds() -> tuple[ReferenceKind, ...]:
     return (ReferenceKind.REFERENCE_KERNELS, ReferenceKind.XNNPACK)
 
 
-def reference_path(
-    folder: Path, model_sha256: str, rules: Mapping[str, InputRule], kind: ReferenceKind, maker: str
-) -> Path:
-    """Return where the reference is cached; the name is a hash of everything that its values depend on.
+def litert_maker() -> str:
+    """Return what LiteRT's kernels depend on here: its version and the architecture."""
+    return f"{litert_version()}/{platform.machine()}"
 
-    `maker` is the version of LiteRT, or the identity of this runtime for kind `cpu`.
+
+def reference_key(
+    model_sha256: str, rules: Mapping[str, InputRule], kind: ReferenceKind, maker: str, forgotten: int = 0
+) -> str:
+    """Return the sha256 of everything that a reference's values depend on.
+
+    `maker` is `litert_maker`, or the identity of this runtime for kind `cpu`. `forgotten`: how often the
+    references of the model were forgotten; those made before are none of those made since.
     """
     stated = {name: asdict(rule) for name, rule in rules.items()}
-    key = json.dumps([model_sha256, POOL_VERSION, stated, kind.value, maker], sort_keys=True)
-    return folder / f"{hashlib.sha256(key.encode()).hexdigest()}.npz"
+    key = json.dumps([model_sha256, POOL_VERSION, stated, kind.value, maker, forgotten], sort_keys=True)
+    return hashlib.sha256(key.encode()).hexdigest()
 
 
 def make_reference(
@@ -71,13 +84,18 @@ def make_reference(
     else:
         opener = Opener.prepare("litert", {"threads": 1, "resolver": kind.value})
     made = run_sets(opener, path, model_sha256, rules)
-    return Reference(kind, _label(kind), made.facts, made.sets)
+    return Reference(kind, _label(kind), made.facts, made.sets, made.pool_sha256)
 
 
 def save_reference(path: Path, reference: Reference) -> None:
-    """Write atomically; concurrent writers write the same bytes."""
+    """Write atomically. The same outputs give the same bytes, whoever writes them and when."""
     facts = [asdict(fact) for fact in reference.output_facts]
-    meta = {"kind": reference.kind.value, "label": reference.label, "facts": facts}
+    meta = {
+        "kind": reference.kind.value,
+        "label": reference.label,
+        "facts": facts,
+        "pool_sha256": reference.pool_sha256,
+    }
     arrays = {
         f"{k}_{i}": value for k, values in enumerate(reference.outputs) for i, value in enumerate(values)
     }
@@ -88,13 +106,18 @@ def save_reference(path: Path, reference: Reference) -> None:
 
 
 def load_reference(path: Path) -> Reference:
-    """Read what `save_reference` wrote."""
-    with np.load(path, allow_pickle=False) as stored:
-        meta = json.loads(str(stored["meta"]))
-        facts = tuple(OutputFacts(**fact) for fact in meta["facts"])
-        sets = (len(stored.files) - 1) // max(1, len(facts))
-        outputs = tuple(tuple(stored[f"{k}_{i}"] for i in range(len(facts))) for k in range(sets))
-    return Reference(ReferenceKind(meta["kind"]), str(meta["label"]), facts, outputs)
+    """Read what `save_reference` wrote. Raises `ValueError` for any other content, `OSError`."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            meta = json.loads(str(stored["meta"]))
+            facts = tuple(OutputFacts(**fact) for fact in meta["facts"])
+            sets = (len(stored.files) - 1) // max(1, len(facts))
+            outputs = tuple(tuple(stored[f"{k}_{i}"] for i in range(len(facts))) for k in range(sets))
+        return Reference(
+            ReferenceKind(meta["kind"]), str(meta["label"]), facts, outputs, str(meta["pool_sha256"])
+        )
+    except (KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path.name} is no reference: {error}") from error
 
 
 def _label(kind: ReferenceKind) -> str:

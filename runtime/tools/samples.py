@@ -8,6 +8,8 @@ Everything a result says about time is defined here (and described in docs/measu
   least p50.
 * `ci95` of p50 is a t interval over the logarithms of the process medians: iterations inside one process
   are not independent, so they are never pooled for an interval. Below three processes there is none.
+* Where the processes are spread over several tunings, p50 is the geometric mean over these of that over their
+  processes, and `ci95` is over the tunings: processes of one tuning share its choices.
 * A percentile needs a minimum of samples (`FLOORS`): a tail in every process, p50 in the cell, as the
   spread of medians shows what they are worth. Below it the value is None, with the reason.
 * `mean` is the arithmetic mean over processes of the processes' arithmetic means.
@@ -41,12 +43,16 @@ _T_975 = (
 
 @dataclass(frozen=True, slots=True)
 class ProcessTimes:
-    """What one measuring process timed, in ns; `invoke_ns` in the order of measurement."""
+    """What one measuring process timed, in ns; `invoke_ns` in the order of measurement.
+
+    Processes of one `tuning` share what a delegate chose by timing.
+    """
 
     cache: Literal["cold", "warm"]
     init_ns: int
     first_ns: int
     invoke_ns: Sequence[int]
+    tuning: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +148,8 @@ def summarise(processes: Sequence[ProcessTimes]) -> CellLatency:
     warm = [p.init_ns for p in processes if p.cache == "warm"]
     cold_first = [p.first_ns for p in processes if p.cache == "cold"]
     warm_first = [p.first_ns for p in processes if p.cache == "warm"]
-    p50 = _median_of_cell(measured, missing)
+    units, level = _units(processes)
+    p50 = _median_of_cell(measured, units, missing)
     tails = {name: _tail(measured, fewest, name, p50, missing) for name in TAILS}
     return CellLatency(
         init=_median_ms("init", cold, missing, "no process ran with fresh caches"),
@@ -154,7 +161,7 @@ def summarise(processes: Sequence[ProcessTimes]) -> CellLatency:
         p95=tails["p95"],
         p99=tails["p99"],
         mean=_mean_ms(measured, missing),
-        ci95=_interval_ms(measured, missing),
+        ci95=_interval_ms(measured, units, level, missing),
         p90_ci95=_tail_interval_ms(measured, fewest, "p90", missing),
         p99_ci95=_tail_interval_ms(measured, fewest, "p99", missing),
         missing=missing,
@@ -168,12 +175,25 @@ def _too_few(name: str, count: int, of: str) -> str | None:
     return f"{count} samples{of}; {name} needs {FLOORS[name]}"
 
 
-def _median_of_cell(measured: Sequence[Sequence[int]], missing: dict[str, str]) -> float | None:
+def _units(processes: Sequence[ProcessTimes]) -> tuple[list[float], str]:
+    """Return the medians in ns over which p50 and its interval are taken, and of what they are."""
+    groups: dict[int, list[float]] = {}
+    for process in processes:
+        if process.invoke_ns:
+            groups.setdefault(process.tuning, []).append(percentile(process.invoke_ns, 0.5))
+    if len(groups) > 1:
+        return [geometric_mean(medians) for medians in groups.values()], "tuning"
+    return [median for medians in groups.values() for median in medians], "process"
+
+
+def _median_of_cell(
+    measured: Sequence[Sequence[int]], units: Sequence[float], missing: dict[str, str]
+) -> float | None:
     why = _too_few("p50", sum(map(len, measured)), "")
     if why is not None:
         missing["p50"] = why
         return None
-    return geometric_mean([percentile(samples, 0.5) for samples in measured]) / 1e6
+    return geometric_mean(units) / 1e6
 
 
 def _tail(
@@ -201,17 +221,17 @@ def _tail_interval_ms(
     return interval[0] / 1e6, interval[1] / 1e6
 
 
-def _interval_ms(measured: Sequence[Sequence[int]], missing: dict[str, str]) -> tuple[float, float] | None:
+def _interval_ms(
+    measured: Sequence[Sequence[int]], units: Sequence[float], level: str, missing: dict[str, str]
+) -> tuple[float, float] | None:
     why = _too_few("p50", sum(map(len, measured)), "")
     if why is not None:
         missing["ci95"] = why
         return None
-    interval = interval_of_medians([percentile(samples, 0.5) / 1e6 for samples in measured])
+    interval = interval_of_medians([median_ns / 1e6 for median_ns in units])
     if interval is None:
-        missing["ci95"] = (
-            f"{len(measured)} process{'' if len(measured) == 1 else 'es'}; "
-            f"an interval needs {MIN_PROCESSES_FOR_INTERVAL}"
-        )
+        plural = {"process": "es", "tuning": "s"}[level] if len(units) != 1 else ""
+        missing["ci95"] = f"{len(units)} {level}{plural}; an interval needs {MIN_PROCESSES_FOR_INTERVAL}"
     return interval
 
 

@@ -7,22 +7,29 @@ what it needs when it runs.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
+    from runtime.tools.inputs import InputRule
     from runtime.tools.model_info import Advice, DelegateView, MemoryPlan, ModelFacts
 
 USAGE: Final = 2
 """Exit code for a wrong call or a file that cannot be used, the same as Click's and the farm's."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+_MOST_ROUNDS: Final = 10_000
+"""The most rounds of a profile: one of a small model takes a millisecond. Chosen to refuse typing errors."""
+
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 _SHOWN_REASONS: Final = 12
 """Reasons printed for each delegate. Chosen to keep the listing on a screen; `--json` has all."""
@@ -34,6 +41,31 @@ def model_verbs() -> typer.Typer:
     app.command("info", epilog=_examples("farm model info my.tflite", "farm model info my.tflite --json"))(
         info
     )
+    app.command(
+        "plan",
+        epilog=_examples(
+            "farm model plan my.tflite",
+            "farm model plan my.tflite --device-class gpu",
+            "farm model plan my.tflite --threads 2 --tuned --option precision=fp16 --json",
+            "farm model plan my.tflite --dot | dot -Tsvg > plan.svg",
+        ),
+    )(plan)
+    app.command(
+        "profile",
+        epilog=_examples(
+            "farm model profile my.tflite",
+            "farm model profile my.tflite --delegate cpu --rounds 30 --json",
+            "farm model profile bert.tflite --threads 2 --input ids=0..999 --shape ids=1,128",
+        ),
+    )(profile)
+    app.command(
+        "prime",
+        epilog=_examples(
+            "farm model prime",
+            "farm model prime my.tflite other.tflite",
+            "farm model prime --option device=1 --option precision=fp16",
+        ),
+    )(prime)
     return app
 
 
@@ -75,6 +107,182 @@ def info(
         for line in chain(*parts, _advice_lines(advice)):
             typer.echo(_visible(line))
     return 0
+
+
+def plan(
+    file: Annotated[Path, typer.Argument(help="A .tflite or .skel file.")],
+    delegate: Annotated[str, typer.Option(help="The delegate that would run it.")] = "gpu",
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads of a CPU device; all by default.")
+    ] = None,
+    device_class: Annotated[
+        Literal["cpu", "gpu"] | None,
+        typer.Option(help="Plan for an assumed device, the same everywhere; this machine's by default."),
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the delegate; repeatable.")
+    ] = None,
+    tuned: Annotated[
+        bool, typer.Option("--tuned", help="Choose kernels as kept times of earlier starts say.")
+    ] = False,
+    as_json: Json = False,
+    as_dot: Annotated[bool, typer.Option("--dot", help="Print a graph for Graphviz.")] = False,
+) -> int:
+    """Show how a delegate would run a model: nothing is compiled, timed or run.
+
+    Partitions, fused and removed operators, kernels with their work-items and memory, what stays on the CPU
+    and why, and what LiteRT's documents advise.
+    """
+    from runtime.tools import model_plan
+    from runtime.tools.model_info.source import readable_model
+
+    if as_json and as_dot:
+        _refuse("--json and --dot are two forms of one plan; give one of them")
+    options = _options(option or [], threads)
+    with _clear_errors(file), readable_model(file) as (_, model):
+        planner = model_plan.planner_of(delegate, options, device_class, is_tuned=tuned)
+        found = model_plan.model_plan(model, planner)
+        if as_json:
+            typer.echo(json.dumps(model_plan.document(found, str(file)), indent=1))
+        else:
+            shown = model_plan.dot if as_dot else model_plan.lines
+            for line in shown(found, file.name):
+                typer.echo(_visible(line))
+    return 0
+
+
+def profile(
+    file: Annotated[Path, typer.Argument(help="A .tflite or .skel file.")],
+    delegate: Annotated[str, typer.Option(help="The delegate that runs it, or cpu.")] = "gpu",
+    then: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DELEGATE[:NAME=VALUE,...]", help="A delegate for what the ones before left; repeatable."
+        ),
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads; the delegate's default.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the delegate; repeatable.")
+    ] = None,
+    input_: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=LOW..HIGH", help="Values of an input; repeatable."),
+    ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=N,N,...", help="The shape of an input; repeatable."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, max=_MOST_ROUNDS, help="Runs of each pass.")] = 10,
+    as_json: Json = False,
+) -> int:
+    """Run a model and show what its kernels and operators take.
+
+    A pass of its own: every kernel is run by itself and waited for, so the sum is not the latency of a run,
+    which is measured before and printed beside it.
+    """
+    from runtime.tools import model_profile
+    from runtime.tools.model_info.source import readable_model
+
+    options = _options(option or [], threads)
+    rules = _rules(input_ or [], shape or [])
+    further = [_delegate(text) for text in then or []]
+    with _clear_errors(file), readable_model(file) as (path, _):
+        found = model_profile.profile_file(path, delegate, options, rules, rounds, further)
+        if as_json:
+            typer.echo(json.dumps(model_profile.document(found, str(file)), indent=1))
+        else:
+            for line in model_profile.lines(found, file.name):
+                typer.echo(_visible(line))
+    return 0
+
+
+def prime(
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE]...", help="The .tflite or .skel files.")
+    ] = None,
+    delegate: Annotated[str, typer.Option(help="The delegate that would run them.")] = "gpu",
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the delegate; repeatable.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Compile kernels for a device ahead of time, so that new models start at once.
+
+    Those that the files need, or without files those of the zoo's networks, which cover most of what other
+    networks need. What is kept already is not compiled again; after Ctrl-C the next call goes on from there.
+    It takes all cores for about a minute: not beside a measurement.
+    Exit code: 0 all kernels are kept, 1 the device's compiler refused some.
+    """
+    from runtime.tools.priming import networks, prime_device
+
+    with _clear_errors():
+        chosen = tuple(files or ()) or networks()
+        found = prime_device(delegate, _options(option or [], None), chosen)
+    if as_json:
+        typer.echo(json.dumps({"models": len(chosen), **asdict(found)}, indent=1))
+    else:
+        typer.echo(
+            f"{_visible(found.device)}: {found.known + found.compiled} kernels of {len(chosen)} models are "
+            f"kept, {found.compiled} of them are new"
+        )
+    for failure in found.failures:
+        typer.echo(f"error: {_visible(failure)}", err=True)
+    if found.failures:
+        raise typer.Exit(1)
+    return 0
+
+
+def _rules(ranges: list[str], shapes: list[str]) -> dict[str, InputRule]:
+    """`--input` and `--shape` as the rules of a measurement's inputs."""
+    from runtime.tools.inputs import InputRule
+
+    found: dict[str, InputRule] = {}
+    for text in ranges:
+        name, _, bounds = text.rpartition("=")
+        match = re.fullmatch(r"(-?[\d.]+)\.\.(-?[\d.]+)", bounds)
+        low, high = (_number(match[1]), _number(match[2])) if match else (None, None)
+        if not name or low is None or high is None or low > high:
+            _refuse(f"--input {text!r} is not of the form NAME=LOW..HIGH, as ids=0..999")
+        found[name] = InputRule(low=low, high=high)
+    for text in shapes:
+        name, _, sizes = text.rpartition("=")
+        if not name or not re.fullmatch(r"\d{1,9}(,\d{1,9})*", sizes):
+            _refuse(f"--shape {text!r} is not of the form NAME=N,N,..., as image=1,224,224,3")
+        extents = tuple(int(size) for size in sizes.split(","))
+        found[name] = replace(found.get(name, InputRule()), shape=extents)
+    return found
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _delegate(text: str) -> tuple[str, dict[str, str | int]]:
+    """`DELEGATE:NAME=VALUE,...` as the delegate's name and its options."""
+    name, _, options = text.partition(":")
+    return name, _options([part for part in options.split(",") if part], None)
+
+
+def _options(given: list[str], threads: int | None) -> dict[str, str | int]:
+    """`NAME=VALUE` as a mapping; what a value may be is the delegate's to say."""
+    found: dict[str, str | int] = {} if threads is None else {"threads": threads}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            _refuse(f"--option {text!r} is not of the form NAME=VALUE")
+        if name in found:
+            _refuse(f"the option {name!r} is given twice")
+        found[name] = value
+    return found
+
+
+def _refuse(text: str) -> NoReturn:
+    """End a wrong call with one line."""
+    typer.echo(f"error: {_visible(text)}", err=True)
+    raise typer.Exit(USAGE)
 
 
 def strip(

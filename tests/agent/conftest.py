@@ -54,12 +54,30 @@ def start_agent(tmp_path: Path, probed: list[str]) -> Iterator[StartAgent]:
     started: list[EmbeddedAgent] = []
 
     def start(**options: Any) -> EmbeddedAgent:
-        started.append(EmbeddedAgent(tmp_path, probe_command=probed, **options))
+        started.append(EmbeddedAgent(tmp_path, **{"probe_command": probed, **options}))
         return started[-1]
 
     yield start
     for agent in started:
         agent.close()
+
+
+@pytest.fixture(scope="module")
+def shared_agent(
+    tmp_path_factory: pytest.TempPathFactory, probed: list[str], tiny: Path
+) -> Iterator[EmbeddedAgent]:
+    """One agent for the tests of a file that need no settings of their own; see `agent`."""
+    started = EmbeddedAgent(tmp_path_factory.mktemp("shared"), probe_command=probed)
+    put_model(started.store, tiny)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def agent(shared_agent: EmbeddedAgent) -> EmbeddedAgent:
+    """An agent that has the tiny model, and may have made its references for an earlier test of the file."""
+    shared_agent.seen.clear()
+    return shared_agent
 
 
 @pytest.fixture

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,16 +16,30 @@ import numpy as np
 from runtime.delegates.descriptor import DelegateDescriptor
 from runtime.tools.inputs import POOL_SIZE
 
-NAMES = ("offset", "nan", "early", "random", "none", "stale", "warm")
+NAMES = (
+    "offset", "nan", "early", "random", "none", "stale", "warm",
+    "enqueue", "content", "throttled", "lagging", "fallback", "blind", "sprinter",
+)  # fmt: skip
 _ENTRY_POINTS = "[delegate_farm.delegates]\n" + "".join(
     f"{name} = dishonest_delegates:DESCRIPTORS.{name}\n" for name in NAMES
 )
 DESCRIPTORS = SimpleNamespace(
     **{
-        name: DelegateDescriptor(name=name, implementation=f"dishonest_delegates:{name.capitalize()}Delegate")
+        name: DelegateDescriptor(
+            name=name,
+            implementation=f"dishonest_delegates:{name.capitalize()}Delegate",
+            apis=("host", "opencl"),
+        )
         for name in NAMES
     }
 )
+
+
+_WORK_S = 0.002
+"""Seconds that the work of a slow device takes at least: a sleep, which no load makes shorter."""
+
+THROTTLED_AFTER = 60
+"""Runs after which `throttled` is slow. The test times twice as many."""
 
 
 def install(folder: Path) -> None:
@@ -178,6 +194,171 @@ class WarmDelegate(WholeModel):
     """Computes something else once it has run for a while."""
 
     loaded = WarmLoaded
+
+
+class EnqueueLoaded(Loaded):
+    """Returns from invoke at once, and computes when somebody asks for the output."""
+
+    pending = False
+
+    def invoke(self) -> None:
+        self.pending = True
+
+    def get_tensor(self, index: int) -> Any:
+        if self.pending:
+            time.sleep(_WORK_S)
+            self.inner.invoke()
+            self.pending = False
+        return self.inner.get_tensor(index)
+
+
+class EnqueueDelegate(WholeModel):
+    """Only enqueues."""
+
+    loaded = EnqueueLoaded
+
+
+class ContentLoaded(Loaded):
+    """Computes once for each content of the input, and remembers the answer."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.answers: dict[bytes, Any] = {}
+        self.key = b""
+
+    def set_tensor(self, index: int, value: Any) -> None:
+        self.key = value.tobytes()
+        self.inner.set_tensor(index, value)
+
+    def invoke(self) -> None:
+        if self.key not in self.answers:
+            time.sleep(_WORK_S)
+            self.inner.invoke()
+            self.answers[self.key] = self.inner.get_tensor(self.inner.get_output_details()[0]["index"])
+
+    def get_tensor(self, index: int) -> Any:
+        return self.answers[self.key]
+
+
+class ContentDelegate(WholeModel):
+    """Caches by the content of the inputs."""
+
+    loaded = ContentLoaded
+
+
+class ThrottledLoaded(Loaded):
+    """Runs out of what keeps it fast after half of the runs."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.runs = 0
+
+    def invoke(self) -> None:
+        self.runs += 1
+        self.inner.invoke()
+        time.sleep(_WORK_S * (5 if self.runs > THROTTLED_AFTER else 1))
+
+
+class ThrottledDelegate(WholeModel):
+    """Throttles half way."""
+
+    loaded = ThrottledLoaded
+
+
+class LaggingLoaded(Loaded):
+    """Returns what the invoke before it computed."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.before: Any = None
+
+    def invoke(self) -> None:
+        self.before = self.now() if self.before is not None else None
+        self.inner.invoke()
+        if self.before is None:
+            self.before = self.now()
+
+    def now(self) -> Any:
+        return self.inner.get_tensor(self.inner.get_output_details()[0]["index"])
+
+    def get_tensor(self, index: int) -> Any:
+        return self.before
+
+
+class LaggingDelegate(WholeModel):
+    """Returns the previous invoke's output."""
+
+    loaded = LaggingLoaded
+
+
+class BlindLoaded(Loaded):
+    """Keeps the first input that it was given, and computes on that for ever."""
+
+    given = False
+
+    def set_tensor(self, index: int, value: Any) -> None:
+        if not self.given:
+            self.inner.set_tensor(index, value)
+        self.given = True
+
+
+class BlindDelegate(WholeModel):
+    """Ignores its input."""
+
+    loaded = BlindLoaded
+
+
+class SprinterLoaded(Loaded):
+    """Fast in the first process that is timed, which finds no trace of another in the folder of caches."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        starts = Path(os.environ["POCL_CACHE_DIR"]) / "starts"
+        with starts.open("a") as file:
+            file.write("x")
+        self.is_slow = starts.stat().st_size > 2  # the cold process and the first timed one
+
+    def invoke(self) -> None:
+        self.inner.invoke()
+        time.sleep(_WORK_S * (5 if self.is_slow else 1))
+
+
+class SprinterDelegate(WholeModel):
+    """Fast only in its first process."""
+
+    loaded = SprinterLoaded
+
+
+class FallbackDelegate:
+    """A partition delegate that claims every operator, and lets the CPU compute."""
+
+    name = "fallback"
+    max_delegated_partitions = 1
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options = options
+
+    def supports(self, graph: Any, operator: Any) -> Any:
+        return None
+
+    def compile(self, partition: Any) -> Any:
+        return _OnTheCpu(partition)
+
+    def describe(self) -> Mapping[str, str]:
+        return {"precision": "fp32", "device": "the GPU, honestly"}
+
+
+class _OnTheCpu:
+    """The test's model in numpy: relu(x * gain)."""
+
+    def __init__(self, partition: Any) -> None:
+        (self.gain,) = partition.constants.values()
+
+    def invoke(self, inputs: Any, outputs: Any) -> None:
+        np.maximum(inputs[0] * self.gain, 0, out=outputs[0])
+
+    def close(self) -> None:
+        pass
 
 
 class NoneDelegate:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agent.wire.bounded import Wire
 from agent.wire.messages import (
     AgentHello,
     Heartbeat,
@@ -27,7 +28,6 @@ from agent.wire.messages import (
     JobStarted,
     MeasurePlan,
     Receipt,
-    Wire,
     artifact_path,
     decode_for_orchestrator,
     encode,
@@ -74,12 +74,17 @@ class EmbeddedAgent:
         self.folder = folder
         self.state = folder / state
         self.store = folder / "store"
+        if sandbox is None:
+            notes = self.state / "notes"
+            for made in (self.state, notes):
+                made.mkdir(0o700, parents=True, exist_ok=True)
+            sandbox = {"on": True, "write": [str(notes)]}
         config: dict[str, Any] = {
             "state": str(self.state),
             "store": str(self.store),
             "leases": str(folder / "leases"),
             "heartbeat_s": 0.1,
-            "sandbox": sandbox or {"on": True},
+            "sandbox": sandbox,
         }
         if runner is not None:
             config["runner_command"] = list(runner)
@@ -118,8 +123,8 @@ class EmbeddedAgent:
     def run(self, job: JobSpec) -> JobResult:
         """Send a job, wait for its result, give the receipt."""
         self.send(job)
-        self.expect(JobStarted)
-        result = self.expect(JobResult)
+        self.expect(JobStarted, lambda message: message.attempt_id == job.attempt_id)
+        result = self.expect(JobResult, lambda message: message.attempt_id == job.attempt_id)
         self.send(Receipt(attempt_id=result.attempt_id))
         return result
 

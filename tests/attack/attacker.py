@@ -16,6 +16,7 @@ import redis
 
 from agent.wire.credentials import Credentials, for_ingest
 from agent.wire.envelope import LIFETIME_S, SigningKey, seal
+from agent.wire.messages import PROTOCOL_VERSION
 from agent.wire.queue import INGEST_TASK, MESSAGE_TASK, agent_queue, ingest_queue
 from tests.attack.lab import PROMPT_S, ROGUE, WITNESS, AttackLab
 
@@ -89,7 +90,7 @@ def hello(agent_id: str, **changes: Any) -> dict[str, Any]:
     """A hello without devices; `changes` replace its fields."""
     fields = {
         "type": "hello",
-        "protocol": 4,
+        "protocol": PROTOCOL_VERSION,
         "agent_id": agent_id,
         "host": "h",
         "version": "1",
@@ -157,6 +158,21 @@ def witness_is_heard(lab: AttackLab, seconds: float = PROMPT_S) -> None:
         good.say(hello(WITNESS, host=host))
     applied = f"SELECT 1 FROM agent WHERE agent_id = '{WITNESS}' AND host = '{host}'"
     lab.within(seconds, lambda: lab.rows(applied), "a good message of another agent is applied")
+
+
+def all_is_handled(lab: AttackLab, said: Sender) -> None:
+    """Whatever this agent sent before is applied or refused. The farm must know the agent.
+
+    The lists of the agents are read in turn, so a witness may overtake; within a list the order holds. Two
+    messages, because of `alive` only a change is stored, and an earlier test may have left either state.
+    """
+    name = said.credentials.agent_id
+    for waiting, stored in ((0, "IS NULL"), (1, "IS NOT NULL")):
+        said.say({"type": "alive", "waiting": waiting})
+        applied = f"SELECT 1 FROM agent WHERE agent_id = '{name}' AND undelivered_since {stored}"
+        lab.within(
+            PROMPT_S, lambda applied=applied: lab.rows(applied), f"{name} has {waiting} results waiting"
+        )
 
 
 def to_agent(lab: AttackLab, name: str, *messages: bytes) -> None:

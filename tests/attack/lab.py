@@ -21,6 +21,7 @@ from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.db.engine.sessions import Database
 from orchestrator.trust.credentials_service import CredentialsService
+from orchestrator.trust.users import Users
 from tests import needs
 from tests.orchestrator.cli.models import unary_model
 from tests.orchestrator.endpoint.http_lab import READ_TOKEN, SUBMIT_TOKEN
@@ -97,6 +98,14 @@ class AttackLab(TrustedLab):
         database = Database.connect(self.environment["FARM_DATABASE_URL"])
         try:
             return CredentialsService.open(FarmHome(self.home), config, database).invite(name, valid)
+        finally:
+            database.close()
+
+    def user(self, name: str) -> str:
+        """The token of a new user with the usual scopes."""
+        database = Database.connect(self.environment["FARM_DATABASE_URL"])
+        try:
+            return Users(database).add(name, replace=True)
         finally:
             database.close()
 

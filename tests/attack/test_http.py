@@ -23,20 +23,25 @@ from tests.services.slowloris import BEGINNINGS, Slowloris
 
 SHA = "5" * 64
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
-EVERYBODY = frozenset({"nobody", "a guess", "an agent", "a reader", "a submitter"})
+EVERYBODY = frozenset({"nobody", "a guess", "an agent", "a reader", "a submitter", "a user"})
+READERS, SUBMITTERS = {"a reader", "a user"}, {"a submitter", "a user"}
 MAY = {
     "/health": dict.fromkeys(("GET", "HEAD"), EVERYBODY),
     "/enrol": {"POST": EVERYBODY},
     f"/artifacts/{SHA}": {},
-    f"/samples/{SHA}": {"HEAD": {"an agent"}, "PUT": {"an agent"}, "GET": {"a reader"}},
-    f"/models/{SHA}": {"HEAD": {"a submitter"}, "PUT": {"a submitter"}},
-    "/campaigns": {"GET": {"a reader"}, "HEAD": {"a reader"}},
-    "/campaigns/x": {"GET": {"a reader"}, "HEAD": {"a reader"}},
-    "/campaigns/x/results": {"GET": {"a reader"}, "HEAD": {"a reader"}},
+    f"/samples/{SHA}": {"HEAD": {"an agent"}, "PUT": {"an agent"}, "GET": READERS},
+    f"/models/{SHA}": {"HEAD": SUBMITTERS, "PUT": SUBMITTERS},
+    "/campaigns": {"GET": READERS, "HEAD": READERS},
+    "/campaigns/x": {"GET": READERS, "HEAD": READERS},
+    "/campaigns/x/results": {"GET": READERS, "HEAD": READERS},
+    "/authority": dict.fromkeys(("GET", "HEAD"), EVERYBODY),
+    "/farm/1/reading.campaigns": {"POST": {"a user"}},
+    "/farm/1/steering.quarantine": {},
+    "/farm/1/database.engine": {},
     "/": {},
     "/docs": {},
     "/openapi.json": {},
-    "/metrics": {},
+    "/metrics": {"GET": READERS, "HEAD": READERS},
     "//health": {},
     "/health/": {},
 }
@@ -52,6 +57,7 @@ def tokens(lab):
         "an agent": lab.credentials_of(ROGUE).token,
         "a reader": READ_TOKEN,
         "a submitter": SUBMIT_TOKEN,
+        "a user": lab.user("mallory"),
     }
 
 

@@ -9,7 +9,16 @@ import uuid
 import pytest
 
 from agent.wire.envelope import SigningKey, seal
-from tests.attack.attacker import device, head, hello, nested, sender, signed, witness_is_heard
+from tests.attack.attacker import (
+    all_is_handled,
+    device,
+    head,
+    hello,
+    nested,
+    sender,
+    signed,
+    witness_is_heard,
+)
 from tests.attack.lab import ROGUE, VICTIM
 
 LONG = "x" * 10_000
@@ -134,7 +143,7 @@ def test_hellos_of_any_size_or_content(lab, rogue):
     before = devices_of_others(lab)
     for form, message in REFUSED.items():
         rogue.say(message)
-        witness_is_heard(lab)
+        all_is_handled(lab, rogue)
         assert taken_in(lab) == [], form
     assert devices_of_others(lab) == before
 
@@ -142,7 +151,7 @@ def test_hellos_of_any_size_or_content(lab, rogue):
 def test_texts_of_any_size_or_content(lab, rogue):
     """What is stored of them is short, and holds no character that a terminal obeys."""
     rogue.say(*TRIMMED.values())
-    witness_is_heard(lab)
+    all_is_handled(lab, rogue)
     stored = lab.rows(f"SELECT host, version FROM agent WHERE agent_id = '{ROGUE}'")
     stored += lab.rows(f"SELECT name, labels::text FROM device WHERE device_id LIKE '{ROGUE}%'")
     texts = [text for row in stored for text in row]
@@ -158,7 +167,7 @@ def test_texts_of_any_size_or_content(lab, rogue):
 def test_one_hostile_hello(lab, rogue, form):
     """The lab measures a model after it."""
     rogue.say((REFUSED | TRIMMED)[form])
-    witness_is_heard(lab)
+    all_is_handled(lab, rogue)
     assert form in TRIMMED or taken_in(lab) == []
     lab.measure()
 
@@ -168,7 +177,7 @@ def test_words_about_attempts_that_are_not_there(lab, rogue):
     before = cells(lab)
     for messages in HARMLESS.values():
         rogue.say(*messages)
-    witness_is_heard(lab)
+    all_is_handled(lab, rogue)
     assert cells(lab) == before
     assert lab.serve.running
 
@@ -240,14 +249,14 @@ def forgeries(key: SigningKey) -> dict[str, str]:
 def test_bodies_of_no_form_under_a_right_signature(lab, rogue):
     """Refused as a whole."""
     rogue.envelopes(*bodies(rogue.key).values())
-    witness_is_heard(lab)
+    all_is_handled(lab, rogue)
     assert taken_in(lab) == []
 
 
 def test_forged_signatures(lab, rogue):
     """Refused before anything is parsed."""
     rogue.envelopes(*forgeries(rogue.key).values())
-    witness_is_heard(lab)
+    all_is_handled(lab, rogue)
     assert taken_in(lab) == []
 
 
@@ -260,7 +269,7 @@ def test_a_replayed_message(lab, rogue):
     rogue.say(hello(ROGUE, host="new"))
     lab.within(10, lambda: lab.rows(host + "'new'"), "the second hello is applied")
     rogue.envelopes(old, old)
-    witness_is_heard(lab)
+    all_is_handled(lab, rogue)
     assert lab.rows(host + "'new'")
 
 
@@ -281,7 +290,7 @@ def test_words_about_another_agents_attempt_while_it_runs(lab, rogue):
         about(attempt_id, "output", start=0, text=MARK) | own,
         hello(ROGUE, live=[attempt_id]),
     )
-    witness_is_heard(lab)
+    all_is_handled(lab, rogue)
     (found,) = lab.rows(f"SELECT state FROM attempt WHERE attempt_id = '{attempt_id}'")
     assert found[0] == "running"
     submitting.end()

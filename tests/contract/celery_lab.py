@@ -36,6 +36,7 @@ class CeleryLab(Lab):
     """The services start with the first use of the farm."""
 
     agent_is_well: ClassVar[str] = f"working: {AGENT_ID}"
+    trusts_its_agent: ClassVar[bool] = False
     services: list[Server] = field(default_factory=list)
 
     def open(self) -> Farm:

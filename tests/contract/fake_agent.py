@@ -22,19 +22,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.transport.process import ALIVE
+from agent.wire.measurement import Accuracy, Delegation, Latency, Measurement
 from agent.wire.messages import (
-    Accuracy,
     AgentHello,
     CancelJob,
-    Delegation,
     Device,
     Heartbeat,
     JobRefused,
     JobResult,
     JobSpec,
     JobStarted,
-    Latency,
-    Measurement,
     MissingDelegate,
     Reason,
     ReasonCode,
@@ -45,7 +42,9 @@ from agent.wire.messages import (
     decode_for_agent,
     encode,
 )
+from agent.wire.reference import ReferenceRecord
 
+REFERENCE_KEY = "7" * 64
 CPU = Device(
     device_id="host-cpu",
     kind="cpu",
@@ -235,6 +234,7 @@ class FakeAgent:
             environment=self.environment(job.device_id),
             log_tail="",
             duration_ns=20_000_000,
+            references=self.made(job),
         )
         (self.spool / f"{job.attempt_id}.json").write_text(result.model_dump_json())
         self.truth("end", job)
@@ -244,6 +244,18 @@ class FakeAgent:
             os.kill(os.getpid(), signal.SIGKILL)
         for _ in range(3 if behave == "repeat-result" else 1):
             self.send(result)
+
+    def made(self, job: JobSpec) -> tuple[ReferenceRecord, ...]:
+        """A reference, from an attempt that is to `refer`."""
+        if job.delegate_options.get("behave") != "refer":
+            return ()
+        file = self.samples()
+        size = artifact_path(self.store, file).stat().st_size
+        return (
+            ReferenceRecord(
+                key=REFERENCE_KEY, kind="reference", maker="1/fake", sha256=file, size_bytes=size
+            ),
+        )
 
     def environment(self, device_id: str) -> dict[str, str]:
         return next(d.environment for d in self.hello().devices if d.device_id == device_id)
@@ -272,6 +284,7 @@ class FakeAgent:
             "attempt_id": job.attempt_id,
             "cell_id": job.cell_id,
             "device_id": job.device_id,
+            "references": [record.key for record in job.references],
         }
         with (self.state / "truth.jsonl").open("a") as out:
             out.write(json.dumps(line) + "\n")

@@ -101,6 +101,9 @@ class Lab:
     agent_is_well: ClassVar[str] = "host-cpu, pocl"
     """What `farm doctor` says of an agent that is well."""
 
+    trusts_its_agent: ClassVar[bool] = True
+    """Whether the farm hands on what its one agent says of references: its own child's word counts."""
+
     def device_id(self, name: str) -> str:
         """What the farm calls a device of the agent."""
         return name

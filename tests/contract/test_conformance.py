@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from orchestrator.errors import UsageError
 from tests.contract import checker
-from tests.contract.fake_agent import CPU
+from tests.contract.fake_agent import CPU, REFERENCE_KEY
 from tests.contract.lab import delegates
 from tests.orchestrator.asked import asked, model_files
+from tests.orchestrator.db.test_compared_cells import lightly
 
 
 def outcome(cells):
@@ -48,7 +51,7 @@ def test_every_way_to_end_is_told_apart(lab):
         "refused": ("failed", "artifact"),
     }
     assert tries(cells) == {
-        "good": 1, "wrong": 1, "lacking": 1, "poison": 2, "shaky": 2, "slow": 3, "big": 1, "refused": 3,
+        "good": 1, "wrong": 1, "lacking": 1, "poison": 2, "shaky": 2, "slow": 1, "big": 1, "refused": 3,
     }  # fmt: skip
     lab.check()
 
@@ -56,6 +59,15 @@ def test_every_way_to_end_is_told_apart(lab):
 def test_a_result_that_is_delivered_three_times_counts_once(lab):
     cells, _ = lab.run("a", "b", delegates=delegates(echo="repeat-result"))
     assert [c.status for c in cells] == ["done", "done"]
+    lab.check()
+
+
+def test_a_reference_is_named_to_later_attempts_where_its_maker_may_speak_for_others(lab):
+    cells, _ = lab.run("m", delegates=delegates(first="refer", later="done"))
+    assert [c.status for c in cells] == ["done", "done"]
+    truth = (lab.home.agent / "truth.jsonl").read_text().splitlines()
+    named = [told["references"] for line in truth if (told := json.loads(line))["what"] == "start"]
+    assert named == [[], [REFERENCE_KEY] if lab.trusts_its_agent else []]
     lab.check()
 
 
@@ -132,6 +144,7 @@ def test_cells_and_campaigns_are_found_by_the_beginning_of_their_id_or_name(lab)
         assert farm.reading.campaign("nightly") == farm.reading.campaign(newest.campaign_id[:6]) == newest
         assert farm.reading.cell(cells[0].cell_id[:12]) == cells[0]
         assert farm.reading.cells("all") == farm.reading.cells() == cells
+        assert farm.reading.compared("nightly") == [lightly(cell) for cell in cells]
         with pytest.raises(UsageError, match="no campaign 'nightli'; did you mean 'nightly'"):
             farm.reading.campaign("nightli")
         with pytest.raises(UsageError, match="no cell 'zz'"):

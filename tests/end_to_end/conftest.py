@@ -8,17 +8,19 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import pytest
 import yaml
+from playwright.sync_api import Browser, sync_playwright
 
 from tests.end_to_end.odd_models import lacking_operator_model, partial_model
 from tests.needs import REPOSITORY
+from tests.needs import browser as chromium_path
+from tests.services.forks import run
 
 SHORT = {
     "processes": 1,
@@ -26,6 +28,10 @@ SHORT = {
     "timed": {"min_runs": 12, "min_seconds": 0.2, "max_seconds": 60},
 }
 """How each cell is measured here: briefly, since the figures are not what is tested."""
+
+LONGEST_S = 7200.0
+"""Seconds after which `farm` counts as stuck: all models of the demo take half an hour on a busy machine. A
+smaller value would end a campaign that goes on, a larger one only lets a stuck one wait."""
 
 FEW = (
     "face_landmark",
@@ -62,13 +68,8 @@ class Campaign:
 
 def run_farm(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`farm ...` as a user types it, with its data in `home`."""
-    return subprocess.run(
-        [str(Path(sys.executable).with_name("farm")), *arguments],
-        env=os.environ | {"FARM_HOME": str(home)},
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
+    return run(
+        "farm", *arguments, cwd=REPOSITORY, env=os.environ | {"FARM_HOME": str(home)}, timeout=LONGEST_S
     )
 
 
@@ -98,3 +99,22 @@ def campaign(tmp_path_factory) -> Campaign:
 def demo(tmp_path_factory) -> Campaign:
     models = yaml.safe_load((REPOSITORY / "examples/models.yaml").read_text(encoding="utf-8"))["models"]
     return measured(tmp_path_factory.mktemp("demo"), [entry["id"] for entry in models])
+
+
+QUIET = (
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """A browser without a window, that says nothing to the outside of its own accord.
+
+    Of one module: while it is open, an event loop runs in this thread, and others could start none.
+    """
+    path = chromium_path()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(QUIET))
+        yield browser
+        browser.close()

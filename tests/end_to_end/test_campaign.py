@@ -15,7 +15,9 @@ INT8 = "torchvision_mobilenet_v2__static_int8"
 KEYS = {
     "campaign", "model", "delegate", "device", "level", "status", "reason", "delegation", "latency_ms",
     "samples", "memory_bytes", "accuracy", "labelled", "environment_id", "cell_id", "campaign_id",
-    "model_sha256", "device_name", "threads", "finished_at", "reused_from", "flags",
+    "model_sha256", "device_name", "threads", "finished_at", "reused_from", "flags", "conditions_id", "trust",
+    "ratio", "variation", "energy", "imported", "init_ms", "installed", "device_ms", "sustained",
+    "throughput",
 }  # fmt: skip
 
 
@@ -48,6 +50,18 @@ def check_cell(campaign, model, delegate):
     assert cell["samples"] >= 12
     assert cell["latency_ms"]["p50"] > 0
     assert cell["memory_bytes"]["peak"] > 0
+    assert cell["memory_bytes"]["steady"] > 0
+    assert cell["installed"]["bytes"] > 0
+    for cache, init in (("cold", "init"), ("warm", "init_warm")):
+        stages = dict(cell["init_ms"][cache])
+        assert stages.pop("n") >= 1
+        assert sum(ms or 0.0 for ms in stages.values()) == pytest.approx(cell["latency_ms"][init])
+        assert {name for name, ms in stages.items() if ms is None} == set(cell["init_ms"]["missing"])
+    assert (cell["memory_bytes"]["device"] is None) == (delegate != "gpu")
+    told = {name: cell["device_ms"][name] for name in ("busy", "queue_delay")}
+    assert {name for name, ms in told.items() if ms is None} == set(cell["device_ms"]["missing"])
+    assert delegate == "gpu" or set(told.values()) == {None}
+    assert (cell["init_ms"]["cold"]["parse"] is None) == (delegate == "litert")
     if delegate == "gpu":
         assert cell["delegation"]["status"] == "full", cell["delegation"]["fallbacks"]
         assert cell["delegation"]["delegated_ops"] == cell["delegation"]["total_ops"]
@@ -83,7 +97,7 @@ def test_fallback_share_and_reason_are_visible_in_the_row(campaign):
 @pytest.mark.parametrize("delegate", DELEGATES)
 def test_result_carries_its_evidence(campaign, delegate):
     cell = campaign.cell("face_landmark", delegate)
-    shown = json.loads(campaign.farm("show", _cell_id(campaign, cell), "--json").stdout)
+    shown = json.loads(campaign.farm("show", cell["cell_id"], "--json").stdout)
     assert shown["result"] == cell
     assert {"threads", "cpus", "precision", "plan"} <= set(shown["settings"])
     assert {"cpu", "kernel", "runtime", "python"} <= set(shown["environment"])
@@ -97,13 +111,6 @@ def test_result_carries_its_evidence(campaign, delegate):
         assert cell["delegation"]["fallbacks"] == []
         assert {"device", "driver", "schedule"} <= set(shown["settings"])
         assert shown["environment"]["opencl_driver"] == shown["settings"]["driver"]
-
-
-def _cell_id(campaign, cell) -> str:
-    ran = campaign.farm("status", "--json", "demo")
-    cells = json.loads(ran.stdout)["cells"]
-    (found,) = [c["cell"] for c in cells if (c["model"], c["delegate"]) == (cell["model"], cell["delegate"])]
-    return found
 
 
 def test_no_two_attempts_of_the_host_overlapped(campaign):

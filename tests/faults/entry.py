@@ -20,7 +20,6 @@ from tests.faults.runner import DEVICES_VARIABLE
 PROTOCOL_VARIABLE = "FAULT_PROTOCOL"
 FAKE_RUNNER = (
     sys.executable,
-    "-S",
     os.environ.get("FAULT_RUNNER") or str(Path(__file__).with_name("runner.py")),
 )
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from sqlmodel import select
 
 from agent.attempt import runlog
-from agent.wire.messages import Latency, Measurement, artifact_path
+from agent.wire.measurement import Latency, Measurement
+from agent.wire.messages import artifact_path
 from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import HEAD, revision

@@ -1,4 +1,4 @@
-"""A runner of known latency, started by the agent in place of its own; it needs the standard library alone.
+"""A runner of known latency, started by the agent in place of its own; it opens no model.
 
 `runner.py --probe`: the devices of `$FAULT_DEVICES` (a JSON file; absent file: the probe fails).
 `runner.py JOB.json FOLDER`: an attempt. The job's delegate options say what it does: `behave` (see `_ACTS`),

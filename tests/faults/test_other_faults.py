@@ -68,6 +68,9 @@ def test_scenario_25_clocks_that_are_hours_off_change_nothing(fault_lab, clocks)
         clock.set(hours)
         lab.add_agent(name, devices=1).start(**clock.environment)
     lab.until_heard("agA", "agB")
+    for name, said in (("agA", "2 h 0 min ahead of"), ("agB", "2 h 0 min behind")):
+        told = f"{name}: its clock is {said} the server's"
+        until(lambda told=told: told in " ".join(lab.call("doctor").stdout.split()), "the doctor says so")
     began = datetime.now(UTC)
     lab.submit(5, gpu={"seconds": 0.5})
     lab.submit(1, gpu=WORK)

@@ -32,6 +32,9 @@ STARTERS = {
 MODULES = ("multiprocessing", "pexpect", "sh", "plumbum")
 """Modules that start processes with the whole environment."""
 
+BECOMING = {"orchestrator/cli/lock.py": "os.execv", "agent/hold.py": "os.execvp"}
+"""Where `farm lock` becomes the command that its user gave it, with that user's own environment."""
+
 LAUNCH = "Launch"
 """The agent's description of a process (agent/processes/supervisor.py): its environment counts as `env=`."""
 
@@ -58,7 +61,9 @@ class Module:
                 if id(node) not in isolated:
                     yield f"{where} starts Python without -I or -P"
             elif isinstance(node, ast.Call):
-                yield from (f"{where} {fault}" for fault in _faults_of(node, _dotted(node.func, aliases)))
+                name = _dotted(node.func, aliases)
+                if BECOMING.get(self.path) != name:
+                    yield from (f"{where} {fault}" for fault in _faults_of(node, name))
 
     def _aliases(self) -> dict[str, str]:
         """What each imported name stands for: `run` for `subprocess.run`, `sp` for `subprocess`."""

@@ -26,6 +26,10 @@ KERNELS_WITHOUT_OPERATORS = {
     "called": "the entry of one function that is called by its address",
     "called_probe": "the function with which calls by address are tried",
     "enqueued": "the entry of one function that is a kernel",
+    "grouped": "the entry of one function of work-groups",
+    "portable": "in front of every kernel of work-groups: functions in their subset of C",
+    "portable_opencl": "in front of the same: the macros of the subset in OpenCL C",
+    "webgpu": "in front of every kernel that is translated for WebGPU: words of OpenCL C",
     "probe": "what a driver's compiler is tried with",
     "precision_probe": "what a device does with narrow numbers",
 }

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from runtime.interpreter import Interpreter
+from runtime.model.facts import kind_of
 from runtime.model.graph import Model
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.tools.model_info.facts import kind_of
 from tests.oracle import LiteRtError, OracleDiedError, call_in_litert
 
 REFERENCE, BUILTIN, XNNPACK = "BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "BUILTIN"

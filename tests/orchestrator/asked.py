@@ -47,6 +47,7 @@ class ModelOnDisk:
     id: str
     sha256: str
     size_bytes: int = 10
+    unreachable: str | None = None
 
 
 def model_files(*names: str) -> list[ModelOnDisk]:

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.orchestrator.stocked import new_database
+from tests.services.certificates import Authority
+from tests.services.https_server import HttpsServer
 
 
 @pytest.fixture
@@ -10,3 +14,26 @@ def database(tmp_path):
     opened = new_database(tmp_path)
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Issues the certificates of a file's tests."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def one_server(authority: Authority) -> Iterator[HttpsServer]:
+    """An HTTPS server for the tests of a file; see `server`."""
+    opened = HttpsServer(authority.issue("localhost"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def server(one_server: HttpsServer, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> HttpsServer:
+    """An HTTPS server that this process trusts, without pages, which nobody has asked for anything yet."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.path))
+    for kept in (one_server.pages, one_server.asked, one_server.posted):
+        kept.clear()
+    return one_server

@@ -8,14 +8,12 @@ from pathlib import Path
 
 from sqlmodel import select
 
+from agent.wire.measurement import Accuracy, Latency, Measurement
 from agent.wire.messages import (
-    Accuracy,
     AgentHello,
     Device,
     JobResult,
     JobSpec,
-    Latency,
-    Measurement,
     MissingDelegate,
     Reason,
     ReasonCode,
@@ -28,6 +26,7 @@ from orchestrator.db.read.past_results import past_results
 from orchestrator.db.write import attempts, campaigns, devices
 from orchestrator.manifest.campaign import Campaign
 from orchestrator.policy.assign import Assignment
+from orchestrator.policy.fingerprint import Environments
 from orchestrator.policy.matrix import expand
 from orchestrator.policy.preview import PlannedCell, plan_cells
 from tests.orchestrator.asked import CPU, POCL, asked, model_files
@@ -53,12 +52,11 @@ def planned(
     database: Database, campaign: Campaign, present: Sequence[Device] = (CPU, POCL), *, force: bool = False
 ) -> list[PlannedCell]:
     specs = expand(campaign, model_files(*(m.id for m in campaign.models)), present)
-    environments = {d.device_id: d.environment for d in present}
-    ids = {d.device_id: d.environment_id for d in present}
+    environments = Environments(present)
     with database.read() as session:
-        past = past_results(session, specs, ids)
+        past = past_results(session, specs, environments)
     reuse = "never" if force else campaign.reuse
-    return list(plan_cells(specs, environments, ids, past, reuse, datetime.now(UTC)))
+    return list(plan_cells(specs, environments, past, reuse, datetime.now(UTC)))
 
 
 def stock(

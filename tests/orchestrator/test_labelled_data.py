@@ -11,10 +11,12 @@ from agent.wire.messages import JobSpec, LabelledData, MeasurePlan
 from orchestrator.db.read import retention
 from orchestrator.errors import UsageError
 from orchestrator.manifest import ManifestError, load_manifest
-from orchestrator.sources import Web, check_all
+from orchestrator.manifest.campaign import Campaign
+from orchestrator.sources import StoredModel, Web, check_all, resolve_all
 from orchestrator.sources.datasets import with_data
 from orchestrator.sources.store import Store
 from tests.orchestrator.asked import asked
+from tests.orchestrator.cli.models import unary_model
 from tests.orchestrator.stocked import cells, stock
 
 MODEL = b"\x1c\x00\x00\x00TFL3"
@@ -37,10 +39,14 @@ def save(folder: Path, **arrays: np.ndarray) -> None:
 def planned(folder: Path, accuracy: str = ACCURACY) -> MeasurePlan:
     (folder / "m.tflite").write_bytes(MODEL)
     campaign = load_manifest(write(folder, accuracy))
-    found = with_data(
-        campaign, check_all(campaign.models, folder), Store(folder / "store"), lambda _: None, Web()
-    )
+    found, _ = _with_data(campaign, folder)
     return found.models[0].plan
+
+
+def _with_data(campaign: Campaign, folder: Path) -> tuple[Campaign, tuple[StoredModel, ...]]:
+    store, checked = Store(folder / "store"), check_all(campaign.models, folder)
+    models = resolve_all(checked, store)
+    return with_data(campaign, models, checked, store, lambda _: None, Web())
 
 
 def test_the_plan_names_the_data_in_the_store(tmp_path: Path) -> None:
@@ -51,6 +57,15 @@ def test_the_plan_names_the_data_in_the_store(tmp_path: Path) -> None:
     stored = Store(tmp_path / "store").path(found.sha256)
     assert stored.read_bytes() == (tmp_path / "digits.npz").read_bytes()
     assert found.size_bytes == stored.stat().st_size
+
+
+def test_a_model_whose_data_cannot_be_reached_is_not_measured_without_it(tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(MODEL)
+    there = "accuracy: {dataset: 'https://nowhere.invalid/d.npz'}\n  - {id: n, source: m.tflite}"
+    (_, (lacking, complete)) = _with_data(load_manifest(write(tmp_path, there)), tmp_path)
+    assert (lacking.sha256, complete.unreachable) == ("", None)
+    assert lacking.unreachable is not None
+    assert lacking.unreachable.startswith("labelled data: https://nowhere.invalid/d.npz")
 
 
 @pytest.mark.parametrize(
@@ -82,6 +97,34 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
     save(tmp_path, inputs=np.zeros(3))
     with pytest.raises(UsageError, match=r"an array 'labels'.*this has inputs\.npy"):
         planned(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"labels": np.arange(3), "inputs": np.zeros((3, 8))}, None),
+        ({"labels": np.arange(3), "input": np.zeros((3, 2, 4))}, None),
+        ({"labels": np.arange(3), "inputs": np.zeros((3, 9))}, r"samples of \[9\].*'input' takes \[1, 8\]"),
+        ({"labels": np.arange(3), "inputs": np.zeros((2, 8))}, r"shape \[2, 8\]; there are 3 labels"),
+        ({"labels": np.arange(3), "x": np.zeros((3, 8)), "y": np.zeros(3)}, "input 'input'; there are: x, y"),
+        (
+            {"labels": np.zeros(3), "inputs": np.zeros((3, 8))},
+            r"must be integers.*real numbers of shape \[3\]",
+        ),
+        ({"labels": np.array([None]), "inputs": np.zeros((1, 8))}, r"of another type of shape \[1\]"),
+    ],
+)
+def test_data_that_does_not_fit_its_model_is_refused_before_anything_is_measured(
+    tmp_path: Path, arrays: dict[str, np.ndarray], said: str | None
+) -> None:
+    (tmp_path / "m.tflite").write_bytes(unary_model(size=8))
+    save(tmp_path, **arrays)
+    campaign = load_manifest(write(tmp_path, ACCURACY))
+    if said is None:
+        assert _with_data(campaign, tmp_path)[0].models[0].plan.labelled is not None
+        return
+    with pytest.raises(UsageError, match=rf"m: labelled data digits.npz: .*{said}"):
+        _with_data(campaign, tmp_path)
 
 
 def test_a_plan_without_data_reads_as_before_there_was_any() -> None:

@@ -42,7 +42,7 @@ def wanted() -> bool:
 def guard_zones() -> Iterator[list[int]]:
     """A block in which every recording has zones; the list gets the number of zones of each run."""
     runs: list[int] = []
-    real_place, real_empty = recording.place, recording.aligned_empty
+    real_place, real_empty = recording.place_on, recording.aligned_empty
     real_init, real_run = recording.OpenClRecording.__init__, recording.OpenClRecording.run
 
     def empty(size: int) -> Any:
@@ -65,7 +65,7 @@ def guard_zones() -> Iterator[list[int]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "plan_arena", _spread)
-        patch.setattr(recording, "place", lambda *asked: _spread_constants(real_place(*asked)))
+        patch.setattr(recording, "place_on", lambda *asked: _spread_constants(real_place(*asked)))
         patch.setattr(recording, "aligned_empty", empty)
         # Zones are in memory alone: a file has none, and would not fit the offsets between them.
         patch.setattr(PackedFiles, "constants", lambda *_: None)

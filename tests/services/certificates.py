@@ -38,8 +38,15 @@ class Authority:
         self.path = folder / f"{name.replace(' ', '-')}.pem"
         self.path.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str = "127.0.0.1") -> Pair:
-        """A server's certificate for one address or host name."""
+    def issue(
+        self,
+        name: str = "127.0.0.1",
+        ended: timedelta = timedelta(days=-1),
+        begun: timedelta = timedelta(hours=1),
+    ) -> Pair:
+        """A server's certificate for one address or host name, which ended so long ago and began so long
+        before that or before now; by default it ends in a day.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         try:
@@ -48,7 +55,7 @@ class Authority:
             stands_for = x509.DNSName(name)
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         certificate = (
-            _builder(subject, self._name, key.public_key())
+            _builder(subject, self._name, key.public_key(), ended, begun)
             .add_extension(x509.SubjectAlternativeName([stands_for]), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(issuer, critical=False)
@@ -67,7 +74,11 @@ class Authority:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey
+    subject: x509.Name,
+    issuer: x509.Name,
+    public: ec.EllipticCurvePublicKey,
+    ended: timedelta = timedelta(days=-1),
+    begun: timedelta = timedelta(hours=1),
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
@@ -76,8 +87,8 @@ def _builder(
         .issuer_name(issuer)
         .public_key(public)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=1))
+        .not_valid_before(min(now, now - ended) - begun)
+        .not_valid_after(now - ended)
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,10 @@ from orchestrator.db.migrate import migrate
 from orchestrator.endpoint.access import Trust
 from orchestrator.endpoint.app import application
 from orchestrator.endpoint.server import EndpointServer
+from orchestrator.endpoint.user_calls import Face
 from orchestrator.errors import UsageError
+from orchestrator.monitoring.metrics_page import MetricsPage
+from orchestrator.policy.rights import User
 from orchestrator.sources.store import Store
 from tests.services.certificates import Pair
 
@@ -45,6 +48,9 @@ class KnownAgents:
     def may_fetch(self, agent_id: str, sha256: str) -> bool:
         return self.records is None or self.records.may_fetch(agent_id, sha256)
 
+    def user_of(self, bearer: str) -> User | None:
+        return None if self.records is None else self.records.user_of(bearer)
+
 
 class Endpoint:
     """Answers on a free port of the loopback until `close`."""
@@ -55,24 +61,37 @@ class Endpoint:
         limits: StoreLimits | None = None,
         tls: Pair | None = None,
         database_url: str | None = None,
+        face: Callable[[Database], Face] | None = None,
+        authority: Path | None = None,
+        store: Path | None = None,
     ) -> None:
         folder.mkdir(exist_ok=True)
-        self.store = Store(folder / "farm-store")
+        self.store = Store(store or folder / "farm-store")
         self.database = Database.connect(database_url or folder / "endpoint.db")
         migrate(self.database)
         self.trust = KnownAgents()
-        app = application(
-            self.database, self.store, limits or StoreLimits(), self.trust, READ_TOKEN, SUBMIT_TOKEN
-        )
         scheme = "http" if tls is None else "https"
-        address = Address(
+        self.address = address = Address(
             f"{scheme}://127.0.0.1",
             "127.0.0.1",
             0,
             tls and tls.certificate,
             tls and tls.key,
-            None,
+            authority,
             READ_TOKEN,
+        )
+        self.metrics = MetricsPage(self.database, self.store, limits or StoreLimits(), suspect_s=60.0)
+        self.database.watchers.append(self.metrics.counters.note)
+        app = application(
+            self.database,
+            self.store,
+            limits or StoreLimits(),
+            self.trust,
+            READ_TOKEN,
+            SUBMIT_TOKEN,
+            None if face is None else face(self.database),
+            address,
+            self.metrics,
         )
         self._open = ExitStack()
         self._server = self._open.enter_context(EndpointServer(app, address))

@@ -23,11 +23,14 @@ class Answer:
 
 
 class HttpsServer:
-    """`pages`: an answer, or what makes one, by path. `asked`: every path that was asked for."""
+    """`pages`: an answer, or what makes one, by path. `asked`: every path that was asked for. `posted`: the
+    headers and the body of every message.
+    """
 
     def __init__(self, pair: Pair) -> None:
         self.pages: dict[str, Answer | Callable[[], Answer]] = {}
         self.asked: list[str] = []
+        self.posted: list[tuple[Mapping[str, str], bytes]] = []
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(pair.certificate, pair.key)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -58,6 +61,11 @@ class HttpsServer:
                     self.send_header("content-length", str(size))
                 self.end_headers()
                 self.wfile.write(answer.content)
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                outer.posted.append((dict(self.headers), body))
+                self.do_GET()
 
             def log_message(self, *_: Any) -> None:
                 return

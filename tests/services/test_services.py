@@ -86,6 +86,7 @@ def test_postgresql_keeps_what_was_committed_through_a_crash(postgres: PostgresC
 
 
 def _reaches(one, other) -> bool:
+    """Whether one answer comes. Of a knock on a busy machine it may come too late."""
     ping = one.command(["ip", "neighbour", "flush", "all"])
     subprocess.run(ping, check=True, capture_output=True)
     knock = f"exec 3<>/dev/tcp/{other.address}/9"
@@ -104,14 +105,14 @@ def _reaches_port(one, other, port: int) -> bool:
 
 def test_machines_reach_each_other_until_a_cable_is_pulled(network):
     one, other = network.add("one"), network.add("other")
-    assert _reaches(one, other)
+    assert any(_reaches(one, other) for _ in range(20))
     other.pull_cable()
     assert not _reaches(one, other)
     other.plug_cable()
     one.drop_incoming()
     assert not _reaches(one, other)
     network.heal()
-    assert _reaches(one, other)
+    assert any(_reaches(one, other) for _ in range(20))
 
 
 def test_half_of_the_packets_get_lost_where_that_is_asked(network):

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import URL, Connection, Dialect, Engine, Executable, create_engine, event
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DisconnectionError
 from sqlmodel import Session, SQLModel
 
@@ -210,9 +210,16 @@ def insert_missing(session: Session, table: type[SQLModel], rows: Sequence[Mappi
 
     Sort the rows by their key: two transactions that wait for each other's rows are a deadlock.
     """
-    insert = postgresql.insert if is_postgresql(session.connection()) else sqlite.insert
-    if rows:
-        session.connection().execute(insert(table).on_conflict_do_nothing(), list(rows))
+    if not rows:
+        return
+    statement: Executable
+    if is_postgresql(session.connection()):
+        from sqlalchemy.dialects import postgresql  # noqa: PLC0415  # each start on SQLite would load it
+
+        statement = postgresql.insert(table).on_conflict_do_nothing()
+    else:
+        statement = sqlite.insert(table).on_conflict_do_nothing()
+    session.connection().execute(statement, list(rows))
 
 
 def integrity(connection: Connection) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from orchestrator.db.engine import dialects
 from orchestrator.db.engine.locks import SCHEDULER_LOCK, AdvisoryLock
 from orchestrator.db.engine.turn import Turn
 from orchestrator.errors import UnreachableError, UsageError
+from orchestrator.results.facts import Fact
 
 __all__ = ["Database", "RefusedError", "Session"]
 
@@ -32,13 +33,14 @@ _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Database:
     """One database. `read` sees a consistent snapshot; a `write` holds the write lock from its first
     moment: writers take turns. `name` is for people and holds no password; `path` is the file of SQLite, and
-    `backups` the folder that copies go to.
+    `backups` the folder that copies go to. `watchers` get the facts of each committed transaction.
     """
 
     engine: Engine
     name: str
     backups: Path
     path: Path | None = None
+    watchers: list[Callable[[Fact], None]] = field(default_factory=list)
 
     @classmethod
     def connect(cls, where: Path | str, backups: Path | None = None) -> Database:
@@ -89,6 +91,9 @@ class Database:
             with dialects.pipelined(turn):  # everything written, and the commit, are one round trip
                 turn.settle()
                 turn.commit()
+        for fact in turn.facts:
+            for watcher in self.watchers:
+                watcher(fact)
 
     def backup(self, target: Path) -> None:
         """Copy the database, consistent, to a new file: SQLite's own form, or `pg_dump`'s custom one.

@@ -28,6 +28,7 @@ from sqlmodel import Session, SQLModel, col, select
 
 from orchestrator.db import tables
 from orchestrator.db.tables import Attempt, Campaign, Cell, Device, Environment, Model, Result
+from orchestrator.results.facts import Fact
 
 Row = TypeVar("Row", bound=SQLModel)
 
@@ -77,7 +78,20 @@ def _charge_statement() -> Update:
     )
 
 
+def _charge_user_statement() -> Update:
+    """The same for every campaign that goes on of the user who submitted one."""
+    campaign = tables.metadata.tables["campaign"]
+    own = campaign.alias("own")
+    submitter = select(own.c.submitted_by).where(own.c.no == bindparam("number")).scalar_subquery()
+    return (
+        update(campaign)
+        .where(campaign.c.ended_at.is_(None), campaign.c.submitted_by == submitter)
+        .values(user_served_s=campaign.c.user_served_s + bindparam("seconds", type_=Float))
+    )
+
+
 _CHARGE: Final = _charge_statement()
+_CHARGE_USER: Final = _charge_user_statement()
 
 
 class Turn(Session):
@@ -95,6 +109,7 @@ class Turn(Session):
         self._inserts: dict[type[SQLModel], list[Mapping[str, Any]]] = defaultdict(list)
         self._charges: dict[int, tuple[float, datetime | None]] = {}
         self._at_end: dict[Hashable, Callable[[], None]] = {}
+        self.facts: list[Fact] = []
 
     def attempt(self, attempt_id: str) -> Attempt:
         """An attempt that must exist. Raises `LookupError`."""
@@ -188,9 +203,10 @@ class Turn(Session):
         self._rows[model, key] = row
 
     def charge(self, campaign_no: int, seconds: float, served_at: datetime | None = None) -> None:
-        """Add device-seconds to a campaign's share; negative ones return time that it did not need.
+        """Add device-seconds to the shares of a campaign and of its submitter; negative ones return time that
+        it did not need.
 
-        `served_at`: when it was given a device. Written at the end, in one statement per campaign.
+        `served_at`: when it was given a device. Written at the end, in two statements per campaign.
         """
         sum_s, last = self._charges.get(campaign_no, (0.0, None))
         self._charges[campaign_no] = (sum_s + seconds, served_at or last)
@@ -206,6 +222,10 @@ class Turn(Session):
         """
         self._at_end[key] = action
 
+    def tell(self, fact: Fact) -> None:
+        """Tell those who count what happens, once this transaction is committed."""
+        self.facts.append(fact)
+
     def write_only(self, statement: Update | Delete, **values: object) -> None:
         """Change rows whose copies in this session are not read again."""
         self.connection().execute(statement, values)
@@ -218,6 +238,7 @@ class Turn(Session):
                 self.connection().execute(insert(table).inline(), rows)
         for number, (seconds, served_at) in self._charges.items():
             self.write_only(_CHARGE, number=number, seconds=seconds, at=served_at)
+            self.write_only(_CHARGE_USER, number=number, seconds=seconds)
         for action in self._at_end.values():
             action()
         self._inserts.clear()

@@ -48,7 +48,8 @@ NOW: Final = bindparam("now", type_=UtcDateTime)
 COLUMNS: Final = (
     cell.c.cell_id, cell.c.line, cell.c.rank, cell.c.campaign_no, cell.c.position, cell.c.expected_s,
     campaign.c.served_s, campaign.c.served_at, campaign.c.submitted_at, campaign.c.purpose,
-    cell.c.siblings, cell.c.not_before,
+    campaign.c.submitted_by, campaign.c.user_served_s, campaign.c.baseline_kind, cell.c.siblings,
+    cell.c.not_before,
 )  # fmt: skip
 
 
@@ -124,7 +125,8 @@ def _hosts() -> Select[Any]:
     return (
         select(
             c.device_id, c.agent_id, c.kind, c.name, c.vendor, c.labels, c.delegates, c.exclusion_group,
-            c.rests_until, c.quarantined_at, c.present, attempt.c.exclusion_group.label("runs"),
+            c.rests_until, c.quarantined_at, c.present, c.reserved_by, c.reserved_until, c.reserved_text,
+            attempt.c.exclusion_group.label("runs"),
         )
         .join(agent, agent.c.agent_id == c.agent_id)
         .outerjoin(attempt, and_(attempt.c.device_id == c.device_id, tables.IS_LIVE))

@@ -19,7 +19,9 @@ from orchestrator.db.engine.dialects import pipelined
 from orchestrator.db.queue import candidate_queries
 from orchestrator.db.queue.candidate_queries import fetch
 from orchestrator.db.queue.class_pages import Page, load_page
-from orchestrator.policy.assign import Assignment, DeviceSlot, Share, WaitingCell, assign
+from orchestrator.policy.assign import Assignment, DeviceSlot, Share, WaitingCell, assign, charge
+from orchestrator.policy.blocks import kept_busy
+from orchestrator.policy.reservation import Reservation, in_force, in_the_way
 from orchestrator.policy.selectors import DeviceClass, DeviceLike, is_class, parse_line
 
 _FEW: Final = 4
@@ -40,6 +42,7 @@ class _Idle:
     vendor: str
     labels: Mapping[str, str]
     delegates: Sequence[str]
+    exclusion_group: str
     slot: DeviceSlot
 
 
@@ -70,10 +73,21 @@ def idle(session: Session) -> set[str]:
 
 @dataclass(slots=True)
 class _Host:
-    """The idle devices of one agent, and the exclusion groups that are taken there."""
+    """The idle devices of one agent, all of its present ones, the exclusion groups that are taken, and the
+    reservations in force.
+    """
 
-    idle: list[_Idle]
-    taken: set[str]
+    idle: list[_Idle] = field(default_factory=list)
+    present: dict[str, _Idle] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+    reserved: list[Reservation] = field(default_factory=list)
+
+    def keeps_from(self, device: _Idle, row: Row[Any]) -> bool:
+        """Whether somebody else's reservation keeps this cell from a device."""
+        if not self.reserved:
+            return False
+        group = kept_busy(device, list(self.present.values()), row.baseline_kind)
+        return in_the_way(self.reserved, group, row.submitted_by) is not None
 
 
 @dataclass(slots=True)
@@ -106,7 +120,7 @@ class _Pick:
         """Give a host's devices cells until no device takes one."""
         idle, taken = host.idle, set(host.taken)
         while idle:
-            cells, classes = self._candidates(idle)
+            cells, classes = self._candidates(idle, host)
             chosen = assign(
                 cells.values(),
                 [device.slot for device in idle],
@@ -118,7 +132,8 @@ class _Pick:
             # Only classes may have more cells than were fetched: a device's own line gave its first cells at
             # once.
             busy = {assignment.device_id for assignment in chosen}
-            taken |= {device.slot.exclusion_group for device in idle if device.device_id in busy}
+            slots = {device.device_id: device.slot for device in idle}
+            taken |= {cells[given.cell_id].group_on(slots[given.device_id]) for given in chosen}
             idle = [device for device in idle if device.device_id not in busy] if classes and chosen else []
             for assignment in chosen:
                 self._charge(cells[assignment.cell_id])
@@ -126,11 +141,11 @@ class _Pick:
     def _charge(self, cell: WaitingCell) -> None:
         """Count a cell as given: the next host must see the share that its campaign has by now."""
         self.given.add(cell.cell_id)
-        served_s = self.shares[cell.campaign_no].served_s + cell.expected_s
-        self.shares[cell.campaign_no] = Share(served_s, self.now.timestamp())
+        charge(self.shares, cell, self.now.timestamp())
 
-    def _candidates(self, idle: Sequence[_Idle]) -> tuple[dict[str, WaitingCell], bool]:
+    def _candidates(self, idle: Sequence[_Idle], host: _Host) -> tuple[dict[str, WaitingCell], bool]:
         """The cells that could be next on these devices, and whether some of them wait for a class."""
+        present = list(host.present.values())
         found: dict[str, Row[Any]] = {}
         devices: dict[str, set[str]] = defaultdict(set)
         classes = False
@@ -141,14 +156,24 @@ class _Pick:
                     classes = True
                     rows += self._first_of_class(pool.line, device.device_id)
             for row in rows:
-                found[row.cell_id] = row
-                devices[row.cell_id].add(device.device_id)
+                if not host.keeps_from(device, row):
+                    found[row.cell_id] = row
+                    devices[row.cell_id].add(device.device_id)
         for row in found.values():
             self.shares.setdefault(row.campaign_no, share_of(row))
+        busy = {
+            name: {
+                device.device_id: kept_busy(device, present, row.baseline_kind)
+                for device in idle
+                if row.baseline_kind is not None and device.device_id in devices[name]
+            }
+            for name, row in found.items()
+        }
         cells = {
             name: WaitingCell(
                 name, frozenset(devices[name]), row.rank, row.campaign_no, row.position,
                 expected_s=row.expected_s, health=row.purpose == tables.HEALTH,
+                groups=busy[name],
             )
             for name, row in found.items()
         }  # fmt: skip
@@ -183,21 +208,25 @@ def lines_served_by(session: Session, device: DeviceLike) -> list[str]:
 def share_of(campaign: Any) -> Share:
     """A campaign's share, from a row with its columns."""
     waits_since = max(filter(None, (campaign.submitted_at, campaign.served_at)))
-    return Share(campaign.served_s, waits_since.timestamp())
+    return Share(campaign.served_s, waits_since.timestamp(), campaign.submitted_by, campaign.user_served_s)
 
 
 def _hosts(session: Session, device_ids: Sequence[str], now: datetime) -> list[_Host]:
     """The hosts of these devices: which of them are idle, and what runs there on any device."""
     wanted = set(device_ids)
-    hosts: dict[str, _Host] = defaultdict(lambda: _Host([], set()))
+    hosts: dict[str, _Host] = defaultdict(_Host)
     rows = fetch(session, candidate_queries.HOSTS, devices=device_ids)
     for row in rows:
         if row.runs is not None:
             hosts[row.agent_id].taken.add(row.runs)
     for row in rows:
         host = hosts[row.agent_id]
+        host.reserved += in_force([row], now)
+        if row.present:
+            host.present[row.device_id] = _idle(row)
         rests = row.rests_until is not None and row.rests_until > now
-        if row.device_id in wanted and row.present and not rests and row.exclusion_group not in host.taken:
+        free = row.runs is None and row.exclusion_group not in host.taken
+        if row.device_id in wanted and row.present and not rests and free:
             host.idle.append(_idle(row))
     return list(hosts.values())
 
@@ -210,7 +239,8 @@ def _idle(row: Row[Any]) -> _Idle:
         quarantined=row.quarantined_at is not None,
     )
     return _Idle(
-        row.device_id, row.agent_id, row.kind, row.name, row.vendor, row.labels, row.delegates, slot
+        row.device_id, row.agent_id, row.kind, row.name, row.vendor, row.labels, row.delegates,
+        row.exclusion_group, slot,
     )  # fmt: skip
 
 

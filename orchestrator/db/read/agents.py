@@ -17,7 +17,7 @@ from orchestrator.policy.lifecycle import CellState
 class AgentState:
     """One agent. `heard_at`: its last sign of life; `devices`: how many it has; `live`: its attempts.
 
-    `undelivered_since`, `dropped`, `dropped_at`: see `tables.Agent`.
+    `undelivered_since`, `dropped`, `dropped_at`, `clock_ahead_s`: see `tables.Agent`.
     """
 
     agent_id: str
@@ -32,6 +32,7 @@ class AgentState:
     undelivered_since: datetime | None = None
     dropped: int = 0
     dropped_at: datetime | None = None
+    clock_ahead_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +68,13 @@ def states(session: Session) -> list[AgentState]:
         AgentState(
             row.agent_id, row.host, row.version, row.protocol, row.state, row.refused, row.heard_at,
             devices.get(row.agent_id, 0), live.get(row.agent_id, 0),
-            row.undelivered_since, row.dropped, row.dropped_at,
+            row.undelivered_since, row.dropped, row.dropped_at, row.clock_ahead_s,
         )
-        for row in session.exec(select(tables.Agent).order_by(col(tables.Agent.agent_id)))
+        for row in session.exec(
+            select(tables.Agent)
+            .where(tables.Agent.agent_id != tables.IMPORTS)
+            .order_by(col(tables.Agent.agent_id))
+        )
     ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlmodel import Session, col, select
 
-from agent.wire.credentials import digest
+from agent.wire.secret_digest import digest
 from orchestrator.db import tables
 from orchestrator.db.read.revocations import is_valid
 

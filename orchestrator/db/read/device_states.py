@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlmodel import Session, col, select
 
 from orchestrator.db import tables
+from orchestrator.db.read import reservations
 from orchestrator.policy.assign import Occupancy
+from orchestrator.policy.reservation import Reservation, in_the_way, reservation_of
 from orchestrator.policy.why import Occupant
+from orchestrator.results.noise import DeviceNoise, noise_from
+
+DEVICE_STATES: Final = (
+    "idle", "busy", "excluded", "resting", "reserved", "quarantined", "unavailable", "absent",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceState:
-    """A device as operators see it.
+    """A device as operators see it. `state`: one of `DEVICE_STATES`; `note` says why.
 
-    `state`: idle | busy | excluded | resting | quarantined | unavailable | absent; `note` says why.
+    `reservation`: who alone gets new jobs there, whatever its state. `recoveries`: runs of the operator's
+    command, the newest last, each with `began_at`, `ended_at`, `loss`, `outcome` and `text`.
     """
 
     device_id: str
@@ -35,6 +43,9 @@ class DeviceState:
     cell_id: str | None
     cell: str
     left_s: float | None
+    noise: DeviceNoise | None = None
+    reservation: Reservation | None = None
+    recoveries: tuple[Mapping[str, str | None], ...] = ()
 
 
 def device_states(session: Session, now: datetime, silent_before: datetime | None) -> list[DeviceState]:
@@ -44,16 +55,26 @@ def device_states(session: Session, now: datetime, silent_before: datetime | Non
     rows = session.exec(
         select(tables.Device, tables.Agent)
         .join(tables.Agent, col(tables.Agent.agent_id) == tables.Device.agent_id)
+        .where(tables.Device.agent_id != tables.IMPORTS)
         .order_by(col(tables.Device.agent_id), col(tables.Device.device_id))
     )
+    reserved = reservations.all_of_them(session, now)
     found = []
     for device, agent in rows:
         holder = occupied.get(device.device_id)
+        held = reservation_of(device, now)
+        beside = in_the_way(reserved, device.exclusion_group, "" if held is None else held.by)
         state, note = _standing(device, why_unwilling(agent, silent_before), now)
         if state == "idle" and holder is not None:
             state, note = "busy", holder.phase
         elif state == "idle" and not excluded.free(device.exclusion_group):
             state, note = "excluded", "something runs beside it"
+        elif state == "idle" and held is not None:
+            state, note = "reserved", str(held)
+        elif state == "idle" and beside is not None:
+            state, note = "excluded", f"{beside.device_id} beside it is reserved {beside}"
+        if held is not None and state != "reserved":
+            note = ", ".join(filter(None, (note, f"reserved {held}")))
         found.append(
             DeviceState(
                 device_id=device.device_id,
@@ -70,6 +91,9 @@ def device_states(session: Session, now: datetime, silent_before: datetime | Non
                 cell_id=None if holder is None else holder.cell_id,
                 cell="" if holder is None else holder.what,
                 left_s=None if holder is None else holder.left_s,
+                noise=noise_from(device.noise),
+                recoveries=tuple(device.recoveries or ()),
+                reservation=held,
             )
         )
     return found

@@ -91,6 +91,7 @@ def _device(row: tables.Device, environment: tables.Environment) -> Device:
             "environment": environment.fields,
             "facts": row.facts,
             "labels": row.labels,
+            "delegate_environments": row.delegate_environments,
         }
     )
 

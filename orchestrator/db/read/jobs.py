@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from agent.wire.messages import JobSpec, MeasurePlan
+from agent.wire.messages import Arm, JobSpec, MeasurePlan
 from orchestrator.db import tables
 from orchestrator.db.read.past_results import input_specs
+from orchestrator.policy.fingerprint import digest
 from orchestrator.policy.lifecycle import AttemptState
 
 HARD_LIMIT_AFTER_S: Final = 10.0
@@ -20,8 +21,56 @@ runner that ends normally has time to write its measurements. Larger: a hung one
 """
 
 
-def job(cell: tables.Cell, attempt: tables.Attempt, model_bytes: int) -> JobSpec:
-    """The description of an attempt for its agent. `model_bytes`: size of the cell's model."""
+def job(
+    arms: Sequence[tuple[tables.Cell, tables.Attempt]], campaign: tables.Campaign, model_bytes: int
+) -> JobSpec:
+    """The description of an attempt for its agent, the first of `arms`, with those that it carries.
+
+    `model_bytes`: size of the cells' model.
+    """
+    (cell, attempt), *others = arms
+    found = _alone(cell, attempt, model_bytes)
+    carried = [_arm(*other) for other in others]
+    if attempt.baseline_device_id is not None:
+        carried.append(_baseline(attempt, campaign))
+    if not carried:
+        return found
+    named = [(found.delegate, found.attempt_id), *((arm.delegate, arm.attempt_id) for arm in carried)]
+    baseline = next((name for delegate, name in named if delegate == campaign.baseline_delegate), None)
+    # Drawn from the attempt's id, which is random: a job that is sent again has the same order.
+    seed = int(digest({"blocks": attempt.attempt_id})[:8], 16)
+    return found.model_copy(update={"arms": tuple(carried), "baseline": baseline, "seed": seed})
+
+
+def _arm(cell: tables.Cell, attempt: tables.Attempt) -> Arm:
+    return Arm(
+        attempt_id=attempt.attempt_id,
+        attempt_no=attempt.attempt_no,
+        cell_id=cell.cell_id,
+        epoch=attempt.epoch,
+        device_id=attempt.device_id,
+        delegate=cell.delegate,
+        delegate_kind=cell.delegate_kind,
+        delegate_options=cell.delegate_options,
+    )
+
+
+def _baseline(lead: tables.Attempt, campaign: tables.Campaign) -> Arm:
+    """The campaign's baseline, measured again for the ratio alone."""
+    return Arm(
+        attempt_id=f"{lead.attempt_id}-baseline",
+        attempt_no=0,
+        cell_id=lead.cell_id,
+        epoch=0,
+        device_id=str(lead.baseline_device_id),
+        delegate=str(campaign.baseline_delegate),
+        delegate_kind=str(campaign.baseline_kind),
+        delegate_options=campaign.baseline_options or {},
+        reported=False,
+    )
+
+
+def _alone(cell: tables.Cell, attempt: tables.Attempt, model_bytes: int) -> JobSpec:
     return JobSpec(
         attempt_id=attempt.attempt_id,
         attempt_no=attempt.attempt_no,
@@ -64,12 +113,27 @@ def unstarted(
 
 
 def _jobs(session: Session, attempts: SelectOfScalar[tables.Attempt]) -> list[tuple[str, JobSpec]]:
-    waiting = attempts.where(tables.Attempt.state == AttemptState.DISPATCHED.value)
+    waiting = attempts.where(
+        tables.Attempt.state == AttemptState.DISPATCHED.value, col(tables.Attempt.lead_attempt_id).is_(None)
+    )
     found: Iterable[tables.Attempt] = session.exec(waiting.order_by(col(tables.Attempt.attempt_id))).all()
     jobs = []
     for attempt in found:
         cell = session.get_one(tables.Cell, attempt.cell_id)
         device = session.get_one(tables.Device, attempt.device_id)
         model = session.get_one(tables.Model, cell.model_sha256)
-        jobs.append((device.agent_id, job(cell, attempt, model.size_bytes)))
+        campaign = session.get_one(tables.Campaign, cell.campaign_no)
+        arms = [(cell, attempt), *_carried(session, attempt)]
+        jobs.append((device.agent_id, job(arms, campaign, model.size_bytes)))
     return jobs
+
+
+def _carried(session: Session, lead: tables.Attempt) -> list[tuple[tables.Cell, tables.Attempt]]:
+    """The attempts that this one carries and that have not ended, with their cells."""
+    query = (
+        select(tables.Cell, tables.Attempt)
+        .join(tables.Attempt, col(tables.Attempt.cell_id) == tables.Cell.cell_id)
+        .where(tables.Attempt.lead_attempt_id == lead.attempt_id, tables.IS_LIVE)
+        .order_by(col(tables.Cell.position))
+    )
+    return list(session.exec(query))

@@ -28,3 +28,14 @@ def counts(session: Session, suspect_before: datetime) -> dict[str, int]:
         .where(tables.IS_QUEUED, col(tables.Campaign.paused_at).is_not(None))
     )
     return found | {"suspect": session.exec(silent).one(), "paused": session.exec(paused).one()}
+
+
+def waiting_of(session: Session, user: str) -> int:
+    """Number of queued cells of one submitter."""
+    query = (
+        select(func.count())
+        .select_from(tables.Cell)
+        .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
+        .where(tables.IS_QUEUED, tables.Campaign.submitted_by == user)
+    )
+    return session.exec(query).one()

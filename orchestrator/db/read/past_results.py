@@ -12,9 +12,10 @@ from sqlmodel.sql.expression import Select
 
 from agent.wire.messages import InputSpec, MeasurePlan, ReasonCode
 from orchestrator.db import tables
-from orchestrator.policy.fingerprint import Ingredients, fingerprint
+from orchestrator.policy.fingerprint import Environments, Ingredients, fingerprint
+from orchestrator.policy.lifecycle import CellState
 from orchestrator.policy.matrix import CellSpec
-from orchestrator.policy.preview import KnownResult, PastResults
+from orchestrator.policy.preview import Duration, KnownResult, PastResults
 
 _CHUNK: Final = 500
 """The most keys in one query. Chosen: few round trips for the largest campaign, and far below the
@@ -22,20 +23,57 @@ _CHUNK: Final = 500
 """
 
 
-def past_results(
-    session: Session, specs: Iterable[CellSpec], environment_ids: Mapping[str, str]
-) -> PastResults:
-    """The earlier results for these cells. `environment_ids`: by device id."""
+_RECENT_CAMPAIGNS: Final = 10
+"""Campaigns whose cells' durations estimate those of new cells: the newest, as machines change."""
+
+_RECENT_CELLS: Final = 1_000
+"""Cells read for that at most, so that planning after a campaign of 10,000 cells is as fast as before."""
+
+
+def past_results(session: Session, specs: Iterable[CellSpec], environments: Environments) -> PastResults:
+    """The earlier results for these cells."""
     runnable = [spec for spec in specs if spec.obstacle is None]
     groups = {spec.siblings or spec.key: spec for spec in runnable}.values()
-    measured = {(spec.on(name).series, environment_ids[name]) for spec in groups for name in spec.devices}
+    measured = {
+        (spec.on(name).series, environments.id_of(name, spec.delegate_kind))
+        for spec in groups
+        for name in spec.devices
+    }
     return PastResults(
         by_fingerprint=_newest_by(
             session, col(tables.Result.fingerprint), sorted(fingerprint(*pair) for pair in measured)
         ),
         by_series=_newest_by(session, col(tables.Result.series), sorted({series for series, _ in measured})),
         by_names=_newest_by_names(session, {spec.model for spec in runnable}),
+        durations=_durations(session, {spec.delegate_kind for spec in runnable}),
     )
+
+
+def _durations(session: Session, kinds: Iterable[str]) -> dict[str, list[Duration]]:
+    """How long the cells of the newest campaigns took, by delegate kind."""
+    newest = session.exec(
+        select(tables.Campaign.no).order_by(col(tables.Campaign.no).desc()).limit(_RECENT_CAMPAIGNS)
+    ).all()
+    query = (
+        select(
+            tables.Cell.delegate_kind, tables.Cell.plan, tables.Model.size_bytes, tables.Result.duration_ns
+        )
+        .join(tables.Result, col(tables.Result.cell_id) == tables.Cell.cell_id)
+        .join(tables.Model, col(tables.Model.sha256) == tables.Cell.model_sha256)
+        .where(
+            col(tables.Cell.campaign_no).in_(newest),
+            tables.Cell.state == CellState.DONE.value,
+            col(tables.Cell.delegate_kind).in_(sorted(kinds)),
+            col(tables.Result.counted),
+        )
+        .order_by(col(tables.Cell.campaign_no).desc())
+        .limit(_RECENT_CELLS)
+    )
+    found: dict[str, list[Duration]] = {}
+    for kind, plan, size_bytes, duration_ns in session.exec(query):
+        one = Duration(MeasurePlan.model_validate(plan), size_bytes, duration_ns / 1e9)
+        found.setdefault(kind, []).append(one)
+    return found
 
 
 def stored(session: Session, attempt_ids: Iterable[str]) -> set[str]:
@@ -128,6 +166,7 @@ def _known_result(row: tables.Result, cell: tables.Cell, environment: tables.Env
         duration_s=row.duration_ns / 1e9,
         ingredients=ingredients(cell, row.device_id),
         environment=environment.fields,
+        trust=row.trust,
     )
 
 

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
+import sqlalchemy
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from agent.wire.messages import Measurement, Reason, ReasonCode
+from agent.wire.measurement import Measurement
+from agent.wire.messages import InputSpec, MeasurePlan, Reason, ReasonCode
+from orchestrator.config.collector import collector_paused
 from orchestrator.db import tables
 from orchestrator.errors import UsageError
+from orchestrator.manifest.labels import has_label
+from orchestrator.results.noise import noise_from
 from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord
+
+_MOST_NAMED: Final = 8
+"""Names that an error lists: about two lines. The rest is counted."""
+
+LABEL: Final = "label:"
+"""Begins a reference to a campaign by its label. No name of a campaign has a colon."""
 
 _CHUNK: Final = 500
 """The most keys in one query. Chosen: few round trips for the largest campaign, and far below the
@@ -30,7 +41,13 @@ def campaigns(session: Session) -> list[CampaignRecord]:
 
 
 def campaign_rows(session: Session, ref: str) -> Sequence[tables.Campaign]:
-    """Campaigns whose id begins with `ref`, else those called `ref`; the one submitted last first."""
+    """Campaigns whose id begins with `ref`, else those called `ref`; the one submitted last first.
+
+    `label:WORD` and `label:NAME=VALUE` are those with that label.
+    """
+    if ref.startswith(LABEL):
+        rows = session.exec(_shown().order_by(*_newest_first()))
+        return [row for row in rows if has_label(row.labels, ref.removeprefix(LABEL))]
     by_id = select(tables.Campaign).where(col(tables.Campaign.campaign_id).startswith(ref, autoescape=True))
     found = session.exec(by_id.order_by(*_newest_first())).all()
     if found:
@@ -50,9 +67,11 @@ def _shown() -> SelectOfScalar[tables.Campaign]:
 
 
 def find_campaign(session: Session, ref: str | None) -> tables.Campaign:
-    """A campaign by id, beginning of its id, or name (the newest of that name); None: the last.
+    """A campaign by id, beginning of its id, name or a part of one name (the newest of it); None: the last.
 
-    Raises `UsageError` where none fits, or where several ids begin with `ref`.
+    `NAME~1` is the one of that name before the newest, as git counts; `label:WORD` the newest with a label,
+    and `label:WORD~1` the one before. Raises `UsageError` where none fits, where several ids begin with
+    `ref`, or where it is a part of several names.
     """
     if ref is None:
         last = last_campaign(session)
@@ -60,17 +79,48 @@ def find_campaign(session: Session, ref: str | None) -> tables.Campaign:
             raise UsageError("no campaign yet; submit one: farm submit models.yaml")
         return last
     rows = campaign_rows(session, ref) if ref else []
+    name, _, back = ref.rpartition("~")
+    if not rows and name and back.isdecimal():
+        return _earlier(session, name, int(back))
+    if not rows and ref.startswith(LABEL):
+        raise UsageError(f"no campaign has the label {ref.removeprefix(LABEL)!r}; see `farm status`")
+    if not rows and ref:
+        rows = _named_in_part(session, ref)
     if not rows:
         names = [row.name for row in session.exec(_shown())]
         close = get_close_matches(ref, names, n=1)
         hint = f"did you mean {close[0]!r}?" if close else "see `farm status`"
         raise UsageError(f"no campaign {ref!r}; {hint}")
-    exact = [row for row in rows if ref in (row.campaign_id, row.name)]
+    exact = [row for row in rows if ref in (row.campaign_id, row.name) or ref.startswith(LABEL)]
     if len(rows) > 1 and not exact:
         raise UsageError(
             f"{ref!r} begins {len(rows)} campaign ids: {', '.join(row.campaign_id for row in rows)}"
         )
     return (exact or rows)[0]
+
+
+def _named_in_part(session: Session, part: str) -> Sequence[tables.Campaign]:
+    """The newest campaign of the one name that contains a text. Raises `UsageError` for several names."""
+    name = func.lower(tables.Campaign.name)
+    query = _shown().where(name.contains(part.lower(), autoescape=True)).order_by(*_newest_first())
+    rows = session.exec(query).all()
+    names = list(dict.fromkeys(row.name for row in rows))
+    if len(names) > 1:
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        listed = ", ".join(map(repr, names[:_MOST_NAMED]))
+        raise UsageError(f"{part!r} is a part of {len(names)} campaigns' names: {listed}{more}")
+    return rows[:1]
+
+
+def _earlier(session: Session, name: str, back: int) -> tables.Campaign:
+    if name.startswith(LABEL):
+        rows, what = campaign_rows(session, name), f"have the label {name.removeprefix(LABEL)!r}"
+    else:
+        named = _shown().where(tables.Campaign.name == name)
+        rows, what = session.exec(named.order_by(*_newest_first())).all(), f"are called {name!r}"
+    if back >= len(rows):
+        raise UsageError(f"no campaign '{name}~{back}': {len(rows)} of them {what}")
+    return rows[back]
 
 
 def find_cell(session: Session, prefix: str, what: str = "cell") -> str:
@@ -117,6 +167,7 @@ def _campaign_records(session: Session, rows: Sequence[tables.Campaign]) -> list
             counts=counts[row.no or 0],
             priority=row.priority,
             paused=row.paused_at is not None,
+            submitted_by=row.submitted_by,
         )
         for row in rows
     ]
@@ -124,6 +175,11 @@ def _campaign_records(session: Session, rows: Sequence[tables.Campaign]) -> list
 
 def cells_of(session: Session, campaign_no: int | None) -> list[CellRecord]:
     """The cells of a campaign in matrix order; None: of every campaign, the newest campaign first."""
+    return cells_by_id(session, cell_ids_of(session, campaign_no))
+
+
+def cell_ids_of(session: Session, campaign_no: int | None) -> Sequence[str]:
+    """The ids of the same cells."""
     query = select(tables.Cell.cell_id).order_by(
         col(tables.Cell.campaign_no).desc(), col(tables.Cell.position)
     )
@@ -132,7 +188,7 @@ def cells_of(session: Session, campaign_no: int | None) -> list[CellRecord]:
     else:
         shown = select(tables.Campaign.no).where(tables.Campaign.purpose == tables.MEASURE)
         query = query.where(col(tables.Cell.campaign_no).in_(shown))
-    return cells_by_id(session, session.exec(query).all())
+    return session.exec(query).all()
 
 
 def has_samples(session: Session, sha256: str) -> bool:
@@ -151,45 +207,70 @@ def cells_by_id(session: Session, cell_ids: Sequence[str]) -> list[CellRecord]:
     """These cells, in this order."""
     facts = _Facts(
         devices=dict(session.exec(select(tables.Device.device_id, tables.Device.name)).all()),
+        floors=noise_floors(session),
         environments=dict(
             session.exec(select(tables.Environment.environment_id, tables.Environment.fields)).all()
         ),
     )
     found: dict[str, CellRecord] = {}
-    for start in range(0, len(cell_ids), _CHUNK):
-        chunk = list(cell_ids[start : start + _CHUNK])
-        tries = _attempts(session, chunk)
-        for cell, campaign, model, result in _joined(session, chunk):
-            found[cell.cell_id] = _cell_record(
-                cell, campaign, model, result, facts, tries.get(cell.cell_id, ())
-            )
+    with collector_paused():
+        for start in range(0, len(cell_ids), _CHUNK):
+            chunk = list(cell_ids[start : start + _CHUNK])
+            tries = _attempts(session, chunk)
+            for cell, campaign, size_bytes, result in _joined(session, chunk):
+                found[cell.cell_id] = _cell_record(
+                    cell, campaign, size_bytes, result, facts, tries.get(cell.cell_id, ())
+                )
     return [found[cell_id] for cell_id in cell_ids if cell_id in found]
 
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """Names of devices and fields of environments, by id."""
+    """Names and noise floors of devices, and fields of environments, by id."""
 
     devices: Mapping[str, str]
+    floors: Mapping[str, float]
     environments: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What a cell's record says of its campaign."""
+
+    name: str
+    campaign_id: str
+
+
+def noise_floors(session: Session) -> dict[str, float]:
+    """By which share equal things differ on each device, of those where that was measured."""
+    rows = session.exec(select(tables.Device.device_id, tables.Device.noise))
+    return {device_id: found.floor for device_id, noise in rows if (found := noise_from(noise)) is not None}
 
 
 def _joined(
     session: Session, cell_ids: Sequence[str]
-) -> Iterable[tuple[tables.Cell, tables.Campaign, tables.Model, tables.Result | None]]:
-    return session.exec(
-        select(tables.Cell, tables.Campaign, tables.Model, tables.Result)
-        .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
+) -> Iterator[tuple[tables.Cell, _Named, int, tables.Result | None]]:
+    # Not the whole campaign: every row would decode its lists of all models and delegates.
+    rows = session.exec(
+        select(tables.Cell, tables.Model.size_bytes, tables.Result)
         .join(tables.Model, col(tables.Model.sha256) == tables.Cell.model_sha256)
         .outerjoin(tables.Result, col(tables.Result.attempt_id) == tables.Cell.shown_attempt_id)
         .where(col(tables.Cell.cell_id).in_(cell_ids))
-    )
+    ).all()
+    numbers = {cell.campaign_no for cell, _, _ in rows}
+    campaigns = select(tables.Campaign.no, tables.Campaign.name, tables.Campaign.campaign_id)
+    named = {
+        no: _Named(name, campaign_id)
+        for no, name, campaign_id in session.exec(campaigns.where(col(tables.Campaign.no).in_(numbers)))
+    }
+    for cell, size_bytes, result in rows:
+        yield cell, named[cell.campaign_no], size_bytes, result
 
 
 def _cell_record(
     cell: tables.Cell,
-    campaign: tables.Campaign,
-    model: tables.Model,
+    campaign: _Named,
+    size_bytes: int,
     result: tables.Result | None,
     facts: _Facts,
     tries: Sequence[AttemptRecord],
@@ -202,7 +283,7 @@ def _cell_record(
         campaign_id=campaign.campaign_id,
         model=cell.model,
         model_sha256=cell.model_sha256,
-        model_bytes=model.size_bytes,
+        model_bytes=size_bytes,
         delegate=cell.delegate,
         delegate_kind=cell.delegate_kind,
         delegate_options=dict(cell.delegate_options),
@@ -210,7 +291,7 @@ def _cell_record(
         device_name=facts.devices.get(device, device),
         level=cell.level,
         status=cell.state,
-        reason=_reason(cell.reason_code, cell.reason_text),
+        reason=reason_of(cell.reason_code, cell.reason_text),
         measurement=None if measured is None else Measurement.model_validate_json(measured),
         environment_id=None if result is None else result.environment_id,
         environment={} if result is None else dict(facts.environments[result.environment_id]),
@@ -218,36 +299,45 @@ def _cell_record(
         attempts=tuple(tries),
         reused_from=cell.reused_from,
         finished_at=cell.ended_at if result is None else result.received_at,
+        noise_floor=facts.floors.get(device),
+        plan=MeasurePlan.model_validate(cell.plan),
+        inputs={name: InputSpec.model_validate_json(spec) for name, spec in cell.inputs.items()},
     )
 
 
 def _attempts(session: Session, cell_ids: Sequence[str]) -> Mapping[str, Sequence[AttemptRecord]]:
     found: dict[str, list[AttemptRecord]] = defaultdict(list)
-    rows = session.exec(
-        select(tables.Attempt, tables.Result)
-        .outerjoin(tables.Result, col(tables.Result.attempt_id) == tables.Attempt.attempt_id)
-        .where(col(tables.Attempt.cell_id).in_(cell_ids))
-        .order_by(col(tables.Attempt.attempt_no))
-    )
-    pairs: Iterable[tuple[tables.Attempt, tables.Result | None]] = rows
-    for attempt, result in pairs:
-        found[attempt.cell_id].append(
+    attempt, result = tables.Attempt, tables.Result
+    # Columns, not whole rows: a result's measurement is the largest part of both tables, and is not in here.
+    rows = session.execute(
+        sqlalchemy.select(
+            col(attempt.cell_id), col(attempt.attempt_id), col(attempt.attempt_no), col(attempt.device_id),
+            col(attempt.state), col(attempt.reason_code), col(attempt.reason_text), col(attempt.started_at),
+            col(attempt.ended_at), col(result.duration_ns), col(result.log_tail),
+        )
+        .outerjoin(result, col(result.attempt_id) == attempt.attempt_id)
+        .where(col(attempt.cell_id).in_(cell_ids))
+        .order_by(col(attempt.attempt_no))
+    )  # fmt: skip
+    for cell_id, attempt_id, number, device_id, state, code, text, started, ended, duration, tail in rows:
+        found[cell_id].append(
             AttemptRecord(
-                attempt_id=attempt.attempt_id,
-                number=attempt.attempt_no,
-                device_id=attempt.device_id,
-                state=attempt.state,
-                reason=_reason(attempt.reason_code, attempt.reason_text),
-                started_at=attempt.started_at,
-                ended_at=attempt.ended_at,
-                duration_ns=None if result is None else result.duration_ns,
-                log_tail="" if result is None else result.log_tail,
+                attempt_id=attempt_id,
+                number=number,
+                device_id=device_id,
+                state=state,
+                reason=reason_of(code, text),
+                started_at=started,
+                ended_at=ended,
+                duration_ns=duration,
+                log_tail=tail or "",
             )
         )
     return found
 
 
-def _reason(code: str | None, text: str | None) -> Reason | None:
+def reason_of(code: str | None, text: str | None) -> Reason | None:
+    """The reason that a row has; None for one that is complete, or has no end."""
     if code is None or code == ReasonCode.COMPLETED:
         return None
     return Reason(code=ReasonCode(code), text=text or "")

@@ -85,6 +85,7 @@ def references(session: Session, without: Collection[int] = ()) -> list[Referenc
     models = session.exec(
         select(tables.Model.sha256, tables.Model.size_bytes)
         .where(col(tables.Model.sha256).in_(select(tables.Cell.model_sha256).where(kept)))
+        .where(tables.Model.sha256 != tables.NO_FILE)
         .order_by(col(tables.Model.sha256))
     )
     found = [Reference(sha256, size, "model") for sha256, size in models]
@@ -96,7 +97,7 @@ def references(session: Session, without: Collection[int] = ()) -> list[Referenc
         .order_by(col(tables.Result.samples_sha256))
     )
     found += [Reference(sha256, None, "samples") for sha256 in samples if sha256 is not None]
-    return found + _labelled(session, kept)
+    return found + _labelled(session, kept) + _references(session, kept)
 
 
 def _labelled(session: Session, kept: ColumnElement[bool]) -> list[Reference]:
@@ -106,6 +107,20 @@ def _labelled(session: Session, kept: ColumnElement[bool]) -> list[Reference]:
     )
     named = {data.sha256: data for plan in plans if (data := MeasurePlan.model_validate(plan).labelled)}
     return [Reference(name, named[name].size_bytes, "labelled data") for name in sorted(named)]
+
+
+def _references(session: Session, kept: ColumnElement[bool]) -> list[Reference]:
+    """Reference outputs for models that these cells name."""
+    rows = session.exec(
+        select(tables.ReferenceClaim.sha256, tables.ReferenceClaim.size_bytes)
+        .distinct()
+        .where(
+            col(tables.ReferenceClaim.sha256).is_not(None),
+            col(tables.ReferenceClaim.model_sha256).in_(select(tables.Cell.model_sha256).where(kept)),
+        )
+        .order_by(col(tables.ReferenceClaim.sha256))
+    )
+    return [Reference(sha256, size, "reference outputs") for sha256, size in rows if sha256 is not None]
 
 
 def unshown(session: Session) -> int:

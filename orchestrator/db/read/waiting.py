@@ -12,7 +12,9 @@ from orchestrator.db import tables
 from orchestrator.db.queue import candidate_queries
 from orchestrator.db.read.device_states import occupants, why_unwilling
 from orchestrator.policy.assign import Occupancy
+from orchestrator.policy.blocks import kept_busy
 from orchestrator.policy.lifecycle import LIVE_ATTEMPT, CellState
+from orchestrator.policy.reservation import in_force, in_the_way
 from orchestrator.policy.selectors import is_class, parse_line
 from orchestrator.policy.why import CellFacts, DeviceFacts, Occupant
 
@@ -48,12 +50,13 @@ def cell_facts(
         cancelled=cell.cancel_asked_at is not None or campaign.cancel_asked_at is not None,
         position=position,
         ahead_s=ahead_s,
-        devices=tuple(_device_facts(session, cell.line, holders, silent_before)),
+        devices=tuple(_device_facts(session, cell.line, campaign, holders, silent_before, now)),
         own=next((o for o in holders if o.cell_id == cell.cell_id), None),
         job_limit_s=cell.soft_limit_s,
         job_started=None if live is None else live.started_at,
         heard_at=None if live is None else live.heard_at,
         scheduler=scheduler,
+        queue_until=cell.queue_until,
     )
 
 
@@ -74,16 +77,23 @@ def _attempts_of(session: Session, cell: tables.Cell) -> Sequence[tables.Attempt
 
 
 def _device_facts(
-    session: Session, line: str, holders: Sequence[Occupant], silent_before: datetime | None
+    session: Session,
+    line: str,
+    campaign: tables.Campaign,
+    holders: Sequence[Occupant],
+    silent_before: datetime | None,
+    now: datetime,
 ) -> list[DeviceFacts]:
-    groups = dict(session.exec(select(tables.Device.device_id, tables.Device.exclusion_group)).all())
-    checked = _lines_with_checks(session)
-    found = []
-    for device, agent in session.exec(
+    known = session.exec(
         select(tables.Device, tables.Agent)
         .join(tables.Agent, col(tables.Agent.agent_id) == tables.Device.agent_id)
         .order_by(col(tables.Device.device_id))
-    ):
+    ).all()
+    devices = [device for device, _ in known]
+    groups = {device.device_id: device.exclusion_group for device in devices}
+    checked = _lines_with_checks(session)
+    found = []
+    for device, agent in known:
         if not _serves(device, line):
             continue
         holder = next(
@@ -98,9 +108,25 @@ def _device_facts(
                 device.device_id in checked,
                 device.rests_until,
                 holder,
+                _reserved(device, devices, campaign, now),
             )
         )
     return found
+
+
+def _reserved(
+    device: tables.Device, known: Sequence[tables.Device], campaign: tables.Campaign, now: datetime
+) -> str:
+    """How somebody else's reservation keeps a campaign's cells from a device; empty where none does."""
+    host = [other for other in known if other.agent_id == device.agent_id]
+    present = [other for other in host if other.present]
+    group = kept_busy(device, present, campaign.baseline_kind)
+    held = in_the_way(in_force(host, now), group, campaign.submitted_by)
+    if held is None:
+        return ""
+    if held.device_id == device.device_id:
+        return f"reserved {held}"
+    return f"{held.device_id}, which excludes it, is reserved {held}"
 
 
 def _lines_with_checks(session: Session) -> set[str]:

@@ -31,6 +31,13 @@ def note_undelivered(turn: Turn, agent_id: str, since: datetime | None) -> None:
         row.undelivered_since = since
 
 
+def note_clock(turn: Turn, agent_id: str, ahead_s: float) -> None:
+    """Store how much later the wall clock of an agent's host is than the server's, in seconds."""
+    row = turn.get(tables.Agent, agent_id)
+    if row is not None:
+        row.clock_ahead_s = ahead_s
+
+
 def note_dropped(turn: Turn, agent_id: str, now: datetime) -> None:
     """Count a result of an agent that was not stored."""
     row = turn.get(tables.Agent, agent_id)

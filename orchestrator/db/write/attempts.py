@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
+from agent.wire.exclusion import joint_group
 from agent.wire.messages import Heartbeat, JobSpec, Reason, ReasonCode
 from orchestrator.db import tables
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.read import jobs
-from orchestrator.db.write import cell_ends, events, identity, quarantine
+from orchestrator.db.write import cell_ends, events, identity, quarantine, queue_limits
 from orchestrator.policy.assign import Assignment
 from orchestrator.policy.lifecycle import (
     LIVE_ATTEMPT,
+    USUAL_RETRIES,
     AttemptEnd,
     AttemptState,
     CellState,
+    RetryRule,
     Settled,
     move_attempt,
     move_cell,
     settle,
 )
 from orchestrator.results.events import EventKind
+from orchestrator.results.facts import AttemptBegun, AttemptEnded
 
 DEADLINE_AFTER_S: Final = 60.0
 """How many seconds after an attempt's hard limit the server stops waiting for it. Chosen: the agent has
@@ -45,27 +49,61 @@ def begin(turn: Turn, assignment: Assignment, now: datetime) -> JobSpec:
 
     Raises `IllegalMoveError` where the cell does not wait any more.
     """
-    cell = turn.cell(assignment.cell_id)
-    device = turn.device(assignment.device_id)
-    cell.state = move_cell(CellState(cell.state), CellState.DISPATCHED).value
-    cell.device_id = device.device_id
-    device.epoch += 1  # from now on a result of an earlier attempt on this device is late
-    before = turn.history(cell.cell_id)
-    attempt = tables.Attempt(
-        attempt_id=identity.attempt_id(),
-        cell_id=cell.cell_id,
-        attempt_no=before[-1].attempt_no + 1 if before else 1,
-        device_id=device.device_id,
-        exclusion_group=device.exclusion_group,
-        epoch=device.epoch,
-        state=AttemptState.DISPATCHED.value,
-        dispatched_at=now,
-    )
-    turn.add_attempt(attempt)
-    # Charged in advance: the next choice, in this turn or another, must see the campaign as served.
-    turn.charge(cell.campaign_no, cell.expected_s, now)
-    events.add(turn, cell, "dispatched", f"to {device.device_id}", now)
-    return jobs.job(cell, attempt, turn.model(cell.model_sha256).size_bytes)
+    return begin_together(turn, [assignment], None, now)
+
+
+def begin_together(
+    turn: Turn, assignments: Sequence[Assignment], baseline_device_id: str | None, now: datetime
+) -> JobSpec:
+    """Open attempts that are measured together by blocks, in the message and the lease of the first one.
+
+    `baseline_device_id`: where the baseline is measured again for the ratio alone. Returns the job to offer.
+    Raises `IllegalMoveError` where a cell does not wait any more.
+    """
+    devices = {one.device_id: turn.device(one.device_id) for one in assignments}
+    for device in devices.values():
+        device.epoch += 1  # from now on a result of an earlier attempt on this device is late
+    groups = [device.exclusion_group for device in devices.values()]
+    if baseline_device_id is not None:
+        groups.append(turn.device(baseline_device_id).exclusion_group)
+    group = joint_group(groups) or groups[0]
+    count = len(assignments) + (baseline_device_id is not None)
+    begun: list[tables.Attempt] = []
+    for assignment in assignments:
+        cell = turn.cell(assignment.cell_id)
+        cell.state = move_cell(CellState(cell.state), CellState.DISPATCHED).value
+        cell.device_id = assignment.device_id
+        before = turn.history(cell.cell_id)
+        attempt = tables.Attempt(
+            attempt_id=identity.attempt_id(),
+            cell_id=cell.cell_id,
+            attempt_no=before[-1].attempt_no + 1 if before else 1,
+            device_id=assignment.device_id,
+            exclusion_group=group,
+            epoch=devices[assignment.device_id].epoch,
+            state=AttemptState.DISPATCHED.value,
+            lead_attempt_id=begun[0].attempt_id if begun else None,
+            baseline_device_id=None if begun else baseline_device_id,
+            arms=count,
+            dispatched_at=now,
+        )
+        turn.add_attempt(attempt)
+        begun.append(attempt)
+        # Charged in advance: the next choice, in this turn or another, must see the campaign as served.
+        turn.charge(cell.campaign_no, cell.expected_s, now)
+        events.add(turn, cell, "dispatched", f"to {assignment.device_id}", now)
+    turn.tell(AttemptBegun(group, _ready_at(turn, begun[0]), now))
+    pairs = [(turn.cell(attempt.cell_id), attempt) for attempt in begun]
+    lead = pairs[0][0]
+    return jobs.job(pairs, turn.campaign(lead.campaign_no), turn.model(lead.model_sha256).size_bytes)
+
+
+def _ready_at(turn: Turn, attempt: tables.Attempt) -> datetime:
+    """Since when the attempt could have begun on a device that was free."""
+    cell = turn.cell(attempt.cell_id)
+    submitted_at = turn.campaign(cell.campaign_no).submitted_at
+    rests_until = turn.device(attempt.device_id).rests_until
+    return max(at for at in (submitted_at, cell.not_before, rests_until) if at is not None)
 
 
 def start(turn: Turn, attempt_id: str, epoch: int, now: datetime) -> bool:
@@ -77,7 +115,8 @@ def start(turn: Turn, attempt_id: str, epoch: int, now: datetime) -> bool:
     attempt.state = move_attempt(AttemptState(attempt.state), AttemptState.RUNNING).value
     attempt.started_at = now
     attempt.phase = ""
-    limit_s = cell.soft_limit_s + jobs.HARD_LIMIT_AFTER_S + DEADLINE_AFTER_S
+    # They take turns: the last one may end once all have used up their time.
+    limit_s = attempt.arms * (cell.soft_limit_s + jobs.HARD_LIMIT_AFTER_S) + DEADLINE_AFTER_S
     attempt.deadline_at = now + timedelta(seconds=limit_s)
     cell.state = move_cell(CellState(cell.state), CellState.RUNNING).value
     events.add(turn, cell, "started", f"attempt {attempt.attempt_no} on {attempt.device_id}", now)
@@ -110,21 +149,24 @@ def end(turn: Turn, attempt: tables.Attempt, ended: AttemptEnd, now: datetime) -
     attempt.reason_code = ended.reason.code.value
     attempt.reason_text = ended.reason.text
     attempt.ended_at = now
+    turn.tell(AttemptEnded(attempt.exclusion_group, ended.reason.code.value, now))
     campaign = turn.campaign(cell.campaign_no)
     if before in LIVE_ATTEMPT:
         # `begin` charged the expected time: the actual time replaces it.
-        taken_s = (now - attempt.dispatched_at).total_seconds()
+        taken_s = (now - attempt.dispatched_at).total_seconds() / attempt.arms
         turn.charge(cell.campaign_no, taken_s - cell.expected_s)
         quarantine.note_end(turn, attempt, cell, ended, now)
     settled = settle(
         _ends(turn, cell),
         cancel_asked=cell.cancel_asked_at is not None or campaign.cancel_asked_at is not None,
+        retry=_retry_rule(cell),
     )
     if settled.state is CellState.QUEUED:
         if cell.state != CellState.QUEUED:
             cell.state = move_cell(CellState(cell.state), CellState.QUEUED).value
         cell.device_id = None  # a cell of a class may go to another unit, and its siblings to this one
         cell.not_before = now + timedelta(seconds=settled.delay_s)
+        queue_limits.start_clock(cell, now)
         kind: EventKind = "retry" if ended.state is AttemptState.FAILED else "interrupted"
         events.add(turn, cell, kind, cell_ends.sentence(settled.reason), now)
     else:
@@ -132,6 +174,15 @@ def end(turn: Turn, attempt: tables.Attempt, ended: AttemptEnd, now: datetime) -
         if campaign.purpose == tables.HEALTH:
             quarantine.on_check_ended(turn, attempt, settled.state is CellState.DONE, now)
     return settled
+
+
+def _retry_rule(cell: tables.Cell) -> RetryRule:
+    said = cell.retry or {}
+    times, kinds = said.get("times"), said.get("kinds")
+    return RetryRule(
+        USUAL_RETRIES.times if times is None else times,
+        USUAL_RETRIES.kinds if kinds is None else frozenset(map(ReasonCode, kinds)),
+    )
 
 
 def _ends(turn: Turn, cell: tables.Cell) -> list[AttemptEnd]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from dataclasses import asdict
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import func, insert
+from sqlalchemy import ColumnElement, func, insert
 from sqlmodel import col, select
 
 from agent.wire.messages import Reason, ReasonCode
@@ -14,7 +15,7 @@ from orchestrator.db import tables
 from orchestrator.db.engine.dialects import insert_missing, note_growth
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.queue import candidate_queries
-from orchestrator.db.write import cell_ends, identity
+from orchestrator.db.write import cell_ends, identity, queue_limits
 from orchestrator.manifest.campaign import Campaign
 from orchestrator.policy.fingerprint import digest
 from orchestrator.policy.lifecycle import OPEN, CellState, cancelled_reason
@@ -27,10 +28,15 @@ wait for.
 """
 
 
-def content_of(campaign: Campaign, planned: Sequence[PlannedCell], reuse: str) -> str:
-    """Digest of the whole request: an unfinished campaign with an equal digest is continued."""
+def content_of(
+    campaign: Campaign, planned: Sequence[PlannedCell], reuse: str, user: str | None = None
+) -> str:
+    """Digest of the whole request: an unfinished campaign with an equal digest is continued. `user` of the
+    endpoint: nobody continues, and later cancels, what another one submitted.
+    """
     return digest(
-        {
+        ({} if user is None else {"user": user})
+        | {
             "name": campaign.name,
             "manifest": campaign.manifest_sha256,
             "labels": dict(campaign.labels),
@@ -58,11 +64,15 @@ def resume(turn: Turn, campaign: tables.Campaign, now: datetime) -> None:
     campaign.submitted_at = now
     campaign.parked = False
     rejoin(turn, campaign)
+    queue_limits.restart_clocks(turn, campaign, now)
 
 
 def rejoin(turn: Turn, campaign: tables.Campaign) -> None:
-    """Let an interrupted campaign join the others with no smaller share than the least served of them."""
+    """Let an interrupted campaign join the others with no smaller share than the least served of them, and
+    its user with no smaller one than the least served of those who wait.
+    """
     campaign.served_s = max(campaign.served_s, _least_served(turn, campaign.no))
+    campaign.user_served_s = _share_of(turn, campaign.submitted_by, campaign.no, campaign.user_served_s)
 
 
 def add(
@@ -72,6 +82,7 @@ def add(
     content: str,
     reuse: str,
     now: datetime,
+    submitted_by: str = "",
 ) -> str:
     """Store a campaign with its cells; excluded ones are not stored. Returns its id."""
     row = tables.Campaign(
@@ -81,6 +92,7 @@ def add(
         submitted_at=now,
         level=campaign.level,
         baseline_delegate=campaign.baseline_delegate,
+        **_baseline(campaign),
         reuse=reuse,
         manifest_sha256=campaign.manifest_sha256,
         content=content,
@@ -89,6 +101,8 @@ def add(
         labels=dict(campaign.labels),
         priority=campaign.priority,
         served_s=_least_served(turn),
+        submitted_by=submitted_by,
+        user_served_s=_share_of(turn, submitted_by),
     )
     turn.add(row)
     turn.flush()
@@ -103,7 +117,7 @@ def add(
     pairs = [(tables.Cell(**_fields(row, cell)), cell) for cell in wanted if cell.action != "run"]
     turn.add_all([cell for cell, _planned in pairs])
     turn.flush()
-    stuck = [(c, CellState.UNSUPPORTED, p.spec.obstacle) for c, p in pairs if p.spec.obstacle is not None]
+    stuck = [(c, _hindered(p), p.spec.obstacle) for c, p in pairs if p.spec.obstacle is not None]
     cell_ends.finish_all(turn, stuck, now)
     taken_over = [_take_over(turn, c, p.reused.attempt_id) for c, p in pairs if p.reused is not None]
     cell_ends.finish_all(turn, taken_over, now, kind="reused")
@@ -111,6 +125,18 @@ def add(
     # In the same transaction: the scheduler's next queries must not be planned for tables of the old size.
     note_growth(turn, "campaign", "device", "pool", *(["cell"] if len(wanted) >= _MANY else []))
     return row.campaign_id
+
+
+def _hindered(planned: PlannedCell) -> CellState:
+    return CellState.FAILED if planned.action == "no_model" else CellState.UNSUPPORTED
+
+
+def _baseline(campaign: Campaign) -> dict[str, Any]:
+    """The columns that say what the campaign's baseline is."""
+    for delegate in campaign.delegates:
+        if delegate.name == campaign.baseline_delegate:
+            return {"baseline_kind": delegate.kind, "baseline_options": dict(delegate.options)}
+    return {}
 
 
 def _add_models(turn: Turn, planned: Sequence[PlannedCell], now: datetime) -> None:
@@ -129,19 +155,37 @@ def _least_served(turn: Turn, campaign_no: int | None = None) -> float:
     With fewer it would be owed everything that the others got before it came, and would run alone for as
     long.
     """
-    others = select(func.min(tables.Campaign.served_s)).where(
+    others = select(func.min(tables.Campaign.served_s)).where(*_others_that_wait(campaign_no))
+    return turn.exec(others).one() or 0.0
+
+
+def _share_of(turn: Turn, user: str, campaign_no: int | None = None, before_s: float = 0.0) -> float:
+    """The device-seconds with which a campaign's user goes on: what the user's other campaigns say, else, for
+    the same reason, at least as many as the user has who was given least.
+    """
+    share = col(tables.Campaign.user_served_s)
+    waiting = _others_that_wait(campaign_no)
+    own = turn.exec(select(func.max(share)).where(*waiting, tables.Campaign.submitted_by == user)).one()
+    if own is not None:
+        return float(own)
+    least = turn.exec(select(func.min(share)).where(*waiting)).one()
+    return max(before_s, least or 0.0)
+
+
+def _others_that_wait(campaign_no: int | None) -> tuple[ColumnElement[bool], ...]:
+    return (
         col(tables.Campaign.ended_at).is_(None),
-        tables.Campaign.purpose == tables.MEASURE,
+        col(tables.Campaign.purpose) == tables.MEASURE,
         ~col(tables.Campaign.parked),
         col(tables.Campaign.paused_at).is_(None),
         col(tables.Campaign.no) != (campaign_no or 0),
     )
-    return turn.exec(others).one() or 0.0
 
 
 def _fields(campaign: tables.Campaign, planned: PlannedCell) -> dict[str, Any]:
     """The columns of a cell that waits."""
     spec = planned.spec
+    limit_s = spec.queue_limit_s
     return {
         "cell_id": identity.cell_id(campaign.campaign_id, spec.key),
         "campaign_no": _number(campaign),
@@ -164,6 +208,10 @@ def _fields(campaign: tables.Campaign, planned: PlannedCell) -> dict[str, Any]:
         "expected_s": planned.eta_s,
         "state": CellState.QUEUED.value,
         "retried_after": 0,
+        "reuse": spec.reuse,
+        "retry": None if spec.retry is None else asdict(spec.retry),
+        "queue_limit_s": limit_s,
+        "queue_until": None if limit_s is None else campaign.submitted_at + timedelta(seconds=limit_s),
     }
 
 

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from sqlalchemy import or_, update
 from sqlmodel import col, select
 
-from agent.wire.credentials import digest
 from agent.wire.envelope import PublicKey
+from agent.wire.secret_digest import digest
 from orchestrator.db import tables
 from orchestrator.db.engine.turn import Turn
 

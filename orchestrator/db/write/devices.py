@@ -66,10 +66,29 @@ def _record_device(turn: Turn, agent_id: str, device: Device, *, sole: bool) -> 
     turn.flush()
 
 
+def environment_of(turn: Turn, device: tables.Device, kind: str) -> dict[str, str]:
+    """The environment that the next result of a delegate on a device is expected to have."""
+    known = turn.find_environment(device.environment_id)
+    own = {} if known is None else known.fields
+    return own | device.delegate_environments.get(kind, {})
+
+
+def note_reported(turn: Turn, device: tables.Device, kind: str, fields: dict[str, str]) -> None:
+    """Expect of a device what a measuring process has just found there: its agent listed it earlier."""
+    known = turn.find_environment(device.environment_id)
+    names = set() if known is None else set(known.fields)
+    its = {name: value for name, value in fields.items() if name not in names}
+    if device.delegate_environments.get(kind) != its:
+        device.delegate_environments = device.delegate_environments | {kind: its}
+    device.environment_id = record_environment(turn, {n: v for n, v in fields.items() if n in names})
+
+
 def record_environment(turn: Turn, fields: dict[str, str]) -> str:
     """Store an environment once; returns its id."""
     identity = environment_id(fields)
     if turn.find_environment(identity) is None:
         row = tables.Environment(environment_id=identity, fields=fields)
         turn.put(tables.Environment, identity, row)
+        # SQLAlchemy does not know that devices name this row: it may write theirs first, and be refused.
+        turn.flush()
     return identity

@@ -32,9 +32,12 @@ def note_end(
     worked = device_verdict(ended)
     if worked and device.faulty_cells:
         device.faulty_cells = []
-    if worked is not False or device.quarantined_at is not None or cell.cell_id in device.faulty_cells:
+    # What one runner carried failed by one fault: it counts once.
+    lead = attempt.lead_attempt_id
+    blamed = cell.cell_id if lead is None else turn.attempt(lead).cell_id
+    if worked is not False or device.quarantined_at is not None or blamed in device.faulty_cells:
         return
-    device.faulty_cells = [*device.faulty_cells, cell.cell_id]
+    device.faulty_cells = [*device.faulty_cells, blamed]
     if len(device.faulty_cells) >= MAX_DEVICE_FAULTS:
         count = len(device.faulty_cells)
         quarantine(turn, device, f"{count} cells in a row failed: {ended.reason.text}", now)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from agent.wire.messages import JobResult, Reason, environment_id
+from agent.wire.messages import JobResult, Reason
 from orchestrator.db import tables
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.read.past_results import ingredients
-from orchestrator.db.write.devices import record_environment
+from orchestrator.db.write.devices import environment_of, note_reported, record_environment
 from orchestrator.policy.fingerprint import digest, fingerprint
+from orchestrator.results.facts import ResultStored
 
 
 def content_digest(message: JobResult) -> str:
@@ -30,10 +31,12 @@ def store(
     """Keep a delivered result with the environment it was measured in."""
     cell = turn.cell(attempt.cell_id)
     device = turn.device(attempt.device_id)
-    # The runner's environment takes precedence over the hello's: a driver may have been replaced since.
-    environment = device.environment_id
-    if message.environment and environment_id(message.environment) != environment:
-        environment = record_environment(turn, message.environment)
+    expected = environment_of(turn, device, cell.delegate_kind)
+    # What the runner found takes precedence over the hello: a driver may have been replaced since.
+    found = message.environment or expected
+    environment = record_environment(turn, found)
+    if found != expected and not late:
+        note_reported(turn, device, cell.delegate_kind, found)
     measured = message.measurement
     series = ingredients(cell, attempt.device_id).series
     row = tables.Result(
@@ -56,6 +59,9 @@ def store(
         counted=counted,
         late=late,
         received_at=now,
+        trust=None if measured is None or measured.trust is None else measured.trust.verdict,
     )
     turn.put(tables.Result, row.attempt_id, row)
+    if measured is not None:
+        turn.tell(ResultStored(row.trust, measured.accuracy.verdict))
     return row

@@ -39,7 +39,11 @@ def forget(turn: Turn, number: int) -> bool:
         turn.connection().execute(statement)
     if turn.exec(some.limit(1)).first() is not None:
         return not cells
-    turn.connection().execute(delete(tables.Campaign).where(col(tables.Campaign.no) == number))
+    for statement in (
+        delete(tables.Manifest).where(col(tables.Manifest.campaign_no) == number),
+        delete(tables.Campaign).where(col(tables.Campaign.no) == number),
+    ):
+        turn.connection().execute(statement)
     return True
 
 
@@ -56,10 +60,11 @@ def _shown_meanwhile(turn: Turn, cells: Collection[str], number: int) -> set[str
 
 
 def forget_unused(turn: Turn) -> None:
-    """Delete models and environments to which no row refers any more."""
+    """Delete models and environments to which no row refers any more, and what is known of such models."""
     models = select(tables.Cell.model_sha256)
     environments = select(tables.Device.environment_id).union(select(tables.Result.environment_id))
     for statement in (
+        delete(tables.ReferenceClaim).where(col(tables.ReferenceClaim.model_sha256).not_in(models)),
         delete(tables.Model).where(col(tables.Model.sha256).not_in(models)),
         delete(tables.Environment).where(col(tables.Environment.environment_id).not_in(environments)),
     ):

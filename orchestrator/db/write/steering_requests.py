@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -13,11 +14,13 @@ from sqlmodel import col, select
 from orchestrator.db import tables
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.read import records
-from orchestrator.db.write import campaigns, cell_ends, events
+from orchestrator.db.write import campaigns, cell_ends, events, queue_limits
 from orchestrator.db.write import quarantine as device_quarantine
 from orchestrator.errors import UsageError
 from orchestrator.policy.lifecycle import CURABLE, OPEN, CellState, cancelled_reason, reopen_cell
 from orchestrator.policy.matrix import NO_DEVICE
+from orchestrator.policy.preview import DISTURBED
+from orchestrator.results.noise import DeviceNoise
 
 
 def pause(turn: Turn, ref: str, now: datetime) -> int:
@@ -27,12 +30,13 @@ def pause(turn: Turn, ref: str, now: datetime) -> int:
     return _queued(turn, campaign)
 
 
-def resume(turn: Turn, ref: str) -> int:
+def resume(turn: Turn, ref: str, now: datetime) -> int:
     """Continue a paused campaign; it is owed nothing for its pause. Returns how many cells wait."""
     campaign = records.find_campaign(turn, ref)
     if campaign.paused_at is not None:
         campaign.paused_at = None
         campaigns.rejoin(turn, campaign)
+        queue_limits.restart_clocks(turn, campaign, now)
     return _queued(turn, campaign)
 
 
@@ -55,15 +59,21 @@ def prioritise(turn: Turn, ref: str, priority: int) -> int:
     return len(still_open)
 
 
-def retry(turn: Turn, ref: str, now: datetime, *, failed_only: bool) -> int:
+def retry(turn: Turn, ref: str, now: datetime, *, failed_only: bool, suspect: bool = False) -> int:
     """Put ended cells of a campaign, or one cell, back into the queue with all their attempts before them.
 
-    Those that failed, and without `failed_only` those that were cancelled or lacked a device or delegate.
-    A result that decided a cell stays as evidence and counts no more. Returns how many cells.
+    Those that failed, and without `failed_only` those that were cancelled or lacked a device or delegate;
+    with `suspect` those with a disturbed result, and with both also those that failed. A result that decided
+    a cell stays as evidence and counts no more. Returns how many cells.
     """
-    again = [cell for cell in _cells(turn, ref) if _may_run_again(cell, failed_only)]
+    cells = _cells(turn, ref)
+    disturbed = _disturbed(turn, cells) if suspect else set()
+    ended = failed_only or not suspect
+    again = [
+        cell for cell in cells if cell.cell_id in disturbed or (ended and _may_run_again(cell, failed_only))
+    ]
     for cell in again:
-        _put_back(turn, cell, now)
+        _put_back(turn, cell, now, disturbed=cell.cell_id in disturbed)
     for number in sorted({cell.campaign_no for cell in again}):
         campaign = turn.campaign(number)
         campaign.ended_at = campaign.cancel_asked_at = None
@@ -72,7 +82,8 @@ def retry(turn: Turn, ref: str, now: datetime, *, failed_only: bool) -> int:
 
 
 def _may_run_again(cell: tables.Cell, failed_only: bool) -> bool:
-    if cell.target == NO_DEVICE:
+    # Only another submission could find a device for it, or fetch its model.
+    if cell.target == NO_DEVICE or cell.model_sha256 == tables.NO_FILE:
         return False
     if cell.state == CellState.FAILED:
         return True
@@ -80,15 +91,25 @@ def _may_run_again(cell: tables.Cell, failed_only: bool) -> bool:
     return not failed_only and (cell.state == CellState.CANCELLED or curable)
 
 
-def _put_back(turn: Turn, cell: tables.Cell, now: datetime) -> None:
+def _disturbed(turn: Turn, cells: Sequence[tables.Cell]) -> set[str]:
+    """The ids of those of these cells that show a suspect or invalid result."""
+    shown = select(tables.Cell.cell_id, tables.Result.trust).join(
+        tables.Result, col(tables.Result.attempt_id) == tables.Cell.shown_attempt_id
+    )
+    rows = turn.exec(shown.where(col(tables.Cell.cell_id).in_([cell.cell_id for cell in cells])))
+    return {cell_id for cell_id, trust in rows if trust in DISTURBED}
+
+
+def _put_back(turn: Turn, cell: tables.Cell, now: datetime, *, disturbed: bool) -> None:
     last = select(func.max(tables.Attempt.attempt_no)).where(tables.Attempt.cell_id == cell.cell_id)
     cell.retried_after = turn.exec(last).one() or 0
     counted = select(tables.Result).where(tables.Result.cell_id == cell.cell_id, col(tables.Result.counted))
     for result in turn.exec(counted):
         result.counted = False
-    cell.state = reopen_cell(CellState(cell.state)).value
+    cell.state = reopen_cell(CellState(cell.state), disturbed=disturbed).value
     cell.reason_code = cell.reason_text = cell.ended_at = cell.cancel_asked_at = cell.not_before = None
     cell.shown_attempt_id = cell.reused_from = cell.device_id = None
+    queue_limits.start_clock(cell, now)
     events.add(turn, cell, "retry", "asked for by a user", now)
 
 
@@ -125,12 +146,10 @@ def quarantine(turn: Turn, name: str, why: str, now: datetime, *, check: bool = 
     return device.device_id
 
 
-def release(turn: Turn, name: str, now: datetime) -> str:
-    """Give a device cells again; health checks that wait for it are cancelled. Returns its id."""
-    device = find_device(turn, name)
+def release(turn: Turn, device: tables.Device, now: datetime) -> None:
+    """End the quarantine of a device; health checks that wait for it are cancelled."""
     device_quarantine.release(device)
     _cancel_checks(turn, device, now)
-    return device.device_id
 
 
 def _cancel_checks(turn: Turn, device: tables.Device, now: datetime) -> None:
@@ -144,6 +163,11 @@ def _cancel_checks(turn: Turn, device: tables.Device, now: datetime) -> None:
         )
     ).all()
     cell_ends.finish_all(turn, [(c, CellState.CANCELLED, cancelled_reason()) for c in checks], now)
+
+
+def record_noise(turn: Turn, device_id: str, noise: DeviceNoise) -> None:
+    """Store what a series found, in place of what an earlier one did."""
+    turn.device(device_id).noise = asdict(noise)
 
 
 def cool_down(turn: Turn, name: str, seconds: float) -> str:

@@ -183,29 +183,37 @@ def build_graph(partition: Partition, *, is_narrow: bool = True, way: Quantised 
     stored form is float32 too, which lets the same kernels be chosen for them.
     Raises ValueError where a tensor of a type that no kernel knows would become an operand.
     """
-    kept = _stored_constants(partition)
+    facts = GraphFacts(partition.subgraph, partition.shapes, partition.dtypes, partition.constants)
+    kept = _stored_constants(facts)
     if not is_narrow:
         kept = {tensor: Stored(WeightType.F32, one.widened()) for tensor, one in kept.items()}
-    building = _Building(partition, kept, way)
+    building = _Building(facts, kept, way)
     for operator in partition.operators:
-        if not is_folded(building.facts, operator):
+        if not is_folded(facts, operator):
             building.add(operator)
-    return building.finished()
+    return building.finished(partition.inputs, partition.outputs)
+
+
+def graph_of_one(facts: GraphFacts, operator: Operator, way: Quantised = Quantised.REAL) -> Graph:
+    """The graph of an operator that passed `refusal`, as if it were a partition."""
+    building = _Building(facts, {}, way)
+    building.add(operator)
+    read = dict.fromkeys(t for t in operator.inputs if t >= 0 and t not in facts.constants)
+    return building.finished(tuple(read), tuple(t for t in operator.outputs if t >= 0))
 
 
 class _Building:
     """A graph under construction. A value's id is its tensor's index; those behind have no tensor."""
 
-    def __init__(self, partition: Partition, stored_constants: dict[int, Stored], way: Quantised) -> None:
-        self.partition = partition
+    def __init__(self, facts: GraphFacts, stored_constants: dict[int, Stored], way: Quantised) -> None:
+        self.facts = facts
         self.way = way
         self.stored_constants = stored_constants
-        self.facts = GraphFacts(partition.subgraph, partition.shapes, partition.dtypes, partition.constants)
         self.values: dict[int, Value] = {}
         self.nodes: list[Node] = []
         self.contents: dict[int, int] = {}
-        self.fresh_values = count(len(partition.subgraph.tensors))
-        self.fresh_nodes = count(len(partition.subgraph.operators))
+        self.fresh_values = count(len(facts.subgraph.tensors))
+        self.fresh_nodes = count(len(facts.subgraph.operators))
 
     def add(self, operator: Operator) -> None:
         """The operator's node, and those that round what it does not round itself."""
@@ -253,19 +261,19 @@ class _Building:
     def _register(self, tensor: int, element: ElementType | None, facts: GraphFacts) -> None:
         if tensor in self.values:
             return
-        known, data = self.partition.subgraph.tensors[tensor], facts.constants.get(tensor)
+        known, data = self.facts.subgraph.tensors[tensor], facts.constants.get(tensor)
         if element is None:
             raise ValueError(f"tensor {tensor} of type {known.type.name.lower()} cannot be an operand")
         if data is not None and data.dtype not in (element.dtype, np.float16):
             raise ValueError(f"constant {tensor} of type {data.dtype.name} is no {element.value}")
         data = None if data is None else np.asarray(data, element.dtype)
-        shape = tuple(int(extent) for extent in self.partition.shapes[tensor])
+        shape = tuple(int(extent) for extent in self.facts.shapes[tensor])
         narrow = None if data is None else self.stored_constants.get(tensor)
         self.values[tensor] = Value(tensor, shape, known.name, data, element, narrow)
 
     def _rounding(self, operator: Operator, tensor: int) -> Levels | None:
         """The levels to which a result has to be rounded; None where it is rounded, or not quantised."""
-        tensors = self.partition.subgraph.tensors
+        tensors = self.facts.subgraph.tensors
         inputs = [tensors[i] for i in operator.inputs if i >= 0]
         if self.way is not Quantised.REAL:
             return None
@@ -281,10 +289,10 @@ class _Building:
         self.values[number] = replace(own, id=number, type=element or own.type)
         return number
 
-    def finished(self) -> Graph:
-        """The graph, whose inputs and outputs have the types of the file."""
-        inputs = tuple(self._entering(tensor) for tensor in self.partition.inputs)
-        outputs = tuple(self._leaving(tensor) for tensor in self.partition.outputs)
+    def finished(self, read: Sequence[int], written: Sequence[int]) -> Graph:
+        """The graph, whose inputs and outputs are these tensors, of the types of the file."""
+        inputs = tuple(self._entering(tensor) for tensor in read)
+        outputs = tuple(self._leaving(tensor) for tensor in written)
         results = (*outputs, *self.contents.values())
         return Graph(self.values, tuple(self.nodes), inputs, results, tuple(self.contents))
 
@@ -305,7 +313,7 @@ class _Building:
 
     def _stored(self, tensor: int) -> tuple[int, Levels | None]:
         """The value with the tensor's type in the file; its levels where that is not the tensor's own."""
-        known = self.partition.subgraph.tensors[tensor]
+        known = self.facts.subgraph.tensors[tensor]
         own, levels = element_type(known.type), levels_of(known)
         self._register(tensor, own, self.facts)
         if levels is None or self.values[tensor].type is own:
@@ -326,11 +334,11 @@ def _steps(spec: NodeSpec) -> tuple[Step, ...]:
     return spec.steps if name is None else (*spec.steps, Step(FUSED_ACTIVATIONS.get(name, name)))
 
 
-def _stored_constants(partition: Partition) -> dict[int, Stored]:
+def _stored_constants(facts: GraphFacts) -> dict[int, Stored]:
     """Tensor → what the file holds of a float32 constant: fp16, or what a DEQUANTIZE made it of."""
-    tensors, constants = partition.subgraph.tensors, partition.constants
+    tensors, constants = facts.subgraph.tensors, facts.constants
     sources = {tensor: tensor for tensor in constants}
-    for operator in partition.subgraph.operators:
+    for operator in facts.subgraph.operators:
         if operator.opcode is BuiltinOperator.DEQUANTIZE and operator.outputs[0] in constants:
             sources[operator.outputs[0]] = operator.inputs[0]
     found = {t: stored(tensors[s], constants[s]) for t, s in sources.items() if s in constants}

@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
+
+
+class DeviceClass(Enum):
+    """Which kernels suit a device; its value is the name that options and reports use.
+
+    CPU: few workers, each of which takes a range of units and computes with vectors of 16 floats. GPU:
+    work-groups of many work-items that share local memory, with vectors of at most four floats.
+    """
+
+    CPU = "cpu"
+    GPU = "gpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,10 +24,12 @@ class Capabilities:
     `compute_units` is the number of work-groups that run at the same time, `vector_floats` the number of
     floats in a register (16 with AVX-512, 1 on most GPUs). `compiler` is the platform's version, which names
     the compiler where the driver's does not; `processor` is what `name` does not tell of a CPU device, empty
-    for others. `shares_one_kernel`: one kernel, `run_layers`, runs all functions, which it calls by their
-    addresses; a backend finds out by trying. `multiplies_bf16`: pairs of bfloat16 are to be multiplied by one
-    instruction, which a probe has found and the precision allows; `multiplies_bytes`: likewise four bytes by
-    four, which adds up their products. Sizes are bytes.
+    for others. `device_class` chooses kernels, whatever the device itself is: tests and plans give a CPU
+    device those of a GPU. Without `runs_units` only kernels of work-groups run. `shares_one_kernel`: one
+    kernel, `run_layers`, runs all functions, which it calls by their addresses; a backend finds out by
+    trying. `multiplies_bf16`: pairs of bfloat16 are to be multiplied by one instruction, which a probe has
+    found and the precision allows; `multiplies_bytes`: likewise four bytes by four, which adds up their
+    products. Sizes are bytes.
     """
 
     name: str
@@ -33,9 +47,16 @@ class Capabilities:
     alignment_bytes: int
     compiler: str = ""
     processor: str = ""
+    device_class: DeviceClass = DeviceClass.CPU
+    runs_units: bool = True
     shares_one_kernel: bool = False
     multiplies_bf16: bool = False
     multiplies_bytes: bool = False
+
+    @property
+    def works_in_groups(self) -> bool:
+        """True where families offer kernels of work-groups, if they have any."""
+        return self.device_class is DeviceClass.GPU
 
     @property
     def is_pocl(self) -> bool:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from threading import Lock
 from time import perf_counter
+from typing import Final
 
-from runtime.delegates.base import Array, Partition
-from runtime.delegates.gpu.backends.base import Backend, Entry, Recording
-from runtime.delegates.gpu.builder import build_graph
+from runtime.delegates.asynchrony import Completion, StartedRun
+from runtime.delegates.base import Array, GraphFacts, Partition, Unsupported
+from runtime.delegates.device_time import DeviceTime, NotTold
+from runtime.delegates.gpu.backends.base import (
+    AsynchronousRecording,
+    Backend,
+    Entry,
+    EventTimedRecording,
+    Recording,
+)
+from runtime.delegates.gpu.builder import build_graph, graph_of_one, is_folded
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.constants import narrow_weights
 from runtime.delegates.gpu.graph import Graph, Node, without_constants
 from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.spec import Candidate, Context
-from runtime.delegates.gpu.memory import Stage, place, shortage
+from runtime.delegates.gpu.memory import Stage, demand, place, shortage, smallest
 from runtime.delegates.gpu.options import Options
 from runtime.delegates.gpu.packed_file import packed_files
 from runtime.delegates.gpu.passes import LayoutRules, optimise
@@ -21,7 +33,15 @@ from runtime.delegates.gpu.simulation import Quantised
 from runtime.delegates.gpu.source import assemble
 from runtime.delegates.gpu.tuning import Tuner
 from runtime.delegates.gpu.watch import SpinWatch
-from runtime.errors import DelegateError, InvocationError
+from runtime.delegates.profile import KernelTime
+from runtime.delegates.storage import Storage
+from runtime.errors import DeadlineError, DelegateError, InvocationError
+from runtime.model.graph import Operator
+from runtime.stages import stage
+
+DEADLINE_STEP: Final = 8
+"""Enqueues between two looks at the clock where a run has a deadline. Each look waits for the device, which
+takes some 20 microseconds with PoCL; fewer enqueues end a run sooner behind its deadline."""
 
 
 def layout_rules() -> LayoutRules:
@@ -34,11 +54,55 @@ def layout_rules() -> LayoutRules:
 
 
 def candidates_of(node: Node, context: Context) -> Sequence[Candidate]:
-    """The ways to run a node, the default first. Raises `DelegateError` where there is none."""
+    """The ways to run a node on the device, the default first. Raises `DelegateError` where there is none."""
     found = family_of(node, context.graph).lower(node, context)
+    if not context.device.runs_units:
+        found = [candidate for candidate in found if candidate.works_in_groups]
     if not found:
         raise DelegateError(f"gpu delegate: no kernel fits {node.op.name} (operators {list(node.sources)})")
-    return found
+    return smallest(found) if context.spares_memory else found
+
+
+def lowered(
+    partition: Partition, device: Capabilities, options: Options, way: Quantised
+) -> tuple[Graph, list[list[Candidate]]]:
+    """The graph of a partition behind the passes, and the ways to run each of its nodes.
+
+    Raises `DelegateError` where a node has none.
+    """
+    built = build_graph(partition, is_narrow=options.weights == "stored", way=way)
+    rounded = round_weights(built, str(options.precision))
+    graph = optimise(rounded, layout_rules(), options.skipped_passes)
+    context = Context(graph, device, options.memory == "least")
+    return graph, [list(candidates_of(node, context)) for node in graph.nodes]
+
+
+def _release(partition: Partition) -> None:
+    """Give up the memory of the model's file, behind everything that reads its weights."""
+    if partition.model.source is not None:
+        partition.model.source.release()
+
+
+def unit_refusal(
+    facts: GraphFacts, operator: Operator, device: Capabilities, way: Quantised
+) -> Unsupported | None:
+    """The reason why a device that runs kernels of work-groups alone cannot run an operator, or None.
+
+    The operator has passed `builder.refusal`. It is lowered as if it were alone, which compiles nothing.
+    """
+    if device.runs_units or is_folded(facts, operator):
+        return None
+    graph = optimise(graph_of_one(facts, operator, way), layout_rules())
+    for node in graph.nodes:
+        try:
+            candidates_of(node, Context(graph, device))
+        except DelegateError:
+            kinds = sorted({graph.values[value].type.value for value in (*node.reads, *node.outputs)})
+            return Unsupported(
+                f"{device.platform} runs kernels of work-groups alone, of which none computes {node.op.name} "
+                f"of {' and '.join(kinds)} in this form"
+            )
+    return None
 
 
 class CompiledGraph:
@@ -58,10 +122,11 @@ class CompiledGraph:
         keeps_constants: bool = True,
     ) -> None:
         self.backend = backend
-        built = build_graph(partition, is_narrow=options.weights == "stored", way=way)
-        self.graph: Graph = optimise(round_weights(built, str(options.precision)), layout_rules())
-        context = Context(self.graph, backend.capabilities)
-        alternatives = [list(candidates_of(node, context)) for node in self.graph.nodes]
+        # Runs share the arena: one at a time, whichever thread asks.
+        self._lock = Lock()
+        self._has_started = False
+        self._deadline_ms = options.deadline_ms
+        self.graph, alternatives = lowered(partition, backend.capabilities, options, way)
         tuner = Tuner(backend, options)
         # The candidates of all nodes at once: what is missing is compiled in parallel.
         alternatives = tuner.shortlist(alternatives)
@@ -74,14 +139,18 @@ class CompiledGraph:
         launches = [launch for node in alternatives for candidate in node for launch in candidate.launches]
         source = assemble(launches, device)
         compiling = f"compiling {len(source.kernels)} kernels for {device.name}"
-        with announced(compiling) as announcement, backend.errors("preparing the partition"):
+        self._needs = demand(placement, device)
+        with announced(compiling) as announcement, backend.errors("preparing the partition", self._needs):
 
             def progress(done: int, missing: int) -> None:
                 announcement.doing = f"{compiling}, {done} of {missing} new ones are done"
 
             program = backend.compile(source, progress)
             announcement.doing = f"timing the alternatives on {device.name}"
-            stages = tuner.choose(self.graph, alternatives, source, program)
+            with stage("tune"):
+                stages = tuner.choose(self.graph, alternatives, source, program)
+            self.narrow_weights = narrow_weights(one for stage in stages for one in stage.candidate.launches)
+            _release(partition)
             announcement.doing = f"packing the constants for {device.name}"
             # Constants in the order of candidates that the next start may not choose would not be found then.
             files = packed_files(
@@ -91,46 +160,157 @@ class CompiledGraph:
                 options.model_token,
                 may_write=keeps_constants and tuner.is_settled,
             )
-            self.recording: Recording = backend.record(self.graph, stages, source, program, files)
-            if partition.model.source is not None:
-                partition.model.source.release()
+            with stage("upload"):
+                self.recording: Recording = backend.record(self.graph, stages, source, program, files)
+            _release(partition)
             if not device.is_pocl:
                 self.recording.first_runs(announcement)
             announcement.doing = f"timing the schedules on {device.name}"
-            self.watch: SpinWatch[list[Entry]] = tuner.schedule(self.recording, source)
+            with stage("tune"):
+                self.watch: SpinWatch[list[Entry]] = tuner.schedule(self.recording)
+            self.choices = tuner.choices
             # Timing runs on memory that nothing has filled, which no check need like.
             self.recording.failed_check()
+        self.waits = options.wait_type != "do_not_wait"
+        # Asked once: such a question takes longer than to start a small model.
+        self._background = self.recording if isinstance(self.recording, AsynchronousRecording) else None
+        if options.wait_type != "passive":
+            if self._background is None:
+                raise DelegateError(
+                    f"gpu delegate: wait_type {options.wait_type!r} needs the backend opencl; use passive"
+                )
+            self._background.waits_actively = options.wait_type != "do_not_wait"
         # Not earlier: lowering packed the weights from the graph, and the recording holds its own copy.
         self.graph = without_constants(self.graph)
 
     @property
     def schedule(self) -> str:
         """How the layers are enqueued, and how often the watch returned to plain enqueues."""
-        entries, launches = len(self.watch.preferred), len(self.recording.rows)
-        if entries == launches:
-            return f"{launches} enqueued kernels"
-        text = f"{entries} persistent kernels over {launches} layers"
+        preferred, layers = self.watch.preferred, len(self.recording.rows)
+        if not any(entry.is_persistent for entry in preferred):
+            joined = "" if len(preferred) == layers else f" over {layers} layers"
+            return f"{len(preferred)} enqueued kernels{joined}"
+        text = f"{len(preferred)} persistent kernels over {layers} layers"
         return f"{text}, stepped back {self.watch.step_backs} times" if self.watch.step_backs else text
 
     def invoke(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Run once: `inputs` and `outputs` are dense arrays in the partition's order, of its types.
 
-        Raises `InvocationError` where an operand holds what an operator cannot take.
+        Raises `InvocationError` where an operand holds what an operator cannot take, `DeadlineError` for a
+        run that exceeds `deadline_ms`, and `DeviceError` where the device fails.
         """
+        with self._lock, self.backend.errors("running the partition", self._needs):
+            self._exchange(inputs, outputs, self._replay)
+
+    def profile(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Sequence[KernelTime]:
+        """See `runtime.delegates.profile.ProfiledPartition`. The times are those of the device's events."""
+        recording, times = self.recording, list[int]()
+
+        def run_each() -> None:
+            recording.finish()
+            timed = recording.timer()
+            times.extend(timed(recording.entry(layer)) for layer in range(len(recording.launches)))
+
+        with self._lock, self.backend.errors("profiling the partition"):
+            self._exchange(inputs, outputs, run_each)
+        told = zip(recording.names, recording.launches, times, strict=True)
+        return [
+            KernelTime(name, one.label, tuple(dict.fromkeys(one.sources)), time, one.flops, one.bytes)
+            for name, one, time in told
+        ]
+
+    def device_time(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> DeviceTime | NotTold:
+        """See `runtime.delegates.device_time.DeviceTimedPartition`."""
+        recording, entries = self.recording, self.watch.preferred
+        if not isinstance(recording, EventTimedRecording):
+            return NotTold(f"{self.backend.capabilities.name}: events of this backend carry no times")
+        if any(entry.is_persistent for entry in entries):
+            return NotTold(
+                f"{self.backend.capabilities.name} runs persistent kernels, which wait for one another while "
+                "they run; the option persistent: off enqueues each by itself"
+            )
+        told: list[DeviceTime | NotTold] = []
+
+        def run_timed() -> None:
+            recording.finish()
+            told.append(recording.device_time(entries))
+
+        with self._lock, self.backend.errors("timing the partition by events", self._needs):
+            self._exchange(inputs, outputs, run_timed)
+        return told[0]
+
+    def _replay(self) -> None:
+        start, entries = perf_counter(), self.watch.next()
+        if self._deadline_ms is None:
+            self.recording.run(entries)
+        else:
+            self._run_within(self._deadline_ms, start, entries)
+        self.watch.note(perf_counter() - start)
+
+    def _run_within(self, deadline_ms: int, start: float, entries: Sequence[Entry]) -> None:
+        """Run entries in parts, and raise `DeadlineError` behind the part that exceeds the deadline.
+
+        OpenCL cannot end a kernel that runs: what is enqueued already is waited for.
+        """
+        for first in range(0, len(entries), DEADLINE_STEP):
+            part = entries[first : first + DEADLINE_STEP]
+            self.recording.run(part)
+            took = 1000 * (perf_counter() - start)
+            if took > deadline_ms:
+                total = len(self.recording.rows)
+                raise DeadlineError(
+                    f"gpu delegate: a run on {self.backend.capabilities.name} took {took:.1f} ms by layer "
+                    f"{part[-1].last} of {total}, more than deadline_ms={deadline_ms}; the rest was not run, "
+                    "and there are no outputs"
+                )
+
+    def _exchange(self, inputs: Sequence[Array], outputs: Sequence[Array], run: Callable[[], None]) -> None:
+        """Copy in, run, check, and copy out."""
         recording = self.recording
-        with self.backend.errors("running the partition"):
-            for value, array in zip(self.graph.inputs, inputs, strict=True):
-                recording.write(value, array)
-            start = perf_counter()
-            recording.run(self.watch.next())
-            self.watch.note(perf_counter() - start)
-            failed = recording.failed_check()
-            if failed is not None:
-                raise InvocationError(failed)
-            # Copied back, so that resetting, reading and setting variables work as on the CPU path.
-            kept = (inputs[self.graph.inputs.index(state)] for state in self.graph.states)
-            for value, target in zip(self.graph.outputs, (*outputs, *kept), strict=True):
-                recording.read(value, target)
+        if self._has_started:
+            recording.finish()
+            self._has_started = False
+        for value, array in zip(self.graph.inputs, inputs, strict=True):
+            recording.write(value, array)
+        run()
+        failed = recording.failed_check()
+        if failed is not None:
+            raise InvocationError(failed)
+        # Copied back, so that resetting, reading and setting variables work as on the CPU path.
+        kept = (inputs[self.graph.inputs.index(state)] for state in self.graph.states)
+        for value, target in zip(self.graph.outputs, (*outputs, *kept), strict=True):
+            recording.read(value, target)
+
+    @property
+    def starts(self) -> bool:
+        """False with variables, whose values are kept on the host, with a deadline, which the calling thread
+        watches, and on backends that cannot do it.
+        """
+        return self._background is not None and not self.graph.states and self._deadline_ms is None
+
+    def start(
+        self,
+        inputs: Sequence[Storage],
+        outputs: Sequence[Storage],
+        after: Sequence[Completion] = (),
+        behind: Sequence[Completion] = (),
+    ) -> StartedRun:
+        """Start a run on memory of the caller's. See `delegates.asynchrony.AsynchronousPartition.start`."""
+        recording = self._background
+        assert recording is not None
+        with self._lock, self.backend.errors("starting the partition", self._needs):
+            if recording.is_closed:
+                raise DelegateError("gpu delegate: the model was closed, or an input resized, meanwhile")
+            self._has_started = True
+            return recording.start(
+                self.watch.next(),
+                self.watch.plain,
+                tuple(zip(self.graph.inputs, inputs, strict=True)),
+                tuple(zip(self.graph.outputs, outputs, strict=True)),
+                after,
+                behind,
+                self.watch.note,
+            )
 
     @property
     def is_closed(self) -> bool:
@@ -140,5 +320,6 @@ class CompiledGraph:
     def close(self) -> None:
         """Release memory and program; the graph cannot run any more."""
         # Its entries hold kernels, and these the program.
-        self.watch = SpinWatch([], [])
-        self.recording.close()
+        with self._lock:
+            self.watch = SpinWatch([], [])
+            self.recording.close()

@@ -6,6 +6,7 @@ lies in each of these. Where everything fits into one buffer, there is one, and 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from runtime.delegates.gpu.graph import LINE, round_up
 from runtime.delegates.gpu.lowering.spec import Launch, PackedConstant
+from runtime.delegates.gpu.weights import WeightType
 
 
 @dataclass(slots=True)
@@ -62,6 +64,15 @@ def packed(offsets: Mapping[PackedConstant, int], size: int) -> Iterator[NDArray
         yield constant.values().view(np.uint8)
         end = offset + constant.bytes
     yield np.zeros(size - end, np.uint8)
+
+
+def narrow_weights(launches: Iterable[Launch]) -> Mapping[WeightType, int]:
+    """Bytes of the constants of each type in which weights of fewer than 32 bits lie on the device."""
+    found = Counter[WeightType]()
+    for constant in {one for launch in launches for one in launch.args if isinstance(one, PackedConstant)}:
+        if constant.weights not in (None, WeightType.F32):
+            found[constant.weights] += constant.bytes
+    return found
 
 
 def divide(launches: Sequence[Launch], most: int) -> ConstantBuffers:

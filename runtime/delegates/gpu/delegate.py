@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
 from weakref import ref
 
 from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Unsupported
+from runtime.delegates.conformance import Conformance
+from runtime.delegates.gpu.backends.choice import open_backend
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
-from runtime.delegates.gpu.builder import refusal
 from runtime.delegates.gpu.cache import cache_folder
-from runtime.delegates.gpu.compiled import CompiledGraph
-from runtime.delegates.gpu.cost import OperatorCosts
+from runtime.delegates.gpu.choices import written
+from runtime.delegates.gpu.compiled import CompiledGraph, unit_refusal
 from runtime.delegates.gpu.graph import Custom
+from runtime.delegates.gpu.kept_conformance import differences, keep_conformance, kept_conformance
 from runtime.delegates.gpu.lowering import families
-from runtime.delegates.gpu.options import Options, parse_options
-from runtime.delegates.gpu.precision import Findings, Trial, settled
+from runtime.delegates.gpu.offer import Offer, defect
+from runtime.delegates.gpu.options import parse_options
+from runtime.delegates.gpu.planning.planner import GpuPlanner
+from runtime.delegates.gpu.precision import Findings, Trial, meaning, settled
+from runtime.delegates.gpu.priming import prime
 from runtime.delegates.gpu.simulation import Quantised, simulated_types
+from runtime.delegates.gpu.surroundings import in_the_way
+from runtime.delegates.gpu.weights import WeightType
+from runtime.delegates.priming import Primed
 from runtime.errors import DelegateError, FarmRuntimeError
 from runtime.model.graph import Operator
 from runtime.model.schema import BuiltinOperator, TensorType
@@ -28,8 +37,8 @@ from runtime.model.schema import BuiltinOperator, TensorType
 _log = logging.getLogger(__name__)
 
 
-class GpuDelegate:
-    """Runs operators on a device of the OpenCL backend.
+class GpuDelegate(Offer):
+    """Runs operators on a device of the backend that the options name, OpenCL's by default.
 
     Args:
         options: names and values of `runtime.delegates.gpu.options.Options`; None for the defaults.
@@ -40,8 +49,7 @@ class GpuDelegate:
         DeviceError: no OpenCL platform, or no device of that name.
     """
 
-    name = "gpu"
-    title = "GPU"
+    planner = GpuPlanner
 
     @staticmethod
     def preload() -> None:
@@ -74,45 +82,52 @@ class GpuDelegate:
         }
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
-        self.options: Options = parse_options(options)
-        self.max_delegated_partitions = self.options.max_delegated_partitions
-        self.min_nodes_per_partition = self.options.min_nodes_per_partition
-        self.cost_model = OperatorCosts() if self.options.weighs_costs else None
-        self.require_full_delegation = self.options.require_full_delegation
+        super().__init__(parse_options(options))
         named = self.options.serialization_dir or self.options.cache_dir
         folder = cache_folder(named, dict(os.environ))
         # Weak: an interpreter that is dropped without `close`, or plans anew, takes its graphs along.
         self._compiled: list[ref[CompiledGraph]] = []
         self._seen: set[tuple[int, ...]] = set()
-        self._backend = OpenClBackend.open(self.options.device, folder, self.options.threads)
+        self._backend = open_backend(self.options, folder)
         self._findings: Findings | None = None
-        precision = settled(self.options, self._backend.capabilities.name, self._probe)
+        self._conformance = self.conformance()
+        if self.options.conformance == "kept":
+            self.excluded |= differences(self._conformance)
+        known = self._backend.capabilities
+        precision = settled(self.options, known.name, self._probe)
         self.options = replace(self.options, precision=precision)
         if precision == "bf16" and self._probe().passed(Trial.BF16_PRODUCTS):
-            self._backend = self._backend.multiplying_bf16()
-        self._way = Quantised.LEVELS if precision == "int8" else Quantised.REAL
-        if not self.options.enable_quantization:
-            self._way = Quantised.LEFT
-        if self._way is Quantised.LEVELS and self._probe().passed(Trial.INT8_PRODUCTS):
-            self._backend = self._backend.multiplying_bytes()
+            self._backend = self._backend.knowing(replace(known, multiplies_bf16=True))
+        if self.way is Quantised.LEVELS and self._probe().passed(Trial.INT8_PRODUCTS):
+            self._backend = self._backend.knowing(replace(known, multiplies_bytes=True))
+
+    def _lacking(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
+        return unit_refusal(graph, operator, self._backend.capabilities, self.way)
+
+    def conformance(self) -> Conformance | None:
+        """See `runtime.delegates.conformance.Checkable`."""
+        return kept_conformance(self._backend.capabilities, self._backend.cache)
+
+    def keep_conformance(self, found: Conformance) -> None:
+        """See `runtime.delegates.conformance.Checkable`."""
+        keep_conformance(self._backend.capabilities, self._backend.cache, found)
+
+    def prime(self, name: str, partitions: Iterable[Partition]) -> Primed:
+        """See `runtime.delegates.priming.Primable`."""
+        if not isinstance(self._backend, OpenClBackend):
+            raise DelegateError(f"gpu delegate: the backend {self.options.backend} keeps no kernels")
+        return prime(name, partitions, self._backend, self.options, self.way)
+
+    @property
+    def opencl_context(self) -> Any:
+        """The `pyopencl.Context` in which the caller's buffers and events must be made; None on WebGPU."""
+        return self._backend.opened.context if isinstance(self._backend, OpenClBackend) else None
 
     def _probe(self) -> Findings:
         """What the device does with narrow numbers; asked once."""
         if self._findings is None:
             self._findings = self._backend.findings()
         return self._findings
-
-    def supports(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
-        """None where a kernel runs the operator; else the reason, which may be a defect of the delegate."""
-        first, last = self.options.first_delegate_node_index, self.options.last_delegate_node_index
-        if operator.index < first or (last is not None and operator.index > last):
-            end = "the end" if last is None else str(last)
-            return Unsupported(f"operator {operator.index} is not among those to delegate, {first} to {end}")
-        try:
-            return refusal(graph, operator, self._way)
-        except Exception as error:  # noqa: BLE001  # a model must not fail for what the CPU can run
-            _log.exception("gpu delegate: operator %d %s", operator.index, operator.name)
-            return Unsupported(_defect(error))
 
     def compile(self, partition: Partition) -> CompiledPartition:
         """Lower, tune, allocate and record a partition.
@@ -124,14 +139,14 @@ class GpuDelegate:
             # Of resized inputs, which may be many, the first size alone is worth a file.
             operators = (partition.subgraph.index, *(operator.index for operator in partition.operators))
             compiled = CompiledGraph(
-                partition, self._backend, self.options, self._way, keeps_constants=operators not in self._seen
+                partition, self._backend, self.options, self.way, keeps_constants=operators not in self._seen
             )
             self._seen.add(operators)
         except (FarmRuntimeError, MemoryError):
             raise
         except Exception as error:
             _log.exception("gpu delegate: a partition of %d operators", len(partition.operators))
-            raise DelegateError(f"gpu delegate: {_defect(error)}") from error
+            raise DelegateError(f"gpu delegate: {defect(error)}") from error
         self._compiled = [*(known for known in self._compiled if known() is not None), ref(compiled)]
         return compiled
 
@@ -140,29 +155,48 @@ class GpuDelegate:
         graphs = [known() for known in self._compiled]
         return [graph for graph in graphs if graph is not None and not graph.is_closed]
 
+    def _narrow_weights(self) -> str:
+        """The types of weights that lie on the device in fewer than 32 bits, with their bytes."""
+        total = Counter[WeightType]()
+        for graph in self._open_graphs():
+            total.update(graph.narrow_weights)
+        return ", ".join(f"{kind.value} {size}" for kind, size in sorted(total.items(), key=str)) or "none"
+
+    @property
+    def device_bytes(self) -> int:
+        """See `runtime.delegates.base.CountsMemory`."""
+        return sum(graph.recording.device_bytes for graph in self._open_graphs())
+
     def describe(self) -> Mapping[str, str]:
-        """Device, driver and effective settings; once compiled, how the layers are enqueued."""
+        """Device, driver and effective settings; once compiled, how the layers are enqueued.
+
+        `choices` is what was chosen by timing, as the option of that name takes it.
+        """
         device = self._backend.capabilities
         fault = self._backend.cache.fault
+        choices = written({key: name for graph in self._open_graphs() for key, name in graph.choices.items()})
         return {
             "device": device.name,
             "platform": device.platform,
             "driver": device.driver,
-            "opencl_version": device.version,
+            "backend": self.options.backend,
+            f"{self.options.backend}_version": device.version,
             "compute_units": str(device.compute_units),
+            "device_class": device.device_class.value,
             "precision": str(self.options.precision),
+            "arithmetic": meaning(str(self.options.precision), device),
             **({"narrow_numbers": str(self._findings)} if self._findings is not None else {}),
-            **({"integer_path": "yes"} if self._way is Quantised.LEVELS else {}),
+            **({"integer_path": "yes"} if self.way is Quantised.LEVELS else {}),
+            **({"conformance": str(self._conformance)} if self._conformance is not None else {}),
+            **({"left_to_the_cpu": ", ".join(self.excluded)} if self.excluded else {}),
             "weights": self.options.weights,
             "tuning": self.options.tuning,
             "persistent": self.options.persistent,
             "functions": "called by address" if device.shares_one_kernel else "kernels of their own",
             "schedule": "; ".join(graph.schedule for graph in self._open_graphs()) or "not compiled",
             "constant_bytes": str(sum(graph.recording.constant_bytes for graph in self._open_graphs())),
+            **({"choices": choices} if choices else {}),
+            "narrow_weights": self._narrow_weights(),
+            **({"in_the_way": found} if (found := in_the_way()) else {}),
             **({"cache": f"not used: {fault}"} if fault else {}),
         }
-
-
-def _defect(error: Exception) -> str:
-    what = " ".join(str(error).split())
-    return f"a defect of the delegate, please report it with the model: {type(error).__name__}: {what}"

@@ -1,8 +1,8 @@
 """The table of fused element-wise steps, by name, and how steps are joined into one expression.
 
-In an expression `{v}` is the running float16 vector, `{0}` the loaded operand, `{a}` to `{d}` the step's
-numbers, which the kernel gets as parameters. Every expression uses `{v}` exactly once, so nesting steps
-repeats no work.
+In an expression `{v}` is the running vector, of `{lanes}` floats, `{0}` the loaded operand, `{a}` to `{d}`
+the step's numbers, which the kernel gets as parameters. Every expression uses `{v}` exactly once, so nesting
+steps repeats no work.
 """
 
 from __future__ import annotations
@@ -12,61 +12,66 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from runtime.delegates.gpu.graph import Graph, Node, Step, Value, round_up
+from runtime.delegates.gpu.graph import LANES, Graph, Kind, Node, Step, Value, round_up
 from runtime.delegates.gpu.parameters import Digit, Parameters, offset, parameters
+from runtime.model.schema import BuiltinOperator as Op
 
-_CLAMP = "clamp16({v}, {a}, {b})"
+_CLAMP = "clamp{lanes}({v}, {a}, {b})"
+_RESIDUAL = "OPERAND(0, p, c)"
+_MAY_HAVE_RESIDUAL = (
+    f"clamp16((E_ADDS ? clamp16((v), E_INNER_LOW, E_INNER_HIGH) + {_RESIDUAL} : (v)), E_LOW, E_HIGH)"
+)
 _LARGEST = float(np.finfo(np.float32).max)
 
 EXPRESSIONS = {
     "LOAD": "{0}",
     "SATURATE": _CLAMP,
-    "RELU": "relu16({v})",
+    "RELU": "relu{lanes}({v})",
     "RELU_SATURATED": _CLAMP,
     "RELU6": _CLAMP,
     "RELU_N1_TO_1": _CLAMP,
     "RELU_0_TO_1": _CLAMP,
-    "TANH": "tanh16({v})",
-    "LOGISTIC": "logistic16({v})",
-    "SWISH": "swish16({v})",
-    "HARD_SWISH": "hard_swish16({v})",
-    "GELU": "gelu16({v})",
-    "GELU_APPROXIMATE": "gelu_approximate16({v})",
-    "ELU": "elu16({v})",
-    "LEAKY_RELU": "leaky_relu16({v}, {a})",
-    "PRELU": "prelu16({v}, {0})",
+    "TANH": "tanh{lanes}({v})",
+    "LOGISTIC": "logistic{lanes}({v})",
+    "SWISH": "swish{lanes}({v})",
+    "HARD_SWISH": "hard_swish{lanes}({v})",
+    "GELU": "gelu{lanes}({v})",
+    "GELU_APPROXIMATE": "gelu_approximate{lanes}({v})",
+    "ELU": "elu{lanes}({v})",
+    "LEAKY_RELU": "leaky_relu{lanes}({v}, {a})",
+    "PRELU": "prelu{lanes}({v}, {0})",
     "ADD": "({v} + {0})",
     "SUB": "({v} - {0})",
     "REVERSE_SUB": "({0} - {v})",
     "MUL": "({v} * {0})",
     "DIV": "({v} / {0})",
     "REVERSE_DIV": "({0} / {v})",
-    "MAXIMUM": "max16({v}, {0})",
-    "REVERSE_MAXIMUM": "max16({0}, {v})",
-    "MINIMUM": "min16({v}, {0})",
-    "REVERSE_MINIMUM": "min16({0}, {v})",
-    "SQUARED_DIFFERENCE": "square16({v} - {0})",
+    "MAXIMUM": "max{lanes}({v}, {0})",
+    "REVERSE_MAXIMUM": "max{lanes}({0}, {v})",
+    "MINIMUM": "min{lanes}({v}, {0})",
+    "REVERSE_MINIMUM": "min{lanes}({0}, {v})",
+    "SQUARED_DIFFERENCE": "square{lanes}({v} - {0})",
     "POW": "pow({v}, {0})",
-    "POW_ALONE": "pow_alone16({v}, {0})",
-    "FLOOR_MOD": "floor_mod16({v}, {0})",
+    "POW_ALONE": "pow_alone{lanes}({v}, {0})",
+    "FLOOR_MOD": "floor_mod{lanes}({v}, {0})",
     "ATAN2": "atan2({v}, {0})",
     "ADD_SCALAR": "({v} + {a})",
     "MUL_SCALAR": "({v} * {a})",
     "ABS": "fabs({v})",
     "NEG": "(-{v})",
-    "SQUARE": "square16({v})",
+    "SQUARE": "square{lanes}({v})",
     "SQRT": "sqrt({v})",
     "RSQRT": "(1.0f / sqrt({v}))",
     "EXP": "exp({v})",
     "LOG": "log({v})",
-    "SIN": "sin16({v})",
-    "COS": "cos16({v})",
+    "SIN": "sin{lanes}({v})",
+    "COS": "cos{lanes}({v})",
     "FLOOR": "floor({v})",
     "CEIL": "ceil({v})",
-    "ROUND": "round16({v})",
-    "SIGN": "sign16({v})",
-    "SIMULATE": "simulate16({v}, {a}, {b}, {c}, {d})",
-    "QUANTIZE": "quantize16({v}, {a}, {b}, {c}, {d})",
+    "ROUND": "round{lanes}({v})",
+    "SIGN": "sign{lanes}({v})",
+    "SIMULATE": "simulate{lanes}({v}, {a}, {b}, {c}, {d})",
+    "QUANTIZE": "quantize{lanes}({v}, {a}, {b}, {c}, {d})",
 }
 
 MAX_OPERANDS = 6
@@ -85,6 +90,10 @@ BOUNDS = {
 FUSED_ACTIVATIONS = {"NONE": "SATURATE", "RELU": "RELU_SATURATED"}
 """Fused activation → its step, where that has another name. LiteRT's kernels with such an option clamp to the
 range of finite numbers too, so that they never return an infinity."""
+
+_MAY_ADD: frozenset[Kind] = frozenset({Op.CONV_2D, Op.FULLY_CONNECTED})
+"""Operators of which networks have layers with a residual and without one, by the same tiles. Both share
+functions, which ask for each vector that they store whether there is a residual."""
 
 _UNSAFE_STEPS = frozenset({
     "DIV", "REVERSE_DIV", "SQRT", "RSQRT", "LOG", "POW", "POW_ALONE", "FLOOR_MOD",
@@ -153,8 +162,11 @@ class Joined:
     parameters: Parameters
 
 
-def join(steps: Iterable[Step], operands: Sequence[Operand], channels: int) -> Joined:
-    """One expression for all steps, which read `operands` in order, of an output of so many channels."""
+def join(steps: Iterable[Step], operands: Sequence[Operand], channels: int, lanes: int = LANES) -> Joined:
+    """One expression for all steps, which read `operands` in order, of an output of so many channels.
+
+    `lanes` is the size of the vectors, whose functions have it at the end of their names.
+    """
     text, unsafe = "(v)", False
     values: dict[str, int | float] = {}
     unread = iter(operands)
@@ -165,13 +177,33 @@ def join(steps: Iterable[Step], operands: Sequence[Operand], channels: int) -> J
         numbers = BOUNDS.get(step.op, step.parameters)
         names = {key: f"E_NUMBER{position}_{key.upper()}" for key in "abcd"[: len(numbers)]}
         values |= dict(zip(names.values(), numbers, strict=True))
-        text = EXPRESSIONS[step.op].format(*(operand.access for operand in read), v=text, **names)
+        text = EXPRESSIONS[step.op].format(
+            *(operand.access for operand in read), v=text, lanes=lanes, **names
+        )
         unsafe |= any(operand.is_splat for operand in read)
         unsafe |= step.op in _UNSAFE_STEPS or not np.isfinite(step.parameters).all()
     # One Inf or NaN in a padded lane would spread over real channels in the next product: 0 * Inf is NaN.
     if unsafe and channels != round_up(channels):
-        text, values["E_CHANNELS"] = f"mask16({text}, c, E_CHANNELS)", channels
+        text, values["E_CHANNELS"] = f"mask{lanes}({text}, c, E_CHANNELS)", channels
     return Joined(text, parameters(**values))
+
+
+def join_residual(node: Node, operands: Sequence[Operand]) -> Joined | None:
+    """The expression, on vectors of 16, of a layer that may have a residual; None where it has other steps.
+
+    It reads one operand, of which the parameter E_ADDS says whether there is one: without it the operand may
+    be any value.
+    """
+    steps = node.epilogue
+    if node.op not in _MAY_ADD or not steps or not {steps[0].op, steps[-1].op} <= BOUNDS.keys():
+        return None
+    has_one = [step.op for step in steps[1:-1]] == ["ADD"] and operands[0].access == _RESIDUAL
+    if not has_one and len(steps) > 1:
+        return None
+    (inner_low, inner_high), (low, high) = BOUNDS[steps[0].op], BOUNDS[steps[-1].op]
+    bounds = {"E_INNER_LOW": inner_low, "E_INNER_HIGH": inner_high, "E_LOW": low, "E_HIGH": high}
+    stride = operands[0].parameters if has_one else {"E0_STRIDE": 0}
+    return Joined(_MAY_HAVE_RESIDUAL, parameters(E_ADDS=has_one, **stride, **bounds))
 
 
 def operands_of(node: Node, graph: Graph) -> list[Operand]:

@@ -5,16 +5,17 @@ another. Plain data; a backend allocates it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from runtime.arena import Arena, Lifetime, assign
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.constants import ConstantBuffers, divide
-from runtime.delegates.gpu.graph import LINE, Graph, round_up
+from runtime.delegates.gpu.graph import LINE, Graph, round_up, without_constants
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Check,
+    Epilogue,
     Launch,
     LineOf,
     PackedConstant,
@@ -22,6 +23,7 @@ from runtime.delegates.gpu.lowering.spec import (
 )
 from runtime.delegates.gpu.parameters import word
 from runtime.delegates.gpu.source import Source, function_of, parameters_of
+from runtime.errors import DelegateError
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def lifetimes(graph: Graph, stages: Sequence[Stage]) -> dict[BufferKey, Lifetime
     for value in graph.outputs:
         spans.setdefault(graph.layouts[value].root, []).append(len(graph.nodes))
     found: dict[BufferKey, Lifetime] = {
-        root: Lifetime(_extent(graph, root), min(span), max(span)) for root, span in spans.items()
+        root: Lifetime(extent(graph, root), min(span), max(span)) for root, span in spans.items()
     }
     for number, stage in enumerate(stages):
         for scratch in _scratches(stage.candidate.launches):
@@ -85,10 +87,30 @@ def _scratches(launches: Iterable[Launch]) -> list[Scratch]:
     return list(found.values())
 
 
-def _extent(graph: Graph, root: int) -> int:
-    """Bytes that the buffer of `root` needs."""
+def smallest(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Those that need the fewest bytes for constants and scratch, in their order."""
+    sizes = [_own_bytes(candidate) for candidate in candidates]
+    return [candidate for candidate, size in zip(candidates, sizes, strict=True) if size == min(sizes)]
+
+
+def _own_bytes(candidate: Candidate) -> int:
+    arguments = {arg for launch in candidate.launches for arg in launch.args}
+    return sum(arg.bytes for arg in arguments if isinstance(arg, (PackedConstant, Scratch)))
+
+
+def extent(graph: Graph, root: int) -> int:
+    """Bytes of the buffer of `root`, all of which kernels may write; a multiple of 16 elements."""
     value, layout = graph.values[root], graph.layouts[root]
     return round_up(value.pixels * layout.pixel_stride) * value.type.size
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Where a row of the table names a place in a value's buffer: `lines` behind the buffer's start."""
+
+    row: int
+    column: int
+    lines: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +164,35 @@ class Placement:
             )
         ]
 
+    def names(self, source: Source) -> tuple[str, ...]:
+        """The name of each launch's function."""
+        return tuple(source.names[function_of(launch)] for launch in self.launches)
+
+    @property
+    def bare_launches(self) -> tuple[Launch, ...]:
+        """The launches without what they read: weights would otherwise be in memory twice."""
+        return tuple(replace(launch, args=(), epilogue=Epilogue()) for launch in self.launches)
+
+    @property
+    def bare(self) -> Placement:
+        """The offsets alone, without launches and constants, for as long as a recording lives."""
+        return replace(self, graph=without_constants(self.graph), launches=(), constants=divide((), 0))
+
+    def references(self) -> dict[int, list[Reference]]:
+        """What names the buffer of each of the graph's inputs and outputs: another place goes there."""
+        graph = self.graph
+        found: dict[int, list[Reference]] = {value: [] for value in (*graph.inputs, *graph.outputs)}
+        for row, launch in enumerate(self.launches):
+            for column, argument in enumerate((*launch.args, *launch.epilogue.operands), 1):
+                value = argument.value if isinstance(argument, LineOf) else argument
+                if not isinstance(value, int):
+                    continue
+                root = graph.layouts[value].root
+                if root in found:
+                    lines = (self.offset_of(value) - self.offset_of(root)) // LINE
+                    found[root].append(Reference(row, column, lines))
+        return found
+
     def _offset(self, argument: int | LineOf | Scratch | Check, stage: int) -> int:
         if isinstance(argument, Scratch):
             return self.arena.offsets[stage, argument.key] // LINE
@@ -163,6 +214,14 @@ def place(graph: Graph, stages: Sequence[Stage], most: int) -> Placement:
     return Placement(graph, launches, owners, plan_arena(graph, stages), constants, checks_of(stages))
 
 
+def place_on(device: Capabilities, graph: Graph, stages: Sequence[Stage]) -> Placement:
+    """The same for a device. Raises DelegateError with what the device lacks to hold it."""
+    placement = place(graph, stages, device.max_allocation_bytes)
+    if (lack := shortage(placement, device)) is not None:
+        raise DelegateError(f"gpu delegate: {lack}")
+    return placement
+
+
 def shortage(placement: Placement, device: Capabilities) -> str | None:
     """What a device lacks to hold a placement, with what is needed of how much; None where it fits."""
     activations, constants = placement.arena.size, placement.constant_bytes
@@ -176,6 +235,15 @@ def shortage(placement: Placement, device: Capabilities) -> str | None:
     return (
         f"the partition needs {_mebibytes(activations + constants)}, of that {_mebibytes(constants)} for "
         f"constants, and {device.name} has {_mebibytes(device.memory_bytes)}"
+    )
+
+
+def demand(placement: Placement, device: Capabilities) -> str:
+    """What a placement needs of how much, for a message about memory that a driver refuses."""
+    whole = _mebibytes(placement.arena.size + placement.constant_bytes)
+    return (
+        f"the partition needs {whole}, of that {_mebibytes(placement.constant_bytes)} for constants, and "
+        f"{device.name} has {_mebibytes(device.memory_bytes)} for all programs together"
     )
 
 

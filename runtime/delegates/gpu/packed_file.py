@@ -90,6 +90,11 @@ class PackedFiles:
             found = self._make(path, key, size, parts)
         return found
 
+    def release_model(self, packed_bytes: int) -> None:
+        """Give up the model's own pages behind a large constant that was packed from them."""
+        if self.source is not None and packed_bytes > _RELEASED:
+            self.source.release()
+
     def _key(self, placement: Placement, number: int) -> str:
         """A hash of all that decides what is packed in which order: the owner, the code, and the launches."""
         launches = [
@@ -144,8 +149,7 @@ class PackedFiles:
                 for part in parts:
                     digest.update(part.data)
                     _write(descriptor, part.data)
-                    if self.source is not None and part.nbytes > _RELEASED:
-                        self.source.release()
+                    self.release_model(part.nbytes)
                 os.pwrite(descriptor, _header(key, digest.hexdigest()), 0)
                 Path(name).replace(path)
                 self._seal(descriptor, key)

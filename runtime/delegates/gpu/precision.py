@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.options import Options
 from runtime.errors import UnsupportedPrecisionError
 
@@ -53,6 +54,17 @@ class Findings:
         return "; ".join(
             f"{trial.title}: {f'no ({fault})' if fault else 'yes'}" for trial, fault in self.faults.items()
         )
+
+
+def meaning(precision: str, device: Capabilities) -> str:
+    """What is computed in which numbers, for reports."""
+    if precision == "int8":
+        return "integers of quantised tensors, float32 of others"
+    if precision == "fp32":
+        return "float32"
+    rounds_inputs = device.multiplies_bf16 and not device.works_in_groups
+    rounded = "weights and the inputs of products" if rounds_inputs else "weights alone"
+    return f"float32; {rounded} are rounded to {precision}"
 
 
 def settled(options: Options, device: str, findings: Callable[[], Findings]) -> str:

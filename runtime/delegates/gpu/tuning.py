@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from collections.abc import Mapping, Sequence
-from functools import cache
-from itertools import pairwise
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from runtime.delegates.gpu.backends.base import Backend, Entry, Program, Recording
 from runtime.delegates.gpu.contention import Contention
 from runtime.delegates.gpu.graph import Graph
+from runtime.delegates.gpu.kept_choices import KeptChoices
 from runtime.delegates.gpu.lowering.spec import Candidate
 from runtime.delegates.gpu.memory import Stage, place, shortage
 from runtime.delegates.gpu.options import Options
-from runtime.delegates.gpu.source import Source, function_of, kernel_source, parameters_of
+from runtime.delegates.gpu.schedules import plain, segments
+from runtime.delegates.gpu.source import Source
 from runtime.delegates.gpu.watch import SpinWatch
-
-if TYPE_CHECKING:
-    pass
-
-_SHORTLIST = {"none": 1, "fast": 2, "exhaustive": 99}
-"""Candidates of a node that are compiled and timed, by the option `tuning`; 99 means all. Compiling takes
-most of the first start: 0.1 to 0.2 seconds for each function with PoCL."""
 
 _ROUNDS = {"none": 0, "fast": 9, "exhaustive": 30}
 """Most timed rounds, by the option `tuning`, behind one that warms up. Chosen: of 9 samples the lower
@@ -41,20 +32,17 @@ _TIMED_BYTES = 64 << 20
 """Bytes of constants that candidates which are timed together may have, unless one node alone has more.
 They are in memory beside the model; smaller groups find more of their constants in the caches than in use."""
 
-_LIGHT_SHARE = {"none": 0.0, "fast": 0.02, "exhaustive": 0.0}
-"""Share of the graph's estimated time below which equal nodes together get no second candidate, by the option
-`tuning`. Chosen: even a candidate that is a fifth faster would gain less than half a percent there."""
-
-_BYTE_WEIGHT = 8
-"""Flops that take about as long as a byte of traffic: about 200 GFLOP/s of a core with AVX-512 against 25
-GB/s from memory. It only ranks nodes by weight; larger puts those that copy first."""
-
-_SCHEDULE_ROUNDS = {"none": 5, "fast": 11, "exhaustive": 31}
+_SCHEDULE_ROUNDS = {"none": 5, "fast": 7, "exhaustive": 31}
 """Most rounds in which the schedules are compared, by the option `tuning`; odd, and even "none" must measure,
 as no rule tells which schedule is faster."""
 
 _FEWEST_SCHEDULE_ROUNDS = 3
 """Rounds that are run however long they take. With fewer, one disturbed run could choose the schedule."""
+
+_HOPELESS = 1.1
+"""Ratio to the fastest schedule's time above which one takes no further part, once the fewest rounds are run.
+Undisturbed runs of one schedule differ by a few percent; smaller could drop the fastest for a disturbance in
+all its rounds, larger runs those that cannot win for longer."""
 
 _SCHEDULE_SECONDS = 1.0
 """Seconds after which no further round begins, so that the first result of a large model does not wait for a
@@ -63,6 +51,14 @@ choice that gains it little: the longer a run, the smaller the share of its laun
 _SEGMENT_LENGTHS = ("16", "100000")
 """Most layers of a persistent segment, as the names under which a schedule is kept; the second means the
 whole graph. Short segments lose a launch each, and end sooner when another program takes a core away."""
+
+_PLAIN = "0"
+"""The name under which the plain schedule is kept: layers of a persistent segment, of which it has none."""
+
+_STARVED = 8.0
+"""Ratio to the plain schedule's time above which a persistent one takes no further part after a single round:
+another program has the core on which its threads wait for each other, and each run may take seconds. Smaller
+could drop the fastest for one disturbance; larger lets a start on a busy machine wait for more such runs."""
 
 _MARGIN = 1.02
 """Factor by which the time of a persistent schedule counts as longer than it was. Equal schedules are then
@@ -83,30 +79,19 @@ class Tuner:
     def __init__(self, backend: Backend, options: Options) -> None:
         self._backend = backend
         self._effort = options.tuning
+        self._kept = KeptChoices.of(backend.capabilities, backend.cache, options)
         self._persistent = options.persistent
         self.is_settled = True
         """False once candidates were chosen by times that hold for this start only."""
 
+    @property
+    def choices(self) -> Mapping[str, str]:
+        """What was chosen by timing, in this start or in an earlier one: names by keys."""
+        return self._kept.made
+
     def shortlist(self, alternatives: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
-        """The candidates that the option `tuning` allows; compiling is slow, so light nodes get one.
-
-        Of candidates that were compared before, the winner alone is left.
-        """
-        keys = [self._key(node) for node in alternatives]
-        weights: dict[str, int] = {}
-        for key, node in zip(keys, alternatives, strict=True):
-            weights[key] = weights.get(key, 0) + _weight(node[0])
-        light = _LIGHT_SHARE[self._effort] * sum(weights.values())
-        most = _SHORTLIST[self._effort]
-        allowed = [
-            list(node[: most if weights[key] >= light else 1])
-            for key, node in zip(keys, alternatives, strict=True)
-        ]
-        return [self._winner(node) or node for node in allowed]
-
-    def _winner(self, node: Sequence[Candidate]) -> list[Candidate]:
-        name = self._recall(self._key(node)) if len(node) > 1 else None
-        return [candidate for candidate in node if candidate.name == name]
+        """See `KeptChoices.shortlist`."""
+        return self._kept.shortlist(alternatives)
 
     def choose(
         self,
@@ -116,7 +101,7 @@ class Tuner:
         program: Program,
     ) -> list[Stage]:
         """One candidate for each node."""
-        keys = [self._key(node) if len(node) > 1 else "" for node in alternatives]
+        keys = [self._kept.key(node) if len(node) > 1 else "" for node in alternatives]
         compared: dict[str, list[Stage]] = {}
         for position, (key, node) in enumerate(zip(keys, alternatives, strict=True)):
             if key and key not in compared:
@@ -129,38 +114,47 @@ class Tuner:
                 timed = {key: compared[key] for key in group}
                 winners |= self._measure(graph, timed, source, program, 1 / len(groups))
             # What was found while other programs had the cores holds for this start only.
-            if contention.is_disturbed():
-                self.is_settled = False
-            else:
-                for key, name in winners.items():
-                    self._remember(key, name)
+            self.is_settled = not contention.is_disturbed()
+            keep = self._kept.remember if self.is_settled else self._kept.note
+            for key, name in winners.items():
+                keep(key, name)
+            for key in compared.keys() - winners.keys():
+                self._kept.note(key, compared[key][0].candidate.name)
         stages = []
         for position, (key, node) in enumerate(zip(keys, alternatives, strict=True)):
             named = [candidate for candidate in node if candidate.name == winners.get(key)]
             stages.append(Stage(position, (named or list(node))[0]))
         return stages
 
-    def schedule(self, recording: Recording, source: Source) -> SpinWatch[list[Entry]]:
-        """How the layers are enqueued: one by one, or persistent segments (PoCL's CPU devices only)."""
+    def schedule(self, recording: Recording) -> SpinWatch[list[Entry]]:
+        """How the layers are enqueued: plainly, or in persistent segments (PoCL's CPU devices only).
+
+        A load that nothing reports, as of the host that this machine shares, delays spinning segments alone.
+        So the plain schedule is kept once two starts have found it the fastest.
+        """
         count = len(recording.launches)
-        plain = [recording.entry(layer) for layer in range(count)]
+        enqueued = plain(recording, shares_one_kernel=self._backend.capabilities.shares_one_kernel)
         # A single layer has no further launch to save.
         if self._persistent == "off" or not self._may_persist() or count < 2:
-            return SpinWatch(plain, plain)
+            return SpinWatch(enqueued, enqueued)
         if self._persistent == "on":
-            whole = _segments(recording, count)
+            whole = segments(recording, count)
             return SpinWatch(whole, whole)
-        content = repr((source.kernels, recording.rows, self._backend.capabilities))
-        key = hashlib.sha256(f"schedule{content}".encode()).hexdigest()
-        length = self._recall(key)
+        key = self._kept.schedule_key(recording.launches)
+        length = self._kept.recall(key)
         if length is None:
-            schedules = {size: _segments(recording, int(size)) for size in _SEGMENT_LENGTHS} | {"0": plain}
+            schedules = {size: segments(recording, int(size)) for size in _SEGMENT_LENGTHS}
+            schedules[_PLAIN] = enqueued
             contention = Contention()
             length = self._fastest(recording, schedules)
-            if not contention.is_disturbed():
-                self._remember(key, length)
-        preferred = _segments(recording, int(length)) if length in _SEGMENT_LENGTHS else plain
-        return SpinWatch(preferred, plain)
+            if contention.is_disturbed():
+                self._kept.note(key, length)
+            elif length == _PLAIN:
+                self._kept.remember_if_again(key, length)
+            else:
+                self._kept.remember(key, length)
+        preferred = segments(recording, int(length)) if length in _SEGMENT_LENGTHS else enqueued
+        return SpinWatch(preferred, enqueued)
 
     def _may_persist(self) -> bool:
         """True where the barrier of a segment is known to hold.
@@ -180,17 +174,24 @@ class Tuner:
         for entries in schedules.values():
             recording.run(entries)
         started = perf_counter()
+        typical: dict[str, float] = {}
+        contenders = dict(schedules)
         for attempt in range(_SCHEDULE_ROUNDS[self._effort]):
-            if attempt >= _FEWEST_SCHEDULE_ROUNDS and perf_counter() - started > _SCHEDULE_SECONDS:
-                break
-            for name, entries in schedules.items():
+            if attempt:
+                limit = _STARVED * typical[_PLAIN]
+                if attempt >= _FEWEST_SCHEDULE_ROUNDS:
+                    # Of those still timed: one that was dropped may have looked faster in its few rounds.
+                    limit = _HOPELESS * min(typical[name] for name in contenders)
+                contenders = {name: found for name, found in contenders.items() if typical[name] <= limit}
+                is_late = attempt >= _FEWEST_SCHEDULE_ROUNDS and perf_counter() - started > _SCHEDULE_SECONDS
+                if len(contenders) == 1 or is_late:
+                    break
+            for name, entries in contenders.items():
                 start = perf_counter()
                 recording.run(entries)
                 times[name].append(perf_counter() - start)
-        typical = {
-            name: _typical(samples) * (1.0 if name == "0" else _MARGIN) for name, samples in times.items()
-        }
-        return min(typical, key=lambda name: typical[name])
+                typical[name] = _typical(times[name]) * (1.0 if name == _PLAIN else _MARGIN)
+        return min(contenders, key=lambda name: typical[name])
 
     def _groups(self, graph: Graph, compared: Mapping[str, Sequence[Stage]]) -> list[list[str]]:
         """The nodes that are timed together, by their keys; without those whose candidates have no room.
@@ -257,48 +258,7 @@ class Tuner:
             best[key] = min(best.get(key, result), result)
         return {key: name for key, (_, name) in best.items()}
 
-    def _key(self, node: Sequence[Candidate]) -> str:
-        """A hash of device, threads, the option `tuning`, and the candidates' functions and parameters."""
-        functions = [
-            (c.name, [(function_of(launch), parameters_of(launch)) for launch in c.launches]) for c in node
-        ]
-        files = tuple(sorted({launch.instance.source for c in node for launch in c.launches}))
-        device = self._backend.capabilities
-        content = repr((device.key, device.compute_units, self._effort, functions, _digest_of(files)))
-        return hashlib.sha256(content.encode()).hexdigest()
-
-    def _recall(self, key: str) -> str | None:
-        """The winner of an earlier start."""
-        found = self._backend.cache.read("tuning", key)
-        return None if found is None else found.decode()
-
-    def _remember(self, key: str, winner: str) -> None:
-        """Keep a winner for later starts."""
-        self._backend.cache.write("tuning", key, winner.encode())
-
-
-@cache
-def _digest_of(files: tuple[str, ...]) -> str:
-    text = "".join(kernel_source(name) for name in ("common.cl", *files))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _weight(candidate: Candidate) -> int:
-    """An estimate of a candidate's time, in flops."""
-    return sum(launch.flops + _BYTE_WEIGHT * launch.bytes for launch in candidate.launches)
-
 
 def _typical(samples: Sequence[float]) -> float:
     """The lower quartile: other load only ever adds time."""
     return sorted(samples)[len(samples) // 4]
-
-
-def _segments(recording: Recording, length: int) -> list[Entry]:
-    """Persistent segments of at most `length` layers, whose constants lie in one buffer each."""
-    ends, first = [0], 0
-    for layer, number in enumerate(recording.buffers):
-        if layer - first == length or number != recording.buffers[first]:
-            ends.append(layer)
-            first = layer
-    ends.append(len(recording.launches))
-    return [recording.segment(start, end) for start, end in pairwise(ends)]

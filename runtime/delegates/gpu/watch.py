@@ -32,7 +32,7 @@ class SpinWatch(Generic[Schedule]):
 
     def __init__(self, preferred: Schedule, plain: Schedule) -> None:
         self.preferred = preferred
-        self._plain = plain
+        self.plain = plain
         self._best_s = float("inf")
         self._strikes = 0
         self._pause = PAUSE_RUNS
@@ -42,7 +42,7 @@ class SpinWatch(Generic[Schedule]):
 
     def next(self) -> Schedule:
         """The schedule of the next run."""
-        return self._plain if self._plain_left else self.preferred
+        return self.plain if self._plain_left else self.preferred
 
     def note(self, elapsed_s: float) -> None:
         """Note how long the run took whose schedule `next` returned."""

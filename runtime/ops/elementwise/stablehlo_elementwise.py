@@ -1,4 +1,7 @@
-"""STABLEHLO_ADD, MULTIPLY, MAXIMUM, MINIMUM, AND and SHIFT_LEFT: two operands of one shape."""
+"""STABLEHLO_ADD, MULTIPLY, MAXIMUM, MINIMUM, AND, SHIFT_LEFT, REMAINDER and CLAMP.
+
+LiteRT's interpreter runs the last two on GPUs only; they do as the StableHLO specification says.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.blocks import pairwise
+from runtime.ops.support.blocks import broadcast_blocks, pairwise
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import broadcast_inputs
-from runtime.ops.support.value import Array
+from runtime.ops.support.value import Array, Shape
 
 _NUMBERS = (
     TensorType.FLOAT32,
@@ -27,6 +30,7 @@ _NUMBERS = (
     TensorType.UINT32,
     TensorType.UINT64,
 )
+_SIGNED = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)
 _WHOLE = (TensorType.INT8, TensorType.INT16, TensorType.INT32, TensorType.INT64)
 
 _UFUNCS: Mapping[BuiltinOperator, np.ufunc] = {
@@ -81,3 +85,47 @@ def shift_left(op: OpContext) -> Kernel:
     kind = op.require(*_WHOLE)
     op.require(kind, i=1)
     return pairwise(op, np.left_shift)
+
+
+@operator(BuiltinOperator.STABLEHLO_REMAINDER, max_version=1, infer=broadcast_inputs, types=_SIGNED)
+def remainder(op: OpContext) -> Kernel:
+    """STABLEHLO_REMAINDER: what x is beyond a multiple of z, with the sign of x.
+
+    Division of integers by zero, which the specification leaves open, raises `ShapeError` at run time.
+    """
+    kind = op.require(*_SIGNED)
+    op.require(kind, i=1)
+    divisor = op.read(1)
+    divide = pairwise(op, np.fmod)
+
+    def run() -> None:
+        if kind is not TensorType.FLOAT32 and not divisor.all():
+            raise op.error("division by zero")
+        divide()
+
+    return run
+
+
+def _clamped_shape(op: OpContext) -> tuple[Shape, ...]:
+    """Return the shape of the operand; each bound has it too, or is one number."""
+    shape = op.input(1).shape
+    for i in (0, 2):
+        if op.input(i).shape not in ((), shape):
+            raise op.error(f"a bound of shape {list(op.input(i).shape)} for an operand of {list(shape)}")
+    return (shape,)
+
+
+@operator(BuiltinOperator.STABLEHLO_CLAMP, max_version=1, infer=_clamped_shape, types=_SIGNED)
+def clamp(op: OpContext) -> Kernel:
+    """STABLEHLO_CLAMP of (low, x, high): the lesser of high and the greater of x and low; NaN stays NaN."""
+    kind = op.require(*_SIGNED)
+    op.require(kind, i=1)
+    op.require(kind, i=2)
+    pieces = broadcast_blocks(op.write(), op.read(0), op.read(1), op.read(2))
+
+    def run() -> None:
+        for y, low, x, high in pieces:
+            np.maximum(low, x, out=y)
+            np.minimum(high, y, out=y)
+
+    return run

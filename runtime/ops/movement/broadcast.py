@@ -1,4 +1,4 @@
-"""Repeating a tensor: TILE and BROADCAST_TO."""
+"""Repeating a tensor: TILE, BROADCAST_TO and STABLEHLO_BROADCAST_IN_DIM."""
 
 from __future__ import annotations
 
@@ -48,3 +48,34 @@ def broadcast_to(op: OpContext) -> Kernel:
     op.require_same_type(0)
     y = op.write()
     return copy(y, np.broadcast_to(op.read(0), y.shape))
+
+
+def broadcast_in_dim_shape(op: OpContext) -> tuple[Shape, ...]:
+    """Return the declared shape, in which each dimension of the input, or a 1 of it, has its place."""
+    shape, target = op.input().shape, op.output().shape
+    places = tuple(int(place) for place in op.option("broadcast_dimensions"))
+    fits = len(places) == len(set(places)) == len(shape) and all(0 <= p < len(target) for p in places)
+    if (
+        not fits
+        or min(target, default=0) < 0
+        or any(extent not in (1, target[place]) for extent, place in zip(shape, places, strict=True))
+    ):
+        raise op.error(f"shape {list(shape)} does not broadcast to {list(target)} at {list(places)}")
+    return (target,)
+
+
+@operator(
+    BuiltinOperator.STABLEHLO_BROADCAST_IN_DIM, max_version=1, infer=broadcast_in_dim_shape, types=MOVABLE
+)
+def broadcast_in_dim(op: OpContext) -> Kernel:
+    """STABLEHLO_BROADCAST_IN_DIM, as StableHLO specifies it: dimension i of the input becomes `places[i]`.
+
+    LiteRT's interpreter has it on GPUs only.
+    """
+    op.require_same_type(0)
+    x, y = op.read(0), op.write()
+    places = [int(place) for place in op.option("broadcast_dimensions")]
+    order = sorted(range(len(places)), key=places.__getitem__)
+    extents = dict(zip(places, x.shape, strict=True))
+    spread = x.transpose(order).reshape([extents.get(axis, 1) for axis in range(y.ndim)])
+    return copy(y, np.broadcast_to(spread, y.shape))

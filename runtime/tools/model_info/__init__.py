@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from runtime.model.facts import ModelFacts, model_facts
 from runtime.tools.model_info.advice import Advice, advice_for
 from runtime.tools.model_info.delegation import DelegateView, delegate_views
-from runtime.tools.model_info.facts import ModelFacts, model_facts
 from runtime.tools.model_info.memory import MemoryPlan, memory_plan
 
 __all__ = [

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from runtime.tools.model_info.facts import Kind
+from runtime.model.facts import Kind
 
 _SAME_AS: Final[dict[Kind, Kind]] = {"quantisation-aware": "integer"}
 """A quantisation-aware graph runs as what its conversion makes of it."""

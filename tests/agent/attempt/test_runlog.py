@@ -65,3 +65,16 @@ def test_overlaps_are_found_within_a_group_only():
 
 def test_processes_of_one_attempt_may_overlap():
     assert overlaps([life("a", 0, 10), life("a", 5, 15)]) == []
+
+
+def test_the_end_that_a_runner_writes_for_a_failed_process_counts_once(tmp_path):
+    path = tmp_path / "runs.log"
+    for pid, own in ((101, False), (102, True)):
+        append(path, "start", "a", "host", "measure", pid)
+        if own:
+            append(path, "end", "a", "host", "measure", pid)
+        append(path, "end", "a", "host", "failed", pid)
+    found = intervals(read(path))
+    assert [(life.pid, life.what) for life in found] == [(101, "measure"), (102, "measure")]
+    assert all(life.end_ns is not None for life in found)
+    assert overlaps(found) == []

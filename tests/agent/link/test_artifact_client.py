@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -298,6 +299,34 @@ def test_only_the_farms_own_certificate_is_trusted(tmp_path: Path, state: Path) 
                 made.fetch(SHA, len(MODEL))
         with open_artifacts(endpoint.url, state, authority.path.read_text()) as made:
             made.fetch(SHA, len(MODEL))
+    finally:
+        endpoint.close()
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ({"begun": timedelta(hours=-2)}, "certificate is not yet valid"),
+        ({"ended": timedelta(hours=2)}, "certificate has expired"),
+    ],
+)
+def test_a_certificate_of_another_time_raises_the_question_of_the_clock_and_samples_wait(
+    tmp_path: Path, state: Path, times: dict[str, timedelta], said: str
+) -> None:
+    authority = Authority(tmp_path)
+    endpoint = Endpoint(tmp_path, tls=authority.issue(**times))
+    samples = artifact_path(state / "store", SHA)
+    samples.parent.mkdir(parents=True)
+    samples.write_bytes(MODEL)
+    try:
+        with open_artifacts(endpoint.url, state, authority.path.read_text()) as made:
+            for transfer in (lambda: made.fetch("0" * 64, 1), lambda: made.upload(SHA)):
+                with pytest.raises(
+                    TransferError, match=rf"{said}.*; is this machine's clock right\?"
+                ) as told:
+                    transfer()
+                assert "\n" not in str(told.value)
+        assert samples.read_bytes() == MODEL
     finally:
         endpoint.close()
 

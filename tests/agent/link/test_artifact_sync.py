@@ -10,8 +10,21 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from agent.link.artifact_sync import FETCHING, NO_ROOM, ArtifactSync, SharedStore
-from agent.wire.messages import CancelJob, Heartbeat, JobRefused, JobSpec, Reason, ReasonCode, Wire, encode
+from agent.link.artifact_sync import FETCHING, NO_ROOM, ArtifactSync, NeverTakenError, SharedStore
+from agent.wire.bounded import Wire
+from agent.wire.messages import (
+    CancelJob,
+    Heartbeat,
+    JobRefused,
+    JobResult,
+    JobSpec,
+    Reason,
+    ReasonCode,
+    Status,
+    decode_for_orchestrator,
+    encode,
+)
+from agent.wire.reference import ReferenceRecord
 
 JOB = JobSpec(
     attempt_id="a1", attempt_no=1, cell_id="c", epoch=7, device_id="d", model_id="m", model_sha256="5" * 64,
@@ -165,3 +178,43 @@ def test_what_the_daemon_refuses_as_damaged_is_told_to_the_store() -> None:
         refused = JobRefused(attempt_id="a1", epoch=7, reason=Reason(code=code, text="x"))
         sync.prepare(encode(refused).rstrip())
     assert (store.held, store.damaged) == ({}, ["a1"])
+
+
+def reference(key: str, file: str) -> ReferenceRecord:
+    return ReferenceRecord(key=key * 64, kind="reference", maker="1/x", sha256=file * 64, size_bytes=9)
+
+
+class WithoutReferences(SharedStore):
+    """The farm has the model, and takes and gives no reference but `f`."""
+
+    fetched: tuple[str, ...] = ()
+
+    def has(self, sha256: str, size: int) -> bool:
+        return size == JOB.model_bytes
+
+    def fetch(self, sha256: str, size: int) -> None:
+        self.fetched += (sha256[0],)
+        if sha256[0] == "e":
+            raise OSError("the farm answers 404")
+
+    def upload(self, sha256: str) -> None:
+        if sha256[0] == "e":
+            raise NeverTakenError("the farm answers 413")
+
+
+def test_references_are_fetched_before_the_job_and_one_that_cannot_be_had_is_no_obstacle() -> None:
+    store, ends = WithoutReferences(), Ends()
+    job = JOB.model_copy(update={"references": (reference("1", "e"), reference("2", "f"))})
+    ends.down(ArtifactSync(store), job)
+    until(lambda: ends.said == [encode(job).rstrip()])
+    assert (store.fetched, ends.refusals()) == (("5", "e", "f"), [])
+
+
+def test_a_result_goes_without_the_references_that_the_farm_never_takes() -> None:
+    told = JobResult(
+        attempt_id="a1", epoch=7, cell_id="c", device_id="d", status=Status.DONE,
+        references=(reference("1", "e"), reference("2", "f")),
+    )  # fmt: skip
+    sent = decode_for_orchestrator(ArtifactSync(WithoutReferences()).prepare(encode(told).rstrip()))
+    assert isinstance(sent, JobResult)
+    assert sent == told.model_copy(update={"references": (reference("2", "f"),)})

@@ -19,13 +19,11 @@ from agent.link.broker import AgentBroker
 from agent.link.name_claim import NameClaim
 from agent.link.relay import Relay
 from agent.wire.envelope import KEYS_KIND, MAX_ENVELOPE_BYTES
+from agent.wire.measurement import Accuracy, Latency, Measurement
 from agent.wire.messages import (
-    Accuracy,
     Heartbeat,
     JobRefused,
     JobResult,
-    Latency,
-    Measurement,
     Reason,
     ReasonCode,
     Status,

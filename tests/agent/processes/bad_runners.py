@@ -1,6 +1,6 @@
 """Runners that misbehave: `python bad_runners.py KIND JOB.json FOLDER`.
 
-They write process ids to FOLDER/../../references/pids.
+They write process ids to FOLDER/../../notes/pids, which `EmbeddedAgent` lets them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SLEEP = [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SI
 
 
 def note(folder: Path, pid: int) -> None:
-    with (folder.parent.parent / "references/pids").open("a") as file:
+    with (folder.parent.parent / "notes/pids").open("a") as file:
         file.write(f"{pid}\n")
 
 

@@ -70,7 +70,9 @@ def everything(targets: dict[str, Any], folder: Path) -> dict[str, str]:
         "own_pair": lambda: str(len([end.close() for end in socket.socketpair()])),
     }
     found |= {name: _tried(way) for name, way in ways.items()}
-    found["model"] = _tried(_read, json.loads(Path(sys.argv[2]).read_text())["model_path"])
+    job = json.loads(Path(sys.argv[2]).read_text())
+    found["model"] = _tried(_read, job["model_path"])
+    found["own_references"] = _tried(_write, f"{job['references']}/evil")
     found["capabilities"] = next(
         line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line[:6] == "CapEff"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from agent.processes.log_tailer import PAUSE_S, PIECE_BYTES, OutputReader, Piece
-from agent.wire.messages import JobResult, RunnerOutput
+from agent.wire.messages import CancelJob, JobResult, RunnerOutput
 from tests.agent.embedded_agent import job
 
 
@@ -40,9 +40,11 @@ def test_of_a_flood_the_end_is_told_and_the_rest_counted(tmp_path):
 
 
 def test_an_agent_tells_what_its_runner_writes_while_it_runs(start_agent, stored):
-    script = "import sys, time; print('tuning', flush=True); time.sleep(60)"
+    script = "import sys, time; print('tuning', flush=True); time.sleep(600)"
     agent = start_agent(runner=[sys.executable, "-c", script])
-    agent.send(job(stored, soft_limit_s=4.0, hard_limit_s=4.5))
+    spec = job(stored)
+    agent.send(spec)
     told = agent.expect(RunnerOutput)
     assert (told.start, told.text) == (0, "tuning\n")
+    agent.send(CancelJob(attempt_id=spec.attempt_id))
     assert agent.expect(JobResult).log_tail.startswith("tuning\n")

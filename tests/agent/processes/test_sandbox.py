@@ -32,10 +32,10 @@ WITHOUT_NAMESPACES = (
 """Root in a container: it may make no namespace, neither by a capability nor by its user."""
 
 READS = ("credentials", "journal", "other_attempt", "home", "other_file", "agent_environment", "agent_memory")
-WRITES = ("state", "store", "other_folder", "interpreter")
+WRITES = ("state", "store", "other_folder", "interpreter", "references", "own_references")
 CONNECTIONS = ("tcp", "udp", "unix", "unix_datagram", "abstract")
 NEEDS = (
-    "own_folder", "own_temporary", "own_shared_memory", "references",
+    "own_folder", "own_temporary", "own_shared_memory",
     "null", "own_process", "own_pair", "model",
 )  # fmt: skip
 
@@ -123,7 +123,7 @@ def attacked(
             "interpreter": Path(sys.prefix) / "evil.pth",
             "tmp": f"/tmp/farm-test-evil-{folder.name}",
             "kernel": "/proc/sys/kernel/domainname",
-            "references": state / "references/mine",
+            "references": state / "references/others/evil",
         }
         targets = {
             **outside,
@@ -142,8 +142,9 @@ def attacked(
             inside=inside,
         )
         try:
-            (state / "references").mkdir(exist_ok=True)
-            os.chown(state / "references", user, -1)
+            for made in (state / "references", state / "references/others"):
+                made.mkdir(exist_ok=True)
+                os.chown(made, user, -1)
             (state / "work/other").mkdir(parents=True)
             (state / "work/other/job.json").write_text("secret")
             os.chown(state / "work", user, -1)

@@ -7,79 +7,182 @@ import os
 import numpy as np
 import pytest
 
-from agent.wire.messages import ReasonCode, Status
+from agent.wire.messages import Arm, JobResult, ReasonCode, Receipt, Status
 from runtime.model.graph import Model, Operator, Subgraph, Tensor
 from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
 from runtime.model.writer import write_model
 from tests.agent import dishonest
-from tests.agent.embedded_agent import BRIEF, job, put_model
+from tests.agent.embedded_agent import BRIEF, EmbeddedAgent, job, put_model
+from tests.needs import absent
+
+TIMED = 2 * dishonest.THROTTLED_AFTER + 1
+"""Its last run has another input set than the answer that `stale` repeats."""
+OFTEN = BRIEF.model_copy(update={"warmup_runs": 0, "min_runs": TIMED, "max_runs": TIMED, "max_seconds": 20.0})
+IN_ONE_PROCESS = (
+    "offset", "nan", "random", "none", "stale", "warm",
+    "enqueue", "content", "throttled", "lagging", "fallback", "blind",
+)  # fmt: skip
+"""Delegates whose lie one timed process shows."""
 
 
-@pytest.fixture
-def liars(tmp_path, monkeypatch, start_agent):
+@pytest.fixture(scope="module")
+def caught(tmp_path_factory, probed, tiny):
+    """The results of every dishonest delegate and of an honest one, by name: arms of one job."""
+    with pytest.MonkeyPatch.context() as patch:
+        agent = agent_with_liars(tmp_path_factory.mktemp("liars"), probed, patch)
+        stored = put_model(agent.store, tiny)
+        opencl = [device.device_id for device in agent.hello.devices if device.api == "opencl"]
+        found = run_together(agent, job(stored, "litert", plan=OFTEN), IN_ONE_PROCESS, opencl)
+        twice = OFTEN.model_copy(update={"processes": 2})
+        found["sprinter"] = agent.run(job(stored, "sprinter", plan=twice))
+        agent.close()
+    return found
+
+
+def agent_with_liars(folder, probed, patch):
     """An agent whose runners find the dishonest delegates installed."""
-    dishonest.install(tmp_path / "site")
-    path = [str(tmp_path / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
-    return start_agent()
+    dishonest.install(folder / "site")
+    path = [str(folder / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    patch.setenv("PYTHONPATH", os.pathsep.join(path))
+    return EmbeddedAgent(folder, probe_command=probed)
 
 
-def test_wrong_output_fails_and_keeps_its_evidence(liars, stored):
-    result = liars.run(job(stored, "offset"))
-    assert (result.status, result.reason.code) == (Status.FAILED, ReasonCode.WRONG_OUTPUT)
+def run_together(agent, lead, names, opencl):
+    """Run these delegates as arms of one job, `fallback` on a device of OpenCL; their results by name."""
+    arms = []
+    for name in names:
+        device = opencl[0] if name == "fallback" and opencl else "host-cpu"
+        arms.append(
+            Arm(
+                attempt_id=f"{lead.attempt_id}-{name}", attempt_no=1, cell_id=name, epoch=lead.epoch,
+                device_id=device, delegate=name, delegate_kind=name,
+            )
+        )  # fmt: skip
+    agent.send(lead.model_copy(update={"arms": tuple(arms), "cell_id": lead.delegate}))
+    found = {}
+    for _ in range(1 + len(arms)):
+        result = agent.expect(JobResult)
+        agent.send(Receipt(attempt_id=result.attempt_id))
+        found[result.cell_id] = result
+    return found
+
+
+def is_invalid(result, reason):
+    trust = result.measurement.trust
+    return trust.verdict == "invalid" and any(reason in text for text in trust.reasons)
+
+
+def test_an_honest_delegate_among_them_is_not_accused(caught):
+    honest = caught["litert"]
+    assert honest.status is Status.DONE, honest.reason
+    assert honest.measurement.accuracy.verdict == "pass"
+    accused = ("cached", "early_return", "no driver")
+    trust = honest.measurement.trust
+    assert not [text for text in trust.reasons if any(word in text for word in accused)], trust
+    assert {"new inputs", "early return"} <= set(trust.seen)
+
+
+@pytest.mark.parametrize("lie", ["offset", "nan", "stale", "warm", "lagging", "blind"])
+def test_a_wrong_output_fails(caught, lie):
+    result = caught[lie]
+    assert (result.status, result.reason.code) == (Status.FAILED, ReasonCode.WRONG_OUTPUT), result.reason
+    assert result.measurement.accuracy.verdict == "fail"
+
+
+def test_a_wrong_output_keeps_its_evidence(caught):
+    result = caught["offset"]
     assert "'positive' of input set 0" in result.reason.text
-    accuracy = result.measurement.accuracy
-    assert accuracy.verdict == "fail"
-    assert accuracy.max_abs == pytest.approx(0.25, rel=1e-3)
+    assert result.measurement.accuracy.max_abs == pytest.approx(0.25, rel=1e-3)
     assert result.measurement.samples > 0
     assert result.measurement.samples_sha256
-
-
-def test_an_output_of_nan_fails_the_result(liars, stored):
-    result = liars.run(job(stored, "nan"))
-    assert result.reason.code is ReasonCode.WRONG_OUTPUT
-    assert "NaN" in result.reason.text
-
-
-def test_output_that_changes_is_flagged(liars, stored):
-    result = liars.run(job(stored, "random"))
-    assert result.status is Status.DONE, result.reason
-    assert any("nondeterministic" in warning for warning in result.measurement.warnings)
+    assert "NaN" in caught["nan"].reason.text
 
 
 @pytest.mark.parametrize("lie", ["stale", "warm"])
-def test_right_outputs_that_turn_wrong_once_it_is_timed_fail(liars, stored, lie):
-    result = liars.run(job(stored, lie))
-    assert (result.status, result.reason.code) == (Status.FAILED, ReasonCode.WRONG_OUTPUT)
-    assert [one.verdict for one in result.measurement.accuracy.outputs] == ["pass"], (
+def test_right_outputs_that_turn_wrong_once_it_is_timed_fail(caught, lie):
+    assert [one.verdict for one in caught[lie].measurement.accuracy.outputs] == ["pass"], (
         "the fresh process was right"
     )
 
 
-@pytest.mark.parametrize("delegate", ["cpu", "litert"])
-def test_a_correct_model_that_keeps_state_passes(start_agent, tmp_path, delegate):
-    """Its output depends on how often it ran, so what is timed cannot be compared with a reference."""
-    model = put_model(tmp_path / "store", recurrent_model(tmp_path / "recurrent.tflite"))
-    result = start_agent().run(job(model, delegate))
+def test_output_that_changes_is_flagged(caught):
+    result = caught["random"]
     assert result.status is Status.DONE, result.reason
+    assert any("nondeterministic" in warning for warning in result.measurement.warnings)
+
+
+def test_answers_from_memory_make_a_right_result_invalid(caught):
+    result = caught["content"]
     assert result.measurement.accuracy.verdict == "pass"
-    assert not any("nondeterministic" in warning for warning in result.measurement.warnings)
+    assert is_invalid(result, "process 2: cached: new inputs take"), result.measurement.trust
 
 
-def test_time_that_physics_forbids_is_struck_out(liars, tmp_path):
-    heavy = put_model(tmp_path / "store", heavy_model(tmp_path / "heavy.tflite"))
-    honest = liars.run(job(heavy, "litert"))
-    assert honest.status is Status.DONE, honest.reason
+def test_an_invoke_that_only_enqueues_looks_no_faster_and_is_named(caught):
+    result = caught["enqueue"]
+    assert result.measurement.latency_ms.p50 >= 2.0, "the reading of the outputs is part of a sample"
+    reasons = result.measurement.trust.reasons
+    assert any(text.startswith("process 1: early_return: invoke returns") for text in reasons), reasons
+
+
+def test_a_device_that_throttles_half_way_is_suspect(caught):
+    result = caught["throttled"]
+    assert result.status is Status.DONE, result.reason
+    reasons = result.measurement.trust.reasons
+    assert any(text.startswith("process 2: drift: +") for text in reasons), reasons
+
+
+def test_a_silent_fallback_to_the_cpu_is_invalid(caught):
+    result = caught["fallback"]
+    if result.measurement.trust.seen.count("device driver") == 0:
+        absent("no OpenCL device on this machine")
+    assert result.measurement.delegation.status == "full", "it claims everything"
+    assert result.measurement.accuracy.verdict == "pass", "and it is right"
+    assert is_invalid(result, "no driver is loaded"), result.measurement.trust
+
+
+def test_a_delegate_that_is_fast_in_its_first_process_alone_is_suspect(caught):
+    result = caught["sprinter"]
+    assert result.status is Status.DONE, result.reason
+    reasons = result.measurement.trust.reasons
+    assert any("the median of process 3 is" in text and "above that of process 2" in text for text in reasons)
+
+
+def test_none_of_them_is_published_clean(caught):
+    names = (*IN_ONE_PROCESS, "sprinter")
+    done = [name for name in names if caught[name].status is Status.DONE]
+    measured = {name: caught[name].measurement for name in done}
+    clean = [name for name, m in measured.items() if m.trust.verdict == "trusted" and not m.warnings]
+    assert clean == []
+
+
+def test_a_correct_model_that_keeps_state_passes(start_agent, tmp_path):
+    """Its output depends on how often it ran, so what is timed cannot be compared with a reference."""
+    agent = start_agent()
+    model = put_model(agent.store, recurrent_model(tmp_path / "recurrent.tflite"))
+    found = run_together(agent, job(model, "litert"), ["cpu"], [])
+    for result in found.values():
+        assert result.status is Status.DONE, result.reason
+        assert result.measurement.accuracy.verdict == "pass"
+        assert not any("nondeterministic" in warning for warning in result.measurement.warnings)
+
+
+def test_time_that_physics_forbids_is_struck_out(tmp_path, probed, monkeypatch):
+    agent = agent_with_liars(tmp_path, probed, monkeypatch)
+    heavy = put_model(agent.store, heavy_model(tmp_path / "heavy.tflite"))
     often = BRIEF.model_copy(update={"min_runs": 40, "max_runs": 40})
-    lie = liars.run(job(heavy, "early", plan=often))
+    found = run_together(agent, job(heavy, "litert", plan=often), ["early"], [])
+    assert found["litert"].status is Status.DONE, found["litert"].reason
+    lie = found["early"]
     assert (lie.status, lie.reason.code) == (Status.FAILED, ReasonCode.IMPLAUSIBLE)
     assert lie.measurement.accuracy.verdict == "pass", "the answers from memory were right"
     assert lie.measurement.latency_ms.p50 is None
     assert "before the work is done" in lie.measurement.latency_ms.missing["p50"]
+    assert is_invalid(lie, "cached: new inputs take"), lie.measurement.trust
+    agent.close()
 
 
-def test_delegate_that_takes_no_operator_is_unsupported_and_says_which(liars, stored):
-    result = liars.run(job(stored, "none"))
+def test_delegate_that_takes_no_operator_is_unsupported_and_says_which(caught):
+    result = caught["none"]
     assert (result.status, result.reason.code) == (Status.UNSUPPORTED, ReasonCode.NOT_DELEGATED)
     assert "operator 0 MUL: not on Sundays" in result.reason.text
     delegation = result.measurement.delegation
@@ -90,10 +193,9 @@ def test_delegate_that_takes_no_operator_is_unsupported_and_says_which(liars, st
 
 
 def test_operator_that_nobody_has_is_unsupported_and_named(start_agent, tmp_path):
-    lacking = put_model(tmp_path / "store", lacking_model(tmp_path / "lacking.tflite"))
     agent = start_agent()
-    for delegate in ("cpu", "litert"):
-        result = agent.run(job(lacking, delegate))
+    lacking = put_model(agent.store, lacking_model(tmp_path / "lacking.tflite"))
+    for result in run_together(agent, job(lacking, "litert"), ["cpu"], []).values():
         assert (result.status, result.reason.code) == (Status.UNSUPPORTED, ReasonCode.UNSUPPORTED_OPERATOR)
         assert "custom op" in result.reason.text.lower()
         assert "RowSums" in result.reason.text

@@ -13,18 +13,28 @@ import pytest
 from agent.attempt import runlog
 from agent.attempt.files import AttemptFile
 from agent.runner.measure import failure_of
+from agent.wire.measurement import ProcessSamples
 from agent.wire.messages import (
     Device,
     InputSpec,
     JobResult,
-    ProcessSamples,
     ReasonCode,
+    Receipt,
     Status,
+    ThroughputPlan,
     artifact_path,
 )
 from runtime.delegates.gpu.options import Options
 from runtime.delegates.gpu.precision import Findings, Trial, settled
-from runtime.errors import UnsupportedPrecisionError
+from runtime.delegates.partition import DelegationReport, Fallback
+from runtime.errors import (
+    DeadlineError,
+    DeviceLostError,
+    DeviceMemoryError,
+    NoDeviceError,
+    UnsupportedOperatorError,
+    UnsupportedPrecisionError,
+)
 from runtime.tools.samples import FLOORS
 from tests.agent.embedded_agent import BRIEF, EmbeddedAgent, eventually, job, put_model
 from tests.needs import absent
@@ -50,10 +60,17 @@ def samples_of(agent, result) -> list[ProcessSamples]:
 
 
 @pytest.mark.parametrize("delegate", ["litert", "cpu", "gpu"])
-def test_tiny_model_is_measured_and_judged(start_agent, stored, delegate):
-    agent = start_agent()
+def test_tiny_model_is_measured_and_judged(agent, stored, delegate):
     device = opencl_device(agent) if delegate == "gpu" else "host-cpu"
-    result = measured(agent, job(stored, delegate, device, plan=THREE))
+    # Further processes, which everybody need not wait for here.
+    asked = {
+        "gpu": {"sustained_s": 0.4, "throughput": ThroughputPlan(in_flight=3, seconds=0.2)},
+        "litert": {"throughput": ThroughputPlan(in_flight=3, seconds=0.2)},
+    }
+    plan = THREE.model_copy(update=asked.get(delegate, {}))
+    result = measured(agent, job(stored, delegate, device, plan=plan))
+    listed = next(entry for entry in agent.hello.devices if entry.device_id == device)
+    assert result.environment == listed.environment_of(delegate), "otherwise no result would ever be reused"
     found = result.measurement
     assert found.accuracy.verdict == "pass", found.accuracy
     assert found.accuracy.reference.startswith("LiteRT")
@@ -74,12 +91,44 @@ def test_tiny_model_is_measured_and_judged(start_agent, stored, delegate):
     assert found.memory_peak_bytes == max(p.memory_peak_bytes for p in timed) > 0
     assert found.memory_peak_cold_bytes == cold.memory_peak_bytes
     assert found.latency_ms.init == cold.init_ns / 1e6
+    assert all(sum(p.stages_ns.values()) <= p.init_ns for p in processes)
+    assert found.init.cold.n == 1
+    assert found.init.warm.n == 3
+    assert ("parse" in found.init.missing) == (delegate == "litert")
+    assert (found.memory.device is None) == (delegate != "gpu")
+    assert found.memory.steady is not None
+    assert found.installed.bytes > 0
     assert found.latency_ms.first == cold.first_ns / 1e6
     assert all(p.init_ns > 0 and p.first_ns > 0 for p in processes)
     assert all(min(p.invoke_ns) > 0 for p in timed)
+    assert {str(len(p.warmup_ns)) for p in timed} == {found.settings["warmup_runs"]}, "found once for all"
+    assert found.settings["steady_state"] == cold.facts["steady_state"]
+    assert {p.facts["stop"] for p in timed} <= {"converged", "count"}
+    assert all(len(p.start_ns) == len(p.invoke_ns) for p in timed)
     assert found.settings["processes"] == "3"
     phases = agent.phases()
     assert any(phase.startswith("process 2 of 4") for phase in phases), phases
+    sustained = found.sustained
+    assert (sustained is None) == (delegate != "gpu"), "only where it is asked for"
+    if sustained is not None:
+        assert (sustained.seconds, sustained.note, sustained.slices[0].from_s) == (0.4, "", 0.0)
+        start, end = sustained.slices[0].p50_ms, sustained.slices[-1].p50_ms
+        assert sustained.end_over_start == pytest.approx(end / start)
+        unread = any(part.clock_mhz is None for part in sustained.slices)
+        assert unread == bool(sustained.clock_note), "a missing clock has its reason"
+        lives = runlog.intervals(runlog.read(agent.state / "runs.log"))
+        assert [life.what for life in lives[-2:]] == ["throughput", "sustained"], "all is timed by then"
+        assert any(phase.startswith("sustained: part 1 of") for phase in phases), phases
+    throughput = found.throughput
+    assert (throughput is None) == (delegate == "cpu"), "only where it is asked for"
+    if delegate == "gpu":
+        assert (throughput.in_flight, throughput.missing) == (3, {})
+        assert throughput.runs >= 3
+        assert throughput.per_second == pytest.approx(throughput.runs / throughput.seconds)
+        assert any(phase == "throughput: 3 in flight" for phase in phases), phases
+    if delegate == "litert":
+        assert (throughput.in_flight, throughput.runs, throughput.per_second) == (3, None, None)
+        assert throughput.missing["per_second"].startswith("litert has no asynchronous runs")
 
 
 def test_gpu_cell_is_fully_delegated_and_its_caches_are_its_own(start_agent, stored, tmp_path, monkeypatch):
@@ -101,19 +150,24 @@ def test_gpu_cell_is_fully_delegated_and_its_caches_are_its_own(start_agent, sto
     assert written == []
 
 
-def test_no_two_attempts_overlap_even_if_all_are_sent_at_once(start_agent, stored):
+def test_no_two_attempts_overlap_even_if_all_are_sent_at_once_and_none_leaves_its_folder(start_agent, stored):
     agent = start_agent()
     specs = [job(stored) for _ in range(3)]
     for spec in specs:
         agent.send(spec)
     results = [agent.expect(JobResult) for _ in specs]
     assert {r.status for r in results} == {Status.DONE}
+    for result in results:
+        agent.send(Receipt(attempt_id=result.attempt_id))
     lives = runlog.intervals(runlog.read(agent.state / "runs.log"))
     assert [life.what for life in lives].count("measure") == 6, "one cold and one timed process each"
     made = [life.what for life in lives].count("reference")
     assert made == 2, "the reference kernels' outputs and XNNPACK's are made once and cached"
     assert all(life.end_ns is not None for life in lives)
     assert runlog.overlaps(lives) == []
+    kept = [path.suffix for path in (agent.state / "references").rglob("*.npz")]
+    assert kept == [".npz", ".npz"], "the reference kernels' outputs and XNNPACK's"
+    eventually(lambda: list((agent.state / "work").iterdir()) == [], "a work folder was left")
 
 
 WITHOUT_LITERT = """
@@ -135,8 +189,7 @@ def test_without_litert_our_cpu_is_the_reference_and_its_own_row_is_not_judged(s
     assert (gpu.verdict, gpu.reference) == ("pass", "this runtime's cpu")
 
 
-def test_threads_are_enforced_and_recorded(start_agent, stored):
-    agent = start_agent()
+def test_threads_are_enforced_and_recorded(agent, stored):
     result = measured(agent, job(stored, delegate_options={"threads": 1}))
     assert result.measurement.settings["threads"] == "1"
     assert result.measurement.settings["cpus"].isdecimal()
@@ -154,40 +207,38 @@ def test_threads_are_enforced_and_recorded(start_agent, stored):
     ids=["unknown", "not_allowed"],
 )
 def test_an_option_that_the_installed_delegate_does_not_take_fails_before_anything_runs(
-    start_agent, stored, options, said
+    agent, stored, options, said
 ):
-    agent = start_agent()
-    result = agent.run(job(stored, "litert", delegate_options=options))
+    spec = job(stored, "litert", delegate_options=options)
+    result = agent.run(spec)
     assert (result.status, result.reason.code) == (Status.FAILED, ReasonCode.RUNNER_ERROR)
     assert result.reason.text.startswith(said)
-    assert runlog.intervals(runlog.read(agent.state / "runs.log")) == []
+    lives = runlog.intervals(runlog.read(agent.state / "runs.log"))
+    assert spec.attempt_id not in {life.attempt_id for life in lives}
 
 
 @pytest.mark.parametrize("content", [b"\0" * 100, b"random bytes that are no model", None], ids=str)
-def test_damaged_model_fails_with_its_format(start_agent, tiny, tmp_path, content):
-    agent = start_agent()
+def test_damaged_model_fails_with_its_format(agent, tiny, tmp_path, content):
     broken = tmp_path / "broken.tflite"
     broken.write_bytes(tiny.read_bytes()[:200] if content is None else content)
     result = agent.run(job(put_model(agent.store, broken)))
     assert (result.status, result.reason.code) == (Status.FAILED, ReasonCode.MODEL_FORMAT), result
 
 
-def test_damaged_model_is_named_by_its_id_not_by_a_path_in_the_store(start_agent, tmp_path):
-    agent = start_agent()
+def test_damaged_model_is_named_by_its_id_not_by_a_path_in_the_store(agent, tmp_path):
     broken = tmp_path / "broken.tflite"
     broken.write_bytes(b"random bytes that are no model")
     result = agent.run(job(put_model(agent.store, broken), "cpu", model_id="my-model"))
     assert result.reason.text.startswith("my-model: ")
 
 
-def test_unknown_delegate_fails_naming_the_known_ones(start_agent, stored):
-    result = start_agent().run(job(stored, "litret"))
+def test_unknown_delegate_fails_naming_the_known_ones(agent, stored):
+    result = agent.run(job(stored, "litret"))
     assert result.status is Status.FAILED
     assert "did you mean 'litert'" in result.reason.text
 
 
-def test_input_rules_reshape_and_are_checked(start_agent, stored):
-    agent = start_agent()
+def test_input_rules_reshape_and_are_checked(agent, stored):
     resized = measured(
         agent, job(stored, inputs={"image": InputSpec(shape=(2, 8, 8, 16), low=0.0, high=1.0)})
     )
@@ -211,12 +262,83 @@ def test_a_precision_that_the_device_lacks_is_unsupported_with_the_reason(stored
     assert "'fp16' cannot be used on A: fp16 storage: 3 of 16 numbers are wrong" in failure.reason.text
 
 
-def test_work_folders_are_gone_when_results_are_handed_over(start_agent, stored):
+def test_a_delegate_without_a_device_on_this_machine_is_unsupported_in_its_words(stored):
+    device = Device(
+        device_id="d", kind="cpu", api="host", name="A", delegates=(), exclusion_group="d", environment={}
+    )
+    spec = job(stored, "litert-gpu", "d")
+    attempt = AttemptFile(job=spec, device=device, model_path="/model", references="r", runs_log="l")
+    failure = failure_of(NoDeviceError("litert-gpu: LiteRT finds no GPU"), attempt)
+    assert (failure.status, failure.reason.code) == (Status.UNSUPPORTED, ReasonCode.NO_DEVICE)
+    assert failure.reason.text == "litert-gpu: LiteRT finds no GPU"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (DeviceLostError("the device is lost"), ReasonCode.DEVICE_LOST),
+        (DeviceMemoryError("it needs 5 MiB"), ReasonCode.OUT_OF_MEMORY),
+        (DeadlineError("it took 6 ms"), ReasonCode.TIMEOUT),
+    ],
+    ids=str,
+)
+def test_faults_of_a_device_have_reasons_of_their_own(stored, error, code):
+    device = Device(
+        device_id="d", kind="gpu", api="opencl", name="A", delegates=(), exclusion_group="d", environment={}
+    )
+    attempt = AttemptFile(
+        job=job(stored, "gpu", "d"), device=device, model_path="/model", references="r", runs_log="l"
+    )
+    failure = failure_of(error, attempt)
+    assert (failure.status, failure.reason.code) == (Status.FAILED, code)
+    assert failure.reason.text == str(error)
+
+
+def test_many_operators_that_stay_on_the_cpu_are_a_count_in_the_reason_and_a_list_in_the_report(stored):
+    device = Device(
+        device_id="d", kind="gpu", api="opencl", name="A", delegates=(), exclusion_group="d", environment={}
+    )
+    attempt = AttemptFile(
+        job=job(stored, "gpu", "d"), device=device, model_path="/model", references="r", runs_log="l"
+    )
+    left = tuple(Fallback(i, f"Vendor{i}", "no OpenCL kernel for this operator") for i in range(24))
+    error = UnsupportedOperatorError("custom operator Vendor0; runtime.custom_operator registers a kernel")
+    error.delegation = DelegationReport("none", 0, 24, 0, left)
+    failure = failure_of(error, attempt)
+    assert failure.reason.code is ReasonCode.NOT_DELEGATED
+    assert failure.reason.text == (
+        "gpu: 24 of 24 operators stay on the CPU, the first: operator 0 Vendor0: no OpenCL kernel for this "
+        "operator; custom operator Vendor0; runtime.custom_operator registers a kernel"
+    )
+    assert failure.delegation is not None
+    assert [found.op for found in failure.delegation.fallbacks] == [f"Vendor{i}" for i in range(24)]
+
+
+def test_operators_on_the_cpu_that_an_option_forbids_are_named_in_one_line(agent, stored):
+    forbidding = {"require_full_delegation": True, "first_delegate_node_index": 1}
+    result = agent.run(job(stored, "gpu", opencl_device(agent), delegate_options=forbidding))
+    assert (result.status, result.reason.code) == (Status.UNSUPPORTED, ReasonCode.NOT_DELEGATED)
+    assert " operators stay on the CPU, the first: operator 0 " in result.reason.text
+    assert result.reason.text.endswith("; require_full_delegation forbids that")
+    assert "\n" not in result.reason.text
+
+
+def test_a_second_agent_judges_by_the_references_of_the_first_and_makes_none(start_agent, stored):
     agent = start_agent()
-    measured(agent, job(stored))
+    first = measured(agent, job(stored))
     eventually(lambda: list((agent.state / "work").iterdir()) == [], "a work folder was left")
-    kept = [path.suffix for path in (agent.state / "references").iterdir()]
-    assert kept == [".npz", ".npz"], "the reference kernels' outputs and XNNPACK's"
+    made = {path.stem: path.read_bytes() for path in (agent.state / "references").rglob("*.npz")}
+    assert [record.kind for record in first.references] == ["reference", "xnnpack"]
+    for record in first.references:
+        assert hashlib.sha256(made[record.key]).hexdigest() == record.sha256
+        assert artifact_path(agent.store, record.sha256).stat().st_size == record.size_bytes
+
+    other = start_agent(state="other")
+    second = measured(other, job(stored, references=first.references))
+    assert second.references == ()
+    assert {line.what for line in runlog.read(other.state / "runs.log")} == {"measure", "attempt"}
+    assert second.measurement.accuracy == first.measurement.accuracy
+    assert second.measurement.accuracy.verdict == "pass"
 
 
 def test_agent_introduces_its_devices(tmp_path):
@@ -230,4 +352,5 @@ def test_agent_introduces_its_devices(tmp_path):
     assert len({device.device_id for device in hello.devices}) == len(hello.devices)
     for device in hello.devices:
         assert len(device.environment_id) == 12
-        assert {"cpu", "kernel", "runtime", "measuring"} <= set(device.environment)
+        assert {"cpu", "kernel", "measuring"} <= set(device.environment)
+        assert all("runtime" in device.environment_of(kind) for kind in device.delegates)

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from agent.devices import ProbeError, ProbeReport, probe
 from agent.runner import probe as runner_probe
 from agent.runner.opencl_devices import exclusion_group, platform_slug
-from agent.wire.messages import FIRST_KERNEL_FACT, NARROW_NUMBERS_FACT
+from agent.wire.messages import (
+    CONFORMANCE_FACT,
+    FIRST_KERNEL_FACT,
+    NARROW_NUMBERS_FACT,
+    PROTOCOL_VERSION,
+    WRONG_OPERATORS_FACT,
+)
+from runtime.delegates.conformance import Conformance
 from runtime.delegates.cpu import DESCRIPTOR as CPU_DESCRIPTOR
 from runtime.delegates.descriptor import DelegateDescriptor
+from runtime.delegates.gpu import DESCRIPTOR as GPU_DESCRIPTOR
+from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.processor import processor
 
 
@@ -37,6 +48,28 @@ def test_an_opencl_device_says_how_long_its_first_kernel_took_and_which_narrow_n
     (device,) = (device for device in probe_with().devices if device.api == "opencl")
     assert float(device.facts[FIRST_KERNEL_FACT]) > 0
     assert device.facts[NARROW_NUMBERS_FACT].startswith("fp16 storage, ")
+    # What a check of its operators has found is left out of what is measured there.
+    plain = GPU_DESCRIPTOR.device_options(device)
+    assert plain == {"device": int(device.facts["opencl_index"])}
+    wrong = device.model_copy(update={"facts": {**device.facts, WRONG_OPERATORS_FACT: "ADD,Resampler"}})
+    assert GPU_DESCRIPTOR.device_options(wrong) == {**plain, "excluded_operators": "ADD,Resampler"}
+
+
+@pytest.mark.exhaustive
+def test_what_a_check_finds_is_kept_and_is_a_fact_of_the_device(tmp_path):
+    environment = {**os.environ, "FARM_CACHE_DIR": str(tmp_path)}
+    command = [str(Path(sys.executable).with_name("farm-agent")), "check"]
+    for known in ("", ", as an earlier check found"):
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert re.search(rf": \d+ operators agree with the CPU path, 0 do not{known}\n$", ran.stdout)
+    (device,) = (d for d in probe_with(FARM_CACHE_DIR=str(tmp_path)).devices if d.api == "opencl")
+    assert re.fullmatch(r"\d+ operators agree with the CPU path", device.facts[CONFORMANCE_FACT])
+    opened = GpuDelegate({"cache_dir": str(tmp_path / "opencl")})
+    opened.keep_conformance(Conformance(("MUL",), {"ADD": "fp32: by hand", "SUB": "fp32: by hand"}))
+    (device,) = (d for d in probe_with(FARM_CACHE_DIR=str(tmp_path)).devices if d.api == "opencl")
+    assert device.facts[WRONG_OPERATORS_FACT] == "ADD,SUB"
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout.count("fp32: by hand")) == (1, 2)
 
 
 def test_host_without_opencl_says_what_to_install(tmp_path):
@@ -83,9 +116,12 @@ def probed(monkeypatch, *descriptors: DelegateDescriptor) -> ProbeReport:
 def test_a_foreign_delegate_is_offered_on_the_devices_that_its_descriptor_takes(monkeypatch):
     report = probed(monkeypatch, CPU_DESCRIPTOR, foreign(environment=lambda: {"foreign": "1.2"}))
     (host,) = report.devices
-    assert (host.delegates, host.environment["foreign"], report.missing) == (("cpu", "foreign"), "1.2", ())
+    assert (host.delegates, report.missing) == (("cpu", "foreign"), ())
+    assert host.environment_of("foreign") == {**host.environment_of("cpu"), "foreign": "1.2"}
     (alone,) = probed(monkeypatch, CPU_DESCRIPTOR).devices
-    assert host.environment == {**alone.environment, "foreign": "1.2"}
+    assert host.environment_of("cpu") == alone.environment_of("cpu"), (
+        "another delegate is none of its business"
+    )
 
 
 def raising(*_: object) -> None:
@@ -101,6 +137,7 @@ def raising(*_: object) -> None:
         (foreign(hosts=raising), "its package fails: ZeroDivisionError: its own mistake"),
         (foreign(environment=raising), "its package fails: ZeroDivisionError: its own mistake"),
         (foreign(environment=lambda: {"kernel": "6"}), "foreign: the environment field 'kernel' is the dev"),
+        (foreign(environment=lambda: {"runtime": "6"}), "foreign: the environment field 'runtime' is the de"),
         (foreign(environment=lambda: {"size": 6}), "foreign: the environment field 'size' must be a text"),
     ],
 )
@@ -112,6 +149,15 @@ def test_a_foreign_delegate_that_no_device_hosts_is_missing_and_costs_no_other(
     (missing,) = report.missing
     assert missing.kind == "foreign"
     assert missing.reason.startswith(reason)
+
+
+def test_a_platform_that_lists_no_device_is_told_from_one_that_is_not_there(monkeypatch):
+    """PoCL lists none where it can make no folder for its kernels, such as for a service without a home."""
+    for name in ("XDG_CACHE_HOME", "POCL_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    (gpu,) = probe_with(HOME="/dev/null").missing
+    assert "is installed but lists no device; PoCL does so" in gpu.reason
+    assert "(/dev/null)" in gpu.reason
 
 
 @pytest.mark.parametrize(
@@ -165,7 +211,7 @@ def test_wrong_arguments_are_usage_errors():
 
 
 def test_cli_lists_devices_and_version():
-    for verb, said in (("probe", b'"host-cpu"'), ("version", b"protocol 4")):
+    for verb, said in (("probe", b'"host-cpu"'), ("version", f"protocol {PROTOCOL_VERSION}".encode())):
         answer = subprocess.run(
             [sys.executable, "-c", "from agent.cli import main; main()", verb],
             capture_output=True,

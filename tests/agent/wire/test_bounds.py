@@ -13,12 +13,11 @@ from pydantic import TypeAdapter
 
 from agent.attempt.files import RunnerResult
 from agent.devices import ProbeReport
-from agent.wire import bounded, messages
+from agent.wire import bounded, measurement, messages
+from agent.wire.measurement import Delegation, Fallback
 from agent.wire.messages import (
     AgentHello,
-    Delegation,
     Device,
-    Fallback,
     JobResult,
     Reason,
     ReasonCode,
@@ -33,7 +32,7 @@ WIRE = {
     "to the farm": messages.ToOrchestrator,
     "a runner's result": RunnerResult,
     "the probe's answer": ProbeReport,
-    "samples of a process": messages.ProcessSamples,
+    "samples of a process": measurement.ProcessSamples,
 }
 LARGEST_INTEGER = 2**63 - 1
 DEVICE = Device(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.wire.messages import Accuracy, Delegation, Fallback, Latency, Measurement, Reason, ReasonCode
+from agent.wire.measurement import Accuracy, Delegation, Fallback, Latency, Measurement
+from agent.wire.messages import Reason, ReasonCode
 from orchestrator.results.records import CellRecord
 
 

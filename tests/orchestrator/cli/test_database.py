@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -34,12 +37,50 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 def test_a_measured_farm_is_well_and_is_copied(measured: Shell) -> None:
     ran = measured.farm("db", "check", "--deep")
     assert ran.code == 0, ran.out
-    assert "ok   artifacts: 2 files are there, and every hash is right" in ran.out
+    assert "ok   artifacts: 4 files are there, and every hash is right" in ran.out
     assert measured.farm("db", "check", "--json").json()["ok"]
     copied = measured.farm("db", "backup", "copy.db", "--json")
     assert copied.json()["bytes"] == (measured.folder / "copy.db").stat().st_size
     again = measured.farm("db", "backup", "copy.db")
     assert (again.code, "exists already" in again.err) == (1, True)
+
+
+@pytest.fixture
+def restored(measured: Shell, tmp_path: Path) -> Limited:
+    """An older program's home, into which the backup of a newer release was copied with its store."""
+    lab = Limited(tmp_path, (("FARM_BROKER_URL", "redis://127.0.0.1:1"),))
+    lab.home.mkdir(mode=0o700)
+    shutil.copytree(measured.home / "store", lab.home / "store")
+    assert measured.farm("db", "backup", lab.home / "farm.db").code == 0
+    with closing(sqlite3.connect(lab.home / "farm.db")) as newer:
+        newer.execute("UPDATE alembic_version SET version_num = '9999'")
+        newer.execute("ALTER TABLE campaign ADD COLUMN mood TEXT")
+        newer.commit()
+    return lab
+
+
+def rows(database: Path) -> list[str]:
+    """All that is in an SQLite file, as the statements that would make it again."""
+    with closing(sqlite3.connect(database)) as opened:
+        return list(opened.iterdump())
+
+
+def test_a_newer_releases_backup_is_refused_by_every_verb_in_one_line_and_left_as_it_is(
+    restored: Limited,
+) -> None:
+    restored.write("good.tflite", unary_model())
+    restored.write("models.yaml", CAMPAIGN)
+    database = restored.home / "farm.db"
+    content, files = rows(database), {path.name for path in restored.home.glob("farm.db*")}
+    for verb in ("serve", "submit models.yaml", "db backup x.db", "db prune --keep 1d"):
+        ran = restored.farm(*verb.split())
+        assert (ran.code, ran.out, ran.err.count("\n")) == (4, "", 1), f"{verb}: {ran.out}{ran.err}"
+        assert "farm.db has revision 9999, which this version of the farm does not know" in ran.err, verb
+        assert "upgrade the farm, or use another database" in ran.err, verb
+    told = restored.farm("doctor")
+    assert (told.code, "fix: upgrade the farm" in told.out) == (1, True), told.out
+    assert rows(database) == content
+    assert {path.name for path in restored.home.glob("farm.db*")} == files
 
 
 def test_a_damaged_store_is_told_with_the_exit_code(measured: Shell) -> None:
@@ -52,9 +93,25 @@ def test_a_damaged_store_is_told_with_the_exit_code(measured: Shell) -> None:
     path.unlink()
     try:
         ran = measured.farm("db", "check")
-        assert (ran.code, "BAD  artifacts: 1 of 2: model" in ran.out) == (1, True)
+        assert (ran.code, "BAD  artifacts: 1 of 4: model" in ran.out) == (1, True)
     finally:
         path.write_bytes(kept)
+
+
+def test_references_are_shown_and_forgotten_by_the_models_name(measured: Shell) -> None:
+    found = measured.farm("db", "references", "--json").json()["models"]
+    assert [(entry["names"], len(entry["references"])) for entry in found] == [(["good"], 2)]
+    assert all(known["handed_on"] for known in found[0]["references"]), "this machine's own agent made them"
+    shown = measured.farm("db", "references", "good").out
+    assert "good  reference of LiteRT " in shown
+    for arguments, words in (
+        (("--forget",), "--forget needs a model"),
+        (("bad",), "no campaign has a model"),
+    ):
+        ran = measured.farm("db", "references", *arguments)
+        assert (ran.code, words in ran.err) == (2, True), ran.err
+    assert "forgotten: 2 references of 1 models" in measured.farm("db", "references", "good", "--forget").out
+    assert "known: 0 references" in measured.farm("db", "references").out
 
 
 def test_pruning_says_what_it_wants_and_what_it_did(measured: Shell) -> None:

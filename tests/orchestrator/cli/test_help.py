@@ -12,12 +12,13 @@ import pytest
 from orchestrator.cli import GROUPS, VERBS
 from orchestrator.cli.front import SECTIONS, SYNONYMS
 from tests.orchestrator.cli.conftest import Shell
+from tests.services.forks import run
 
 COMMANDS = {verb.name: (verb.name,) for verb in VERBS} | {
     f"{name} {verb.name}": (name, verb.name) for name, _, verbs in GROUPS for verb in verbs
 }
-SERVICES = ("serve",)
-"""They log and print nothing."""
+SERVICES = ("serve", "lock")
+"""They print nothing of their own: one logs, the other becomes the user's command."""
 HEAVY = {
     "celery",
     "kombu",
@@ -53,7 +54,8 @@ def test_the_version_is_one_line(shell: Shell) -> None:
 
 
 def test_a_word_of_the_same_meaning_leads_to_the_verb(shell: Shell) -> None:
-    known = {*COMMANDS.values(), ("model", "info")}
+    known = {*COMMANDS.values(), ("model", "info"), ("model", "plan"), ("model", "profile")}
+    known.add(("model", "prime"))
     assert {tuple(verb.split()) for verb in SYNONYMS.values()} <= known
     ran = shell.farm("bench", "my.tflite")
     assert (ran.code, ran.out) == (2, "")
@@ -97,7 +99,7 @@ def test_help_imports_nothing_heavy(loaded: dict[str, list[str]], command: str) 
     {
         "unknown_verb": (["sumbit"], "No such command 'sumbit'. Did you mean 'submit'"),
         "unknown_option": (["submit", "--dryrun"], "No such option: --dryrun"),
-        "missing_argument": (["show"], "Missing argument 'cell'"),
+        "missing_argument": (["show"], "Missing argument 'CELL'"),
         "unknown_format": (["results", "--format", "xml"], "'xml' is not one of"),
         "nothing_to_submit": (["submit"], "give a campaign file or one model"),
         "both_to_submit": (["submit", "a.yaml", "--model", "b.tflite"], "give a campaign file or one model"),
@@ -115,3 +117,20 @@ def test_a_wrong_command_line_is_one_clear_error(shell: Shell, arguments: list[s
 def test_version_names_the_farm(shell: Shell) -> None:
     assert shell.farm("version").out.startswith("delegate-farm ")
     assert {"delegate-farm", "python", "numpy"} <= set(shell.farm("version", "--json").json())
+
+
+def test_a_shell_completes_verbs(shell: Shell) -> None:
+    asked = {"_FARM_COMPLETE": "complete_bash", "COMP_WORDS": "farm re", "COMP_CWORD": "1"}
+    ran = run("farm", cwd=shell.folder, env=shell.environment | asked)
+    assert set(ran.stdout.split()) == {"results", "resume", "retry"} | set(ran.stdout.split()) & {"repro"}
+    assert "--install-completion" in shell.farm("--help").out
+
+
+def test_the_agent_s_help_looks_like_the_farm_s(shell: Shell) -> None:
+    ran = run("farm-agent", "--help", cwd=shell.folder, env=shell.environment)
+    lines = ran.stdout.splitlines()
+    headings = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert headings == ["Options:", "Serve:", "Look:", "Maintain:"]
+    assert any(line.startswith("Start here: farm-agent enrol") for line in lines)
+    verbs = {line.split()[0] for line in lines if line.startswith("  ") and not line.startswith("  -")}
+    assert {"enrol", "start", "probe", "check", "version", "tuning"} <= verbs

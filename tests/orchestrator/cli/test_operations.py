@@ -13,7 +13,8 @@ from orchestrator.cli.logs import unseen
 from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
-from orchestrator.db.write import ingest, outputs, steering_requests
+from orchestrator.db.read.lost_devices import LostDevice
+from orchestrator.db.write import ingest, outputs, recoveries, steering_requests
 from orchestrator.manifest.campaign import DeviceSelector
 from orchestrator.scheduling.lock import SchedulerLock
 from tests.orchestrator.asked import CPU, GPU, POCL, asked
@@ -249,6 +250,14 @@ def test_devices_are_quarantined_released_and_cooled(shell, database):
     wrong = shell.farm("devices", "release", "gpu-1")
     assert (wrong.code, wrong.err) == (2, "error: no device is called 'gpu-1'; did you mean 'gpu-0'?\n")
     assert shell.farm("devices", "release").code == 2
+    assert "never ran" in shell.farm("devices", "history", "gpu-0").out
+    with database.write() as turn:
+        recoveries.begin(turn, LostDevice("gpu-0", "embedded", "device_faults"), now())
+        recoveries.end(turn, LostDevice("gpu-0", "embedded", "device_faults"), "failed", "no power", now())
+    history = shell.farm("devices", "history", "gpu-*").out
+    assert all(part in history for part in ("gpu-0", "device faults", "failed", "no power"))
+    few = shell.farm("devices", "noise", "gpu-0", "--sessions", "2")
+    assert (few.code, few.err) == (2, "error: --sessions is between 3 and 50, not 2\n")
 
 
 def test_watch_ends_with_the_campaign_and_says_what_it_came_to(shell, database):

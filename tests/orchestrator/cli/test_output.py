@@ -114,7 +114,7 @@ def test_json_hides_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_cell_in_full_names_every_fallback_and_the_missing_figures() -> None:
     text = cell_text(partly("net"), [])
-    assert "operator 7 CUMSUM: no such kernel" in text
+    assert "CUMSUM (7): no such kernel" in text
     assert "none: 90 samples; p99 needs 662" in text
     assert "partial: 69 of 70 operators in 2 partition(s)" in text
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import shutil
 import signal
 import subprocess
 import time
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.manifest.load import parse_manifest
 from tests.orchestrator.cli.conftest import FARM, Shell
 from tests.orchestrator.cli.models import unary_model
 
@@ -70,7 +73,7 @@ def test_two_runs_are_compared_and_a_reused_result_is_no_evidence(measured: Shel
     ran = measured.farm("compare", ref, ref, "--all", "--fail-on", "regression")
     assert ran.code == 0, ran.err
     assert "4 cells: 4 " in ran.out
-    assert "unpaired: not measured interleaved" in ran.out
+    assert "unpaired: 4 of them, not measured interleaved" in ran.out
     assert "farm submit --force measures again" in " ".join(ran.out.split())
     found = measured.farm("compare", ref, ref, "--json").json()
     assert found["paired"] is False
@@ -144,8 +147,10 @@ def test_results_come_as_documented_json(measured: Shell) -> None:
         assert cell["samples"] >= 20
         assert cell["latency_ms"]["p99"] is None or cell["samples"] >= 662
         assert (cell["latency_ms"]["p99"] is None) == ("p99" in cell["latency_ms"]["missing"])
-        cell["latency_ms"]["missing"] = documented[0]["latency_ms"]["missing"]
-        varying = ("delegation", "labelled")
+        for figures in ("latency_ms", "device_ms", "init_ms", "memory_bytes"):
+            cell[figures]["missing"] = documented[0][figures]["missing"]
+        assert cell["ratio"] is None or shape(cell["ratio"]) == shape(documented[0]["ratio"])
+        varying = ("delegation", "labelled", "ratio", "variation", "sustained", "throughput")
         assert shape(without(cell, *varying)) == shape(without(documented[0], *varying))
 
 
@@ -172,6 +177,82 @@ def test_a_cell_is_shown_in_full(measured: Shell) -> None:
     assert sum(len(p["invoke_ns"]) for p in found["processes"]) == found["result"]["samples"]
     missing = measured.farm("show", "zzzz")
     assert (missing.code, missing.out) == (2, "")
+
+
+def test_a_cell_and_a_campaign_are_named_by_words(measured: Shell) -> None:
+    assert measured.farm("show", "good", "litert").out.startswith("cell ")
+    why = measured.farm("why", "good", "cpu")
+    assert "it has ended: done" in why.out
+    # Another test may have submitted it once more meanwhile.
+    ended = measured.farm("logs", "good", "cpu").out
+    assert any(word in ended for word in ("finished", "reused"))
+    several = measured.farm("show", "good")
+    assert several.code == 2
+    assert "'good' fits 2 cells" in several.err
+    assert measured.farm("results", "mal", "--json").json() == measured.farm("results", "--json").json()
+
+
+def test_results_are_narrowed_and_show_another_figure(measured: Shell) -> None:
+    shown = measured.farm("results", "--metric", "init", "--only", "go*", "--delegate", "litert")
+    lines = shown.out.splitlines()
+    assert lines[0].split() == ["model", "litert@host-cpu"]
+    assert [line.split()[0] for line in lines if " ms" in line] == ["good"]
+    assert lines[-1].startswith("init, cold: From just before the delegate")
+    wrong = measured.farm("results", "--metric", "inti")
+    assert (wrong.code, "did you mean 'init'" in wrong.err) == (2, True)
+    nothing = measured.farm("results", "--only", "god")
+    assert (nothing.code, "no model of these results matches 'god'" in nothing.err) == (2, True)
+    planned = measured.farm(
+        "submit", "models.yaml", "--dry-run", "--json",
+        "--level", "standard", "--model-id", "go*", "--device", "host-*",
+    ).json()  # fmt: skip
+    assert {(cell["model"], cell["level"]) for cell in planned} == {("good", "standard")}
+
+
+def test_a_cell_is_reproduced_with_the_same_plan_and_ends_with_the_ratio(
+    measured: Shell, shell: Shell
+) -> None:
+    # A copy: the other tests look at the campaign that was submitted last.
+    shutil.copytree(measured.home, shell.home)
+    cells = shell.farm("results", "--format", "json").json()
+    there = next(c for c in cells if (c["model"], c["delegate"]) == ("good", "cpu"))
+    ran = shell.farm("repro", there["cell_id"], "--run", "--json", "--out", "again.yaml")
+    assert ran.code == 0, ran.err
+    told = ran.json()
+    here = told["run"]["cell"]
+    assert told["row"]["cell_id"] == there["cell_id"] != here["cell_id"]
+    assert (here["campaign"], here["status"]) == (f"repro-{there['cell_id']}", "done")
+    assert here["model_sha256"] == there["model_sha256"]
+    assert told["run"]["ratio"] == here["latency_ms"]["p50"] / there["latency_ms"]["p50"]
+    written = (shell.folder / "again.yaml").read_text()
+    assert written == told["document"]
+    campaign = parse_manifest(written.encode(), "again.yaml")
+    first = parse_manifest(CAMPAIGN.encode(), "models.yaml")
+    assert campaign.models[0].plan == first.models[0].plan
+    assert campaign.delegates == first.delegates[:1]
+    assert {one["what"] for one in told["unmatched"]} <= {"baseline", "condition"}, "the same machine"
+
+
+@pytest.mark.exhaustive
+def test_a_reproduced_file_can_be_submitted_and_a_run_says_here_and_there(
+    measured: Shell, shell: Shell
+) -> None:
+    shutil.copytree(measured.home, shell.home)
+    cells = shell.farm("results", "--format", "json").json()
+    there = next(c for c in cells if (c["model"], c["delegate"]) == ("good", "litert"))["cell_id"]
+    assert shell.farm("repro", there).out.startswith(f"# Cell {there} of campaign small")
+    written = shell.farm("repro", there, "--out", "again.yaml")
+    assert "measure it: farm submit again.yaml" in written.out
+    refused = shell.farm("repro", there, "--out", "again.yaml")
+    assert (refused.code, "name a new file" in refused.err) == (2, True)
+    plan = shell.farm("submit", "again.yaml", "--dry-run", "--json").json()
+    assert [(cell["delegate"], cell["action"]) for cell in plan] == [("litert", "run")]
+    ran = shell.farm("repro", there[:10], "--run")
+    assert ran.code == 0, ran.err
+    assert re.fullmatch(
+        r"here / there: [\d.]+×; p50 [\d.]+ ms here, [\d.]+ ms there; unpaired, without a verdict",  # noqa: RUF001  # multiplication sign
+        ran.out.splitlines()[-1],
+    )
 
 
 def test_status_lists_campaigns_and_cells(measured: Shell) -> None:
@@ -201,6 +282,7 @@ def test_devices_and_doctor_describe_this_machine(measured: Shell) -> None:
     said = measured.farm("devices", "--json").json()
     host = next(device for device in said["devices"] if device["device_id"] == "host-cpu")
     assert "cpu" in host["delegates"]
+    assert host["noise"] is None, "nobody has measured it against itself"
     assert "host-cpu" in measured.farm("devices").out
     found = measured.farm("doctor", "--json").json()
     bad = [check for check in found["checks"] if not check["ok"]]
@@ -220,6 +302,26 @@ def test_a_broken_model_fails_in_its_cells_and_the_others_finish(shell: Shell) -
     assert found["good"]["status"] == "done"
     assert found["cut"]["status"] == "failed"
     assert found["cut"]["reason"]["code"] == "model_format"
+
+
+def test_a_source_that_cannot_be_reached_ends_its_own_cells_only(shell: Shell) -> None:
+    shell.write("good.tflite", unary_model())
+    source = "https://nowhere.invalid/m.tflite"
+    shell.write(
+        "models.yaml", CAMPAIGN.replace('"<b>[red]café", source: wide.tflite', f'away, source: "{source}"')
+    )
+    ran = shell.farm("submit", "models.yaml", "--delegate", "litert", "--json")
+    assert ran.code == 1
+    assert "warning: away: its cells will fail: https://nowhere.invalid/m.tflite" in ran.err
+    found = {cell["model"]: cell for cell in ran.json()}
+    assert found["good"]["status"] == "done"
+    assert (found["away"]["status"], found["away"]["reason"]["code"]) == ("failed", "artifact")
+    assert "submit the campaign again" in found["away"]["reason"]["text"]
+    assert shell.farm("db", "check", "--deep").code == 0
+    assert "no file" in shell.farm("show", found["away"]["cell_id"]).out
+    assert shell.farm("retry", found["away"]["campaign_id"], "--failed", "--json").json()["retried"] == 0
+    assert shell.farm("site", "build").code == 0
+    assert shell.farm("submit", "models.yaml", "--only", "away").code == 4
 
 
 def test_a_single_model_needs_no_yaml(shell: Shell) -> None:

@@ -45,3 +45,18 @@ def enrol(lab, token: str) -> str:
         name = enrolment.enrol(turn, request, utc_now())
     database.close()
     return name
+
+
+def test_the_line_that_sets_up_a_users_machine_is_standard_output_alone(lab) -> None:
+    ran = lab.farm("users", "add", "ana", "--scope", "read", "--expires", "90d")
+    assert ran.code == 0, ran.err
+    line = ran.out.removesuffix("\n")
+    assert line.startswith(f"export FARM_URL={ENDPOINT} FARM_TOKEN=ana.")
+    assert line.partition("ana.")[2] not in ran.err
+    again = lab.farm("users", "add", "ana")
+    assert (again.code, "user ana has a token" in again.err) == (2, True)
+    (listed,) = lab.farm("users", "list", "--json").json()
+    assert (listed["user"], listed["scopes"], listed["state"]) == ("ana", ["read"], "valid")
+    assert lab.farm("users", "revoke", "ana").out == "the token of ana is revoked\n"
+    assert "revoked" in lab.farm("users", "list").out
+    assert lab.farm("users", "add", "ana", "--expires", "soon").code == 2

@@ -66,6 +66,7 @@ def test_a_file_that_cannot_be_used_ends_with_2_and_stores_nothing(
 
 
 def test_mistakes_come_as_json_too(shell: Shell) -> None:
+    shell.write("a.tflite", unary_model())
     shell.write("models.yaml", GOOD + "levle: quick\n")
     ran = shell.farm("validate", "models.yaml", "--json")
     assert ran.code == 2
@@ -144,9 +145,59 @@ def test_a_plan_whose_samples_the_farm_would_refuse_is_refused_with_the_figures(
     shell.write("models.yaml", GOOD + asked)
     ran = shell.farm(verb[0], "models.yaml", *verb[1:])
     assert (ran.code, ran.out) == (2, "")
-    assert "model a: its raw samples could have 108.7 MiB: 3 processes" in ran.err
+    assert "model a: its raw samples could have 294.6 MiB: 3 processes" in ran.err
     assert "the farm takes 64.0 MiB: lower timed.max_runs, or raise FARM_SAMPLES_BYTES" in ran.err
     alone = Limited(tmp_path)
     assert alone.farm("validate", "models.yaml").code == 0, "a farm on one machine has no endpoint"
     shell.write("models.yaml", GOOD)
     assert shell.farm("validate", "models.yaml").code == 0
+
+
+ALL_AT_ONCE = """\
+version: 1
+campaign: every mistake
+models:
+  - {id: here, source: here.tflite, batch: two}
+  - {id: away, source: nowhere.tflite}
+  - {id: nameless}
+  - {id: half, source: "pypi:mediapipe!x"}
+delegates:
+  cpu: {kind: cpu}
+  fast: {kind: cpuu}
+  gpu: {kind: gpu, presicion: fp16}
+baseline: {delegate: fasst}
+exclude: [{model: hree}]
+budgets: ["p50<5 parsecs"]
+"""
+
+
+@pytest.mark.parametrize("verb", ["validate", "submit"])
+def test_mistakes_of_form_of_reference_and_of_sources_come_at_once(shell: Shell, verb: str) -> None:
+    shell.write("here.tflite", unary_model())
+    shell.write("models.yaml", ALL_AT_ONCE)
+    ran = shell.farm(verb, "models.yaml")
+    assert ran.code == 2
+    said = [line.removeprefix("error: ") for line in ran.err.splitlines()]
+    places = [tuple(int(part) for part in line.split(":")[1:3]) for line in said]
+    assert places == sorted(places)
+    wanted = {
+        2: "expected letters", 4: "'batch'", 5: "nowhere.tflite: no such file", 6: "missing key 'source'",
+        7: "expected pypi:NAME==VERSION!MEMBER", 10: "did you mean 'cpu'?", 11: "did you mean 'precision'?",
+        14: "parsecs",
+    }  # fmt: skip
+    for line, words in wanted.items():
+        assert any(words in text for text, (at, _) in zip(said, places, strict=True) if at == line), words
+    assert not any("fasst" in text for text in said), "the delegate of line 10 may be the one that is meant"
+
+
+def test_a_reference_is_judged_where_all_names_are_known(shell: Shell) -> None:
+    shell.write("here.tflite", unary_model())
+    shell.write(
+        "models.yaml",
+        "version: 1\ncampaign: c\nmodels: [{id: here, source: here.tflite}]\ndelegates: {cpu: {kind: cpu}}\n"
+        "baseline: {delegate: cpuu}\nlabels: [no]\nexclude: [{model: her}]\n",
+    )
+    ran = shell.farm("validate", "models.yaml")
+    assert "the baseline 'cpuu' is no delegate of this file; did you mean 'cpu'?" in ran.err
+    assert "no model is called 'her'" in ran.err
+    assert "labels" in ran.err or "expected keys with values" in ran.err

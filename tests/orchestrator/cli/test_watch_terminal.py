@@ -66,11 +66,14 @@ def test_watch_shows_devices_next_cells_and_when_they_start(shell: Shell, databa
 
 
 def until(terminal: int, wanted: bytes) -> bytes:
-    """What is drawn up to the first screen that has `wanted`, without control sequences."""
+    """What is drawn up to the first `wanted`, without control sequences.
+
+    `wanted` belongs to the last line of a screen: a slow reader gets two screens at once.
+    """
     deadline, seen = time.monotonic() + PATIENCE_S, b""
-    while not re.search(wanted, seen):
+    while not (found := re.search(wanted, seen)):
         assert time.monotonic() < deadline, seen
         if select.select([terminal], [], [], 1.0)[0]:
             with suppress(OSError):
                 seen = _CONTROL.sub(b"", seen + os.read(terminal, 65536))
-    return seen
+    return seen[: found.end()]

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.config.filesystem import filesystem_of
 from orchestrator.config.home import FarmHome
 from orchestrator.errors import UnreachableError
-from orchestrator.farm import Farm, opening
+from orchestrator.farm import Farm, folders
 
 
 def test_the_filesystem_is_the_one_of_the_deepest_mount():
@@ -16,7 +16,7 @@ def test_the_filesystem_is_the_one_of_the_deepest_mount():
 
 def test_a_home_on_a_network_filesystem_is_refused_with_what_to_do(tmp_path, monkeypatch):
     here = frozenset({filesystem_of(tmp_path)})
-    monkeypatch.setattr(opening, "NETWORK_FILESYSTEMS", here)
+    monkeypatch.setattr(folders, "NETWORK_FILESYSTEMS", here)
     with pytest.raises(UnreachableError, match="set FARM_HOME to a local folder"):
         Farm.open(FarmHome(tmp_path / "farm"))
 

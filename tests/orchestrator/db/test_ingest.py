@@ -57,6 +57,16 @@ def test_a_result_may_come_before_the_word_that_it_started(database, cell):
     assert state_of(database) == "done"
 
 
+def test_a_device_where_a_result_found_another_driver_than_its_agent_is_expected_to_have_that(database):
+    stock(database, asked(("a",), {"gpu": {}}))
+    (cell,) = cells(database)
+    job = dispatch(database, cell.cell_id)
+    assert apply(database, result(job, environment={"driver": "3.2"})) == "counted"
+    with database.read() as session:
+        device = session.get_one(tables.Device, job.device_id)
+        assert session.get_one(tables.Environment, device.environment_id).fields == {"driver": "3.2"}
+
+
 def test_a_failed_attempt_is_kept_and_the_cell_tries_again(database, cell):
     first = dispatch(database, cell.cell_id)
     assert apply(database, result(first, Status.FAILED, ReasonCode.CRASH)) == "superseded"

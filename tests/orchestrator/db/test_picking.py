@@ -2,52 +2,41 @@
 
 from __future__ import annotations
 
-import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
 import pytest
 from sqlalchemy import literal
+from sqlmodel import select
 
-from agent.wire.messages import Device, Reason, ReasonCode, Status
+from agent.wire.messages import Reason, ReasonCode, Status
 from orchestrator.db import tables
-from orchestrator.db.engine.sessions import Database
-from orchestrator.db.migrate import migrate
 from orchestrator.db.queue import candidate_queries, class_pages, picking
-from orchestrator.db.write import agents, assignments, attempts, ingest, quarantine, unplaceable
-from orchestrator.manifest.campaign import DeviceSelector
+from orchestrator.db.read import records
+from orchestrator.db.write import (
+    agents,
+    assignments,
+    attempts,
+    campaigns,
+    queue_limits,
+    steering_requests,
+    unplaceable,
+)
+from orchestrator.manifest.campaign import DeviceSelector, RetryEntry
 from orchestrator.policy.assign import Assignment
 from orchestrator.policy.lifecycle import AttemptEnd, AttemptState
 from tests.orchestrator.asked import CPU, asked
-from tests.orchestrator.stocked import cells, dispatch, result, stock
+from tests.orchestrator.db import queue_steps
+from tests.orchestrator.db.queue_steps import FLEET, GPUS, begin, change, choose, now, read, take_in
+from tests.orchestrator.stocked import cells, dispatch, planned, result, stock
 
-GPUS = tuple(
-    Device(
-        device_id=f"gpu-{i}",
-        kind="gpu",
-        api="opencl",
-        name=f"H200 {i}",
-        vendor="NVIDIA",
-        delegates=("gpu",),
-        exclusion_group=f"host/gpu-{i}",
-        environment={"driver": "550.90"},
-        labels={"room": "a" if i < 2 else "b"},
-    )
-    for i in range(3)
-)
-FLEET = (CPU, *GPUS)
 ANY_GPU = DeviceSelector(kind="gpu", count=2)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request, tmp_path):
-    where = tmp_path / "farm.db"
-    if request.param == "postgresql":
-        where = request.getfixturevalue("postgres_url")
-    opened = Database.connect(where, tmp_path)
-    migrate(opened)
-    yield opened
-    opened.close()
+@pytest.fixture
+def database(any_database):
+    return any_database
 
 
 @pytest.fixture(params=["one by one", "a page"])
@@ -55,33 +44,6 @@ def way(request, monkeypatch):
     """How the line of a class is asked: by each device for itself, or once for all."""
     monkeypatch.setattr(picking, "_FEW", 99 if request.param == "one by one" else 0)
     monkeypatch.setattr(class_pages, "_SPARE", 0)
-
-
-def now():
-    return datetime.now(UTC)
-
-
-def choose(database, *device_ids, at=None):
-    with database.read() as session:
-        return picking.choose(session, device_ids, at or now())
-
-
-def begin(database, assignment, *, start=True):
-    with database.write() as session:
-        job = attempts.begin(session, assignment, now())
-        if start:
-            assert attempts.start(session, job.attempt_id, job.epoch, now())
-    return job
-
-
-def take_in(database, message):
-    with database.write() as session:
-        return ingest.apply(session, message, now())
-
-
-def change(database, table, key, **values):
-    with database.write() as session:
-        session.get_one(table, key).sqlmodel_update(values)
 
 
 def two_of_the_class(*models, **how):
@@ -194,9 +156,34 @@ def test_a_device_that_cools_down_gets_nothing_until_it_has(database):
     assert choose(database, "host-cpu", at=later) == (Assignment(second.cell_id, "host-cpu"),)
 
 
+def test_a_reservation_keeps_others_from_its_device_and_from_what_excludes_it_until_it_ends(database):
+    for user, delegates in (("ana", {"cpu": {}, "gpu": {}}), ("bob", {"gpu": {}})):
+        campaign = stock(database, asked(("m",), delegates, name=user), FLEET)
+        with database.write() as turn:
+            records.find_campaign(turn, campaign).submitted_by = user
+    until = now() + timedelta(hours=2)
+    change(database, tables.Device, "gpu-1", reserved_by="bob", reserved_until=until)
+    every = [device.device_id for device in FLEET]
+
+    def users():
+        whose = {c.cell_id: c.campaign_no for c in cells(database)}
+        return {given.device_id: whose[given.cell_id] for given in choose(database, *every)}
+
+    assert users()["gpu-1"] == 2
+    only = {cell.cell_id for cell in cells(database) if cell.campaign_no == 1}
+    with database.write() as turn:
+        campaigns.cancel_campaign(turn, records.find_campaign(turn, "bob"), now())
+    taken = {given.device_id for given in choose(database, *every) if given.cell_id in only}
+    assert taken == {"gpu-0", "gpu-2"}, "the host's CPU excludes the GPU that bob has"
+    assert "host-cpu" in {given.device_id for given in choose(database, "host-cpu", at=until)}
+    with database.write() as turn:
+        attempt = Assignment(next(c.cell_id for c in cells(database) if c.target == "gpu-1"), "gpu-1")
+        assert assignments._begin(turn, [attempt], now()) == [], "reserved since it was chosen"
+
+
 def test_campaigns_take_turns_by_device_seconds_and_a_newcomer_is_owed_nothing(database, monkeypatch):
     moments = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second) for second in count())
-    monkeypatch.setattr(sys.modules[__name__], "now", lambda: next(moments))
+    monkeypatch.setattr(queue_steps, "now", lambda: next(moments))
     stock(database, asked(tuple("abcdef"), name="first"), FLEET)
     take_in(database, result(begin(database, choose(database, "host-cpu")[0])))
     stock(database, asked(tuple("uvwxyz"), name="second"), FLEET)
@@ -230,60 +217,6 @@ def test_a_cpu_cell_waits_for_every_gpu_of_its_host_and_they_for_it(database):
     assert choose(database, *devices) == ()
 
 
-def test_three_cells_in_a_row_put_a_device_in_quarantine_and_a_health_check_frees_it(database):
-    stock(database, asked(tuple("abcd")), FLEET)
-    wanted = cells(database)
-    for cell in wanted[:3]:
-        job = dispatch(database, cell.cell_id)
-        take_in(database, result(job, Status.FAILED, ReasonCode.DEVICE_LOST))
-    device = read(database, tables.Device, "host-cpu")
-    assert device.quarantined_at is not None
-    assert device.quarantine_text == "3 cells in a row failed: because of device_lost"
-    assert choose(database, "host-cpu", at=now() + timedelta(seconds=9)) == ()
-    soon = now() + timedelta(seconds=11)
-    (check,) = choose(database, "host-cpu", at=soon)
-    assert read(database, tables.Cell, check.cell_id).model == "health-check"
-    take_in(database, result(begin(database, check)))
-    assert read(database, tables.Device, "host-cpu").quarantined_at is None
-    (next_cell,) = choose(database, "host-cpu", at=soon)
-    assert next_cell.cell_id in {cell.cell_id for cell in wanted}
-
-
-def test_a_failed_health_check_is_followed_by_a_later_one(database):
-    stock(database, asked(("m",)), FLEET)
-    with database.write() as session:
-        row = session.get_one(tables.Device, "host-cpu")
-        quarantine.quarantine(session, row, "by hand", now())
-    (check,) = choose(database, "host-cpu", at=now() + timedelta(seconds=11))
-    take_in(database, result(begin(database, check), Status.FAILED, ReasonCode.WRONG_OUTPUT))
-    assert read(database, tables.Device, "host-cpu").quarantined_at is not None
-    assert choose(database, "host-cpu", at=now() + timedelta(seconds=50)) == ()
-    (again,) = choose(database, "host-cpu", at=now() + timedelta(seconds=61))
-    assert again.cell_id != check.cell_id
-
-
-def test_a_fault_of_the_same_cell_or_of_a_model_is_no_fault_of_the_device(database):
-    stock(database, asked(tuple("abcd")), FLEET)
-    first, *others = cells(database)
-    for _ in range(2):
-        take_in(database, result(dispatch(database, first.cell_id), Status.FAILED, ReasonCode.DEVICE_LOST))
-    for cell in others:
-        take_in(database, result(dispatch(database, cell.cell_id), Status.FAILED, ReasonCode.RUNNER_ERROR))
-    device = read(database, tables.Device, "host-cpu")
-    assert device.faulty_cells == [first.cell_id]
-    assert device.quarantined_at is None
-
-
-def test_a_device_that_works_again_starts_from_nothing(database):
-    stock(database, asked(tuple("abcd")), FLEET)
-    a, b, c, d = cells(database)
-    for cell in (a, b):
-        take_in(database, result(dispatch(database, cell.cell_id), Status.FAILED, ReasonCode.DEVICE_LOST))
-    take_in(database, result(dispatch(database, c.cell_id)))
-    take_in(database, result(dispatch(database, d.cell_id), Status.FAILED, ReasonCode.DEVICE_LOST))
-    assert read(database, tables.Device, "host-cpu").quarantined_at is None
-
-
 def test_a_campaign_ends_with_its_last_cell_and_is_looked_at_no_more(database):
     stock(database, asked(("a", "b")), FLEET)
     first, second = cells(database)
@@ -314,23 +247,16 @@ def test_the_line_of_a_device_is_read_from_its_index_alone(database):
     assert "TEMP B-TREE" not in plan
 
 
-def read(database, table, key):
-    with database.read() as session:
-        row = session.get_one(table, key)
-        session.expunge(row)
-        return row
-
-
 def test_ends_before_a_users_retry_do_not_count(database):
     stock(database, asked(("m",)), FLEET)
     (cell,) = cells(database)
     for _ in range(2):
-        take_in(database, result(dispatch(database, cell.cell_id), Status.FAILED, ReasonCode.TIMEOUT))
+        take_in(database, result(dispatch(database, cell.cell_id), Status.FAILED, ReasonCode.DEVICE_LOST))
     change(database, tables.Cell, cell.cell_id, retried_after=2)
     job = dispatch(database, cell.cell_id)
     with database.write() as session:
         row = session.get_one(tables.Attempt, job.attempt_id)
-        ended = AttemptEnd(AttemptState.FAILED, Reason(code=ReasonCode.TIMEOUT, text="slow"))
+        ended = AttemptEnd(AttemptState.FAILED, Reason(code=ReasonCode.DEVICE_LOST, text="gone"))
         assert attempts.end(session, row, ended, now()).state == "queued"
 
 
@@ -373,3 +299,91 @@ def test_a_choice_that_is_out_of_date_begins_nothing(database, monkeypatch, sinc
     with database.write() as turn:
         assert assignments.fill(turn, ["host-cpu"], now()) == []
     assert [cell.state for cell in cells(database)] == before
+
+
+def submitted(database, user, name, *models):
+    stock(database, asked(models, {"cpu": {}}, name=name), FLEET)
+    with database.write() as turn:
+        campaign = records.find_campaign(turn, name)
+        campaign.submitted_by = user
+        turn.flush()
+        campaigns.rejoin(turn, campaign)
+
+
+def test_users_share_a_device_whatever_the_number_of_their_campaigns(database):
+    for user, name in (("ana", "ana-1"), ("ana", "ana-2"), ("bob", "bob-1")):
+        submitted(database, user, name, "m", "n")
+
+    def next_user(given_to=None, seconds=0.0):
+        with database.write() as turn:
+            if given_to is not None:
+                turn.charge(records.find_campaign(turn, given_to).no, seconds)
+        (chosen,) = choose(database, "host-cpu")
+        with database.read() as session:
+            cell = session.get_one(tables.Cell, chosen.cell_id)
+            return session.get_one(tables.Campaign, cell.campaign_no).submitted_by
+
+    assert next_user("ana-1", 10.0) == "bob", "nothing was given to ana-2, and ten seconds to ana"
+    assert next_user("bob-1", 15.0) == "ana"
+    assert next_user("ana-2", 3.0) == "ana", "thirteen seconds in two campaigns"
+    assert next_user("ana-2", 3.0) == "bob"
+
+
+def test_a_user_who_comes_later_is_owed_nothing_and_a_second_campaign_brings_nothing(database):
+    submitted(database, "ana", "ana-1", "m", "n")
+    with database.write() as turn:
+        turn.charge(records.find_campaign(turn, "ana-1").no, 7.0)
+    submitted(database, "bob", "bob-1", "m")
+    submitted(database, "ana", "ana-2", "m")
+    with database.read() as session:
+        shares = {row.name: row.user_served_s for row in session.exec(select(tables.Campaign))}
+    assert shares == dict.fromkeys(("ana-1", "bob-1", "ana-2"), 7.0)
+
+
+def limited(campaign, **rules):
+    """The campaign with rules of its models."""
+    return replace(campaign, models=tuple(replace(model, **rules) for model in campaign.models))
+
+
+def test_a_cell_that_no_device_takes_in_time_fails_and_a_pause_or_an_attempt_restarts_the_clock(database):
+    stock(database, limited(asked(("a", "b"), name="hurried"), queue_limit_s=60.0), FLEET)
+    stock(database, asked(("m",), name="patient"), FLEET)
+    a, b, patient = cells(database)
+    job = begin(database, Assignment(a.cell_id, "host-cpu"))
+    with database.write() as turn:
+        steering_requests.pause(turn, "hurried", now())
+        assert queue_limits.end_overdue(turn, now() + timedelta(seconds=61)) == 0
+        steering_requests.resume(turn, "hurried", now() + timedelta(seconds=30))
+        assert queue_limits.end_overdue(turn, now() + timedelta(seconds=61)) == 0, "it waited for nothing"
+        assert queue_limits.end_overdue(turn, now() + timedelta(seconds=91)) == 1
+    take_in(database, result(job, Status.FAILED, ReasonCode.AGENT_LOST))
+    a, b, patient = cells(database)
+    assert [cell.state for cell in (a, b, patient)] == ["queued", "failed", "queued"]
+    assert (b.reason_code, "took it within 0:01:00" in b.reason_text) == ("queue_limit", True)
+    assert now() < a.queue_until <= now() + timedelta(seconds=60)
+    with database.write() as turn:
+        assert steering_requests.retry(turn, "hurried", now(), failed_only=True) == 1
+        assert queue_limits.end_overdue(turn, now() + timedelta(seconds=59)) == 0
+
+
+def test_a_model_s_own_rules_decide_whether_it_is_tried_again_and_what_it_reuses(database):
+    once = asked(("a",), name="once")
+    stock(database, limited(once, retry=RetryEntry(times=0)), FLEET)
+    (cell,) = cells(database)
+    take_in(database, result(dispatch(database, cell.cell_id), Status.FAILED, ReasonCode.AGENT_LOST))
+    assert cells(database)[0].state == "failed"
+    stock(database, asked(("a",), name="measured"), FLEET)
+    take_in(database, result(dispatch(database, cells(database)[1].cell_id), environment=CPU.environment))
+    actions = {
+        rule: [cell.action for cell in planned(database, limited(once, reuse=rule), FLEET)]
+        for rule in (None, "never")
+    }
+    assert actions == {None: ["reuse"], "never": ["run"]}
+    stock(database, limited(asked(("a",), name="again"), reuse="never"), FLEET)
+    jobs = fill(database, "host-cpu")
+    assert [cells(database)[2].state, len(jobs)] == ["dispatched", 1], "nor is it reused when its turn comes"
+
+
+def fill(database, *device_ids):
+    with database.write() as turn:
+        return assignments.fill(turn, device_ids, now())

@@ -20,16 +20,6 @@ from orchestrator.errors import UnreachableError
 from tests.orchestrator.stocked import cells, new_database, stock
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def any_database(request, tmp_path):
-    """An empty farm of either kind."""
-    where = request.getfixturevalue("postgres_url") if request.param == "postgresql" else tmp_path / "farm.db"
-    opened = Database.connect(where, tmp_path)
-    migrate(opened)
-    yield opened
-    opened.close()
-
-
 def test_every_connection_is_durable_checked_and_patient(database):
     with database.read() as session:
         pragma = {

@@ -57,7 +57,7 @@ def test_what_is_missing_is_asked_for_once(database):
     assert sent == []
 
 
-def test_charges_of_a_campaign_are_added_in_one_statement(database):
+def test_charges_of_a_campaign_are_added_in_one_statement_for_it_and_one_for_its_user(database):
     stock(database)
     with database.read() as session:
         (number,) = session.exec(select(tables.Campaign.no)).all()
@@ -65,7 +65,7 @@ def test_charges_of_a_campaign_are_added_in_one_statement(database):
         turn.charge(number, 5.0, NOW)
         turn.charge(number, -2.0)
         turn.charge(number, 1.0, NOW + timedelta(seconds=1))
-    assert len([text for text in sent if text.startswith("UPDATE campaign")]) == 1
+    assert len([text for text in sent if text.startswith("UPDATE campaign")]) == 2
     with database.read() as session:
         campaign = session.get_one(tables.Campaign, number)
         assert (campaign.served_s, campaign.served_at) == (4.0, NOW + timedelta(seconds=1))

@@ -128,7 +128,7 @@ def test_a_bad_message_is_dropped_and_the_next_one_is_received(redis_server, wha
         client.lpush("farm:ingest", BAD[what]())
         send_good(redis_server, key, waiting=7, into=queue.INGEST_QUEUE)
         received: list[object] = []
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while not received and time.monotonic() < until:
             received = [event for event in made.events(1.0) if isinstance(event, MessageReceived)]
         assert received == [MessageReceived("rack", AgentAlive(waiting=7))]
@@ -150,7 +150,7 @@ def test_a_compressed_message_is_not_decompressed_not_even_that_of_a_known_agent
     send_good(redis_server, key, waiting=2)
     made = dispatcher(redis_server.socket_url, key)
     received: list[object] = []
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while not received and time.monotonic() < until:
         received = [event for event in made.events(1.0) if isinstance(event, MessageReceived)]
     assert received == [MessageReceived("rack", AgentAlive(waiting=2))]
@@ -201,24 +201,26 @@ def test_a_flood_of_one_agent_and_of_the_shared_list_delays_no_other_agent(redis
             send_good(redis_server, key, waiting=number)
         made = dispatcher(redis_server.socket_url, key)
         received: list[object] = []
-        for _ in range(4):  # the first one connects; a batch ends after a quarter of a second
+        while len(received) < 5 and client.llen("farm:agent.rogue.ingest"):
             received += [event for event in made.events(1.0) if isinstance(event, MessageReceived)]
         assert received == [MessageReceived("rack", AgentAlive(waiting=number)) for number in range(5)]
-        assert client.llen("farm:agent.rogue.ingest") > 10_000, "they did not wait for the flood"
+        assert client.llen("farm:agent.rogue.ingest"), "they did not wait for the flood"
         made.close()
 
 
 def test_the_farms_own_ping_is_not_behind_a_flood(redis_server) -> None:
     with redis_server.client() as client:
-        client.lpush("farm:ingest", *[b"x"] * 1000)
+        for _ in range(20):
+            client.lpush("farm:ingest", *[b"x"] * 1000)
         made = dispatcher(redis_server.socket_url, SigningKey.new())
         made.events(0.1)
         assert made._broker is not None
         made._ping = queue.new_ping()
         made._broker.ping(made._ping)
-        made.events(0.5)
-        made.events(0.5)
+        while made._ping and client.llen("farm:ingest"):
+            made.events(0.5)
         assert made._ping == ""
+        assert client.llen("farm:ingest"), "it did not wait for the flood"
         made.close()
 
 
@@ -230,7 +232,11 @@ def test_a_sender_cannot_say_where_its_message_is_put_back(redis_server) -> None
     with redis_server.client() as client:
         client.lpush("farm:agent.rack.ingest", json.dumps(fields))
         made = dispatcher(redis_server.socket_url, key)
-        assert MessageReceived("rack", AgentAlive()) in made.events(1.0)
+        received: list[object] = []
+        until = time.monotonic() + 60
+        while not received and time.monotonic() < until:
+            received = [event for event in made.events(1.0) if isinstance(event, MessageReceived)]
+        assert received == [MessageReceived("rack", AgentAlive())]
         assert made._broker is not None
         made._broker.close()  # without an acknowledgement, as after a crash
         assert client.keys("farm:agent.other.*") == []

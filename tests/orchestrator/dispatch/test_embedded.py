@@ -36,7 +36,7 @@ def agent(tmp_path):
         dispatcher.close(grace_s=0.1)
 
 
-def gather(dispatcher, count, limit_s=20.0):
+def gather(dispatcher, count, limit_s=60.0):
     until = time.monotonic() + limit_s
     found = []
     while len(found) < count and time.monotonic() < until:

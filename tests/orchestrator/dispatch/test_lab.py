@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 import pytest
 from kombu import Connection, Producer
 
+from agent.wire.bounded import Wire
 from agent.wire.credentials import Applicant
 from agent.wire.envelope import seal
-from agent.wire.messages import AgentAlive, AgentHello, Wire, encode
+from agent.wire.messages import AgentAlive, AgentHello, encode
 from agent.wire.queue import INGEST_QUEUE, INGEST_TASK, INGEST_UNACKED_KEY, publish
 from orchestrator.config.lab import LabTimes
 from orchestrator.dispatch.base import MessageReceived
@@ -55,8 +56,22 @@ def say(rack, redis_server):
     return said
 
 
+def test_a_word_that_comes_back_through_the_broker_tells_how_long_it_took(tmp_path, database, redis_server):
+    told: list[float] = []
+    seals = FarmSeal(FarmKeyFolder(tmp_path / "keys").keys, AgentKeys(database))
+    times = LabTimes(watchdog_s=3.0)
+    made = LabDispatcher(redis_server.socket_url, PREFIX, seals, times, came_back=told.append)
+    began = time.monotonic()
+    try:
+        while not told and time.monotonic() < began + 60.0:
+            made.events(0.1)
+    finally:
+        made.close()
+    assert 0 < told[0] < time.monotonic() - began
+
+
 def received(dispatcher) -> list[MessageReceived]:
-    until = time.monotonic() + 10.0
+    until = time.monotonic() + 60.0
     while time.monotonic() < until:
         found = [event for event in dispatcher.events(0.2) if isinstance(event, MessageReceived)]
         if found:

@@ -98,6 +98,34 @@ def test_results_that_no_receipt_answers_are_a_fault_once_they_were_sent_many_ti
     assert look(database)["agents"][1] == "working: rack-1"
 
 
+@pytest.mark.parametrize(
+    ("ahead", "said"),
+    [
+        (timedelta(hours=2), "its clock is 2 h 0 min ahead of the server's"),
+        (-timedelta(minutes=90), "its clock is 1 h 30 min behind the server's"),
+        (-timedelta(minutes=5), "its clock is 5 min behind the server's"),
+        (timedelta(seconds=20), None),
+    ],
+)
+def test_a_clock_that_is_off_is_a_fault_until_it_is_set(database, ahead, said):
+    join(database, "rack-1")
+    for clock in (NOW + ahead, NOW):
+        say(database, "rack-1", AgentAlive(clock_ns=int(clock.timestamp() * 1e9)))
+        found = look(database)
+        if said is None or clock == NOW:
+            assert found["agents"][:2] == (True, "working: rack-1")
+        else:
+            ok, text, fix = found["agent rack-1"]
+            assert (ok, text.startswith(said), "\n" in text) == (False, True, False)
+            assert fix.startswith("on rack-1.lab: timedatectl set-ntp true")
+
+
+def test_the_clock_of_a_silent_agent_is_not_judged_by_a_heartbeat_that_may_have_waited(database):
+    join(database, "rack-1", heard_at=LONG_AGO)
+    say(database, "rack-1", AgentAlive(clock_ns=int((NOW - timedelta(hours=2)).timestamp() * 1e9)))
+    assert [check.found[:6] for check in agent_checks(LabConfig(), database)] == ["silent"]
+
+
 def test_a_result_that_was_not_stored_is_a_fault_with_the_way_to_measure_again(database):
     join(database, "rack-1")
     stock(database)

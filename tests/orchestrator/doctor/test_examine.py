@@ -1,13 +1,24 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
-from agent.wire.messages import FIRST_KERNEL_FACT, NARROW_NUMBERS_FACT, AgentHello, MissingDelegate
+from agent.wire.messages import (
+    CONFORMANCE_FACT,
+    FIRST_KERNEL_FACT,
+    IN_THE_WAY_FACT,
+    NARROW_NUMBERS_FACT,
+    AgentHello,
+    MissingDelegate,
+)
 from orchestrator.config.home import FarmHome
+from orchestrator.db.write import reservations
 from orchestrator.doctor import examine as examination
 from orchestrator.doctor.examine import examine
 from orchestrator.errors import UnreachableError
 from tests.orchestrator.asked import CPU, POCL
+from tests.orchestrator.stocked import stock
 
 
 def hello(*present, missing=()):
@@ -44,9 +55,16 @@ def test_the_time_that_a_driver_took_for_its_first_kernel_is_told(look):
     assert "(its first kernel took 11.42 s)" in look(lambda: hello(CPU, slow))["opencl"].found
 
 
-def test_what_a_device_does_with_narrow_numbers_is_told(look):
-    probed = POCL.model_copy(update={"facts": {**POCL.facts, NARROW_NUMBERS_FACT: "fp16 storage"}})
-    assert "(it has fp16 storage)" in look(lambda: hello(CPU, probed))["opencl"].found
+def test_what_a_device_does_with_narrow_numbers_and_what_a_check_found_is_told(look):
+    facts = {**POCL.facts, NARROW_NUMBERS_FACT: "fp16 storage", CONFORMANCE_FACT: "9 operators agree"}
+    probed = POCL.model_copy(update={"facts": facts})
+    assert "(it has fp16 storage; 9 operators agree)" in look(lambda: hello(CPU, probed))["opencl"].found
+
+
+def test_what_lies_between_programs_and_a_driver_is_told(look):
+    facts = {**POCL.facts, IN_THE_WAY_FACT: "OPENCL_LAYERS=/opt/trace.so"}
+    found = look(lambda: hello(CPU, POCL.model_copy(update={"facts": facts})))["opencl"].found
+    assert "(in front of its driver: OPENCL_LAYERS=/opt/trace.so)" in found
 
 
 def test_an_agent_that_cannot_be_had_is_a_bad_check_and_not_a_traceback(look):
@@ -72,3 +90,12 @@ def test_a_damaged_database_is_named(look, database):
     check = look(lambda: hello(CPU))["database"]
     assert not check.ok
     assert "backup" in check.fix
+
+
+def test_a_reserved_device_is_named_with_its_holder_until_the_end(look, database):
+    stock(database)
+    until = datetime.now(UTC) + timedelta(hours=1)
+    with database.write() as turn:
+        reservations.reserve(turn, turn.device("pocl-0"), "ana", until, "new driver", datetime.now(UTC))
+    check = look(lambda: hello(CPU, POCL))["reserved"]
+    assert (check.ok, check.found) == (True, f"pocl-0 by ana until {until:%Y-%m-%d %H:%M} UTC (new driver)")

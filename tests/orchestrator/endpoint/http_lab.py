@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import ssl
 import subprocess
 import tempfile
@@ -20,6 +21,7 @@ from orchestrator.trust import enrolment
 from orchestrator.trust.farm_key_file import farm_key
 from tests.services.certificates import Authority
 from tests.services.forks import Program, run
+from tests.services.notified import Notified
 from tests.services.ports import free_port
 from tests.services.postgres import PostgresCluster
 from tests.services.processes import Server
@@ -27,6 +29,8 @@ from tests.services.redis import RedisServer
 
 READ_TOKEN = "r" * 40
 SUBMIT_TOKEN = "s" * 40
+WATCHDOG_S = 4.0
+"""Seconds after which systemd would restart a service that is silent; a second passes between two signs."""
 
 
 @dataclass
@@ -40,6 +44,7 @@ class HttpLab:
 
     def __post_init__(self) -> None:
         self.home, self.state = self.folder / "home", self.folder / "agent"
+        self.notified = {name: Notified(WATCHDOG_S) for name in ("serve", "agent")}
         self.authority = Authority(self.folder)
         pair = self.authority.issue()
         self.url = f"https://127.0.0.1:{free_port()}"
@@ -56,6 +61,7 @@ class HttpLab:
             "FARM_HEARTBEAT_S": "1",
             "FARM_RESEND_S": "3",
             "FARM_SWEEP_S": "0.2",
+            "FARM_REFERENCE_AGENTS": "1",
             "NO_COLOR": "1",
         }
         self.agent_environment = {
@@ -95,6 +101,14 @@ class HttpLab:
         kept = {name: text for name, text in self.environment.items() if not name.startswith(server)}
         return kept | {"FARM_HOME": str(self.folder / "users-home")} | settings
 
+    def user(self, name: str) -> dict[str, str]:
+        """The environment of a user whose machine has what the line of `farm users add` gives it, no more."""
+        line = self.run("farm", "users", "add", name).stdout
+        bare = {key: text for key, text in os.environ.items() if not key.startswith("FARM_")}
+        given = dict(word.split("=", 1) for word in shlex.split(line)[1:])
+        self.secrets.append(given["FARM_TOKEN"])
+        return bare | {"FARM_HOME": str(self.folder / f"{name}s-home"), "NO_COLOR": "1"} | given
+
     def run(
         self, *command: str | Path, environment: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
@@ -104,8 +118,12 @@ class HttpLab:
     def close(self) -> None:
         for service in reversed(self.services):
             service.kill()
+        for notified in self.notified.values():
+            notified.close()
 
     def service(self, name: str, environment: dict[str, str], program: str, *arguments: str) -> Server:
+        listening = self.notified.get(name)
+        environment = environment | (listening.environment if listening else {})
         made = Program(program, arguments, self.folder / f"{name}.log", environment)
         self.services.append(made)
         return made

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -23,7 +23,8 @@ from orchestrator.db.read.records import campaigns
 from orchestrator.db.write import ingest
 from orchestrator.doctor.store import endpoint_check
 from orchestrator.endpoint.server import EndpointServer
-from orchestrator.errors import FarmError
+from orchestrator.endpoint.user_client import UserClient
+from orchestrator.errors import FarmError, UnreachableError
 from orchestrator.results.export import campaign_json
 from tests.orchestrator.stocked import cells, dispatch, result, stock
 from tests.services.certificates import Authority
@@ -284,6 +285,21 @@ def test_plain_http_off_the_loopback_is_warned_of_loudly(caplog: pytest.LogCaptu
     with EndpointServer(Starlette(), Address("http://lab", "0.0.0.0", 0)):
         pass
     assert "TOKENS CROSS THE NETWORK IN THE CLEAR" in caplog.text
+
+
+def test_an_expired_certificate_is_one_line_for_a_user_and_for_the_doctor(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    stale = Endpoint(tmp_path / "stale", tls=authority.issue(ended=timedelta(hours=1)))
+    try:
+        asked = Address(stale.url, "127.0.0.1", 0, authority=authority.path)
+        check = endpoint_check(asked)
+        with pytest.raises(UnreachableError) as told:
+            UserClient(asked, "ana.secret").call("reading.campaigns", b"{}")
+    finally:
+        stale.close()
+    assert (check.ok, "certificate has expired" in check.found, bool(check.fix)) == (False, True, True)
+    assert "certificate has expired" in str(told.value)
+    assert (str(told.value).count("\n"), stale.url in str(told.value)) == (0, True)
 
 
 def test_the_doctor_asks_the_endpoint_as_an_agent_would(endpoint: Endpoint, tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def strict(endpoint: Endpoint) -> Endpoint:
     body=BODY,
     rest=st.binary(max_size=60),
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_no_request_without_a_token_is_a_fault_of_the_farm(
     strict: Endpoint,
     caplog: pytest.LogCaptureFixture,

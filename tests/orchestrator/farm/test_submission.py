@@ -88,7 +88,7 @@ def test_what_farm_submit_shows_is_the_object_that_is_stored(
     assert (len(planned), len(expanded), len(decided)) == (1, 1, 1)
     ((plan, _),), ((cells_shown, _),), ((_, made),) = stored, shown, planned
     assert plan is made
-    assert plan.cells is cells_shown
+    assert plan.preview == cells_shown
     assert len(checked) == 2, "each file once"
     with Farm.open(FarmHome(tmp_path / "home")) as farm:
         (cell,) = farm.reading.cells()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,7 +38,7 @@ def foreign_kind(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
         return [point for point in known if name in (None, point.name)]
 
     monkeypatch.setattr(delegates, "entry_points", found)
-    for cached in (delegates.known_kinds, delegates.declared_options):
+    for cached in (delegates.known_kinds, delegates.default_kinds, delegates.declared_options):
         monkeypatch.setattr(delegates, cached.__name__, cached.__wrapped__)
 
 
@@ -101,3 +102,15 @@ def test_a_kind_whose_package_is_broken_is_a_mistake_of_the_line_that_uses_it(
     assert load(tmp_path, "{kind: cpu}").delegates[0].kind == "cpu"
     (mistake,) = mistakes(tmp_path, "{kind: foreign}")
     assert f"delegate kind 'foreign' cannot be used here: {said}" in mistake
+
+
+def test_a_submission_without_delegates_takes_those_that_are_so_by_default(monkeypatch):
+    foreign_kind(monkeypatch, "foreign_package:DESCRIPTOR")
+    assert {"litert-gpu", "openvino", "foreign"} <= set(delegates.known_kinds())
+    monkeypatch.setitem(sys.modules, "foreign_package", SimpleNamespace(DESCRIPTOR=FOREIGN))
+    assert delegates.default_kinds() == ("cpu", "foreign", "gpu", "litert")
+    rare = replace(FOREIGN, is_default=False)
+    monkeypatch.setitem(sys.modules, "foreign_package", SimpleNamespace(DESCRIPTOR=rare))
+    assert delegates.default_kinds() == ("cpu", "gpu", "litert")
+    monkeypatch.setitem(sys.modules, "foreign_package", None)
+    assert "foreign" in delegates.default_kinds(), "its cells say why it cannot be loaded"

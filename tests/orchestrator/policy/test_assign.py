@@ -14,6 +14,7 @@ from orchestrator.policy.assign import (
     WaitingCell,
     aged_rank,
     assign,
+    charge,
 )
 
 DEVICES = [f"d{i}" for i in range(6)]
@@ -229,3 +230,25 @@ def test_what_is_assigned_counts_as_given_for_the_rest_of_the_same_choice():
     shares = {number: Share(0.0, NOW) for number in (1, 2)}
     chosen = assign(waiting, [DeviceSlot("d0", "a"), DeviceSlot("d1", "b")], NOW, shares=shares)
     assert {assignment.cell_id for assignment in chosen} == {"1-0", "2-0"}
+
+
+def test_users_share_the_devices_whatever_the_number_of_their_campaigns():
+    """Three campaigns of one user and one of another: each user gets every second assignment."""
+    waiting = [
+        WaitingCell(f"{n}-{place}", frozenset({"d0"}), rank=0, campaign_no=n, position=place, expected_s=10.0)
+        for n in (1, 2, 3, 4)
+        for place in range(6)
+    ]
+    users = {1: "ana", 2: "ana", 3: "ana", 4: "bob"}
+    shares = {number: Share(0.0, NOW, user) for number, user in users.items()}
+    order = []
+    while len(order) < 12:
+        ((chosen,),) = (assign(waiting, [DeviceSlot("d0", "a")], NOW, shares=shares),)
+        cell = next(cell for cell in waiting if cell.cell_id == chosen.cell_id)
+        waiting.remove(cell)
+        charge(shares, cell, NOW)
+        order.append(cell.campaign_no)
+    assert [users[number] for number in order] == ["ana", "bob"] * 6
+    assert sorted(order) == [1, 1, 2, 2, 3, 3, 4, 4, 4, 4, 4, 4], (
+        "and one user's campaigns share what the user gets"
+    )

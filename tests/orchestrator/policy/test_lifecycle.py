@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.wire.messages import Reason, ReasonCode, Status
+from orchestrator.manifest.schema import MOST_RETRIES, RETRIED_KINDS
 from orchestrator.policy.lifecycle import (
     ATTEMPT_MOVES,
     CELL_MOVES,
@@ -13,10 +14,12 @@ from orchestrator.policy.lifecycle import (
     MAX_ATTEMPTS,
     MAX_CRASHES,
     RETRIED,
+    TRIED_AGAIN,
     AttemptEnd,
     AttemptState,
     CellState,
     IllegalMoveError,
+    RetryRule,
     attempt_end,
     device_verdict,
     move_attempt,
@@ -86,7 +89,7 @@ def test_errors_of_the_model_are_never_retried(code):
 @given(st.integers(min_value=1, max_value=20))
 def test_stopping_the_farm_costs_a_cell_no_attempt(times):
     assert settle([INTERRUPTED_BY_US] * times, cancel_asked=False).state is CellState.QUEUED
-    history = [failed(ReasonCode.TIMEOUT)] * 2 + [INTERRUPTED_BY_US] * times
+    history = [failed(ReasonCode.DEVICE_LOST)] * 2 + [INTERRUPTED_BY_US] * times
     assert settle(history, cancel_asked=False).state is CellState.QUEUED
 
 
@@ -183,3 +186,17 @@ def test_the_reason_says_how_often_it_was_tried_where_that_was_more_than_once(en
 )
 def test_what_an_end_shows_about_its_device(end, worked):
     assert device_verdict(end) is worked
+
+
+def test_a_campaign_file_lowers_the_retries_and_never_raises_them():
+    def tried(rule, *codes):
+        return settle([failed(code) for code in codes], cancel_asked=False, retry=rule).state
+
+    lost = ReasonCode.AGENT_LOST
+    assert tried(RetryRule(times=0), lost) is CellState.FAILED
+    assert tried(RetryRule(times=1), lost) is CellState.QUEUED
+    assert tried(RetryRule(times=1), lost, lost) is CellState.FAILED
+    assert tried(RetryRule(times=99), *[lost] * MAX_ATTEMPTS) is CellState.FAILED
+    assert tried(RetryRule(kinds=frozenset({ReasonCode.CRASH})), lost) is CellState.FAILED
+    assert tried(RetryRule(kinds=frozenset({ReasonCode.TIMEOUT})), ReasonCode.TIMEOUT) is CellState.FAILED
+    assert (MOST_RETRIES, frozenset(RETRIED_KINDS)) == (MAX_ATTEMPTS - 1, TRIED_AGAIN)

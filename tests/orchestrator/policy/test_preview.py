@@ -4,11 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agent.wire.messages import InputSpec, MeasurePlan, ReasonCode, Status
+from agent.wire.messages import Device, InputSpec, MeasurePlan, ReasonCode, Status
+from orchestrator.db.read.devices import recorded_hello
 from orchestrator.db.write import ingest
 from orchestrator.errors import UsageError
 from orchestrator.policy.fingerprint import ChangedField, Ingredients, changed_fields, fingerprint
-from orchestrator.policy.preview import expected_s, reuse_limit
+from orchestrator.policy.preview import Duration, Reuse, expected_s, reuse_rule
 from tests.orchestrator.asked import CPU, GPU, POCL, asked
 from tests.orchestrator.stocked import cells, dispatch, planned, result, stock
 
@@ -61,6 +62,40 @@ def test_the_environment_a_result_was_measured_in_is_the_one_compared(database):
         ingest.apply(session, message, datetime.now(UTC))
     (plan,) = planned(database, asked())
     assert plan.why == "numpy 2.5 → (none)"
+
+
+def versioned(**kinds: str) -> Device:
+    return CPU.model_copy(update={"delegate_environments": {k: {"runtime": v} for k, v in kinds.items()}})
+
+
+def test_a_new_version_of_one_delegate_measures_its_cells_again_and_no_others(database):
+    campaign = asked(("m",), {"cpu": {}, "litert": {}})
+    before, after = versioned(cpu="1", litert="1"), versioned(cpu="2", litert="1")
+    stock(database, campaign, [before])
+    for cell in cells(database):
+        job = dispatch(database, cell.cell_id)
+        with database.write() as session:
+            message = result(job, environment=before.environment_of(cell.delegate))
+            ingest.apply(session, message, datetime.now(UTC))
+    decided = {plan.delegate: (plan.action, plan.why) for plan in planned(database, campaign, [after])}
+    assert decided["cpu"] == ("run", "runtime 1 → 2")
+    assert decided["litert"][0] == "reuse"
+
+
+def test_the_next_cell_is_expected_in_the_environment_that_the_last_one_found(database):
+    """Its agent listed the device before a package was replaced."""
+    campaign = asked(("m",), {"cpu": {}})
+    stock(database, campaign, [versioned(cpu="1")])
+    (cell,) = cells(database)
+    job = dispatch(database, cell.cell_id)
+    found = {"cpu": "epyc", "runtime": "2"}
+    with database.write() as session:
+        ingest.apply(session, result(job, environment=found), datetime.now(UTC))
+    with database.read() as session:
+        (device,) = recorded_hello(session).hello.devices
+    assert device.environment_of("cpu") == found
+    (plan,) = planned(database, campaign, [device])
+    assert plan.action == "reuse"
 
 
 @pytest.mark.parametrize(
@@ -120,11 +155,36 @@ def test_the_next_estimate_is_the_last_duration(database):
     assert planned(database, asked(), force=True)[0].eta_s == pytest.approx(12.0)
 
 
+def test_a_new_cell_is_estimated_by_what_cells_of_its_size_took():
+    quick = MeasurePlan()
+    planned_s = expected_s(quick, None)
+    history = [
+        *(Duration(quick, 10_000, 2 * planned_s) for _ in range(5)),
+        *(Duration(quick, 100_000_000, 9 * planned_s) for _ in range(5)),
+    ]
+    assert expected_s(quick, None, 20_000, history) == pytest.approx(2 * planned_s)
+    assert expected_s(quick, None, 80_000_000, history) == pytest.approx(9 * planned_s)
+    longer = MeasurePlan(min_seconds=4.0)
+    assert expected_s(longer, None, 20_000, history) == pytest.approx(2 * expected_s(longer, None))
+
+
+def test_the_history_is_that_of_the_same_delegate_kind(database):
+    stock(database)
+    measure_all(database)
+    plan = MeasurePlan()
+    other = asked(("new",), {"cpu": {"threads": 1}, "litert": {}})
+    by_kind = {cell.spec.delegate_kind: cell.eta_s for cell in planned(database, other)}
+    assert by_kind["cpu"] == pytest.approx(12.0)
+    assert by_kind["litert"] == expected_s(plan, None)
+
+
 def test_the_reuse_rule_is_checked():
     with pytest.raises(UsageError, match="unknown reuse rule 'always'"):
-        reuse_limit("always", datetime.now(UTC))
+        reuse_rule("always", datetime.now(UTC))
     now = datetime.now(UTC)
-    assert reuse_limit("max-age:60", now) == now - timedelta(seconds=60)
+    assert reuse_rule("max-age:60", now) == Reuse(now - timedelta(seconds=60))
+    assert reuse_rule("max-age:60+suspect", now) == Reuse(now - timedelta(seconds=60), suspect=True)
+    assert reuse_rule("never", now) is None
 
 
 def test_a_fingerprint_holds_everything_that_changes_a_measurement():

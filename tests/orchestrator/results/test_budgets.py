@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from agent.wire.measurement import Trust
 from agent.wire.messages import Reason, ReasonCode
 from orchestrator.errors import UsageError
 from orchestrator.manifest.budget import read_budget
@@ -51,6 +52,27 @@ def test_the_outcome_is_explained() -> None:
     crashed = replace(cell(), status="failed", measurement=None, reason=reason)
     assert outcome(crashed, "p50<=5ms") == ("no_result", "failed (crash: signal 11)")
     assert outcome(cell(verdict="fail"), "p50<=5ms")[0] == "no_result", "a fast wrong answer meets no budget"
+
+
+def test_a_doubtful_time_neither_meets_nor_exceeds_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FARM_JUDGE_SUSPECT", raising=False)
+
+    def of(verdict: str, budget: str) -> tuple[str, str]:
+        good = cell()
+        assert good.measurement is not None
+        trust = Trust.model_validate({"verdict": verdict, "reasons": ["drift: +3%"]})
+        return outcome(
+            replace(good, measurement=good.measurement.model_copy(update={"trust": trust})), budget
+        )
+
+    assert of("suspect", "p50<=5ms") == ("inconclusive", "2 ms, suspect: drift: +3%")
+    assert of("invalid", "init<=1ms") == ("inconclusive", "10 ms, invalid: drift: +3%")
+    assert of("suspect", "memory<=4MB")[0] == "exceeded", "a neighbour makes nothing larger"
+    assert of("invalid", "memory<=4MB")[0] == "inconclusive"
+    assert of("trusted", "p50<=5ms")[0] == "met"
+    monkeypatch.setenv("FARM_JUDGE_SUSPECT", "1")
+    assert of("suspect", "p50<=1.8ms")[0] == "exceeded"
+    assert of("invalid", "p50<=1.8ms")[0] == "inconclusive"
 
 
 def test_an_unsupported_cell_has_no_budget() -> None:

@@ -5,11 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from agent.wire.messages import Delegation, ReasonCode
+import pytest
+
+from agent.wire.measurement import Delegation
+from agent.wire.messages import ReasonCode
+from orchestrator.cli.changes import markdown as changes_markdown
 from orchestrator.cli.markdown import markdown_table
-from orchestrator.cli.outcome import LONGEST_REASON, short_reason
+from orchestrator.cli.outcome import comparison_markdown, comparison_table
+from orchestrator.cli.progress import line_of
 from orchestrator.cli.results import newest
 from orchestrator.results.comparison import all_well, cell_lines, compare, latency, reason_text, summary
+from orchestrator.results.events import FarmEvent
+from orchestrator.results.reasons import LONGEST_REASON
+from orchestrator.results.regression import by_names, compare_runs
 from tests.orchestrator.cli.records import cell, ended, partly
 
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -27,8 +35,11 @@ def test_models_are_rows_and_delegates_on_devices_columns() -> None:
         "litert",
     )
     assert (shown.models, shown.columns) == (("a", "b"), ("litert@host-cpu", "gpu@gpu-0"))
-    assert shown.cells[0] == (("2.00 ±0.10 ms", "pass"), (f"1.00 ±0.10 ms 2.00{TIMES}", "70/70 ops, pass"))
-    assert shown.cells[1] == (("400 ms", "pass"), (f"1.00 ±0.10 ms 400{TIMES}", "69/70 ops, pass"))
+    assert shown.cells[0] == (
+        ("2.00 ±0.10 ms", "pass"),
+        (f"1.00 ±0.10 ms 2.00{TIMES} unpaired", "70/70 ops, pass"),
+    )
+    assert shown.cells[1] == (("400 ms", "pass"), (f"1.00 ±0.10 ms 400{TIMES} unpaired", "69/70 ops, pass"))
 
 
 def test_a_wrong_output_shows_no_latency_and_no_speed_up() -> None:
@@ -91,10 +102,37 @@ def test_markdown_keeps_strange_names_as_text() -> None:
     )
 
 
-def test_a_long_reason_is_cut_and_names_the_command_that_shows_all_of_it() -> None:
-    long = ended("net", "gpu", "unsupported", ReasonCode.NOT_DELEGATED, "operator after operator " * 40)
+def test_a_reason_is_one_line_below_the_table_with_its_count(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "operator after operator " * 40 + "\nsecond line\nthird line"
+    long = ended("net", "gpu", "unsupported", ReasonCode.NOT_DELEGATED, text)
+    same = replace(long, model="other", cell_id="f" * 12)
+    short = ended("third", "gpu", "unsupported", ReasonCode.NO_DEVICE, "no OpenCL device")
     assert cell_lines(long, None)[-1] == reason_text(long)
-    said = short_reason(long)
-    assert len(said) < LONGEST_REASON + 40
-    assert said.startswith("not_delegated: operator")
-    assert f"farm show {long.cell_id[:10]}" in said
+    comparison_table([long, same, short], None)
+    said = capsys.readouterr().out
+    (first,) = [line for line in said.splitlines() if line.startswith("[a] ")]
+    assert first.startswith("[a] 2 cells: operator after")
+    assert first.endswith(f"… (and 2 more lines) (farm show {long.cell_id[:10]})")
+    assert len(first) < LONGEST_REASON + 70
+    assert "[b] 1 cell: no OpenCL device" in said.splitlines()
+    assert said.count("not_delegated [a]") == 2
+    assert said.count("second line") == 0
+    markdown = comparison_markdown([long, same, short], None)
+    assert "- \\[b\\] 1 cell: no OpenCL device" in markdown
+    assert markdown.count("| not") + markdown.count("<br>not") == 2
+
+
+def test_a_long_reason_is_one_line_where_a_cell_ends_and_where_runs_are_compared() -> None:
+    text = "gpu: 24 of 24 operators stay on the CPU, the first: operator 0 Vendor0" + ", and why" * 99
+    long = ended("net", "gpu", "unsupported", ReasonCode.NOT_DELEGATED, f"{text}\nsecond line")
+    event = FarmEvent("finished", long, "", 1, 2, None)
+    for line in (line_of(event), line_of(replace(event, kind="retry", text=f"{text}\nsecond line"))):
+        assert line is not None
+        assert ": gpu: 24 of 24 operators stay on the CPU, the first: operator 0 Vendor0" in line
+        assert line.endswith("… (and 1 more line)")
+        assert len(line) < LONGEST_REASON + 70
+    report = compare_runs(by_names([long]), by_names([long]))
+    (row,) = changes_markdown(report, show_all=True).strip().splitlines()[2:]
+    assert "A: not\\_delegated: gpu: 24 of 24 operators" in row
+    assert len(row) < LONGEST_REASON + 120
+    assert report.changes[0].why.count(text) == 2, "the JSON form has it in full"

@@ -40,7 +40,7 @@ def test_flags_are_counted_by_kind() -> None:
 
 def test_the_table_has_a_line_of_flags_where_there_are_any() -> None:
     assert len(cell_lines(disturbed(), None)) == 2
-    assert cell_lines(disturbed(*DISTURBED), None)[-1] == "⚑ preempted 3/3, drift 1/3"
+    assert cell_lines(disturbed(*DISTURBED), None)[-1] == "⚑ major: preempted 3/3, drift 1/3"
 
 
 def test_json_and_csv_have_the_flags_and_where_the_result_comes_from() -> None:

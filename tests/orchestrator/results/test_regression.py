@@ -8,12 +8,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from agent.wire.measurement import Ratio, Trust
 from agent.wire.messages import Reason, ReasonCode
-from orchestrator.results.records import CellRecord
-from orchestrator.results.regression import compare_runs
+from orchestrator.cli.changes import summary
+from orchestrator.results.records import IMPORTED_FILE, IMPORTED_SHA256, IMPORTED_TOOL, CellRecord
+from orchestrator.results.regression import (
+    PAIRED_THRESHOLD,
+    UNPAIRED_THRESHOLD,
+    by_blocks,
+    compare_runs,
+    verdict_over,
+)
 from orchestrator.results.student import quantile
 from runtime.tools.samples import interval_of_medians
 from tests.orchestrator.cli.records import cell
+from tests.orchestrator.results.test_spread import VARIED
 
 KEY = ("net", "cpu", "host-cpu", "quick")
 
@@ -56,10 +65,31 @@ def test_a_certain_change_within_the_threshold_is_none() -> None:
     assert verdict(STEADY, small, threshold=0.01) == "slower"
 
 
-def test_the_interval_is_welchs() -> None:
+def test_what_equal_runs_differ_by_on_a_device_is_no_change() -> None:
+    slower = [10.6, 10.62, 10.58, 10.61, 10.59]
+    assert verdict(STEADY, slower) == "slower"
+    noisy = replace(measured(slower, "b"), noise_floor=0.04)
+    assert compare_runs({KEY: measured(STEADY)}, {KEY: noisy}).changes[0].verdict == "same"
+
+
+def over_tunings(made: CellRecord, tunings: int) -> CellRecord:
+    """The cell as one whose interval is over these tunings, each of four processes."""
+    assert made.measurement is not None
+    varied = VARIED.model_copy(update={"tunings": tunings, "processes": 4 * tunings})
+    settings = {**made.measurement.settings, "processes": str(4 * tunings)}
+    return replace(
+        made, measurement=made.measurement.model_copy(update={"variation": varied, "settings": settings})
+    )
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+def test_the_interval_is_welchs(tuned: bool) -> None:
     """Against the formula written out, for two groups of different spread and size."""
     a, b = np.array([10.0, 10.4, 9.8]), np.array([11.0, 11.1, 10.9, 11.05, 10.95])
-    report = compare_runs({KEY: measured(a.tolist())}, {KEY: measured(b.tolist(), "b")})
+    first, second = measured(a.tolist()), measured(b.tolist(), "b")
+    if tuned:
+        first, second = over_tunings(first, 3), over_tunings(second, 5)
+    report = compare_runs({KEY: first}, {KEY: second})
     estimate = report.changes[0].estimate
     assert estimate is not None
     assert estimate.ci95 is not None
@@ -119,9 +149,51 @@ def test_the_mean_is_geometric_with_an_interval_over_cells() -> None:
     assert mean.ci95[1] > 1.7
 
 
+def test_imported_results_are_listed_without_a_verdict_and_are_not_in_the_mean() -> None:
+    origin = {IMPORTED_TOOL: "benchmark_model", IMPORTED_FILE: "a.log", IMPORTED_SHA256: "5" * 64}
+    first = {(str(i),): measured(STEADY, f"a{i}") for i in range(3)}
+    second = {(str(i),): measured([10.0 * f] * 5, f"b{i}") for i, f in enumerate((2.0, 0.5, 64.0))}
+    foreign = replace(second["2",], facts=origin)
+    report = compare_runs(first, second | {("2",): foreign})
+    assert report.mean is not None
+    assert report.mean.ratio == pytest.approx(1.0, rel=1e-4)
+    assert (report.mean_count, report.counts["inconclusive"]) == (2, 1)
+    assert report.changes[2].why == "B imported: measured by benchmark_model, not by this farm"
+    said = " ".join(summary(report, show_all=False))
+    assert "geometric mean over 2 cells: +0.0%" in said
+    assert "not in it: 1 imported" in said
+    assert "suspect" not in said
+    alone = compare_runs({KEY: foreign}, {KEY: foreign})
+    assert (alone.mean, alone.mean_count) == (None, 0)
+    for lost in (compare_runs({KEY: foreign}, {}), compare_runs({}, {KEY: foreign})):
+        assert lost.changes[0].verdict == "missing"
+        assert "not in this run" in lost.changes[0].why
+        assert not lost.has_regression, "what another tool measured is no result that this farm had"
+
+
 def test_one_result_in_both_runs_is_said_to_be_reused() -> None:
     first = measured(STEADY)
     again = replace(first, cell_id="b", reused_from=first.cell_id)
     (change,) = compare_runs({KEY: first}, {KEY: again}).changes
     assert change.verdict == "same"
     assert "reused" in change.why
+    assert first.measurement is not None
+    doubted = first.measurement.model_copy(update={"trust": Trust(verdict="invalid", reasons=("asleep",))})
+    both = replace(first, measurement=doubted), replace(again, measurement=doubted)
+    (change,) = compare_runs({KEY: both[0]}, {KEY: both[1]}).changes
+    assert (change.verdict, change.doubtful) == ("inconclusive", True)
+    assert "reused" in change.why, "to measure it again takes more than its trust"
+
+
+def test_a_small_change_is_called_one_where_it_was_measured_by_blocks() -> None:
+    ratio = Ratio(
+        against="litert", baseline_id="litert", device_id="host-cpu", median=1 / 1.02,
+        ci95=(0.975, 0.985), blocks=5, seed=1, tunings=1,
+    )  # fmt: skip
+    change = by_blocks(ratio)
+    assert change.ratio == pytest.approx(1.02)
+    assert verdict_over(change, change.p, PAIRED_THRESHOLD) == "slower"
+    assert verdict_over(change, change.p, UNPAIRED_THRESHOLD) == "same"
+    assert by_blocks(ratio, 1).ratio == pytest.approx(1 / 1.02)
+    one_after_the_other = {KEY: measured([1.02 * value for value in STEADY], "b")}
+    assert compare_runs({KEY: measured(STEADY)}, one_after_the_other).changes[0].verdict == "same"

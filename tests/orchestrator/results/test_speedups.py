@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import csv
+import io
+from dataclasses import replace
+
 import pytest
 
-from agent.wire.messages import Latency
-from orchestrator.results.speedups import Baselines, geometric_mean, speedup, speedup_ratio
+from agent.wire.measurement import Latency, Ratio, Trust, baseline_id
+from orchestrator.results.comparison import speed_up, unequal_threads
+from orchestrator.results.export import result_json, results_csv
+from orchestrator.results.format import EN_DASH, TIMES
+from orchestrator.results.speedups import (
+    MIN_BLOCKS_FOR_VERDICT,
+    Baselines,
+    SpeedUp,
+    geometric_mean,
+    mean_speedup,
+    speedup,
+)
 from orchestrator.site.cell_view import cell_view
 from tests.orchestrator.site import records
 from tests.orchestrator.site.records import HOST, POCL
@@ -19,31 +33,120 @@ def _cell(delegate: str, p50: float | None, ci95: tuple[float, float] | None = N
         missing={} if p50 else {"p50": "too few"},
     )  # fmt: skip
     device = changes.pop("device", POCL if delegate == "gpu" else HOST)
-    return records.cell(
-        "c", "m", delegate, device, measurement=made.model_copy(update={"latency_ms": latency}), **changes
-    )
+    made = made.model_copy(update={"latency_ms": latency, "ratio": changes.pop("ratio", None)})
+    return records.cell("c", "m", delegate, device, measurement=made, **changes)
 
 
 BASE = _cell("litert", 2.0, (1.9, 2.1))
 
 
+def _ratio(
+    median: float, ci95: tuple[float, float] | None, blocks: int = MIN_BLOCKS_FOR_VERDICT, **changes
+) -> Ratio:
+    values = {
+        "against": f"litert@{HOST}",
+        "baseline_id": baseline_id(BASE.delegate_kind, BASE.delegate_options),
+        "device_id": HOST,
+    }
+    return Ratio(median=median, ci95=ci95, blocks=blocks, seed=7, **{**values, **changes})
+
+
 @pytest.mark.parametrize(
-    ("p50", "ci95", "verdict", "tone", "shown"),
+    ("median", "ci95", "blocks", "verdict", "tone", "line"),
     [
-        (1.0, (0.9, 1.1), "faster", "faster-much", "2.00"),
-        (1.8, (1.75, 1.85), "faster", "faster", "1.11"),
-        (1.95, (1.89, 2.0), "overlap", "similar", "1.03"),
-        (2.2, (2.15, 2.3), "slower", "slower", "0.91"),
-        (8.0, (7.9, 8.1), "slower", "slower-much", "0.25"),
-        (1.0, None, "unjudged", "unjudged", "2.00"),
+        (2.0, (1.9, 2.1), 5, "faster", "faster-much", "▲ 2.00x [1.90 - 2.10]"),
+        (1.11, (1.05, 1.2), 5, "faster", "faster", "▲ 1.11x [1.05 - 1.20]"),
+        (0.9, (0.85, 0.95), 5, "slower", "slower", "▼ 0.90x [0.85 - 0.95]"),
+        (1.001, (0.99, 1.01), 5, "same", "similar", "= 1.00x [0.99 - 1.01]"),
+        (1.03, (1.01, 1.05), 5, "inconclusive", "unjudged", "? 1.03x [1.01 - 1.05]"),
+        (2.0, (1.9, 2.1), 4, "few", "unjudged", "2.00x [1.90 - 2.10]"),
+        (2.0, None, 2, "few", "unjudged", "2.00x"),
     ],
+    ids=["twice", "faster", "slower", "same", "inconclusive", "four blocks", "two blocks"],
 )
-def test_speedup_is_called_faster_only_where_the_intervals_part(p50, ci95, verdict, tone, shown):
-    cell = _cell("gpu", p50, ci95)
+def test_a_paired_ratio_has_the_verdict_of_its_interval_from_five_blocks_on(
+    median, ci95, blocks, verdict, tone, line
+):
+    # Its median is of no consequence: the ratio that was stored is the one that is shown.
+    cell = _cell("gpu", 123.0, (120.0, 125.0), ratio=_ratio(median, ci95, blocks))
     assert speedup(cell, BASE).verdict == verdict
     found = cell_view(cell, BASE).speedup
-    assert (found.tone, found.text) == (tone, f"{shown}\u00d7")
-    assert found.against == f"litert @ {HOST}"
+    assert (found.tone, found.text, found.blocks) == (tone, f"{median:.2f}{TIMES}", f"{blocks} blocks")
+    assert found.against == f"litert@{HOST}"
+    assert (found.sign == "") == (verdict == "few")
+    assert speed_up(cell, BASE) == line.replace("x", TIMES).replace("-", EN_DASH)
+
+
+@pytest.mark.parametrize("doubtful", ["contender", "baseline"])
+@pytest.mark.parametrize("verdict", ["suspect", "invalid"])
+def test_a_doubtful_result_has_no_verdict_sign_in_any_form(monkeypatch, doubtful, verdict):
+    monkeypatch.delenv("FARM_JUDGE_SUSPECT", raising=False)
+    cell = _cell("gpu", 1.0, ratio=_ratio(2.0, (1.9, 2.1)))
+    trust = Trust(verdict=verdict, reasons=("drift",))
+    both = {"contender": cell, "baseline": BASE}
+    both[doubtful] = replace(
+        both[doubtful], measurement=both[doubtful].measurement.model_copy(update={"trust": trust})
+    )
+    cell, base = both["contender"], both["baseline"]
+    assert speedup(cell, base).verdict == "doubtful"
+    assert speed_up(cell, base) == f"2.00{TIMES} [1.90{EN_DASH}2.10]".replace(EN_DASH, f" {EN_DASH} ")
+    shown = cell_view(cell, base).speedup
+    assert (shown.sign, shown.tone, shown.word) == ("", "unjudged", "no verdict: suspect or invalid")
+    monkeypatch.setenv("FARM_JUDGE_SUSPECT", "1")
+    assert (speedup(cell, base).verdict == "faster") == (verdict == "suspect"), "invalid is never judged"
+
+
+@pytest.mark.parametrize(
+    ("floor", "verdict"), [(None, "faster"), (0.01, "faster"), (0.03, "inconclusive"), (0.06, "same")]
+)
+def test_what_equal_things_differ_by_on_a_device_is_no_difference(floor, verdict):
+    cell = replace(_cell("gpu", 1.0, ratio=_ratio(1.06, (1.04, 1.08))), noise_floor=floor)
+    assert speedup(cell, BASE).verdict == verdict
+    assert speedup(replace(cell, noise_floor=None), replace(BASE, noise_floor=floor)).verdict == verdict
+
+
+def test_any_other_ratio_is_called_unpaired_and_carries_no_verdict():
+    for cell in (
+        _cell("gpu", 1.0, (0.9, 1.1)),
+        _cell("gpu", 1.0, (0.9, 1.1), ratio=_ratio(5.0, (4.0, 6.0), baseline_id="anotherone00")),
+    ):
+        found = speedup(cell, BASE)
+        assert (found.ratio, found.verdict, found.paired) == (2.0, "unpaired", False)
+        shown = cell_view(cell, BASE).speedup
+        assert (shown.word, shown.sign, shown.tone, shown.interval) == ("unpaired", "", "unjudged", "")
+        assert speed_up(cell, BASE) == f"2.00{TIMES} unpaired"
+
+
+def test_the_stored_ratio_is_in_every_form_of_the_data():
+    cell = _cell("gpu", 1.0, (0.9, 1.1), ratio=_ratio(1.5, (1.4, 1.6), 6))
+    assert result_json(cell)["ratio"] == {
+        "against": f"litert@{HOST}", "median": 1.5, "ci95": [1.4, 1.6], "blocks": 6, "seed": 7,
+        "tunings": 1,
+    }  # fmt: skip
+    (row,) = csv.DictReader(io.StringIO(results_csv([cell])))
+    assert [row[f"ratio.{name}"] for name in ("median", "ci95.low", "ci95.high", "blocks")] == [
+        "1.5", "1.4", "1.6", "6",
+    ]  # fmt: skip
+    assert result_json(BASE)["ratio"] is None
+    wrong = _cell("gpu", 1.0, verdict="fail", ratio=_ratio(1.5, (1.4, 1.6)))
+    assert result_json(wrong)["ratio"] is None, "a wrong output has no speed-up"
+    assert speedup(wrong, BASE) is None
+
+
+def test_unequal_thread_counts_stand_in_the_heading():
+    told = _ratio(1.5, None, 2, against=f"litert@{HOST} (threads: 4 against 1 here)")
+    assert unequal_threads([_cell("gpu", 1.0, ratio=told), BASE]) == " (threads: 4 against 1 here)"
+    assert unequal_threads([_cell("gpu", 1.0, ratio=_ratio(1.5, None, 2)), BASE]) == ""
+
+
+def test_the_mean_is_over_paired_ratios_alone_or_says_that_it_is_unpaired():
+    paired = [SpeedUp(2.0, "faster", "b", blocks=5), SpeedUp(8.0, "few", "b", blocks=3)]
+    unpaired = SpeedUp(100.0, "unpaired", "b")
+    found = mean_speedup([*paired, unpaired])
+    assert (found.ratio, found.count, found.paired) == (pytest.approx(4.0), 2, True)
+    alone = mean_speedup([unpaired])
+    assert (alone.ratio, alone.count, alone.paired) == (pytest.approx(100.0), 1, False)
+    assert mean_speedup([]) is None
 
 
 @pytest.mark.parametrize(
@@ -58,17 +161,22 @@ def test_speedup_is_called_faster_only_where_the_intervals_part(p50, ci95, verdi
 )
 def test_no_speedup_without_a_counted_number(cell):
     assert speedup(cell, BASE) is None
-    assert speedup_ratio(BASE, cell) is None
+    assert speedup(BASE, cell) is None
 
 
-def test_baseline_is_on_the_same_device_or_on_the_only_other_one():
+def test_the_baseline_is_the_hosts():
     here = _cell("litert", 2.0, device=POCL)
     both = Baselines.among("litert", [BASE, here])
     assert both.of(_cell("gpu", 1.0)) is here
-    assert both.of(_cell("gpu", 1.0, device="other/opencl-0")) is None, "two candidates, neither is right"
+    assert both.of(_cell("gpu", 1.0, ratio=_ratio(1.5, None, 2))) is BASE, "the one it was measured with"
+    assert both.of(_cell("gpu", 1.0, device="bench-01/opencl-7")) is None, "two candidates, neither is right"
     assert Baselines.among("litert", [BASE]).of(_cell("gpu", 1.0)) is BASE
     assert Baselines.among(None, [BASE]).of(_cell("gpu", 1.0)) is None
     assert speedup(BASE, BASE) is None
+    racks = [_cell("litert", 2.0, device=f"{name}.host-cpu") for name in ("rack-1", "rack-2")]
+    lab = Baselines.among("litert", racks)
+    assert lab.of(_cell("gpu", 1.0, device="rack-2.gpu-0")) is racks[1]
+    assert lab.of(_cell("gpu", 1.0, device="rack-3.gpu-0")) is None, "no baseline of another host"
 
 
 def test_geometric_mean():

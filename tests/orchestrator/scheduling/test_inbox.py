@@ -18,6 +18,7 @@ from agent.wire.messages import (
     Upgrade,
 )
 from orchestrator.db import tables
+from orchestrator.db.read.agents import states
 from orchestrator.db.write import agents, attempts, credentials
 from orchestrator.dispatch.base import BrokerBack, IncompatibleHello, MessageReceived
 from orchestrator.scheduling.available_devices import AvailableDevices
@@ -106,6 +107,18 @@ def test_of_an_agents_heartbeats_only_a_change_of_what_waits_is_stored(database,
         assert inbox.is_relevant(event)
         apply(database, inbox, event)
         assert not inbox.is_relevant(event)
+
+
+def test_a_clock_is_stored_where_it_moved_against_the_servers(database, inbox, job):
+    apply(database, inbox, MessageReceived("rack", AgentAlive()))
+    for ahead_s, stored in ((7200.0, True), (7190.0, False), (0.0, True), (-7200.0, True)):
+        clock_ns = int((datetime.now(UTC).timestamp() + ahead_s) * 1e9)
+        event = MessageReceived("rack", AgentAlive(clock_ns=clock_ns))
+        assert inbox.is_relevant(event) is stored
+        apply(database, inbox, event)
+        with database.read() as session:
+            (rack,) = (agent for agent in states(session) if agent.agent_id == "rack")
+        assert abs(rack.clock_ahead_s - ahead_s) < 30.0
 
 
 def test_an_attempt_of_another_agent_is_left_alone(database, inbox, job):

@@ -57,6 +57,17 @@ class MemoryBroker:
         ]
 
 
+def test_how_long_received_messages_took_to_be_stored_is_told_once_for_each_batch(database):
+    told: list[float] = []
+    wire = MemoryBroker(database)
+    loop = SchedulerLoop(database, wire, LabTimes(), stored=told.append)
+    wire.arrived.append(HELLO)
+    loop.listen(0.1)
+    loop.listen(0.1)
+    assert len(told) == 1
+    assert told[0] > 0
+
+
 def committed(database: Database) -> dict[str, set[str]]:
     with database.read() as session:
         return {
@@ -115,6 +126,15 @@ def test_an_attempt_that_is_silent_for_too_long_is_lost_and_its_cell_waits_again
         assert (first.state, first.reason_code) == ("failed", "agent_lost")
 
 
+def test_a_cell_that_waited_as_long_as_its_file_allows_fails_though_nothing_else_happens(database, broker):
+    (cell,) = cells(database)
+    with database.write() as turn:
+        turn.cell(cell.cell_id).sqlmodel_update({"queue_limit_s": 60.0, "queue_until": datetime.now(UTC)})
+    broker.arrived.clear()
+    loop_of(database, broker).listen(0.0)
+    assert (cells(database)[0].state, cells(database)[0].reason_code) == ("failed", "queue_limit")
+
+
 def test_an_attempt_that_its_agent_does_not_end_is_given_up_at_its_deadline(database, broker):
     loop = loop_of(database, broker)
     loop.listen(0.2)
@@ -126,7 +146,7 @@ def test_an_attempt_that_its_agent_does_not_end_is_given_up_at_its_deadline(data
     with database.read() as session:
         attempt = session.get_one(tables.Attempt, job.attempt_id)
         assert (attempt.state, attempt.reason_code) == ("failed", "timeout")
-    assert cells(database)[0].state in ("queued", "dispatched")
+    assert (cells(database)[0].state, cells(database)[0].reason_code) == ("failed", "timeout")
 
 
 @pytest.mark.parametrize("revoked", [False, True])

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 VOID = {"meta", "link", "br", "img", "input", "hr", "wbr"}
-SELF_CLOSING = {"path", "rect", "circle"}
+SELF_CLOSING = {"path", "rect", "circle", "line"}
 
 
 @dataclass

@@ -10,18 +10,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from agent.wire.messages import (
+from agent.wire.measurement import (
     Accuracy,
     Delegation,
+    DeviceTime,
     Fallback,
+    InitStages,
+    Installed,
     Latency,
     Measurement,
+    MemoryStages,
     ProcessSamples,
-    Reason,
-    ReasonCode,
-    environment_id,
+    StartStages,
+    Sustained,
+    SustainedSlice,
+    Throughput,
+    Tuning,
+    Variation,
 )
-from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord
+from agent.wire.messages import Reason, ReasonCode, environment_id
+from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord, ManifestRecord
+from runtime.model.facts import ModelFacts
 from runtime.tools.samples import FLOORS, ProcessTimes, summarise
 
 HOST = "bench-01/cpu"
@@ -60,6 +69,8 @@ class HandMadeFarm:
     campaign_list: tuple[CampaignRecord, ...] = ()
     cell_lists: Mapping[str, tuple[CellRecord, ...]] = field(default_factory=dict)
     raw: Mapping[str, tuple[ProcessSamples, ...]] = field(default_factory=dict)
+    facts: Mapping[str, ModelFacts] = field(default_factory=dict)
+    manifests: Mapping[str, ManifestRecord] = field(default_factory=dict)
 
     def campaigns(self) -> Sequence[CampaignRecord]:
         return self.campaign_list
@@ -69,6 +80,12 @@ class HandMadeFarm:
 
     def samples(self, cell: CellRecord) -> Sequence[ProcessSamples]:
         return self.raw.get(cell.cell_id, ())
+
+    def manifest(self, campaign_id: str) -> ManifestRecord | None:
+        return self.manifests.get(campaign_id)
+
+    def model_facts(self, sha256: str) -> ModelFacts | None:
+        return self.facts.get(sha256)
 
 
 def processes(
@@ -146,6 +163,47 @@ def partial(operators: int, *ops: tuple[int, str, str]) -> Delegation:
     )
 
 
+VARIATION = Variation(
+    level="process", given_tuning=True, tunings=1, processes=5, sample_sd=0.042, process_sd=0.009,
+    tuning_sd=None, sample_s=0.0053, process_s=1.9, tuning_s=3.4, samples_advised=89,
+    processes_advised=None, units_advised=6,
+)  # fmt: skip
+TUNINGS = (Tuning(sha256=sha("tuning"), choices="0c41d29e5a7b=rows 9b07c41d29e5=16", processes=5),)
+
+
+def init(delegate: str) -> InitStages:
+    """Of `gpu` everything, of `cpu` what it has, of the others nothing but the rest."""
+    if delegate == "gpu":
+        cold = StartStages(parse=0.6, partition=2.4, compile=712.0, tune=88.0, upload=9.1, other=51.0, n=1)
+        warm = StartStages(parse=0.5, partition=2.3, compile=21.0, tune=0.4, upload=4.2, other=11.0, n=5)
+        return InitStages(cold=cold, warm=warm)
+    known = (0.5, 2.1, 3.3) if delegate == "cpu" else (None, None, None)
+    parse, partition, compiled = known
+    names = {"parse": parse, "partition": partition, "compile": compiled, "tune": None, "upload": None}
+    found = [StartStages(**names, other=1.2, n=n) for n in (1, 5)]
+    missing = {name: f"{delegate} told no such stage" for name, ms in names.items() if ms is None}
+    return InitStages(cold=found[0], warm=found[1], missing=missing)
+
+
+def memory(delegate: str) -> MemoryStages:
+    device = 14_500_000 if delegate == "gpu" else None
+    missing = {} if device else {"device": f"{delegate} does not tell what it holds on its device"}
+    return MemoryStages(load=14_200_000, ready=31_000_000, steady=33_000_000, device=device, missing=missing)
+
+
+DEVICE = DeviceTime(busy=4.1, queue_delay=0.02)
+SILENT = DeviceTime(missing={"busy": "no queue", "queue_delay": "no queue"})
+SUSTAINED = Sustained(
+    seconds=120.0,
+    slices=tuple(
+        SustainedSlice(from_s=30.0 * place, p50_ms=p50, runs=9000, clock_mhz=mhz)
+        for place, (p50, mhz) in enumerate([(5.3, 3690.0), (5.4, 3688.0), (6.0, 3275.0), (6.1, 3240.0)])
+    ),
+    end_over_start=6.1 / 5.3,
+)
+THROUGHPUT = Throughput(in_flight=4, seconds=10.01, runs=2290, per_second=2290 / 10.01)
+
+
 def measurement(
     raw: Sequence[ProcessSamples], delegate: str, operators: int, verdict: str | None = "pass"
 ) -> Measurement:
@@ -163,6 +221,16 @@ def measurement(
             "sample_floors": json.dumps(FLOORS),
         },
         samples_sha256=sha(f"{delegate}{operators}"),
+        init=init(delegate),
+        memory=memory(delegate),
+        device=DEVICE
+        if delegate == "gpu"
+        else DeviceTime(missing={"busy": "no queue", "queue_delay": "no queue"}),
+        sustained=SUSTAINED if delegate == "gpu" else None,
+        throughput=THROUGHPUT if delegate == "gpu" else None,
+        installed=Installed(bytes=61_000_000 if delegate == "litert" else 5_100_000),
+        variation=VARIATION,
+        tunings=TUNINGS if delegate == "gpu" else (),
         warnings=tuple(dict.fromkeys(flag for p in raw for flag in p.flags)),
     )
 

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from agent.wire.messages import LabelledScore
+from agent.wire.measurement import LabelledScore
 from orchestrator.results.export import result_json, results_csv
 from orchestrator.site.cell_view import cell_view
 from tests.orchestrator.site import records
@@ -16,6 +16,7 @@ from tests.orchestrator.site.records import HOST
 FEW = LabelledScore(metric="top1", samples=100, right=61, share=0.61, at_least=0.7, verdict="fail")
 SOME = FEW.model_copy(update={"at_least": None, "verdict": None})
 MANY = FEW.model_copy(update={"right": 72, "share": 0.72, "verdict": "pass"})
+DOUBTFUL = MANY.model_copy(update={"ci95": (0.625, 0.799), "verdict": "inconclusive"})
 
 
 def cell(score, status="done"):
@@ -29,6 +30,7 @@ def cell(score, status="done"):
     [
         (MANY, "good", "top1 0.72 (72 of 100 right), at least 0.7: pass"),
         (SOME, "good", "top1 0.61 (61 of 100 right)"),
+        (DOUBTFUL, "good", "top1 0.72 [0.625 to 0.799] (72 of 100 right), at least 0.7: inconclusive"),
         (FEW, "bad", "top1 0.61 (61 of 100 right), at least 0.7: fail"),
     ],
 )
@@ -48,6 +50,12 @@ def test_the_latency_of_too_few_right_answers_is_struck_out():
     assert cell_view(cell(FEW, "failed"), None).struck_out
     assert result_json(cell(FEW, "failed"))["latency_ms"]["p50"] is None
     assert not cell_view(cell(SOME), None).struck_out
+    assert not cell_view(cell(DOUBTFUL), None).struck_out
+
+
+def test_an_export_has_the_interval():
+    assert result_json(cell(DOUBTFUL))["labelled"]["ci95"] == [0.625, 0.799]
+    assert result_json(cell(MANY))["labelled"]["ci95"] is None
 
 
 def test_csv_has_a_column_for_each_of_its_figures():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from orchestrator.site.home import campaign_view
 from orchestrator.site.matrix import BAR_WIDTH, build_matrix
 from tests.orchestrator.site.records import HOST, POCL, cell, demo_farm
+from tests.orchestrator.site.wide import wide_farm
 
 FARM = demo_farm()
 OLDER, NEWEST = FARM.campaign_list
@@ -38,14 +40,38 @@ def test_every_cell_stands_in_its_row_and_column():
 
 def test_cells_without_a_counted_number_are_listed_with_a_reason_or_state():
     matrix = build_matrix(OLDER, FARM.cells(OLDER.campaign_id))
-    listed = {view.href for view in matrix.without_number}
-    expected = {
+    listed = [link.href for one in matrix.without_number for link in one.cells]
+    expected = [
         f"cells/{c.cell_id}.html"
         for c in FARM.cells(OLDER.campaign_id)
         if c.measurement is None or c.struck_out or c.measurement.latency_ms.p50 is None
+    ]
+    assert sorted(listed) == sorted(expected), "each once"
+    assert all(one.reason or one.status.word == "queued" for one in matrix.without_number)
+
+
+def test_a_reason_stands_in_a_column_once_and_in_the_list_once():
+    farm = wide_farm()
+    (campaign,) = farm.campaign_list
+    matrix = build_matrix(campaign, farm.cells(campaign.campaign_id))
+    openvino = [row.cells[-1] for row in matrix.rows]
+    assert [view.repeats for view in openvino] == [False, True, True, True, True]
+    assert {view.status.reason for view in openvino} == {
+        "openvino is not installed: install the extra 'openvino'"
     }
-    assert listed == expected
-    assert all(view.status.reason or view.status.word == "queued" for view in matrix.without_number)
+    cpu = [row.cells[1].repeats for row in matrix.rows if row.cells[1].status.reason]
+    assert cpu == [False, True], "another column says its own reason"
+    reasons = [(one.status.word, one.reason) for one in matrix.without_number]
+    assert len(reasons) == len(set(reasons))
+
+
+def test_a_struck_out_cell_is_counted_once():
+    farm = wide_farm()
+    (campaign,) = farm.campaign_list
+    cells = farm.cells(campaign.campaign_id)
+    counts = campaign_view(campaign, cells).counts
+    assert counts == "21 done · 1 struck out · 1 failed · 7 unsupported"
+    assert sum(int(part.split()[0]) for part in counts.split(" · ")) == len(cells)
 
 
 def test_bars_of_a_row_share_a_scale():

@@ -11,7 +11,6 @@ import json
 import os
 import socket
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,33 +22,12 @@ from orchestrator.manifest import ManifestError, ModelEntry, load_manifest
 from orchestrator.sources import StoredModel, Web, check_all, resolve_all, web
 from orchestrator.sources.store import Store
 from orchestrator.sources.web import DOWNLOAD_LIMIT_S, is_public, parse_url
-from tests.services.certificates import Authority
 from tests.services.https_server import Answer, HttpsServer
 
 MODEL = b"\x1c\x00\x00\x00TFL3" + bytes(range(256)) * 40
 SHA = hashlib.sha256(MODEL).hexdigest()
 SOURCE = "npm:@scope/face-models@1.2.3!models/face.tflite"
 LISTING = "/@scope%2Fface-models/1.2.3"
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
-def one_server(authority: Authority) -> Iterator[HttpsServer]:
-    opened = HttpsServer(authority.issue("localhost"))
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def server(one_server: HttpsServer, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> HttpsServer:
-    monkeypatch.setenv("SSL_CERT_FILE", str(authority.path))
-    one_server.pages.clear()
-    one_server.asked.clear()
-    return one_server
 
 
 @pytest.fixture

@@ -116,7 +116,7 @@ class TrustedLab:
         return json.loads(done.stdout)
 
     def until(self, happens: Callable[[], Any], what: str) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not happens():
             assert time.monotonic() < deadline, f"{what}: {self.serve.tail()}{self.agent.tail()}"
             time.sleep(0.1)

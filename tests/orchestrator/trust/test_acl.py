@@ -101,7 +101,7 @@ def test_an_agent_runs_no_script_and_the_broker_answers_the_others(broker: Redis
     with broker.client() as admin:
         sha = admin.script_load(ENDLESS)
     refused = 0
-    with as_agent(broker, timeout_s=1.0) as client:
+    with as_agent(broker, timeout_s=10.0) as client:
         for command in (("SCRIPT", "LOAD", ENDLESS), ("EVALSHA", sha, "0"), ("EVAL", ENDLESS, "0")):
             try:
                 client.execute_command(*command)

@@ -11,6 +11,7 @@ import pytest
 from kombu import Producer
 
 from agent.link.broker import AgentBroker
+from agent.wire.bounded import Wire
 from agent.wire.credentials import Credentials
 from agent.wire.envelope import SigningKey, seal
 from agent.wire.messages import (
@@ -23,7 +24,6 @@ from agent.wire.messages import (
     Reason,
     ReasonCode,
     Status,
-    Wire,
     encode,
 )
 from agent.wire.queue import INGEST_TASK, publish

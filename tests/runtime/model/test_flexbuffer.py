@@ -30,7 +30,7 @@ MAPS = st.dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(MAPS)
 def test_reads_what_the_reference_writes(value: dict[str, Any]):
     assert read_map(bytes(flexbuffers.Dumps(value))) == value

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.errors import ModelError, ModelFormatError
@@ -69,20 +69,20 @@ def read_or_refuse(data: bytes) -> None:
         read_model(data)
 
 
-@settings(max_examples=600, derandomize=True, deadline=None)
+@settings(max_examples=600)
 @given(mutations)
 def test_mutated_files_are_read_or_refused(changes):
     read_or_refuse(mutated(RICH, changes))
 
 
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=400))
 def test_random_bytes_are_refused(data):
     with pytest.raises(ModelFormatError):
         read_model(data)
 
 
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=400))
 def test_random_bytes_behind_the_identifier_are_read_or_refused(data):
     read_or_refuse(b"\x10\0\0\0TFL3" + data)
@@ -94,7 +94,7 @@ def test_every_truncation_is_refused():
             read_model(RICH[:length])
 
 
-@settings(max_examples=300, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(mutations)
 def test_mutated_models_are_planned_or_refused(changes):
     data = mutated(RUNNABLE, changes)
@@ -103,7 +103,7 @@ def test_mutated_models_are_planned_or_refused(changes):
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=20_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20_000, derandomize=False)
 @given(mutations)
 def test_many_mutated_models_are_planned_or_refused(changes):
     test_mutated_models_are_planned_or_refused.hypothesis.inner_test(changes)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.errors import ModelFormatError
+from runtime.model.arithmetic import macs_of
 from runtime.model.reader import read_model
 from runtime.model.skeleton import is_skeleton, restore_skeleton
 from tests.needs import REPOSITORY, shared_models
@@ -28,7 +29,7 @@ def test_a_shipped_skeleton_restores_to_its_hash(name):
     assert is_skeleton(data)
     restored = restore_skeleton(data)
     assert hashlib.sha256(restored).hexdigest() == INDEX[name]["sha256"]
-    assert read_model(restored).subgraphs
+    assert sum(map(macs_of, read_model(restored).subgraphs)) == INDEX[name]["macs"]
 
 
 @pytest.mark.exhaustive
@@ -113,7 +114,7 @@ def test_a_bomb_is_not_inflated():
         restore_skeleton(longer)
 
 
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4))
 def test_mutated_skeletons_are_restored_or_refused(changes):
     data = bytearray(skeleton())

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.needs import absent
-from tests.runtime import guard_zones
+from tests.runtime import guard_zones, kernel_checker
 from tests.runtime.ops.cases import CPU, Backend, Case
 from tests.runtime.ops.families import Family
 
 GPU = "opencl:fp32"
+GROUPS = "opencl:groups"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -25,14 +26,46 @@ def zones() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["cpu", GPU])
+@pytest.fixture(scope="session", autouse=True)
+def checker() -> Iterator[None]:
+    """Kernels compiled where they are checked, in a run under the kernel checker."""
+    if not kernel_checker.wanted():
+        yield
+        return
+    with kernel_checker.compiled_here():
+        yield
+
+
+@pytest.fixture(params=["cpu", GPU, pytest.param(GROUPS, marks=pytest.mark.exhaustive)])
 def backend(request: pytest.FixtureRequest) -> Backend:
-    return CPU if request.param == "cpu" else request.getfixturevalue("gpu")
+    return CPU if request.param == "cpu" else request.getfixturevalue(FIXTURES[request.param])
+
+
+@pytest.fixture(scope="module", params=[GPU, pytest.param(GROUPS, marks=pytest.mark.exhaustive)])
+def gpu(request: pytest.FixtureRequest) -> Backend:
+    """The delegate of each device class, for tests of more than one operator."""
+    found: Backend = request.getfixturevalue(FIXTURES[request.param])
+    return found
 
 
 @pytest.fixture(scope="module")
-def gpu(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Backend:
+def units(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Backend:
     """The delegate, with those of the file's cases that it takes."""
+    return delegate(request, tmp_path_factory, GPU)
+
+
+@pytest.fixture(scope="module")
+def groups(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Backend:
+    """The same with the kernels of work-groups that a GPU gets."""
+    return delegate(request, tmp_path_factory, GROUPS, device_class="gpu")
+
+
+FIXTURES = {GPU: "units", GROUPS: "groups"}
+
+
+def delegate(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, name: str, **changed: str
+) -> Backend:
     from runtime import load_delegate
     from runtime.errors import DeviceError
 
@@ -43,15 +76,17 @@ def gpu(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     # What is asked here is whether a kernel is right, not whether so small a tensor is worth it.
     options["cost_aware_partitioning"] = False
     try:
-        delegate = load_delegate("gpu", options)
+        loaded = load_delegate("gpu", options | changed)
     except DeviceError as error:
         absent(f"no OpenCL device: {error}")
+    if kernel_checker.wanted():
+        assert loaded.describe()["platform"] == "Oclgrind", "nothing else checks"
     parameters = [
         item.callspec.params
         for item in request.session.items
         if item.path == request.path and isinstance(item, pytest.Function) and hasattr(item, "callspec")
     ]
-    asked = [p["case"] for p in parameters if p.get("backend") == GPU and isinstance(p.get("case"), Case)]
+    asked = [p["case"] for p in parameters if p.get("backend") == name and isinstance(p.get("case"), Case)]
     members = tuple(case for case in asked if not case.refused)
-    family = Family(delegate, [(case.model, case.inputs) for case in members]) if members else None
-    return Backend(GPU, delegate, family, members)
+    family = Family(loaded, [(case.model, case.inputs) for case in members]) if members else None
+    return Backend(name, loaded, family, members)

@@ -183,10 +183,74 @@ def test_peer_rule_allows_half_as_much_again_as_the_peer_and_a_quantum():
     assert failed.peer_rel_l2 == pytest.approx(4 / np.sqrt(np.mean(r.astype(float) ** 2)))
 
 
-def test_the_peer_itself_always_passes():
+def test_the_peer_itself_passes_or_is_as_far_off_as_wrong_outputs_are():
     r = softmax()
-    x = np.random.default_rng(3).permutation(r)
-    assert judge(Expected([[r]], [FLOAT], [[x]]), [[x]], PEER).verdict == "pass"
+    near = (r * np.random.default_rng(3).normal(1, 0.05, r.size)).astype(np.float32)
+    assert judge(Expected([[r]], [FLOAT], [[near]]), [[near]], PEER).verdict == "pass"
+    permuted = np.random.default_rng(3).permutation(r)
+    lost = judge(Expected([[r]], [FLOAT], [[permuted]]), [[permuted]], PEER)
+    assert lost.verdict is None
+    assert lost.note == "output 'out' is not judged: it is as near to a constant as to the reference"
+
+
+def hardly_varying(rng, change=0.01):
+    """Two outputs that differ by less than the tolerance of fp16: those of a network that sees only noise."""
+    r = rng.normal(0, 1, (2, 1, 1000)).astype(np.float32)
+    return [[r[0]], [(r[0] + change * r[1]).astype(np.float32)]]
+
+
+def test_an_output_within_its_tolerance_is_told_from_that_of_another_input_set():
+    """A delegate that ignores its inputs would pass, as all sets lie within the tolerance of one another."""
+    rng = np.random.default_rng(5)
+    references = hardly_varying(rng)
+    rounded = [[(r + rng.normal(0, 1e-3, r.shape)).astype(np.float32)] for (r,) in references]
+    expected = Expected(references, [FLOAT])
+    assert judge(expected, rounded, FP16).verdict == "pass"
+    swapped = judge(expected, [references[1], references[0]], FP16)
+    assert swapped.verdict is None
+    assert "as near to another input set's output as to the reference" in swapped.note
+    alone = judge(expected.only(0), [references[1]], FP16, varies=[True])
+    assert alone.verdict is None, "one set alone is told from the others, too"
+
+
+WAVE = (1 + 0.01 * np.sin(np.linspace(0, 2 * np.pi, 64, endpoint=False))).astype(np.float32).reshape(1, 64, 1)
+"""An image of one row whose pixels differ by less than the tolerance of fp16."""
+
+
+@pytest.mark.parametrize(
+    ("r", "y", "decoy"),
+    [
+        (np.full((1, 4), 1e-9, np.float32), np.zeros((1, 4), np.float32), "zeros"),
+        (np.linspace(1, 1.001, 64, dtype=np.float32), np.full(64, 1.0005, np.float32), "a constant"),
+        (WAVE, np.roll(WAVE, 1, 1), "the reference shifted by one place"),
+    ],
+)
+def test_an_output_that_could_as_well_be_a_wrong_one_is_not_judged(r, y, decoy):
+    assert verdict(r, r, FP16).verdict == "pass"
+    judged = verdict(r, y, FP16)
+    assert judged.verdict is None
+    assert f"as near to {decoy}" in judged.note
+
+
+def test_a_wrong_scale_within_a_wide_bound_is_not_judged():
+    r = np.abs(np.random.default_rng(6).normal(0, 1, (1, 500))).astype(np.float32)
+    x = (r + np.random.default_rng(7).normal(0, 0.09, r.shape)).astype(np.float32)
+    expected = Expected([[r]], [FLOAT], [[x]])
+    assert judge(expected, [[x]], PEER).verdict == "pass"
+    judged = judge(expected, [[(1.1 * r).astype(np.float32)]], PEER)
+    assert judged.verdict is None
+    assert "1.1 times the reference" in judged.note
+
+
+def test_a_float_output_may_be_off_as_far_as_a_network_amplifies_the_rounding_of_xnnpack():
+    noise = np.random.default_rng(8).normal(0, 1, R.shape)
+    unit = noise / np.linalg.norm(noise) * np.linalg.norm(R)
+    x, y, far = ((R + factor * unit).astype(np.float32) for factor in (3e-4, 4e-4, 5e-4))
+    assert judge(Expected([[R]], [FLOAT], [[x]]), [[y]], FP32).verdict == "pass"
+    assert judge(Expected([[R]], [FLOAT], [[x]]), [[far]], FP32).verdict == "fail"
+    assert judge(Expected([[R]], [FLOAT], [[R]]), [[y]], FP32).verdict == "fail", "XNNPACK is exact here"
+    lost = (R + 0.01 * unit).astype(np.float32)
+    assert judge(Expected([[R]], [FLOAT], [[lost]]), [[lost]], FP32).verdict == "fail", "bounded"
 
 
 def test_a_peer_that_is_not_finite_is_no_measure():

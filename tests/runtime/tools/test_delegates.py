@@ -13,6 +13,7 @@ from runtime.delegates import registry
 from runtime.delegates.litert import LiteRtOptions
 from runtime.delegates.registry import delegate_descriptor, delegate_names, load_delegate
 from runtime.errors import DelegateError
+from runtime.installation import install_command
 from runtime.model.graph import Model, Operator, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.model.writer import write_model
@@ -149,4 +150,4 @@ def test_litert_without_its_package_says_how_to_get_it(small_model):
     script = "import sys; sys.modules['ai_edge_litert'] = None\n" + LOAD
     name, text = in_a_process(script, str(small_model), "xnnpack")
     assert name == "DelegateError"
-    assert "pip install 'delegate-farm[peers]'" in text
+    assert install_command("peers") in text

@@ -10,7 +10,7 @@ from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.model.writer import write_model
 from runtime.tools import labelled
 from runtime.tools.inputs import InputSpecNeededError
-from runtime.tools.labelled import count_right, load_labelled
+from runtime.tools.labelled import count_right, judged_share, load_labelled, share_interval
 from runtime.tools.loading import Opener
 
 ROWS = np.array([[0.1, 0.9, 0.0], [0.7, 0.2, 0.1], [0.5, 0.5, 0.2], [0.3, 0.2, 0.1]], np.float32)
@@ -89,3 +89,28 @@ def test_data_that_does_not_fit_the_model_is_refused_with_the_reason(tmp_path, a
     samples = load_labelled(saved(tmp_path, labels=LABELS, **arrays))
     with pytest.raises(InputSpecNeededError, match=said):
         count_right(Opener.prepare("cpu", {}), relu(tmp_path), samples, 1)
+
+
+@pytest.mark.parametrize(
+    ("right", "count", "low", "high"),
+    [(72, 100, 0.6251, 0.7986), (20, 20, 0.8389, 1.0), (0, 10, 0.0, 0.2775), (1, 1, 0.2065, 1.0)],
+)
+def test_a_share_has_the_interval_of_wilson(right, count, low, high):
+    """The values are those of R's prop.test(right, count, correct = FALSE)."""
+    assert share_interval(right, count) == pytest.approx((low, high), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("right", "count", "at_least", "verdict"),
+    [
+        (72, 100, 0.7, "inconclusive"),
+        (68, 100, 0.7, "inconclusive"),
+        (720, 1000, 0.7, "inconclusive"),
+        (740, 1000, 0.7, "pass"),
+        (660, 1000, 0.7, "fail"),
+        (20, 20, 1.0, "inconclusive"),
+        (19, 20, 1.0, "fail"),
+    ],
+)
+def test_a_share_is_judged_by_its_whole_interval(right, count, at_least, verdict):
+    assert judged_share(share_interval(right, count), at_least) == verdict

@@ -23,13 +23,29 @@ def test_slowing_down_is_drift():
     assert "+" in noise_flags((STEADY * np.linspace(1, 1.2, 300)).astype(np.int64), QUIET, 50.0)[0]
 
 
+def test_a_large_step_is_drift_of_fewer_samples_too():
+    step = np.where(np.arange(100) < 50, 1.0, 1.3)
+    assert "drift" in flags(STEADY[:100] * step)
+    assert "drift" in flags(STEADY[:100] / step), "faster, too"
+    assert "drift" not in flags(STEADY[:100] * np.where(np.arange(100) < 50, 1.0, 1.05))
+    assert "drift" not in flags(STEADY[:50] * step[25:75]), "too few to tell"
+
+
 def test_waves_in_the_times_are_flagged_as_autocorrelation():
     assert flags(STEADY * (1 + 0.1 * np.sin(np.arange(300) / 10))) == ["autocorrelated"]
 
 
-def test_preemption_and_page_faults_are_told():
-    assert flags(STEADY, Usage(2.0, 2.0, 41, 0)) == ["preempted"]
-    assert flags(STEADY, Usage(2.0, 2.0, 0, 1)) == ["page_faults"]
+def test_waves_too_small_to_matter_are_not_flagged():
+    assert flags(1e6 * (1 + 0.01 * np.sin(np.arange(300) / 10))) == []
+
+
+def test_page_faults_are_told_where_they_may_move_a_percentile():
+    assert flags(STEADY, Usage(2.0, 2.0, 0, 4)) == ["page_faults"]
+    assert flags(STEADY, Usage(2.0, 2.0, 0, 3)) == []
+
+
+def test_how_often_a_process_was_switched_disturbs_nothing():
+    assert flags(STEADY, Usage(2.0, 2.0, 10_000, 0)) == []
 
 
 def test_clock_that_takes_its_share_is_told():

@@ -20,6 +20,18 @@ from runtime.tools.samples import (
 )
 from runtime.tools.tails import mixture_quantile, tail_interval
 
+
+def test_with_several_tunings_p50_and_its_interval_are_over_them():
+    levels = ((0, 1.0), (0, 1.2), (1, 2.0), (2, 1.5), (0, 1.1))
+    found = summarise([ProcessTimes("warm", 1, 1, [int(level * 1e6)] * 11, t) for t, level in levels])
+    units = [(1.0 * 1.2 * 1.1) ** (1 / 3), 2.0, 1.5]
+    assert found.p50 == pytest.approx(math.prod(units) ** (1 / 3))
+    assert found.ci95 == pytest.approx(interval_of_medians(units))
+    two = summarise([ProcessTimes("warm", 1, 1, [1_000_000] * 11, t) for t, _ in levels if t < 2])
+    assert two.ci95 is None
+    assert two.missing["ci95"] == "2 tunings; an interval needs 3"
+
+
 TENS = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
 
 

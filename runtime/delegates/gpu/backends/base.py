@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from numpy.typing import NDArray
 
+from runtime.delegates.asynchrony import Completion, StartedRun
+from runtime.delegates.device_time import DeviceTime, NotTold
 from runtime.delegates.gpu.cache import Cache
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph import Graph
@@ -22,6 +24,7 @@ from runtime.delegates.gpu.packed_file import PackedFiles
 from runtime.delegates.gpu.precision import Findings
 from runtime.delegates.gpu.progress import Announced
 from runtime.delegates.gpu.source import Source
+from runtime.delegates.storage import Storage
 
 Program: TypeAlias = Any
 """The compiled kernels of a partition, in the backend's own form."""
@@ -44,6 +47,11 @@ class Entry:
     first: int
     last: int
 
+    @property
+    def is_persistent(self) -> bool:
+        """Whether groups that run at one time wait for one another between layers."""
+        return self.last - self.first > 1 and self.global_size != self.local_size
+
 
 class Recording(Protocol):
     """Launches bound to memory on a device, ready to be enqueued.
@@ -51,6 +59,7 @@ class Recording(Protocol):
     `rows` holds for each launch the number of its function, the offsets of its pointers in lines of 64 bytes
     and the values of its parameters, `names` the function's name. `constant_bytes` is the memory of all
     weights and other constants, `buffers` the number of the buffer in which those of each launch lie.
+    `device_bytes` is the size of everything that is allocated on the device: arena, constants and tables.
     """
 
     launches: Sequence[Launch]
@@ -58,13 +67,20 @@ class Recording(Protocol):
     names: Sequence[str]
     is_closed: bool
     constant_bytes: int
+    device_bytes: int
     buffers: Sequence[int]
 
     def entry(self, layer: int) -> Entry:
         """The enqueue of one layer."""
 
     def segment(self, first: int, last: int) -> Entry:
-        """One enqueue for layers [first, last) of one buffer, where `Capabilities.shares_one_kernel`."""
+        """One enqueue for layers [first, last) of one buffer, where `Capabilities.shares_one_kernel`.
+
+        As many groups as the device has threads run them, and wait for one another behind each layer.
+        """
+
+    def sequence(self, first: int, last: int) -> Entry:
+        """The same with one group, which waits for nobody."""
 
     def first_runs(self, announcement: Announced) -> None:
         """Run every kernel once, on zeros: some drivers compile a kernel when it first runs."""
@@ -97,6 +113,44 @@ class Recording(Protocol):
         """Release memory and program; nothing can run any more."""
 
 
+@runtime_checkable
+class AsynchronousRecording(Protocol):
+    """What a recording may offer besides: runs in the background, on memory of the caller's."""
+
+    is_closed: bool
+    waits_actively: bool
+    """Whether those who wait ask the device all the time."""
+
+    def start(
+        self,
+        entries: Sequence[Entry],
+        plain: Sequence[Entry],
+        inputs: tuple[tuple[int, Storage], ...],
+        outputs: tuple[tuple[int, Storage], ...],
+        after: Sequence[Completion],
+        behind: Sequence[Completion],
+        note: Callable[[float], None],
+    ) -> StartedRun:
+        """Enqueue a run on these storages of values behind the ends of others, and wait for nothing.
+
+        `plain` are entries of one layer each, for a run that waits for something that a caller does. The
+        errors of `after` are the run's, those of `behind` are not. `note` is told the seconds that a run
+        took, as far as that is seen without another's.
+
+        Until somebody sees that it has ended, `write`, `read` and `run` must not be called.
+
+        Raises `DelegateError` for a storage or an event that cannot be used, before anything is enqueued.
+        """
+
+
+@runtime_checkable
+class EventTimedRecording(Protocol):
+    """What a recording may offer besides: runs whose events carry the device's times."""
+
+    def device_time(self, entries: Sequence[Entry]) -> DeviceTime | NotTold:
+        """Enqueue entries in order as `run` does, none of them persistent, and wait for the last."""
+
+
 class Backend(Protocol):
     """One opened device."""
 
@@ -108,11 +162,17 @@ class Backend(Protocol):
     def cache(self) -> Cache:
         """Where programs and tuning results are kept."""
 
+    def knowing(self, capabilities: Capabilities) -> Self:
+        """The same device with other capabilities, as what a probe has found."""
+
     def findings(self) -> Findings:
         """What the device was found to do with numbers narrower than float32; the first call may probe it."""
 
-    def errors(self, what: str) -> AbstractContextManager[None]:
-        """A block whose failures become `DeviceError` with `what` and the driver's text."""
+    def errors(self, what: str, needs: str = "") -> AbstractContextManager[None]:
+        """A block whose failures become `DeviceError` with `what` and the driver's text.
+
+        `needs` says in a message about memory how much is needed.
+        """
 
     def compile(self, source: Source, progress: Progress = unwatched) -> Program:
         """Make kernels, or take them from where they are kept.

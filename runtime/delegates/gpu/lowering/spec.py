@@ -61,16 +61,26 @@ A launch on a CPU device runs a *unit function*, the text of the family's `.cl` 
   for outputs whose pixel stride is exactly C.
 - Constants: `packed("name", elements, make)`; `make` is called only when the candidate is chosen or timed.
 
-Work-groups: `Launch.work_size` None means the unit function, enqueued as work-groups of one item. A GPU
-variant sets `work_size=(global, local)` (each up to 3 numbers); its file then contains the whole body of
-`static void FUNC(<pointers> PARAMETERS)` and uses get_global_id & co itself; `context.device.is_gpu`
-decides which to offer.
+Where `context.device.works_in_groups`, a family may offer launches of work-groups instead, by files
+`<family>_groups.cl` in the portable subset of C that docs/architecture.md describes:
+
+    static void FUNC(INPUT(in), OUTPUT(out) PARAMETERS)
+    {
+        for (int i = GLOBAL_ID(0); i < TOTAL; i += GLOBAL_SIZE(0))
+            ... STORE4(out, at, EPILOGUE(v, p, c));
+    }
+
+- `Instance.work_group` states the size of a work-group and its arrays in local memory, which the frame
+  declares and the function uses by name; `Launch.groups` how many groups there are in each dimension.
+- The epilogue is one of vectors of four: `epilogue_of(node, graph, lanes=4)`.
+- A family without such a kernel offers its unit functions; each unit is then a work-item.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -79,10 +89,11 @@ from numpy.typing import NDArray
 from runtime.delegates.base import GraphFacts, Unsupported
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.element_type import MOVABLE, ElementType, ElementTypes
-from runtime.delegates.gpu.epilogue import join, operands_of
-from runtime.delegates.gpu.graph import LINE, Graph, Kind, Layout, Node, Step, Value, round_up
+from runtime.delegates.gpu.epilogue import join, join_residual, operands_of
+from runtime.delegates.gpu.graph import LANES, LINE, Graph, Kind, Layout, Node, Step, Value, round_up
 from runtime.delegates.gpu.parameters import Parameters
 from runtime.delegates.gpu.weights import WeightType
+from runtime.delegates.gpu.work_groups import WorkGroup
 from runtime.model.graph import Operator
 from runtime.model.schema import ActivationFunctionType, Padding
 
@@ -142,12 +153,16 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True)
 class PackedConstant:
-    """A constant in the order in which its kernel reads it; made on demand, flat and of `type`."""
+    """A constant in the order in which its kernel reads it; made on demand, flat and of `type`.
+
+    `weights`: the type of the weights of which it consists, for reports; None where it is no such constant.
+    """
 
     name: str
     elements: int
     make: Callable[[], Array]
     type: ElementType = ElementType.F32
+    weights: WeightType | None = None
 
     @property
     def bytes(self) -> int:
@@ -207,12 +222,16 @@ Argument: TypeAlias = "int | LineOf | PackedConstant | Scratch | Check"
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A compiled function, by its file of `kernels/`, a readable name and its defines, and its parameters."""
+    """A compiled function, by its file of `kernels/`, a readable name and its defines, and its parameters.
+
+    `work_group` is None for a unit function.
+    """
 
     source: str
     name: str
     defines: tuple[tuple[str, int | str], ...] = ()
     parameters: Parameters = ()
+    work_group: WorkGroup | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +247,9 @@ class Epilogue:
 class Launch:
     """One kernel execution.
 
-    `units`: how many equal pieces of work there are. `flops` and `bytes`: for the profile.
-    `work_size`: None for a unit function, else (global size, local size) of a GPU variant.
+    `units`: how many equal pieces of work there are; those of work-groups are the groups. `flops` and
+    `bytes`: for profile and plan. `groups`: how many work-groups there are in each dimension, where the
+    instance has them.
     """
 
     instance: Instance
@@ -240,7 +260,30 @@ class Launch:
     flops: int = 0
     bytes: int = 0
     epilogue: Epilogue = field(default_factory=Epilogue)
-    work_size: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    groups: tuple[int, ...] = ()
+
+    @property
+    def local_size(self) -> tuple[int, ...]:
+        """Work-items of a group in each dimension: one for a unit function."""
+        group = self.instance.work_group
+        return (1,) if group is None else group.size
+
+    @property
+    def global_size(self) -> tuple[int, ...]:
+        """Work-items of the launch in each dimension: units where there are no work-groups."""
+        counts = self.groups if self.instance.work_group is not None else (max(1, self.units),)
+        return tuple(count * size for count, size in zip(counts, self.local_size, strict=True))
+
+    @property
+    def work_items(self) -> int:
+        """Work-items of the launch."""
+        return prod(self.global_size)
+
+    @property
+    def local_bytes(self) -> int:
+        """Local memory of each work-group."""
+        group = self.instance.work_group
+        return 0 if group is None else group.local_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,13 +293,21 @@ class Candidate:
     name: str
     launches: tuple[Launch, ...]
 
+    @property
+    def works_in_groups(self) -> bool:
+        """True where all launches are of work-groups."""
+        return all(launch.instance.work_group is not None for launch in self.launches)
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The facts that a lowering may use."""
+    """The facts that a lowering may use. `spares_memory`: of candidates the smallest are taken, so that each
+    family offers one with little scratch and few constants.
+    """
 
     graph: Graph
     device: Capabilities
+    spares_memory: bool = False
 
     def value(self, value_id: int) -> Value:
         """The value."""
@@ -360,13 +411,18 @@ class Family:
         return self.types.get(operator, Types())
 
 
-def epilogue_of(node: Node, graph: Graph) -> Epilogue:
-    """The fused steps of `node`, for the launch that stores its output."""
+def epilogue_of(node: Node, graph: Graph, lanes: int = LANES) -> Epilogue:
+    """The fused steps of `node`, on vectors of `lanes` floats, for the launch that stores its output."""
     operands = operands_of(node, graph)
-    joined = join(node.epilogue, operands, graph.values[node.outputs[0]].channels)
+    joined = join_residual(node, operands) if lanes == LANES else None
+    read = [operand.value for operand in operands]
+    if joined is None:
+        joined = join(node.epilogue, operands, graph.values[node.outputs[0]].channels, lanes)
+    elif not read:
+        read = [node.outputs[0]]
     arguments: list[int | PackedConstant] = []
-    for operand in operands:
-        value = graph.values[operand.value]
+    for value_id in read:
+        value = graph.values[value_id]
         arguments.append(pixels_packed(value) if value.is_constant else value.id)
     return Epilogue(joined.expression, tuple(arguments), joined.parameters)
 

@@ -44,7 +44,7 @@ def _is_transposed_image(node: Node, graph: Graph) -> bool:
     if node.op != BuiltinOperator.TRANSPOSE or node.inputs[0] not in graph.inputs:
         return False
     shape = graph.values[node.inputs[0]].shape
-    return tuple(node.attributes["perm"]) == (0, 2, 3, 1) and shape[0] == 1
+    return tuple(node.attributes.get("perm", ())) == (0, 2, 3, 1) and shape[0] == 1
 
 
 def _pack_inputs(graph: Graph, rules: LayoutRules) -> Graph:

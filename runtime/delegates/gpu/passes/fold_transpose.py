@@ -77,7 +77,7 @@ def _transposed(value: int, graph: Graph, private: Mapping[int, Node]) -> _Trans
         if graph.values[before].shape[-2:] != graph.values[value].shape[-2:]:
             return None
         nodes, made = (made,), private.get(before)
-    if made is None or made.op != BuiltinOperator.TRANSPOSE or made.epilogue:
+    if made is None or made.op != BuiltinOperator.TRANSPOSE or made.epilogue or "perm" not in made.attributes:
         return None
     (source,), axes = made.reads, tuple(made.attributes["perm"])
     shape = graph.values[source].shape

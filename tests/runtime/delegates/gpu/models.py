@@ -123,9 +123,7 @@ def run_stages(backend: Any, graph: Graph, stages: Sequence[Stage], inputs: Sequ
     recording = backend.record(graph, stages, source, backend.compile(source))
     for value, content in zip(graph.inputs, inputs, strict=True):
         recording.write(value, content)
-    for layer in range(len(launches)):
-        recording.enqueue(recording.entry(layer))
-    recording.finish()
+    recording.run([recording.entry(layer) for layer in range(len(launches))])
     found = [np.full(graph.values[value].shape, np.nan, np.float32) for value in graph.outputs]
     for value, target in zip(graph.outputs, found, strict=True):
         recording.read(value, target)

@@ -1,7 +1,8 @@
 """What LiteRT's documents promise of a GPU delegate, row by row, and the tests that hold ours to it.
 
-The rows are those of our list of LiteRT's promises on coverage, partitions, precision, quantised models and
-start-up. `lacks` says what of a row no test holds, because the delegate does not have it.
+The rows are those of our list of LiteRT's promises on coverage, partitions, precision, quantised models,
+start-up, buffers, runs in the background and the Python API. `lacks` says what of a row no test holds: what
+is not built, or the device that a test would need.
 """
 
 from __future__ import annotations
@@ -13,11 +14,20 @@ PARTITION = "tests/runtime/test_partition.py::"
 COST = "tests/runtime/test_cost_aware_partitions.py::"
 COMPILED = "tests/runtime/api/test_compiled_model.py::"
 SPECIAL = "tests/runtime/ops/test_special_values.py::"
+ADVICE = "tests/runtime/tools/test_plan_advice.py::"
 INFO = "tests/runtime/tools/test_model_info.py::"
 QUANTISED = "tests/models/test_quantised_models.py::"
 FALLBACK = HERE + "test_fallback.py::"
+FAULTS = HERE + "test_faults.py::"
+PROFILE = "tests/runtime/tools/test_model_profile.py::"
 DELEGATE = HERE + "test_delegate.py::"
 PACKED = HERE + "test_packed_file.py::"
+BACKGROUND = HERE + "test_background_runs.py::"
+BOUND = HERE + "test_bound_buffers.py::"
+MEMORY = HERE + "test_caller_memory.py::"
+BENCHMARKS = "tests/test_benchmarks.py::"
+INTERPRETER = "tests/runtime/api/test_interpreter_api.py::"
+CHECK = "tests/runtime/tools/test_operator_check.py::"
 LIBRARY = HERE + "test_library.py::"
 
 
@@ -39,8 +49,9 @@ PROMISES = (
             HERE + "test_promises.py::test_the_operators_of_litert_s_documents_have_kernels",
             SPECIAL + "test_special_values_are_those_of_litert",
             SPECIAL + "test_every_operator_that_the_delegate_takes_has_a_case",
+            HERE + "test_conv_lowering.py::test_winograd_spreads_what_is_not_finite_over_its_tiles_alone",
+            CHECK + "test_this_device_computes_every_operator_as_the_cpu_path_does",
         ),
-        lacks="every operator in half precision",
     ),
     Promise(
         20,
@@ -48,8 +59,8 @@ PROMISES = (
         (
             HERE + "test_promises.py::test_few_operators_of_litert_s_lists_lack_kernels",
             HERE + "test_composites.py::test_a_composite_runs_whole_on_the_delegate",
+            "tests/runtime/ops/movement/test_densify.py::test_a_delegate_takes_a_model_with_densify_whole",
         ),
-        lacks="the operators that the test names",
     ),
     Promise(
         21,
@@ -94,8 +105,10 @@ PROMISES = (
     Promise(
         25,
         "Of several delegates each chooses from what the earlier ones left.",
-        (PARTITION + "test_two_delegates_take_parts_of_one_model",),
-        lacks="several delegates in one row of a campaign",
+        (
+            PARTITION + "test_two_delegates_take_parts_of_one_model",
+            PROFILE + "test_delegates_take_their_operators_in_the_order_of_the_command_line",
+        ),
     ),
     Promise(
         26,
@@ -104,6 +117,7 @@ PROMISES = (
             FALLBACK + "test_a_partition_whose_build_fails_runs_on_the_cpu_and_the_report_says_why",
             FALLBACK + "test_a_defect_of_a_lowering_leaves_the_model_to_the_cpu_and_the_report_says_so",
             HERE + "test_device_memory.py::test_what_has_no_room_runs_on_the_cpu_with_the_reason",
+            FAULTS + "test_a_device_without_memory_at_load_says_how_much_was_needed_of_how_much",
             PARTITION + "test_a_failing_delegate_leaves_the_last_plan_in_place",
             PARTITION + "test_a_failed_partition_is_logged_as_litert_does",
         ),
@@ -125,8 +139,10 @@ PROMISES = (
             HERE + "test_options.py::test_texts_of_a_command_line_are_understood",
             HERE + "test_options.py::test_unknown_option_names_the_nearest",
             HERE + "test_options.py::test_a_value_that_is_not_allowed_is_an_error",
+            HERE + "test_options.py::test_litert_s_options_have_their_effect",
+            HERE + "test_options.py::test_litert_s_options_are_refused_with_what_is_allowed",
+            HERE + "test_options.py::test_every_option_of_a_compiled_model_has_its_effect_or_is_refused",
         ),
-        lacks="inference priorities and their combinations",
     ),
     Promise(
         29,
@@ -136,9 +152,17 @@ PROMISES = (
             HERE + "test_precision.py::test_what_is_asked_for_is_used_or_refused_with_the_reason",
             HERE + "test_precision.py::test_results_stay_within_the_tolerance_in_half_the_memory",
         ),
-        lacks="half precision in arithmetic",
+        lacks="half precision in arithmetic: a GPU that has it",
     ),
-    Promise(30, "The usage changes tuning and kernels and not results.", lacks="an option for the usage"),
+    Promise(
+        30,
+        "The usage changes tuning and kernels and not results.",
+        (
+            HERE + "test_options.py::test_litert_s_options_have_their_effect",
+            HERE + "test_conv_lowering.py::test_the_least_memory_leaves_no_winograd",
+            HERE + "test_networks.py::test_every_candidate_of_every_layer_computes_the_same",
+        ),
+    ),
     Promise(
         31,
         "8-bit models run on real numbers with simulated quantisation, unless that is switched off.",
@@ -158,8 +182,8 @@ PROMISES = (
             HERE + "test_tuning.py::test_the_measured_winner_is_taken_and_remembered",
             PACKED + "test_the_next_start_packs_nothing_and_maps_the_file",
             PACKED + "test_a_file_that_is_not_what_was_written_is_made_anew",
+            BENCHMARKS + "test_a_warm_start_took_a_small_share_of_a_cold_one_where_both_were_measured",
         ),
-        lacks="the share of a cold start that a warm one may take",
     ),
     Promise(
         33,
@@ -175,17 +199,44 @@ PROMISES = (
         (
             HERE + "test_sharing.py::test_a_resized_input_compiles_nothing",
             HERE + "test_memory.py::test_a_few_cycles_leave_nothing_behind",
+            HERE + "test_sharing.py::test_plans_of_earlier_batches_are_kept_as_many_as_asked_for",
         ),
-        lacks="plans that are kept for each batch",
     ),
-    Promise(35, "Ways to wait.", lacks="the option"),
-    Promise(36, "Buffers of the caller are bound.", lacks="device buffers of the caller"),
+    Promise(
+        35,
+        "Runs wait for the device in the way that is asked for, or not at all.",
+        (BACKGROUND + "test_ways_to_wait_differ_in_when_a_run_returns_and_not_in_its_results",),
+    ),
+    Promise(
+        36,
+        "Buffers of the caller are bound, before and after a delegate is applied, and used without a copy.",
+        (
+            BOUND + "test_a_bound_output_is_read_where_it_is_or_once_it_is_copied",
+            BOUND + "test_a_buffer_of_opencl_is_bound",
+            BOUND + "test_a_quantised_tensor_is_bound_in_its_own_type",
+            BOUND + "test_what_cannot_be_bound_is_refused",
+            MEMORY + "test_a_run_on_memory_of_the_caller_s_enqueues_kernels_alone",
+            MEMORY + "test_what_kernels_cannot_reach_is_copied_and_the_reason_says_why",
+            MEMORY + "test_memory_that_cannot_hold_a_tensor_is_refused_and_the_model_stays_usable",
+            BOUND + "test_a_quantised_tensor_takes_a_buffer_of_real_numbers",
+        ),
+    ),
     Promise(
         37,
         "A graph runs from another thread, and two at once.",
-        (DELEGATE + "test_two_graphs_with_persistent_kernels_run_from_two_threads",),
+        (
+            DELEGATE + "test_two_graphs_with_persistent_kernels_run_from_two_threads",
+            FAULTS + "test_two_threads_on_one_graph_get_their_own_results",
+        ),
     ),
-    Promise(38, "The cost of odd counts of channels is measured.", lacks="the table"),
+    Promise(
+        38,
+        "The cost of odd counts of channels is measured and shown.",
+        (
+            ADVICE + "test_channels_that_are_no_multiple_of_4_are_named_with_their_padding",
+            BENCHMARKS + "test_counts_of_channels_have_times_and_bytes",
+        ),
+    ),
     Promise(
         39,
         "Passes change the graph and not its outputs.",
@@ -193,8 +244,9 @@ PROMISES = (
             HERE + "test_networks.py::test_network_matches_the_cpu_path_and_is_fully_delegated",
             HERE + "test_passes.py::test_reshape_to_the_same_shape_disappears",
             HERE + "test_canonicalise.py::test_a_split_is_a_slice_for_each_output",
+            HERE + "test_passes.py::test_each_pass_can_be_left_out_which_changes_the_plan",
+            HERE + "test_passes.py::test_without_a_pass_and_without_any_the_outputs_are_the_same",
         ),
-        lacks="a switch for each",
     ),
     Promise(
         40,
@@ -238,15 +290,79 @@ PROMISES = (
     Promise(
         45,
         "The profile has a row for each kernel, with its operators, operations and bytes.",
-        (DELEGATE + "test_the_profile_has_a_row_for_every_kernel_with_its_operators",),
+        (
+            DELEGATE + "test_the_profile_has_a_row_for_every_kernel_with_its_operators",
+            PROFILE + "test_the_profile_has_a_row_for_each_planned_kernel_and_for_the_operator_on_the_cpu",
+            PROFILE + "test_times_of_operators_and_types_add_up_to_the_rows",
+        ),
     ),
-    Promise(46, "An operator that a device computes wrongly is not delegated there.", lacks="the gate"),
+    Promise(
+        46,
+        "An operator that a device computes wrongly is not delegated there.",
+        (
+            CHECK + "test_an_operator_that_a_device_computes_wrongly_is_not_delegated_there",
+            CHECK + "test_an_operator_whose_kernel_does_not_compile_is_wrong_and_the_others_are_checked",
+            CHECK + "test_every_operator_that_has_kernels_has_a_row_whose_results_tell_something",
+            "tests/agent/runner/test_probe.py::test_what_a_check_finds_is_kept_and_is_a_fact_of_the_device",
+        ),
+    ),
+    Promise(
+        47,
+        "A script for LiteRT Next's classes runs with LiteRT's package and with ours.",
+        (
+            COMPILED + "test_signatures_and_details_are_those_of_litert",
+            COMPILED + "test_runs_by_index_and_by_name_give_what_litert_gives",
+            COMPILED + "test_options_and_environments_are_taken_as_litert_takes_them",
+            COMPILED + "test_tensor_buffers_read_and_write_as_litert_s_do",
+        ),
+    ),
     Promise(
         48,
         "A GPU alone is an error where it cannot run all; with the CPU the report says what fell back.",
         (
             COMPILED + "test_a_gpu_runs_all_or_shares_with_the_cpu",
             COMPILED + "test_without_the_device_the_cpu_runs_it_and_says_so",
+        ),
+    ),
+    Promise(
+        49,
+        "Buffers lie over host memory, the caller's own OpenCL buffers and DLPack's tensors, without a copy.",
+        (
+            COMPILED + "test_aligned_host_memory_is_shared",
+            COMPILED + "test_buffers_hold_every_type_of_a_tensor",
+            MEMORY + "test_a_run_on_memory_of_the_caller_s_enqueues_kernels_alone",
+            MEMORY + "test_dlpack_shares_memory_both_ways",
+            MEMORY + "test_a_device_with_memory_of_its_own_copies_and_says_so",
+            MEMORY + "test_other_objects_are_no_buffers_of_opencl",
+        ),
+        lacks="objects of OpenGL: a driver that shares them with OpenCL",
+    ),
+    Promise(
+        50,
+        "A run starts at once, behind its inputs' events on the device, while the processor works.",
+        (
+            BACKGROUND + "test_a_run_begins_behind_its_input_s_event_which_nobody_but_the_device_waits_for",
+            BACKGROUND + "test_events_of_opencl_go_in_and_out",
+            BACKGROUND + "test_events_that_cannot_order_a_run_are_refused_and_the_model_stays_usable",
+            BACKGROUND + "test_an_error_of_a_run_comes_out_of_its_event_and_of_those_that_waited_for_it",
+            BACKGROUND + "test_the_processor_works_while_two_models_run",
+            BACKGROUND + "test_ten_thousand_runs_leave_nothing_behind",
+        ),
+    ),
+    Promise(
+        51,
+        "The output of one model is the input of the next, without the host in between.",
+        (BACKGROUND + "test_the_output_of_one_model_is_the_input_of_the_next_without_a_host_between",),
+    ),
+    Promise(
+        52,
+        "The interpreter, its signature runners, resolvers and experimental flags take what LiteRT's take.",
+        (
+            COMPILED + "test_names_are_found_where_litert_has_them",
+            COMPILED + "test_methods_take_litert_s_parameters",
+            INTERPRETER + "test_resolvers_flags_and_threads_are_accepted",
+            INTERPRETER + "test_signatures_run_by_name",
+            INTERPRETER + "test_misuse_has_errors_of_the_kinds_that_litert_raises",
         ),
     ),
 )

@@ -174,7 +174,7 @@ def test_eight_processes_share_a_folder(tmp_path):
     children = [
         subprocess.Popen([sys.executable, "-c", _WRITER, str(tmp_path), str(number)]) for number in range(8)
     ]
-    assert [child.wait(60) for child in children] == [0] * 8
+    assert [child.wait(300) for child in children] == [0] * 8
     assert [path.name for path in (tmp_path / "programs").iterdir() if path.name.startswith("tmp")] == []
 
 

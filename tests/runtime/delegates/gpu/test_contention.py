@@ -13,6 +13,7 @@ import pytest
 from runtime.delegates.gpu.contention import Contention, foreign_ns, waited_ns
 
 SECONDS = 0.4
+PATIENCE_S = 60.0
 
 
 @pytest.mark.skipif(waited_ns() is None, reason="this kernel does not count how long threads wait for a core")
@@ -22,10 +23,12 @@ def test_programs_that_take_every_core_are_seen():
         for _ in range(3 * len(os.sched_getaffinity(0)))
     ]
     try:
-        contention, end = Contention(), monotonic() + SECONDS
-        while monotonic() < end:
-            pass
-        assert contention.is_disturbed()
+        is_disturbed, end = False, monotonic() + PATIENCE_S
+        while not is_disturbed and monotonic() < end:
+            contention = Contention()
+            _compute(SECONDS)
+            is_disturbed = contention.is_disturbed()
+        assert is_disturbed
     finally:
         for hog in hogs:
             hog.kill()
@@ -44,6 +47,12 @@ def test_threads_of_this_process_that_wait_for_each_other_are_no_disturbance():
     is_disturbed, used = contention.is_disturbed(), foreign_ns() - others
     # Beside other workers of a test run nothing can be told.
     assert not is_disturbed or used > 0.1 * SECONDS * 1e9
+
+
+def _compute(seconds):
+    end = monotonic() + seconds
+    while monotonic() < end:
+        pass
 
 
 def _spin(end):

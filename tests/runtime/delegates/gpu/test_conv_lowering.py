@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from runtime.delegates.gpu.builder import build_graph
-from runtime.delegates.gpu.compiled import layout_rules
+from runtime.delegates.gpu.compiled import candidates_of, layout_rules
 from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.matmul import depthwise_conv
 from runtime.delegates.gpu.lowering.matmul.conv import packing, tiles
@@ -208,6 +208,24 @@ def test_images_of_few_channels_are_convolved_in_every_tile(backend, rows, colum
     check_alone(backend, layer, forced_stem(rows, columns))
 
 
+def test_the_least_memory_leaves_no_winograd(backend):
+    builder = ModelBuilder()
+    x = builder.input(1, 56, 56, 64)
+    weights = builder.constant(np.zeros((64, 3, 3, 64), np.float32))
+    window = {"stride_w": 1, "stride_h": 1, "dilation_w_factor": 1, "dilation_h_factor": 1}
+    y = builder.op(Op.CONV_2D, [x, weights], [1, 56, 56, 64], padding=Padding.SAME, **window)
+    graph = optimise(build_graph(whole(builder.build(y))), layout_rules())
+    (node,) = graph.nodes
+
+    def names(spares_memory: bool) -> list[str]:
+        found = candidates_of(node, Context(graph, backend.capabilities, spares_memory))
+        return [launch.instance.name for candidate in found for launch in candidate.launches]
+
+    assert any("winograd" in name for name in names(spares_memory=False))
+    assert names(spares_memory=True)
+    assert not any("winograd" in name for name in names(spares_memory=True))
+
+
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize(
     ("shape", "outputs", "same"),
@@ -220,6 +238,49 @@ def test_winograd_gives_the_sums_of_a_plain_convolution(backend, size, shape, ou
         forced_winograd(size),
         EXACT if size == 2 else WINOGRAD4,
     )
+
+
+@pytest.mark.parametrize(("size", "channels", "outputs"), [(2, 48, 96), (4, 96, 48)])
+def test_winograd_gives_the_sums_of_a_grouped_convolution(backend, size, channels, outputs):
+    layer = Layer(2, 9, 7, channels, outputs, (3, 3), groups=3)
+    check_alone(backend, layer, forced_winograd(size), EXACT if size == 2 else WINOGRAD4)
+
+
+@pytest.mark.parametrize(
+    ("channels", "outputs", "groups", "is_transformed"),
+    [(128, 256, 2, True), (112, 112, 1, True), (32, 32, 2, False), (216, 216, 3, False)],
+)
+def test_wide_groups_of_whole_vectors_are_transformed(backend, channels, outputs, groups, is_transformed):
+    build = ModelBuilder()
+    layer = Layer(1, 28, 28, channels, outputs, (3, 3), groups=groups)
+    graph = optimise(
+        build_graph(whole(build.build(layer.add_to(build, build.input(*layer.x.shape))))), layout_rules()
+    )
+    (node,) = [node for node in graph.nodes if node.op in WINDOWS]
+    found = candidates_of(node, Context(graph, backend.capabilities))
+    assert any("winograd" in candidate.name for candidate in found) == is_transformed
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+def test_winograd_spreads_what_is_not_finite_over_its_tiles_alone(backend, size, special):
+    layer, y, x = Layer(1, 14, 13, 16, 16, (3, 3)), 6, 8
+    layer.x[0, y, x, 3] = 0.0
+    expected = layer.result
+    layer.x[0, y, x, 3] = special
+    build = ModelBuilder()
+    model = build.build(layer.add_to(build, build.input(*layer.x.shape)))
+    (found,) = run(backend, model, [layer.x], forced_winograd(size))
+    # The patch of a tile begins one pixel before it and ends one behind it.
+    tiles = [
+        np.isin(np.arange(extent) // size, [(place - 1) // size, (place + 1) // size])
+        for extent, place in zip(layer.out, (y, x), strict=True)
+    ]
+    untouched = ~np.outer(*tiles)
+    assert_close(found[0][untouched], expected[0][untouched], WINOGRAD4)
+    # The fused activation makes the largest number of an infinity, as LiteRT's does.
+    window = found[0, y - 1 : y + 2, x - 1 : x + 2]
+    assert not (np.abs(window) < np.float32(3e38)).any()
 
 
 @pytest.mark.parametrize(

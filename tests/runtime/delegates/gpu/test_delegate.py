@@ -8,7 +8,6 @@ import pytest
 
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.gpu.delegate import GpuDelegate
-from runtime.delegates.gpu.profiler import profile
 from runtime.interpreter import Interpreter
 from runtime.model.schema import ActivationFunctionType, Padding
 from runtime.model.schema import BuiltinOperator as Op
@@ -248,10 +247,14 @@ def test_the_profile_has_a_row_for_every_kernel_with_its_operators():
     axes = build.constant(np.array([1, 2], np.int32))
     mean = build.op(Op.MEAN, [y, axes], (1, 32), keep_dims=False)
     compiled = GpuDelegate({"cache_dir": ""}).compile(whole(build.build(mean)))
-    rows = profile(compiled, [normal(1, 8, 8, 32)], rounds=3)
+    data, result = normal(1, 8, 8, 32), np.empty((1, 32), np.float32)
+    rows = compiled.profile([data], [result])
     assert [row.operators for row in rows] == [(0, 1), (2,)]
     assert [row.function for row in rows] == ["f32_softmax", "f32_reduce_mean_float32__c16"]
     assert all(row.time_ns > 0 and row.bytes > 0 for row in rows)
+    ran = np.empty_like(result)
+    compiled.invoke([data], [ran])
+    np.testing.assert_array_equal(result, ran)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.errors import DeviceError
 
 
-def python(script, **environment):
+def python(script, *arguments, **environment):
     """Run a script in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-c", script],
+        [sys.executable, "-c", script, *map(str, arguments)],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -63,3 +63,34 @@ def test_the_threads_of_the_pool_and_the_affinity_bound_the_compute_units():
     )
     done = python(script, POCL_MAX_PTHREAD_COUNT="1")
     assert done.stdout.strip() == "1", done.stderr
+
+
+def test_the_code_of_the_drivers_compiler_takes_no_memory_until_it_is_run(tmp_path):
+    """PoCL's compiler is LLVM, which is 60 MiB once it is loaded; after the opening nothing runs it."""
+    script = """
+import sys
+from pathlib import Path
+from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
+from runtime.delegates.gpu.backends.opencl.program import probe_compiler
+
+def code_kib():
+    found, library = 0, ""
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        fields = line.split()
+        if not fields[0].endswith(":"):
+            library = fields[-1] if "x" in fields[1] else ""
+        elif fields[0] == "Rss:" and ("libLLVM" in library or "libclang" in library):
+            found += int(fields[1])
+    return found
+
+backend = OpenClBackend.open(0, Path(sys.argv[1]))
+before = code_kib()
+assert probe_compiler(backend.opened.device).fault is None
+print(before, code_kib())
+"""
+    ran = python(script, tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    opened, compiled = map(int, ran.stdout.split())
+    if not compiled:
+        pytest.skip("this driver's compiler is no LLVM")
+    assert 2 * opened < compiled

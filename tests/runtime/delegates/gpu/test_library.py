@@ -21,18 +21,6 @@ from tests.runtime.delegates.gpu.models import ModelBuilder, launch, whole
 
 
 @pytest.fixture
-def forget(monkeypatch):
-    """A function after which this process has loaded nothing, as a new one; it has been called once."""
-
-    def forget():
-        monkeypatch.setattr(library, "_addresses", {})
-        monkeypatch.setattr(library, "_trials", {})
-
-    forget()
-    return forget
-
-
-@pytest.fixture
 def compiled(monkeypatch):
     """The names of the kernels that children were asked for, in order."""
     asked = []
@@ -61,7 +49,7 @@ def run(folder):
 
 
 def kernel(name, text):
-    return Source("", [Kernel(name, text)], {}, {})
+    return Source([Kernel(name, text)], {}, {})
 
 
 def enqueued(name):
@@ -131,7 +119,7 @@ def test_a_child_that_somebody_kills_costs_this_compile_alone(backend):
     children.compile("binaries", "", enqueued("first"), lambda *_: None)
     (child,) = children._children
     os.kill(child.process.pid, signal.SIGSTOP)
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + 60
 
     def kill_when_asked():
         while child.requests < 2 and time.monotonic() < ends:
@@ -188,7 +176,7 @@ def spoilt(body):
     """The kernels of the trial, the called function with another body."""
     function, layers = trial_kernels()
     text = re.sub(r"(?s)\n{.*?\n}", f"\n{{ {body} }}", function.text, count=1)
-    return Kernel(function.name, text), layers
+    return Kernel(function.name, text, function.common), layers
 
 
 def test_a_device_whose_calls_by_address_go_wrong_is_not_used_so(forget, monkeypatch, caplog):

@@ -77,6 +77,17 @@ class Network(ModelBuilder):
     def reshape(self, x, shape):
         return self.op(Op.RESHAPE, [x], shape, new_shape=list(shape))
 
+    def transpose(self, x, *perm):
+        shape = [self.shape(x)[axis] for axis in perm]
+        return self.op(Op.TRANSPOSE, [x, self.constant(np.array(perm, np.int32))], shape)
+
+    def shuffle(self, x):
+        """Channels of two groups take turns, written for channels first."""
+        n, h, w, c = self.shape(x)
+        groups = self.reshape(self.transpose(x, 0, 3, 1, 2), (n, 2, c // 2, h, w))
+        turned = self.reshape(self.transpose(groups, 0, 2, 1, 3, 4), (n, c, h, w))
+        return self.transpose(turned, 0, 2, 3, 1)
+
     def dense(self, x, outputs):
         return self.op(
             Op.FULLY_CONNECTED,
@@ -98,7 +109,7 @@ def squeeze_and_excite(net):
 
 
 def fire_modules(net):
-    """Concatenations of branches, of aligned and of odd numbers of channels, and a pool."""
+    """Concatenations of branches, of aligned and of odd numbers of channels, pools, and shuffled channels."""
     y = net.conv(net.input(1, 20, 20, 3), 32, size=3, stride=2, activation=Act.RELU)
     for width in (32, 20):
         squeezed = net.conv(y, 16, activation=Act.RELU)
@@ -108,7 +119,7 @@ def fire_modules(net):
         ]
         n, h, w, _ = net.shape(y)
         y = net.pool(net.op(Op.CONCATENATION, branches, (n, h, w, 2 * width), axis=3), 3, 2)
-    return [net.conv(y, 7)]
+    return [net.conv(net.shuffle(y), 7)]
 
 
 def blaze_face(net):

@@ -1,17 +1,28 @@
-"""Graph in, graph out."""
+"""Graph in, graph out; and passes that are left out, which change kernels and not results."""
+
+import re
 
 import numpy as np
+import pytest
 
+from runtime import Interpreter
 from runtime.delegates.gpu.builder import build_graph
+from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.graph import Graph, Step
-from runtime.delegates.gpu.passes import LayoutRules
+from runtime.delegates.gpu.options import PASSES, parse_options
+from runtime.delegates.gpu.passes import LayoutRules, passes
 from runtime.delegates.gpu.passes.assign_layouts import assign_layouts
 from runtime.delegates.gpu.passes.fuse_epilogue import fuse_epilogue
 from runtime.delegates.gpu.passes.fuse_swish import fuse_swish
 from runtime.delegates.gpu.passes.merge_padding import merge_padding
 from runtime.delegates.gpu.passes.remove_identity import remove_identity
+from runtime.delegates.gpu.planning.planner import GpuPlanner
+from runtime.errors import DelegateError
+from runtime.model.reader import read_model
 from runtime.model.schema import ActivationFunctionType, Padding
 from runtime.model.schema import BuiltinOperator as Op
+from runtime.model.writer import write_model
+from runtime.tools.model_plan import model_plan
 from tests.runtime.delegates.gpu.models import ModelBuilder, whole
 
 NOTHING = LayoutRules(lambda node, graph: True, lambda node, graph: False, lambda node, graph: False)
@@ -218,3 +229,64 @@ def test_transposed_input_becomes_strides_of_its_reader():
     layout = folded.layouts[nhwc]
     assert (layout.root, layout.pixel_stride, layout.channel_stride, layout.padded) == (x, 1, 24, False)
     assert "TRANSPOSE" in [node.op.name for node in assign_layouts(graph, NOTHING).nodes]
+
+
+def every_pass_s_work():
+    """A model in which each pass has something to do, and numbers for its input."""
+    random, build = np.random.default_rng(5), ModelBuilder()
+
+    def weights(*shape):
+        return build.constant((0.3 * random.standard_normal(shape)).astype(np.float32))
+
+    x = build.input(1, 6, 6, 5)
+    same = build.op(Op.RESHAPE, [x], (1, 6, 6, 5), new_shape=[1, 6, 6, 5])
+    margins = build.constant(np.array([(0, 0), (1, 1), (1, 1), (0, 0)], np.int32))
+    padded = build.op(Op.PAD, [same, margins], (1, 8, 8, 5))
+    options = {"padding": Padding.VALID, "stride_h": 1, "stride_w": 1}
+    image = build.op(Op.CONV_2D, [padded, weights(7, 3, 3, 5), weights(7)], (1, 6, 6, 7), **options)
+    swish = build.op(Op.MUL, [image, build.op(Op.LOGISTIC, [image], (1, 6, 6, 7))], (1, 6, 6, 7))
+    plane = build.constant(np.array([1, 2], np.int32))
+    gate = build.op(Op.MEAN, [swish, plane], (1, 1, 1, 7), keep_dims=True)
+    gated = build.op(Op.MUL, [swish, gate], (1, 6, 6, 7))
+    rows = build.op(Op.CONV_2D, [gated, weights(9, 1, 1, 7), weights(9)], (1, 6, 6, 9), **options)
+    flat = build.op(Op.RESHAPE, [rows], (1, 36, 9), new_shape=[1, 36, 9])
+    turned = build.op(Op.TRANSPOSE, [flat, build.constant(np.array([0, 2, 1], np.int32))], (1, 9, 36))
+    product = build.op(Op.BATCH_MATMUL, [flat, turned], (1, 36, 36), adj_x=False, adj_y=False)
+    for op in (Op.TRANSPOSE, Op.TANH, Op.TRANSPOSE, Op.TRANSPOSE, Op.TRANSPOSE):
+        perm = [build.constant(np.array([0, 2, 1], np.int32))] if op == Op.TRANSPOSE else []
+        product = build.op(op, [product, *perm], (1, 36, 36))
+    y = build.op(Op.TANH, [product], (1, 36, 36))
+    return write_model(build.build(y)), random.standard_normal((1, 6, 6, 5)).astype(np.float32)
+
+
+def test_each_pass_can_be_left_out_which_changes_the_plan():
+    optional = [one.name for one in passes(NOTHING) if one.name not in ("canonicalise", "assign_layouts")]
+    assert tuple(optional) == PASSES
+    model, _ = every_pass_s_work()
+    model = read_model(model)
+    plans = {}
+    for off in ("", *PASSES):
+        planner = GpuPlanner({"passes_off": off, "cost_aware_partitioning": False}, "cpu")
+        (found,) = model_plan(model, planner).partitions
+        plans[off] = [step for node in found.nodes for step in (node.kind, *node.steps)]
+    # A pass that is left out leaves kernels, or steps of their epilogues, that it takes away.
+    assert all(len(plans[off]) > len(plans[""]) for off in PASSES), plans
+    with pytest.raises(DelegateError, match=re.escape("'canonicalise' is no pass that can be left out")):
+        parse_options({"passes_off": "fuse_swish, canonicalise"})
+
+
+@pytest.mark.exhaustive
+def test_without_a_pass_and_without_any_the_outputs_are_the_same(tmp_path):
+    model, value = every_pass_s_work()
+    outputs = []
+    for off in ("", *PASSES, ", ".join(PASSES)):
+        options = {"passes_off": off, "tuning": "none", "cache_dir": str(tmp_path)}
+        delegate = GpuDelegate({**options, "cost_aware_partitioning": False})
+        interpreter = Interpreter(model_content=model, experimental_delegates=[delegate])
+        interpreter.allocate_tensors()
+        assert not interpreter.delegation.fallbacks, str(interpreter.delegation)
+        interpreter.set_tensor(interpreter.get_input_details()[0]["index"], value)
+        interpreter.invoke()
+        outputs.append(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]))
+    for found in outputs[1:]:
+        np.testing.assert_allclose(found, outputs[0], rtol=1e-4, atol=1e-5)

@@ -1,5 +1,7 @@
 """Weights rounded to fp16 and bfloat16, where a probe of the device says that it can use them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -131,6 +133,9 @@ def test_results_stay_within_the_tolerance_in_half_the_memory(precision, outcome
     assert described["precision"] == precision
     assert "fp16 storage: yes" in described["narrow_numbers"]
     assert "narrow_numbers" not in plain
+    inputs = "and the inputs of products" if "bf16 products: yes" in described["narrow_numbers"] else "alone"
+    rounded = f"weights {inputs if precision == 'bf16' else 'alone'} are rounded to {precision}"
+    assert (described["arithmetic"], plain["arithmetic"]) == (f"float32; {rounded}", "float32")
     assert int(described["constant_bytes"]) <= 0.55 * int(plain["constant_bytes"])
 
 
@@ -155,7 +160,7 @@ def test_pairs_of_bfloat16_give_the_products_of_rounded_factors(backend):
         outputs.append(np.clip(sums, -np.finfo(np.float32).max, np.finfo(np.float32).max))
     model = build.build(*(operator.outputs[0] for operator in build.operators))
     graph = optimise(round_weights(build_graph(whole(model)), "bf16"), layout_rules())
-    context = Context(graph, backend.multiplying_bf16().capabilities)
+    context = Context(graph, replace(backend.capabilities, multiplies_bf16=True))
     stages = [Stage(i, family_of(node, graph).lower(node, context)[0]) for i, node in enumerate(graph.nodes)]
     names = [stage.candidate.name for stage in stages]
     assert sum(name.startswith("pairs_") for name in names) == len(sources)

@@ -29,8 +29,8 @@ LISTED = """
 """
 """The operators of the classic GPU delegate, and those that LiteRT Next has besides."""
 
-LACKING = "DENSIFY STABLEHLO_BROADCAST_IN_DIM STABLEHLO_CLAMP STABLEHLO_REMAINDER"
-"""Those of them that have no kernel here."""
+LACKING = "DENSIFY"
+"""Those of them that have no kernel here: it unpacks a constant, which is done as the model is read."""
 
 
 def kinds():
@@ -53,7 +53,7 @@ def test_a_promise_is_held_by_tests_or_says_what_is_lacking(promise):
 def test_every_row_is_there_once():
     rows = [promise.row for promise in PROMISES]
     assert rows == sorted(set(rows))
-    assert set(range(19, 47)) <= set(rows)
+    assert rows == list(range(19, 53))
 
 
 def test_the_operators_of_litert_s_documents_have_kernels():

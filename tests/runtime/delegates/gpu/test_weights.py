@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from runtime import Interpreter, load_delegate
+from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.builder import build_graph
+from runtime.delegates.gpu.capabilities import DeviceClass
 from runtime.delegates.gpu.compiled import layout_rules
 from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.matmul.conv import family as conv_family
-from runtime.delegates.gpu.lowering.spec import Context
+from runtime.delegates.gpu.lowering.spec import Context, PackedConstant
 from runtime.delegates.gpu.memory import Stage
 from runtime.delegates.gpu.passes import optimise
 from runtime.delegates.gpu.weights import Stored, WeightType, stored
@@ -104,6 +106,7 @@ LAYERS = {
     "transposed": (transposed, (1, 4, 5, 9), (7, 3, 3, 9), 0),
     "lookup": (lookup, (1, 37), (4, 37), 0),
     "volumes": (volumes, (1, 3, 4, 4, 5), (2, 2, 2, 5, 18), 4),
+    "winograd_groups": (conv, (1, 28, 28, 64), (96, 3, 3, 32), 0),
 }
 """Name → the layer, the shapes of its input and its weights, and the dimension of the weights' outputs."""
 
@@ -111,8 +114,8 @@ TYPES = [WeightType.F16, WeightType.BF16, WeightType.I8, WeightType.U8, WeightTy
 EACH = [(name, TYPES[i % len(TYPES)]) for i, name in enumerate(LAYERS)]
 
 
-def pairs(backend, chosen):
-    """For each layer its outputs with stored and with widened weights."""
+def staged(device, chosen):
+    """For each layer two, with stored and with widened weights: their graph, stages, and inputs."""
     build, kept, inputs, outputs = ModelBuilder(), {}, [], []
     for name, kind in chosen:
         layer, shape, weights, axis = LAYERS[name]
@@ -127,14 +130,14 @@ def pairs(backend, chosen):
     graph = build_graph(whole(build.build(*outputs)))
     values = {key: replace(value, stored=kept.get(key)) for key, value in graph.values.items()}
     graph = optimise(replace(graph, values=values), layout_rules())
-    context = Context(graph, backend.capabilities)
+    context = Context(graph, device)
     stages = [Stage(i, family_of(node, graph).lower(node, context)[0]) for i, node in enumerate(graph.nodes)]
-    found = run_stages(backend, graph, stages, inputs)
-    return list(zip(chosen, found[::2], found[1::2], strict=True))
+    return graph, stages, inputs
 
 
 def assert_equal(backend, chosen):
-    for name, ours, widened in pairs(backend, chosen):
+    found = run_stages(backend, *staged(backend.capabilities, chosen))
+    for name, ours, widened in zip(chosen, found[::2], found[1::2], strict=True):
         assert np.abs(widened).max() > 0, name
         np.testing.assert_array_equal(ours.view(np.int32), widened.view(np.int32), err_msg=str(name))
 
@@ -143,10 +146,36 @@ def test_stored_weights_give_the_bits_of_widened_ones(backend):
     assert_equal(backend, EACH)
 
 
+def constant_bytes(stage):
+    arguments = [argument for launch in stage.candidate.launches for argument in launch.args]
+    return sum({one.name: one.bytes for one in arguments if isinstance(one, PackedConstant)}.values())
+
+
+@pytest.mark.parametrize("device_class", DeviceClass)
+def test_every_layer_keeps_narrow_weights_narrow(backend, device_class):
+    device = replace(backend.capabilities, device_class=device_class, shares_one_kernel=False)
+    chosen = list(product(LAYERS, TYPES))
+    _, stages, _ = staged(device, chosen)
+    sizes = [size for stage in stages if (size := constant_bytes(stage))]
+    for name, kept, wide in zip(chosen, sizes[::2], sizes[1::2], strict=True):
+        assert kept < 0.8 * wide, name
+
+
+@pytest.fixture(scope="module")
+def grouped():
+    """The device with the kernels of work-groups that a GPU gets."""
+    return OpenClBackend.open(0, None, device_class="gpu")
+
+
+def test_kernels_of_work_groups_give_the_bits_of_widened_weights(grouped):
+    assert_equal(grouped, [("rows", WeightType.I4), ("one_row", WeightType.F16)])
+
+
 @pytest.mark.exhaustive
-def test_every_layer_gives_the_bits_of_widened_weights_of_every_type(backend):
+@pytest.mark.parametrize("device", ["backend", "grouped"])
+def test_every_layer_gives_the_bits_of_widened_weights_of_every_type(request, device):
     for name in LAYERS:
-        assert_equal(backend, list(product([name], TYPES)))
+        assert_equal(request.getfixturevalue(device), list(product([name], TYPES)))
 
 
 def quantised(kind, low, high, shape, zero):
@@ -200,8 +229,11 @@ def weighted(build, kind, op, x, shape, result, **options):
     return y
 
 
+NAMES = {TensorType.FLOAT16: "F16", TensorType.INT8: "I8", TensorType.INT4: "I4"}
+
+
 def outcome(content, **options):
-    """The network's output, and the bytes of constants that the delegate reports."""
+    """The network's output, and the constants that the delegate reports: their bytes, and the narrow ones."""
     delegate = load_delegate("gpu", {"cache_dir": "", "tuning": "none", "persistent": "off", **options})
     interpreter = Interpreter(model_content=content, experimental_delegates=[delegate])
     interpreter.allocate_tensors()
@@ -210,9 +242,9 @@ def outcome(content, **options):
     interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
     interpreter.invoke()
     found = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
-    size = int(delegate.describe()["constant_bytes"])
+    described = delegate.describe()
     interpreter.close()
-    return found, size
+    return found, int(described["constant_bytes"]), described["narrow_weights"]
 
 
 def test_kernels_are_chosen_by_what_the_file_holds(backend):
@@ -229,13 +261,17 @@ def test_kernels_are_chosen_by_what_the_file_holds(backend):
     assert names[True] == names[False]
 
 
+@pytest.mark.parametrize("device_class", ["cpu", pytest.param("gpu", marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize(
     ("kind", "share"), [(TensorType.FLOAT16, 0.55), (TensorType.INT8, 0.3), (TensorType.INT4, 0.2)]
 )
-def test_files_of_narrow_weights_keep_them_narrow(kind, share):
+def test_files_of_narrow_weights_keep_them_narrow(kind, share, device_class):
     content = file_of(kind)
-    found, size = outcome(content)
-    expected, wide = outcome(content, weights="float32")
+    found, size, narrow = outcome(content, device_class=device_class)
+    expected, wide, none = outcome(content, device_class=device_class, weights="float32")
     np.testing.assert_array_equal(found, expected)
     assert wide > 4 * (64 * 128 + 64 * 384)
     assert size <= share * wide
+    name, _, weights = narrow.partition(" ")
+    assert (name, none) == (NAMES[kind], "none")
+    assert 0.9 * size <= int(weights) <= size

@@ -66,6 +66,8 @@ CASES = [
     conv("dilated_valid", (2, 14, 12, 3), (4, 3, 3, 3), padding=VALID, dilation=(3, 2)),
     conv("grouped", (2, 7, 7, 8), (12, 3, 3, 2)),
     conv("grouped_stride2_relu", (1, 8, 9, 6), (6, 3, 3, 3), stride=(2, 2), activation=RELU),
+    conv("groups_of_many", (2, 5, 6, 96), (132, 3, 3, 32), stride=(2, 1), activation=RELU),
+    conv("groups_of_many_odd", (1, 7, 5, 90), (108, 1, 2, 30)),
     conv("filter_larger_than_input", (1, 2, 3, 4), (3, 5, 5, 4)),
     conv("one_row", (1, 1, 20, 3), (5, 1, 7, 3)),
     conv("many_tiles", (1, 70, 60, 32), (8, 3, 3, 32)),

@@ -40,6 +40,7 @@ CASES = [
     conv("one_window", (2, 3, 4, 5, 7), (3, 4, 5, 7, 9), VALID),
     conv("many_channels", (1, 3, 3, 3, 255), (2, 2, 2, 255, 255)),
     conv("wide_panels", (1, 3, 5, 6, 33), (3, 3, 3, 33, 72), bias=False),
+    conv("every_other_cell", (2, 5, 7, 6, 12), (1, 1, 1, 12, 20), stride=(2, 2, 2), activation=RELU),
     conv("many_pieces", (1, 4, 40, 40, 16), (3, 3, 3, 16, 8)),
 ]
 

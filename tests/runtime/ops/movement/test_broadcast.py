@@ -1,4 +1,4 @@
-"""TILE and BROADCAST_TO against LiteRT's reference kernels."""
+"""TILE and BROADCAST_TO against LiteRT's reference kernels; STABLEHLO_BROADCAST_IN_DIM, which it lacks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from runtime.errors import ShapeError
+from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
-from tests.runtime.models import const
-from tests.runtime.ops.cases import CPU, Case, case, check, check_bits, inside, patterns, random
+from tests.runtime.models import Arg, Out, const, one_operator
+from tests.runtime.ops.cases import CPU, Case, case, check, check_bits, inside, patterns, random, run_ours
 from tests.runtime.ops.every_type import every_type, fed, ints, moves_as_litert, unary
 
 MOVEMENTS = [
@@ -67,3 +69,50 @@ EDGE_CASES = [
 @pytest.mark.parametrize("case", EDGE_CASES, ids=str)
 def test_empty_and_scalar_operands_and_negative_axes_match_litert(case):
     check(case, CPU)
+
+
+def in_dim(x: Arg, places: Sequence[int], target: Sequence[int]) -> Case:
+    """Dimension i of x becomes dimension places[i] of the target."""
+    out = Out(x.value.dtype, shape=tuple(target))
+    options = {"broadcast_dimensions": np.array(places, np.int64)}
+    model = one_operator(Op.STABLEHLO_BROADCAST_IN_DIM, [x], [out], options)
+    return Case(f"in_dim_{target}", model, (x.value,))
+
+
+@pytest.mark.parametrize(
+    ("shape", "places", "target"),
+    [
+        ((), (), (3, 5)),
+        ((7,), (0,), (7, 3)),
+        ((7,), (1,), (3, 7, 2)),
+        ((3, 255), (0, 2), (3, 4, 255)),
+        ((3, 5), (1, 0), (5, 3)),
+        ((1, 5), (2, 0), (5, 3, 4)),
+        ((2, 1, 3, 17), (0, 2, 3, 5), (2, 2, 4, 3, 1, 17)),
+    ],
+    ids=str,
+)
+def test_dimensions_get_the_places_that_are_given(shape, places, target, backend):
+    x = patterns(*shape)
+    spread = np.einsum(
+        x.value.view(np.uint32), range(len(shape)), sorted(range(len(shape)), key=lambda i: places[i])
+    )
+    ones = np.ones(len(target), int)
+    ones[sorted(places)] = spread.shape
+    (found,) = run_ours(in_dim(x, places, target), backend)
+    np.testing.assert_array_equal(found.view(np.uint32), np.broadcast_to(spread.reshape(ones), target))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.bool_])
+def test_dimensions_of_every_type_get_their_places(dtype, backend):
+    x = Arg(np.arange(6).reshape(2, 3).astype(dtype))
+    (found,) = run_ours(in_dim(x, (0, 2), (2, 5, 3)), backend)
+    np.testing.assert_array_equal(found, np.broadcast_to(x.value[:, None], (2, 5, 3)))
+
+
+@pytest.mark.parametrize(
+    ("places", "target"), [((0,), (2, 3)), ((0, 2), (2, 3)), ((1, 1), (3, 3)), ((0, 1), (2, 4))]
+)
+def test_dimensions_that_do_not_fit_their_places_are_refused(places, target):
+    with pytest.raises(ShapeError, match=r"shape \[2, 3\] does not broadcast to"):
+        Interpreter(model_content=in_dim(random(2, 3), places, target).model).allocate_tensors()

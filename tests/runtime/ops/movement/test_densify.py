@@ -42,6 +42,13 @@ def sparse_dense_layer(stored: Stored) -> bytes:
     return builder.write([y])
 
 
+def test_a_delegate_takes_a_model_with_densify_whole(gpu):
+    """It is computed when the model is read, so that no delegate has a kernel for it."""
+    model = densified(block_sparse((8, 12), (1, 4), np.float32, 0.3, seed=1))
+    report = Interpreter(model_content=model, experimental_delegates=[gpu.delegate]).delegation
+    assert (report.status, report.delegated_ops, report.partitions) == ("full", 2, 1)
+
+
 @pytest.mark.parametrize("block", [(1, 1), (1, 4), (4, 1), (2, 3)], ids=str)
 @pytest.mark.parametrize("density", [0.3, 1.0])
 def test_densify_matches_litert(block, density):

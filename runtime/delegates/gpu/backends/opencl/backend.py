@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from runtime.delegates.gpu.backends.base import Progress, Recording, unwatched
 from runtime.delegates.gpu.backends.opencl.device import (
     OpenedDevice,
     list_devices,
-    mapped_errors,
     open_device,
+    release_unused_code_of,
 )
+from runtime.delegates.gpu.backends.opencl.faults import device_errors
 from runtime.delegates.gpu.backends.opencl.library import KernelLibrary, LoadedKernels
 from runtime.delegates.gpu.backends.opencl.precision_probe import probe_precision
 from runtime.delegates.gpu.backends.opencl.recording import OpenClRecording
@@ -37,7 +39,12 @@ class OpenClBackend:
 
     @classmethod
     def open(
-        cls, wanted: str | int | None, cache_folder: Path | None, threads: int | None = None
+        cls,
+        wanted: str | int | None,
+        cache_folder: Path | None,
+        threads: int | None = None,
+        device_class: str = "auto",
+        context: Any = None,
     ) -> OpenClBackend:
         """Open a device as `device.open_device` does, and a cache in this folder.
 
@@ -47,9 +54,11 @@ class OpenClBackend:
         if cache.pocl_folder is not None:
             # PoCL reads it once, when the process first asks for its devices.
             os.environ.setdefault("POCL_CACHE_DIR", str(cache.pocl_folder))
-        opened = open_device(wanted, threads)
+        opened = open_device(wanted, threads, device_class, context)
         index = list_devices().index(opened.device)
         library = KernelLibrary(opened.context, opened.capabilities, index, cache)
+        # Behind the driver's own first steps: what follows is data and launches.
+        release_unused_code_of(opened.device)
         known = replace(opened.capabilities, shares_one_kernel=library.calls_addresses)
         return cls(replace(opened, capabilities=known), cache, library)
 
@@ -62,23 +71,21 @@ class OpenClBackend:
         """What trials in processes of their own found, kept in the cache."""
         return probe_precision(self.opened.device, self.capabilities, self.cache)
 
-    def multiplying_bf16(self) -> OpenClBackend:
-        """The same device, for programs that may multiply pairs of bfloat16 by one instruction."""
-        known = replace(self.capabilities, multiplies_bf16=True)
-        return replace(self, opened=replace(self.opened, capabilities=known))
+    def knowing(self, capabilities: Capabilities) -> OpenClBackend:
+        """The same device with other capabilities, as what a probe has found."""
+        return replace(self, opened=replace(self.opened, capabilities=capabilities))
 
-    def multiplying_bytes(self) -> OpenClBackend:
-        """The same device, for programs that may multiply bytes, four at a time, by one instruction."""
-        known = replace(self.capabilities, multiplies_bytes=True)
-        return replace(self, opened=replace(self.opened, capabilities=known))
-
-    def errors(self, what: str) -> AbstractContextManager[None]:
-        """A block whose OpenCL errors become `DeviceError`, which names the device."""
-        return mapped_errors(f"{what} on {self.capabilities.name}")
+    def errors(self, what: str, needs: str = "") -> AbstractContextManager[None]:
+        """A block whose OpenCL errors become those of `faults.device_errors`, which name the device."""
+        return device_errors(f"{what} on {self.capabilities.name}", self.opened.context, needs)
 
     def compile(self, source: Source, progress: Progress = unwatched) -> LoadedKernels:
         """Take kernels from the library, which compiles what it lacks. Raises `DelegateError`."""
         return self.library.load(source, progress)
+
+    def kernel_keys(self, source: Source) -> Sequence[str]:
+        """The keys of the library's entries, which are of the kind `kernels`."""
+        return tuple(self.library.keys(source).values())
 
     def record(
         self,

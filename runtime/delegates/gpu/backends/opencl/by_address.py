@@ -45,6 +45,7 @@ def may_call_addresses(device: Capabilities) -> bool:
     return (
         device.is_pocl
         and not device.is_gpu
+        and not device.works_in_groups
         and platform.machine() in _MACHINES
         and hasattr(os, "memfd_create")
     )

@@ -63,8 +63,7 @@ class Compiler:
         """The driver's binaries of programs that hold one kernel each."""
         for kernel in kernels:
             program = built(self._context, common + kernel["text"])
-            if kernel["runs_on_nothing"]:
-                self._run(program, kernel["name"], np.int32(0))
+            self._run(program, kernel["name"], np.int32(0), tuple(kernel["group"]))
             self.say(binary_of(program), kernel=kernel["name"])
 
     def _trial(self, common: str, kernels: Sequence[Mapping[str, Any]]) -> None:
@@ -76,11 +75,13 @@ class Compiler:
         binary = try_addresses(self._context, self._queue, common + layers["text"], called["name"], function)
         self.say(binary, kernel=layers["name"])
 
-    def _run(self, program: pyopencl.Program, name: str, last: np.integer[Any]) -> None:
-        """Run a kernel on nothing, which its entry allows: drivers of CPU devices only now compile it."""
+    def _run(
+        self, program: pyopencl.Program, name: str, last: np.integer[Any], group: tuple[int, ...] = (1,)
+    ) -> None:
+        """Run a kernel on nothing, one group: drivers of CPU devices compile it only now."""
         kernel = self._cl.Kernel(program, name)
         kernel.set_args(None, None, None, last)
-        self._cl.enqueue_nd_range_kernel(self._queue, kernel, (1,), (1,))
+        self._cl.enqueue_nd_range_kernel(self._queue, kernel, group, group)
         self._queue.finish()
 
 

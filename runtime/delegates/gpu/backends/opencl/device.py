@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.backends.opencl.faults import refuse_lost
+from runtime.delegates.gpu.backends.opencl.unused_code import release_unused_code
+from runtime.delegates.gpu.capabilities import Capabilities, DeviceClass
 from runtime.delegates.processor import processor
 from runtime.errors import DelegateError, DeviceError
 
@@ -53,6 +55,14 @@ def list_devices() -> list[pyopencl.Device]:
         raise DeviceError(f"gpu delegate: {_NO_PLATFORM}")
     with mapped_errors("listing devices"):
         return [device for platform in platforms for device in platform.get_devices()]
+
+
+def platforms_without_devices() -> list[str]:
+    """Names of platforms that list no device. PoCL does so where it can make no folder for its kernels."""
+    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
+
+    with mapped_errors("listing platforms"):
+        return [platform.name.strip() for platform in cl.get_platforms() if not platform.get_devices()]
 
 
 def is_gpu(device: pyopencl.Device) -> bool:
@@ -126,7 +136,14 @@ def capabilities(device: pyopencl.Device) -> Capabilities:
             alignment_bytes=int(device.mem_base_addr_align) // 8,
             compiler=device.platform.version.strip(),
             processor="" if is_gpu(device) else " ".join(astuple(processor())),
+            device_class=DeviceClass.GPU if is_gpu(device) else DeviceClass.CPU,
         )
+
+
+def release_unused_code_of(device: pyopencl.Device) -> None:
+    """Give back the memory of a CPU driver's compiler, which children run in place of this process."""
+    if not is_gpu(device):
+        release_unused_code()
 
 
 def open_context(device: pyopencl.Device) -> pyopencl.Context:
@@ -137,6 +154,19 @@ def open_context(device: pyopencl.Device) -> pyopencl.Context:
         return cl.Context([device])
     except cl.Error as error:
         raise DelegateError(f"gpu delegate: no context on {device.name.strip()}: {error}") from error
+
+
+_CONTEXTS: dict[tuple[int, int], pyopencl.Context] = {}
+"""The context of each process and device that was opened. Models share it, since buffers and events of one
+context cannot be used in another."""
+
+
+def shared_context(device: pyopencl.Device) -> pyopencl.Context:
+    """This process's context on a device. Raises `DelegateError` where the driver refuses."""
+    key = (os.getpid(), device.int_ptr)
+    if key not in _CONTEXTS:
+        _CONTEXTS[key] = open_context(device)
+    return _CONTEXTS[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,15 +183,37 @@ class OpenedDevice:
     groups_per_unit: int = GROUPS_PER_UNIT
 
 
-def open_device(wanted: str | int | None, threads: int | None = None) -> OpenedDevice:
+def open_device(
+    wanted: str | int | None,
+    threads: int | None = None,
+    device_class: str = "auto",
+    context: pyopencl.Context | None = None,
+) -> OpenedDevice:
     """Choose, describe and open a device; at most `threads` groups at a time on a CPU device.
 
+    `device_class` is that of the option, where "auto" stands for the device's own. A context of the caller's
+    own names its one device itself.
+
     Raises:
-        DeviceError, DelegateError: no such device, or the driver refuses.
+        DeviceError, DelegateError: no such device, it was lost before, or the driver refuses.
     """
-    device = choose_device(wanted)
+    device = choose_device(wanted) if context is None else context.devices[0]
+    refuse_lost(device)
+    release_unused_code_of(device)
     found = capabilities(device)
-    context = open_context(device)
-    if threads is None or found.is_gpu or threads >= found.compute_units:
-        return OpenedDevice(device, context, found)
-    return OpenedDevice(device, context, replace(found, compute_units=threads), groups_per_unit=1)
+    allowed = bounded(found, threads)
+    groups = GROUPS_PER_UNIT if allowed == found else 1
+    known = classed(allowed, device_class)
+    return OpenedDevice(device, context or shared_context(device), known, groups_per_unit=groups)
+
+
+def bounded(device: Capabilities, threads: int | None) -> Capabilities:
+    """The device with at most `threads` groups at a time, which only a CPU device can be told."""
+    if threads is None or device.is_gpu or threads >= device.compute_units:
+        return device
+    return replace(device, compute_units=threads)
+
+
+def classed(device: Capabilities, device_class: str) -> Capabilities:
+    """The device with the class that the option `device_class` gives it."""
+    return device if device_class == "auto" else replace(device, device_class=DeviceClass(device_class))

@@ -19,7 +19,7 @@ from runtime.delegates.gpu.backends.opencl.compilers import CompilerLostError, F
 from runtime.delegates.gpu.backends.opencl.program import BUILD_OPTIONS, binary_of, built, from_binary
 from runtime.delegates.gpu.cache import Cache
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.source import Kernel, Source, kernel_source, trial_kernels
+from runtime.delegates.gpu.source import Kernel, Source, trial_kernels
 from runtime.errors import DelegateError
 
 if TYPE_CHECKING:
@@ -76,17 +76,18 @@ class KernelLibrary:
         """True where a trial has shown that functions can be called by their addresses."""
         return self._layers is not None
 
+    def keys(self, source: Source) -> dict[str, str]:
+        """The keys of a program's kernels, by their names."""
+        form: Form = "code" if self.calls_addresses else "binaries"
+        return {kernel.name: kernel_key(form, kernel.whole, self._device) for kernel in source.kernels}
+
     def load(self, source: Source, progress: Progress = unwatched) -> LoadedKernels:
         """The kernels of a program; what the library lacks is compiled and kept.
 
         Raises `DelegateError` with the compiler's first error and its whole log.
         """
         names = [kernel.name for kernel in source.kernels]
-        form: Form = "code" if self.calls_addresses else "binaries"
-        keys = {
-            kernel.name: kernel_key(form, source.common + kernel.text, self._device)
-            for kernel in source.kernels
-        }
+        keys = self.keys(source)
         with _loading:
             if self._layers is not None:
                 self._load_addresses(source, keys, progress)
@@ -112,7 +113,7 @@ class KernelLibrary:
             self._cache.write("kernels", keys[name], code)
             _addresses[keys[name]] = load_function(name, code)
 
-        self._compile("code", source.common, missing, take, progress)
+        self._compile("code", missing, take, progress)
 
     def _load_programs(
         self, source: Source, keys: Mapping[str, str], progress: Progress
@@ -133,17 +134,16 @@ class KernelLibrary:
                 programs[name] = program
                 self._cache.write("kernels", keys[name], binary)
 
-        self._compile("binaries", source.common, missing, take, progress)
+        self._compile("binaries", missing, take, progress)
         for kernel in source.kernels:
             if kernel.name not in programs:
-                programs[kernel.name] = built(self._context, source.common + kernel.text)
+                programs[kernel.name] = built(self._context, kernel.whole)
                 self._cache.write("kernels", keys[kernel.name], binary_of(programs[kernel.name]))
         return programs
 
     def _compile(
         self,
         form: Form,
-        common: str,
         missing: Sequence[Kernel],
         take: Callable[[str, bytes], None],
         progress: Progress,
@@ -158,14 +158,17 @@ class KernelLibrary:
 
         if missing:
             progress(done, len(missing))
-            self._compilers.compile(form, common, missing, counted)
+        for common in dict.fromkeys(kernel.common for kernel in missing):
+            alike = [kernel for kernel in missing if kernel.common == common]
+            self._compilers.compile(form, common, alike, counted)
 
     def _tried(self) -> pyopencl.Program | None:
         """The program of `run_layers`, where a trial in a child process has called functions with it.
 
         The program is kept on disk, and so is the reason of a failure. A child that was lost is no answer.
         """
-        common, trial = kernel_source("common.cl"), trial_kernels()
+        trial = trial_kernels()
+        common = trial[0].common
         key = kernel_key("trial", common + "".join(kernel.text for kernel in trial), self._device)
         entry = _trials.get(key) or self._cache.read("trials", key)
         program = self._layers_of(entry)

@@ -32,15 +32,26 @@ such a kernel; longer only makes a hanging driver hold up the start."""
 
 def probe_precision(device: pyopencl.Device, described: Capabilities, cache: Cache) -> Findings:
     """What a device does with narrow numbers, from the cache or by running every trial."""
-    texts = (described.key, kernel_source("precision_probe.cl"))
-    key = hashlib.sha256("\0".join(texts).encode()).hexdigest()
-    known = cache.read("precision", key)
+    known = kept_findings(described, cache)
     if known is not None:
-        return Findings({Trial(name): fault for name, fault in json.loads(known).items()})
+        return known
     faults = _run(list_devices().index(device), list(Trial))
     content = {trial.value: fault for trial, fault in faults.items()}
-    cache.write("precision", key, json.dumps(content).encode())
+    cache.write("precision", _key(described), json.dumps(content).encode())
     return Findings(faults)
+
+
+def kept_findings(described: Capabilities, cache: Cache) -> Findings | None:
+    """What an earlier probe of the device found; None where there was none. Nothing is tried."""
+    known = cache.read("precision", _key(described))
+    if known is None:
+        return None
+    return Findings({Trial(name): fault for name, fault in json.loads(known).items()})
+
+
+def _key(described: Capabilities) -> str:
+    texts = (described.key, kernel_source("precision_probe.cl"))
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
 
 def _run(index: int, trials: list[Trial]) -> dict[Trial, str]:

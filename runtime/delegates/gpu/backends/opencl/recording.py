@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from contextlib import nullcontext, suppress
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.delegates.asynchrony import Completion, StartedRun
+from runtime.delegates.device_time import DeviceTime, NotTold
 from runtime.delegates.gpu.backends.base import Entry
-from runtime.delegates.gpu.backends.opencl.device import OpenedDevice, mapped_errors
+from runtime.delegates.gpu.backends.opencl.caller_memory import READ_AHEAD, CallerMemory
+from runtime.delegates.gpu.backends.opencl.device import OpenedDevice
+from runtime.delegates.gpu.backends.opencl.faults import device_errors
 from runtime.delegates.gpu.backends.opencl.library import LoadedKernels
-from runtime.delegates.gpu.constants import divide
-from runtime.delegates.gpu.graph import LINE, Graph, round_up, without_constants
-from runtime.delegates.gpu.lowering.spec import Epilogue, Launch
-from runtime.delegates.gpu.memory import Placement, Stage, place, shortage
+from runtime.delegates.gpu.backends.opencl.run import OpenClEvent, OpenClRun, events_of, is_held
+from runtime.delegates.gpu.backends.opencl.storage import BufferStorage
+from runtime.delegates.gpu.graph import LINE, Graph, round_up
+from runtime.delegates.gpu.lowering.spec import Launch
+from runtime.delegates.gpu.memory import Placement, Stage, demand, place_on
 from runtime.delegates.gpu.packed_file import PackedFiles
 from runtime.delegates.gpu.progress import Announced
-from runtime.delegates.gpu.source import Source, function_of
-from runtime.errors import DelegateError
+from runtime.delegates.gpu.source import Source
+from runtime.delegates.storage import HostStorage, Storage
+from runtime.errors import InvocationError
 
 if TYPE_CHECKING:
     import pyopencl
-
-_SLACK = 256
-"""Bytes behind the last buffer, so that no vector access leaves the memory: one that starts at the last
-element reaches 15 elements further, 120 bytes of int64, and the rest is for a kernel that reads ahead."""
 
 _FINISH_EVERY = 96
 """Enqueues after which a run waits for the queue. PoCL's cost of an enqueue grows with the length of the
@@ -41,9 +45,13 @@ _COUNTER_INTEGERS = 64
 """Integers of the barrier's counter, of which the first is used: the others keep the cache lines on which all
 threads spin free of other data."""
 
-_POOL = Lock()
-"""Held while a persistent segment runs: two of them would wait for each other's threads, which all contexts
-share."""
+_TURN = Lock()
+"""Held while a run with persistent segments is enqueued."""
+
+_last_persistent: list[OpenClEvent] = []
+"""The end of the last run with persistent segments, which the next one waits for on the device: two of them
+would wait for each other's threads, which all contexts share. A run that waits for what a caller does has no
+such segments: it would hold up all others."""
 
 
 def aligned_empty(size: int, alignment: int = _PAGE) -> NDArray[np.uint8]:
@@ -73,29 +81,31 @@ class OpenClRecording:
         self._cl = cl
         self._opened = opened
         self._tables: tuple[pyopencl.Buffer, ...] = ()
+        self._running: deque[OpenClRun] = deque()
+        self._addresses: dict[int, int] = {}
+        self.waits_actively: bool = False
         self.is_closed: bool = False
         self._kernels = program
-        placement = place(graph, stages, opened.capabilities.max_allocation_bytes)
-        if (lack := shortage(placement, opened.capabilities)) is not None:
-            raise DelegateError(f"gpu delegate: {lack}")
+        placement = place_on(opened.capabilities, graph, stages)
         self.constant_bytes: int = placement.constant_bytes
         self.buffers: Sequence[int] = placement.constants.chosen
-        # Without the constants' sources: weights would otherwise be in memory twice.
-        self._placement = replace(
-            placement, graph=without_constants(graph), launches=(), constants=divide((), 0)
-        )
-        self.launches: Sequence[Launch] = tuple(
-            replace(launch, args=(), epilogue=Epilogue()) for launch in placement.launches
-        )
+        self._placement = placement.bare
+        self.launches: Sequence[Launch] = placement.bare_launches
         self.rows: Sequence[Sequence[int]] = placement.rows(source)
-        self.names: Sequence[str] = [source.names[function_of(launch)] for launch in placement.launches]
-        with mapped_errors(f"allocating memory on {opened.capabilities.name}"):
+        self.names: Sequence[str] = placement.names(source)
+        what = f"allocating memory on {opened.capabilities.name}"
+        self._needs = demand(placement, opened.capabilities)
+        with device_errors(what, opened.context, self._needs):
             self.queue = cl.CommandQueue(opened.context)
-            self.arena, self._arena_memory = self._allocate(placement.arena.size + _SLACK, writable=True)
+            self.arena, self._arena_memory = self._allocate(placement.arena.size + READ_AHEAD, writable=True)
+            reached = None if self._reached_memory is None else int(self._reached_memory.ctypes.data)
+            self._callers = CallerMemory(opened, placement, self.rows, reached)
             self.constants = [
                 self._pack(placement, number, files) for number in range(len(placement.constants.sizes))
             ]
             self._bind()
+            allocated = (self.arena, *self.constants, *self._tables)
+            self.device_bytes: int = sum(int(buffer.size) for buffer in allocated)
 
     def _allocate(self, size: int, *, writable: bool) -> tuple[pyopencl.Buffer, NDArray[np.uint8] | None]:
         """A buffer of `size` bytes, and on a CPU device the host memory under it, else None.
@@ -117,19 +127,21 @@ class OpenClRecording:
 
     def _pack(self, placement: Placement, number: int, files: PackedFiles | None) -> pyopencl.Buffer:
         """One buffer of constants: on a CPU device the mapped file itself, where there is one."""
-        mapped = None if files is None else files.constants(placement, number, _SLACK)
+        mapped = None if files is None else files.constants(placement, number, READ_AHEAD)
         if mapped is not None and not self._opened.capabilities.is_gpu:
             flags = self._cl.mem_flags
             access = flags.READ_ONLY | flags.USE_HOST_PTR
             return self._cl.Buffer(self._opened.context, access, hostbuf=mapped)
         total = placement.constants.sizes[number]
-        buffer, memory = self._allocate(total + _SLACK, writable=False)
+        buffer, memory = self._allocate(total + READ_AHEAD, writable=False)
         if mapped is None:
-            content = np.empty(total + _SLACK, np.uint8) if memory is None else memory
+            content = np.empty(total + READ_AHEAD, np.uint8) if memory is None else memory
             for constant, offset in placement.constants.offsets[number].items():
                 end = offset + constant.bytes
                 content[offset:end] = constant.values().view(np.uint8)
                 content[end : offset + round_up(constant.bytes, LINE)] = 0
+                if files is not None:
+                    files.release_model(constant.bytes)
             content[total:] = 0
         else:
             content = mapped
@@ -141,8 +153,7 @@ class OpenClRecording:
         """Three tables: for each layer the place at which its row begins, the end, then the rows; the
         functions' addresses; the counter of the barrier.
         """
-        starts = np.cumsum([len(self.rows) + 1, *map(len, self.rows)])
-        table = np.array([*starts, *(number for row in self.rows for number in row)], np.int32)
+        table = self._callers.table
         flags = self._cl.mem_flags
         context = self._opened.context
         counter = np.zeros(_COUNTER_INTEGERS, np.int32)
@@ -168,6 +179,10 @@ class OpenClRecording:
         """One enqueue for layers [first, last), as many groups as the CPU device has threads."""
         return self._layers_entry(first, last, self._opened.capabilities.compute_units)
 
+    def sequence(self, first: int, last: int) -> Entry:
+        """One enqueue for layers [first, last) by one group, which waits for nobody."""
+        return self._layers_entry(first, last, 1)
+
     def _layers_entry(self, first: int, last: int, groups: int) -> Entry:
         assert self._kernels.layers is not None
         kernel = self._cl.Kernel(self._kernels.layers, "run_layers")
@@ -181,9 +196,7 @@ class OpenClRecording:
         kernel = self._cl.Kernel(self._kernels.programs[function], self._kernels.names[function])
         constants = self.constants[self.buffers[layer]]
         kernel.set_args(self.arena, constants, self._tables[0], np.int32(layer))
-        if launch.work_size is None:
-            return Entry(kernel, (max(1, launch.units),), (1,), layer, layer + 1)
-        return Entry(kernel, *launch.work_size, layer, layer + 1)
+        return Entry(kernel, launch.global_size, launch.local_size, layer, layer + 1)
 
     def first_runs(self, announcement: Announced) -> None:
         """Run every kernel once, on zeros: drivers other than PoCL compile a kernel when it first runs."""
@@ -201,37 +214,177 @@ class OpenClRecording:
 
     def timer(self) -> Callable[[Entry], int]:
         """A second queue, whose events carry times. See `backends.base.Recording.timer`."""
-        properties = self._cl.command_queue_properties.PROFILING_ENABLE
-        queue = self._cl.CommandQueue(self._opened.context, properties=properties)
+        queue = self._timing_queue()
 
         def timed(entry: Entry) -> int:
-            event = self._cl.enqueue_nd_range_kernel(queue, entry.kernel, entry.global_size, entry.local_size)
-            event.wait()
+            with _TURN if entry.is_persistent else nullcontext():
+                gates = events_of(_last_persistent, self._opened.context)
+                event = self._cl.enqueue_nd_range_kernel(
+                    queue, entry.kernel, entry.global_size, entry.local_size, wait_for=gates
+                )
+                event.wait()
             return int(event.profile.end - event.profile.start)
 
         return timed
 
+    def _timing_queue(self) -> pyopencl.CommandQueue:
+        """A further queue, whose events carry times, once nothing runs on the own one."""
+        # A run on a caller's memory may have left its addresses in the table, and that queue waits for none.
+        self._place({})
+        self.queue.finish()
+        properties = self._cl.command_queue_properties.PROFILING_ENABLE
+        return self._cl.CommandQueue(self._opened.context, properties=properties)
+
+    def device_time(self, entries: Sequence[Entry]) -> DeviceTime | NotTold:
+        """See `backends.base.EventTimedRecording.device_time`."""
+        queue = self._timing_queue()
+        events: list[pyopencl.Event] = []
+        for number, entry in enumerate(entries, 1):
+            events.append(
+                self._cl.enqueue_nd_range_kernel(queue, entry.kernel, entry.global_size, entry.local_size)
+            )
+            if number % _FINISH_EVERY == 0:
+                queue.finish()
+        queue.finish()
+        times = [(event.profile.queued, event.profile.start, event.profile.end) for event in events]
+        if not times or any(not queued <= start <= end for queued, start, end in times):
+            return NotTold(f"the events of {self._opened.capabilities.name} have no times in order")
+        queued, began, _ = times[0]
+        return DeviceTime(sum(end - start for _, start, end in times), began - queued)
+
     def run(self, entries: Sequence[Entry]) -> None:
         """Enqueue entries in order and wait for the last."""
-        if any(entry.last - entry.first > 1 for entry in entries):
-            with _POOL:
-                self._run(entries)
+        self._place({})
+        if any(entry.is_persistent for entry in entries):
+            event = self._enqueue_in_turn(entries)
         else:
-            self._run(entries)
-
-    def _run(self, entries: Sequence[Entry]) -> None:
-        for count, entry in enumerate(entries, 1):
-            self.enqueue(entry)
-            if count % _FINISH_EVERY == 0:
+            for first in range(_FINISH_EVERY, len(entries), _FINISH_EVERY):
+                self._enqueue_all(entries[first - _FINISH_EVERY : first])
                 self.queue.finish()
+            event = self._enqueue_all(entries[(len(entries) - 1) // _FINISH_EVERY * _FINISH_EVERY :])
+        if self.waits_actively:
+            OpenClEvent(event).ask()
         self.queue.finish()
+
+    def _enqueue_in_turn(self, entries: Sequence[Entry]) -> pyopencl.Event:
+        """Enqueue entries with persistent segments behind those of every other recording."""
+        with _TURN:
+            if gates := events_of(_last_persistent, self._opened.context):
+                self._cl.enqueue_barrier(self.queue, wait_for=gates)
+            event = self._enqueue_all(entries)
+            _last_persistent[:] = [OpenClEvent(event)]
+        return event
+
+    def _enqueue_all(self, entries: Sequence[Entry]) -> pyopencl.Event:
+        """Enqueue entries and return the event of the last: the queue keeps the order."""
+        queue, enqueue, event = self.queue, self._cl.enqueue_nd_range_kernel, None
+        for entry in entries:
+            event = enqueue(queue, entry.kernel, entry.global_size, entry.local_size)
+        return self._cl.enqueue_marker(queue) if event is None else event
+
+    def _place(self, addresses: dict[int, int]) -> list[pyopencl.Event]:
+        """Put these addresses into the table in the place of the arena's; the queue keeps the order."""
+        if addresses == self._addresses:
+            return []
+        table = self._callers.bound_table(addresses)
+        self._addresses = addresses
+        return [self._cl.enqueue_copy(self.queue, self._tables[0], table, is_blocking=False)]
+
+    def start(
+        self,
+        entries: Sequence[Entry],
+        plain: Sequence[Entry],
+        inputs: tuple[tuple[int, Storage], ...],
+        outputs: tuple[tuple[int, Storage], ...],
+        after: Sequence[Completion],
+        behind: Sequence[Completion],
+        note: Callable[[float], None],
+    ) -> StartedRun:
+        """See `backends.base.AsynchronousRecording.start`."""
+        self._settle()
+        bound = self._callers.bind(inputs, outputs)
+        gates = events_of((*after, *behind), self._opened.context)
+        held = any(run.is_held for run in self._running) or any(map(is_held, (*after, *behind)))
+        if gates:
+            self._cl.enqueue_barrier(self.queue, wait_for=gates)
+        # Events of copies are kept: pyopencl waits where one of a copy that is not over is dropped.
+        kept = self._place(bound.addresses)
+        kept += [self._copy(value, storage, is_output=False) for value, storage in bound.copied_in]
+        if held or not any(entry.is_persistent for entry in entries):
+            kept.append(self._enqueue_all(plain if held else entries))
+        else:
+            kept.append(self._enqueue_in_turn(entries))
+        kept += [self._copy(value, storage, is_output=True) for value, storage in bound.copied_out]
+        flags = self._take_flags(kept)
+        self.queue.flush()
+        seen, used = None if gates or self._running else note, (inputs, outputs, kept)
+        run = OpenClRun(
+            kept[-1],
+            after,
+            partial(self._error_of, flags),
+            used,
+            seen,
+            is_held=held,
+            what=f"running the partition on {self._opened.capabilities.name}",
+            needs=self._needs,
+        )
+        run.waits_actively = self.waits_actively
+        self._running.append(run)
+        return StartedRun(run, bound.reasons)
+
+    def _settle(self) -> None:
+        """Let go of the runs that have ended, in their order."""
+        while self._running and self._running[0].is_signaled():
+            self._running.popleft().settle()
+
+    def _copy(self, value: int, storage: Storage, *, is_output: bool) -> pyopencl.Event:
+        """Enqueue the copy of a value between the arena and a caller's memory."""
+        size, offset = self._callers.bytes_of(value), self._placement.offset_of(value)
+        if isinstance(storage, BufferStorage):
+            own, foreign = self.arena, storage.buffer
+            if is_output:
+                return self._cl.enqueue_copy(self.queue, foreign, own, byte_count=size, src_offset=offset)
+            return self._cl.enqueue_copy(self.queue, own, foreign, byte_count=size, dst_offset=offset)
+        assert isinstance(storage, HostStorage)
+        host = storage.memory[:size]
+        if is_output:
+            return self._cl.enqueue_copy(self.queue, host, self.arena, src_offset=offset, is_blocking=False)
+        return self._cl.enqueue_copy(self.queue, self.arena, host, dst_offset=offset, is_blocking=False)
+
+    def _take_flags(self, kept: list[pyopencl.Event]) -> NDArray[np.int32] | None:
+        """Enqueue a copy of the checks' flags for this run alone, and clear them for the next."""
+        checks = self._placement.checks
+        if not checks:
+            return None
+        flags, none = np.zeros(len(checks) * LINE // 4, np.int32), np.zeros(1, np.int32)
+        start = self._placement.checks_offset
+        kept.append(self._cl.enqueue_copy(self.queue, flags, self.arena, src_offset=start, is_blocking=False))
+        kept.append(self._cl.enqueue_fill_buffer(self.queue, self.arena, none, start, flags.nbytes))
+        return flags
+
+    def _error_of(self, flags: NDArray[np.int32] | None) -> InvocationError | None:
+        failed = self._first_failed(flags)
+        return None if failed is None else InvocationError(failed)
+
+    def _first_failed(self, flags: NDArray[np.int32] | None) -> str | None:
+        """The message of the first check whose flag, the first integer of its line, is set."""
+        checks = self._placement.checks
+        if flags is None:
+            return None
+        failed = np.flatnonzero(flags.reshape(len(checks), -1)[:, 0])
+        return checks[int(failed[0])].message if failed.size else None
+
+    @property
+    def _reached_memory(self) -> NDArray[np.uint8] | None:
+        """The arena on PoCL, whose CPU devices work on the host's memory; None elsewhere."""
+        return self._arena_memory if self._opened.capabilities.is_pocl else None
 
     def _host_view(self, value: int, like: NDArray[Any]) -> NDArray[Any] | None:
         """The value's memory itself on PoCL, whose CPU devices work on the host's memory; None elsewhere."""
-        if self._arena_memory is None or not self._opened.capabilities.is_pocl:
+        if self._reached_memory is None:
             return None
         start = self._placement.offset_of(value)
-        return self._arena_memory[start : start + like.nbytes].view(like.dtype).reshape(like.shape)
+        return self._reached_memory[start : start + like.nbytes].view(like.dtype).reshape(like.shape)
 
     def write(self, value: int, content: NDArray[Any]) -> None:
         """Copy a dense host array of the value's type into it. See `backends.base.Recording.write`."""
@@ -263,29 +416,33 @@ class OpenClRecording:
         if not checks:
             return None
         start, size = self._placement.checks_offset, len(checks) * LINE
-        memory = self._arena_memory if self._opened.capabilities.is_pocl else None
+        memory = self._reached_memory
         lines = np.empty(size, np.uint8) if memory is None else memory[start : start + size]
         if memory is None:
             self._cl.enqueue_copy(self.queue, lines, self.arena, src_offset=start, is_blocking=True)
-        failed = np.flatnonzero(lines.view(np.int32).reshape(len(checks), -1)[:, 0])
-        if not failed.size:
+        failed = self._first_failed(lines.view(np.int32))
+        if failed is None:
             return None
         lines[:] = 0
         if memory is None:
             self._cl.enqueue_copy(self.queue, self.arena, lines, dst_offset=start, is_blocking=True)
-        return checks[int(failed[0])].message
+        return failed
 
     def finish(self) -> None:
         """Wait until everything that was enqueued has run."""
         self.queue.finish()
+        self._settle()
 
     def close(self) -> None:
         """Release buffers, the host memory under them, queue and program; nothing can run any more."""
         if self.is_closed:
             return
         self.is_closed = True
-        self.queue.finish()
+        # A device that has failed has nothing to wait for, and its driver may refuse to release.
+        with suppress(self._cl.Error):
+            self.finish()
         for buffer in (self.arena, *self.constants, *self._tables):
-            buffer.release()
+            with suppress(self._cl.Error):
+                buffer.release()
         self._tables = ()
         del self.arena, self.constants, self._arena_memory, self.queue, self._kernels

@@ -37,13 +37,24 @@ static inline long16 truncated_long(float16 x)
         const type##16 quotient = quotient_##type(x, z), rest = WRAPPING(type, x, -, WRAPPING(type, quotient, *, z)); \
         return rest != (type##16)0 && (rest < (type##16)0) != (z < (type##16)0) ? quotient - (type##16)1 : quotient; \
     } \
+    static inline type##16 rest_##type(type##16 x, type##16 z) \
+    { \
+        return WRAPPING(type, x, -, WRAPPING(type, quotient_##type(x, z), *, z)); \
+    } \
     static inline type##16 floor_rest_##type(type##16 x, type##16 z) \
     { \
-        const type##16 rest = WRAPPING(type, x, -, WRAPPING(type, quotient_##type(x, z), *, z)); \
+        const type##16 rest = rest_##type(x, z); \
         return rest != (type##16)0 && (rest < (type##16)0) != (z < (type##16)0) ? rest + z : rest; \
     }
 POINTWISE_DIVISION(int)
 POINTWISE_DIVISION(long)
+
+// max16 and min16 give the second argument where either is NaN.
+static inline float16 bounded16(float16 low, float16 x, float16 high)
+{
+    const float16 raised = low != low ? low : max16(low, x);
+    return high != high ? high : min16(high, raised);
+}
 
 static inline int16 squared_difference_int(int16 x, int16 z)
 {

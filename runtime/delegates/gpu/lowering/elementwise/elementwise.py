@@ -23,7 +23,8 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import parameters
+from runtime.delegates.gpu.parameters import divisor, parameters
+from runtime.delegates.gpu.work_groups import QUAD, strided, suits_groups
 from runtime.model.schema import BuiltinOperator as Op
 
 _BINARY = {
@@ -131,6 +132,8 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     (target,) = node.outputs
     value, layout = context.value(target), context.layout(target)
     channels = round_up(value.channels)
+    if suits_groups(context.device):
+        return [_in_groups(node, context, value.pixels, channels // QUAD)]
     ops = ("clamp" if step.op in BOUNDS else step.op.lower() for step in node.epilogue if step.op != "LOAD")
     launch = Launch(
         Instance(
@@ -147,6 +150,34 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         epilogue=epilogue_of(node, context.graph),
     )
     return [Candidate("rows", (launch,))]
+
+
+def _in_groups(node: Node, context: Context, pixels: int, vectors: int) -> Candidate:
+    """Work-items that take the vectors of all pixels in turn."""
+    (target,) = node.outputs
+    value = context.value(target)
+    group, groups = strided(pixels * vectors)
+    launch = Launch(
+        Instance(
+            "elementwise/elementwise_groups.cl",
+            instance_name("groups_elementwise"),
+            parameters=parameters(
+                TOTAL=pixels * vectors,
+                OUT_STRIDE=context.layout(target).pixel_stride,
+                **divisor("VECTORS", vectors),
+            ),
+            work_group=group,
+        ),
+        (target,),
+        units=groups[0],
+        label=f"{node.op.name} {'x'.join(map(str, value.shape))}",
+        sources=node.sources,
+        flops=value.elements * max(1, len(node.epilogue) - 1),
+        bytes=4 * value.elements * (1 + len(node.reads)),
+        epilogue=epilogue_of(node, context.graph, QUAD),
+        groups=groups,
+    )
+    return Candidate("groups", (launch,))
 
 
 FAMILY = Family(

@@ -29,6 +29,7 @@ from runtime.delegates.gpu.lowering.spec import (
     defines,
 )
 from runtime.delegates.gpu.parameters import Digit, offset, parameters
+from runtime.delegates.gpu.work_groups import most_units
 from runtime.errors import FarmRuntimeError
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.support.evaluation import evaluate
@@ -131,7 +132,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
             ),
             target,
         ),
-        units=max(1, min(_UNITS, output.pixels)),
+        units=max(1, min(most_units(context.device, _UNITS), output.pixels)),
         label=f"{node.op.name} int8 {'x'.join(map(str, output.shape))}",
         sources=node.sources,
         flops=output.elements,

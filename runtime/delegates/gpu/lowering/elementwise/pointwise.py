@@ -31,6 +31,7 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
 )
 from runtime.delegates.gpu.parameters import Digit, offset, parameters
+from runtime.delegates.gpu.work_groups import most_units
 from runtime.model.schema import BuiltinOperator as Op
 
 F32, I32, I64, BOOL = ElementType.F32, ElementType.I32, ElementType.I64, ElementType.BOOL
@@ -62,6 +63,8 @@ _INTEGERS: Mapping[Kind, str] = {
     Op.STABLEHLO_MINIMUM: "min({0}, {1})",
     Op.STABLEHLO_AND: _AND,
     Op.STABLEHLO_SHIFT_LEFT: "({0} << {1})",
+    Op.STABLEHLO_REMAINDER: "rest_{t}({0}, {1})",
+    Op.STABLEHLO_CLAMP: "min(max({1}, {0}), {2})",
 }
 """Operator → its expression of int32 and int64; `{t}` is the type of an element, `{0}` the first operand."""
 
@@ -97,6 +100,8 @@ _CLAMPS = {
 _FLOATS: Mapping[Kind, str] = {
     Op.FLOOR_DIV: "floor_div16({0}, {1})",
     Op.STABLEHLO_CBRT: "cbrt({0})",
+    Op.STABLEHLO_REMAINDER: "fmod({0}, {1})",
+    Op.STABLEHLO_CLAMP: "bounded16({0}, {1}, {2})",
 }
 """Operator → its expression of float32."""
 
@@ -121,7 +126,7 @@ _TYPES: Mapping[Kind, Types] = {
                 Op.ADD, Op.SUB, Op.MUL, Op.MAXIMUM, Op.MINIMUM, Op.NEG, Op.FLOOR_MOD, Op.STABLEHLO_SHIFT_LEFT,
             ),
             # Its floats are here for the check of the divisor.
-            _NUMBERS: (Op.FLOOR_DIV,),
+            _NUMBERS: (Op.FLOOR_DIV, Op.STABLEHLO_REMAINDER, Op.STABLEHLO_CLAMP),
             (I32,): (Op.ADD_N, Op.DIV, Op.POW, Op.SQUARED_DIFFERENCE, Op.ABS, Op.SIGN, Op.RIGHT_SHIFT),
             (F32,): (Op.STABLEHLO_CBRT,),
             (I32, BOOL): (Op.BITWISE_XOR,),
@@ -147,11 +152,14 @@ class _Forbidden:
 
 _NO_DIVISOR = _Forbidden("division by zero", "({1} == ({t}16)0)", lambda divisors: not divisors.all())
 _FORBIDDEN: Mapping[Kind, _Forbidden] = {
-    **dict.fromkeys((Op.DIV, Op.FLOOR_DIV, Op.FLOOR_MOD), _NO_DIVISOR),
+    **dict.fromkeys((Op.DIV, Op.FLOOR_DIV, Op.FLOOR_MOD, Op.STABLEHLO_REMAINDER), _NO_DIVISOR),
     Op.POW: _Forbidden(
         "an integer to a negative power", "({1} < ({t}16)0)", lambda exponents: bool((exponents < 0).any())
     ),
 }
+
+_UNSAFE: frozenset[Kind] = frozenset({Op.FLOOR_DIV, Op.STABLEHLO_REMAINDER})
+"""Operators of floats that make Inf or NaN of the zeros in padded lanes."""
 
 _UNITS = 32
 """Most units, and so most work-groups, of a launch. Chosen: several for each thread of the usual CPU device;
@@ -161,12 +169,18 @@ _VECTORS_PER_UNIT = 8
 """Vectors of 16 that a unit has at least: with fewer, handing a unit to a thread costs more than its work."""
 
 
+def _forbidden(op: Kind, first: ElementType | None) -> _Forbidden | None:
+    """What the second operand must not be, where the first has this type: floats have a remainder by zero."""
+    return None if op == Op.STABLEHLO_REMAINDER and first is F32 else _FORBIDDEN.get(op)
+
+
 def _supports(facts: OperatorFacts) -> Unsupported | None:
     if activation_of(facts) not in _CLAMPS:
         return Unsupported(f"the fused activation {activation_of(facts)} has no kernel")
     if facts.operator.opcode == Op.BITCAST:
         return _bitcast_refusal(facts)
-    forbidden, second = _FORBIDDEN.get(facts.operator.opcode), facts.constant(1)
+    first = facts.types.get(facts.operator.inputs[0])
+    forbidden, second = _forbidden(facts.operator.opcode, first), facts.constant(1)
     if forbidden is not None and second is not None and forbidden.occurs(second):
         return Unsupported(f"{forbidden.text}: the CPU path ends the run")
     return None
@@ -284,7 +298,7 @@ def _strides(shape: Sequence[int], steps: Sequence[int], output: Value) -> list[
 
 def _check(node: Node, values: Sequence[Value], loads: Sequence[str]) -> tuple[tuple[Check, ...], str]:
     """The check of a computed second operand, if it needs one, and the expression of what it must not be."""
-    forbidden = _FORBIDDEN.get(node.op)
+    forbidden = _forbidden(node.op, values[0].type)
     if forbidden is None or values[1].is_constant:
         return (), "0"
     expression = forbidden.expression.replace("{t}", values[1].type.opencl).format(*loads)
@@ -303,7 +317,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     pointers = [f"__global const {value.type.opencl} *restrict x{i}" for i, value in enumerate(values)]
     check, forbidden = _check(node, values, loads)
     # One Inf or NaN in a padded lane would spread over real channels in the next product: 0 * Inf is NaN.
-    is_unsafe = node.op == Op.FLOOR_DIV or any(operand.is_splat for operand in operands)
+    is_unsafe = node.op in _UNSAFE or any(operand.is_splat for operand in operands)
     if output.type is F32 and channels != output.channels and is_unsafe:
         expression, shape["VALID"] = f"mask16({expression}, c, VALID)", output.channels
     if check:
@@ -325,7 +339,14 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
             ),
         ),
         (*(context.pointer(value.id) for value in values), *check, target),
-        units=max(1, min(_UNITS, output.pixels * channels // (LANES * _VECTORS_PER_UNIT), output.pixels)),
+        units=max(
+            1,
+            min(
+                most_units(context.device, _UNITS),
+                output.pixels * channels // (LANES * _VECTORS_PER_UNIT),
+                output.pixels,
+            ),
+        ),
         label=f"{node.op.name} {'x'.join(map(str, output.shape))}",
         sources=node.sources,
         flops=output.elements,

@@ -30,6 +30,7 @@ from runtime.delegates.gpu.lowering.spec import (
 )
 from runtime.delegates.gpu.parameters import parameters
 from runtime.delegates.gpu.simulation import is_quantized, levels_of, quantized
+from runtime.delegates.gpu.work_groups import most_units
 from runtime.model.schema import BuiltinOperator as Op
 
 _NUMBERS = (ElementType.F32, ElementType.I8, ElementType.U8, ElementType.I16)
@@ -112,7 +113,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
             ),
         ),
         (source, target),
-        units=max(1, min(_UNITS, after.pixels)),
+        units=max(1, min(most_units(context.device, _UNITS), after.pixels)),
         label=f"{node.op.name} {'x'.join(map(str, after.shape))}",
         sources=node.sources,
         flops=3 * after.elements,

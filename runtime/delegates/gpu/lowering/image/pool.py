@@ -23,8 +23,9 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
     window_attributes,
 )
-from runtime.delegates.gpu.parameters import parameters
+from runtime.delegates.gpu.parameters import divisor, parameters
 from runtime.delegates.gpu.simulation import levels_of
+from runtime.delegates.gpu.work_groups import QUAD, strided, suits_groups
 from runtime.model.schema import ActivationFunctionType, TensorType
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.quantization import activation_range
@@ -78,6 +79,8 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     window = f"{a['filter_h']}x{a['filter_w']}s{a['stride_h']}"
     is_of_levels = after.type is ElementType.I8
     bounds = {"LOW": a["low"], "HIGH": a["high"]} if is_of_levels else {}
+    if suits_groups(context.device) and not is_of_levels:
+        return [_in_groups(node, context, source, window)]
     launch = Launch(
         Instance(
             "image/pool_levels.cl" if is_of_levels else "image/pool.cl",
@@ -109,6 +112,47 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         epilogue=epilogue_of(node, context.graph),
     )
     return [Candidate("rows", (launch,))]
+
+
+def _in_groups(node: Node, context: Context, source: int, window: str) -> Candidate:
+    """A work-item for four channels of a pixel."""
+    (target,), a = node.outputs, node.attributes
+    before, after = context.value(source), context.value(target)
+    _, in_h, in_w, _ = before.shape
+    _, out_h, out_w, channels = after.shape
+    vectors = round_up(channels) // QUAD
+    group, groups = strided(after.pixels * vectors)
+    steps = {name.upper(): a[name] for name in ("stride_h", "stride_w", "pad_top", "pad_left")}
+    launch = Launch(
+        Instance(
+            "image/pool_groups.cl",
+            instance_name(f"groups_pool_{node.op.name.partition('_')[0].lower()}"),
+            defines(KIND=_KINDS[node.op]),
+            parameters(
+                **steps,
+                TOTAL=after.pixels * vectors,
+                IN_H=in_h,
+                IN_W=in_w,
+                FILTER_H=a["filter_h"],
+                FILTER_W=a["filter_w"],
+                IN_STRIDE=context.layout(source).pixel_stride,
+                OUT_STRIDE=context.layout(target).pixel_stride,
+                **divisor("VECTORS", vectors),
+                **divisor("OUT_PIXELS", out_h * out_w),
+                **divisor("OUT_W", out_w),
+            ),
+            group,
+        ),
+        (source, target),
+        units=groups[0],
+        label=f"{node.op.name} {window} {out_h}x{out_w}x{channels}",
+        sources=node.sources,
+        flops=after.elements * a["filter_h"] * a["filter_w"],
+        bytes=4 * (before.elements + after.elements),
+        epilogue=epilogue_of(node, context.graph, QUAD),
+        groups=groups,
+    )
+    return Candidate("groups", (launch,))
 
 
 _REAL_OR_LEVELS = (ElementType.F32, ElementType.I8)

@@ -18,7 +18,8 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import parameters
+from runtime.delegates.gpu.parameters import divisor, parameters
+from runtime.delegates.gpu.work_groups import QUAD, strided, suits_groups
 from runtime.model.schema import BuiltinOperator as Op
 
 
@@ -47,6 +48,8 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     n, in_h, in_w, channels = before.shape
     _, out_h, out_w, _ = after.shape
     bilinear = node.op == Op.RESIZE_BILINEAR
+    if suits_groups(context.device):
+        return [_in_groups(node, context, source)]
     launch = Launch(
         Instance(
             "image/resize.cl",
@@ -73,6 +76,46 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         epilogue=epilogue_of(node, context.graph),
     )
     return [Candidate("rows", (launch,))]
+
+
+def _in_groups(node: Node, context: Context, source: int) -> Candidate:
+    """A work-item for four channels of a pixel."""
+    (target,), a = node.outputs, node.attributes
+    before, after = context.value(source), context.value(target)
+    _, in_h, in_w, channels = before.shape
+    _, out_h, out_w, _ = after.shape
+    bilinear = node.op == Op.RESIZE_BILINEAR
+    vectors = round_up(channels) // QUAD
+    group, groups = strided(after.pixels * vectors)
+    launch = Launch(
+        Instance(
+            "image/resize_groups.cl",
+            instance_name(f"groups_resize_{'bilinear' if bilinear else 'nearest'}"),
+            defines(ALIGN_CORNERS=a["align_corners"], HALF_PIXEL=a["half_pixel_centers"], BILINEAR=bilinear),
+            parameters(
+                TOTAL=after.pixels * vectors,
+                IN_H=in_h,
+                IN_W=in_w,
+                IN_STRIDE=context.layout(source).pixel_stride,
+                OUT_STRIDE=context.layout(target).pixel_stride,
+                SCALE_H=_scale(in_h, out_h, a["align_corners"]),
+                SCALE_W=_scale(in_w, out_w, a["align_corners"]),
+                **divisor("VECTORS", vectors),
+                **divisor("OUT_PIXELS", out_h * out_w),
+                **divisor("OUT_W", out_w),
+            ),
+            group,
+        ),
+        (source, target),
+        units=groups[0],
+        label=f"{node.op.name} {out_h}x{out_w}x{channels}",
+        sources=node.sources,
+        flops=after.elements * (7 if bilinear else 0),
+        bytes=4 * (before.elements + after.elements),
+        epilogue=epilogue_of(node, context.graph, QUAD),
+        groups=groups,
+    )
+    return Candidate("groups", (launch,))
 
 
 FAMILY = Family(

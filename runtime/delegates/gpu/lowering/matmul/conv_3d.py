@@ -11,8 +11,9 @@ from math import prod
 
 import numpy as np
 
-from runtime.delegates.gpu.graph import Node, ceil_div, round_up
+from runtime.delegates.gpu.graph import Node, Value, ceil_div, round_up
 from runtime.delegates.gpu.lowering.matmul.conv.family import constants_refusal, window_candidates
+from runtime.delegates.gpu.lowering.matmul.conv.groups import LeftSide, tiled_product
 from runtime.delegates.gpu.lowering.matmul.conv.packing import panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, bias_of
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
@@ -32,7 +33,8 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
     packed,
 )
-from runtime.delegates.gpu.parameters import parameters
+from runtime.delegates.gpu.parameters import divisor, parameters
+from runtime.delegates.gpu.work_groups import QUAD, suits_groups
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
 
@@ -58,11 +60,13 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
-    """What CONV_2D offers for a flat window, else register tiles over all taps."""
+    """What CONV_2D offers for a flat window, else tiles over all taps."""
     flat = _flat_shape(node, context)
     if flat is not None:
         return window_candidates(node, context, flat)
     _, filter_id, target = _ids(node)
+    if suits_groups(context.device):
+        return [_in_groups(node, context)]
     *taps, depth, _ = context.value(filter_id).shape
     after = context.value(target)
     tiles = best_tiles(after.pixels, after.channels, prod(taps) * depth, context.device)
@@ -171,6 +175,7 @@ def _direct(node: Node, context: Context, tile: Tile) -> Candidate:
             OUT_STRIDE=context.layout(target).pixel_stride,
         ),
     )
+    flops, traffic = _cost(before, weights, after)
     zeros = packed("zeros", channels, lambda: np.zeros(channels, np.float32))
     launch = Launch(
         instance,
@@ -178,11 +183,50 @@ def _direct(node: Node, context: Context, tile: Tile) -> Candidate:
         units=tile.units(after.pixels, after.channels),
         label=f"{node.op.name} {name} {'x'.join(map(str, after.shape))}",
         sources=node.sources,
-        flops=2 * after.elements * prod(taps) * channels,
-        bytes=4 * (before.elements + weights.elements + after.elements),
+        flops=flops,
+        bytes=traffic,
         epilogue=epilogue_of(node, context.graph),
     )
     return Candidate(f"direct_{tile.name}", (launch,))
+
+
+def _in_groups(node: Node, context: Context) -> Candidate:
+    """The product of windows in work-groups, whose pixels and taps lie in frames."""
+    source, filter_id, target = _ids(node)
+    before, after, weights = (context.value(v) for v in (source, target, filter_id))
+    *taps, channels, columns = weights.shape
+    width = round_up(channels, QUAD)
+    rows = prod(taps) * width
+
+    def matrix(codes: Array) -> Array:
+        padded = np.pad(codes, ((0, 0), (0, 0), (0, 0), (0, width - channels), (0, 0)))
+        return padded.reshape(rows, columns)
+
+    a, layout = node.attributes, context.layout(source)
+    values = {f"PAD_{name}": a["before"][axis] for axis, name in enumerate(("FRONT", "TOP", "LEFT"))}
+    for axis, letter in enumerate(_AXES):
+        values |= {f"IN_{letter}": before.shape[axis + 1]}
+        values |= {f"STRIDE_{letter}": a["strides"][axis], f"DILATION_{letter}": a["dilations"][axis]}
+    values |= {
+        **divisor("OUT_D", after.shape[1]),
+        **divisor("OUT_PIXELS", after.shape[2] * after.shape[3]),
+        **divisor("OUT_W", after.shape[3]),
+        **divisor("FILTER_H", taps[1]),
+        **divisor("FILTER_W", taps[2]),
+        **divisor("DEPTH", width),
+    }
+    aligned = layout.channel_stride == 1 and layout.pixel_stride % QUAD == 0 and width <= layout.pixel_stride
+    left = LeftSide("volume", layout.pixel_stride, layout.channel_stride, channels, aligned, values=values)
+    matrix_of_weights = _weights(node, context).arranged(matrix)
+    label = f"{node.op.name} {'x'.join(map(str, taps))} {'x'.join(map(str, after.shape))}"
+    sizes = (after.pixels, rows, columns)
+    return tiled_product(node, context, left, matrix_of_weights, sizes, label, _cost(before, weights, after))
+
+
+def _cost(before: Value, weights: Value, after: Value) -> tuple[int, int]:
+    """Operations, and bytes that are read and written at least once."""
+    flops = 2 * after.elements * prod(weights.shape[:-1])
+    return flops, 4 * (before.elements + weights.elements + after.elements)
 
 
 FAMILY = Family(operators=(Op.CONV_3D,), read=_read, lower=lower, supports=constants_refusal, epilogue=True)

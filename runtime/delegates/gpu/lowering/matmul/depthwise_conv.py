@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from runtime.delegates.gpu.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.lowering.matmul.conv.direct import direct_candidates
+from runtime.delegates.gpu.lowering.matmul.conv.direct_groups import direct_in_groups
 from runtime.delegates.gpu.lowering.matmul.conv.family import constants_refusal
 from runtime.delegates.gpu.lowering.matmul.conv.packing import depthwise_panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, conv_shape
@@ -24,6 +26,14 @@ from runtime.delegates.gpu.lowering.spec import (
     window_attributes,
 )
 from runtime.delegates.gpu.parameters import divisor, parameters
+from runtime.delegates.gpu.work_groups import (
+    GROUP_ITEMS,
+    LOCAL_BYTES,
+    QUAD,
+    LocalArray,
+    WorkGroup,
+    suits_groups,
+)
 from runtime.model.schema import BuiltinOperator as Op
 
 _UNITS_PER_WORKER = 4
@@ -42,6 +52,9 @@ _MOST_SUMS, _MOST_SUMS_NARROW = 16, 4
 """Output pixels of a tile where a register holds 16 floats, or fewer: the sums stay in registers, the code
 stays small."""
 
+_GROUP_SIDE = 8
+"""Most rows and columns of a work-group's tile: 64 pixels by four vectors of channels are its 256 items."""
+
 _FEWEST_CHAINS = 8
 """Sums that must be in flight to hide the latency of a multiply-add, as in `conv/tiles.py`."""
 
@@ -55,6 +68,10 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """The cheapest tile, and the next where the model sees little difference."""
     shape = conv_shape(node, context, depthwise=True)
+    if suits_groups(context.device):
+        tile = patch_tile(shape) if shape.in_channels == shape.out_channels else None
+        grouped = _in_groups(node, context, shape, tile) if tile else direct_in_groups(node, context, shape)
+        return [grouped]
     if shape.in_channels != shape.out_channels:
         return direct_candidates(node, context, shape)
     tiles = rank_tiles(shape, context.device.vector_floats)
@@ -120,6 +137,69 @@ def depthwise(node: Node, context: Context, shape: ConvShape, tile: tuple[int, i
         epilogue=epilogue_of(node, context.graph),
     )
     return Candidate(f"tile_r{rows}c{columns}p{parts}", (launch,))
+
+
+PATCH = LOCAL_BYTES // 16
+"""Vectors of four floats of the largest patch."""
+
+
+def patch_of(shape: ConvShape, tile: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of the input that the windows of a tile cover."""
+    s, (rows, columns) = shape, tile
+    height = (rows - 1) * s.stride_h + (s.filter_h - 1) * s.dilation_h + 1
+    return height, (columns - 1) * s.stride_w + (s.filter_w - 1) * s.dilation_w + 1
+
+
+def patch_tile(shape: ConvShape) -> tuple[int, int] | None:
+    """The tile of a work-group: as few groups as possible, then the smallest patch; None where none fits."""
+    blocks = LANES // QUAD
+    side = range(1, _GROUP_SIDE + 1)
+    tiles = [(rows, columns) for rows in side for columns in side]
+    fitting = [tile for tile in tiles if prod(patch_of(shape, tile)) * blocks <= PATCH]
+    return min(fitting, key=lambda tile: (_tiles(shape, tile), prod(patch_of(shape, tile))), default=None)
+
+
+def _tiles(shape: ConvShape, tile: tuple[int, int]) -> int:
+    return ceil_div(shape.out_h, tile[0]) * ceil_div(shape.out_w, tile[1])
+
+
+def _in_groups(node: Node, context: Context, shape: ConvShape, tile: tuple[int, int]) -> Candidate:
+    """Tiles of output pixels by 16 channels, whose patches lie in local memory."""
+    s, (rows, columns) = shape, tile
+    channels, taps = round_up(s.out_channels), s.filter_h * s.filter_w
+    height, width = patch_of(s, tile)
+    # Powers of two, so that few functions differ by it.
+    patch = 1 << (height * width * LANES // QUAD - 1).bit_length()
+    down, across = ceil_div(s.out_h, rows), ceil_div(s.out_w, columns)
+    groups = (across, down * s.images, channels // LANES)
+    matrix = s.weights.arranged(lambda codes: codes.reshape(len(codes), -1).T)
+    launch = Launch(
+        Instance(
+            "matmul/depthwise_conv_groups.cl",
+            instance_name("groups_depthwise_conv", weights=s.weights.type),
+            defines(WEIGHT=s.weights.type.value),
+            parameters(
+                **s.image,
+                **s.taps,
+                CHANNELS=channels,
+                TILE_H=rows,
+                PATCH_H=height,
+                **divisor("TILE_W", columns),
+                **divisor("PATCH_W", width),
+                **divisor("TILES_DOWN", down),
+            ),
+            WorkGroup((GROUP_ITEMS, 1, 1), (LocalArray("patch", "float4", patch),)),
+        ),
+        (s.source, matrix.rows(f"weights{s.target}", taps, s.out_channels), s.target),
+        units=prod(groups),
+        label=f"DEPTHWISE_CONV_2D {s.window} {s.out_h}x{s.out_w}x{s.out_channels}",
+        sources=node.sources,
+        flops=2 * s.pixels * s.out_channels * taps,
+        bytes=4 * s.images * (s.in_h * s.in_w + s.out_h * s.out_w) * s.out_channels,
+        epilogue=epilogue_of(node, context.graph, QUAD),
+        groups=groups,
+    )
+    return Candidate(f"groups_r{rows}c{columns}", (launch,))
 
 
 FAMILY = Family(

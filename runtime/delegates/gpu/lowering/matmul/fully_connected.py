@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph import Graph, Layout, Node, Step, Value
 from runtime.delegates.gpu.lowering.matmul.batch_matmul import product as computed
+from runtime.delegates.gpu.lowering.matmul.batch_matmul.groups import product_in_groups as batch_in_groups
 from runtime.delegates.gpu.lowering.matmul.conv import gemm
+from runtime.delegates.gpu.lowering.matmul.conv.groups import product_in_groups
 from runtime.delegates.gpu.lowering.matmul.conv.packing import filter_matrix
 from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of
 from runtime.delegates.gpu.lowering.matmul.conv.weights import weights_of
@@ -24,6 +26,7 @@ from runtime.delegates.gpu.lowering.spec import (
     Scratch,
     activation_of,
 )
+from runtime.delegates.gpu.work_groups import suits_groups
 from runtime.model.schema import BuiltinOperator as Op
 
 
@@ -82,7 +85,9 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         read = {source: rows.source}
         found = [replace(c, launches=tuple(_reading(launch, read) for launch in c.launches)) for c in found]
     else:
-        found = computed.candidates(node, context, _computed(context, rows, matrix))
+        product = _computed(context, rows, matrix)
+        grouped = batch_in_groups(node, context, product) if suits_groups(context.device) else None
+        found = computed.candidates(node, context, product) if grouped is None else [grouped]
     return [replace(candidate, launches=(*copies, *candidate.launches)) for candidate in found]
 
 
@@ -93,7 +98,7 @@ def _rows(node: Node, context: Context, value: Value, depth: int) -> tuple[_Rows
     if depth % value.channels == 0:
         return _Rows(source, count, depth, depth // value.channels, value.channels, layout), ()
     dense = Scratch("rows", value.elements)
-    copy = dense_copy(source, layout, value, dense, node.sources)
+    copy = dense_copy(source, layout, value, dense, node.sources, context.device)
     return _Rows(dense, count, depth, 1, depth, Layout(value.id, 0, depth)), (copy,)
 
 
@@ -119,6 +124,8 @@ def _with_constant(
             lambda codes: filter_matrix(codes.reshape(columns, 1, rows.pixels, rows.channels), lanes)
         ),
     )
+    if suits_groups(context.device):
+        return list(product_in_groups(node, context, product))
     return gemm.product_candidates(node, context, product)
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import Node, ceil_div, round_up
+from runtime.delegates.gpu.graph import Node, Value, ceil_div, round_up
+from runtime.delegates.gpu.lowering.matmul.conv.groups import LeftSide, tiled_product
 from runtime.delegates.gpu.lowering.matmul.conv.packing import filter_matrix, panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
@@ -33,6 +34,7 @@ from runtime.delegates.gpu.lowering.spec import (
     packed,
 )
 from runtime.delegates.gpu.parameters import divisor, parameters
+from runtime.delegates.gpu.work_groups import QUAD, suits_groups
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
 
@@ -56,6 +58,11 @@ class _Axis:
     def steps(self) -> int:
         """Output positions of the longest phase."""
         return ceil_div(self.out, self.stride)
+
+    @property
+    def most_taps(self) -> int:
+        """Taps of the phase that has most."""
+        return ceil_div(self.taps, self.stride)
 
     def parameters(self, letter: str) -> dict[str, int]:
         """The numbers as the kernel calls them."""
@@ -117,8 +124,10 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         )
         for axis, letter in ((1, "h"), (2, "w"))
     )
+    if suits_groups(context.device):
+        return [_in_groups(node, context, rows, columns)]
     pixels = before.shape[0] * rows.steps * columns.steps
-    depth = ceil_div(rows.taps, rows.stride) * ceil_div(columns.taps, columns.stride) * channels
+    depth = rows.most_taps * columns.most_taps * channels
     tiles = best_tiles(pixels, after.channels, depth, context.device)
     return [_gather(node, context, rows, columns, tile) for tile in tiles]
 
@@ -154,18 +163,89 @@ def _gather(node: Node, context: Context, rows: _Axis, columns: _Axis, tile: Til
             OUT_STRIDE=context.layout(target).pixel_stride,
         ),
     )
+    flops, traffic = _cost(before, weights, after)
     zeros = packed("zeros", channels, lambda: np.zeros(channels, np.float32))
     launch = Launch(
         instance,
         (source, packed_weights, zeros, target),
         units=phases * tile.units(pixels, after.channels),
-        label=f"{node.op.name} {rows.taps}x{columns.taps}s{rows.stride} {'x'.join(map(str, after.shape))}",
+        label=_label(node, rows, columns, after),
         sources=node.sources,
-        flops=2 * before.elements * taps * after.channels,
-        bytes=4 * (before.elements + weights.elements + after.elements),
+        flops=flops,
+        bytes=traffic,
         epilogue=epilogue_of(node, context.graph),
     )
     return Candidate(f"phases_{tile.name}", (launch,))
+
+
+def _in_groups(node: Node, context: Context, rows: _Axis, columns: _Axis) -> Candidate:
+    """A product in work-groups for each phase, whose left side are the inputs under its taps."""
+    (source, filter_id, bias), (target,) = node.inputs, node.outputs
+    if source is None or filter_id is None:
+        raise ValueError("a transposed convolution has an input and a filter")
+    before, after, weights = (context.value(v) for v in (source, target, filter_id))
+    layout, channels, width = context.layout(source), before.channels, round_up(before.channels, QUAD)
+    phases = rows.phases * columns.phases
+    pixels = before.shape[0] * rows.steps * columns.steps
+    depth = rows.most_taps * columns.most_taps * width
+
+    def matrix(codes: Array) -> Array:
+        found = np.zeros(
+            (rows.phases, columns.phases, rows.most_taps, columns.most_taps, width, after.channels),
+            codes.dtype,
+        )
+        for y, x in np.ndindex(rows.phases, columns.phases):
+            first_y, first_x = (y + rows.cut) % rows.stride, (x + columns.cut) % columns.stride
+            taps = codes[:, first_y :: rows.stride, first_x :: columns.stride].transpose(1, 2, 3, 0)
+            found[y, x, : taps.shape[0], : taps.shape[1], :channels] = taps
+        return found.reshape(-1, after.channels)
+
+    left = LeftSide(
+        "phases",
+        layout.pixel_stride,
+        layout.channel_stride,
+        channels,
+        layout.channel_stride == 1 and layout.pixel_stride % QUAD == 0 and width <= layout.pixel_stride,
+        phases=phases,
+        pixels=after.pixels,
+        values={
+            "IN_H": rows.size,
+            "IN_W": columns.size,
+            "OUT_H": rows.out,
+            "WIDTH": columns.out,
+            "TAPS_H": rows.taps,
+            "TAPS_W": columns.taps,
+            "CUT_H": rows.cut,
+            "CUT_W": columns.cut,
+            **divisor("STRIDE_H", rows.stride),
+            **divisor("STRIDE_W", columns.stride),
+            **divisor("PHASES_W", columns.phases),
+            **divisor("OUT_PIXELS", rows.steps * columns.steps),
+            **divisor("OUT_W", columns.steps),
+            **divisor("FILTER_W", columns.most_taps),
+            **divisor("DEPTH", width),
+        },
+    )
+    found = weights_of(weights, 0, lambda: bias_of(bias, context)).arranged(matrix)
+    return tiled_product(
+        node,
+        context,
+        left,
+        found,
+        (pixels, depth, after.channels),
+        _label(node, rows, columns, after),
+        _cost(before, weights, after),
+    )
+
+
+def _label(node: Node, rows: _Axis, columns: _Axis, after: Value) -> str:
+    return f"{node.op.name} {rows.taps}x{columns.taps}s{rows.stride} {'x'.join(map(str, after.shape))}"
+
+
+def _cost(before: Value, weights: Value, after: Value) -> tuple[int, int]:
+    """Operations, and bytes that are read and written at least once."""
+    flops = 2 * before.pixels * weights.elements
+    return flops, 4 * (before.elements + weights.elements + after.elements)
 
 
 FAMILY = Family(

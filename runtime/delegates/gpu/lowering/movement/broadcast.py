@@ -1,4 +1,4 @@
-"""TILE, BROADCAST_TO and FILL: a copy that repeats its input."""
+"""TILE, BROADCAST_TO, STABLEHLO_BROADCAST_IN_DIM and FILL: a copy that repeats its input."""
 
 from __future__ import annotations
 
@@ -31,33 +31,39 @@ _PARAMETERS: Mapping[Kind, tuple[int, ...]] = {Op.TILE: (1,), Op.BROADCAST_TO: (
 
 
 def _supports(facts: OperatorFacts) -> Unsupported | None:
+    if facts.operator.opcode == Op.STABLEHLO_BROADCAST_IN_DIM:
+        return None
     what = "multiples" if facts.operator.opcode == Op.TILE else "shape"
     (place,) = _PARAMETERS[facts.operator.opcode]
     return Unsupported(f"the {what} must be constant") if facts.constant(place) is None else None
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
-    """The input that is repeated."""
+    """The input that is repeated. `places`: the output's axis for each of its own, where that is given."""
     place = int(facts.operator.opcode == Op.FILL)
-    return NodeSpec(facts.operator.inputs[place : place + 1])
+    places = tuple(map(int, facts.options.get("broadcast_dimensions", ())))
+    return NodeSpec(facts.operator.inputs[place : place + 1], {"places": places})
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """One copy. An axis of length 1 that is broadcast is one that is repeated whole, as in TILE."""
     source, target = context.value(source_of(node)).shape, context.value(node.outputs[0]).shape
-    # The one value of FILL may have the shape [1], and the result none.
-    new = len(target) if node.op == Op.FILL else len(target) - len(source)
-    lengths = (1,) * new + source[: len(target) - new]
-    steps = [0] * new + source_strides(node, context)[: len(target) - new]
-    axes = [
-        [Digit(extent // length), Digit(length, step)]
-        for extent, length, step in zip(target, lengths, steps, strict=True)
-    ]
+    places: Sequence[int] = range(len(target) - len(source), len(target))
+    if node.op == Op.FILL:
+        # Its one value may have the shape [1], and the result none.
+        places = ()
+    elif node.op == Op.STABLEHLO_BROADCAST_IN_DIM:
+        places = node.attributes["places"]
+    known = dict(zip(places, zip(source, source_strides(node, context), strict=True), strict=False))
+    axes = []
+    for axis, extent in enumerate(target):
+        length, step = known.get(axis, (1, 0))
+        axes.append([Digit(extent // length), Digit(length, step)])
     return [Candidate("rows", (copy_launch(node, context, axes),))]
 
 
 FAMILY = Family(
-    operators=tuple(_PARAMETERS),
+    operators=(*_PARAMETERS, Op.STABLEHLO_BROADCAST_IN_DIM),
     read=_read,
     lower=lower,
     supports=_supports,
@@ -66,6 +72,7 @@ FAMILY = Family(
     writes_dense=any_layout,
     types={
         **moving(Op.TILE, Op.BROADCAST_TO, inputs=PARAMETRISED),
+        **moving(Op.STABLEHLO_BROADCAST_IN_DIM),
         Op.FILL: Types(PARAMETRISED[::-1], (MOVABLE,), alike=True),
     },
 )

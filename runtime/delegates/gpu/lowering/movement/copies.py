@@ -16,7 +16,8 @@ from runtime.delegates.gpu.element_type import ElementType
 from runtime.delegates.gpu.graph import LANES, Graph, Layout, Node, Value, round_up
 from runtime.delegates.gpu.lowering.spec import Context, Instance, Launch, defines, instance_name
 from runtime.delegates.gpu.parameters import Digit as Affine
-from runtime.delegates.gpu.parameters import offset, parameters, reciprocal
+from runtime.delegates.gpu.parameters import divisor, offset, parameters, reciprocal
+from runtime.delegates.gpu.work_groups import QUAD, most_units, strided, suits_groups
 
 _UNITS = 16
 """Most units, and so most work-groups, of a copy. Chosen: copies are short and bound by memory, which few
@@ -105,52 +106,126 @@ def copy_launch(
     length = run.extent - before - after
     step = run.step if length > 1 else 1
     is_whole = not runs and step == 1 and length == value.channels
-    vectors = vector_lanes(context.value(source), context.layout(source), value, layout) if is_whole else 0
+    lanes = vector_lanes(context.value(source), context.layout(source), value, layout) if is_whole else 0
     place, place_of_run = _place("SOURCE", pixels, "(p)"), _place("RUN", runs, "(r)")
-    expressions = {
-        "SOURCE(p)": f"SOURCE_BASE + {place.offset}",
-        "RUN_SOURCE(r)": place_of_run.offset,
-        "INSIDE(p)": place.inside,
-    }
-    row = {
-        "BEFORE": before,
-        "AFTER": after,
-        "RUNS": prod(digit.extent for digit in runs),
-        "RUN": length,
-    }
-    constant = {name: count for name, count in row.items() if _is_constant(name, count)}
-    instance = Instance(
+    copy = _Copy(
+        value,
+        layout,
+        row={
+            "BEFORE": before,
+            "AFTER": after,
+            "RUNS": prod(digit.extent for digit in runs),
+            "RUN": length,
+        },
+        step=step,
+        lanes=lanes,
+        steps=(base, *(digit.step for digit in pixels)),
+        expressions={
+            "SOURCE(p)": f"SOURCE_BASE + {place.offset}",
+            "RUN_SOURCE(r)": place_of_run.offset,
+            "INSIDE(p)": place.inside,
+        },
+        values={
+            "SOURCE_BASE": base - sum(digit.border[0] * digit.step for digit in pixels),
+            **place.parameters,
+            **place_of_run.parameters,
+            **_bits(fill, value.type),
+        },
+    )
+    if suits_groups(context.device) and value.type.word == "float":
+        instance, groups = _in_groups(copy)
+        return _launch(node, value, instance, groups[0], groups)
+    return _launch(node, value, _in_units(copy), min(most_units(context.device, _UNITS), value.pixels))
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A copy as its kernels see it.
+
+    `row` says what stands in a row: elements outside of the input before and after, runs, elements of a run,
+    which are `step` apart. `lanes` are those of a row that is copied as whole vectors, else 0, and `steps`
+    what offsets of pixels are sums of multiples of.
+    """
+
+    value: Value
+    layout: Layout
+    row: dict[str, int]
+    step: int
+    lanes: int
+    steps: tuple[int, ...]
+    expressions: dict[str, str]
+    values: dict[str, int]
+
+    @property
+    def tail(self) -> int:
+        """Padded lanes of a row."""
+        channels = self.value.channels
+        return round_up(channels) - channels if self.layout.padded else 0
+
+
+def _in_units(copy: _Copy) -> Instance:
+    """The unit function, whose units are ranges of pixels."""
+    value = copy.value
+    constant = {name: count for name, count in copy.row.items() if _is_constant(name, count)}
+    return Instance(
         "movement/copies.cl",
         instance_name("copies"),
         defines(
             T=value.type.word,
             VALUE=_FILLS[value.type.size],
-            VECTORS=vectors > 0,
-            DENSE=step == 1,
+            VECTORS=copy.lanes > 0,
+            DENSE=copy.step == 1,
             **constant,
-            **expressions,
+            **copy.expressions,
         ),
         parameters(
             PIXELS=value.pixels,
             CHANNELS=value.channels,
-            OUT_STRIDE=layout.pixel_stride,
-            TAIL=round_up(value.channels) - value.channels if layout.padded else 0,
-            **{name: count for name, count in row.items() if name not in constant},
-            **_bits(fill, value.type),
-            STEP=step,
-            LANES=vectors,
-            SOURCE_BASE=base - sum(digit.border[0] * digit.step for digit in pixels),
-            **place.parameters,
-            **place_of_run.parameters,
+            OUT_STRIDE=copy.layout.pixel_stride,
+            TAIL=copy.tail,
+            **{name: count for name, count in copy.row.items() if name not in constant},
+            STEP=copy.step,
+            LANES=copy.lanes,
+            **copy.values,
         ),
     )
+
+
+def _in_groups(copy: _Copy) -> tuple[Instance, tuple[int, ...]]:
+    """The kernel of work-groups for elements of 32 bits, and its groups."""
+    value, row = copy.value, copy.row
+    has_vectors = copy.lanes > 0 and not any(step % QUAD for step in (*copy.steps, copy.layout.pixel_stride))
+    width = copy.lanes // QUAD if has_vectors else value.channels + copy.tail
+    group, groups = strided(value.pixels * width)
+    instance = Instance(
+        "movement/copies_groups.cl",
+        instance_name("groups_copies"),
+        defines(VECTORS=has_vectors, **copy.expressions),
+        parameters(
+            TOTAL=value.pixels * width,
+            CHANNELS=value.channels,
+            OUT_STRIDE=copy.layout.pixel_stride,
+            BEFORE=row["BEFORE"],
+            LENGTH=value.channels - row["BEFORE"] - row["AFTER"],
+            STEP=copy.step,
+            **divisor("ROW", width),
+            **divisor("RUN", row["RUN"]),
+            **copy.values,
+        ),
+        group,
+    )
+    return instance, groups
+
+
+def _launch(node: Node, value: Value, instance: Instance, units: int, groups: tuple[int, ...] = ()) -> Launch:
     return Launch(
         instance,
-        (source, target),
-        units=min(_UNITS, value.pixels),
+        (source_of(node), value.id),
+        units=units,
         label=f"{node.op.name} {'x'.join(map(str, value.shape))}",
         sources=node.sources,
         bytes=2 * value.type.size * value.elements,
+        groups=groups,
     )
 
 

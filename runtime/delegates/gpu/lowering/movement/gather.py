@@ -179,7 +179,7 @@ def narrow_table(value: Value) -> PackedConstant | None:
         return np.concatenate([head, np.ascontiguousarray(padded).view(np.uint8)], axis=1)
 
     size = rows * (head.shape[1] + width * kind.bits // 8)
-    return PackedConstant(f"table{value.id}", size, make, ElementType.U8)
+    return PackedConstant(f"table{value.id}", size, make, ElementType.U8, kind)
 
 
 def _narrow(node: Node, context: Context, table: PackedConstant) -> Candidate:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph import Graph, Layout, Node, Value, round_up
 from runtime.delegates.gpu.lowering.spec import (
     PARAMETRISED,
@@ -21,6 +23,7 @@ from runtime.delegates.gpu.lowering.spec import (
     moving,
 )
 from runtime.delegates.gpu.parameters import divisor, parameters, reciprocal
+from runtime.delegates.gpu.work_groups import strided, suits_groups
 from runtime.model.schema import BuiltinOperator as Op
 
 _UNITS = 16
@@ -58,29 +61,57 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         group=node.attributes.get("group_pixels", after.pixels),
         group_stride=node.attributes.get("group_stride"),
     )
-    launch = Launch(
-        instance,
-        (context.pointer(source), LineOf(target)),
-        units=min(_UNITS, after.pixels),
-        label=f"copy {'x'.join(map(str, after.shape))}",
-        sources=node.sources,
-        bytes=2 * after.type.size * after.elements,
-    )
-    return [Candidate("rows", (launch,))]
+    args = (context.pointer(source), LineOf(target))
+    return [Candidate("rows", (_launch(instance, args, after, node.sources, context.device),))]
 
 
 def dense_copy(
-    source: Argument, layout: Layout, value: Value, target: Argument, sources: tuple[int, ...]
+    source: Argument,
+    layout: Layout,
+    value: Value,
+    target: Argument,
+    sources: tuple[int, ...],
+    device: Capabilities,
 ) -> Launch:
     """A launch that writes the elements of a value in row-major order, without padded lanes."""
-    return Launch(
-        _copy(value, layout, pixels=value.pixels, channels=value.channels, stride=value.channels),
-        (source, target),
+    instance = _copy(value, layout, pixels=value.pixels, channels=value.channels, stride=value.channels)
+    return _launch(instance, (source, target), value, sources, device)
+
+
+def _launch(
+    instance: Instance,
+    args: tuple[Argument, ...],
+    value: Value,
+    sources: tuple[int, ...],
+    device: Capabilities,
+) -> Launch:
+    """The launch of a copy to `value`."""
+    launch = Launch(
+        instance,
+        args,
         units=min(_UNITS, value.pixels),
         label=f"copy {'x'.join(map(str, value.shape))}",
         sources=sources,
         bytes=2 * value.type.size * value.elements,
     )
+    if not suits_groups(device) or value.type.word != "float":
+        return launch
+    given = dict(instance.parameters)
+    row = int(given["OUT_CHANNELS"] + given["TAIL"])
+    group, groups = strided(int(given["PIXELS"]) * row)
+    kept = {name: number for name, number in given.items() if name not in _UNUSED_IN_GROUPS}
+    kept |= {"TOTAL": int(given["PIXELS"]) * row, **divisor("ROW", row)}
+    in_groups = Instance(
+        "movement/reshape_groups.cl",
+        instance_name("groups_reshape_copy"),
+        parameters=parameters(**kept),
+        work_group=group,
+    )
+    return replace(launch, instance=in_groups, units=groups[0], groups=groups)
+
+
+_UNUSED_IN_GROUPS = frozenset({"PIXELS", "TAIL"})
+"""Parameters of the unit function that the kernel of work-groups has in its own."""
 
 
 def _copy(

@@ -1,22 +1,35 @@
-"""TRANSPOSE: a copy with the input's strides in another order."""
+"""TRANSPOSE: a copy with the input's strides in another order, in blocks where the channels move."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import Node
+from runtime.delegates.gpu.graph import LANES, Node, Value, ceil_div, round_up
 from runtime.delegates.gpu.lowering.movement.copies import Digit, any_layout, copy_launch, source_strides
 from runtime.delegates.gpu.lowering.spec import (
     PARAMETRISED,
     Candidate,
     Context,
     Family,
+    Instance,
+    Launch,
     NodeSpec,
     OperatorFacts,
+    defines,
+    instance_name,
     moving,
 )
+from runtime.delegates.gpu.parameters import Digit as Place
+from runtime.delegates.gpu.parameters import Offset, divisor, offset, parameters
+from runtime.delegates.gpu.work_groups import QUAD, LocalArray, WorkGroup, suits_groups
 from runtime.model.schema import BuiltinOperator as Op
+
+_TILE = 32
+"""Side of a tile that goes through local memory, which the kernel holds too: 256 work-items move four floats
+each."""
 
 
 def _supports(facts: OperatorFacts) -> Unsupported | None:
@@ -34,12 +47,110 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
-    """One copy."""
+    """One copy: of the axes in the order `perm`, or of the `places` that the pass `join_moves` found."""
+    turned = _turned(node, context)
+    if turned is not None:
+        return [_in_groups(turned) if suits_groups(context.device) else _in_blocks(turned)]
     shape, strides = context.value(node.outputs[0]).shape, source_strides(node, context)
-    axes = [
-        [Digit(extent, strides[axis])] for extent, axis in zip(shape, node.attributes["perm"], strict=True)
-    ]
+    if "places" in node.attributes:
+        axes = [
+            [Digit(place.extent, place.step * strides[place.axis]) for place in axis] or [Digit(1)]
+            for axis in node.attributes["places"]
+        ]
+    else:
+        perm = node.attributes["perm"]
+        axes = [[Digit(extent, strides[axis])] for extent, axis in zip(shape, perm, strict=True)]
     return [Candidate("rows", (copy_launch(node, context, axes),))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Turned:
+    """A transposition that moves the channels between padded values.
+
+    `lines` are the input's channels, `columns` the output's; `others` are the counts of all other axes.
+    `source` and `target` say where a count lies: in elements of the input, in pixels of the output.
+    """
+
+    node: Node
+    after: Value
+    lines: int
+    columns: int
+    others: int
+    source: Offset
+    target: Offset
+    steps: dict[str, int]
+
+
+def _turned(node: Node, context: Context) -> _Turned | None:
+    """None where the channels stay, or lie otherwise than padded."""
+    source, target, perm = node.inputs[0], node.outputs[0], node.attributes.get("perm")
+    if source is None or not perm or perm[-1] == len(perm) - 1:
+        return None
+    before, after = context.value(source), context.value(target)
+    read, written = context.layout(source), context.layout(target)
+    if after.type.word != "float" or not (read.padded and written.padded and read.channel_stride == 1):
+        return None
+    strides = source_strides(node, context)
+    line, pixels = perm.index(len(perm) - 1), [1]
+    for extent in reversed(after.shape[1:-1]):
+        pixels.insert(0, pixels[0] * extent)
+    others = [axis for axis in range(len(perm) - 1) if axis != line]
+    return _Turned(
+        node,
+        after,
+        before.channels,
+        after.channels,
+        prod(after.shape[i] for i in others),
+        offset("SOURCE", [Place(after.shape[i], strides[perm[i]]) for i in others], "(z)"),
+        offset("TARGET", [Place(after.shape[i], pixels[i]) for i in others], "(z)"),
+        {"COLUMN_STEP": strides[perm[-1]], "LINE_STEP": pixels[line], "OUT_STRIDE": written.pixel_stride},
+    )
+
+
+def _in_blocks(turned: _Turned) -> Candidate:
+    """The copy in blocks of whole vectors that are turned in registers."""
+    blocks = ceil_div(turned.lines, LANES)
+    values = {
+        "LINES": turned.lines,
+        "COLUMNS": turned.columns,
+        **divisor("BLOCKS", blocks),
+        **turned.steps,
+    }
+    instance = _instance("copies_transposed", "copies_transposed", turned, values)
+    return Candidate("blocks", (_launch(turned, instance, blocks * turned.others),))
+
+
+def _in_groups(turned: _Turned) -> Candidate:
+    """The copy through tiles in local memory."""
+    columns = round_up(turned.columns)
+    values = {"LINES": turned.lines, "COLUMNS": turned.columns, "PADDED": columns, **turned.steps}
+    local = LocalArray("tile", "float", _TILE * (_TILE + 1))
+    instance = replace(
+        _instance("copies_transposed_groups", "groups_copies_transposed", turned, values),
+        work_group=WorkGroup((_TILE // QUAD, _TILE, 1), (local,)),
+    )
+    groups = (ceil_div(columns, _TILE), ceil_div(turned.lines, _TILE), turned.others)
+    return Candidate("groups", (replace(_launch(turned, instance, prod(groups)), groups=groups),))
+
+
+def _instance(stem: str, name: str, turned: _Turned, values: dict[str, int]) -> Instance:
+    return Instance(
+        f"movement/{stem}.cl",
+        instance_name(name),
+        defines(**{"SOURCE(z)": turned.source.expression, "TARGET(z)": turned.target.expression}),
+        parameters(**values, **turned.source.parameters, **turned.target.parameters),
+    )
+
+
+def _launch(turned: _Turned, instance: Instance, units: int) -> Launch:
+    return Launch(
+        instance,
+        (*turned.node.reads, turned.after.id),
+        units=units,
+        label=f"{turned.node.op.name} {'x'.join(map(str, turned.after.shape))}",
+        sources=turned.node.sources,
+        bytes=8 * turned.after.elements,
+    )
 
 
 FAMILY = Family(

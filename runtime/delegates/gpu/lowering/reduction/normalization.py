@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import Node, round_up
+from runtime.delegates.gpu.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -19,6 +19,14 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
 )
 from runtime.delegates.gpu.parameters import parameters
+from runtime.delegates.gpu.work_groups import (
+    GROUP_ITEMS,
+    QUAD,
+    LocalArray,
+    WorkGroup,
+    row_group,
+    suits_groups,
+)
 from runtime.model.schema import BuiltinOperator as Op
 
 _LOCAL = ("alpha", "beta", "bias")
@@ -52,7 +60,17 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         "IN_STRIDE": context.layout(source).pixel_stride,
         "OUT_STRIDE": context.layout(target).pixel_stride,
     }
-    if node.op == Op.L2_NORMALIZATION:
+    in_groups = suits_groups(context.device) and node.op == Op.L2_NORMALIZATION
+    items, rows = row_group(value.channels)
+    if in_groups:
+        instance = Instance(
+            "reduction/normalization_l2_groups.cl",
+            instance_name("groups_normalization_l2", f"r{items}"),
+            defines(ROW_ITEMS=items, ROWS=rows),
+            parameters(PIXELS=value.pixels, PADDED=round_up(value.channels), **shape),
+            WorkGroup((items, rows), (LocalArray("partial", "float", GROUP_ITEMS),)),
+        )
+    elif node.op == Op.L2_NORMALIZATION:
         instance = Instance(
             "reduction/normalization_l2.cl", instance_name("normalization_l2"), parameters=parameters(**shape)
         )
@@ -69,14 +87,15 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     launch = Launch(
         instance,
         (source, target),
-        units=value.pixels,
+        units=ceil_div(value.pixels, rows) if in_groups else value.pixels,
         label=f"{node.op.name} {'x'.join(map(str, value.shape))}",
         sources=node.sources,
         flops=value.elements * 4,
         bytes=8 * value.elements,
-        epilogue=epilogue_of(node, context.graph),
+        epilogue=epilogue_of(node, context.graph, QUAD if in_groups else LANES),
+        groups=(ceil_div(value.pixels, rows), 1) if in_groups else (),
     )
-    return [Candidate("rows", (launch,))]
+    return [Candidate("groups" if in_groups else "rows", (launch,))]
 
 
 FAMILY = Family(

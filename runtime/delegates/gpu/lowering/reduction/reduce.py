@@ -6,26 +6,39 @@ The last dimension stands by itself, because the rows of channels are padded.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.graph import Kind, Node, round_up
+from runtime.delegates.gpu.graph import LANES, Kind, Node, ceil_div, round_up
 from runtime.delegates.gpu.lowering.spec import (
+    Argument,
     Candidate,
     Context,
+    Epilogue,
     Family,
     Instance,
     Launch,
     NodeSpec,
     OperatorFacts,
+    Scratch,
     Types,
     defines,
     epilogue_of,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import Digit, offset, parameters
+from runtime.delegates.gpu.parameters import Digit, divisor, offset, parameters
 from runtime.delegates.gpu.simulation import levels_of
+from runtime.delegates.gpu.work_groups import (
+    FEWEST_ITEMS,
+    GROUP_ITEMS,
+    QUAD,
+    LocalArray,
+    WorkGroup,
+    row_group,
+    suits_groups,
+)
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.quantization import quantize_multiplier
 
@@ -59,6 +72,14 @@ _COMBINED = {
 _STARTS = {"mean": "0", "sum": "0", "prod": "1", "any": "0", "all": "1"}
 _BOUNDS = {F32: ("-FLT_MAX", "FLT_MAX"), I32: ("INT_MIN", "INT_MAX"), I64: ("LONG_MIN", "LONG_MAX")}
 """Element → what a maximum and a minimum start with; LiteRT's float ones with the finite numbers."""
+
+_LANES = (64, 16, 4)
+"""Work-items that share an output of four channels, by which there are at least as many pixels: with more
+lanes there are more work-items, with fewer, less is left to join."""
+
+_RANGE = 4
+"""Fewest pixels of each work-item in a range of a split reduction: with fewer, joining the ranges costs as
+much as they save."""
 
 _LEVEL = (
     "clamp(multiplied16((x) - OFFSET, (int16)MULTIPLIER, (int16)LEFT, (int16)RIGHT) + ZERO_POINT, -128, 127)"
@@ -180,6 +201,8 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     if source is None:
         raise ValueError("a reduction has one input")
     shape, axes = context.value(source).shape, node.attributes["axes"]
+    if suits_groups(context.device) and context.value(source).type is F32:
+        return [_in_groups(node, context, source)]
     if len(shape) - 1 in axes:
         return [Candidate("rows", (_rows(node, context, source),))]
     return [Candidate("columns", (_columns(node, context, source),))]
@@ -203,7 +226,7 @@ def _rows(node: Node, context: Context, source: int) -> Launch:
             **_factor(node, element, rows * before.channels),
         ),
     )
-    return _launch(node, context, instance, source, units=after.pixels)
+    return _launch(node, context, instance, (source, node.outputs[0]), units=after.pixels)
 
 
 def _columns(node: Node, context: Context, source: int) -> Launch:
@@ -227,20 +250,177 @@ def _columns(node: Node, context: Context, source: int) -> Launch:
             **_factor(node, element, rows),
         ),
     )
-    return _launch(node, context, instance, source, units=after.pixels * (channels // block))
+    units = after.pixels * (channels // block)
+    return _launch(node, context, instance, (source, node.outputs[0]), units=units)
 
 
-def _launch(node: Node, context: Context, instance: Instance, source: int, units: int) -> Launch:
+@dataclass(frozen=True, slots=True)
+class _Reduced:
+    """What a kernel of work-groups reduces: `pixels` to each of `outputs`, and where these lie.
+
+    `pixels_at` has the generated expressions, `steps` their parameters.
+    """
+
+    source: Argument
+    channels: int
+    pixels: int
+    outputs: int
+    pixels_at: dict[str, str]
+    steps: dict[str, int]
+
+
+def _in_groups(node: Node, context: Context, source: int) -> Candidate:
+    """One launch; where it has too few work-items, one of ranges of the pixels and one that joins them.
+
+    Ranges keep the channels, so that the second launch reduces these where the node does.
+    """
+    before = context.value(source)
+    pixels, expressions, steps = _views(node, context, source)
+    whole = _Reduced(source, before.channels, pixels, before.pixels // max(pixels, 1), expressions, steps)
+    count = pixels
+    join = _columns_in_groups
+    if len(before.shape) - 1 in node.attributes["axes"]:
+        join, count = _rows_in_groups, pixels * before.channels
+    launch = join(node, context, whole, count)
+    ranges = _ranges(whole) if launch.work_items < FEWEST_ITEMS else 1
+    if ranges == 1:
+        return Candidate("groups", (launch,))
+    first, scratch = _ranges_in_groups(node, context, whole, ranges)
+    stride = round_up(before.channels)
+    ranges = first.groups[2]
+    kept = offset("KEPT", [Digit(whole.outputs, stride)], "(p)")
+    joined = offset("JOINED", [Digit(ranges, whole.outputs * stride)], "(r)")
+    parts = _Reduced(
+        scratch,
+        before.channels,
+        ranges,
+        whole.outputs,
+        {"KEPT(p)": kept.expression, "JOINED(r)": joined.expression},
+        kept.parameters | joined.parameters,
+    )
+    size = ranges * whole.outputs * before.channels
+    last = replace(join(node, context, parts, count), flops=size, bytes=4 * size)
+    return Candidate(f"groups_ranges{ranges}", (first, last))
+
+
+def _lanes(pixels: int) -> int:
+    return next((count for count in _LANES if pixels >= count), _LANES[-1])
+
+
+def _ranges(whole: _Reduced) -> int:
+    """Ranges of the pixels for enough work-items, 1 where each would have too little to do."""
+    lanes = _lanes(whole.pixels)
+    items = ceil_div(round_up(whole.channels) // QUAD, GROUP_ITEMS // lanes) * whole.outputs * GROUP_ITEMS
+    return max(1, min(ceil_div(FEWEST_ITEMS, items), whole.pixels // (lanes * _RANGE)))
+
+
+def _ranges_in_groups(node: Node, context: Context, whole: _Reduced, ranges: int) -> tuple[Launch, Scratch]:
+    """The launch that reduces ranges of pixels, and the memory that takes their results."""
+    channels, lanes = round_up(whole.channels), _lanes(whole.pixels)
+    size = ceil_div(whole.pixels, ranges)
+    ranges = ceil_div(whole.pixels, size)
+    scratch = Scratch("ranges", ranges * whole.outputs * channels)
+    sizes = {"CHANNELS": channels, "RANGE": size, "OUTPUTS": whole.outputs}
+    instance, groups = _columns_instance(node, whole, lanes, sizes, is_split=True)
+    launch = _launch(node, context, instance, (whole.source, scratch), (*groups, ranges))
+    return replace(launch, epilogue=Epilogue()), scratch
+
+
+def _columns_instance(
+    node: Node, given: _Reduced, lanes: int, sizes: Mapping[str, int | float], *, is_split: bool
+) -> tuple[Instance, tuple[int, int]]:
+    """The kernel whose work-items share an output of four channels, and its groups."""
+    quads = GROUP_ITEMS // lanes
+    instance = Instance(
+        "reduction/reduce_groups.cl",
+        instance_name(f"groups_reduce_{_kind(node, F32)}", f"l{lanes}"),
+        defines(LANES=lanes, SPLIT=is_split, **_of_floats(_arithmetic(node, F32)), **given.pixels_at),
+        parameters(**given.steps, REDUCED=given.pixels, **sizes),
+        WorkGroup((quads, lanes, 1), (LocalArray("partial", "float4", GROUP_ITEMS),)),
+    )
+    return instance, (ceil_div(round_up(given.channels) // QUAD, quads), given.outputs)
+
+
+def _columns_in_groups(node: Node, context: Context, given: _Reduced, count: int) -> Launch:
+    """Work-items that share an output of four channels, each of `count` elements."""
+    target = node.outputs[0]
+    sizes = {
+        "CHANNELS": round_up(given.channels),
+        "OUT_STRIDE": context.layout(target).pixel_stride,
+        **_factor(node, F32, count),
+    }
+    instance, groups = _columns_instance(node, given, _lanes(given.pixels), sizes, is_split=False)
+    return _launch(node, context, instance, (given.source, target), (*groups, 1))
+
+
+def _rows_in_groups(node: Node, context: Context, given: _Reduced, count: int) -> Launch:
+    """Work-items that share an output, which is of `count` elements."""
+    target = node.outputs[0]
+    after = context.value(target)
+    is_single = after.channels == 1
+    items, rows = row_group(given.pixels * given.channels)
+    if is_single:
+        rows = 1
+    else:
+        # Whole vectors of results, all of one pixel.
+        rows = min(max(rows, QUAD), LANES)
+        items = GROUP_ITEMS // rows
+    padded = round_up(after.channels)
+    groups = (after.pixels if is_single else after.pixels * padded // rows, 1)
+    shared = (LocalArray("partial", "float4", items * rows), LocalArray("results", "float", rows))
+    instance = Instance(
+        "reduction/reduce_rows_groups.cl",
+        instance_name(f"groups_reduce_{_kind(node, F32)}_rows", f"r{items}"),
+        defines(
+            ROW_ITEMS=items,
+            ROWS=rows,
+            SINGLE=is_single,
+            **_of_floats(_arithmetic(node, F32)),
+            **given.pixels_at,
+        ),
+        parameters(
+            **given.steps,
+            REDUCED=given.pixels,
+            CHANNELS=given.channels,
+            OUT_CHANNELS=after.channels,
+            OUT_STRIDE=context.layout(target).pixel_stride,
+            **divisor("QUADS", ceil_div(given.channels, QUAD)),
+            **divisor("PADDED", padded),
+            **_factor(node, F32, count),
+        ),
+        WorkGroup((items, rows), shared),
+    )
+    return _launch(node, context, instance, (given.source, target), groups)
+
+
+def _of_floats(arithmetic: dict[str, str]) -> dict[str, str]:
+    """What kernels of float32 alone need of the arithmetic."""
+    return {name: text for name, text in arithmetic.items() if name not in ("T", "P")}
+
+
+def _launch(
+    node: Node,
+    context: Context,
+    instance: Instance,
+    args: tuple[Argument, ...],
+    groups: tuple[int, ...] = (),
+    units: int = 0,
+) -> Launch:
+    """A launch of units or, where there are `groups`, of work-groups."""
+    source = node.inputs[0]
+    if source is None:
+        raise ValueError("a reduction has one input")
     before, after = context.value(source), context.value(node.outputs[0])
     return Launch(
         instance,
-        (source, node.outputs[0]),
-        units=units,
+        args,
+        units=prod(groups) if groups else units,
         label=f"{node.op.name} {'x'.join(map(str, before.shape))}",
         sources=node.sources,
         flops=before.elements,
         bytes=before.type.size * (before.elements + after.elements),
-        epilogue=epilogue_of(node, context.graph),
+        epilogue=epilogue_of(node, context.graph, QUAD if groups else LANES),
+        groups=groups,
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.graph import Node
+from runtime.delegates.gpu.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -25,6 +25,14 @@ from runtime.delegates.gpu.lowering.spec import (
 )
 from runtime.delegates.gpu.parameters import parameters
 from runtime.delegates.gpu.simulation import levels_of
+from runtime.delegates.gpu.work_groups import (
+    GROUP_ITEMS,
+    QUAD,
+    LocalArray,
+    WorkGroup,
+    row_group,
+    suits_groups,
+)
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.reduction.softmax import exponentials
 
@@ -99,6 +107,8 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     value = context.value(target)
     if value.type is ElementType.I8:
         return [_of_levels(node, context, source)]
+    if suits_groups(context.device):
+        return [_in_groups(node, context, source)]
     launch = Launch(
         Instance(
             "reduction/softmax.cl",
@@ -120,6 +130,39 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         epilogue=epilogue_of(node, context.graph),
     )
     return [Candidate("rows", (launch,))]
+
+
+def _in_groups(node: Node, context: Context, source: int) -> Candidate:
+    """Work-items that share a row."""
+    (target,) = node.outputs
+    value = context.value(target)
+    items, rows = row_group(value.channels)
+    groups = (ceil_div(value.pixels, rows), 1)
+    launch = Launch(
+        Instance(
+            "reduction/softmax_groups.cl",
+            instance_name(f"groups_{node.op.name.lower()}", f"r{items}"),
+            defines(LOGARITHM=node.op == Op.LOG_SOFTMAX, ROW_ITEMS=items, ROWS=rows),
+            parameters(
+                PIXELS=value.pixels,
+                CHANNELS=value.channels,
+                PADDED=round_up(value.channels),
+                IN_STRIDE=context.layout(source).pixel_stride,
+                OUT_STRIDE=context.layout(target).pixel_stride,
+                BETA=node.attributes["beta"],
+            ),
+            WorkGroup((items, rows), (LocalArray("partial", "float", GROUP_ITEMS),)),
+        ),
+        (source, target),
+        units=groups[0],
+        label=f"{node.op.name} {'x'.join(map(str, value.shape))}",
+        sources=node.sources,
+        flops=value.elements * 12,
+        bytes=8 * value.elements,
+        epilogue=epilogue_of(node, context.graph, QUAD),
+        groups=groups,
+    )
+    return Candidate("groups", (launch,))
 
 
 _REAL_OR_LEVELS = (ElementType.F32, ElementType.I8)

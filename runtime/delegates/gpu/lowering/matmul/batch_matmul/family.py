@@ -9,6 +9,7 @@ from math import prod
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.epilogue import broadcast_shape
 from runtime.delegates.gpu.graph import Graph, Node, Value
+from runtime.delegates.gpu.lowering.matmul.batch_matmul.groups import product_in_groups
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import (
     LeftSide,
     Product,
@@ -17,7 +18,7 @@ from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import (
     placed,
     row_major,
 )
-from runtime.delegates.gpu.lowering.matmul.conv import gemm
+from runtime.delegates.gpu.lowering.matmul.conv import gemm, groups
 from runtime.delegates.gpu.lowering.matmul.conv.weights import weights_of
 from runtime.delegates.gpu.lowering.movement.copies import element_strides
 from runtime.delegates.gpu.lowering.spec import (
@@ -29,6 +30,7 @@ from runtime.delegates.gpu.lowering.spec import (
     NodeSpec,
     OperatorFacts,
 )
+from runtime.delegates.gpu.work_groups import suits_groups
 from runtime.model.schema import BuiltinOperator as Op
 
 _BATCH_AXES = 3
@@ -51,7 +53,8 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     product = _product(node, context)
     right = product.right
     if right.data is None or product.batch > 1:
-        return candidates(node, context, product)
+        grouped = product_in_groups(node, context, product) if suits_groups(context.device) else None
+        return candidates(node, context, product) if grouped is None else [grouped]
     value = context.value(right.source)
     outputs = len(value.shape) - (2 if right.adjoint else 1)
 
@@ -67,6 +70,8 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         step=product.left.step,
         weights=weights_of(value, outputs, lambda: None).arranged(matrix),
     )
+    if suits_groups(context.device):
+        return groups.product_in_groups(node, context, single)
     return gemm.product_candidates(node, context, single)
 
 

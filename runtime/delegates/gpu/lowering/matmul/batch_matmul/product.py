@@ -223,7 +223,7 @@ def _pack(node: Node, product: Product, tile: Tile, target: Scratch) -> Launch:
         ),
         (right.source, target),
         units=right.matrices * panels * ceil_div(product.depth, LANES),
-        label=f"{_label(node, product)} panels",
+        label=f"{label_of(node, product)} panels",
         sources=node.sources,
         bytes=4 * (right.matrices * product.depth * product.columns + target.elements),
     )
@@ -267,7 +267,7 @@ def _gemm(
         (left.source, right, target),
         units=product.batch * tile.units(product.rows, product.columns),
         epilogue=epilogue_of(node, context.graph),
-        label=_label(node, product),
+        label=label_of(node, product),
         sources=node.sources,
         flops=product.flops,
         bytes=product.bytes,
@@ -296,7 +296,7 @@ def _dots(node: Node, context: Context, product: Product) -> Candidate:
         ),
         (product.left.source, right.source, target),
         units=product.batch * ceil_div(product.columns, LANES),
-        label=_label(node, product),
+        label=label_of(node, product),
         sources=node.sources,
         flops=product.flops,
         bytes=product.bytes,
@@ -305,5 +305,6 @@ def _dots(node: Node, context: Context, product: Product) -> Candidate:
     return Candidate("dots", (launch,))
 
 
-def _label(node: Node, product: Product) -> str:
+def label_of(node: Node, product: Product) -> str:
+    """The operator and its sizes, for profiles."""
     return f"{node.op.name} {product.batch}x{product.rows}x{product.depth}x{product.columns}"

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph import Graph, Node
 from runtime.delegates.gpu.lowering.matmul.conv.direct import direct_candidates
+from runtime.delegates.gpu.lowering.matmul.conv.direct_groups import direct_in_groups
 from runtime.delegates.gpu.lowering.matmul.conv.gemm import Product, product_candidates
+from runtime.delegates.gpu.lowering.matmul.conv.groups import (
+    has_wide_members,
+    product_in_groups,
+    window_in_groups,
+)
 from runtime.delegates.gpu.lowering.matmul.conv.packing import filter_matrix
 from runtime.delegates.gpu.lowering.matmul.conv.scale import scaled_candidates
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, conv_shape
@@ -23,6 +29,7 @@ from runtime.delegates.gpu.lowering.spec import (
     activation_of,
     window_attributes,
 )
+from runtime.delegates.gpu.work_groups import suits_groups
 from runtime.model.schema import BuiltinOperator as Op
 
 _SCALE = 3
@@ -85,9 +92,24 @@ def product_of(shape: ConvShape) -> Product | None:
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """Candidates, the best by the cost model first."""
-    found = window_candidates(node, context, conv_shape(node, context))
+    shape = conv_shape(node, context)
     scale = node.inputs[_SCALE] if len(node.inputs) > _SCALE else None
+    if suits_groups(context.device):
+        return _in_groups(node, context, shape, scale)
+    found = window_candidates(node, context, shape)
     return found if scale is None else scaled_candidates(found, scale)
+
+
+def _in_groups(
+    node: Node, context: Context, shape: ConvShape, scale: int | None = None
+) -> Sequence[Candidate]:
+    """The kernel of work-groups that suits the convolution."""
+    if shape.groups > 1 and not has_wide_members(shape):
+        return [direct_in_groups(node, context, shape)]
+    product = product_of(shape)
+    if product is not None:
+        return product_in_groups(node, context, product, scale)
+    return window_in_groups(node, context, shape)
 
 
 def window_candidates(node: Node, context: Context, shape: ConvShape) -> Sequence[Candidate]:
@@ -96,13 +118,15 @@ def window_candidates(node: Node, context: Context, shape: ConvShape) -> Sequenc
     On small maps Winograd's transforms cost about as much as its products save, so the tuner gets both,
     except where narrow weights would be transformed in every run.
     """
+    if suits_groups(context.device):
+        return _in_groups(node, context, shape)
     product = product_of(shape)
     if product is not None:
         return product_candidates(node, context, product)
     stem = stem_candidates(node, context, shape)
     if stem:
         return stem
-    winograd = winograd_candidates(node, context, shape)
+    winograd = [] if context.spares_memory else winograd_candidates(node, context, shape)
     if winograd and not is_small_map(shape):
         return winograd
     if shape.weights.is_narrow:

@@ -93,8 +93,8 @@ def stem(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candidat
             TILE_M=tile.rows,
             TILE_N=tile.columns,
             WEIGHT=s.weights.type.value,
-            # A private array has a constant size; its powers of two are few.
-            CAPACITY=1 << (_line_floats(s) - 1).bit_length(),
+            # One size for all images, of which only what is used is touched: every size were a function more.
+            CAPACITY=_MOST_LINE_BYTES // 4,
         ),
         parameters(
             **given,

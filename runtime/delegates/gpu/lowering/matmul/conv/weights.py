@@ -1,4 +1,4 @@
-"""Packs the weights of products in panels, in the type in which the model's file holds them."""
+"""Packs the weights of products in panels or rows, in the type in which the model's file holds them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.graph import LANES, Value
-from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats
+from runtime.delegates.gpu.graph import LANES, Value, round_up
+from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats, panels
 from runtime.delegates.gpu.lowering.spec import Array, PackedConstant
 from runtime.delegates.gpu.weights import WeightType, pairs_of_levels
+
+_PAIR = 2
+"""Levels of I4 in a byte. In rows each byte holds neighbours, so that four columns are two bytes; those of
+panels are shared within the 16 columns that a kernel reads at once, which takes fewer instructions there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +45,31 @@ class Weights:
 
         `pack` turns the codes into [count, rows, width]; column c of panel p is output p * width + c.
         """
+        return self._packed(name, (count, rows, width), pack, LANES)
+
+    def rows(self, name: str, depth: int, columns: int) -> PackedConstant:
+        """The constant that kernels of work-groups read by `WEIGHTS4` of `kernels/portable.cl`.
+
+        The codes must be a matrix [depth, columns]; columns are padded with zeros to 16.
+        """
+        width = round_up(columns)
+        return self._packed(name, (1, depth, width), lambda codes: panels(codes, width), _PAIR)
+
+    def _packed(
+        self, name: str, shape: tuple[int, int, int], pack: Callable[[Array], Array], lanes: int
+    ) -> PackedConstant:
+        """Panels of (count, rows, width); levels of I4 share their bytes within so many `lanes`."""
+        count, rows, width = shape
         size = count * panel_bytes(self.type, rows, width)
 
         def make() -> Array:
             found = np.empty((count, size // count), np.uint8)
             start = 4 * self.type.head_rows * width
             found[:, :start].view(np.float32)[...] = self._heads(count, width)
-            self._store(pack(self.codes()), found[:, start:])
+            self._store(pack(self.codes()), found[:, start:], lanes)
             return found
 
-        return PackedConstant(name, size, make, ElementType.U8)
+        return PackedConstant(name, size, make, ElementType.U8, self.type)
 
     def _heads(self, count: int, width: int) -> Floats:
         """The rows in front of the panels, [count, rows of a head * width]; zeros behind the last output."""
@@ -61,18 +80,18 @@ class Weights:
                 target[: len(row)] = row
         return padded.reshape(-1, count, width).transpose(1, 0, 2).reshape(count, -1)
 
-    def _store(self, panels: Array, target: Array) -> None:
+    def _store(self, found: Array, target: Array, lanes: int) -> None:
         """Write panels [count, rows, width] into the bytes of `target`, [count, bytes]."""
-        count, _, width = panels.shape
+        count, _, width = found.shape
         if self.type is WeightType.I4:
-            target[...] = pairs_of_levels(panels, LANES).reshape(count, -1)
+            target[...] = pairs_of_levels(found, lanes).reshape(count, -1)
             return
         if self.type is WeightType.U8:
             zeros = np.zeros(count * width, np.int16)
             if self.zeros is not None:
                 zeros[: len(self.zeros)] = self.zeros
-            panels = panels + zeros.reshape(count, 1, width)
-        target.view(self.type.dtype).reshape(panels.shape)[...] = panels
+            found = found + zeros.reshape(count, 1, width)
+        target.view(self.type.dtype).reshape(found.shape)[...] = found
 
 
 def panel_bytes(kind: WeightType, rows: int, width: int) -> int:

@@ -3,6 +3,10 @@
 F(2x2, 3x3) needs 2.25 times fewer multiplications than the plain product, F(4x4, 3x3) 4 times fewer; their
 transformed weights take 1.8 and 4 times the memory. Narrow weights are therefore transformed in every run,
 by a launch of their own, to scratch memory that all layers share.
+
+All outputs of a tile are sums of all its products. An input that is NaN or an infinity therefore makes NaN of
+every output of the tiles that read it, where LiteRT's convolution changes the outputs alone whose window has
+it. Telling them apart would take a second pass over all inputs in every run.
 """
 
 from __future__ import annotations
@@ -11,10 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runtime.delegates.gpu.graph import Node, ceil_div, round_up
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats, filter_matrix, panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
-from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
+from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, rank_tiles
 from runtime.delegates.gpu.lowering.spec import (
     Array,
     Candidate,
@@ -28,7 +33,7 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
     packed,
 )
-from runtime.delegates.gpu.parameters import divisor, parameters
+from runtime.delegates.gpu.parameters import divisor, parameters, reciprocal
 from runtime.delegates.gpu.weights import WeightType
 
 _SMALL_TILE = 2
@@ -36,6 +41,11 @@ _SMALL_TILE = 2
 
 _LEAST_CHANNELS = 16
 """Input and output channels from which on the products outweigh the transforms; one vector of the kernels."""
+
+_LEAST_OF_GROUP = 32
+"""Input and output channels of a group from which on a grouped convolution is transformed: of fewer, each
+product is small beside the transforms. The smallest measured: 56x56 pixels with groups of 32 and 64 channels
+take half of the plain product's time. Smaller could make narrow groups slower, larger forgoes that gain."""
 
 _LEAST_PIXELS = 6
 """Height and width in pixels from which on the method can pay. Smaller maps have too few tiles to share three
@@ -60,11 +70,16 @@ def winograd_fits(shape: ConvShape) -> bool:
     """True where the method applies, and the map is large enough for it to pay."""
     s = shape
     window = (s.filter_h, s.filter_w, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w)
-    if window != (3, 3, 1, 1, 1, 1) or s.groups > 1 or s.in_layout.channel_stride != 1:
+    if window != (3, 3, 1, 1, 1, 1) or s.in_layout.channel_stride != 1 or not s.in_layout.padded:
         return False
-    if not s.in_layout.padded:
+    if s.groups > 1 and (min(s.group_in, s.group_out) < _LEAST_OF_GROUP or not groups_fit(s)):
         return False
     return min(s.in_channels, s.out_channels) >= _LEAST_CHANNELS and min(s.out_h, s.out_w) >= _LEAST_PIXELS
+
+
+def groups_fit(shape: ConvShape) -> bool:
+    """True where the channels of each group fill whole vectors, which patches and panels consist of."""
+    return shape.groups == 1 or (shape.group_in % LANES == 0 and shape.group_out % LANES == 0)
 
 
 def is_small_map(shape: ConvShape) -> bool:
@@ -83,12 +98,16 @@ def winograd_candidates(node: Node, context: Context, shape: ConvShape) -> list[
 
 @dataclass(frozen=True, slots=True)
 class _Grid:
-    """The tiles of one convolution and the sizes of its three launches."""
+    """The tiles of one convolution and the sizes of its three launches.
+
+    Patches have `channels`, of which each product reads `depth`, those of one group.
+    """
 
     size: int
     tiles_y: int
     tiles_x: int
     images: int
+    channels: int
     depth: int
     tile: Tile
     panels: int
@@ -116,7 +135,7 @@ class _Grid:
 
     @property
     def patches(self) -> Scratch:
-        return Scratch("patches", self.batch * self.tiles * self.depth)
+        return Scratch("patches", self.batch * self.tiles * self.channels)
 
     @property
     def products(self) -> Scratch:
@@ -129,9 +148,10 @@ def winograd(node: Node, context: Context, shape: ConvShape, size: int) -> Candi
     Each phase needs all results of the one before, and a launch is the only barrier between workers.
     """
     tiles_y, tiles_x = ceil_div(shape.out_h, size), ceil_div(shape.out_w, size)
-    depth, tiles = round_up(shape.in_channels), shape.images * tiles_y * tiles_x
-    tile = best_tiles(tiles, shape.out_channels, depth, context.device)[0]
-    grid = _Grid(size, tiles_y, tiles_x, shape.images, depth, tile, tile.panels(shape.out_channels))
+    channels, depth = round_up(shape.in_channels), round_up(shape.group_in)
+    tile = _tile(shape, shape.images * tiles_y * tiles_x, depth, context.device)
+    panels_of_all = tile.panels(shape.out_channels)
+    grid = _Grid(size, tiles_y, tiles_x, shape.images, channels, depth, tile, panels_of_all)
     weights, transforms = _weights(node, shape, grid)
     launches = (
         *transforms,
@@ -140,6 +160,13 @@ def winograd(node: Node, context: Context, shape: ConvShape, size: int) -> Candi
         _output(node, context, shape, grid),
     )
     return Candidate(f"winograd{size}x{size}_{tile.name}", launches)
+
+
+def _tile(shape: ConvShape, tiles: int, depth: int, device: Capabilities) -> Tile:
+    """The cheapest tile; of a grouped convolution one whose panels belong to a single group each."""
+    workers, floats = device.compute_units, device.vector_floats
+    ranked = rank_tiles(tiles, shape.out_channels, depth, workers, floats)
+    return next(tile for tile in ranked if shape.groups == 1 or shape.group_out % tile.columns == 0)
 
 
 def _input(node: Node, shape: ConvShape, grid: _Grid) -> Launch:
@@ -151,13 +178,13 @@ def _input(node: Node, shape: ConvShape, grid: _Grid) -> Launch:
             "matmul/conv/winograd_input.cl",
             instance_name(f"conv_winograd_f{grid.size}_input"),
             defines(TILE=grid.size),
-            parameters(CHANNELS=grid.depth, **grid.shape, **values, **pads),
+            parameters(CHANNELS=grid.channels, **grid.shape, **values, **pads),
         ),
         (shape.source, grid.patches),
         units=grid.images * grid.tiles_y,
         label=f"{node.op.name} {shape.label} patches",
         sources=node.sources,
-        bytes=4 * (shape.images * shape.in_h * shape.in_w * grid.depth + grid.patches.elements),
+        bytes=4 * (shape.images * shape.in_h * shape.in_w * grid.channels + grid.patches.elements),
     )
 
 
@@ -209,8 +236,10 @@ def _product(node: Node, shape: ConvShape, grid: _Grid, weights: PackedConstant 
             defines(TILE_M=grid.tile.rows, TILE_N=grid.tile.columns),
             parameters(
                 TILES=grid.tiles,
+                CHANNELS=grid.channels,
                 K=grid.depth,
                 **divisor("PANELS", grid.panels),
+                **reciprocal("GROUP_PANELS", grid.panels // shape.groups),
                 **divisor("ROW_TILES", ceil_div(grid.tiles, grid.tile.rows)),
             ),
         ),
@@ -265,14 +294,17 @@ def pack_filter(weights: Floats, size: int, depth: int, width: int, *, is_exact:
     else with the bits of the kernel that transforms narrow weights.
     """
     outputs, _, _, inputs = weights.shape
-    count = ceil_div(outputs, width)
-    taps = np.zeros((3, 3, depth, count * width), np.float32)
-    taps[:, :, :inputs, :outputs] = weights.transpose(1, 2, 3, 0)
-    # Single precision would double the error of the whole convolution.
-    columns = transformed(taps.astype(np.float64) if is_exact else taps, size)
-    found = np.stack([transformed(row, size).astype(np.float32, copy=False) for row in columns])
-    found = found.reshape((size + 2) ** 2, depth, count, width)
-    return np.ascontiguousarray(found.transpose(0, 2, 1, 3))
+    side, count = size + 2, ceil_div(outputs, width)
+    found = np.empty((side * side, count, depth, width), np.float32)
+    # Panel by panel: in float64, the intermediate sums of a whole filter take several times its memory.
+    for panel in range(count):
+        columns = weights[panel * width : (panel + 1) * width].transpose(1, 2, 3, 0)
+        # Single precision would double the error of the whole convolution.
+        taps = np.zeros((3, 3, depth, width), np.float64 if is_exact else np.float32)
+        taps[:, :, :inputs, : columns.shape[-1]] = columns
+        for line, row in enumerate(transformed(taps, size)):
+            found[line * side : (line + 1) * side, panel] = transformed(row, size)
+    return found
 
 
 def transformed(taps: Array, size: int) -> Array:

@@ -18,6 +18,7 @@ from runtime.delegates.gpu.lowering.spec import (
     defines,
 )
 from runtime.delegates.gpu.parameters import parameters
+from runtime.delegates.gpu.weights import WeightType
 
 
 def depthwise(node: Node, context: Context) -> Candidate:
@@ -65,7 +66,7 @@ def depthwise(node: Node, context: Context) -> Candidate:
         ),
         (
             source,
-            PackedConstant(f"weights{target}", taps * width, filters, ElementType.I8),
+            PackedConstant(f"weights{target}", taps * width, filters, ElementType.I8, WeightType.I8),
             PackedConstant(f"stage{target}", 4 * width, stage, ElementType.I32),
             target,
         ),

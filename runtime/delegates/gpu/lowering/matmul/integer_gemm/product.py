@@ -19,6 +19,7 @@ from runtime.delegates.gpu.lowering.spec import (
     defines,
 )
 from runtime.delegates.gpu.parameters import parameters
+from runtime.delegates.gpu.weights import WeightType
 from runtime.model.schema import BuiltinOperator as Op
 
 _BYTES_OF_INT = 4
@@ -139,7 +140,11 @@ def product(node: Node, context: Context) -> Candidate:
         (
             source,
             PackedConstant(
-                f"weights{target}", panels * columns * taps * lanes, packed_weights, ElementType.I8
+                f"weights{target}",
+                panels * columns * taps * lanes,
+                packed_weights,
+                ElementType.I8,
+                WeightType.I8,
             ),
             PackedConstant(f"stage{target}", panels * columns * (3 if once else 4), stage, ElementType.I32),
             PackedConstant(f"border{lanes}_{a['in_zero_point']}", lanes, lambda: border, ElementType.I8),

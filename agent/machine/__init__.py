@@ -1,0 +1,1 @@
+"""What machine this is, and what happens on it: its settings, its counters, its sensors."""

@@ -1,0 +1,54 @@
+"""The control groups of this process, of either version: its own, and those above it, which bind it too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path("/")
+"""Where `/proc` and `/sys` are. Functions that read them take another root, where copies of files lie."""
+
+
+def groups(controller: str, root: Path = ROOT) -> list[Path]:
+    """Return the folders that govern a resource of this process, the narrowest first; empty where none do."""
+    mounts = [line.split() for line in text_of(root / "proc/self/mounts").splitlines()]
+    named = [line.split(":", 2) for line in text_of(root / "proc/self/cgroup").splitlines()]
+    for kind, options in (("cgroup", controller), ("cgroup2", "")):
+        mounted = next(
+            (f[1] for f in mounts if f[2] == kind and (not options or options in f[3].split(","))), None
+        )
+        name = next((path for _, listed, path in named if _governs(listed, options)), None)
+        if mounted is None or name is None:
+            continue
+        top = root / mounted.lstrip("/")
+        folder = top / name.lstrip("/")
+        return [folder, *(parent for parent in folder.parents if parent.is_relative_to(top))]
+    return []
+
+
+def cpu_quota(root: Path = ROOT) -> float | None:
+    """Return how many CPUs' time the tightest group grants this process; None where none limits it."""
+    quotas = [quota for folder in groups("cpu", root) if (quota := _quota(folder)) is not None]
+    return min(quotas, default=None)
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a kernel's file; empty where it is missing or refuses."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _governs(listed: str, controller: str) -> bool:
+    return controller in listed.split(",") if controller else listed == ""
+
+
+def _quota(folder: Path) -> float | None:
+    """`cpu.max` of version 2 is `max 100000` or `200000 100000`; version 1 has -1 for no limit."""
+    words = text_of(folder / "cpu.max").split() or [
+        text_of(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")
+    ]
+    if len(words) != 2 or not all(word.isdecimal() for word in words) or words[1] == "0":
+        return None
+    return int(words[0]) / int(words[1])

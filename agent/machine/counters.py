@@ -1,0 +1,171 @@
+"""What the kernel counts of a host while something is measured, and what else ran in that time.
+
+Read just before and just after a timed loop, never within it. A counter that this machine lacks is None, and
+so is what would follow from it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from agent.machine.cgroups import ROOT, groups, text_of
+
+_TICK_S: Final = 1.0 / os.sysconf("SC_CLK_TCK")
+"""Seconds of the unit in which the kernel counts the use of the CPUs."""
+
+_BUSY: Final = (0, 1, 2, 5, 6)
+"""Fields of a line of /proc/stat after its name: user, nice, system, irq, softirq."""
+
+_STEAL: Final = 7
+"""The field of the time that a hypervisor gave to other machines."""
+
+_SCHEDSTAT_FIELDS: Final = 3
+"""Fields of /proc/PID/schedstat: time on a CPU and time in a run queue, both in ns, and time slices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """One reading. CPU times in seconds, summed over the CPUs that the farm may use."""
+
+    at_s: float
+    asleep_s: float
+    own_s: float
+    waited_s: Mapping[str, float] | None
+    busy_s: float | None
+    steal_s: float | None
+    throttled_s: float | None
+    waiting_s: float | None
+    swapped_in: int | None
+
+    @classmethod
+    def now(cls, cpus: Collection[int], root: Path = ROOT) -> Counters:
+        """Read the counters; `cpus`: those that the farm may use."""
+        busy, steal = _cpu_times(cpus, root)
+        now_s = time.clock_gettime(time.CLOCK_MONOTONIC)
+        return cls(
+            at_s=now_s,
+            # CLOCK_BOOTTIME goes on while a machine sleeps, CLOCK_MONOTONIC does not.
+            asleep_s=time.clock_gettime(time.CLOCK_BOOTTIME) - now_s,
+            own_s=sum(_used_s(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)),
+            waited_s=_waited_s(root),
+            busy_s=busy,
+            steal_s=steal,
+            throttled_s=_throttled_s(root),
+            waiting_s=_waiting_s(root),
+            swapped_in=_swapped_in(root),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The difference of two readings. `foreign_s`: CPU time of all but this process and its children.
+
+    `from_s`: its beginning, on CLOCK_MONOTONIC. `preempted_s`: how long the thread of this process that
+    waited most was ready to run and had no CPU.
+    """
+
+    from_s: float
+    wall_s: float
+    cpus: int
+    asleep_s: float
+    preempted_s: float | None
+    foreign_s: float | None
+    steal_s: float | None
+    throttled_s: float | None
+    waiting_s: float | None
+    swapped_in: int | None
+
+    @classmethod
+    def between(cls, first: Counters, last: Counters, cpus: int) -> Window:
+        """Everything that was counted from the first reading to the last, on `cpus` CPUs."""
+        busy = _difference(first.busy_s, last.busy_s)
+        own = last.own_s - first.own_s
+        return cls(
+            from_s=first.at_s,
+            wall_s=last.at_s - first.at_s,
+            cpus=cpus,
+            asleep_s=last.asleep_s - first.asleep_s,
+            preempted_s=_longest_wait(first.waited_s, last.waited_s),
+            foreign_s=None if busy is None else max(0.0, busy - own),
+            steal_s=_difference(first.steal_s, last.steal_s),
+            throttled_s=_difference(first.throttled_s, last.throttled_s),
+            waiting_s=_difference(first.waiting_s, last.waiting_s),
+            swapped_in=None if None in (first.swapped_in, last.swapped_in)
+            else (last.swapped_in or 0) - (first.swapped_in or 0),
+        )  # fmt: skip
+
+    @property
+    def rounding_s(self) -> float:
+        """By how many seconds a CPU time may be wrong: each CPU's is rounded at both ends."""
+        return 2 * self.cpus * _TICK_S
+
+
+def _difference(first: float | None, last: float | None) -> float | None:
+    return None if first is None or last is None else last - first
+
+
+def _longest_wait(first: Mapping[str, float] | None, last: Mapping[str, float] | None) -> float | None:
+    """The largest growth of a thread's waiting time; a thread that began meanwhile has waited from 0 on."""
+    if first is None or last is None:
+        return None
+    return max((waited - first.get(thread, 0.0) for thread, waited in last.items()), default=0.0)
+
+
+def _waited_s(root: Path) -> dict[str, float] | None:
+    """How long each thread of this process waited in a run queue (the second field of its `schedstat`)."""
+    found = {}
+    for thread in (root / "proc/self/task").glob("[0-9]*"):
+        fields = text_of(thread / "schedstat").split()
+        if len(fields) == _SCHEDSTAT_FIELDS:
+            found[thread.name] = int(fields[1]) * 1e-9
+    return found or None
+
+
+def _used_s(who: int) -> float:
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
+
+
+def _cpu_times(cpus: Collection[int], root: Path) -> tuple[float | None, float | None]:
+    wanted = {f"cpu{cpu}" for cpu in cpus}
+    rows = [line.split() for line in text_of(root / "proc/stat").splitlines()]
+    found = [list(map(int, row[1:])) for row in rows if row and row[0] in wanted]
+    if len(found) != len(wanted) or any(len(row) <= _STEAL for row in found):
+        return None, None
+    busy = sum(row[field] for row in found for field in _BUSY)
+    return busy * _TICK_S, sum(row[_STEAL] for row in found) * _TICK_S
+
+
+def _throttled_s(root: Path) -> float | None:
+    """The time for which CPU quotas stopped this process's groups, None where nothing counts it."""
+    found = []
+    for folder in groups("cpu", root):
+        words = text_of(folder / "cpu.stat").split()
+        counted = dict(zip(words[::2], words[1::2], strict=False))
+        for name, unit in (("throttled_usec", 1e-6), ("throttled_time", 1e-9)):
+            if counted.get(name, "").isdecimal():
+                found.append(int(counted[name]) * unit)
+    return sum(found) if found else None
+
+
+def _waiting_s(root: Path) -> float | None:
+    """The time in which some runnable task of the host had no CPU (`some` of its CPU pressure)."""
+    for line in text_of(root / "proc/pressure/cpu").splitlines():
+        if line.startswith("some "):
+            _, _, total = line.rpartition("total=")
+            return int(total) * 1e-6 if total.isdecimal() else None
+    return None
+
+
+def _swapped_in(root: Path) -> int | None:
+    for line in text_of(root / "proc/vmstat").splitlines():
+        name, _, value = line.partition(" ")
+        if name == "pswpin":
+            return int(value)
+    return None

@@ -1,0 +1,138 @@
+"""What a window of counters says about a measurement in it: which signals there were, what they showed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from agent.machine.counters import Window
+
+MOST_FOREIGN: Final = 0.05
+"""Share of the CPUs' time that other programs may use. Chosen: a quiet machine's housekeeping is a hundredth;
+above a twentieth caches, turbo and memory bandwidth are shared noticeably. A share grows with the CPUs."""
+
+MOST_STEAL: Final = 0.01
+"""Share of the CPUs' time that a hypervisor may give to other machines."""
+
+MOST_PREEMPTED: Final = 0.02
+"""Share of the timed loop for which others may keep a thread of the measured process from its CPU: the
+smallest difference that a comparison calls one (`orchestrator.results.speedups.SAME_WITHIN`), so that less
+changes no verdict. How often it was switched says nothing: a switch may cost a microsecond or a second."""
+
+MOST_WAITING: Final = 0.05
+"""Share of the time in which some task of the host may wait for a CPU, where other programs ran at all:
+threads of the measured process alone may wait for each other. Judged only where the kernel does not say for
+how long the measured process itself waited."""
+
+LEAST_FOREIGN: Final = 0.01
+"""Share of the CPUs' time from which on other programs ran at all."""
+
+LONGEST_SLEEP_S: Final = 0.01
+"""Seconds by which the two clocks may differ without a suspended machine between their readings."""
+
+SHORTEST_S: Final = 0.2
+"""Seconds below which a window is too short for counters of hundredths of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbance:
+    """One thing that disturbed a measurement, for people; `invalidates`: its figures mean nothing."""
+
+    text: str
+    invalidates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was found, by which signals, and which ones could say nothing, each with the reason."""
+
+    found: tuple[Disturbance, ...] = ()
+    seen: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+
+def disturbances(window: Window) -> Evidence:
+    """Judge a window."""
+    found: list[Disturbance] = []
+    seen: list[str] = []
+    unseen: list[str] = []
+    for name, reading, why, judge in _SIGNALS:
+        if reading(window) is None:
+            unseen.append(f"{name}: {why}")
+        elif name in _COARSE and window.wall_s < SHORTEST_S:
+            unseen.append(f"{name}: the timed loop took {1000 * window.wall_s:.0f} ms, too short to tell")
+        else:
+            seen.append(name)
+            what = judge(window)
+            if what is not None:
+                found.append(what)
+    return Evidence(tuple(found), tuple(seen), tuple(unseen))
+
+
+def _foreign(w: Window) -> Disturbance | None:
+    used = (w.foreign_s or 0.0) - w.rounding_s
+    if used <= MOST_FOREIGN * w.wall_s * w.cpus:
+        return None
+    return Disturbance(f"other programs used {(w.foreign_s or 0.0) / w.wall_s:.1f} of {w.cpus} CPUs")
+
+
+def _steal(w: Window) -> Disturbance | None:
+    stolen = w.steal_s or 0.0
+    if stolen - w.rounding_s / 2 <= MOST_STEAL * w.wall_s * w.cpus:
+        return None
+    return Disturbance(f"the hypervisor withheld {stolen / w.wall_s:.2f} of {w.cpus} CPUs")
+
+
+def _throttled(w: Window) -> Disturbance | None:
+    stopped = w.throttled_s or 0.0
+    return Disturbance(f"a CPU quota stopped it for {stopped:.3f} s") if stopped > 0.0 else None
+
+
+def _preempted(w: Window) -> Disturbance | None:
+    """A thread may also wait for another one of its process; for others no longer than those ran."""
+    waited = w.preempted_s or 0.0
+    if w.foreign_s is not None:
+        waited = min(waited, w.foreign_s + (w.steal_s or 0.0) + w.rounding_s)
+    if waited <= MOST_PREEMPTED * w.wall_s:
+        return None
+    return Disturbance(f"others kept a thread from its CPU for {waited / w.wall_s:.0%} of the time")
+
+
+def _waiting(w: Window) -> Disturbance | None:
+    if w.preempted_s is not None:
+        return None
+    waited = w.waiting_s or 0.0
+    foreign = (w.foreign_s or 0.0) - w.rounding_s
+    if waited <= MOST_WAITING * w.wall_s or foreign <= LEAST_FOREIGN * w.wall_s * w.cpus:
+        return None
+    return Disturbance(f"tasks waited for a CPU in {waited / w.wall_s:.0%} of the time")
+
+
+def _swapped(w: Window) -> Disturbance | None:
+    return Disturbance(f"{w.swapped_in} pages were swapped in", invalidates=True) if w.swapped_in else None
+
+
+def _asleep(w: Window) -> Disturbance | None:
+    if w.asleep_s <= LONGEST_SLEEP_S:
+        return None
+    return Disturbance(f"the machine was suspended for {w.asleep_s:.1f} s", invalidates=True)
+
+
+_NO_STAT: Final = "the kernel does not count the use of these CPUs"
+
+_SIGNALS: Final[
+    tuple[tuple[str, Callable[[Window], float | None], str, Callable[[Window], Disturbance | None]], ...]
+] = (
+    ("foreign CPU time", lambda w: w.foreign_s, _NO_STAT, _foreign),
+    ("steal time", lambda w: w.steal_s, _NO_STAT, _steal),
+    ("preemption", lambda w: w.preempted_s, "the kernel keeps no schedstat of threads", _preempted),
+    ("CPU throttling", lambda w: w.throttled_s, "no control group counts it", _throttled),
+    ("CPU pressure", lambda w: w.waiting_s, "the kernel has no /proc/pressure", _waiting),
+    ("swap", lambda w: w.swapped_in, "the kernel does not count it", _swapped),
+    ("suspend", lambda w: w.asleep_s, "", _asleep),
+)
+"""Name, reading, why there may be none, judgement."""
+
+_COARSE: Final = frozenset({"foreign CPU time", "steal time"})
+"""Signals that are counted in hundredths of a second."""

@@ -1,0 +1,62 @@
+"""Waits until the machine is quiet, before a process is measured on it; not for ever."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from agent.machine import neighbours
+from agent.machine.counters import Counters, Window
+from agent.machine.disturbance import disturbances
+from agent.machine.workload import Reading
+
+WAITS: Final = {"quick": 0, "standard": 3, "publish": 3}
+"""How often one attempt waits, by level. `quick` is for a look: it measures at once and says what it saw."""
+
+WAIT_S: Final = 60.0
+"""Longest wait in seconds. Three of them are a fifth of the time that an attempt has by default."""
+
+_LOOK_S: Final = 0.25
+"""Seconds for which the machine is watched: the kernel counts in hundredths of a second, so that a fifth of a
+CPU is seen. Every process of the levels that wait begins so much later."""
+
+_PAUSE_S: Final = 2.0
+"""Seconds between two looks at a busy machine."""
+
+
+@dataclass(slots=True)
+class Gate:
+    """The waiting of one attempt. `waits` is how often it may still wait; `tell` is told why it does."""
+
+    cpus: Collection[int]
+    history: Sequence[Reading]
+    waits: int
+    tell: Callable[[str], None]
+    wait_s: float = WAIT_S
+
+    def pass_quietly(self) -> str | None:
+        """Return None once the machine is quiet, or why it still is not when all waiting is over."""
+        why = self._busy()
+        allowed = self.waits
+        while why is not None and self.waits > 0:
+            self.waits -= 1
+            until = time.monotonic() + self.wait_s
+            while why is not None and time.monotonic() < until:
+                self.tell(f"waiting for a quiet machine: {why}")
+                time.sleep(_PAUSE_S)
+                why = self._busy()
+        waited = allowed - self.waits
+        return (
+            why if why is None or not waited else f"{why} (after {waited} x {self.wait_s:.0f} s of waiting)"
+        )
+
+    def _busy(self) -> str | None:
+        before, seen = Counters.now(self.cpus), neighbours.cpu_ticks()
+        time.sleep(_LOOK_S)
+        window = Window.between(before, Counters.now(self.cpus), len(self.cpus))
+        found = disturbances(window).found
+        if found:
+            return f"{found[0].text}: {neighbours.busiest(seen, neighbours.cpu_ticks())}"
+        return Reading.now().slower_than(self.history)

@@ -1,0 +1,78 @@
+"""The process that invokes a model without a pause for minutes, after everything is timed; what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent.attempt import runlog
+from agent.attempt.files import (
+    SUSTAINED_FILE,
+    AttemptFile,
+    SlicedRuns,
+    SustainedReport,
+    write_atomically,
+    write_progress,
+)
+from agent.runner.measure import failure_of, input_rules, options_of_first_tuning
+from agent.runner.telemetry import Telemetry
+from agent.wire.measurement import Sustained, SustainedSlice
+from runtime.errors import FarmRuntimeError
+from runtime.tools.loading import Opener
+from runtime.tools.sustained import sustain
+
+
+def sustained_process(job_file: Path, folder: Path) -> None:
+    """Run the pass in this process and write `sustained.json`: its slices or the failure."""
+    attempt = AttemptFile.model_validate_json(job_file.read_bytes())
+    runs_log, group = Path(attempt.runs_log), attempt.device.exclusion_group
+    runlog.append(runs_log, "start", attempt.job.attempt_id, group, "sustained")
+    try:
+        report = SustainedReport(slices=_slices(attempt, folder))
+    except (FarmRuntimeError, MemoryError) as error:
+        report = SustainedReport(failure=failure_of(error, attempt))
+    write_atomically(folder / SUSTAINED_FILE, report.model_dump_json().encode())
+    runlog.append(runs_log, "end", attempt.job.attempt_id, group, "sustained")
+
+
+def _slices(attempt: AttemptFile, folder: Path) -> tuple[SlicedRuns, ...]:
+    job = attempt.job
+    assert job.plan.sustained_s is not None
+    found = sustain(
+        Opener.prepare(job.delegate_kind, options_of_first_tuning(attempt, folder)),
+        attempt.model_path,
+        job.model_sha256,
+        job.plan.sustained_s,
+        input_rules(job.inputs),
+        lambda number, count: write_progress(folder, f"sustained: part {number} of {count}"),
+    )
+    return tuple(
+        SlicedRuns(begin_ns=s.begin_ns, seconds=s.seconds, runs=s.runs, p50_ns=s.p50_ns) for s in found
+    )
+
+
+def sustained(report: SustainedReport, attempt: AttemptFile, sensors: Telemetry) -> Sustained:
+    """What the pass says, with the clock in each slice where a sensor reads one."""
+    asked_s = attempt.job.plan.sustained_s or 0.0
+    if report.failure is not None or not report.slices:
+        failure = report.failure
+        return Sustained(
+            seconds=asked_s, note="it reported nothing" if failure is None else failure.reason.text
+        )
+    windows = [(s.begin_ns, s.begin_ns + int(1e9 * s.seconds)) for s in report.slices]
+    clocks, why_none = sensors.clocks(attempt.device, windows)
+    first, last = report.slices[0], report.slices[-1]
+    slices = tuple(
+        SustainedSlice(
+            from_s=(one.begin_ns - first.begin_ns) / 1e9,
+            p50_ms=one.p50_ns / 1e6,
+            runs=one.runs,
+            clock_mhz=mhz,
+        )
+        for one, mhz in zip(report.slices, clocks, strict=True)
+    )
+    return Sustained(
+        seconds=asked_s,
+        slices=slices,
+        end_over_start=last.p50_ns / max(1, first.p50_ns),
+        clock_note=why_none,
+    )

@@ -1,0 +1,196 @@
+"""The sensors of an attempt: a process of its own reads them, each timed loop gets what they said in it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean, median
+from typing import Final
+
+from agent.attempt.files import SENSORS_FILE, AttemptFile, ProcessReport, Seen
+from agent.devices import RUNNER_COMMAND
+from agent.machine.sensors import graphics, processor
+from agent.machine.sensors.conclusions import FEWEST, conclude
+from agent.machine.sensors.discovery import NOWHERE, sensors_of
+from agent.machine.sensors.recording import Recording, record
+from agent.machine.sensors.sensor import PROCESSOR, Found, Quantity
+from agent.processes.environment import for_runner
+from agent.processes.supervisor import Launch, start
+from agent.wire.measurement import Energy
+from agent.wire.messages import Device
+
+_NICENESS: Final = 10
+"""How much the process gives way to what is measured (nice(2)): a round takes a fraction of a millisecond and
+may wait."""
+
+_ENERGIES: Final = (processor.ENERGY, graphics.ENERGY)
+"""Names of the sensors that count energy."""
+
+_END_S: Final = 5.0
+"""Seconds in which the process ends when it is asked to; it sleeps for a tenth of one between two rounds."""
+
+LEAST_ENERGY_S: Final = 1.0
+"""Seconds of readings below which no energy is told: counters are read ten times a second, so that shorter
+windows are off by more than a tenth."""
+
+
+def part_of(device: Device) -> str:
+    """The part of the machine that computes for a device."""
+    return PROCESSOR if device.kind == "cpu" else device.environment.get("opencl_pci", NOWHERE)
+
+
+@dataclass(slots=True)
+class Telemetry:
+    """The sensors of the parts of the machine that a runner measures, and their readings."""
+
+    found: Found
+    path: Path
+    _recorded: Recording | None = field(default=None, init=False)
+
+    def evidence(self, device: Device, report: ProcessReport) -> ProcessReport:
+        """The report of a timed process with what the sensors of its device say of it."""
+        if report.samples is None or (window := _window(report.samples.facts)) is None:
+            return report
+        part, recorded = part_of(device), self._recording()
+        seen: list[str] = []
+        suspect: list[str] = []
+        invalid: list[str] = []
+        unseen = [f"{one.name}: {one.why}" for one in self.found.missing if one.part == part]
+        energy = None
+        for number, sensor in enumerate(self.found.sensors):
+            if sensor.part != part:
+                continue
+            readings = recorded.between(number, *window)
+            if number in recorded.lost:
+                unseen.append(f"{sensor.name}: vanished while it was read ({recorded.lost[number]})")
+            elif len(readings) < FEWEST:
+                unseen.append(f"{sensor.name}: {len(readings)} readings in the timed loop; it needs {FEWEST}")
+            else:
+                seen.append(sensor.name)
+                for one in conclude(sensor, [value for _, value in readings]):
+                    (invalid if one.invalidates else suspect).append(one.text)
+            if sensor.quantity is Quantity.ENERGY and number not in recorded.lost:
+                energy = _energy_of_a_call(readings, window, len(report.samples.invoke_ns))
+        saw = Seen(
+            suspect=(*report.saw.suspect, *suspect),
+            invalid=(*report.saw.invalid, *invalid),
+            seen=(*report.saw.seen, *seen),
+            unseen=(*report.saw.unseen, *unseen),
+        )
+        if energy is None:
+            return report.model_copy(update={"saw": saw})
+        facts = {**report.samples.facts, "energy_j": f"{energy:.6g}"}
+        samples = report.samples.model_copy(update={"facts": facts})
+        return report.model_copy(update={"saw": saw, "samples": samples})
+
+    def energy(self, device: Device, reports: Sequence[ProcessReport]) -> Energy:
+        """Energy of one call: the mean over the timed processes, all of which must have one."""
+        part = part_of(device)
+        missing = [one for one in self.found.missing if one.part == part and one.name in _ENERGIES]
+        if missing:
+            return Energy(note=f"{missing[0].name}: {missing[0].why}")
+        timed = [r.samples.facts.get("energy_j") for r in reports if r.samples and r.samples.invoke_ns]
+        known = [float(joules) for joules in timed if joules is not None]
+        if not known or len(known) < len(timed):
+            return Energy(note=f"a timed loop had less than {LEAST_ENERGY_S:g} s of readings")
+        return Energy(invoke_mj=1e3 * fmean(known))
+
+    def clocks(self, device: Device, windows: Sequence[tuple[int, int]]) -> tuple[list[float | None], str]:
+        """The median clock of a device's part in MHz in each window, and why one is None, else empty."""
+        part = part_of(device)
+        of_clock = [
+            number
+            for number, sensor in enumerate(self.found.sensors)
+            if sensor.part == part and sensor.quantity is Quantity.CLOCK
+        ]
+        if not of_clock:
+            lacks = [m for m in self.found.missing if m.part == part and "clock" in m.name.lower()]
+            why = f"{lacks[0].name}: {lacks[0].why}" if lacks else "no sensor reads the clock of this device"
+            return [None] * len(windows), why
+        # Read anew: these windows may be later than what was read to judge the timed processes.
+        recorded = Recording.read(self.path, len(self.found.sensors))
+        found: list[float | None] = []
+        for window in windows:
+            readings = [mhz for number in of_clock for _, mhz in recorded.between(number, *window)]
+            found.append(median(readings) if readings else None)
+        return found, "" if None not in found else "the sensor was not read in each part"
+
+    def _recording(self) -> Recording:
+        # Read when the first arm is judged: by then nothing is timed any more.
+        if self._recorded is None:
+            self._recorded = Recording.read(self.path, len(self.found.sensors))
+        return self._recorded
+
+
+@contextlib.contextmanager
+def watched(
+    attempts: Sequence[AttemptFile], job_files: Sequence[Path], cpus: Collection[int]
+) -> Iterator[Telemetry]:
+    """Read the sensors of the attempts' devices in the block; a machine without any gets no process."""
+    found = _sensors(attempts, cpus)
+    folder = job_files[0].parent
+    telemetry = Telemetry(found, folder / SENSORS_FILE)
+    if not found.sensors:
+        yield telemetry
+        return
+    process = start(Launch([*RUNNER_COMMAND, "--sensors", *map(str, job_files)], for_runner(), folder))
+    try:
+        yield telemetry
+    finally:
+        process.terminate()
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def sensors_process(job_files: Sequence[Path]) -> None:
+    """Read the sensors of the jobs' devices until SIGTERM, beside the job file of the first."""
+    attempts = [AttemptFile.model_validate_json(path.read_bytes()) for path in job_files]
+    ended = False
+
+    def end(_number: int, _frame: object) -> None:
+        nonlocal ended
+        ended = True
+
+    signal.signal(signal.SIGTERM, end)
+    os.nice(_NICENESS)
+    found = _sensors(attempts, sorted(os.sched_getaffinity(0)))
+
+    def tell(text: str) -> None:
+        sys.stderr.write(f"{text}\n")
+
+    record(found.sensors, job_files[0].parent / SENSORS_FILE, tell, lambda: not ended)
+
+
+def _sensors(attempts: Sequence[AttemptFile], cpus: Collection[int]) -> Found:
+    """The sensors of all parts, in the same order in the runner and in the process that reads them."""
+    parts = dict.fromkeys(part_of(attempt.device) for attempt in attempts)
+    return sum((sensors_of(part, cpus) for part in parts), Found())
+
+
+def _window(facts: Mapping[str, str]) -> tuple[int, int] | None:
+    try:
+        begin_s, seconds = float(facts["timed_from_s"]), float(facts["watched_s"])
+    except (KeyError, ValueError):
+        return None
+    return int(begin_s * 1e9), int((begin_s + seconds) * 1e9)
+
+
+def _energy_of_a_call(
+    readings: Sequence[tuple[int, float]], window: tuple[int, int], calls: int
+) -> float | None:
+    """Joules of one call: the mean power between the first and the last reading, for the time of the loop."""
+    if not readings or calls == 0:
+        return None
+    (first_ns, first_j), (last_ns, last_j) = readings[0], readings[-1]
+    if last_ns - first_ns < LEAST_ENERGY_S * 1e9:
+        return None
+    return (last_j - first_j) / (last_ns - first_ns) * (window[1] - window[0]) / calls

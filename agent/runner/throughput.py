@@ -1,0 +1,60 @@
+"""The process that keeps several runs of a model in flight, after everything is timed; what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent.attempt import runlog
+from agent.attempt.files import (
+    THROUGHPUT_FILE,
+    AttemptFile,
+    ThroughputReport,
+    write_atomically,
+    write_progress,
+)
+from agent.runner.measure import failure_of, input_rules, options_of_first_tuning
+from agent.wire.measurement import Throughput
+from agent.wire.messages import ThroughputPlan
+from runtime.errors import FarmRuntimeError
+from runtime.tools import throughput as tool
+from runtime.tools.loading import Opener
+
+
+def throughput_process(job_file: Path, folder: Path) -> None:
+    """Run the pass in this process and write `throughput.json`: its count or the failure."""
+    attempt = AttemptFile.model_validate_json(job_file.read_bytes())
+    runs_log, group = Path(attempt.runs_log), attempt.device.exclusion_group
+    runlog.append(runs_log, "start", attempt.job.attempt_id, group, "throughput")
+    try:
+        report = _counted(attempt, folder)
+    except (FarmRuntimeError, MemoryError) as error:
+        report = ThroughputReport(failure=failure_of(error, attempt))
+    write_atomically(folder / THROUGHPUT_FILE, report.model_dump_json().encode())
+    runlog.append(runs_log, "end", attempt.job.attempt_id, group, "throughput")
+
+
+def _counted(attempt: AttemptFile, folder: Path) -> ThroughputReport:
+    job = attempt.job
+    assert job.plan.throughput is not None
+    write_progress(folder, f"throughput: {job.plan.throughput.in_flight} in flight")
+    found = tool.throughput(
+        Opener.prepare(job.delegate_kind, options_of_first_tuning(attempt, folder)),
+        attempt.model_path,
+        job.model_sha256,
+        job.plan.throughput.in_flight,
+        job.plan.throughput.seconds,
+        input_rules(job.inputs),
+    )
+    return ThroughputReport(runs=found.runs, wall_ns=found.wall_ns, why_not=found.why_not)
+
+
+def throughput(report: ThroughputReport, asked: ThroughputPlan) -> Throughput:
+    """What the pass says: the rate, or why there is none."""
+    why = report.why_not if report.failure is None else report.failure.reason.text
+    if why or not report.runs or report.wall_ns <= 0:
+        missing = dict.fromkeys(("seconds", "runs", "per_second"), why or "it reported nothing")
+        return Throughput(in_flight=asked.in_flight, missing=missing)
+    seconds = report.wall_ns / 1e9
+    return Throughput(
+        in_flight=asked.in_flight, seconds=seconds, runs=report.runs, per_second=report.runs / seconds
+    )

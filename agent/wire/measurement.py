@@ -1,0 +1,363 @@
+"""What a runner measured, as a result carries it: times, memory, accuracy, delegation.
+
+The types of the fields are in `agent.wire.bounded`; times ending in `_ns` are durations of a monotonic clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from agent.wire.bounded import (
+    MAX_COUNT,
+    MAX_FACTS,
+    MAX_FALLBACKS,
+    MAX_OUTPUTS,
+    MAX_SAMPLES,
+    MAX_SLICES,
+    MAX_WARNINGS,
+    Count,
+    Facts,
+    Id,
+    Integer,
+    Key,
+    Sha256,
+    Text,
+    Wire,
+)
+
+
+class Fallback(Wire):
+    """An operator that stayed on the CPU."""
+
+    index: Count
+    op: Text
+    reason: Text
+
+
+class Delegation(Wire):
+    """The delegation report of a partition delegate. `fallbacks`: the first `MAX_FALLBACKS` of them."""
+
+    status: Literal["full", "partial", "none"]
+    delegated_ops: Count
+    total_ops: Count
+    partitions: Count
+    fallbacks: tuple[Fallback, ...] = Field(default=(), max_length=MAX_FALLBACKS)
+
+
+class ProcessSamples(Wire):
+    """One process that opened the model; lists are in the order of measurement, times in ns.
+
+    The cold one, which finds empty caches, times its start alone; those of one `tuning` share what it chose.
+    `init_ns` before model load to ready to invoke; `first_ns` the first invoke, completed; every invoke
+    sample is host input to readable host output (`e2e`). `start_ns`: when each of these began, from the begin
+    of the loop; invoke i, also of the warm-up, ran input set i mod `input_sets`. `memory_peak_bytes` is the
+    growth of VmHWM from just before the model is loaded. `stages_ns` are parts of `init_ns` by name, as far
+    as they were told; `memory_bytes` is the growth of VmRSS at `load`, `ready` and `steady`, and the bytes on
+    the `device`. `device_busy_ns` and `queue_delay_ns` come from invokes of a pass behind the timed one.
+    """
+
+    index: Count
+    cache: Literal["cold", "warm"]
+    init_ns: Integer
+    first_ns: Integer
+    warmup_ns: tuple[Integer, ...] = Field(max_length=MAX_SAMPLES)
+    invoke_ns: tuple[Integer, ...] = Field(max_length=MAX_SAMPLES)
+    batch: Count = 1
+    memory_peak_bytes: Integer
+    memory_before_bytes: Integer
+    flags: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
+    facts: Facts = Field(default_factory=dict)
+    tuning: Count = 0
+    start_ns: tuple[Integer, ...] = Field(default=(), max_length=MAX_SAMPLES)
+    input_sets: Count = 0
+    stages_ns: dict[Key, Integer] = Field(default_factory=dict, max_length=MAX_FACTS)
+    memory_bytes: dict[Key, Integer] = Field(default_factory=dict, max_length=MAX_FACTS)
+    device_busy_ns: tuple[Integer, ...] = Field(default=(), max_length=MAX_SAMPLES)
+    queue_delay_ns: tuple[Integer, ...] = Field(default=(), max_length=MAX_SAMPLES)
+
+
+class Latency(Wire):
+    """Summary in milliseconds. A percentile below its sample floor is null; `missing` says why, per field."""
+
+    init: float | None
+    init_warm: float | None
+    first: float | None
+    p50: float | None
+    p90: float | None
+    p99: float | None
+    mean: float | None
+    ci95: tuple[float, float] | None
+    missing: Facts = Field(default_factory=dict)
+    first_warm: float | None = None
+    p95: float | None = None
+    p90_ci95: tuple[float, float] | None = None
+    p99_ci95: tuple[float, float] | None = None
+
+
+class StartStages(Wire):
+    """Parts of an init in milliseconds, of the process that has the lower median of `n` such processes.
+
+    Null: not told by the delegate. `other` is what remains, so that all of them add up to the init shown.
+    """
+
+    parse: float | None
+    partition: float | None
+    compile: float | None
+    tune: float | None
+    upload: float | None
+    other: float
+    n: Count
+
+
+class InitStages(Wire):
+    """The stages of the init, `cold` where caches are empty, `warm` where they are filled.
+
+    `missing` says why a stage is null.
+    """
+
+    cold: StartStages | None = None
+    warm: StartStages | None = None
+    missing: Facts = Field(default_factory=dict)
+
+
+class MemoryStages(Wire):
+    """Growth of resident memory in bytes from just before the model is loaded; the largest of the processes.
+
+    `load`: once the file is read; `ready`: ready to invoke; `steady`: behind the timed loop. `device`: what
+    the delegate has allocated on its device. `missing` says why one is null.
+    """
+
+    load: Integer | None = None
+    ready: Integer | None = None
+    steady: Integer | None = None
+    device: Integer | None = None
+    missing: Facts = Field(default_factory=dict)
+
+
+class DeviceTime(Wire):
+    """One invoke in milliseconds by the events of the device, from a pass of its own: how long it computed,
+    and how long its first piece of work waited. The mean over the processes of each one's median.
+
+    `missing` says why one is null.
+    """
+
+    busy: float | None = None
+    queue_delay: float | None = None
+    missing: Facts = Field(default_factory=dict)
+
+
+class SustainedSlice(Wire):
+    """A part of a sustained pass: when it began, the median of its invokes, their number, and the clock."""
+
+    from_s: float
+    p50_ms: float
+    runs: Count
+    clock_mhz: float | None = None
+
+
+class Sustained(Wire):
+    """One process that invoked the model without a pause for so many `seconds`.
+
+    `end_over_start`: the median of the last slice over that of the first, null where `note` says why;
+    `clock_note` says why a clock is null.
+    """
+
+    seconds: float
+    slices: tuple[SustainedSlice, ...] = Field(default=(), max_length=MAX_SLICES)
+    end_over_start: float | None = None
+    clock_note: Text = ""
+    note: Text = ""
+
+
+class Throughput(Wire):
+    """One process that kept `in_flight` runs of the model started and not yet ended.
+
+    `runs` ended within the `seconds` from the first start to the last end, so many `per_second`; these are
+    null where `missing` says why under their names.
+    """
+
+    in_flight: Count
+    seconds: float | None = None
+    runs: Count | None = None
+    per_second: float | None = None
+    missing: Facts = Field(default_factory=dict)
+
+
+class Installed(Wire):
+    """Bytes of the files that a delegate consists of on the agent; null where `note` says why."""
+
+    bytes: Integer | None = None
+    note: Text = ""
+
+
+class OutputAccuracy(Wire):
+    """One output of the model, the worst figures over its input sets. `verdict` null: not judged.
+
+    `top1`: the share of rows whose largest value is at the same place. `nonfinite` counts NaN and Inf.
+    """
+
+    name: Text
+    max_abs: float | None
+    mean_abs: float | None
+    rel_l2: float | None
+    cosine: float | None
+    top1: float | None
+    nonfinite: Count
+    verdict: Literal["pass", "fail"] | None
+
+
+class Accuracy(Wire):
+    """How the outputs compare with the reference. `verdict` null: not judged, `note` says why.
+
+    `peer_rel_l2` is the distance of LiteRT's XNNPACK from the same reference, null where it did not run.
+    """
+
+    reference: Text | None
+    max_abs: float | None
+    rel_l2: float | None
+    cosine: float | None
+    verdict: Literal["pass", "fail"] | None
+    rule: Text = ""
+    note: Text = ""
+    mean_abs: float | None = None
+    top1: float | None = None
+    nonfinite: Count = 0
+    peer_rel_l2: float | None = None
+    outputs: tuple[OutputAccuracy, ...] = Field(default=(), max_length=MAX_OUTPUTS)
+
+
+class Trust(Wire):
+    """Whether the figures may be believed, and what that rests on.
+
+    `suspect`: something disturbed the measurement; `invalid`: its figures mean nothing. `seen`: the signals
+    that were watched; `unseen`: those that this machine does not have, each with the reason.
+    """
+
+    verdict: Literal["trusted", "suspect", "invalid"]
+    reasons: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
+    seen: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
+    unseen: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
+
+
+class Energy(Wire):
+    """Energy of one timed call in mJ, from a counter of the part that computes, all that it used meanwhile
+    included: the mean over the processes. Null where there is no counter; `note` says why.
+    """
+
+    invoke_mj: float | None = None
+    note: Text = ""
+
+
+class LabelledScore(Wire):
+    """How many samples of the labelled data were right. `verdict` null: no share was asked for.
+
+    `ci95` is the interval of the share that the model has on such samples; `verdict` judges it by `at_least`.
+    """
+
+    metric: Literal["top1", "top5"]
+    samples: Count
+    right: Count
+    share: float
+    ci95: tuple[float, float] | None = None
+    at_least: float | None = None
+    verdict: Literal["pass", "fail", "inconclusive"] | None = None
+
+
+class Tuning(Wire):
+    """What a delegate chose by timing, as its option `choices` takes it, and its sha256.
+
+    `choices` is null where the text is too long for the option. `processes`: the timed ones that ran it.
+    """
+
+    sha256: Sha256
+    choices: Text | None
+    processes: Count
+
+
+class Variation(Wire):
+    """How much a median varies by what is repeated, and where further repetitions help most.
+
+    `level`: what the interval of p50 is over; `given_tuning`: all processes ran one tuning, so that it says
+    nothing about another. `..._sd`: standard deviation that the level adds, as a share; null where it was
+    not repeated. `..._s`: what one more costs, in seconds, without what is repeated within it. `..._advised`:
+    samples of a process and processes of a tuning by Kalibera and Jones, null where nothing tells;
+    `units_advised` of the highest level for an interval of 1 % to either side.
+    """
+
+    level: Literal["process", "tuning"]
+    given_tuning: bool
+    tunings: Count
+    processes: Count
+    sample_sd: float | None
+    process_sd: float | None
+    tuning_sd: float | None
+    sample_s: float
+    process_s: float | None
+    tuning_s: float | None
+    samples_advised: Count | None
+    processes_advised: Count | None
+    units_advised: Count | None
+
+
+class Ratio(Wire):
+    """How many times as fast as a baseline: its time over this cell's, measured in the same blocks.
+
+    `against` is for people; `baseline_id` is the digest of what the baseline is (`baseline_id`), `device_id`
+    where it ran. `median`: the
+    geometric mean over blocks of the ratio of the two medians, with its 95 % t interval, null below three
+    blocks. The orders within the blocks follow from `seed`. `tunings`: where the blocks have several, it is
+    the mean over those of their blocks, and the interval is over them; else 1.
+    """
+
+    against: Text
+    baseline_id: Id
+    device_id: Id
+    median: float = Field(gt=0)
+    ci95: tuple[float, float] | None
+    blocks: int = Field(ge=1, le=MAX_COUNT)
+    seed: Count
+    tunings: int = Field(default=1, ge=1, le=MAX_COUNT)
+
+
+def baseline_id(delegate_kind: str, options: Mapping[str, Any]) -> str:
+    """Return the first 12 hex digits of a digest of how a baseline is run."""
+    what = {"delegate": delegate_kind, "options": dict(options)}
+    text = json.dumps(what, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+class Measurement(Wire):
+    """What a runner measured. `samples_sha256` names the artifact with every `ProcessSamples` as JSON.
+
+    `trust`: None in results from before it was judged, and where no process measured.
+    `variation` is null where no two processes were timed; `tunings` is empty for a delegate that chooses
+    nothing by timing. `sustained` and `throughput` are null unless asked for.
+    `ratio` is null for the baseline itself, and where no baseline was measured in the same blocks.
+    """
+
+    latency_ms: Latency
+    samples: Count
+    memory_peak_bytes: Integer
+    memory_peak_cold_bytes: Integer = 0
+    accuracy: Accuracy
+    delegation: Delegation | None
+    settings: Facts
+    samples_sha256: Sha256 | None = None
+    warnings: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
+    labelled: LabelledScore | None = None
+    trust: Trust | None = None
+    ratio: Ratio | None = None
+    variation: Variation | None = None
+    tunings: tuple[Tuning, ...] = Field(default=(), max_length=MAX_WARNINGS)
+    energy: Energy = Energy()
+    init: InitStages = InitStages()
+    memory: MemoryStages = MemoryStages()
+    installed: Installed = Installed()
+    device: DeviceTime = DeviceTime()
+    sustained: Sustained | None = None
+    throughput: Throughput | None = None

@@ -1,0 +1,70 @@
+"""What a service tells systemd: that it is ready, that it is alive, what it does. Elsewhere it says nothing.
+
+The protocol is that of sd_notify(3): datagrams to the socket that `NOTIFY_SOCKET` names. `WATCHDOG_USEC`
+holds the microseconds of silence after which systemd ends the service and starts it again.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_SHARE_OF_WATCHDOG = 4
+"""Messages for each span of the watchdog: most of them may be late. sd_watchdog_enabled(3) advises two."""
+
+
+@dataclass(slots=True)
+class ServiceManager:
+    """Systemd, as far as it listens.
+
+    `interval_s` is the pause in seconds between two signs of life; None: none is wanted.
+    """
+
+    address: str | None = None
+    interval_s: float | None = None
+    _due_s: float = 0.0
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ServiceManager:
+        """The manager that started this process; one that never listens where none did."""
+        address = environment.get("NOTIFY_SOCKET") or None
+        wanted = environment.get("WATCHDOG_USEC", "")
+        own = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        if address is None or not own or not wanted.isdecimal() or int(wanted) == 0:
+            return cls(address)
+        return cls(address, int(wanted) / 1e6 / _SHARE_OF_WATCHDOG)
+
+    def ready(self, status: str) -> None:
+        """The service has started; what needs it may start."""
+        self._send(f"READY=1\nSTATUS={status}")
+
+    def status(self, text: str) -> None:
+        """What `systemctl status` shows."""
+        self._send(f"STATUS={text}")
+
+    def alive(self) -> None:
+        """A sign of life, to be called in every turn of the service's loop; sent when one is due."""
+        now_s = time.monotonic()
+        if self.interval_s is not None and now_s >= self._due_s:
+            self._due_s = now_s + self.interval_s
+            self._send("WATCHDOG=1")
+
+    def stopping(self) -> None:
+        """The service ends itself."""
+        self._send("STOPPING=1")
+
+    def _send(self, text: str) -> None:
+        if self.address is None:
+            return
+        # Names of the abstract namespace are written with an @ in the environment.
+        target = "\0" + self.address[1:] if self.address.startswith("@") else self.address
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sending:
+                # A manager that does not read must not stop the service once its queue is full.
+                sending.setblocking(False)
+                sending.sendto(text.encode(), target)
+        except OSError:
+            return  # a manager that is gone, restarts or is behind: the service goes on

@@ -1,0 +1,116 @@
+"""What channel counts that are no multiple of 4 or 16 cost on the GPU delegate, in time and bytes.
+
+    .venv/bin/python -m benchmarks.channel_counts [--rounds 15] [--slice 0.1] [--out FILE]
+
+A stack of convolutions of 3 x 3, each of as many output channels as input channels, for several counts. Time
+is the ratio to 16 channels in the same round (`interleaved.py`); `arithmetic of 16` is what it would be if
+padding cost nothing. Bytes are those of the activations' arena and of the constants, as `farm model plan`
+tells them. Writes benchmarks/results/channel_counts.json and .md. The machine must run nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.interleaved import measure, ratio
+from runtime.model.reader import read_model
+from runtime.model.schema import ActivationFunctionType, Padding
+from runtime.model.schema import BuiltinOperator as Op
+from runtime.tools.model_plan import model_plan, planner_of
+from tests.runtime.delegates.gpu.caller_models import on_gpu
+from tests.runtime.models import Builder
+
+RESULTS = Path(__file__).resolve().parent / "results"
+COUNTS = (1, 3, 4, 5, 7, 8, 16)
+"""Channels of a layer; the last is what the others are compared with, a vector of the kernels."""
+LAYERS, SIDE = 4, 64
+"""Convolutions of a model, and the height and width of its images: some milliseconds on one core."""
+
+
+def main() -> int:
+    """Measure all counts, print, write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--slice", type=float, default=0.1, help="seconds per count and round")
+    parser.add_argument("--out", type=Path, default=RESULTS / "channel_counts.json")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="farm-channels-") as folder:
+        runs = {str(count): run_of(count, folder) for count in COUNTS}
+        taken = measure(runs, args.rounds, args.slice)
+    rows = [row_of(count, taken.seconds) for count in COUNTS]
+    args.out.write_text(
+        json.dumps({"rejected": taken.rejected, "rows": rows}, indent=1) + "\n", encoding="utf-8"
+    )
+    text = table(rows)
+    args.out.with_suffix(".md").write_text(text, encoding="utf-8")
+    print(text)
+    return 0
+
+
+def stack(channels: int) -> bytes:
+    """The model of one count."""
+    b = Builder()
+    shape = (1, SIDE, SIDE, channels)
+    value = b.input(np.float32, shape)
+    window = {"padding": Padding.SAME, "stride_h": 1, "stride_w": 1, "dilation_h_factor": 1}
+    options = {**window, "dilation_w_factor": 1, "fused_activation_function": ActivationFunctionType.RELU}
+    weights = np.random.default_rng(channels).normal(0, 0.1, (channels, 3, 3, channels)).astype(np.float32)
+    for _ in range(LAYERS):
+        after = b.tensor(np.float32, shape)
+        b.operator(Op.CONV_2D, [value, b.constant(weights)], [after], options)
+        value = after
+    return b.write([value])
+
+
+def run_of(channels: int, folder: str) -> Callable[[], object]:
+    """A run on buffers that are used without a copy."""
+    compiled = on_gpu(stack(channels), tuning="fast", cache_dir=folder)
+    inputs, outputs = compiled.create_input_buffers(0), compiled.create_output_buffers(0)
+    return lambda: compiled.run_by_index(0, inputs, outputs)
+
+
+def row_of(channels: int, seconds: Any) -> dict[str, Any]:
+    """What one count costs: by the `seconds` of each count, round by round, and by the bytes of its plan."""
+    (plan,) = model_plan(read_model(stack(channels)), planner_of("gpu", {"cache_dir": ""})).partitions
+    found, most = ratio(seconds[str(channels)], seconds[str(COUNTS[-1])]), COUNTS[-1]
+    return {
+        "channels": channels,
+        "time": round(found.median, 3),
+        "low": round(found.low, 3),
+        "high": round(found.high, 3),
+        "arithmetic": round((channels / most) ** 2, 3),
+        "activation_bytes": plan.arena_bytes,
+        "dense_bytes": 2 * 4 * SIDE * SIDE * channels,
+        "constant_bytes": plan.constant_bytes,
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as a page in Markdown."""
+    lines = [
+        "# What channel counts cost on the GPU delegate",
+        "",
+        f"{LAYERS} convolutions of 3 x 3 on {SIDE} x {SIDE} pixels, beside {COUNTS[-1]} channels.",
+        "Written by `benchmarks/channel_counts.py`.",
+        "",
+        "| channels | time of 16 | 95 % | arithmetic of 16 | activations KiB | dense KiB | constants KiB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row['channels']} | {row['time']} | {row['low']}-{row['high']} | {row['arithmetic']} | "
+        f"{row['activation_bytes'] / 1024:.0f} | {row['dense_bytes'] / 1024:.0f} | "
+        f"{row['constant_bytes'] / 1024:.1f} |"
+        for row in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,144 @@
+"""How long `farm compare A B` takes on two campaigns of 10,000 measured cells, as a user waits for it.
+
+    .venv/bin/python -m benchmarks.compare_scale [--cells 10000] [--rounds 5] [--out FILE]
+
+The cells have results as agents send them: figures of five processes with their interval, what a delegate
+says of itself, the signals of trust, and for one of the two delegates the ratio over the other by blocks. The
+farm's own code writes them into SQLite. The whole process is timed, from its start to its last line, and the
+processor time that it takes. The mark is 2 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from statistics import median
+
+from agent.wire.measurement import Delegation, Measurement, Ratio, Trust, Variation, baseline_id
+from orchestrator.config.home import FarmHome
+from orchestrator.db.engine.sessions import Database
+from orchestrator.db.write import attempts, ingest
+from orchestrator.policy.assign import Assignment
+from tests.orchestrator.asked import asked
+from tests.orchestrator.stocked import cells, measured, new_database, result, stock
+
+RESULT = Path(__file__).resolve().parent / "results/compare_scale.json"
+FARM = str(Path(sys.executable).with_name("farm"))
+
+_TURN_CELLS = 500
+"""Cells whose results are stored in one transaction. More take more memory, fewer more commits."""
+
+_SEEN = tuple(f"a signal of trust, number {number}" for number in range(13))
+_UNSEEN = tuple(f"a signal that this machine lacks, number {number}: why" for number in range(5))
+
+_SEED = 1
+"""Of the times that the cells take, so that both campaigns, and each run of this, have the same."""
+
+
+def main() -> int:
+    """Fill a home, time, print, write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cells", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=RESULT)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="farm-compare-") as folder:
+        home = FarmHome(Path(folder))
+        _fill(home, given.cells // 2)
+        took = [_seconds(folder, "compare", "monday", "tuesday") for _ in range(given.rounds)]
+    elapsed, busy = (sorted(one[place] for one in took) for place in (0, 1))
+    figures = {"cells": given.cells, "compare_s": elapsed, "compare_cpu_s": busy}
+    given.out.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    print(
+        f"farm compare: {median(elapsed):.2f} s (all: {elapsed[0]:.2f} to {elapsed[-1]:.2f}), "
+        f"{median(busy):.2f} s of processor time"
+    )
+    return 0
+
+
+def _fill(home: FarmHome, models: int) -> None:
+    """Two campaigns of `models` on two delegates, all measured."""
+    database = new_database(home.database.parent)
+    try:
+        for name in ("monday", "tuesday"):
+            figures = _measurements(name)
+            names = tuple(f"model-{number}" for number in range(models))
+            stock(database, asked(names, {"cpu": {}, "gpu": {}}, name=name, reuse="never"))
+            waiting = [cell for cell in cells(database) if cell.state == "queued"]
+            for begin in range(0, len(waiting), _TURN_CELLS):
+                _measure(database, [cell.cell_id for cell in waiting[begin : begin + _TURN_CELLS]], figures)
+    finally:
+        database.close()
+
+
+def _measure(database: Database, cell_ids: list[str], figures: Iterator[Measurement]) -> None:
+    now = datetime.now(UTC)
+    with database.write() as turn:
+        for cell_id in cell_ids:
+            cell = turn.cell(cell_id)
+            job = attempts.begin(turn, Assignment(cell_id, cell.target), now)
+            assert attempts.start(turn, job.attempt_id, job.epoch, now)
+            message = result(job).model_copy(update={"measurement": next(figures)})
+            assert ingest.apply(turn, message, now) == "counted"
+
+
+def _measurements(day: str) -> Iterator[Measurement]:
+    """What the cells take: from day to day about 2 % differ, and a hundredth of the cells by a fifth more."""
+    base, days = random.Random(_SEED), random.Random(day)  # noqa: S311  # times, no secrets
+    for number in count():
+        changed = 1.2 if days.random() < 0.01 else 1.0
+        p50 = base.lognormvariate(1, 1) * days.lognormvariate(0, 0.02) * changed
+        yield _measurement(p50, days.uniform(0.005, 0.05), paired=number % 2 == 1)
+
+
+def _measurement(p50: float, half: float, *, paired: bool) -> Measurement:
+    """About 3 kB as JSON, as the results of real models have."""
+    made = measured(p50)
+    latency = made.latency_ms.model_copy(update={"ci95": (p50 * (1 - half), p50 * (1 + half))})
+    ratio = Ratio(
+        against="cpu@host-cpu", baseline_id=baseline_id("cpu", {}), device_id="host-cpu", median=1.2,
+        ci95=(1.1, 1.3), blocks=5, seed=1,
+    )  # fmt: skip
+    variation = Variation(
+        level="process", given_tuning=True, tunings=1, processes=5, sample_sd=half, process_sd=half,
+        tuning_sd=None, sample_s=p50 / 1e3, process_s=2.6, tuning_s=8.1, samples_advised=49,
+        processes_advised=None, units_advised=790,
+    )  # fmt: skip
+    settings = {f"setting_{number}": "what the delegate says of itself" for number in range(24)}
+    return made.model_copy(
+        update={
+            "latency_ms": latency,
+            "settings": settings | {"processes": "5"},
+            "trust": Trust(verdict="trusted", seen=_SEEN, unseen=_UNSEEN),
+            "ratio": ratio if paired else None,
+            "variation": variation,
+            "delegation": Delegation(status="full", delegated_ops=164, total_ops=164, partitions=1),
+        }
+    )
+
+
+def _seconds(home: str, *arguments: str) -> tuple[float, float]:
+    """What a command takes: by the clock, and of processors."""
+    used, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    subprocess.run(
+        [FARM, *arguments], env=os.environ | {"FARM_HOME": home}, check=True, stdout=subprocess.DEVNULL
+    )
+    elapsed, now = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return elapsed, now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

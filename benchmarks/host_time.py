@@ -1,0 +1,105 @@
+"""What a run on the GPU delegate takes of the caller's thread: until `run_async` returns, and in all.
+
+    .venv/bin/python -m benchmarks.host_time [--launches 65] [--runs 2000] [--out FILE]
+
+Three models, each on buffers that it uses without a copy: a chain of small products, which one group runs in
+one enqueue; a chain of products that are each enqueued for all threads; and one of large products, which runs
+for tens of milliseconds. `returns` is the wall time until `run_async` has returned, `processor` the time of
+the caller's thread for starting a run and waiting for it. The marks, in the median: 60 microseconds of the
+processor for 65 launches, and 1 ms until the last model's run has returned. Writes
+benchmarks/results/host_time.json. The machine must run nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from runtime.compiled_model import CompiledModel
+from tests.runtime.delegates.gpu.caller_models import dense, on_gpu
+
+RESULT = Path(__file__).resolve().parent / "results/host_time.json"
+WARM_UP = 20
+"""Runs before the first that counts: the first ones fill caches and bind the buffers."""
+SMALL, MEDIUM, LARGE = 16, 64, 1024
+"""Channels of a product of each model: they take less than a microsecond, microseconds and milliseconds."""
+SMALL_ROWS, MEDIUM_ROWS = 4, 32
+"""Rows of the first two models' products, which decide whether those are small to `gpu/schedules.py`."""
+LARGE_ROWS, LARGE_LAYERS, LARGE_RUNS = 1024, 4, 50
+"""The shape of the last model, 9 GFLOP, and how often it runs: each takes tens of milliseconds."""
+HIGH = 0.99
+"""The rank of the second figure, beside the median."""
+
+
+def main() -> int:
+    """Measure all models, print, write."""
+    args = _arguments()
+    with tempfile.TemporaryDirectory(prefix="farm-host-time-") as folder:
+        # A tanh behind each product is fused: one launch for each of them.
+        small = dense(SMALL_ROWS, np.eye(SMALL, dtype=np.float32), args.launches)
+        medium = dense(MEDIUM_ROWS, np.eye(MEDIUM, dtype=np.float32), args.launches)
+        large = dense(LARGE_ROWS, np.eye(LARGE, dtype=np.float32), LARGE_LAYERS)
+        report = {
+            f"{args.launches} small products": _measured(small, folder, args.runs),
+            f"{args.launches} products": _measured(medium, folder, args.runs),
+            "large products": _measured(large, folder, LARGE_RUNS),
+        }
+    for name, figures in report.items():
+        print(name)
+        for key, value in figures.items():
+            print(f"  {key:24} {value}")
+    args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _measured(model: bytes, folder: str, runs: int) -> dict[str, Any]:
+    with on_gpu(model, cache_dir=folder) as compiled:
+        inputs, outputs = compiled.create_input_buffers(0), compiled.create_output_buffers(0)
+        copies = compiled.run_async(inputs, outputs).copies
+        for _ in range(WARM_UP):
+            compiled.run_by_index(0, inputs, outputs)
+        samples = [_sample(compiled, inputs, outputs) for _ in range(runs)]
+    returned, processor, whole = (sorted(sample[place] for sample in samples) for place in range(3))
+    return {
+        "returns us": _figures(returned),
+        "processor us": _figures(processor),
+        "run us": _figures(whole),
+        "copies": list(copies),
+    }
+
+
+def _sample(
+    compiled: CompiledModel, inputs: Sequence[Any], outputs: Sequence[Any]
+) -> tuple[float, float, float]:
+    """Seconds until a run has returned, of the thread, and until the run has ended."""
+    thread, start = time.thread_time(), time.perf_counter()
+    event = compiled.run_async(inputs, outputs)
+    returned = time.perf_counter()
+    event.wait()
+    ended = time.perf_counter()
+    return returned - start, time.thread_time() - thread, ended - start
+
+
+def _figures(ordered: list[float]) -> dict[str, float]:
+    high = ordered[min(len(ordered) - 1, int(HIGH * len(ordered)))]
+    return {"median": round(median(ordered) * 1e6, 1), "p99": round(high * 1e6, 1)}
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--launches", type=int, default=65)
+    parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument("--out", type=Path, default=RESULT)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

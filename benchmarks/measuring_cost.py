@@ -1,0 +1,221 @@
+"""What the measuring itself costs: the loop around an invoke, the sensors' process, paired blocks.
+
+    python -m benchmarks.measuring_cost [--parts loop sensors pairing] [--out FILE]
+
+*loop*: the time from the end of an invoke until the next begins, and a read of the clock, by the start
+offsets that a measurement stores; of a model of one number, for which the loop is most of the time.
+*sensors*: a model on all CPUs while a process reads the sensors of a host, and while that process is stopped,
+in turns. A machine without sensors reads files of the form that Linux gives them on an Intel host.
+*pairing*: the wall time of a campaign whose delegates are compared by paired blocks over that of the same
+campaign without a baseline, in turns, everything cached. Writes results/measuring_cost.json. The machine must
+run nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks.contender import caller, load, slice_of
+from benchmarks.fresh_blocks import REPOSITORY
+from benchmarks.interleaved import ratio
+from benchmarks.skeletons import restored
+from runtime.tools.benchmark import measure
+from runtime.tools.loading import Opener
+from runtime.tools.loop_plan import LoopPlan
+from runtime.tools.samples import geometric_mean
+
+RESULT: Final = REPOSITORY / "benchmarks/results/measuring_cost.json"
+
+LOOP_MARK_US: Final = 5.0
+"""Most microseconds of an iteration that are not the model's."""
+
+SENSORS_MARK: Final = 0.01
+"""By how much the interval of the ratio with and without sensors may reach from 1."""
+
+PAIRING_MARK: Final = 1.35
+"""Most times as long as the unpaired campaign that the paired one may take."""
+
+_LOOP_RUNS: Final = 20_000
+"""Invokes of the smallest model: about a tenth of a second, in which its median does not move any more."""
+
+_SLICE_CALLS: Final = 300
+"""Invokes of a slice, with the sensors' process running or stopped. They take tenths of a second, in which it
+reads several times."""
+
+
+def main() -> int:
+    """The parts that were asked for; their figures are printed and written."""
+    args = _arguments()
+    parts: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
+        "loop": _loop,
+        "sensors": _sensors,
+        "pairing": _pairing,
+    }
+    report: dict[str, Any] = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else {}
+    for name in args.parts:
+        report[name] = parts[name](args)
+        print(name, json.dumps(report[name]), flush=True)
+        args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = ("loop", "sensors", "pairing")
+    parser.add_argument("--parts", nargs="+", choices=names, default=names)
+    parser.add_argument("--model", default="torchvision_mobilenet_v3_small", help="a model of the zoo")
+    parser.add_argument("--slices", type=int, default=100, help="pairs of slices with sensors and without")
+    parser.add_argument("--rounds", type=int, default=3, help="campaigns of each kind")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    return parser.parse_args()
+
+
+def _loop(_args: argparse.Namespace) -> dict[str, Any]:
+    # Here, and not above: only the tests' builder makes so small a model.
+    from tests.runtime.delegates.gpu.caller_models import dense  # noqa: PLC0415
+
+    content = dense(1, np.eye(1, dtype=np.float32), 1)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "one.tflite"
+        path.write_bytes(content)
+        plan = LoopPlan(100, 0.1, _LOOP_RUNS, _LOOP_RUNS, 0.0, 60.0, 11)
+        opener = Opener.prepare("litert", {"threads": 1})
+        found = measure(opener, str(path), hashlib.sha256(content).hexdigest(), plan)
+    starts, invokes = np.array(found.start_ns), np.array(found.invoke_ns)
+    between = np.diff(starts) - invokes[:-1]
+    clock = np.median(np.diff([time.perf_counter_ns() for _ in range(1000)]))
+    mean_us = (float(between.mean()) + float(clock)) / 1e3
+    return {
+        "invokes": len(invokes),
+        "invoke_us": float(np.median(invokes)) / 1e3,
+        "overhead_us_median": (float(np.median(between)) + float(clock)) / 1e3,
+        "overhead_us_mean": mean_us,
+        "met": mean_us <= LOOP_MARK_US,
+    }
+
+
+def _sensors(args: argparse.Namespace) -> dict[str, Any]:
+    from agent.machine.sensors.discovery import sensors_of  # noqa: PLC0415
+    from agent.machine.sensors.sensor import PROCESSOR  # noqa: PLC0415
+
+    cpus = sorted(os.sched_getaffinity(0))
+    own = len(sensors_of(PROCESSOR, cpus).sensors)
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        model = folder / "model.tflite"
+        model.write_bytes(restored(args.model))
+        call = caller(load("litert-xnnpack", str(model), len(cpus)))
+        reader = subprocess.Popen(
+            [sys.executable, "-c", _READER, text, str(own)], cwd=REPOSITORY, stdout=subprocess.PIPE
+        )
+        assert reader.stdout is not None
+        count = int(reader.stdout.readline())
+        with_sensors: list[float] = []
+        without: list[float] = []
+        arms = [(signal.SIGCONT, with_sensors), (signal.SIGSTOP, without)]
+        rng = random.Random(0)  # noqa: S311  # an order of arms, no secret
+        for _ in range(args.slices):
+            for sign, seconds in rng.sample(arms, len(arms)):
+                reader.send_signal(sign)
+                seconds.append(slice_of(call, _SLICE_CALLS))
+        reader.kill()
+        reader.wait()
+        rounds = len((folder / "readings").read_text(encoding="utf-8").splitlines())
+    found = ratio(tuple(with_sensors), tuple(without))
+    return {
+        "sensors": count,
+        "of_this_machine": own > 0,
+        "rounds_of_readings": rounds,
+        "ratio": found.median,
+        "ci95": [found.low, found.high],
+        "met": max(found.high - 1, 1 - found.low) <= SENSORS_MARK,
+    }
+
+
+_READER: Final = """
+import os, sys
+from pathlib import Path
+from agent.machine.sensors.discovery import sensors_of
+from agent.machine.sensors.recording import record
+from agent.machine.sensors.sensor import PROCESSOR
+from tests.agent.machine.sensors.trees import INTEL_XEON, tree
+folder, own = Path(sys.argv[1]), int(sys.argv[2])
+cpus = sorted(os.sched_getaffinity(0))
+found = sensors_of(PROCESSOR, cpus) if own else sensors_of(PROCESSOR, cpus, tree(folder, INTEL_XEON))
+os.nice(10)
+print(len(found.sensors), flush=True)
+record(found.sensors, folder / "readings", print)
+"""
+
+
+def _pairing(args: argparse.Namespace) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        (folder / "model.tflite").write_bytes(restored(args.model))
+        seconds: dict[str, list[float]] = {"paired": [], "unpaired": []}
+        rng = random.Random(0)  # noqa: S311  # an order of arms, no secret
+        # The first of each fills the caches: kernels, tuning, references.
+        for turn in range(args.rounds + 1):
+            for kind in rng.sample(list(seconds), len(seconds)):
+                taken = _campaign(folder, paired=kind == "paired")
+                print(f"{kind}: {taken:.0f} s", flush=True)
+                if turn:
+                    seconds[kind].append(taken)
+    ratios = [a / b for a, b in zip(seconds["paired"], seconds["unpaired"], strict=True)]
+    return {
+        "seconds": {kind: median(values) for kind, values in seconds.items()},
+        "ratios": ratios,
+        "ratio": geometric_mean(ratios),
+        "met": geometric_mean(ratios) <= PAIRING_MARK,
+    }
+
+
+def _campaign(folder: Path, *, paired: bool) -> float:
+    """Wall seconds of a campaign of one model, whose results are not reused."""
+    campaign: dict[str, Any] = {
+        "version": 1,
+        "campaign": "paired" if paired else "unpaired",
+        "level": "standard",
+        "models": [{"id": "model", "source": "model.tflite"}],
+        "delegates": {name: {"kind": name} for name in ("litert", "cpu", "gpu")},
+    }
+    if paired:
+        campaign["baseline"] = {"delegate": "litert"}
+    path = folder / "models.yaml"
+    path.write_text(json.dumps(campaign), encoding="utf-8")
+    farm = str(Path(sys.executable).with_name("farm"))
+    environment = os.environ | {"FARM_HOME": str(folder / "farm")}
+    began = time.perf_counter()
+    ran = subprocess.run(
+        [farm, "submit", str(path), "--force"],
+        env=environment,
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    taken = time.perf_counter() - began
+    if ran.returncode:
+        raise RuntimeError(f"farm submit ended with {ran.returncode}: {ran.stderr[-500:]}")
+    return taken
+
+
+if __name__ == "__main__":
+    sys.exit(main())

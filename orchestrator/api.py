@@ -1,0 +1,186 @@
+"""Measures one model from Python, for tests that fail when a model becomes slow or wrong.
+
+    from orchestrator.api import assert_accuracy, assert_latency
+
+    def test_the_keyword_model_is_fast_enough():
+        assert_latency("models/keywords.tflite", "gpu", max_ms=5)
+
+    def test_the_keyword_model_still_knows_its_words():
+        assert_accuracy("models/keywords.tflite", "gpu", dataset="words.npz", at_least=0.9)
+
+Everything goes the way of `farm submit`: the farm under `$FARM_HOME`, this machine or the lab that its
+configuration names, also by `FARM_URL`; a result that is there for the same model, options and environment is
+reused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from agent.wire.private_folder import keep_new_files_private
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
+from orchestrator.errors import UsageError
+from orchestrator.farm.preparation import files_of, prepared
+from orchestrator.farm.remote import opened
+from orchestrator.manifest import Campaign, parse_manifest
+from orchestrator.manifest.budget import read_budget
+from orchestrator.results.budgets import judge_budgets
+from orchestrator.results.format import labelled
+from orchestrator.results.records import CellRecord
+from orchestrator.sources import check_all
+from orchestrator.sources.store import Store
+
+_SCHEMES = ("zoo:", "https:", "pypi:", "npm:")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """How a model is measured.
+
+    `options`: of the delegate, such as `threads`. `inputs`: as the key `inputs` of `models.yaml`. `device`: a
+    device id or glob, needed where several host the delegate. `force`: no earlier result is reused. `note`
+    receives a line for each slow step.
+    """
+
+    level: Literal["quick", "standard", "publish"] = "quick"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    device: str | None = None
+    force: bool = False
+    note: Callable[[str], None] = lambda _: None
+
+
+def measure(model: str | Path, delegate: str, how: How | None = None) -> CellRecord:
+    """Measure a model on a delegate and return its cell, however it ended.
+
+    `model` is a source as in `models.yaml`; a relative path starts at the working directory. Raises
+    `UsageError` for what cannot be measured as it was asked for, or would be on several devices, and
+    `UnreachableError` where the farm cannot be reached.
+    """
+    return _measured(model, delegate, how or How(), {})
+
+
+def assert_latency(
+    model: str | Path,
+    delegate: str,
+    *,
+    max_ms: float,
+    figure: str = "p50",
+    undecided: Literal["fail", "pass"] = "fail",
+    how: How | None = None,
+) -> CellRecord:
+    """Raise `AssertionError` unless a figure (`p50`, `p90`, `init`, …) is at most `max_ms` milliseconds.
+
+    The whole 95 % interval must lie below the limit. `undecided`: what to do where the limit lies inside it,
+    or where so few processes were measured that there is none. Raises otherwise as `measure`.
+    """
+    # Before anything is measured: a wrong name of a figure must not cost a minute.
+    budget = replace(read_budget(f"{figure}<=1ms"), limit=max_ms, text=f"{figure}<={max_ms:g}ms")
+    cell = measure(model, delegate, how)
+    (judged,) = judge_budgets([cell], [budget]) or (None,)
+    if judged is None:
+        raise AssertionError(_ended(cell))
+    if judged.outcome == "met" or (judged.outcome == "inconclusive" and undecided == "pass"):
+        return cell
+    if judged.outcome == "no_result":
+        raise AssertionError(_ended(cell))
+    verb = "exceeds" if judged.outcome == "exceeded" else "cannot be told from"
+    raise AssertionError(f"{_name(cell)}: {figure} {judged.said} {verb} {max_ms:g} ms")
+
+
+def assert_accuracy(
+    model: str | Path,
+    delegate: str,
+    *,
+    dataset: str | Path | None = None,
+    metric: Literal["top1", "top5"] = "top1",
+    at_least: float | None = None,
+    undecided: Literal["fail", "pass"] = "fail",
+    how: How | None = None,
+) -> CellRecord:
+    """Raise `AssertionError` unless the outputs agree with the reference's; with a `dataset` (a `.npz` with
+    `labels`), unless also the share of right predictions is at least `at_least`.
+
+    The whole 95 % interval of the share must lie above the limit. `undecided`: what to do where the limit
+    lies inside it, as with few samples. Outputs that could not be judged are a failure, with the reason.
+    Raises otherwise as `measure`.
+    """
+    accuracy: dict[str, Any] = {}
+    if dataset is not None:
+        accuracy = {"accuracy": {"dataset": _source(dataset), "metric": metric}}
+        if at_least is not None:
+            accuracy["accuracy"]["at_least"] = at_least
+    elif at_least is not None:
+        raise UsageError("at_least goes with a dataset, of whose labels a share must be predicted")
+    cell = _measured(model, delegate, how or How(), accuracy)
+    if cell.status != "done" or cell.measurement is None:
+        raise AssertionError(_ended(cell))
+    verdict = cell.measurement.accuracy.verdict
+    if verdict is None:
+        raise AssertionError(f"{_name(cell)}: not judged: {cell.measurement.accuracy.note}")
+    if cell.struck_out:
+        raise AssertionError(_ended(cell))
+    score = cell.measurement.labelled
+    if score is not None and score.verdict == "inconclusive" and undecided == "fail":
+        raise AssertionError(f"{_name(cell)}: cannot be told from the limit: {labelled(score)}")
+    return cell
+
+
+def _measured(model: str | Path, delegate: str, how: How, accuracy: Mapping[str, Any]) -> CellRecord:
+    campaign = _campaign(model, delegate, how, accuracy)
+    checked = check_all(campaign.models, Path())
+    keep_new_files_private()
+    home = FarmHome.from_environment()
+    with opened(home, LabConfig.load(home)) as farm:
+        store = Store(farm.home.store, farm.lab.limits.artifact_bytes, farm.lab.limits)
+        with store.in_use():
+            campaign, models = prepared(campaign, checked, store, farm.lab, how.note)
+            order = farm.submission.order(campaign, models, force=how.force)
+            if len(order.preview) != 1:
+                there = ", ".join(cell.device for cell in order.preview)
+                raise UsageError(
+                    f"{delegate!r} runs on several devices; choose one with How(device=…): {there}"
+                )
+            farm.send(files_of(campaign, models), how.note)
+            submitted = order.submit()
+        farm.running.run(submitted, lambda _event: None, farm.wait(how.note))
+        (cell,) = farm.reading.cells(submitted.campaign_id)
+    return cell
+
+
+def _campaign(model: str | Path, delegate: str, how: How, accuracy: Mapping[str, Any]) -> Campaign:
+    """The campaign as a file would have it, so that the same rules and messages hold."""
+    name = Path(str(model)).stem or "model"
+    entry = {"id": name, "source": _source(model), **accuracy}
+    document: dict[str, Any] = {
+        "version": 1,
+        "campaign": name,
+        "level": how.level,
+        "models": [entry | ({"inputs": dict(how.inputs)} if how.inputs else {})],
+        "delegates": {delegate: {"kind": delegate, **how.options}},
+    }
+    if how.device is not None:
+        document["devices"] = [{"name": how.device}]
+    # JSON is YAML.
+    return parse_manifest(json.dumps(document).encode(), f"measuring {model} on {delegate}")
+
+
+def _source(given: str | Path) -> str:
+    """The same file wherever the process goes; what the schemes name stays as it is."""
+    text = os.fspath(given)
+    return text if text.startswith(_SCHEMES) else str(Path(text).absolute())
+
+
+def _name(cell: CellRecord) -> str:
+    return f"{cell.model} on {cell.delegate}@{cell.device}"
+
+
+def _ended(cell: CellRecord) -> str:
+    reason = "" if cell.reason is None else f" ({cell.reason.code}: {cell.reason.text})"
+    return f"{_name(cell)}: {'wrong output' if cell.struck_out else cell.status}{reason}"

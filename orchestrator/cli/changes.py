@@ -1,0 +1,152 @@
+"""Prints what changed between two runs: as a table, as Markdown, and as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from orchestrator.cli import output
+from orchestrator.cli.markdown import markdown_table
+from orchestrator.results import format as text
+from orchestrator.results.comparable import Comparable
+from orchestrator.results.format import NOTHING
+from orchestrator.results.reasons import LONGEST_REASON, first_line
+from orchestrator.results.regression import Change, Difference, Estimate, Report
+from orchestrator.results.speedups import counted_times
+
+_SIGNS = {
+    "slower": "▼", "broken": "✗", "faster": "▲", "mended": "✓", "inconclusive": "?", "same": "=",
+    "missing": "-",
+}  # fmt: skip
+"""A sign for each verdict, in the order of the table."""
+
+
+def _listed(report: Report, show_all: bool) -> list[Change]:
+    quiet = () if show_all else ("same", "inconclusive")
+    return [change for change in report.changes if change.verdict not in quiet or change.doubtful]
+
+
+def _rows(report: Report, show_all: bool) -> list[tuple[str, ...]]:
+    places = {verdict: place for place, verdict in enumerate(_SIGNS)}
+    ordered = sorted(_listed(report, show_all), key=lambda change: (places[change.verdict], change.key))
+    return [
+        (
+            " ".join(change.key),
+            _latency(change.first),
+            _latency(change.second),
+            _percent(change.estimate),
+            f"{_SIGNS[change.verdict]} {change.verdict}",
+            first_line(change.why, LONGEST_REASON),
+        )
+        for change in ordered
+    ]
+
+
+_HEADINGS = ("cell", "A ms", "B ms", "change of p50", "verdict", "why")
+
+
+def table(report: Report, show_all: bool) -> None:
+    """Print the changes; `show_all`: also those that are the same or inconclusive."""
+    rows = _rows(report, show_all)
+    if rows:
+        output.table([output.Column(heading) for heading in _HEADINGS], rows)
+
+
+def markdown(report: Report, show_all: bool) -> str:
+    """The same as a table of Markdown; empty where nothing is listed."""
+    rows = _rows(report, show_all)
+    return markdown_table(_HEADINGS, rows) + "\n" if rows else ""
+
+
+def summary(report: Report, show_all: bool) -> list[str]:
+    """The counts, the mean, and what a reader has to know beside them, line by line."""
+    counts = report.counts
+    said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+    hidden = len(report.changes) - len(_listed(report, show_all))
+    lines = [f"{len(report.changes)} cells: {said}" + (f"; {hidden} not listed (--all)" if hidden else "")]
+    if report.mean is not None:
+        kind = "" if report.mean_paired else ", unpaired"
+        lines.append(
+            f"geometric mean over {report.mean_count} cells: {_percent(report.mean)}{kind}{_left_out(report)}"
+        )
+    unpaired = [c for c in report.changes if c.estimate is not None and not c.estimate.blocks]
+    if unpaired:
+        lines.append(
+            f"unpaired: {len(unpaired)} of them, not measured interleaved, "
+            "so that the machine's own drift is in the ratio"
+        )
+    suspect = sum(not change.is_imported for change in report.doubtful)
+    if suspect:
+        lines.append(
+            f"without a verdict: {suspect} of them, a result is suspect or invalid; "
+            "farm retry --suspect measures those again"
+        )
+    return lines + [_difference(found) for found in report.differences]
+
+
+def _left_out(report: Report) -> str:
+    """`; not in it: 3 without a ratio, 1 imported`: which cells the mean is not over."""
+    left: Counter[str] = Counter()
+    for change in report.changes:
+        if change.is_imported:
+            left["imported"] += 1
+        elif change.estimate is None:
+            left["without a ratio"] += 1
+        elif report.mean_paired and not change.estimate.blocks:
+            left["unpaired"] += 1
+    said = ", ".join(f"{count} {what}" for what, count in left.items())
+    return f"; not in it: {said}" if said else ""
+
+
+def _difference(found: Difference) -> str:
+    return f"differs: {found.name}: {found.before} -> {found.after} ({found.cells} cells)"
+
+
+def _latency(cell: Comparable | None) -> str:
+    times = None if cell is None else counted_times(cell)
+    return text.milliseconds(None if times is None else times.p50)
+
+
+def _percent(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return NOTHING
+    if estimate.ci95 is None:
+        return f"{estimate.ratio - 1.0:+.1%}"
+    low, high = estimate.ci95
+    return f"{estimate.ratio - 1.0:+.1%} [{low - 1.0:+.1%}, {high - 1.0:+.1%}]"
+
+
+def as_json(report: Report) -> dict[str, object]:
+    """The object of `farm compare --json`."""
+    return {
+        "paired": bool(report.changes)
+        and all(change.estimate is None or change.estimate.blocks > 0 for change in report.changes),
+        "counts": dict(report.counts),
+        "doubtful": len(report.doubtful),
+        "geometric_mean": _estimate_json(report.mean),
+        "changes": [_change_json(change) for change in report.changes],
+        "differences": [
+            {"name": d.name, "before": d.before, "after": d.after, "cells": d.cells}
+            for d in report.differences
+        ],
+    }
+
+
+def _change_json(change: Change) -> dict[str, object]:
+    return {
+        "key": list(change.key),
+        "verdict": change.verdict,
+        "ratio": _estimate_json(change.estimate),
+        "cells": [None if cell is None else cell.cell_id for cell in (change.first, change.second)],
+        "why": change.why,
+    }
+
+
+def _estimate_json(estimate: Estimate | None) -> dict[str, object] | None:
+    if estimate is None:
+        return None
+    return {
+        "median": estimate.ratio,
+        "ci95": None if estimate.ci95 is None else list(estimate.ci95),
+        "p": estimate.p,
+        "blocks": estimate.blocks,
+    }

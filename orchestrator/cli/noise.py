@@ -1,0 +1,105 @@
+"""`farm devices noise`: by how much equal things differ on a device."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.cli.verb import OK, SOME_FAILED
+
+if TYPE_CHECKING:
+    from orchestrator.farm import Farm
+    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.results.noise import DeviceNoise
+
+DEFAULT_SESSIONS = 5
+"""Sessions of a series. Chosen: they give the floor within a factor of two, in about four minutes on a device
+whose calls take milliseconds."""
+
+MOST_SESSIONS = 50
+"""The most sessions of a series, which hold the device for most of an hour."""
+
+
+def measure_noise(farm: Farm | RemoteFarm, name: str, sessions: int, as_json: bool) -> int:
+    """Measure a device against itself, store its noise, and print it."""
+    from orchestrator.cli import output
+    from orchestrator.errors import UsageError
+    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.results.noise import FEWEST_SESSIONS
+
+    if isinstance(farm, RemoteFarm):
+        raise UsageError("the noise of a device is measured on the server: farm devices noise there")
+    if not FEWEST_SESSIONS <= sessions <= MOST_SESSIONS:
+        raise UsageError(f"--sessions is between {FEWEST_SESSIONS} and {MOST_SESSIONS}, not {sessions}")
+    device_id, found = _measured(farm, name, sessions)
+    if isinstance(found, str):
+        output.note(f"{device_id}: no noise floor: {found}")
+        return SOME_FAILED
+    if as_json:
+        output.emit_json({"device": device_id, "noise": asdict(found)})
+        return OK
+    output.line(
+        f"{device_id}: equal things differ by {100 * found.floor:.2g} %, over {found.sessions} sessions of "
+        f"{found.delegate} against itself; medians by {100 * found.session_sd:.2g} % from session to session"
+    )
+    if found.suspect:
+        output.line(
+            f"{found.suspect} of the sessions were disturbed, and count: the device is rarely quieter"
+        )
+    return OK
+
+
+def _measured(farm: Farm, name: str, sessions: int) -> tuple[str, DeviceNoise | str]:
+    from orchestrator.cli import output
+    from orchestrator.cli.stopping import StoppedError, stoppable
+    from orchestrator.cli.submit import run_shown
+    from orchestrator.config.clock import utc_now
+    from orchestrator.farm.preparation import files_of, prepared
+    from orchestrator.manifest.noise_series import FIRST, noise_series
+    from orchestrator.results.noise import noise_of
+    from orchestrator.sources import check_all, health_model
+    from orchestrator.sources.store import Store
+
+    device_id, kind = _device(farm, name)
+    store = Store(farm.home.store, farm.lab.limits.artifact_bytes, farm.lab.limits)
+    with tempfile.TemporaryDirectory() as folder, store.in_use():
+        model = Path(folder) / f"{health_model.MODEL_ID}.tflite"
+        model.write_bytes(health_model.model())
+        campaign = noise_series(device_id, kind, model, sessions)
+        checked = check_all(campaign.models, model.parent, None, farm.lab.limits.artifact_bytes)
+        campaign, models = prepared(campaign, checked, store, farm.lab, output.note)
+        order = farm.submission.order(campaign, models, force=True)
+        farm.send(files_of(campaign, models), output.note)
+        submitted = order.submit()
+    where = f"{kind} against itself on {device_id}"
+    output.note(f"campaign {submitted.campaign_id}: {sessions} sessions of {where}")
+    try:
+        with stoppable():
+            run_shown(farm, submitted)
+    except StoppedError:
+        output.note(f"stopped; no noise is stored. End the series: farm cancel {submitted.campaign_id}")
+        raise
+    cells = farm.reading.cells(submitted.campaign_id)
+    found = noise_of(cells, FIRST, utc_now().isoformat(timespec="seconds"))
+    if not isinstance(found, str):
+        farm.steering.record_noise(device_id, found)
+    return device_id, found
+
+
+def _device(farm: Farm, name: str) -> tuple[str, str]:
+    """The id of a present device, and the delegate kind to measure there. Raises `UsageError`."""
+    from orchestrator.errors import UsageError
+
+    devices = farm.devices.hello().devices
+    fits = [d for d in devices if d.device_id == name] or [
+        d for d in devices if fnmatchcase(d.device_id, name)
+    ]
+    if len(fits) != 1:
+        known = ", ".join(d.device_id for d in fits or devices)
+        raise UsageError(f"{name!r} fits {len(fits)} devices; {'fitting' if fits else 'present'}: {known}")
+    if not fits[0].delegates:
+        raise UsageError(f"{fits[0].device_id} hosts no delegate that could be measured")
+    return fits[0].device_id, fits[0].delegates[0]

@@ -1,0 +1,175 @@
+"""`farm repro`: the local equivalent of a row, as a campaign file or measured at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orchestrator.cli.verb import OK, SOME_FAILED, CellWords, Json, open_farm
+
+if TYPE_CHECKING:
+    from orchestrator.farm import Farm
+    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.farm.reproduction import Mismatch, Reproduction
+    from orchestrator.results.records import CellRecord
+
+
+def repro(
+    cell: CellWords,
+    run: Annotated[
+        bool, typer.Option("--run", help="Measure it here now, and end with the ratio here / there.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the campaign file; it must be new.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Reproduce a row of the results on this machine.
+
+    Prints a campaign file of one model, one delegate and one device: the model by its hash, the delegate with
+    its options and what it had chosen by timing, the plan, the inputs. Comments say what the row says and
+    what cannot be matched here. With --run it is measured at once, as farm submit would.
+    Exit code: 0, or with --run 1 where the cell failed or gave wrong output.
+    """
+    from orchestrator.cli import output
+    from orchestrator.errors import UnreachableError, UsageError
+    from orchestrator.farm.reproduction import reproduction
+    from orchestrator.results.export import result_json
+    from orchestrator.sources.store import Store
+
+    with open_farm() as farm:
+        row = farm.reading.cell(" ".join(cell))
+        # Before the devices are asked, which may take seconds.
+        reproduction(row, None, Store(farm.home.store))
+        try:
+            present = farm.devices.hello()
+        except UnreachableError:
+            if run:
+                raise
+            present = None
+        found = reproduction(row, present, Store(farm.home.store))
+        text = _text(row, found)
+        if out is not None:
+            _write(out, text)
+        said: dict[str, Any] = {"row": result_json(row), "document": text, "run": None}
+        if run:
+            if found.obstacle is not None:
+                raise UsageError(f"cell {row.cell_id} cannot be measured here: {found.obstacle}")
+            return _run(farm, row, found, text, said if as_json else None)
+    if as_json:
+        output.emit_json(said | {"unmatched": _as_json(found.mismatches)})
+    elif out is None:
+        output.raw(text)
+    else:
+        output.line(f"{out}: {len(found.mismatches)} things differ here; measure it: farm submit {out}")
+    return OK
+
+
+def _write(out: Path, text: str) -> None:
+    from orchestrator.errors import UsageError
+
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(f"--out {out}: {error.strerror}; name a new file in a folder that exists") from error
+
+
+def _text(row: CellRecord, found: Reproduction) -> str:
+    """The campaign file with its comments."""
+    import yaml
+
+    from orchestrator.results.format import visible
+
+    # A device's name comes from its driver: a line break in it must not end the comment.
+    comments = [" ".join(visible(line).split()) for line in _said(row)]
+    unmatched = [f"  {' '.join(visible(str(one)).split())}" for one in found.mismatches]
+    comments += ["Not matched here:", *unmatched] if unmatched else ["Nothing differs here."]
+    document = yaml.safe_dump(dict(found.document), sort_keys=False, allow_unicode=True)
+    return "".join(f"# {line}\n" for line in comments) + document
+
+
+def _said(row: CellRecord) -> Iterator[str]:
+    """What the row says."""
+    from orchestrator.results.format import moment
+
+    yield f"Cell {row.cell_id} of campaign {row.campaign} ({row.campaign_id}): {row.model} on {row.delegate}"
+    yield f"measured {moment(row.finished_at)} on {row.device} ({row.device_name})"
+    trust = "" if row.trust is None else f"; {row.trust.verdict}"
+    yield f"p50 {_p50(row)}{trust}"
+    for title, values in (("conditions", row.conditions), ("versions", row.versions)):
+        yield f"{title}: {'; '.join(f'{name} {value}' for name, value in sorted(values.items()))}"
+
+
+def _p50(cell: CellRecord) -> str:
+    """The figure with its unit and interval, or why there is none."""
+    from orchestrator.results import format as text
+    from orchestrator.results.speedups import counted_latency
+
+    latency = counted_latency(cell)
+    if latency is None:
+        return f"none: {cell.status if cell.reason is None else cell.reason.code}"
+    if latency.p50 is None:
+        return f"none: {latency.missing.get('p50', 'not measured')}"
+    interval = "" if latency.ci95 is None else f" [{text.interval(latency.ci95)}]"
+    return f"{text.milliseconds(latency.p50)} ms{interval}"
+
+
+def _run(
+    farm: Farm | RemoteFarm, row: CellRecord, found: Reproduction, text: str, said: dict[str, Any] | None
+) -> int:
+    """Measure it, and print the results and the ratio; `said`: the JSON so far, None for text."""
+    from orchestrator.cli import output
+    from orchestrator.cli.outcome import comparison_table
+    from orchestrator.cli.stopping import StoppedError, stoppable
+    from orchestrator.cli.submit import run_shown, say_how_to_go_on
+    from orchestrator.farm.documents import submit_document
+    from orchestrator.farm.reproduction import environment_mismatches
+    from orchestrator.results.comparison import all_well
+    from orchestrator.results.export import result_json
+
+    submitted = submit_document(farm, text, f"the reproduction of cell {row.cell_id}", output.note)
+    output.note(f"campaign {submitted.campaign_id}: {row.model} on {row.delegate}, as cell {row.cell_id} was")
+    try:
+        with stoppable():
+            run_shown(farm, submitted)
+    except StoppedError as stop:
+        say_how_to_go_on(farm, submitted.campaign_id)
+        return stop.exit_code
+    cells = farm.wait(output.note)(lambda: farm.reading.cells(submitted.campaign_id))
+    (here,) = cells
+    # By now the measuring process has told its environment, and nothing of it is unknown.
+    kept = [one for one in found.mismatches if one.what not in ("condition", "version")]
+    mismatches = [*kept, *environment_mismatches(row.environment, here.environment)]
+    if said is not None:
+        ran = {"cell": result_json(here), "ratio": _ratio(here, row)}
+        output.emit_json(said | {"run": ran, "unmatched": _as_json(mismatches)})
+    else:
+        for one in mismatches:
+            output.note(f"not matched: {one}")
+        comparison_table(cells, None)
+        output.line(_ratio_line(here, row))
+    return OK if all_well(cells) else SOME_FAILED
+
+
+def _ratio(here: CellRecord, there: CellRecord) -> float | None:
+    from orchestrator.results.speedups import counted_latency
+
+    latencies = [counted_latency(cell) for cell in (here, there)]
+    p50s = [None if latency is None else latency.p50 for latency in latencies]
+    return p50s[0] / p50s[1] if p50s[0] and p50s[1] else None
+
+
+def _ratio_line(here: CellRecord, there: CellRecord) -> str:
+    from orchestrator.results.format import ratio
+
+    found = _ratio(here, there)
+    value = "no ratio" if found is None else ratio(found)
+    return f"here / there: {value}; p50 {_p50(here)} here, {_p50(there)} there; unpaired, without a verdict"
+
+
+def _as_json(mismatches: Sequence[Mismatch]) -> list[dict[str, str]]:
+    return [{"what": m.what, "name": m.name, "there": m.there, "here": m.here} for m in mismatches]

@@ -1,0 +1,44 @@
+"""`farm schema`: what a `models.yaml` may hold, for people and for editors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from orchestrator.cli.verb import OK, Json
+
+if TYPE_CHECKING:
+    from orchestrator.manifest import JsonSchema
+
+
+def schema(as_json: Json = False) -> int:
+    """List the keys of models.yaml, or print its JSON Schema.
+
+    With --json: the schema, with the delegates that are installed here. An editor that knows it completes
+    keys and marks mistakes; for the YAML language server, write
+    `# yaml-language-server: $schema=models.schema.json` into the first line of the file.
+    """
+    from orchestrator.cli import output
+    from orchestrator.manifest import manifest_schema
+
+    found = manifest_schema()
+    if as_json:
+        output.emit_json(found)
+    else:
+        keys = list(_keys(found, ""))
+        widest = max(len(place) for place, _ in keys)
+        for place, about in keys:
+            output.line(f"{place:{widest}}  {about}")
+    return OK
+
+
+def _keys(form: JsonSchema, prefix: str) -> Iterator[tuple[str, str]]:
+    """Every key with its place and its sentence; `[]` stands for an item of a list, NAME for a free key."""
+    for name, inner in form.get("properties", {}).items():
+        if "description" in inner:
+            yield f"{prefix}{name}", inner["description"]
+        yield from _keys(inner, f"{prefix}{name}.")
+    if "items" in form:
+        yield from _keys(form["items"], f"{prefix[:-1]}[].")
+    if isinstance(form.get("additionalProperties"), dict):
+        yield from _keys(form["additionalProperties"], f"{prefix}NAME.")

@@ -1,0 +1,54 @@
+"""`farm zoo`: the models that come with the farm."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.verb import OK, Json
+
+
+def zoo(
+    pattern: Annotated[str | None, typer.Argument(help="A part of a name, or a glob.")] = None,
+    as_json: Json = False,
+) -> int:
+    """List the models that come with the farm.
+
+    Multiply-accumulates of one call, size of the restored file, licence and source. `zoo:NAME` is a model's
+    source in a campaign file, and for farm submit --model.
+    """
+    from orchestrator.cli import output
+    from orchestrator.sources.zoo import zoo_models_like
+
+    found = zoo_models_like(pattern)
+    if as_json:
+        output.emit_json(
+            {
+                "models": [
+                    {
+                        "name": model.name,
+                        "macs": model.macs,
+                        "size_bytes": model.size_bytes,
+                        "sha256": model.sha256,
+                        "licence": model.licence,
+                        "source": model.source,
+                    }
+                    for model in found
+                ]
+            }
+        )
+        return OK
+    columns = (
+        output.Column("model"),
+        output.Column("MMACs", "right"),
+        output.Column("MB", "right"),
+        output.Column("licence"),
+        output.Column("source"),
+    )
+    rows = (
+        (f"zoo:{one.name}", f"{one.macs / 1e6:,.0f}", f"{one.size_bytes / 1e6:,.1f}", one.licence, one.source)
+        for one in found
+    )
+    output.table(columns, rows)
+    return OK

@@ -1,0 +1,54 @@
+"""Ends cells that have waited for a device for as long as their campaign file lets them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import update
+from sqlmodel import col, select
+
+from agent.wire.messages import Reason, ReasonCode
+from orchestrator.db import tables
+from orchestrator.db.engine.turn import Turn
+from orchestrator.db.read.overdue_cells import are_overdue
+from orchestrator.db.write import cell_ends
+from orchestrator.policy.lifecycle import CellState
+
+
+def start_clock(cell: tables.Cell, now: datetime) -> None:
+    """A cell begins to wait."""
+    limit_s = cell.queue_limit_s
+    cell.queue_until = None if limit_s is None else now + timedelta(seconds=limit_s)
+
+
+def restart_clocks(turn: Turn, campaign: tables.Campaign, now: datetime) -> None:
+    """Let the cells of a campaign wait from now on: nothing of it could start in the time before."""
+    limit = col(tables.Cell.queue_limit_s)
+    of_campaign = (
+        col(tables.Cell.campaign_no) == campaign.no,
+        col(tables.Cell.state) == CellState.QUEUED.value,
+    )
+    # A file has few different limits; each is one statement, however many cells wait.
+    for seconds in turn.exec(select(limit).where(*of_campaign, limit.is_not(None)).distinct()).all():
+        until = now + timedelta(seconds=seconds or 0.0)
+        turn.exec(update(tables.Cell).where(*of_campaign, limit == seconds).values(queue_until=until))
+
+
+def end_overdue(turn: Turn, now: datetime) -> int:
+    """End the cells that have waited too long as failed, with the reason. Returns how many."""
+    cells = turn.exec(
+        select(tables.Cell)
+        .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
+        .where(*are_overdue(now))
+    ).all()
+    cell_ends.finish_all(turn, [(cell, CellState.FAILED, _reason(cell)) for cell in cells], now)
+    return len(cells)
+
+
+def _reason(cell: tables.Cell) -> Reason:
+    waited = timedelta(seconds=round(cell.queue_limit_s or 0.0))
+    return Reason(
+        code=ReasonCode.QUEUE_LIMIT,
+        text=f"no device of {cell.line} took it within {waited} (h:mm:ss), its limits.queue; `farm devices` "
+        "says what they do; then farm retry, or a longer limit",
+    )

@@ -1,0 +1,149 @@
+"""Calls the farm from a user's machine, which has nothing of it but the address and a token."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import threading
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from agent.wire.private_folder import FILE_MODE
+from orchestrator.config.address import Address
+from orchestrator.endpoint.calls_version import VERSION
+from orchestrator.endpoint.client import open_connection
+from orchestrator.errors import FarmError, UnreachableError, UsageError
+from orchestrator.trust.users import AUTHORITY_DIGITS, authority_id
+
+LARGEST_ANSWER_BYTES: Final = 256 << 20
+"""Bytes of an answer that are read, at most. Chosen: far above a page of cells and the plan of the largest
+campaign; it keeps a wrong server from filling the memory.
+"""
+
+_LARGEST_AUTHORITY_BYTES: Final = 1 << 20
+"""Bytes of a CA file that are read, at most: a certificate has a few KiB, a file may hold several."""
+
+_TIMEOUT_S: Final = 120.0
+"""Seconds without a byte after which the farm does not answer. Chosen: planning the largest campaign on a
+loaded server takes less.
+"""
+
+_ERRORS: Final = {error.exit_code: error for error in (FarmError, UsageError, UnreachableError)}
+
+
+@dataclass(slots=True)
+class UserClient:
+    """One connection to the farm, opened when it is needed. Any thread may use it; calls take turns."""
+
+    address: Address
+    token: str = field(repr=False)
+    _connection: http.client.HTTPConnection | None = None
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def call(self, name: str, arguments: bytes) -> bytes:
+        """Make a call. Raises what the farm's face raises there, and `UnreachableError`."""
+        with self._turn:
+            kept = self._connection is not None
+            try:
+                return self._asked(name, arguments)
+            except (http.client.RemoteDisconnected, ConnectionError):
+                # The farm closes a connection that idles; every call may be made twice.
+                self.close()
+                if not kept:
+                    raise UnreachableError(self._silent("it closed the connection")) from None
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                raise UnreachableError(self._silent(str(error))) from error
+            try:
+                return self._asked(name, arguments)
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                raise UnreachableError(self._silent(str(error))) from error
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def _asked(self, name: str, arguments: bytes) -> bytes:
+        if self._connection is None:
+            self._connection = open_connection(self.address, _TIMEOUT_S)
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        self._connection.request("POST", f"/farm/{VERSION}/{name}", arguments, headers)
+        answer = self._connection.getresponse()
+        body = answer.read(LARGEST_ANSWER_BYTES + 1)
+        if len(body) > LARGEST_ANSWER_BYTES:
+            self.close()
+            raise FarmError(f"{self.address.url} answers more than {LARGEST_ANSWER_BYTES} bytes to {name}")
+        if answer.status == http.client.OK:
+            return body
+        raise self._refused(answer.status, body)
+
+    def _refused(self, status: int, body: bytes) -> FarmError:
+        """The error that the farm tells of, as its face raised it."""
+        told = _told(body)
+        text = str(told.get("error", f"it answers {status}"))
+        code = told.get("exit_code")
+        if code in _ERRORS:
+            return _ERRORS[code](text)
+        if status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN, http.client.NOT_FOUND):
+            return UsageError(f"{self.address.url}: {text}")
+        if status >= http.client.INTERNAL_SERVER_ERROR:
+            return UnreachableError(f"{self.address.url}: {text}")
+        return FarmError(f"{self.address.url}: {text}")
+
+    def _silent(self, why: str) -> str:
+        return f"the farm at {self.address.url} does not answer: {why}; see FARM_URL"
+
+
+def trusting(address: Address, token: str, folder: Path) -> Address:
+    """The address with the CA that the token names; it is fetched once and kept in `folder`.
+
+    An address that names a CA, or is without TLS, stays as it is. Raises `UnreachableError`, and `UsageError`
+    where the server shows another CA than the token's.
+    """
+    named = token.rpartition(".")[2]
+    if address.authority is not None or address.url.startswith("http:") or token.count(".") < 2:
+        return address
+    kept = folder / f"authority-{named[:AUTHORITY_DIGITS]}.pem"
+    if not kept.is_file() or authority_id(kept.read_text()) != named:
+        text = _authority_of(address)
+        if authority_id(text) != named:
+            raise UsageError(
+                f"{address.url} shows another CA than FARM_TOKEN names; where the lab's CA was replaced, the "
+                "administrator makes a new token: farm users add NAME --replace"
+            )
+        kept.touch(FILE_MODE)
+        kept.write_text(text)
+    return replace(address, authority=kept)
+
+
+def _authority_of(address: Address) -> str:
+    """What the server says is its CA. The connection proves nothing: the caller compares the text's hash."""
+    parts = urlsplit(address.url)
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    connection = http.client.HTTPSConnection(
+        str(parts.hostname), parts.port, timeout=_TIMEOUT_S, context=context
+    )
+    try:
+        connection.request("GET", "/authority")
+        body = connection.getresponse().read(_LARGEST_AUTHORITY_BYTES)
+    except (OSError, http.client.HTTPException) as error:
+        raise UnreachableError(f"the farm at {address.url} does not answer: {error}; see FARM_URL") from error
+    finally:
+        connection.close()
+    return str(_told(body).get("authority"))
+
+
+def _told(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

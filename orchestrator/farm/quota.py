@@ -1,0 +1,45 @@
+"""How many cells of one user may wait at a time, however they come to wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.db.engine.turn import Turn
+from orchestrator.db.read import open_cells
+from orchestrator.errors import UsageError
+from orchestrator.policy.rights import User
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """So many cells of a `user` of the endpoint may wait; None for either: as many as there are.
+
+    An administrator has no such limit.
+    """
+
+    user: User | None = None
+    most_waiting: int | None = None
+
+    def waiting(self, turn: Turn) -> int:
+        """How many cells of the user wait; 0 where no limit applies."""
+        return 0 if self._user is None else open_cells.waiting_of(turn, self._user.name)
+
+    def require(self, waiting: int, new: int, what: str) -> None:
+        """Raise `UsageError` where `what` adds so many `new` cells that more would wait than may."""
+        if self._user is None or self.most_waiting is None or not new:
+            return
+        if waiting + new > self.most_waiting:
+            raise UsageError(
+                f"user {self._user.name} has {waiting} cells waiting and {what} adds {new}; at most "
+                f"{self.most_waiting} may wait (FARM_USER_CELLS of the server): cancel some, or try later"
+            )
+
+    @property
+    def _user(self) -> User | None:
+        """The user to whom the limit applies."""
+        return None if self.user is None or self.user.is_admin else self.user
+
+
+NO_LIMIT: Final = Quota()
+"""The quota of whoever has the database."""

@@ -1,0 +1,103 @@
+"""Counts what happens in the process that schedules. Prometheus takes a restart of it for what it is."""
+
+from __future__ import annotations
+
+from typing import Final, get_args
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+
+from agent.wire.messages import ReasonCode
+from orchestrator.monitoring.idle_gaps import IdleGaps
+from orchestrator.results.facts import (
+    AttemptBegun,
+    AttemptEnded,
+    DeviceRecovered,
+    Fact,
+    RecoveryOutcome,
+    ResultStored,
+)
+
+_GAP_BUCKETS_S: Final = (0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
+"""Upper bounds in seconds. The first ones tell apart what the scheduler takes, the last ones a device that a
+sweep, a quarantine or a pause held back; more bounds only cost series.
+"""
+
+_LAG_BUCKETS_S: Final = (0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
+"""Upper bounds in seconds, also of round trips. A batch is stored within a second; the last bounds see a
+database or a broker that is away.
+"""
+
+_TRUST: Final = ("trusted", "suspect", "invalid", "unjudged")
+_ACCURACY: Final = ("pass", "fail", "unjudged")
+
+
+class Counters:
+    """The counters and clocks of one process. Any thread may call the methods; none of them raises."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Every label has its values from the start: a rate needs a zero before the first event."""
+        # The time of each metric's creation would double the series.
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
+        self._attempts = Counter(
+            "farm_attempts",
+            "Attempts that ended, by the code of their reason.",
+            ["reason"],
+            registry=registry,
+        )
+        self._trust = Counter(
+            "farm_trust_verdicts", "Stored results, by the verdict on their measurement.", ["verdict"],
+            registry=registry,
+        )  # fmt: skip
+        self._accuracy = Counter(
+            "farm_accuracy_verdicts", "Stored results, by the verdict on their outputs.", ["verdict"],
+            registry=registry,
+        )  # fmt: skip
+        self._gap = Histogram(
+            "farm_idle_gap_seconds", "From when a device and a cell for it were free to the attempt's begin.",
+            buckets=_GAP_BUCKETS_S, registry=registry,
+        )  # fmt: skip
+        self._lag = Histogram(
+            "farm_ingest_lag_seconds", "From when a batch of messages was received to its commit.",
+            buckets=_LAG_BUCKETS_S, registry=registry,
+        )  # fmt: skip
+        self._round_trip = Histogram(
+            "farm_broker_round_trip_seconds", "How long a word to itself takes the farm through the broker.",
+            buckets=_LAG_BUCKETS_S, registry=registry,
+        )  # fmt: skip
+        self._recoveries = Counter(
+            "farm_recoveries", "Runs of the operator's command for lost devices, by outcome.", ["outcome"],
+            registry=registry,
+        )  # fmt: skip
+        self._gaps = IdleGaps()
+        for code in ReasonCode:
+            self._attempts.labels(code.value)
+        for outcome in get_args(RecoveryOutcome):
+            self._recoveries.labels(outcome)
+        for verdict in _TRUST:
+            self._trust.labels(verdict)
+        for verdict in _ACCURACY:
+            self._accuracy.labels(verdict)
+
+    def note(self, fact: Fact) -> None:
+        """Count what a transaction has committed."""
+        match fact:
+            case AttemptBegun():
+                gap_s = self._gaps.begin(fact)
+                if gap_s is not None:
+                    self._gap.observe(gap_s)
+            case AttemptEnded():
+                self._gaps.end(fact)
+                self._attempts.labels(fact.reason).inc()
+            case ResultStored():
+                self._trust.labels(fact.trust or "unjudged").inc()
+                self._accuracy.labels(fact.accuracy or "unjudged").inc()
+            case DeviceRecovered():
+                self._recoveries.labels(fact.outcome).inc()
+
+    def note_stored(self, seconds: float) -> None:
+        """Messages were stored so long after they had been received."""
+        self._lag.observe(seconds)
+
+    def note_round_trip(self, seconds: float) -> None:
+        """A word to this process came back through the broker."""
+        self._round_trip.observe(seconds)

@@ -1,0 +1,106 @@
+"""A cell as far as it is compared: the few fields of a `CellRecord` that this takes, by the same names.
+
+To compare two campaigns of thousands of cells, most of their records would be decoded for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from pydantic import TypeAdapter
+
+from agent.wire.measurement import Latency, Ratio, Trust
+from agent.wire.messages import Reason
+from orchestrator.results.records import CellRecord, Imported
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTimes:
+    """The median in ms, with its 95 % interval."""
+
+    p50: float | None
+    ci95: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTrust:
+    """As `Trust`."""
+
+    verdict: str
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedVariation:
+    """What the interval is over, as in `Variation`."""
+
+    level: str
+    tunings: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    verdict: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedFigures:
+    """The part of a `Measurement` that is compared, and what decides whether it counts."""
+
+    latency_ms: ComparedTimes
+    accuracy: _Judged
+    settings: dict[str, str]
+    labelled: _Judged | None = None
+    trust: ComparedTrust | None = None
+    variation: ComparedVariation | None = None
+    ratio: Ratio | None = None
+
+
+_FIGURES: Final = TypeAdapter(ComparedFigures)
+
+
+def compared_figures(measurement: str) -> ComparedFigures:
+    """Take from a stored measurement, as JSON, what is compared; the rest of it is skipped."""
+    return _FIGURES.validate_json(measurement)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedCell:
+    """A cell of a campaign as far as it is compared."""
+
+    cell_id: str
+    model: str
+    model_sha256: str
+    delegate: str
+    delegate_kind: str
+    delegate_options: Mapping[str, Any]
+    device: str
+    device_name: str
+    level: str
+    status: str
+    reason: Reason | None
+    measurement: ComparedFigures | None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    reused_from: str | None = None
+    noise_floor: float | None = None
+    imported: Imported | None = None
+
+    @property
+    def trust(self) -> ComparedTrust | None:
+        """The trust verdict of the result; None where none was judged."""
+        return None if self.measurement is None else self.measurement.trust
+
+    @property
+    def struck_out(self) -> bool:
+        """As `CellRecord.struck_out`."""
+        m = self.measurement
+        if m is None:
+            return False
+        return m.accuracy.verdict == "fail" or (m.labelled is not None and m.labelled.verdict == "fail")
+
+
+Comparable: TypeAlias = CellRecord | ComparedCell
+Times: TypeAlias = Latency | ComparedTimes
+Believed: TypeAlias = Trust | ComparedTrust

@@ -1,0 +1,49 @@
+"""What a transaction changed, as a value for whoever counts it: told once the transaction is committed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptBegun:
+    """A device was given a cell at `at`. `group`: what the attempt keeps busy; `ready_at`: since when nothing
+    but a busy or unnoticed device could keep the cell from starting there.
+    """
+
+    group: str
+    ready_at: datetime
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnded:
+    """An attempt ended, or one that was given up as lost got its result after all. `reason`: a code."""
+
+    group: str
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ResultStored:
+    """A delivered result. `trust` and `accuracy`: its verdicts, None where none was judged."""
+
+    trust: str | None
+    accuracy: str | None
+
+
+RecoveryOutcome: TypeAlias = Literal["succeeded", "failed", "timed_out"]
+"""How the operator's command for a lost device ended. Whether the device works, its health check says."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRecovered:
+    """The operator's command ran for a lost device."""
+
+    outcome: RecoveryOutcome
+
+
+Fact: TypeAlias = AttemptBegun | AttemptEnded | ResultStored | DeviceRecovered

@@ -1,0 +1,100 @@
+"""Reads reports in JSON: those of `litert-benchmark` (CompiledModel), and profiles of Qualcomm AI Hub."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from orchestrator.results.imports.figures import Figures, ImportedResult, NotReadableError
+
+LITERT_BENCHMARK: Final = "litert-benchmark"
+AI_HUB: Final = "ai-hub"
+
+
+def read_report(report: Any) -> Iterator[ImportedResult]:
+    """The one result of a report. Raises `NotReadableError` for another object, and for missing figures."""
+    if not isinstance(report, dict):
+        raise NotReadableError("expected one JSON object")
+    if isinstance(report.get("execution_summary"), dict):
+        yield _ai_hub(report)
+    elif isinstance(report.get("latency"), dict):
+        yield _litert_benchmark(report)
+    else:
+        raise NotReadableError(
+            "expected the JSON of litert-benchmark (--result_json, with 'latency') or an AI Hub profile "
+            "(with 'execution_summary')"
+        )
+
+
+def _litert_benchmark(report: Mapping[str, Any]) -> ImportedResult:
+    """Times are in ms."""
+    latency = report["latency"]
+    accelerators = report.get("accelerators")
+    if isinstance(accelerators, list):
+        accelerators = "+".join(map(str, accelerators))
+    threads = report.get("num_threads")
+    settings = {
+        name: str(report[name]) for name in ("fully_accelerated", "signature") if report.get(name) is not None
+    }
+    figures = Figures(
+        _whole(latency, "num_runs"), _number(latency, "avg_ms"), _number(latency, "median_ms"),
+        _number(latency, "p95_ms"), init=_number(latency, "init_ms"),
+        first=_number(latency, "warmup_first_ms"),
+        settings=settings | ({"threads": str(threads)} if isinstance(threads, int) else {}),
+    )  # fmt: skip
+    model = report.get("model")
+    name = PurePosixPath(model.replace("\\", "/")).name if isinstance(model, str) else None
+    return ImportedResult(
+        LITERT_BENCHMARK, name, str(accelerators or "cpu").lower(), None, figures.measurement()
+    )
+
+
+def _ai_hub(report: Mapping[str, Any]) -> ImportedResult:
+    """Times are in us, memory in bytes; `estimated_inference_time` is a figure that the service chose."""
+    summary = report["execution_summary"]
+    times = summary.get("all_inference_times")
+    if not isinstance(times, list) or not times:
+        times = [summary.get("estimated_inference_time")]
+    if not all(isinstance(time, int | float) and not isinstance(time, bool) for time in times):
+        raise NotReadableError("execution_summary has no inference time (all_inference_times, in us)")
+    estimated = _number(summary, "estimated_inference_time", 1e-3)
+    settings = {} if estimated is None else {"estimated_inference_ms": f"{estimated:g}"}
+    detail = report.get("execution_detail")
+    layers = detail if isinstance(detail, list) else []
+    units = Counter(str(layer.get("compute_unit", "")).lower() for layer in layers if isinstance(layer, dict))
+    settings |= {f"layers_{unit}": str(count) for unit, count in sorted(units.items()) if unit}
+    memory = _number(summary, "estimated_inference_peak_memory") or 0.0
+    figures = Figures(
+        len(times), statistics.fmean(times) / 1e3, statistics.median(times) / 1e3,
+        init=_number(summary, "first_load_time", 1e-3), init_warm=_number(summary, "warm_load_time", 1e-3),
+        memory_bytes=round(memory), settings=settings,
+    )  # fmt: skip
+    delegate = units.most_common(1)[0][0] if units else "npu"
+    device = report.get("device")
+    name = report.get("model")
+    return ImportedResult(
+        AI_HUB,
+        name if isinstance(name, str) else None,
+        delegate or "npu",
+        device if isinstance(device, str) else None,
+        figures.measurement(),
+    )
+
+
+def _number(values: Mapping[str, Any], name: str, scale: float = 1.0) -> float | None:
+    value = values.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise NotReadableError(f"{name} is {value!r}, not a number")
+    return value * scale
+
+
+def _whole(values: Mapping[str, Any], name: str) -> int:
+    value = values.get(name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise NotReadableError(f"{name} is {value!r}, not a whole number")
+    return value

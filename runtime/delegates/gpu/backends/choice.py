@@ -1,0 +1,52 @@
+"""The backend that the options name, opened or only described: the one place that knows all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runtime.delegates.gpu.backends.base import Backend
+from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
+from runtime.delegates.gpu.backends.opencl.device import bounded, capabilities, choose_device, classed
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.options import Options
+from runtime.errors import DelegateError
+from runtime.installation import install_command
+
+if TYPE_CHECKING:
+    from runtime.delegates.gpu.backends.webgpu.backend import WebGpuBackend
+
+
+def open_backend(options: Options, folder: Path | None) -> Backend:
+    """The chosen device of the backend, with a cache in this folder.
+
+    Raises:
+        DeviceError: no such device.
+        DelegateError: the backend cannot be loaded, or the driver refuses.
+    """
+    if options.backend == "webgpu":
+        return _webgpu().open(options.device, folder)
+    return OpenClBackend.open(options.device, folder, options.threads, options.device_class, options.context)
+
+
+def describe_device(options: Options) -> Capabilities:
+    """What the chosen device is and can do, as far as that is known before it is opened.
+
+    Raises `DeviceError` or `DelegateError`, as `open_backend`.
+    """
+    if options.backend == "webgpu":
+        return _webgpu().described(options.device)
+    return classed(
+        bounded(capabilities(choose_device(options.device)), options.threads), options.device_class
+    )
+
+
+def _webgpu() -> type[WebGpuBackend]:
+    """The backend of WebGPU, whose packages no other needs. Raises `DelegateError` without them."""
+    try:
+        from runtime.delegates.gpu.backends.webgpu.backend import WebGpuBackend  # noqa: PLC0415 - on demand
+    except (ImportError, OSError) as error:
+        raise DelegateError(
+            f"gpu delegate: the backend webgpu cannot be loaded ({error}): {install_command('webgpu')}"
+        ) from error
+    return WebGpuBackend

@@ -1,0 +1,163 @@
+"""Chooses, describes and opens a WebGPU adapter, and turns the errors of `wgpu` into the runtime's."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any, Final
+
+import wgpu
+
+from runtime.delegates.gpu.capabilities import Capabilities, DeviceClass
+from runtime.errors import DeviceError, FarmRuntimeError
+
+_NO_ADAPTER: Final = (
+    "gpu delegate: WebGPU finds no adapter: install a driver of Vulkan, or of OpenGL with EGL (on Debian and "
+    "Ubuntu the packages mesa-vulkan-drivers and libvulkan1 run Vulkan on the CPU)"
+)
+
+_LIMITS: Final = (
+    "max-buffer-size",
+    "max-compute-invocations-per-workgroup",
+    "max-compute-workgroup-size-x",
+    "max-compute-workgroup-size-y",
+    "max-compute-workgroup-size-z",
+    "max-compute-workgroup-storage-size",
+    "max-compute-workgroups-per-dimension",
+    "max-storage-buffer-binding-size",
+)
+"""Limits that a device is opened with as its adapter has them; unasked, WebGPU gives those of any device."""
+
+SLACK: Final = 256
+"""Bytes behind the last value of a buffer, for vector loads that begin at the last element."""
+
+_TIMESTAMPS: Final = "timestamp-query"
+"""The feature that tells how long a kernel took on the device."""
+
+_COMPUTE_UNITS: Final = 64
+"""Compute units that a GPU is taken to have, as WebGPU tells none: the order of magnitude of desktop GPUs.
+More makes lowering cut large products into more parts, fewer leaves a large GPU idle."""
+
+_NO_LIMIT: Final = sys.maxsize
+"""Bytes of memory, as WebGPU does not tell how much there is: an allocation that fails does."""
+
+
+@contextmanager
+def mapped_errors(what: str) -> Iterator[None]:
+    """Run a block of WebGPU calls; a failure becomes `DeviceError` with `what` and the driver's text."""
+    try:
+        yield
+    except FarmRuntimeError:
+        raise
+    except (wgpu.GPUError, RuntimeError) as error:
+        raise DeviceError(f"gpu delegate: {what}: {in_one_line(error)}") from error
+
+
+def in_one_line(error: Exception) -> str:
+    """The text of an error of `wgpu`, which has several lines."""
+    return " ".join(str(error).split())
+
+
+def list_adapters() -> list[Any]:
+    """Every adapter, in the order of `wgpu`; its position is the index by which it is chosen.
+
+    Raises:
+        DeviceError: no adapter, or a driver that fails.
+    """
+    with mapped_errors("listing WebGPU adapters"):
+        adapters = list(wgpu.gpu.enumerate_adapters_sync())
+    if not adapters:
+        raise DeviceError(_NO_ADAPTER)
+    return adapters
+
+
+def choose_adapter(wanted: str | int | None) -> Any:
+    """The adapter that `wanted` names: an index, or a part of its name or of its interface's, as "Vulkan".
+
+    None chooses the first that is no CPU, or the first.
+
+    Raises:
+        DeviceError: no adapter, or none that fits (the text lists what there is).
+    """
+    adapters = list_adapters()
+    listing = "; ".join(f"{i}: {adapter.summary}" for i, adapter in enumerate(adapters))
+    if wanted is None:
+        return next((adapter for adapter in adapters if not _is_cpu(adapter)), adapters[0])
+    if isinstance(wanted, int):
+        if not 0 <= wanted < len(adapters):
+            raise DeviceError(f"gpu delegate: there is no WebGPU adapter {wanted}; there are {listing}")
+        return adapters[wanted]
+    fitting = [adapter for adapter in adapters if wanted.lower() in adapter.summary.lower()]
+    if not fitting:
+        raise DeviceError(f"gpu delegate: no WebGPU adapter is called {wanted!r}; there are {listing}")
+    return fitting[0]
+
+
+def _is_cpu(adapter: Any) -> bool:
+    return bool(adapter.info["adapter_type"] == "CPU")
+
+
+def described(adapter: Any) -> Capabilities:
+    """Describe an adapter as plain data."""
+    info, limits = adapter.info, adapter.limits
+    return Capabilities(
+        name=info["device"],
+        vendor=info["vendor"],
+        platform=f"WebGPU via {info['backend_type']}",
+        driver=info["description"],
+        version=f"wgpu {version('wgpu')}",
+        is_gpu=not _is_cpu(adapter),
+        compute_units=(os.cpu_count() or 1) if _is_cpu(adapter) else _COMPUTE_UNITS,
+        vector_floats=1,
+        max_work_group=limits["max-compute-invocations-per-workgroup"],
+        local_memory_bytes=limits["max-compute-workgroup-storage-size"],
+        max_allocation_bytes=min(limits["max-buffer-size"], limits["max-storage-buffer-binding-size"])
+        - SLACK,
+        memory_bytes=_NO_LIMIT,
+        alignment_bytes=limits["min-storage-buffer-offset-alignment"],
+        device_class=DeviceClass.GPU,
+        runs_units=False,
+    )
+
+
+@dataclass(slots=True)
+class Loss:
+    """Why a device is lost; empty while it is not."""
+
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedAdapter:
+    """An adapter with its device. `most_groups` is how many work-groups a dimension may have.
+
+    `loss` is that of the device, whatever else is known of it.
+    """
+
+    device: Any
+    capabilities: Capabilities
+    most_groups: int
+    has_timestamps: bool
+    loss: Loss = field(default_factory=Loss)
+
+
+def open_adapter(wanted: str | int | None) -> OpenedAdapter:
+    """Choose, describe and open an adapter.
+
+    Raises:
+        DeviceError: as `choose_adapter`, or the driver refuses.
+    """
+    adapter = choose_adapter(wanted)
+    found = described(adapter)
+    has_timestamps = _TIMESTAMPS in adapter.features
+    with mapped_errors(f"opening {found.name}"):
+        device = adapter.request_device_sync(
+            required_features=[_TIMESTAMPS] if has_timestamps else [],
+            required_limits={name: adapter.limits[name] for name in _LIMITS},
+        )
+    most_groups = adapter.limits["max-compute-workgroups-per-dimension"]
+    return OpenedAdapter(device, found, most_groups, has_timestamps)

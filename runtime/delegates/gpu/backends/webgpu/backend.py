@@ -1,0 +1,79 @@
+"""WebGPU as a backend of the delegate's core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from runtime.delegates.gpu.backends.base import Progress, Recording, unwatched
+from runtime.delegates.gpu.backends.webgpu.adapter import (
+    OpenedAdapter,
+    choose_adapter,
+    described,
+    open_adapter,
+)
+from runtime.delegates.gpu.backends.webgpu.faults import device_errors
+from runtime.delegates.gpu.backends.webgpu.program import Pipelines, compiled
+from runtime.delegates.gpu.backends.webgpu.recording import WebGpuRecording
+from runtime.delegates.gpu.cache import Cache, open_cache
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.graph import Graph
+from runtime.delegates.gpu.memory import Stage
+from runtime.delegates.gpu.packed_file import PackedFiles
+from runtime.delegates.gpu.precision import Findings, Trial
+from runtime.delegates.gpu.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class WebGpuBackend:
+    """An opened WebGPU adapter; see `backends.base.Backend`."""
+
+    opened: OpenedAdapter
+    cache: Cache
+
+    @classmethod
+    def open(cls, wanted: str | int | None, cache_folder: Path | None) -> WebGpuBackend:
+        """Open an adapter as `adapter.open_adapter` does, and a cache in this folder.
+
+        Raises `DeviceError` or `DelegateError`.
+        """
+        return cls(open_adapter(wanted), open_cache(cache_folder))
+
+    @staticmethod
+    def described(wanted: str | int | None) -> Capabilities:
+        """What an adapter is and can do, without opening it. Raises `DeviceError` where there is none."""
+        return described(choose_adapter(wanted))
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the adapter is and can do."""
+        return self.opened.capabilities
+
+    def findings(self) -> Findings:
+        """Nothing is tried; weights that a file has narrow stay so all the same."""
+        return Findings(dict.fromkeys(Trial, "the backend webgpu does not try it"))
+
+    def knowing(self, capabilities: Capabilities) -> WebGpuBackend:
+        """The same device with other capabilities."""
+        return replace(self, opened=replace(self.opened, capabilities=capabilities))
+
+    def errors(self, what: str, needs: str = "") -> AbstractContextManager[None]:
+        """A block whose WebGPU errors become those of `faults.device_errors`, which name the device."""
+        return device_errors(what, self.opened, needs)
+
+    def compile(self, source: Source, progress: Progress = unwatched) -> Pipelines:
+        """Translate and compile kernels. Raises `DelegateError`."""
+        return compiled(self.opened, source, progress)
+
+    def record(
+        self,
+        graph: Graph,
+        stages: Sequence[Stage],
+        source: Source,
+        program: Pipelines,
+        files: PackedFiles | None = None,
+    ) -> Recording:
+        """Allocate buffers and bind them to pipelines. Raises `DelegateError`, `DeviceError`."""
+        return WebGpuRecording(self.opened, graph, stages, source, program, files)

@@ -1,0 +1,249 @@
+"""A recorded launch list on a WebGPU device: buffers, bind groups, and the command buffers that run them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from time import perf_counter_ns
+from typing import Any, Final
+
+import numpy as np
+import wgpu
+from numpy.typing import NDArray
+
+from runtime.delegates.gpu.backends.base import Entry
+from runtime.delegates.gpu.backends.webgpu.adapter import SLACK, OpenedAdapter
+from runtime.delegates.gpu.backends.webgpu.faults import device_errors
+from runtime.delegates.gpu.backends.webgpu.program import Pipelines
+from runtime.delegates.gpu.graph import LINE, Graph, round_up
+from runtime.delegates.gpu.lowering.spec import Launch
+from runtime.delegates.gpu.memory import Placement, Stage, demand, place_on
+from runtime.delegates.gpu.packed_file import PackedFiles
+from runtime.delegates.gpu.progress import Announced
+from runtime.delegates.gpu.source import Source
+from runtime.errors import DelegateError
+
+_WORD: Final = 4
+"""Bytes to multiples of which WebGPU copies."""
+
+_TABLE_ALIGNMENT: Final = 256
+"""Bytes to multiples of which a row of the table is placed: the largest alignment of a binding that a device
+of WebGPU may ask for. Larger only takes memory."""
+
+_TIMESTAMPS: Final = 2
+"""Timestamps of a timed entry: its beginning and its end, in nanoseconds."""
+
+_TIMESTAMP_BYTES: Final = 8
+"""Bytes of a timestamp."""
+
+
+class WebGpuRecording:
+    """Launches bound to memory on a device, ready to be run; see `backends.base.Recording`."""
+
+    def __init__(
+        self,
+        opened: OpenedAdapter,
+        graph: Graph,
+        stages: Sequence[Stage],
+        source: Source,
+        program: Pipelines,
+        files: PackedFiles | None = None,
+    ) -> None:
+        self._opened = opened
+        self._pipelines = program.pipelines
+        self.is_closed = False
+        placement = place_on(opened.capabilities, graph, stages)
+        self.constant_bytes: int = placement.constant_bytes
+        self.buffers: Sequence[int] = placement.constants.chosen
+        self._placement = placement.bare
+        self.launches: Sequence[Launch] = placement.bare_launches
+        self.rows: Sequence[Sequence[int]] = placement.rows(source)
+        self.names: Sequence[str] = placement.names(source)
+        self._refuse_many_groups()
+        with device_errors("allocating memory", opened, demand(placement, opened.capabilities)):
+            self._arena = self._allocate(placement.arena.size + SLACK)
+            self._constants = [
+                self._pack(placement, number, files) for number in range(len(placement.constants.sizes))
+            ]
+            self._table, self._offsets = self._tabulated()
+            self._groups = [self._bound(layer) for layer in range(len(self.rows))]
+            allocated = (self._arena, *self._constants, self._table)
+            self.device_bytes: int = sum(int(buffer.size) for buffer in allocated)
+
+    def _refuse_many_groups(self) -> None:
+        for launch, name in zip(self.launches, self.names, strict=True):
+            if max(launch.groups) > self._opened.most_groups:
+                raise DelegateError(
+                    f"gpu delegate: {name} needs {max(launch.groups)} work-groups in one dimension, and "
+                    f"{self._opened.capabilities.name} gives {self._opened.most_groups}; use a smaller input"
+                )
+
+    def _allocate(self, size: int) -> Any:
+        """A buffer of zeros, as WebGPU makes them."""
+        usage = wgpu.BufferUsage
+        return self._opened.device.create_buffer(
+            size=round_up(size, _WORD), usage=usage.STORAGE | usage.COPY_DST | usage.COPY_SRC
+        )
+
+    def _pack(self, placement: Placement, number: int, files: PackedFiles | None) -> Any:
+        """One buffer of constants, filled piece by piece: weights are in memory once."""
+        buffer = self._allocate(placement.constants.sizes[number] + SLACK)
+        mapped = None if files is None else files.constants(placement, number, SLACK)
+        if mapped is not None:
+            self._opened.device.queue.write_buffer(buffer, 0, mapped)
+            return buffer
+        for constant, offset in placement.constants.offsets[number].items():
+            self._write(buffer, offset, constant.values().view(np.uint8))
+            if files is not None:
+                files.release_model(constant.bytes)
+        return buffer
+
+    def _write(self, buffer: Any, offset: int, content: NDArray[np.uint8]) -> None:
+        """Write bytes at a multiple of a word; up to three zeros follow, within the line of the last."""
+        padded = np.pad(content, (0, -content.size % _WORD))
+        if padded.size:
+            self._opened.device.queue.write_buffer(buffer, offset, padded)
+
+    def _tabulated(self) -> tuple[Any, list[int]]:
+        """The rows, each behind the place at which it begins in its binding; and where the bindings begin."""
+        offsets, size = [], 0
+        for row in self.rows:
+            offsets.append(size)
+            size += round_up(_WORD * (len(row) + 1), _TABLE_ALIGNMENT)
+        table = np.zeros(size // _WORD, np.int32)
+        for row, offset in zip(self.rows, offsets, strict=True):
+            start = offset // _WORD
+            table[start : start + len(row) + 1] = [1, *row]
+        buffer = self._allocate(table.nbytes)
+        self._opened.device.queue.write_buffer(buffer, 0, table)
+        return buffer, offsets
+
+    def _bound(self, layer: int) -> Any:
+        """The buffers of a layer's kernel, which sees a table of its own row alone, as layer 0."""
+        pipeline = self._pipelines[self.rows[layer][0]]
+        constants = self._constants[self.buffers[layer]]
+        row_bytes = _WORD * (len(self.rows[layer]) + 1)
+        resources = (
+            {"buffer": self._arena, "offset": 0, "size": self._arena.size},
+            {"buffer": constants, "offset": 0, "size": constants.size},
+            {"buffer": self._table, "offset": self._offsets[layer], "size": row_bytes},
+        )
+        return self._opened.device.create_bind_group(
+            layout=pipeline.get_bind_group_layout(0),
+            entries=[{"binding": place, "resource": one} for place, one in enumerate(resources)],
+        )
+
+    def entry(self, layer: int) -> Entry:
+        """The run of one layer."""
+        launch = self.launches[layer]
+        groups = (*launch.groups, 1, 1)[:3]
+        kernel = (self._pipelines[self.rows[layer][0]], self._groups[layer])
+        size = launch.instance.work_group.size if launch.instance.work_group else (1,)
+        return Entry(kernel, groups, (*size, 1, 1)[:3], layer, layer + 1)
+
+    def segment(self, first: int, last: int) -> Entry:
+        """Not on WebGPU, which has no persistent kernels."""
+        raise NotImplementedError(f"layers {first} to {last} in one kernel")
+
+    def sequence(self, first: int, last: int) -> Entry:
+        """Not on WebGPU, whose kernels run one layer."""
+        raise NotImplementedError(f"layers {first} to {last} in one kernel")
+
+    def first_runs(self, announcement: Announced) -> None:
+        """Run every kernel once, on zeros: some drivers compile a kernel when it first runs."""
+        seen: dict[str, int] = {}
+        for layer, name in enumerate(self.names):
+            seen.setdefault(name, layer)
+        for number, layer in enumerate(seen.values(), 1):
+            announcement.doing = f"compiling kernel {number} of {len(seen)}, {self.names[layer]}"
+            self.run([self.entry(layer)])
+
+    def _submit(self, entries: Sequence[Entry], queries: Any = None) -> None:
+        """Run entries in order. WebGPU lets each see what those before have stored."""
+        encoder = self._opened.device.create_command_encoder()
+        writes = None if queries is None else {
+            "query_set": queries, "beginning_of_pass_write_index": 0, "end_of_pass_write_index": 1,
+        }  # fmt: skip
+        compute = encoder.begin_compute_pass(timestamp_writes=writes)
+        for entry in entries:
+            pipeline, bound = entry.kernel
+            compute.set_pipeline(pipeline)
+            compute.set_bind_group(0, bound)
+            compute.dispatch_workgroups(*entry.global_size)
+        compute.end()
+        self._opened.device.queue.submit([encoder.finish()])
+
+    def timer(self) -> Callable[[Entry], int]:
+        """By timestamps of the device where it has them, else by the host's clock around a run."""
+        if not self._opened.has_timestamps:
+            return self._host_timed
+        device, usage = self._opened.device, wgpu.BufferUsage
+        size = _TIMESTAMPS * _TIMESTAMP_BYTES
+        queries = device.create_query_set(type="timestamp", count=_TIMESTAMPS)
+        resolved = device.create_buffer(size=size, usage=usage.QUERY_RESOLVE | usage.COPY_SRC)
+
+        def timed(entry: Entry) -> int:
+            self._submit([entry], queries)
+            encoder = device.create_command_encoder()
+            encoder.resolve_query_set(queries, 0, _TIMESTAMPS, resolved, 0)
+            device.queue.submit([encoder.finish()])
+            first, last = np.frombuffer(device.queue.read_buffer(resolved), np.uint64)
+            return int(last) - int(first)
+
+        return timed
+
+    def _host_timed(self, entry: Entry) -> int:
+        start = perf_counter_ns()
+        self.run([entry])
+        return perf_counter_ns() - start
+
+    def run(self, entries: Sequence[Entry]) -> None:
+        """Run entries in order and wait for the last."""
+        self._submit(entries)
+        self.finish()
+
+    def write(self, value: int, content: NDArray[Any]) -> None:
+        """Copy a dense host array into a value. See `backends.base.Recording.write`."""
+        dense = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
+        self._write(self._arena, self._placement.offset_of(value), dense)
+
+    def read(self, value: int, target: NDArray[Any]) -> None:
+        """Copy a dense value to a host array. See `backends.base.Recording.read`."""
+        if not target.nbytes:
+            return
+        content = self._read(self._placement.offset_of(value), target.nbytes)
+        target[...] = content[: target.nbytes].view(target.dtype).reshape(target.shape)
+
+    def _read(self, offset: int, size: int) -> NDArray[np.uint8]:
+        found = self._opened.device.queue.read_buffer(self._arena, offset, round_up(size, _WORD))
+        return np.frombuffer(found, np.uint8)
+
+    def failed_check(self) -> str | None:
+        """Read the checks and clear them. See `backends.base.Recording.failed_check`."""
+        checks = self._placement.checks
+        if not checks:
+            return None
+        start, size = self._placement.checks_offset, len(checks) * LINE
+        lines = self._read(start, size)
+        failed = np.flatnonzero(lines.view(np.int32).reshape(len(checks), -1)[:, 0])
+        if not failed.size:
+            return None
+        self._write(self._arena, start, np.zeros(size, np.uint8))
+        return checks[int(failed[0])].message
+
+    def finish(self) -> None:
+        """Wait until everything that was submitted has run, by a copy, which comes last."""
+        self._read(0, _WORD)
+
+    def close(self) -> None:
+        """Release buffers and pipelines; nothing can run any more."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        # A device that is lost has nothing to wait for.
+        with suppress(wgpu.GPUError, RuntimeError):
+            self.finish()
+        for buffer in (self._arena, *self._constants, self._table):
+            buffer.destroy()
+        self._groups, self._pipelines = [], ()
+        del self._arena, self._constants, self._table

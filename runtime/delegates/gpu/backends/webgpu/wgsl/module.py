@@ -1,0 +1,247 @@
+"""A module of WGSL: a kernel, and the functions that it reaches, each for the buffers of its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from pycparser import c_ast
+
+from runtime.delegates.gpu.backends.webgpu.wgsl.faults import OutsideSubsetError
+from runtime.delegates.gpu.backends.webgpu.wgsl.parse import Parsed, parse
+from runtime.delegates.gpu.backends.webgpu.wgsl.places import Accesses, Variable, recast
+from runtime.delegates.gpu.backends.webgpu.wgsl.prelude import FUNCTIONS, ORDERED, PRELUDE
+from runtime.delegates.gpu.backends.webgpu.wgsl.scope import Scope, Writer, named
+from runtime.delegates.gpu.backends.webgpu.wgsl.statements import Statements
+from runtime.delegates.gpu.backends.webgpu.wgsl.types import (
+    BOOL,
+    FLOAT,
+    TYPES,
+    UINT,
+    WIDTHS,
+    Array,
+    Buffer,
+    Element,
+    Number,
+    Pointer,
+    Type,
+    Void,
+)
+from runtime.delegates.gpu.backends.webgpu.wgsl.values import Value, converted
+from runtime.errors import DelegateError
+
+ENTRY: Final = "run"
+"""The name of the entry of every module."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """The text of a module. `writable` says which bindings are, in the order of the kernel's pointers."""
+
+    text: str
+    writable: tuple[bool, ...]
+
+
+@cache
+def translate(text: str, kernel: str) -> Module:
+    """The kernel of this name as a module; a text that was translated before is not again.
+
+    Its pointers become bindings of group 0: a parameter that is const is only read. Its numbers are 0. The
+    size of a work-group is that of the constants `local_x`, `local_y` and `local_z` of the pipeline.
+
+    Raises:
+        DelegateError: what the text has outside of the portable subset, with file and line.
+    """
+    return _Translation(parse(text)).module(kernel)
+
+
+class _Translation:
+    """The functions and arrays that were needed so far; see `expressions.Functions`."""
+
+    def __init__(self, parsed: Parsed) -> None:
+        self._parsed = parsed
+        self.access = Accesses()
+        self._made: dict[tuple[str, tuple[Pointer | None, ...]], tuple[str, Type]] = {}
+        self._texts: list[str] = []
+        self._shared: dict[str, Array] = {}
+        self._preludes: dict[str, str] = {}
+
+    def module(self, kernel: str) -> Module:
+        """The module whose entry is `kernel`."""
+        node = self._parsed.functions.get(kernel)
+        if node is None:
+            raise DelegateError(f"gpu delegate: the text has no kernel {kernel}")
+        arguments, bindings = self._bound(node)
+        buffers = [value.type.buffer for value in arguments if isinstance(value.type, Pointer)]
+        called = self.call(kernel, arguments, node.coord)
+        assert called is not None
+        shared = [f"var<workgroup> {name}: {array.wgsl};\n" for name, array in self._shared.items()]
+        parts = (
+            *bindings,
+            PRELUDE,
+            *_comparisons(),
+            *shared,
+            *self._preludes.values(),
+            *self.access.functions.values(),
+            *self._texts,
+            _entry(called.text),
+        )
+        return Module("".join(parts), tuple(buffer.is_writable for buffer in buffers))
+
+    def _bound(self, node: c_ast.FuncDef) -> tuple[list[Value], list[str]]:
+        """The arguments of the kernel, and the declarations of its bindings."""
+        arguments: list[Value] = []
+        bindings: list[str] = []
+        for parameter in _parameters(node):
+            if not isinstance(parameter.type, c_ast.PtrDecl):
+                arguments.append(Value("0", Number("i32"), 0))
+                continue
+            pointed = parameter.type.type
+            buffer = Buffer(f"{parameter.name}_words", "const" not in pointed.quals)
+            mode = "read_write" if buffer.is_writable else "read"
+            bindings.append(
+                f"@group(0) @binding({len(bindings)}) var<storage, {mode}> {buffer.name}: array<u32>;\n"
+            )
+            arguments.append(Value("0", Pointer(buffer, self.element(pointed)), 0))
+        return arguments, bindings
+
+    def call(self, name: str, arguments: Sequence[Value], coordinate: object) -> Value | None:
+        """A call of a function of the text, translated for the buffers of its arguments."""
+        if name in FUNCTIONS:
+            return self._prelude_call(name, arguments, coordinate)
+        node = self._parsed.functions.get(name)
+        if node is None:
+            return None
+        given = [self._argument(p, a) for p, a in zip(_parameters(node), arguments, strict=False)]
+        if len(given) != len(arguments) or len(given) != len(_parameters(node)):
+            raise OutsideSubsetError(coordinate, f"a call of {name} with {len(arguments)} arguments")
+        key = (name, tuple(a.type if isinstance(a.type, Pointer) else None for a in given))
+        if key not in self._made:
+            result = self._result(node)
+            self._made[key] = (named(f"{name}_{len(self._made)}"), result)
+            self._texts.append(self._function(node, self._made[key][0], key[1], result))
+        written, result = self._made[key]
+        reads = any(value.reads_memory for value in given) or any(key[1])
+        return Value(f"{written}({', '.join(value.text for value in given)})", result, None, reads)
+
+    def _prelude_call(self, name: str, arguments: Sequence[Value], coordinate: object) -> Value:
+        """A call of a function that WGSL lacks, for the width of its first argument."""
+        try:
+            vector = Number(FUNCTIONS[name].kind, max(value.number.width for value in arguments))
+            given = [converted(value, vector) for value in arguments]
+        except TypeError as error:
+            raise OutsideSubsetError(coordinate, str(error)) from error
+        written = f"{name}_of_{vector.width}"
+        self._preludes[written] = FUNCTIONS[name].text.format(
+            name=written, T=vector.wgsl, U=Number(UINT, vector.width).wgsl
+        )
+        reads = any(value.reads_memory for value in given)
+        return Value(f"{written}({', '.join(value.text for value in given)})", vector, None, reads)
+
+    def _argument(self, parameter: c_ast.Decl, value: Value) -> Value:
+        if isinstance(parameter.type, c_ast.PtrDecl):
+            if not isinstance(value.type, Pointer):
+                raise OutsideSubsetError(
+                    parameter.coord, f"the pointer {parameter.name} to what is no buffer"
+                )
+            return self.retyped(value, parameter.type.type)
+        number = self.element(parameter.type)
+        if not isinstance(number, Number):
+            raise OutsideSubsetError(parameter.coord, f"a parameter of the type of {parameter.name}")
+        return converted(value, number)
+
+    def retyped(self, pointer: Value, pointed: c_ast.Node) -> Value:
+        """A pointer as one to another type: from and to void, as C converts by itself."""
+        return recast(pointer, self.element(pointed))
+
+    def _result(self, node: c_ast.FuncDef) -> Type:
+        result = node.decl.type.type
+        element = Pointer if isinstance(result, c_ast.PtrDecl) else self.element(result)
+        if not isinstance(element, Number | Void):
+            raise OutsideSubsetError(node.coord, f"the type of the result of {node.decl.name}")
+        return element
+
+    def _function(
+        self, node: c_ast.FuncDef, written: str, pointers: tuple[Pointer | None, ...], result: Type
+    ) -> str:
+        scope, writer = Scope(), Writer()
+        changed = _assigned(node.body)
+        heads = []
+        for parameter, pointer in zip(_parameters(node), pointers, strict=True):
+            number = pointer or self.element(parameter.type)
+            assert isinstance(number, Number | Pointer)
+            kind = number.wgsl if isinstance(number, Number) else "i32"
+            name = named(parameter.name)
+            # Parameters of WGSL cannot be assigned to.
+            heads.append(f"{'given_' if parameter.name in changed else ''}{name}: {kind}")
+            if parameter.name in changed:
+                writer.line(f"var {name}: {kind} = given_{name};")
+            scope.declare(parameter.name, Variable(name, number))
+        Statements(self, scope, writer, result=result, share=self._share).body(node.body)
+        returned = f" -> {result.wgsl}" if isinstance(result, Number) else ""
+        body = "".join(f"{line}\n" for line in writer.lines)
+        return f"fn {written}({', '.join(heads)}){returned} {{\n{body}}}\n"
+
+    def _share(self, name: str, array: Array) -> Buffer:
+        written = f"{name}_shared_{len(self._shared)}"
+        self._shared[written] = array
+        return Buffer(written, element=array.element if isinstance(array.element, Number) else None)
+
+    def element(self, node: Any) -> Element:
+        """The type that a type's node names, which is no pointer and no array."""
+        if not isinstance(node, c_ast.TypeDecl) or not isinstance(node.type, c_ast.IdentifierType):
+            raise OutsideSubsetError(node.coord, "a type that is neither a number nor a vector")
+        name = " ".join(node.type.names)
+        if name in self._parsed.aliases:
+            return self.element(self._parsed.aliases[name].type)
+        if name not in TYPES:
+            raise OutsideSubsetError(node.coord, f"the type {name}")
+        return TYPES[name]
+
+
+def _comparisons() -> Iterator[str]:
+    for width in (1, *WIDTHS):
+        floats, bits, truths = (Number(kind, width).wgsl for kind in (FLOAT, UINT, BOOL))
+        yield ORDERED.format(width=width, T=floats, U=bits, B=truths)
+
+
+def _parameters(node: c_ast.FuncDef) -> list[Any]:
+    listed = node.decl.type.args
+    return [] if listed is None else [p for p in listed.params if isinstance(p, c_ast.Decl)]
+
+
+def _assigned(node: Any) -> set[str]:
+    """Names that a function assigns to."""
+    target = None
+    if isinstance(node, c_ast.Assignment):
+        target = node.lvalue
+    elif isinstance(node, c_ast.UnaryOp) and node.op in ("++", "p++", "--", "p--"):
+        target = node.expr
+    while isinstance(target, c_ast.StructRef):
+        target = target.name
+    found = {target.name} if isinstance(target, c_ast.ID) else set()
+    for _, child in node.children():
+        found |= _assigned(child)
+    return found
+
+
+def _entry(call: str) -> str:
+    return (
+        f"@compute @workgroup_size(local_x, local_y, local_z)\n"
+        f"fn {ENTRY}(\n"
+        "    @builtin(global_invocation_id) own_global_id: vec3<u32>,\n"
+        "    @builtin(local_invocation_id) own_local_id: vec3<u32>,\n"
+        "    @builtin(workgroup_id) own_group_id: vec3<u32>,\n"
+        "    @builtin(num_workgroups) all_groups: vec3<u32>,\n"
+        ") {\n"
+        "    local_id = own_local_id;\n"
+        "    group_id = own_group_id;\n"
+        "    group_count = all_groups;\n"
+        "    global_id = own_global_id;\n"
+        "    local_size = vec3<u32>(local_x, local_y, local_z);\n"
+        "    global_size = local_size * all_groups;\n"
+        f"    {call};\n"
+        "}\n"
+    )

@@ -1,0 +1,144 @@
+"""LiteRT's names for what the delegate's options say: those of `TfLiteGpuDelegateOptionsV2`, and of iOS.
+
+Each has its effect here, by one of our own options, or is refused with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from runtime.errors import DelegateError
+
+_PREFERENCES = {"FAST_SINGLE_ANSWER": "none", "SUSTAINED_SPEED": "exhaustive", "BALANCED": "fast"}
+"""`TfLiteGpuInferenceUsage`, in the order of its numbers → the effort of tuning. LiteRT too times nothing for
+a fast single answer."""
+
+_PRIORITIES = ("AUTO", "MAX_PRECISION", "MIN_LATENCY", "MIN_MEMORY_USAGE")
+"""`TfLiteGpuInferencePriority`, in the order of its numbers."""
+
+_PRIORITY_NAMES = ("inference_priority1", "inference_priority2", "inference_priority3")
+
+_FLAGS = {"ENABLE_QUANT": 1, "CL_ONLY": 2, "GL_ONLY": 4, "ENABLE_SERIALIZATION": 8}
+"""The bits of `TfLiteGpuExperimentalFlags`, as LiteRT's header has them."""
+
+_PREFIXES = ("TFLITE_GPU_INFERENCE_PREFERENCE_", "TFLITE_GPU_INFERENCE_PRIORITY_")
+
+
+def translated(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same options under our own names.
+
+    Raises `DelegateError` for a value that LiteRT does not know, for what this delegate cannot do, and for
+    two options that say different things.
+    """
+    found = {name: value for name, value in given.items() if name not in NAMES}
+    sources = {name: name for name in found}
+
+    def put(source: str, name: str, value: Any) -> None:
+        if name in found and str(found[name]).lower() != str(value).lower():
+            raise DelegateError(
+                f"gpu delegate: options {sources[name]!r} and {source!r} contradict each other: {name} would "
+                f"be {found[name]!r} and {value!r}; give one of them"
+            )
+        found[name], sources[name] = value, source
+
+    for name, translate in _TRANSLATIONS.items():
+        if given.get(name) is not None:
+            for own, value in translate(name, given[name]).items():
+                put(name, own, value)
+    if any(given.get(name) is not None for name in _PRIORITY_NAMES):
+        for own, value in _prioritised(given).items():
+            put("inference_priority1", own, value)
+    if given.get("experimental_flags") is not None:
+        for own, value in _flagged(given).items():
+            put("experimental_flags", own, value)
+    return found
+
+
+def _number(name: str, value: Any, names: tuple[str, ...]) -> int:
+    """The number of a member of one of LiteRT's enumerations, given as its number or name."""
+    text = str(value).upper()
+    for prefix in _PREFIXES:
+        text = text.removeprefix(prefix)
+    known = {str(number): number for number in range(len(names))} | {n: i for i, n in enumerate(names)}
+    if isinstance(value, bool) or text not in known:
+        allowed = ", ".join(f"{number} ({member})" for number, member in enumerate(names))
+        raise DelegateError(f"gpu delegate: option {name!r} must be one of {allowed}; got {value!r}")
+    return known[text]
+
+
+def _loss(_: str, value: Any) -> dict[str, Any]:
+    return {} if str(value) == "-1" else {"precision_loss_allowed": value}
+
+
+def _preference(name: str, value: Any) -> dict[str, Any]:
+    members = tuple(_PREFERENCES)
+    return {"tuning": _PREFERENCES[members[_number(name, value, members)]]}
+
+
+def _one_loop(name: str, value: Any) -> dict[str, Any]:
+    if str(value) != "1":
+        raise DelegateError(
+            f"gpu delegate: option {name!r} must be 1, got {value!r}: whoever measures repeats whole runs"
+        )
+    return {}
+
+
+def _prioritised(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the three priorities say together; those behind the first AUTO are filled in, as LiteRT does."""
+    defaults = (1, 0, 0)
+    numbers = [
+        _number(name, default if given.get(name) is None else given[name], _PRIORITIES)
+        for name, default in zip(_PRIORITY_NAMES, defaults, strict=True)
+    ]
+    chosen = [_PRIORITIES[number] for number in numbers if number]
+    if numbers[0] == 0 or numbers != sorted(numbers, key=lambda number: number == 0):
+        raise DelegateError(
+            f"gpu delegate: {_shown(numbers)}: AUTO may only stand behind all other priorities, not first"
+        )
+    if len(set(chosen)) < len(chosen):
+        raise DelegateError(f"gpu delegate: {_shown(numbers)}: each priority may be given once")
+    order = [*chosen, *(name for name in _PRIORITIES[1:] if name not in chosen)]
+    memory_first = order.index("MIN_MEMORY_USAGE") < order.index("MIN_LATENCY")
+    return {
+        "precision_loss_allowed": order[0] != "MAX_PRECISION",
+        "memory": "least" if memory_first else "fast",
+    }
+
+
+def _shown(numbers: list[int]) -> str:
+    return "inference priorities " + ", ".join(_PRIORITIES[number] for number in numbers)
+
+
+def _flagged(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the bits of `experimental_flags` say: the platform, quantised models, and what is kept on disk."""
+    name, value = "experimental_flags", given["experimental_flags"]
+    most = sum(_FLAGS.values())
+    if isinstance(value, bool) or not str(value).isdecimal() or int(value) > most:
+        bits = ", ".join(f"{bit} ({flag})" for flag, bit in _FLAGS.items())
+        raise DelegateError(f"gpu delegate: option {name!r} must be a sum of {bits}; got {value!r}")
+    flags = int(value)
+    if flags & _FLAGS["GL_ONLY"]:
+        raise DelegateError(f"gpu delegate: option {name!r}: GL_ONLY (4) asks for OpenGL; this is OpenCL")
+    named = [key for key in ("serialization_dir", "model_token") if given.get(key) is not None]
+    if flags & _FLAGS["ENABLE_SERIALIZATION"] and len(named) < 2:  # both of them
+        raise DelegateError(
+            f"gpu delegate: option {name!r}: ENABLE_SERIALIZATION (8) needs serialization_dir and model_token"
+        )
+    if named and not flags & _FLAGS["ENABLE_SERIALIZATION"]:
+        raise DelegateError(
+            f"gpu delegate: option {name!r}: {named[0]} needs ENABLE_SERIALIZATION (8) there; or leave out "
+            f"{name!r}"
+        )
+    return {"enable_quantization": bool(flags & _FLAGS["ENABLE_QUANT"])}
+
+
+_TRANSLATIONS: dict[str, Callable[[str, Any], dict[str, Any]]] = {
+    "is_precision_loss_allowed": _loss,
+    "allow_precision_loss": _loss,
+    "inference_preference": _preference,
+    "gpu_invoke_loop_times": _one_loop,
+}
+
+NAMES = frozenset({*_TRANSLATIONS, *_PRIORITY_NAMES, "experimental_flags"})
+"""All names that are LiteRT's alone. Others are the same here, such as `max_delegated_partitions`."""

@@ -1,0 +1,74 @@
+"""Batches of matrix products by the tiled kernel of work-groups, the batch in the third dimension."""
+
+from __future__ import annotations
+
+from runtime.delegates.gpu.graph import Node
+from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import Product, label_of
+from runtime.delegates.gpu.lowering.matmul.conv.groups import choose_tile
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    Instance,
+    Launch,
+    defines,
+    epilogue_of,
+    instance_name,
+)
+from runtime.delegates.gpu.parameters import parameters
+from runtime.delegates.gpu.work_groups import QUAD
+
+
+def product_in_groups(node: Node, context: Context, product: Product) -> Candidate | None:
+    """One launch; None where the left side's rows lie in several pieces, or the right side's out of line."""
+    left, right, (target,) = product.left, product.right, node.outputs
+    if left.inner != product.depth:
+        return None
+    if not right.adjoint and any(number % QUAD for number in (right.stride, *right.batches)):
+        return None
+    tile = choose_tile(product.rows, product.columns, product.batch)
+    groups = (*tile.groups(product.rows, product.columns), product.batch)
+    starts, steps = product.starts(right.batches)
+    places = (left.row, *left.batches)
+    aligned = left.step == 1 and left.row >= product.depth and not any(number % QUAD for number in places)
+    launch = Launch(
+        Instance(
+            "matmul/conv/gemm_groups.cl",
+            instance_name("groups_batch_matmul", tile.name),
+            defines(
+                LEFT_ROWS=1,
+                LEFT_WINDOW=0,
+                MEMBERS=0,
+                PHASES=0,
+                LEFT_SCALED=0,
+                VECTOR_LOADS=aligned,
+                RIGHT_PACKED=0,
+                RIGHT_COLUMNS=right.adjoint,
+                ROWS=tile.rows,
+                VECTORS=tile.vectors,
+                TILE_K=tile.depth,
+                SPLIT=0,
+                **{name.replace("(", "_START("): text for name, text in starts.items()},
+            ),
+            parameters(
+                **steps,
+                M=product.rows,
+                N=product.columns,
+                K=product.depth,
+                CHANNELS=product.channels,
+                LEFT_ROW=left.row,
+                LEFT_STEP=left.step,
+                RIGHT_ROW=right.stride,
+                OUT_STRIDE=context.layout(target).pixel_stride,
+            ),
+            tile.work_group,
+        ),
+        (left.source, context.pointer(right.source), target),
+        units=groups[0] * groups[1] * groups[2],
+        label=label_of(node, product),
+        sources=node.sources,
+        flops=product.flops,
+        bytes=product.bytes,
+        epilogue=epilogue_of(node, context.graph, QUAD),
+        groups=groups,
+    )
+    return Candidate(f"groups_{tile.name}", (launch,))

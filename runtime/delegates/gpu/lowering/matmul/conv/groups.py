@@ -1,0 +1,357 @@
+"""Products and convolutions by kernels of work-groups: the left side's pixels by constant weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from runtime.delegates.gpu.graph import Node, ceil_div, round_up
+from runtime.delegates.gpu.lowering.matmul.conv.gemm import Product
+from runtime.delegates.gpu.lowering.matmul.conv.packing import filter_matrix
+from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
+from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights
+from runtime.delegates.gpu.lowering.spec import (
+    Argument,
+    Candidate,
+    Context,
+    Epilogue,
+    Instance,
+    Launch,
+    PackedConstant,
+    Scratch,
+    defines,
+    epilogue_of,
+    instance_name,
+)
+from runtime.delegates.gpu.parameters import divisor, parameters
+from runtime.delegates.gpu.work_groups import FEWEST_ITEMS, GROUP_ITEMS, QUAD, LocalArray, WorkGroup
+
+SIDE = 16
+"""Work-items along each side of a group of a product, which the kernel holds as well: 256 in all."""
+
+ENOUGH_ITEMS = 1 << 16
+"""Work-items for which a smaller tile is chosen. Chosen: a quarter of what the largest GPUs hold; with more,
+small tiles load every number more often, with fewer, processors idle."""
+
+SPLIT_DEPTH = 32
+"""Fewest k of a part of a split product. With fewer, joining the parts costs as much as they save."""
+
+_SPLIT_ROWS = 4
+"""Most rows of a work-item of a product that is split, those of the tile of 64 x 64. Larger tiles would need
+more parts for as many work-items; smaller ones load each number more often."""
+
+FEW_ROWS = 4
+"""Most rows of a product that is computed without tiles: a tile of 16 rows would mostly multiply zeros, and
+each further row reads all weights again."""
+
+ROW_RANGE = 128
+"""Fewest k of a part of a split product of few rows: eight for each of the 16 work-items of a column."""
+
+WIDE_MEMBER = 32
+"""Fewest outputs of a group of channels that is computed in tiles of 64 columns. With fewer, more than half
+of each tile would multiply zeros."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTile:
+    """What a group of 16 x 16 work-items computes: each has `rows` rows of `vectors` vectors of columns."""
+
+    rows: int
+    vectors: int
+    depth: int
+
+    @property
+    def height(self) -> int:
+        """Rows of the tile."""
+        return SIDE * self.rows
+
+    @property
+    def width(self) -> int:
+        """Columns of the tile."""
+        return SIDE * QUAD * self.vectors
+
+    @property
+    def name(self) -> str:
+        """As in kernel names: m64n64."""
+        return f"m{self.height}n{self.width}"
+
+    def groups(self, rows: int, columns: int) -> tuple[int, int]:
+        """Tiles along columns and rows."""
+        return ceil_div(columns, self.width), ceil_div(rows, self.height)
+
+    @property
+    def work_group(self) -> WorkGroup:
+        """The group with a tile of each side, `depth` k at a time."""
+        quads = self.depth // QUAD
+        arrays = (
+            LocalArray("tile_left", "float4", self.height * quads),
+            LocalArray("tile_right", "float4", self.depth * self.width // QUAD),
+        )
+        return WorkGroup((SIDE, SIDE, 1), arrays)
+
+
+TILES = (
+    GroupTile(8, 2, 16),
+    GroupTile(8, 1, 16),
+    GroupTile(4, 1, 16),
+    GroupTile(2, 1, 16),
+    GroupTile(1, 1, 16),
+)
+"""Tiles from the one that loads each number the fewest times to the one with the most work-items for a
+result. The first fills 16 KiB of local memory."""
+
+
+def choose_tile(rows: int, columns: int, batch: int = 1, parts: int = 1) -> GroupTile:
+    """The largest tile that gives enough work-items and is not half empty.
+
+    Where none does, the product may be split into so many `parts`: then the largest tile of those of which
+    that makes enough, and are no larger than 64 x 64.
+    """
+    fitting = [tile for tile in TILES if tile.height < 2 * rows or tile.rows == 1]
+    fitting = [tile for tile in fitting if tile.width < 2 * columns or tile.vectors == 1]
+    for tile in fitting:
+        if prod(tile.groups(rows, columns)) * batch * GROUP_ITEMS >= ENOUGH_ITEMS:
+            return tile
+    small = [tile for tile in fitting if tile.rows <= _SPLIT_ROWS]
+    items = {tile: prod(tile.groups(rows, columns)) * batch * parts * GROUP_ITEMS for tile in small}
+    return next((tile for tile in small if items[tile] >= FEWEST_ITEMS), small[-1])
+
+
+def parts_of(depth: int, items: int, least: int, step: int) -> tuple[int, int]:
+    """How many parts a product of so many work-items is split into, and k of each, a multiple of `step`."""
+    wanted = min(ceil_div(FEWEST_ITEMS, items), max(1, depth // least))
+    size = round_up(ceil_div(depth, wanted), step)
+    return ceil_div(depth, size), size
+
+
+def joining_items(parts: int, vectors: int) -> int:
+    """Work-items that share a vector when so many parts of it are added up, a power of two: with one each for
+    few vectors, a large GPU idles.
+    """
+    items = 1
+    while 2 * items <= min(parts, GROUP_ITEMS) and items * vectors < FEWEST_ITEMS:
+        items *= 2
+    return items
+
+
+@dataclass(frozen=True, slots=True)
+class LeftSide:
+    """How a kernel reads the left side: defines, their parameters, and whether four k lie side by side.
+
+    `kind` is rows, window, volume or phases. `members` are the groups of channels of a window, of which each
+    sees its own `channels`; `phases` those of a transposed convolution of `pixels` output pixels.
+    """
+
+    kind: str
+    row: int
+    step: int
+    channels: int
+    is_aligned: bool
+    scale: int | None = None
+    members: int = 1
+    phases: int = 1
+    pixels: int = 0
+    values: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def defines(self) -> dict[str, int]:
+        """The forms of the left side as `gemm_groups.cl` names them."""
+        return {
+            "LEFT_ROWS": self.kind == "rows",
+            "LEFT_WINDOW": self.kind != "rows",
+            "VOLUME": self.kind == "volume",
+            "MEMBERS": self.members > 1,
+            "PHASES": self.kind == "phases",
+            "LEFT_SCALED": self.scale is not None,
+            "VECTOR_LOADS": self.is_aligned,
+        }
+
+
+def product_in_groups(
+    node: Node, context: Context, product: Product, scale: int | None = None
+) -> Sequence[Candidate]:
+    """A product that is the whole of `node`; `scale` is a value with a factor for each k."""
+    aligned = product.step == 1 and product.row_stride % QUAD == 0 and product.depth <= product.row_stride
+    if product.rows <= FEW_ROWS and scale is None:
+        return [_few_rows(node, context, product)]
+    left = LeftSide("rows", product.row_stride, product.step, product.depth, aligned, scale)
+    label = f"{node.op.name} {product.rows}x{product.depth}x{product.columns}"
+    shape = (product.rows, product.depth, product.columns)
+    return [tiled_product(node, context, left, product.weights, shape, label)]
+
+
+def window_in_groups(node: Node, context: Context, shape: ConvShape) -> Sequence[Candidate]:
+    """A convolution as a product whose left side are windows, for each of its groups of channels.
+
+    The outputs of a group are a multiple of `QUAD` where there are several.
+    """
+    s = shape
+    channels = round_up(s.group_in, QUAD)
+    depth = s.filter_h * s.filter_w * channels
+    matrix = s.weights.arranged(lambda codes: filter_matrix(codes, channels))
+    step, stride = s.in_layout.channel_stride, s.in_layout.pixel_stride
+    aligned = step == 1 and stride % QUAD == 0 and s.in_channels - s.group_in + channels <= stride
+    aligned = aligned and (s.groups == 1 or s.group_in % QUAD == 0)
+    sizes = {name: value for name, value in (s.image | s.taps).items() if name not in _UNUSED}
+    values = sizes | {
+        **divisor("OUT_PIXELS", s.out_h * s.out_w),
+        **divisor("OUT_W", s.out_w),
+        **divisor("FILTER_W", s.filter_w),
+        **divisor("DEPTH", channels),
+    }
+    left = LeftSide("window", stride, step, s.group_in, aligned, members=s.groups, values=values)
+    sizes_of_product = (s.pixels, depth, s.out_channels)
+    label = f"{node.op.name} {s.label}"
+    return [tiled_product(node, context, left, matrix, sizes_of_product, label, (s.flops, s.bytes))]
+
+
+def has_wide_members(shape: ConvShape) -> bool:
+    """True where each group of a convolution's channels has outputs for most of a tile's columns."""
+    return shape.group_out % QUAD == 0 and shape.group_out >= WIDE_MEMBER
+
+
+_UNUSED = frozenset({"OUT_H", "OUT_W", "OUT_STRIDE", "IN_STRIDE", "FILTER_H", "FILTER_W"})
+"""Sizes that the kernel does not read, or reads as divisors or under another name."""
+
+
+def tiled_product(
+    node: Node,
+    context: Context,
+    left: LeftSide,
+    weights: Weights,
+    shape: tuple[int, int, int],
+    label: str,
+    cost: tuple[int, int] | None = None,
+) -> Candidate:
+    """One launch in tiles, or, where there are too few, one of parts of the sums and one that joins them."""
+    rows, depth, columns = shape
+    source, target = _ends(node)
+    right = weights.rows(f"weights{target}", left.phases * depth, columns)
+    count, width, pixels = left.members * left.phases, columns // left.members, left.pixels or rows
+    tile = choose_tile(rows, width, count, max(1, depth // SPLIT_DEPTH))
+    across, down = tile.groups(rows, width)
+    parts, size = parts_of(depth, across * down * count * GROUP_ITEMS, SPLIT_DEPTH, tile.depth)
+    is_split = parts > 1
+    stride = context.layout(target).pixel_stride
+    values = {"K": depth, "M": rows, "CHANNELS": round_up(columns), "IN_CHANNELS": left.channels}
+    values |= {"LEFT_ROW": left.row, "LEFT_STEP": left.step, **left.values}
+    values |= {"SPLIT_K": size} if is_split else {"N": columns, "OUT_STRIDE": stride}
+    if left.members > 1:
+        values |= {"N": columns, "GROUP_OUT": width, **divisor("PARTS", parts)}
+    if left.kind == "phases":
+        values |= {"OUT_M": pixels, **divisor("PARTS", parts)}
+    scratch = Scratch("parts", parts * pixels * round_up(columns))
+    scales: tuple[Argument, ...] = () if left.scale is None else (left.scale,)
+    flops, traffic = cost or (2 * rows * depth * columns, 4 * rows * (depth + columns) + right.bytes)
+    launch = Launch(
+        Instance(
+            "matmul/conv/gemm_groups.cl",
+            instance_name(f"groups_gemm_{left.kind}", tile.name, weights.type),
+            defines(
+                **left.defines,
+                RIGHT_PACKED=1,
+                RIGHT_COLUMNS=0,
+                WEIGHT=weights.type.value,
+                ROWS=tile.rows,
+                VECTORS=tile.vectors,
+                TILE_K=tile.depth,
+                SPLIT=is_split,
+            ),
+            parameters(**values),
+            tile.work_group,
+        ),
+        (source, right, *scales, scratch if is_split else target),
+        units=across * down * count * parts,
+        label=label,
+        sources=node.sources,
+        flops=flops,
+        bytes=traffic + (scratch.bytes if is_split else 0),
+        epilogue=Epilogue() if is_split else epilogue_of(node, context.graph, QUAD),
+        groups=(across, down, count * parts),
+    )
+    name = f"groups_{tile.name}"
+    if not is_split:
+        return Candidate(name, (launch,))
+    join = _joined(node, context, scratch, right, (parts, pixels, columns))
+    return Candidate(f"{name}_split{parts}", (launch, join))
+
+
+def _few_rows(node: Node, context: Context, product: Product) -> Candidate:
+    """A launch without tiles, split like a tiled one."""
+    source, target = _ends(node)
+    weights = product.weights.rows(f"weights{target}", product.depth, product.columns)
+    across = ceil_div(round_up(product.columns), SIDE * QUAD)
+    items = across * product.rows * GROUP_ITEMS
+    parts, size = parts_of(product.depth, items, ROW_RANGE, SIDE)
+    is_split = parts > 1
+    scratch = Scratch("parts", parts * product.rows * round_up(product.columns))
+    values = {"K": product.depth, "CHANNELS": round_up(product.columns), "SPLIT_K": size}
+    values |= {"LEFT_ROW": product.row_stride, "LEFT_STEP": product.step}
+    stored = {"N": product.columns, "OUT_STRIDE": context.layout(target).pixel_stride}
+    values |= {"M": product.rows} if is_split else stored
+    launch = Launch(
+        Instance(
+            "matmul/conv/gemm_row_groups.cl",
+            instance_name("groups_gemm_row", weights=product.weights.type),
+            defines(SPLIT=is_split, WEIGHT=product.weights.type.value),
+            parameters(**values),
+            WorkGroup((SIDE, SIDE, 1), (LocalArray("partial", "float4", GROUP_ITEMS),)),
+        ),
+        (source, weights, scratch if is_split else target),
+        units=across * product.rows * parts,
+        label=f"{node.op.name} {product.rows}x{product.depth}x{product.columns}",
+        sources=node.sources,
+        flops=2 * product.rows * product.depth * product.columns,
+        bytes=weights.bytes + 4 * product.rows * (product.depth + product.columns),
+        epilogue=Epilogue() if is_split else epilogue_of(node, context.graph, QUAD),
+        groups=(across, product.rows, parts),
+    )
+    if not is_split:
+        return Candidate("groups_row", (launch,))
+    join = _joined(node, context, scratch, weights, (parts, product.rows, product.columns))
+    return Candidate(f"groups_row_split{parts}", (launch, join))
+
+
+def _joined(
+    node: Node, context: Context, parts: Scratch, weights: PackedConstant, shape: tuple[int, int, int]
+) -> Launch:
+    """The launch that adds up the parts of a split product, and applies the epilogue."""
+    count, rows, columns = shape
+    target, vectors = node.outputs[0], round_up(columns) // QUAD
+    lanes = joining_items(count, rows * vectors)
+    width = GROUP_ITEMS // lanes
+    groups = ceil_div(rows * vectors, width)
+    return Launch(
+        Instance(
+            "matmul/conv/gemm_join_groups.cl",
+            instance_name("groups_gemm_join", f"l{lanes}"),
+            defines(LANES=lanes),
+            parameters(
+                M=rows,
+                N=columns,
+                CHANNELS=round_up(columns),
+                SPLITS=count,
+                TOTAL=rows * vectors,
+                OUT_STRIDE=context.layout(target).pixel_stride,
+                **divisor("VECTORS", vectors),
+            ),
+            WorkGroup((width, lanes), (LocalArray("partial", "float4", GROUP_ITEMS),)),
+        ),
+        (parts, weights, target),
+        units=groups,
+        label=f"{node.op.name} join {count}x{rows}x{columns}",
+        sources=node.sources,
+        flops=count * rows * columns,
+        bytes=parts.bytes + 4 * rows * columns,
+        epilogue=epilogue_of(node, context.graph, QUAD),
+        groups=(groups, 1),
+    )
+
+
+def _ends(node: Node) -> tuple[int, int]:
+    """The value that a node reads first, and the one that it writes."""
+    source = node.inputs[0]
+    if source is None:
+        raise ValueError(f"{node.op.name} has an input")
+    return source, node.outputs[0]

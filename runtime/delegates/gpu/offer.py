@@ -1,0 +1,84 @@
+"""Which operators the delegate takes, by its options alone; the delegate and its planner share it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from runtime.delegates.base import GraphFacts, Unsupported
+from runtime.delegates.gpu.builder import refusal
+from runtime.delegates.gpu.cost import OperatorCosts
+from runtime.delegates.gpu.graph import Custom
+from runtime.delegates.gpu.lowering import families
+from runtime.delegates.gpu.options import Options
+from runtime.delegates.gpu.simulation import Quantised
+from runtime.errors import DelegateError
+from runtime.model.graph import Operator
+
+_log = logging.getLogger(__name__)
+
+
+class Offer:
+    """The half of `PartitionDelegate` that partitions a graph. No device is needed for it.
+
+    `excluded` holds, by the operator's name, why operators with kernels stay on the CPU all the same.
+    Raises `DelegateError` where the option names an operator that has no kernels.
+    """
+
+    name = "gpu"
+    title = "GPU"
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.max_delegated_partitions = options.max_delegated_partitions
+        self.kept_plans = options.kept_plans
+        self.min_nodes_per_partition = options.min_nodes_per_partition
+        self.cost_model = OperatorCosts() if options.weighs_costs else None
+        self.require_full_delegation = options.require_full_delegation
+        self.excluded = dict.fromkeys(_named(options), "the option excluded_operators names it")
+
+    @property
+    def way(self) -> Quantised:
+        """What becomes of quantised tensors."""
+        if not self.options.enable_quantization:
+            return Quantised.LEFT
+        return Quantised.LEVELS if self.options.precision == "int8" else Quantised.REAL
+
+    def supports(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
+        """None where a kernel runs the operator; else the reason, which may be a defect of the delegate."""
+        first, last = self.options.first_delegate_node_index, self.options.last_delegate_node_index
+        if operator.index < first or (last is not None and operator.index > last):
+            end = "the end" if last is None else str(last)
+            return Unsupported(f"operator {operator.index} is not among those to delegate, {first} to {end}")
+        if (reason := self.excluded.get(operator.name)) is not None:
+            return Unsupported(reason)
+        try:
+            return refusal(graph, operator, self.way) or self._lacking(graph, operator)
+        except Exception as error:  # noqa: BLE001  # a model must not fail for what the CPU can run
+            _log.exception("gpu delegate: operator %d %s", operator.index, operator.name)
+            return Unsupported(defect(error))
+
+    def _lacking(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:  # noqa: ARG002 - for who has a device
+        """What a device lacks for an operator that has kernels; without one, nothing."""
+        return None
+
+
+def _named(options: Options) -> Iterator[str]:
+    """The names in `excluded_operators`, which must have kernels."""
+    for name in options.excluded:
+        known = [kind.value if isinstance(kind, Custom) else kind.name for kind in families()]
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise DelegateError(
+                f"gpu delegate: option 'excluded_operators': {name!r} is no operator that the delegate has "
+                f"kernels for{hint}"
+            )
+        yield name
+
+
+def defect(error: Exception) -> str:
+    """The text for an error that the delegate should not have had."""
+    what = " ".join(str(error).split())
+    return f"a defect of the delegate, please report it with the model: {type(error).__name__}: {what}"

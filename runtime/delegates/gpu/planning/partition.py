@@ -1,0 +1,217 @@
+"""The plan of one partition, from its graph, the chosen candidates and their places in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from runtime.delegates.base import Partition
+from runtime.delegates.gpu.builder import build_graph
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.compiled import candidates_of, layout_rules
+from runtime.delegates.gpu.graph import LINE, Graph, Node
+from runtime.delegates.gpu.kept_choices import KeptChoices
+from runtime.delegates.gpu.lowering.spec import (
+    Argument,
+    Candidate,
+    Check,
+    Context,
+    Launch,
+    LineOf,
+    PackedConstant,
+    Scratch,
+)
+from runtime.delegates.gpu.memory import Placement, Stage, lifetimes, place, shortage
+from runtime.delegates.gpu.options import Options
+from runtime.delegates.gpu.passes import passes
+from runtime.delegates.gpu.planning.merges import Optimised, optimised
+from runtime.delegates.gpu.rounding import round_weights
+from runtime.delegates.gpu.simulation import Quantised
+from runtime.delegates.gpu.source import assemble, function_of
+from runtime.delegates.plan import (
+    Merged,
+    PartitionPlan,
+    PlannedArgument,
+    PlannedBuffer,
+    PlannedConstant,
+    PlannedKernel,
+    PlannedNode,
+    PlannedValue,
+    Role,
+)
+
+_FOLDED = "its result is a constant, computed once when the model is planned"
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The candidate of a node, among how many, and what decided."""
+
+    candidate: Candidate
+    count: int
+    by: Literal["rule", "tuning"]
+
+
+def plan_partition(
+    partition: Partition,
+    device: Capabilities,
+    options: Options,
+    way: Quantised,
+    kept: KeptChoices | None = None,
+) -> PartitionPlan:
+    """What `CompiledGraph` would make of a partition; candidates are the defaults, or the winners of `kept`.
+
+    Raises `DelegateError` where no kernel fits.
+    """
+    built = build_graph(partition, is_narrow=options.weights == "stored", way=way)
+    order = passes(layout_rules(), options.skipped_passes)
+    found = optimised(round_weights(built, str(options.precision)), order)
+    context = Context(found.graph, device, options.memory == "least")
+    choices = _choices([list(candidates_of(node, context)) for node in found.graph.nodes], kept)
+    stages = [Stage(position, choice.candidate) for position, choice in enumerate(choices)]
+    placement = place(found.graph, stages, device.max_allocation_bytes)
+    describing = _Describing(partition, found, placement, stages, device)
+    return PartitionPlan(
+        operators=tuple(operator.index for operator in partition.operators),
+        inputs=partition.inputs,
+        outputs=partition.outputs,
+        nodes=tuple(describing.nodes(choices)),
+        removed=(*found.removed, *_folded(partition, found)),
+        arena_bytes=placement.arena.size,
+        constant_bytes=placement.constant_bytes,
+        values=tuple(describing.values()),
+        buffers=tuple(sorted(describing.buffers(), key=lambda one: (one.first, one.offset))),
+        constants=tuple(describing.constants()),
+        shortage=shortage(placement, device) or "",
+    )
+
+
+def _choices(alternatives: Sequence[list[Candidate]], kept: KeptChoices | None) -> list[_Choice]:
+    if kept is None:
+        return [_Choice(node[0], len(node), "rule") for node in alternatives]
+    winners = [kept.winner(node) for node in kept.allowed(alternatives)]
+    return [
+        _Choice((winner or node)[0], len(node), "tuning" if winner else "rule")
+        for winner, node in zip(winners, alternatives, strict=True)
+    ]
+
+
+def _folded(partition: Partition, found: Optimised) -> list[Merged]:
+    """Operators of the partition that never became a node."""
+    known = {operator for node in found.graph.nodes for operator in node.sources}
+    known.update(one.operator for one in found.removed)
+    left = (operator.index for operator in partition.operators if operator.index not in known)
+    return [Merged(operator, "folded", _FOLDED) for operator in left]
+
+
+class _Describing:
+    """What is asked of a placed graph."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        found: Optimised,
+        placement: Placement,
+        stages: Sequence[Stage],
+        device: Capabilities,
+    ) -> None:
+        self.partition = partition
+        self.graph: Graph = found.graph
+        self.merged: Mapping[int, Merged] = found.merged
+        self.placement = placement
+        self.stages = stages
+        self.function_names = assemble(placement.launches, device).names
+
+    def nodes(self, choices: Sequence[_Choice]) -> Iterator[PlannedNode]:
+        numbers = iter(range(len(self.placement.launches)))
+        for position, (node, choice) in enumerate(zip(self.graph.nodes, choices, strict=True)):
+            launches = tuple(self._launch(next(numbers), one, node) for one in choice.candidate.launches)
+            operators = tuple(dict.fromkeys(node.sources))
+            yield PlannedNode(
+                position=position,
+                kind=node.op.name,
+                operators=operators,
+                merged=tuple(self.merged[o] for o in operators if o in self.merged and len(operators) > 1),
+                steps=tuple(step.op for step in node.epilogue),
+                reads=tuple(dict.fromkeys(v for v in node.reads if v in self.graph.layouts)),
+                writes=node.outputs,
+                candidate=choice.candidate.name,
+                candidates=choice.count,
+                chosen=choice.by,
+                launches=launches,
+            )
+
+    def _launch(self, number: int, launch: Launch, node: Node) -> PlannedKernel:
+        pointers = (*launch.args, *launch.epilogue.operands)
+        return PlannedKernel(
+            function=self.function_names[function_of(launch)],
+            source=launch.instance.source,
+            tile=launch.instance.name.partition("__")[2],
+            label=launch.label,
+            operators=tuple(dict.fromkeys(launch.sources)),
+            units=launch.units if launch.instance.work_group is None else 0,
+            global_size=launch.global_size,
+            local_size=launch.local_size,
+            local_bytes=launch.local_bytes,
+            flops=launch.flops,
+            bytes=launch.bytes,
+            arguments=tuple(self._argument(number, pointer, node) for pointer in pointers),
+        )
+
+    def _argument(self, number: int, pointer: Argument, node: Node) -> PlannedArgument:
+        stage = self.placement.owners[number]
+        if isinstance(pointer, PackedConstant):
+            offset = self.placement.constants.by_launch[number][pointer]
+            return PlannedArgument("constant", pointer.name, None, pointer.type.value, offset, pointer.bytes)
+        if isinstance(pointer, Scratch):
+            offset = self.placement.arena.offsets[stage, pointer.key]
+            return PlannedArgument("scratch", pointer.key, None, pointer.type.value, offset, pointer.bytes)
+        if isinstance(pointer, Check):
+            offset = self.placement.checks_offset + LINE * self.placement.checks.index(pointer)
+            return PlannedArgument("check", pointer.message, None, "int32", offset, LINE)
+        value = self._value(pointer.value if isinstance(pointer, LineOf) else pointer)
+        role: Role = "output" if value.id in node.outputs else "input"
+        return PlannedArgument(role, value.name, value.id, value.type, value.offset, value.bytes)
+
+    def values(self) -> Iterator[PlannedValue]:
+        return (self._value(value) for value in sorted(self.graph.layouts))
+
+    def _value(self, number: int) -> PlannedValue:
+        value, layout = self.graph.values[number], self.graph.layouts[number]
+        # One with other strides between channels, a transposed view, spans no more than its elements.
+        elements = value.pixels * layout.pixel_stride if layout.channel_stride == 1 else value.elements
+        return PlannedValue(
+            id=number,
+            tensor=number if number < len(self.partition.subgraph.tensors) else None,
+            name=value.name or f"value {number}",
+            type=value.type.value,
+            shape=value.shape,
+            offset=self.placement.offset_of(number),
+            bytes=elements * value.type.size,
+            dense_bytes=value.elements * value.type.size,
+            is_view=layout.root != number,
+        )
+
+    def buffers(self) -> Iterator[PlannedBuffer]:
+        for key, life in lifetimes(self.graph, self.stages).items():
+            offset = self.placement.arena.offsets[key]
+            if isinstance(key, int):
+                yield self._value_buffer(key, offset, life.size, (life.first, life.last))
+                continue
+            role: Role = "check" if key[0] < 0 else "scratch"
+            yield PlannedBuffer(role, key[1], (), offset, life.size, life.first, life.last)
+
+    def _value_buffer(self, root: int, offset: int, size: int, life: tuple[int, int]) -> PlannedBuffer:
+        inside = tuple(sorted(value for value, layout in self.graph.layouts.items() if layout.root == root))
+        role: Role = "activation"
+        if set(inside) & set(self.graph.outputs):
+            role = "output"
+        elif root in self.graph.inputs:
+            role = "input"
+        return PlannedBuffer(role, self._value(root).name, inside, offset, size, *life)
+
+    def constants(self) -> Iterator[PlannedConstant]:
+        for number, offsets in enumerate(self.placement.constants.offsets):
+            for constant, offset in offsets.items():
+                yield PlannedConstant(constant.name, constant.type.value, number, offset, constant.bytes)

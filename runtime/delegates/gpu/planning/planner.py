@@ -1,0 +1,123 @@
+"""The delegate as a planner: it partitions like the delegate, and plans instead of compiling."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Unsupported
+from runtime.delegates.gpu.backends.choice import describe_device
+from runtime.delegates.gpu.backends.opencl.device import bounded
+from runtime.delegates.gpu.backends.opencl.precision_probe import kept_findings
+from runtime.delegates.gpu.cache import Cache, cache_folder, open_cache
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.compiled import unit_refusal
+from runtime.delegates.gpu.kept_choices import KeptChoices
+from runtime.delegates.gpu.kept_conformance import differences, kept_conformance
+from runtime.delegates.gpu.offer import Offer, defect
+from runtime.delegates.gpu.options import Options, parse_options
+from runtime.delegates.gpu.planning.assumed import ASSUMED, resident_threads
+from runtime.delegates.gpu.planning.partition import plan_partition
+from runtime.delegates.gpu.precision import Findings, Trial, meaning, settled
+from runtime.delegates.gpu.simulation import Quantised
+from runtime.delegates.plan import DeviceClass, PartitionPlan, PlannedDevice
+from runtime.errors import DelegateError, DeviceError, FarmRuntimeError
+from runtime.model.graph import Operator
+
+_NO_DEVICE = "no OpenCL device was found"
+_STORES = Findings({Trial.FP16_STORAGE: "", Trial.BF16_STORAGE: ""})
+"""What a device is taken for that was never probed: it stores narrow weights, and widens them to compute."""
+
+
+class GpuPlanner(Offer):
+    """Plans for this machine's device, or for an assumed one of a class. Nothing is compiled or timed.
+
+    Without a class, and where OpenCL has no device at all, the CPU class is assumed, and the plan says so.
+
+    Raises:
+        DelegateError: an option that is not allowed, or kept times are asked for where no device has any.
+        DeviceError: the option `device` names none that there is.
+    """
+
+    def __init__(
+        self, options: Mapping[str, Any], device_class: DeviceClass | None = None, *, is_tuned: bool = False
+    ) -> None:
+        super().__init__(parse_options(options))
+        capabilities, note = _device(self.options, device_class)
+        is_assumed = device_class is not None or bool(note)
+        if is_tuned and is_assumed:
+            raise DelegateError(
+                "gpu delegate: kept times belong to a device of this machine, and the plan is for an assumed "
+                "one; leave out the device class, or the tuned choice"
+            )
+        cache = _cache(self.options)
+        findings = None if is_assumed else kept_findings(capabilities, cache)
+        if not is_assumed and self.options.conformance == "kept":
+            self.excluded |= differences(kept_conformance(capabilities, cache))
+        if findings is None and self.options.precision not in (None, "fp32"):
+            note = "; ".join(filter(None, (note, "what it does with narrow numbers was never probed")))
+        found = _STORES if findings is None else findings
+        precision = settled(self.options, capabilities.name, lambda: found)
+        self.options = replace(self.options, precision=precision)
+        self._capabilities = replace(
+            capabilities,
+            multiplies_bf16=precision == "bf16" and found.passed(Trial.BF16_PRODUCTS),
+            multiplies_bytes=self.way is Quantised.LEVELS and found.passed(Trial.INT8_PRODUCTS),
+        )
+        self._kept = KeptChoices.of(self._capabilities, cache, self.options) if is_tuned else None
+        self.device = PlannedDevice(
+            name=capabilities.name,
+            device_class=capabilities.device_class.value,
+            is_assumed=is_assumed,
+            compute_units=capabilities.compute_units,
+            resident_threads=resident_threads(capabilities) if capabilities.is_gpu else 0,
+            note=note,
+        )
+
+    def _lacking(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
+        return unit_refusal(graph, operator, self._capabilities, self.way)
+
+    def plan(self, partition: Partition) -> PartitionPlan:
+        """See `runtime.delegates.plan.Planner`."""
+        try:
+            return plan_partition(partition, self._capabilities, self.options, self.way, self._kept)
+        except (FarmRuntimeError, MemoryError):
+            raise
+        except Exception as error:
+            raise DelegateError(f"gpu delegate: {defect(error)}") from error
+
+    def compile(self, partition: Partition) -> CompiledPartition:
+        """Raise `DelegateError`: a planner runs nothing."""
+        raise DelegateError(
+            f"gpu delegate: a plan of {len(partition.operators)} operators cannot run; open the model with "
+            "the delegate itself"
+        )
+
+    def describe(self) -> Mapping[str, str]:
+        """The device and the settings of the plan."""
+        return {
+            "device": self.device.name,
+            "precision": str(self.options.precision),
+            "arithmetic": meaning(str(self.options.precision), self._capabilities),
+            "weights": self.options.weights,
+            "tuning": self.options.tuning,
+        }
+
+
+def _device(options: Options, device_class: DeviceClass | None) -> tuple[Capabilities, str]:
+    """What is planned for, and why it had to be assumed."""
+    if device_class is not None:
+        return bounded(ASSUMED[device_class], options.threads), ""
+    try:
+        return describe_device(options), ""
+    except (DeviceError, ImportError) as error:
+        if options.device is not None or options.backend != "opencl":
+            raise
+        return bounded(ASSUMED["cpu"], options.threads), f"{_NO_DEVICE} ({error})"
+
+
+def _cache(options: Options) -> Cache:
+    """The cache of the delegate's own starts."""
+    return open_cache(cache_folder(options.serialization_dir or options.cache_dir, dict(os.environ)))

@@ -1,0 +1,113 @@
+"""Compiles into a device's library what partitions need, before any of them is opened."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from runtime.delegates.base import Partition
+from runtime.delegates.gpu.backends.base import Backend
+from runtime.delegates.gpu.compiled import lowered
+from runtime.delegates.gpu.kept_choices import KeptChoices
+from runtime.delegates.gpu.options import Options
+from runtime.delegates.gpu.own_files import own_digest
+from runtime.delegates.gpu.progress import announced
+from runtime.delegates.gpu.simulation import Quantised
+from runtime.delegates.gpu.source import Function, Source, assemble_functions, function_of
+from runtime.delegates.priming import Primed
+from runtime.errors import DelegateError
+
+_KIND: Final = "primed"
+
+_BATCH: Final = 32
+"""Kernels that are compiled together. A kernel that the driver refuses costs the others of its batch, which a
+model that needs them then compiles; larger batches lose more, smaller ones leave cores idle at their ends."""
+
+
+class KeepingBackend(Backend, Protocol):
+    """A backend that keeps kernels in its cache."""
+
+    def kernel_keys(self, source: Source) -> Sequence[str]:
+        """The keys under which the kernels of a source are kept, as entries of the kind `kernels`."""
+
+
+def prime(
+    name: str, partitions: Iterable[Partition], backend: KeepingBackend, options: Options, way: Quantised
+) -> Primed:
+    """See `runtime.delegates.priming.Primable`."""
+    device, kept = backend.capabilities.name, backend.cache
+    if kept.folder is None or kept.fault:
+        raise DelegateError(
+            f"gpu delegate: no kernel would be kept ({kept.fault or 'the cache is switched off'}); name a "
+            "folder with the option serialization_dir, or FARM_CACHE_DIR"
+        )
+    entry = _entry(name, backend, options)
+    known: list[str] = json.loads(kept.read(_KIND, entry) or b"[]")
+    if known and all((kept.folder / "kernels" / key).exists() for key in known):
+        return Primed(device, len(known), 0)
+    with announced(f"collecting the kernels of models for {device}") as announcement:
+        functions = _most_frequent(_needed(partition, backend, options, way) for partition in partitions)
+        compiled, keys, failures = 0, list[str](), list[str]()
+        for first in range(0, len(functions), _BATCH):
+
+            def say(done: int, before: int = first) -> None:
+                announcement.doing = (
+                    f"compiling kernels for {device}, {before + done} of {len(functions)} are done"
+                )
+
+            source = assemble_functions(functions[first : first + _BATCH], backend.capabilities)
+            try:
+                compiled += _compile(source, backend, say)
+                keys.extend(backend.kernel_keys(source))
+            except DelegateError as error:
+                failures.append(str(error).splitlines()[0])
+    if not failures and not kept.fault:
+        kept.write(_KIND, entry, json.dumps(keys).encode())
+    return Primed(device, len(keys) - compiled, compiled, tuple(dict.fromkeys(failures)))
+
+
+def _compile(source: Source, backend: Backend, say: Callable[[int], None]) -> int:
+    """How many kernels of a program were not kept, which are now; `say` hears how many there are so far.
+
+    Raises `DelegateError`.
+    """
+    missing = 0
+
+    def counted(done: int, count: int) -> None:
+        nonlocal missing
+        missing = count
+        say(len(source.kernels) - count + done)
+
+    with backend.errors("compiling kernels"):
+        backend.compile(source, counted)
+    return missing
+
+
+def _entry(name: str, backend: Backend, options: Options) -> str:
+    """The key of the list of what partitions of that name need with these options."""
+    asked = replace(options, context=None)
+    content = (name, own_digest(), backend.capabilities.key, repr(backend.capabilities), repr(asked))
+    return hashlib.sha256("\0".join(content).encode()).hexdigest()
+
+
+def _needed(partition: Partition, backend: Backend, options: Options, way: Quantised) -> Iterator[Function]:
+    """The functions that the first start of a partition compiles: of the candidates that it would time."""
+    try:
+        _, alternatives = lowered(partition, backend.capabilities, options, way)
+    except DelegateError:
+        return  # it would run on the CPU
+    for node in KeptChoices.of(backend.capabilities, backend.cache, options).allowed(alternatives):
+        for candidate in node:
+            yield from (function_of(launch) for launch in candidate.launches)
+
+
+def _most_frequent(partitions: Iterable[Iterable[Function]]) -> list[Function]:
+    """All functions, those that the most partitions need first: an early end then leaves the rare ones."""
+    uses = Counter[Function]()
+    for functions in partitions:
+        uses.update(set(functions))
+    return [function for function, _ in sorted(uses.items(), key=lambda one: (-one[1], one[0].identity))]

@@ -1,0 +1,1 @@
+"""Other runtimes as delegates, each with the whole file. Their descriptors import nothing of them."""

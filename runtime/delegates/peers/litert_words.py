@@ -1,0 +1,62 @@
+"""Reads LiteRT's messages about its GPU accelerator: plain text, whose layout is that of its 2.x versions."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from runtime.delegates.partition import DelegationReport, Fallback, Status
+from runtime.model.reader import load_model
+
+_ADAPTER = re.compile(r"Selected adapter: (.+)")
+_NO_GPU = re.compile(r"No adapters found|GPU accelerator could not be loaded")
+# Errors of LiteRT (`ERROR: [file:line] text`) and warnings of its WebGPU implementation (`Warning: text`).
+_PROBLEM = re.compile(r"^(?:ERROR: \[[^\]]*\]|Warning:) +(\S.*)$", re.MULTILINE)
+# The text of an exception: places in LiteRT's sources, and perhaps a reason among them.
+_REASON = re.compile(r"^└ (?!ERROR: \[)(\S.*)$", re.MULTILINE)
+_LIMIT_WARNING: Final = "artificially reduced"
+_HEADER: Final = "Following operations are not supported by GPU delegate:"
+_KIND = re.compile(r"^([A-Za-z0-9_]+): (.+)$")
+_COUNTS = re.compile(r"(\d+|No) operations will run on the GPU, and (?:the remaining|all) (\d+) operations")
+
+
+def adapter_of(said: str) -> str | None:
+    """The adapter that LiteRT chose, in its words."""
+    found = _ADAPTER.search(said)
+    return found[1].strip() if found else None
+
+
+def found_no_gpu(said: str) -> bool:
+    """Whether LiteRT gave up for want of a GPU."""
+    return _NO_GPU.search(said) is not None
+
+
+def problems(said: str, error: str) -> list[str]:
+    """What went wrong by what LiteRT said and by its exception, each message once, in its order."""
+    matches = (*_PROBLEM.finditer(said), *_REASON.finditer(error))
+    found = (" ".join(match[1].split()) for match in matches)
+    return list(dict.fromkeys(text for text in found if _LIMIT_WARNING not in text))
+
+
+def report_of(said: str, path: str) -> DelegationReport | None:
+    """LiteRT's report of operators that stay on the CPU; None where it made none.
+
+    LiteRT names kinds of operators with a reason each, and counts. The operators of these kinds are looked up
+    in the file; the others on the CPU are supported, but lie outside the part that LiteRT kept.
+    """
+    _, header, rest = said.partition(_HEADER)
+    counts = _COUNTS.search(rest)
+    if not header or counts is None:
+        return None
+    lines = rest[: counts.start()].splitlines()
+    lines = rest[: counts.start()].splitlines()
+    kinds = {match[1]: match[2] for line in lines if (match := _KIND.match(line)) is not None}
+    on_gpu, left = (int(text) if text.isdecimal() else 0 for text in counts.groups())
+    operators = load_model(path).subgraphs[0].operators
+    fallbacks = tuple(
+        Fallback(operator.index, operator.name, kinds[operator.name])
+        for operator in operators
+        if operator.name in kinds
+    )
+    status: Status = "partial" if on_gpu else "none"
+    return DelegationReport(status, on_gpu, on_gpu + left, int(on_gpu > 0), fallbacks, title="GPU")

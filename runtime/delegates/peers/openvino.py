@@ -1,0 +1,48 @@
+"""The descriptor of `openvino`: Intel's OpenVINO runs the whole file on the host's CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from runtime.delegates.descriptor import DelegateDescriptor, HostDevice, Option, threads_option
+from runtime.installation import install_command
+
+PRECISIONS: Final = ("fp32", "bf16")
+
+
+def openvino_version() -> str | None:
+    """The installed version of OpenVINO; None where it is not installed. Imports nothing."""
+    try:
+        return version("openvino")
+    except PackageNotFoundError:
+        return None
+
+
+def _hosts(_device: HostDevice) -> str | None:
+    return None if openvino_version() else f"openvino is not installed: {install_command('openvino')}"
+
+
+def _environment() -> Mapping[str, str]:
+    return {"openvino": openvino_version() or "not installed"}
+
+
+DESCRIPTOR: Final = DelegateDescriptor(
+    name="openvino",
+    implementation="runtime.delegates.peers.openvino_delegate:OpenVinoDelegate",
+    hosts=_hosts,
+    executes=("delegates/peers",),
+    packages=("openvino",),
+    options={
+        "threads": threads_option(),
+        "precision": Option(
+            value_type=str,
+            choices=PRECISIONS,
+            default="fp32",
+            help="The type in which OpenVINO may compute; its own default is bf16 where the CPU has it.",
+        ),
+    },
+    environment=_environment,
+    is_default=False,
+)

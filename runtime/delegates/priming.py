@@ -1,0 +1,36 @@
+"""Kernels that are compiled before a model asks for them, and how a delegate offers that.
+
+`runtime.tools.priming` lets a delegate compile what given models need on its device; nothing is packed, timed
+or run, and a model that is opened later finds its kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from runtime.delegates.base import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Primed:
+    """How many kernels were kept already, and how many are new; `failures` says why others are not there."""
+
+    device: str
+    known: int
+    compiled: int
+    failures: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Primable(Protocol):
+    """What a delegate may have besides: it keeps compiled kernels, and takes them from there."""
+
+    def prime(self, name: str, partitions: Iterable[Partition]) -> Primed:
+        """Compile and keep what partitions need of the delegate's device, the most frequent first.
+
+        `name` stands for the partitions: where all that one of this name needed is still kept, they are not
+        asked for. What is done when an exception ends it stays. Raises `DelegateError` where nothing can be
+        kept.
+        """

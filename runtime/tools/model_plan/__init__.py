@@ -1,0 +1,24 @@
+"""`farm model plan`: how a delegate would run a model, as text, JSON or a graph; nothing is run here."""
+
+from __future__ import annotations
+
+from runtime.tools.model_plan.advice import Advice, advice
+from runtime.tools.model_plan.document import SCHEMA, document
+from runtime.tools.model_plan.graphviz import dot
+from runtime.tools.model_plan.model import ModelPlan, model_plan, planner_of
+from runtime.tools.model_plan.occupancy import Occupancy, occupancy
+from runtime.tools.model_plan.text import lines
+
+__all__ = [
+    "SCHEMA",
+    "Advice",
+    "ModelPlan",
+    "Occupancy",
+    "advice",
+    "document",
+    "dot",
+    "lines",
+    "model_plan",
+    "occupancy",
+    "planner_of",
+]

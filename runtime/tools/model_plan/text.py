@@ -1,0 +1,222 @@
+"""The plan as text of at most 100 columns."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
+from typing import Final
+
+from runtime.delegates.plan import Merged, PartitionPlan, PlannedKernel, PlannedNode
+from runtime.tools.model_plan.advice import advice, kibibytes
+from runtime.tools.model_plan.document import totals
+from runtime.tools.model_plan.model import ModelPlan, PlannedStep
+from runtime.tools.model_plan.occupancy import Occupancy, occupancy
+
+WIDTH: Final = 100
+"""Columns of the text. Wider breaks in half a screen's window; narrower would cut more names."""
+
+_LARGEST: Final = 8
+"""Constants that are listed for a partition, the largest first; `--json` has all. Chosen to fit a screen."""
+
+_LONGEST: Final = 16
+"""Launches with few work-items that are listed; `--json` has all. Chosen to fit a screen."""
+
+_MATTERS: Final = 0.01
+"""The share of the arithmetic from which on a launch with few work-items is listed. Launches below it could
+cost at most a hundredth of a run whose arithmetic takes the time; smaller lists more of them."""
+
+_LAUNCH = "{:>4}  {:<17} {:<22} {:<9} {:>8} {:>5} {:>5} {:>8} {:>7} {:>5}"
+"""The row of a launch: node, operators, function, tile, work-items, those of a group, bytes of local memory,
+MFLOP, KiB, and operations for each byte."""
+
+
+def lines(plan: ModelPlan, file: str) -> Iterator[str]:
+    """The whole text, line by line."""
+    yield from _head(plan, file)
+    for number, step in enumerate(step for step in plan.steps if not step.on_cpu):
+        yield ""
+        yield from _partition(plan, number, step)
+    yield from _on_cpu(plan)
+    filled = occupancy(plan)
+    if filled is not None:
+        yield from ("", *_occupancy(plan, filled))
+    yield from _advice(plan)
+
+
+def _head(plan: ModelPlan, file: str) -> Iterator[str]:
+    device, sums = plan.device, totals(plan)
+    origin = "assumed" if device.is_assumed else "this machine's"
+    yield from _wrapped(f"{file} on {plan.delegate}")
+    units = f"{device.compute_units} compute units"
+    if device.resident_threads:
+        units += f", {device.resident_threads:,} resident threads"
+    yield from _wrapped(f"device: {device.name} ({origin}, class {device.device_class}), {units}", "  ")
+    if device.note:
+        yield from _wrapped(f"note: {device.note}", "  ")
+    settings = ", ".join(f"{key} {value}" for key, value in plan.settings.items() if key != "device")
+    yield from _wrapped(f"settings: {settings}", "  ")
+    report = plan.report
+    yield from _wrapped(
+        f"{report.delegated_ops} of {report.total_ops} operators in {report.partitions} partition(s): "
+        f"{sums['launches']} launches, {sums['flops'] / 1e6:,.1f} MFLOP, {kibibytes(sums['bytes'])} moved, "
+        f"arena {kibibytes(sums['arena_bytes'])}, constants {kibibytes(sums['constant_bytes'])}",
+        "  ",
+    )
+    if plan.obstacle:
+        yield from _wrapped(f"the model cannot run: {plan.obstacle}", "  ")
+
+
+def _partition(plan: ModelPlan, number: int, step: PlannedStep) -> Iterator[str]:
+    count = len(step.operators)
+    if step.plan is None:
+        yield from _wrapped(f"partition {number}: {count} operators run on the CPU instead: {step.failure}")
+        return
+    found = step.plan
+    yield (
+        f"partition {number}: {count} operators, {len(found.nodes)} nodes, {len(found.launches)} launches, "
+        f"arena {kibibytes(found.arena_bytes)}, constants {kibibytes(found.constant_bytes)}"
+    )
+    if found.shortage:
+        yield from _wrapped(f"does not fit: {found.shortage}", "  ")
+    yield from _launches(plan, found)
+    yield from _merges(plan, found)
+    yield from _buffers(found)
+    yield from _constants(found)
+
+
+def _launches(plan: ModelPlan, partition: PartitionPlan) -> Iterator[str]:
+    yield _LAUNCH.format(
+        "node", "operators", "function", "tile", "items", "group", "local", "MFLOP", "KiB", "F/B"
+    )
+    for node in partition.nodes:
+        for launch in node.launches:
+            yield _launch(plan, node, launch)
+
+
+def _launch(plan: ModelPlan, node: PlannedNode, launch: PlannedKernel) -> str:
+    more = f"+{len(node.operators) - 1}" if len(node.operators) > 1 else ""
+    mark = "*" if node.chosen == "tuning" else ""
+    return _LAUNCH.format(
+        node.position,
+        _cut(plan.named(node.main), 17 - len(more)) + more,
+        _cut(launch.function.partition("__")[0], 22 - len(mark)) + mark,
+        _cut(launch.tile, 9),
+        launch.work_items,
+        launch.work_group,
+        launch.local_bytes,
+        _fixed(launch.flops / 1e6, 2, 8),
+        _fixed(launch.bytes / 2**10, 1, 7),
+        _fixed(launch.intensity, 1, 5),
+    )
+
+
+def _merges(plan: ModelPlan, partition: PartitionPlan) -> Iterator[str]:
+    grouped: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for node in partition.nodes:
+        for one in node.merged:
+            grouped[one.by, one.effect].append(f"{plan.named(one.operator)} -> {plan.named(node.main)}")
+    if grouped:
+        yield "  fused:"
+    for (by, effect), cases in grouped.items():
+        yield from _wrapped(f"{by} ({effect}): {', '.join(cases)}", "    ")
+    yield from _removed(plan, partition.removed)
+
+
+def _removed(plan: ModelPlan, removed: Sequence[Merged]) -> Iterator[str]:
+    grouped: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for one in removed:
+        grouped[one.by, one.effect].append(plan.named(one.operator))
+    if grouped:
+        yield "  removed:"
+    for (by, effect), cases in grouped.items():
+        yield from _wrapped(f"{by} ({effect}): {', '.join(cases)}", "    ")
+
+
+def _buffers(partition: PartitionPlan) -> Iterator[str]:
+    yield f"  {'offset':>12} {'bytes':>12}  {'nodes':<9} {'role':<11} buffer"
+    for buffer in partition.buffers:
+        life = f"{buffer.first}..{buffer.last}"
+        shared = f" and {len(buffer.values) - 1} in it" if len(buffer.values) > 1 else ""
+        name = _tail(buffer.name, WIDTH - 53 - len(shared))
+        yield f"  {buffer.offset:>12,} {buffer.bytes:>12,}  {life:<9} {buffer.role:<11} {name}{shared}"
+
+
+def _constants(partition: PartitionPlan) -> Iterator[str]:
+    sizes: dict[str, list[int]] = defaultdict(list)
+    for constant in partition.constants:
+        sizes[constant.type].append(constant.bytes)
+    if sizes:
+        each = (f"{len(found)} of {kind} in {kibibytes(sum(found))}" for kind, found in sizes.items())
+        note = "; uint8: bytes packed for a kernel" if "uint8" in sizes else ""
+        yield from _wrapped(f"constants: {', '.join(each)}{note}", "  ")
+    largest = sorted(partition.constants, key=lambda one: -one.bytes)[:_LARGEST]
+    for constant in largest:
+        yield f"  {constant.offset:>12,} {constant.bytes:>12,}  {constant.type:<9} {_cut(constant.name, 60)}"
+    if len(partition.constants) > _LARGEST:
+        yield f"    and {len(partition.constants) - _LARGEST} smaller ones: see --json"
+
+
+def _on_cpu(plan: ModelPlan) -> Iterator[str]:
+    grouped: dict[str, list[str]] = defaultdict(list)
+    for operator in plan.operators:
+        if operator.place == "cpu":
+            grouped[operator.reason].append(plan.named(operator.index))
+    if grouped:
+        yield from ("", "on the CPU:")
+    for reason, operators in grouped.items():
+        yield from _wrapped(f"{', '.join(operators)}: {reason}", "  ")
+
+
+def _occupancy(plan: ModelPlan, found: Occupancy) -> Iterator[str]:
+    yield from _wrapped(
+        f"work-items: the median launch has {found.median_work_items:,.0f}"
+        + (f" on a device that holds {found.resident_threads:,}" if found.resident_threads else "")
+        + f"; {found.small} of {found.launches} launches have fewer than {found.limit:,}, and do "
+        f"{100 * found.small_share:.1f} % of the arithmetic"
+    )
+    shown = [one for one in found.small_launches if one.share >= _MATTERS]
+    if shown:
+        yield f"  of these, with {100 * _MATTERS:.0f} % of the arithmetic or more:"
+    for one in shown[:_LONGEST]:
+        where = f"partition {one.partition}, node {one.node}"
+        name = f"{plan.named(one.operators[0])} {one.function}"
+        yield f"  {_cut(name, 58):<58} {where:<22} {one.work_items:>6,} {100 * one.share:>6.1f} %"
+    if len(shown) > _LONGEST:
+        yield f"    and {len(shown) - _LONGEST} more: see --json"
+
+
+def _advice(plan: ModelPlan) -> Iterator[str]:
+    found = advice(plan)
+    if found:
+        yield from ("", "advice:")
+    for piece in found:
+        places = [plan.named(operator) for operator in piece.operators]
+        if not places:
+            places = [f"tensor {tensor}" for tensor in piece.tensors]
+        yield from _wrapped(f"{piece.rule}: {piece.finding} ({_some(places)}); {piece.gain}", "  ")
+        yield from _wrapped(f"source: {piece.source}", "    ")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f", and {len(names) - _LARGEST} more" if len(names) > _LARGEST else ""
+    return ", ".join(names[:_LARGEST]) + more
+
+
+def _wrapped(text: str, indent: str = "") -> Iterable[str]:
+    return wrap(text, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    ")
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _tail(name: str, longest: int) -> str:
+    """A tensor's name: converters write long paths, whose end says most."""
+    return name if len(name) <= longest else f"…{name[1 - longest :]}"
+
+
+def _fixed(number: float, digits: int, width: int) -> str:
+    """With so many digits behind the point, or with none where it would be too wide."""
+    text = f"{number:.{digits}f}"
+    return text if len(text) <= width else f"{number:.0f}"

@@ -1,0 +1,33 @@
+"""The profile as JSON. docs/model-plan.md describes it; `SCHEMA` counts its incompatible changes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Final
+
+from runtime.tools.model_profile.measuring import Profiled
+
+SCHEMA: Final = 1
+"""The version of the document. It grows where a field goes or changes its meaning; readers of an older
+number must not be given a newer document unseen."""
+
+
+def document(found: Profiled, file: str) -> dict[str, Any]:
+    """The whole profile as what `json.dumps` takes."""
+    profile = found.profile
+    rows = [
+        asdict(row) | {"gflops": row.gflops, "gigabytes_per_second": row.gigabytes} for row in profile.rows
+    ]
+    return {
+        "schema": SCHEMA,
+        "file": file,
+        "delegate": found.delegate,
+        "settings": dict(found.settings),
+        "rounds": profile.rounds,
+        "run_ns": profile.run_ns,
+        "sum_ns": profile.sum_ns,
+        "caution": profile.caution,
+        "rows": rows,
+        "operators": [asdict(operator) for operator in profile.operators],
+        "types": [asdict(one) for one in profile.types],
+    }

@@ -1,0 +1,270 @@
+"""Arms of one comparison through a real agent: interleaved blocks, ratios, and ends that stay one arm's."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from statistics import mean
+from typing import Any
+
+import pytest
+
+from agent.attempt import runlog
+from agent.attempt.files import ProcessReport
+from agent.runner.blocks import drawn_order, paired_ratio
+from agent.wire.exclusion import joint_group
+from agent.wire.measurement import ProcessSamples, baseline_id
+from agent.wire.messages import (
+    Arm,
+    CancelJob,
+    Heartbeat,
+    JobResult,
+    JobSpec,
+    JobStarted,
+    ReasonCode,
+    Receipt,
+    Status,
+    artifact_path,
+)
+from runtime.tools.samples import percentile
+from tests.agent.embedded_agent import BRIEF, job
+
+SEED = 7
+BLOCKS = 3
+PLAN = BRIEF.model_copy(update={"processes": BLOCKS, "min_runs": 4})
+
+DYING = """
+import os, sys
+import agent.runner.children as children
+from agent.runner.__main__ import main
+arguments = sys.argv[1:]
+if arguments[0] == "--measure":
+    import json
+    job = json.load(open(arguments[1]))["job"]
+    if (job["delegate"], arguments[3]) == ("dies", "2"):
+        os.kill(os.getpid(), 11)
+    if job["delegate"] == "hangs" and arguments[3] == "1":
+        import time
+        time.sleep(600)
+children.RUNNER_COMMAND = (sys.executable, "-P", __file__)
+sys.exit(main(arguments))
+"""
+"""A runner whose process of a delegate called `dies` crashes in block 2, and of one called `hangs` in block 1
+does not end."""
+
+
+def comparison(stored: tuple[str, int], *contenders: dict[str, Any], **fields: Any) -> JobSpec:
+    """A job of the baseline `litert` that carries the contenders as arms."""
+    first = job(stored, "litert", plan=PLAN, cell_id="cell-0", **fields)
+    arms = []
+    for number, given in enumerate(contenders, 1):
+        kind = given.get("delegate_kind", "cpu")
+        values = {
+            "attempt_id": f"{first.attempt_id}-{number}", "attempt_no": 1, "cell_id": f"cell-{number}",
+            "epoch": first.epoch, "device_id": "host-cpu", "delegate": kind, "delegate_kind": kind,
+            "delegate_options": {},
+        }  # fmt: skip
+        arms.append(Arm(**{**values, **given}))
+    return first.model_copy(update={"arms": tuple(arms), "baseline": first.attempt_id, "seed": SEED})
+
+
+def results_of(agent: Any, spec: JobSpec, count: int | None = None) -> dict[str, JobResult]:
+    """The results of all attempts of a job by their cells, each with its receipt given."""
+    found = {}
+    for _ in range(len(spec.attempts) if count is None else count):
+        result = agent.expect(JobResult)
+        agent.send(Receipt(attempt_id=result.attempt_id))
+        found[result.cell_id] = result
+    return found
+
+
+def timed(agent: Any, result: JobResult) -> list[ProcessSamples]:
+    path = artifact_path(agent.store, result.measurement.samples_sha256)
+    return [ProcessSamples.model_validate(entry) for entry in json.loads(path.read_bytes())][1:]
+
+
+@pytest.mark.exhaustive
+def test_two_delegates_are_compared_with_one_baseline_by_interleaved_blocks(start_agent, stored):
+    agent = start_agent()
+    one_thread = {"delegate_kind": "litert", "delegate": "litert-t1", "delegate_options": {"threads": 1}}
+    spec = comparison(stored, {}, one_thread)
+    agent.send(spec)
+    assert {agent.expect(JobStarted).attempt_id for _ in range(3)} == {
+        own.attempt_id for own in spec.attempts
+    }
+    found = results_of(agent, spec)
+    assert {result.status for result in found.values()} == {Status.DONE}, found
+    assert found["cell-0"].measurement.ratio is None, "a baseline has no ratio over itself"
+    base = [percentile(p.invoke_ns, 0.5) for p in timed(agent, found["cell-0"])]
+    for name in ("cell-1", "cell-2"):
+        ratio = found[name].measurement.ratio
+        own = [percentile(p.invoke_ns, 0.5) for p in timed(agent, found[name])]
+        logs = [math.log(one / other) for one, other in zip(base, own, strict=True)]
+        assert (ratio.blocks, ratio.seed) == (BLOCKS, SEED)
+        assert ratio.median == pytest.approx(math.exp(mean(logs)))
+        low, high = ratio.ci95
+        assert low < ratio.median < high
+        assert (ratio.baseline_id, ratio.device_id) == (baseline_id("litert", {}), "host-cpu")
+    assert found["cell-1"].measurement.ratio.against.startswith("litert@host-cpu")
+    unlike = (
+        found["cell-2"].measurement.settings["threads"] != found["cell-0"].measurement.settings["threads"]
+    )
+    assert ("threads" in found["cell-2"].measurement.ratio.against) == unlike
+
+    lives = runlog.intervals(runlog.read(agent.state / "runs.log"))
+    assert runlog.overlaps(lives) == []
+    order = [life.attempt_id for life in lives if life.what == "measure"]
+    named = {f"{own.delegate}@{own.device_id}": own.attempt_id for own in spec.attempts}
+    wanted = [named[name] for block in range(1 + BLOCKS) for name in drawn_order(named, SEED, block)]
+    assert order == wanted, "each block has every arm once, in the order that the seed draws"
+    assert [life.what for life in lives].count("reference") == 2, "made once for all arms"
+
+
+@pytest.mark.exhaustive
+def test_a_baseline_for_the_ratio_alone_reports_nothing(start_agent, stored):
+    agent = start_agent()
+    spec = job(stored, "cpu", plan=PLAN)
+    base = Arm(
+        attempt_id=f"{spec.attempt_id}-baseline", attempt_no=0, cell_id="other", epoch=0,
+        device_id="host-cpu", delegate="litert", delegate_kind="litert", reported=False,
+    )  # fmt: skip
+    result = agent.run(spec.model_copy(update={"arms": (base,), "baseline": base.attempt_id, "seed": SEED}))
+    assert result.status is Status.DONE, result
+    assert result.measurement.ratio.blocks == BLOCKS
+    assert agent.run(job(stored)).status is Status.DONE, "the next message is the next job's"
+    assert (
+        not list((agent.state / "attempts").glob("*-baseline"))
+        if (agent.state / "attempts").exists()
+        else True
+    )
+
+
+@pytest.fixture
+def dying(start_agent, tmp_path):
+    script = tmp_path / "dying.py"
+    script.write_text(DYING)
+    return start_agent(runner=[sys.executable, "-P", str(script)], sandbox={"on": False})
+
+
+def test_a_contender_that_dies_in_a_block_costs_its_own_cell_alone(dying, stored):
+    spec = comparison(stored, {"delegate": "dies"}, {})
+    dying.send(spec)
+    found = results_of(dying, spec)
+    assert (found["cell-1"].status, found["cell-1"].reason.code) == (Status.FAILED, ReasonCode.CRASH)
+    assert "process 3 of 4" in found["cell-1"].reason.text
+    assert (found["cell-0"].status, found["cell-2"].status) == (Status.DONE, Status.DONE)
+    assert found["cell-2"].measurement.ratio.blocks == BLOCKS
+
+
+@pytest.mark.exhaustive
+def test_contenders_of_a_baseline_that_dies_are_measured_without_a_ratio(dying, stored):
+    spec = comparison(stored, {}, delegate_kind="litert").model_copy(update={"delegate": "dies"})
+    dying.send(spec)
+    found = results_of(dying, spec)
+    assert found["cell-0"].reason.code is ReasonCode.CRASH
+    assert found["cell-1"].status is Status.DONE
+    assert found["cell-1"].measurement.ratio is None
+
+
+@pytest.mark.exhaustive
+def test_a_cancelled_arm_ends_at_once_and_the_others_go_on(dying, stored):
+    spec = comparison(stored, {"delegate": "hangs"}, {})
+    hanging = spec.arms[0].attempt_id
+    dying.send(spec)
+    dying.expect(Heartbeat, lambda beat: beat.phase.startswith("hangs: process 2"))
+    dying.send(CancelJob(attempt_id=hanging))
+    found = results_of(dying, spec)
+    assert (found["cell-1"].attempt_id, found["cell-1"].status) == (hanging, Status.CANCELLED)
+    assert (found["cell-0"].status, found["cell-2"].status) == (Status.DONE, Status.DONE)
+    assert found["cell-2"].measurement.ratio.blocks == BLOCKS
+    assert dying.run(job(stored)).status is Status.DONE, "the device is free again"
+
+
+@pytest.mark.exhaustive
+def test_a_comparison_whose_attempts_are_all_cancelled_ends(dying, stored):
+    spec = comparison(stored, {"delegate": "hangs"})
+    dying.send(spec)
+    dying.expect(JobStarted)
+    for own in spec.attempts:
+        dying.send(CancelJob(attempt_id=own.attempt_id))
+    assert {result.status for result in results_of(dying, spec).values()} == {Status.CANCELLED}
+
+
+@pytest.mark.exhaustive
+def test_an_arm_that_takes_longer_than_its_limit_fails_alone(dying, stored):
+    brief = PLAN.model_copy(update={"processes": 1})
+    spec = comparison(stored, {"delegate": "hangs"}, soft_limit_s=40.0, hard_limit_s=50.0)
+    spec = spec.model_copy(update={"plan": brief})
+    dying.send(spec)
+    found = results_of(dying, spec)
+    assert (found["cell-1"].status, found["cell-1"].reason.code) == (Status.FAILED, ReasonCode.TIMEOUT)
+    assert found["cell-0"].status is Status.DONE
+
+
+@pytest.mark.exhaustive
+def test_attempts_of_a_killed_agent_are_reported_by_the_next_one(start_agent, dying, stored):
+    spec = comparison(stored, {"delegate": "hangs"}, {})
+    dying.send(spec)
+    dying.expect(Heartbeat, lambda beat: beat.phase.startswith("hangs: process 2"))
+    dying.kill()
+    found = results_of(again := start_agent(), spec)
+    assert {result.reason.code for result in found.values()} == {ReasonCode.INTERRUPTED}
+    assert again.refusal(spec).reason.code is ReasonCode.RUNNER_ERROR, "it does not run a second time"
+
+
+def report(index: int, *invoke_ns: int, tuning: int = 0) -> ProcessReport:
+    samples = ProcessSamples(
+        index=index, tuning=tuning, cache="warm" if index else "cold", init_ns=1, first_ns=1, warmup_ns=(),
+        invoke_ns=invoke_ns, memory_peak_bytes=0, memory_before_bytes=0,
+    )  # fmt: skip
+    return ProcessReport(samples=samples)
+
+
+def test_a_ratio_is_a_t_interval_over_the_logarithms_of_the_blocks_ratios(stored):
+    baseline = job(stored)
+    base = [report(0), *(report(k, 200, 200, 200 + k) for k in (1, 2, 3, 4))]
+    own = [report(0), *(report(k, 100 + k, 100 + k) for k in (1, 2, 3, 4))]
+    logs = [math.log(200 / (100 + k)) for k in (1, 2, 3, 4)]
+    centre = mean(logs)
+    half = 3.1824 * math.sqrt(sum((x - centre) ** 2 for x in logs) / 3 / 4)
+    found = paired_ratio(own, base, baseline, SEED)
+    assert found.median == pytest.approx(math.exp(centre))
+    assert found.ci95 == pytest.approx((math.exp(centre - half), math.exp(centre + half)), rel=1e-4)
+    few = paired_ratio(own[:3], base, baseline, SEED)
+    assert (few.blocks, few.ci95) == (2, None), "blocks that both have; too few for an interval"
+    assert paired_ratio(own[:1], base, baseline, SEED) is None
+
+
+def test_blocks_of_one_tuning_are_one_unit_of_a_ratio(stored):
+    base = [report(0), *(report(k, 200) for k in (1, 2, 3, 4))]
+    own = [report(0), *(report(k, ns, tuning=(k - 1) % 3) for k, ns in enumerate((100, 110, 120, 105), 1))]
+    found = paired_ratio(own, base, job(stored), SEED)
+    logs = [(math.log(200 / 100) + math.log(200 / 105)) / 2, math.log(200 / 110), math.log(200 / 120)]
+    assert (found.blocks, found.tunings) == (4, 3)
+    assert found.median == pytest.approx(math.exp(mean(logs)))
+    half = 4.3027 * math.sqrt(sum((x - mean(logs)) ** 2 for x in logs) / 2 / 3)
+    assert math.log(found.ci95[1] / found.median) == pytest.approx(half, rel=1e-4)
+
+
+def test_the_order_of_a_block_follows_from_the_seed_and_favours_nobody():
+    names = ("a", "b", "c")
+    orders = [tuple(drawn_order(names, SEED, block)) for block in range(600)]
+    assert orders == [tuple(drawn_order(reversed(names), SEED, block)) for block in range(600)]
+    firsts = [sum(order[0] == name for order in orders) for name in names]
+    assert min(firsts) > 150
+
+
+@pytest.mark.parametrize(
+    ("groups", "joint"),
+    [
+        (["host"], "host"),
+        (["host", "host/gpu-0"], "host"),
+        (["host/gpu-0", "host/gpu-1"], "host"),
+        (["host/gpu-0", "host/gpu-0"], "host/gpu-0"),
+        (["host/gpu-1", "host/gpu-10"], "host"),
+        (["a", "b"], None),
+    ],
+)
+def test_several_groups_are_leased_by_the_one_that_holds_them_all(groups, joint):
+    assert joint_group(groups) == joint

@@ -1,0 +1,113 @@
+"""The environment of a result is the one that its measuring process found."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.runner.host import runtime_identity, sources
+from agent.wire.messages import Device, ReasonCode, Status, environment_id
+from agent.wire.provenance import conditions_of, versions_of
+from runtime.delegates.registry import delegate_descriptor
+from tests.agent.embedded_agent import EmbeddedAgent, job
+from tests.needs import absent
+
+KINDS = ("cpu", "gpu", "litert")
+
+
+def device_for(agent: EmbeddedAgent, kind: str) -> Device:
+    hosts = [device for device in agent.hello.devices if kind in device.delegates]
+    return hosts[0] if hosts else absent(f"no device for {kind}")
+
+
+def relisted(probed: list[str], folder: Path, **changes: str) -> list[str]:
+    """The probe's answer as of a time when an OpenCL device was another one, or at another place."""
+    answer = json.loads(Path(probed[-1]).read_text())
+    for device in answer["devices"]:
+        if device["api"] == "opencl":
+            for name, value in changes.items():
+                part = "facts" if name == "opencl_index" else "environment"
+                device[part][name] = value
+    changed = folder / "earlier.json"
+    changed.write_text(json.dumps(answer))
+    return [*probed[:-1], str(changed)]
+
+
+def test_a_device_that_moved_in_the_list_is_opened_where_it_is_now(start_agent, stored, probed, tmp_path):
+    agent = start_agent(probe_command=relisted(probed, tmp_path, opencl_index="7"))
+    device = device_for(agent, "gpu")
+    result = agent.run(job(stored, "gpu", device.device_id, delegate_options={"threads": 1}))
+    assert result.status is Status.DONE, result.reason
+    assert result.environment == device.environment_of("gpu"), "its share of the CPUs is no condition"
+    conditions, versions = conditions_of(result.environment), versions_of(result.environment)
+    assert {"processor", "kernel", "cpus", "governor", "cpu_quota", "opencl_device"} <= set(conditions)
+    assert {"runtime", "litert", "numpy", "opencl_driver"} <= set(versions)
+    assert not set(conditions) & set(versions)
+
+
+def test_a_package_that_is_upgraded_under_a_running_agent_is_filed_under_its_new_version(
+    start_agent, stored, tmp_path, monkeypatch
+):
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(packages))
+    agent = start_agent()
+    before = device_for(agent, "litert").environment_of("litert")
+    metadata = packages / "numpy-99.9.dist-info/METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 99.9\n")
+    result = agent.run(job(stored))
+    assert result.environment == {**before, "numpy": "99.9"}
+    assert environment_id(conditions_of(result.environment)) == environment_id(conditions_of(before))
+
+
+def test_another_device_in_the_place_of_the_listed_one_is_never_measured_under_its_name(
+    start_agent, stored, probed, tmp_path
+):
+    agent = start_agent(probe_command=relisted(probed, tmp_path, opencl_device="H200", opencl_uuid="ab" * 16))
+    device = device_for(agent, "gpu")
+    result = agent.run(job(stored, "gpu", device.device_id))
+    assert (result.status, result.reason.code) == (Status.FAILED, ReasonCode.DEVICE_LOST)
+    assert f"{device.device_id} is not the device that the agent listed: OpenCL device 0 was H200" in (
+        result.reason.text
+    )
+    assert result.reason.text.endswith("restart the agent")
+
+
+LOADED = """
+import sys
+from runtime.tools.benchmark import measure, LoopPlan
+from runtime.tools.loading import Opener
+opener = Opener.prepare(sys.argv[1], {})
+measure(opener, sys.argv[2], "0" * 64, LoopPlan(1, 0.0, 1, 1, 0.0, 1.0))
+print(*(m.__file__ for n, m in sys.modules.items() if n.startswith("runtime.") and m.__file__), sep="\\n")
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_delegate_names_every_source_that_a_run_with_it_executes(kind, tiny):
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, kind, str(tiny)], capture_output=True, text=True, check=True
+    )
+    runtime = Path(str(sys.modules["runtime"].__file__)).parent
+    executes = delegate_descriptor(kind).executes
+    loaded = {Path(line).relative_to(runtime) for line in done.stdout.split()}
+    named = {path.relative_to(runtime) for path in sources(executes)}
+    if kind == "litert":
+        # Its wrapper is all that is executed: our reader is loaded for the judge, after the measurement.
+        assert named == {Path("delegates/litert.py")}
+        return
+    # How a figure is measured is the condition `measuring`.
+    assert {path for path in loaded if path.parts[0] != "tools"} - named == set()
+
+
+def test_an_edited_gpu_kernel_is_another_version_for_no_other_delegate():
+    kernels = {path for path in sources(delegate_descriptor("gpu").executes) if path.suffix == ".cl"}
+    assert kernels
+    for kind in ("cpu", "litert"):
+        assert not kernels & set(sources(delegate_descriptor(kind).executes))
+    assert len({runtime_identity(delegate_descriptor(kind).executes) for kind in KINDS}) == len(KINDS)

@@ -1,0 +1,54 @@
+"""The stages of a cell come from one process each and add up to the init that is shown."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from agent.runner.stages import device_time, init_stages, memory_stages
+from agent.wire.measurement import ProcessSamples
+
+UNSEEN = {"tune": "nothing is timed", "upload": "no device", "device": "no device", "load": "not told"}
+
+
+def process(index: int, init_ns: int, cache: str = "warm", **memory: int) -> ProcessSamples:
+    return ProcessSamples(
+        index=index, cache=cache, init_ns=init_ns, first_ns=1, warmup_ns=(), invoke_ns=(),
+        memory_peak_bytes=0, memory_before_bytes=0, memory_bytes=memory,
+        stages_ns={"parse": init_ns // 4, "partition": index, "compile": init_ns // 2},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("inits", [(40_000_000,), (40_000_000, 80_000_000), (90_000_000, 40, 80_000_000)])
+def test_stages_are_those_of_one_process_and_the_rest_is_told(inits):
+    warm = [process(number, ns) for number, ns in enumerate(inits, 1)]
+    found = init_stages([process(0, 400_000_000, "cold"), *warm], UNSEEN)
+    assert found.cold.n == 1
+    assert (found.cold.parse, found.cold.compile, found.cold.partition) == (100.0, 200.0, 0.0)
+    assert found.cold.other == 100.0
+    assert found.warm.n == len(inits)
+    told = found.warm.parse + found.warm.partition + found.warm.compile + found.warm.other
+    middle = sorted(inits)[(len(inits) - 1) // 2 : len(inits) // 2 + 1]
+    assert math.isclose(told, sum(middle) / len(middle) / 1e6)
+    assert found.warm.other >= 0
+    assert found.warm.tune is None
+    assert found.missing == {"tune": "nothing is timed", "upload": "no device"}
+
+
+def test_memory_is_the_largest_of_a_timed_process_and_null_is_explained():
+    found = memory_stages([process(1, 1, ready=5, steady=7), process(2, 1, ready=6, steady=3)], UNSEEN)
+    assert (found.load, found.ready, found.steady, found.device) == (None, 6, 7, None)
+    assert found.missing == {"load": "not told", "device": "no device"}
+
+
+def test_the_time_of_the_device_is_the_mean_of_the_processes_medians_or_has_a_reason():
+    told = [
+        process(index, 1).model_copy(update={"device_busy_ns": busy, "queue_delay_ns": (index * 1000,)})
+        for index, busy in enumerate([(1_000_000, 2_000_000, 90_000_000), (4_000_000,)], 1)
+    ]
+    found = device_time(told, {})
+    assert (found.busy, found.queue_delay, found.missing) == (3.0, 0.0015, {})
+    silent = device_time([told[0], process(3, 1)], {"device_busy": "persistent kernels"})
+    assert (silent.busy, silent.queue_delay) == (None, None)
+    assert silent.missing == {"busy": "persistent kernels", "queue_delay": "persistent kernels"}

@@ -1,0 +1,123 @@
+"""What sensors say during a timed loop becomes part of its report; a process of its own reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agent.attempt.files import AttemptFile, ProcessReport, Seen
+from agent.machine.sensors.discovery import sensors_of
+from agent.machine.sensors.sensor import PROCESSOR
+from agent.runner.telemetry import Telemetry
+from agent.wire.measurement import ProcessSamples
+from agent.wire.messages import Device
+from tests.agent.embedded_agent import job
+from tests.agent.machine.sensors.trees import INTEL_XEON, tree
+
+CPU = Device(
+    device_id="host-cpu",
+    kind="cpu",
+    api="host",
+    name="a CPU",
+    exclusion_group="h",
+    delegates=(),
+    environment={},
+)
+BEGIN_S, SECONDS, CALLS = 100.0, 2.0, 400
+
+
+def timed(**facts: str) -> ProcessReport:
+    samples = ProcessSamples(
+        index=1, cache="warm", init_ns=1, first_ns=1, warmup_ns=(), invoke_ns=(1,) * CALLS,
+        memory_peak_bytes=1, memory_before_bytes=1, facts=facts,
+    )  # fmt: skip
+    return ProcessReport(samples=samples, saw=Seen(seen=("swap",)))
+
+
+WINDOW = {"timed_from_s": f"{BEGIN_S}", "watched_s": f"{SECONDS}"}
+
+
+@pytest.fixture
+def telemetry(tmp_path):
+    """An Intel host: hot before the loop, throttled within it, 30 W throughout; its temperature vanished."""
+    found = sensors_of(PROCESSOR, [0], tree(tmp_path, INTEL_XEON))
+    names = [one.name for one in found.sensors]
+    assert names == ["CPU clock", "CPU temperature", "CPU throttling by heat", "CPU energy"]
+    rows = []
+    for step in range(40):
+        at_s = BEGIN_S - 1 + 0.1 * step + 0.05
+        throttled = 3 if at_s < BEGIN_S + 1 else 4
+        rows.append({"at_ns": int(at_s * 1e9), "values": [2600.0, None, throttled, 30.0 * at_s]})
+    rows.insert(1, {"lost": 1, "why": "gone"})
+    path = tmp_path / "sensors"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Telemetry(found, path)
+
+
+def test_a_timed_loop_gets_what_was_read_in_it(telemetry):
+    found = telemetry.evidence(CPU, timed(**WINDOW))
+    assert found.saw.invalid == ("CPU throttling by heat: 1 times",)
+    assert found.saw.suspect == ()
+    assert found.saw.seen == ("swap", "CPU clock", "CPU throttling by heat", "CPU energy")
+    assert found.saw.unseen == ("CPU temperature: vanished while it was read (gone)",)
+    assert float(found.samples.facts["energy_j"]) == pytest.approx(30.0 * SECONDS / CALLS, rel=1e-3)
+
+
+def test_the_energy_of_a_call_is_the_mean_of_all_timed_processes_or_says_why_there_is_none(
+    telemetry, tmp_path
+):
+    cold, warm = timed(), telemetry.evidence(CPU, timed(**WINDOW))
+    cold = cold.model_copy(update={"samples": cold.samples.model_copy(update={"invoke_ns": ()})})
+    energy = telemetry.energy(CPU, [cold, warm, warm])
+    assert energy.invoke_mj == pytest.approx(1e3 * 30.0 * SECONDS / CALLS, rel=1e-3)
+    assert energy.note == ""
+    short = telemetry.energy(CPU, [cold, warm, timed()])
+    assert (short.invoke_mj, short.note) == (None, "a timed loop had less than 1 s of readings")
+    bare = Telemetry(sensors_of(PROCESSOR, [0], tmp_path / "nothing"), tmp_path / "sensors")
+    found = bare.energy(CPU, [cold, warm])
+    assert found.invoke_mj is None
+    assert found.note == "CPU energy: no RAPL counter of a package in /sys/class/powercap"
+
+
+def test_a_loop_between_two_readings_says_that_it_was_too_short(telemetry):
+    found = telemetry.evidence(CPU, timed(timed_from_s="100.0", watched_s="0.1"))
+    assert found.saw.seen == ("swap",)
+    assert "CPU clock: 1 readings in the timed loop; it needs 3" in found.saw.unseen
+    assert "energy_j" not in found.samples.facts
+
+
+def test_the_sensors_of_another_part_say_nothing_of_a_gpu(telemetry):
+    gpu = CPU.model_copy(update={"kind": "gpu", "environment": {"opencl_pci": "0000:03:00.0"}})
+    assert telemetry.evidence(gpu, timed(**WINDOW)).saw == Seen(seen=("swap",))
+
+
+def test_a_process_that_timed_nothing_has_no_evidence(telemetry):
+    assert telemetry.evidence(CPU, timed()) == timed()
+
+
+def test_the_sensors_are_read_by_a_process_of_its_own_until_it_is_asked_to_end(tmp_path, stored):
+    attempt = AttemptFile(job=job(stored, "cpu"), device=CPU, model_path="m", references="r", runs_log="l")
+    path = tmp_path / "job.json"
+    path.write_text(attempt.model_dump_json())
+    before_ns = time.monotonic_ns()
+    process = subprocess.Popen([sys.executable, "-m", "agent.runner", "--sensors", str(path)])
+    try:
+        lines: list[str] = []
+        until = time.monotonic() + 60
+        while len(lines) < 3 and time.monotonic() < until:
+            time.sleep(0.05)
+            recorded = Path(tmp_path / "sensors")
+            lines = recorded.read_text().splitlines() if recorded.exists() else []
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
+    times = [json.loads(line)["at_ns"] for line in lines]
+    assert len(times) >= 3
+    assert before_ns < times[0] < times[-1] < time.monotonic_ns(), "the clock of the samples"
+    assert len(json.loads(lines[0])["values"]) == len(sensors_of(PROCESSOR, os.sched_getaffinity(0)).sensors)

@@ -1,0 +1,123 @@
+"""The example of `examples/ci`: a build passes with its model, and fails with a slow one in its place.
+
+That it passes is tested by default; `tests/orchestrator/cli` exceeds budgets and finds regressions there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import yaml
+
+from runtime.model.graph import Model, Operator, Subgraph, Tensor
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.model.writer import write_model
+from tests.needs import REPOSITORY
+
+EXAMPLE = REPOSITORY / "examples/ci"
+
+
+def model(width: int) -> bytes:
+    """A matrix product of 64 rows by `width` x `width` numbers."""
+    weights = np.full((width, width), 1 / width, np.float32)
+    tensors = (
+        Tensor(0, "input", TensorType.FLOAT32, (64, width)),
+        Tensor(
+            1, "weights", TensorType.FLOAT32, (width, width), buffer=1, data=memoryview(weights.tobytes())
+        ),
+        Tensor(2, "output", TensorType.FLOAT32, (64, width)),
+    )
+    product = Operator(0, BuiltinOperator.FULLY_CONNECTED, version=1, inputs=(0, 1, -1), outputs=(2,))
+    graph = Subgraph(0, "main", tensors, (0,), (2,), (product,))
+    return write_model(Model(version=3, description="", subgraphs=(graph,)))
+
+
+@dataclass(frozen=True)
+class Project:
+    """A copy of the example, and a farm of its own."""
+
+    folder: Path
+
+    def submitted(self) -> subprocess.CompletedProcess[str]:
+        """`farm submit` as the workflow runs it."""
+        return self.farm("submit", "models.yaml", "--junit", "farm.xml")
+
+    def farm(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `farm` in the project's folder."""
+        return self._run("-c", "from orchestrator.cli import main; main()", *arguments)
+
+    def tested(self) -> subprocess.CompletedProcess[str]:
+        """The example's own tests."""
+        return self._run("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_model.py")
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {
+            "FARM_HOME": str(self.folder / "home"),
+            "PYTHONPATH": str(REPOSITORY),
+            # As the workflow has it. Whatever else runs here, a model a thousand times as large is slower.
+            "FARM_JUDGE_SUSPECT": "1",
+        }
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    folder = shutil.copytree(EXAMPLE, tmp_path_factory.mktemp("build") / "project")
+    return Project(folder)
+
+
+@pytest.fixture(scope="module")
+def built(project: Project) -> Project:
+    """The project, whose model has been submitted and is fast enough."""
+    (project.folder / "model.tflite").write_bytes(model(width=64))
+    ran = project.submitted()
+    assert ran.returncode == 0, ran.stderr
+    return project
+
+
+def test_a_build_passes_with_a_fast_model(built: Project) -> None:
+    assert ElementTree.parse(built.folder / "farm.xml").find(".//failure") is None
+    ran = built.tested()
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.exhaustive
+def test_a_build_fails_once_its_model_is_slow(built: Project) -> None:
+    (built.folder / "model.tflite").write_bytes(model(width=4096))
+    ran = built.submitted()
+    assert ran.returncode == 3
+    assert "budget p50<=5ms exceeded: model cpu@host-cpu" in ran.stderr
+    (failed,) = ElementTree.parse(built.folder / "farm.xml").iterfind(".//failure")
+    assert failed.attrib["message"].startswith("exceeded: ")
+    ran = built.tested()
+    assert ran.returncode == 1
+    assert "AssertionError: model on cpu@host-cpu: p50" in ran.stdout
+    assert "1 failed, 1 passed" in ran.stdout
+    ran = built.farm("compare", "build~1", "build", "--fail-on", "regression")
+    assert ran.returncode == 3, ran.stderr
+    assert "slower" in ran.stdout
+
+
+def test_the_workflow_runs_commands_that_there_are(project: Project) -> None:
+    jobs = yaml.safe_load((EXAMPLE / "workflow.yml").read_text())["jobs"]
+    commands = [step["run"].split() for step in jobs["model"]["steps"] if "run" in step]
+    verbs = [words[1] for words in commands if words[0] == "farm"]
+    assert verbs == ["submit", "compare"]
+    for verb, words in zip(verbs, [w for w in commands if w[0] == "farm"], strict=True):
+        told = project.farm(verb, "--help").stdout
+        assert all(word in told for word in words if word.startswith("--"))

@@ -1,0 +1,60 @@
+"""Real models that keep state pass on every delegate that takes them: judged as a farm judges them."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from runtime.errors import FarmRuntimeError
+from runtime.model.reader import read_model
+from runtime.tools.agreement import Expected, judge, rule_for
+from runtime.tools.arithmetic import arithmetic_of, keeps_state
+from runtime.tools.loading import NotDelegatedError, Opener
+from runtime.tools.outputs import run_sets
+from runtime.tools.reference import ReferenceKind, make_reference
+from tests.models.collection import real_model
+
+pytestmark = pytest.mark.exhaustive
+
+MODELS = {
+    "coral_keras_lstm_mnist_i8": "pass",
+    "tflm_mnist_lstm_f32": "pass",
+    # These detect a word, and random inputs hold none: their output is the same for every input set.
+    "mww_alexa": None,
+    "mww_okay_nabu": None,
+    "tflm_keyword_scrambled_i16": None,
+}
+
+
+@pytest.mark.parametrize("delegate", ["cpu", "litert", "gpu"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_that_keeps_state_is_never_called_wrong(tmp_path, name, delegate):
+    data = real_model(name)
+    path = tmp_path / "model.tflite"
+    path.write_bytes(data)
+    sha256 = hashlib.sha256(data).hexdigest()
+    model = read_model(data)
+    assert keeps_state(model)
+    opener = Opener.prepare(delegate, {})
+    try:
+        found = run_sets(opener, str(path), sha256, {})
+    except NotDelegatedError as refused:
+        assert delegate == "gpu"
+        pytest.skip(str(refused))
+    reference = make_reference(str(path), sha256, {}, ReferenceKind.REFERENCE_KERNELS)
+    peer = _xnnpack(str(path), sha256)
+    rule = rule_for(
+        arithmetic_of(model), integer_path=delegate == "cpu", precision="fp32", has_peer=peer is not None
+    )
+    judged = judge(Expected(reference.outputs, reference.output_facts, peer), found.sets, rule)
+    assert judged.verdict == MODELS[name], judged
+    assert judged.verdict == "pass" or "same for every input set" in judged.note
+
+
+def _xnnpack(path, sha256):
+    """What LiteRT's XNNPACK gives; None where it does not run the model."""
+    try:
+        return make_reference(path, sha256, {}, ReferenceKind.XNNPACK).outputs
+    except FarmRuntimeError:
+        return None

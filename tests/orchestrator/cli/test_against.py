@@ -1,0 +1,130 @@
+"""`baseline.against` compares an ended campaign with an earlier one, and a budget may bound the ratio."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.against import compared, found
+from orchestrator.cli.budgets import conclude, read
+from orchestrator.config.home import FarmHome
+from orchestrator.db.write import campaigns, ingest
+from orchestrator.errors import UsageError
+from orchestrator.farm import Farm
+from orchestrator.manifest.campaign import Campaign
+from orchestrator.results.records import CellRecord
+from tests.orchestrator.asked import CPU, asked
+from tests.orchestrator.cli.conftest import Shell
+from tests.orchestrator.cli.models import unary_model
+from tests.orchestrator.stocked import cells, dispatch, new_database, planned, report_devices, result
+
+NIGHTLY = replace(asked(("m",), name="nightly"), against="latest")
+
+
+@pytest.fixture
+def farm(tmp_path: Path) -> Iterator[Farm]:
+    """A farm whose campaign `nightly` ended with one cell, and whose campaign `open` has not ended."""
+    home = FarmHome(tmp_path / "home")
+    home.root.mkdir()
+    database = new_database(home.root)
+    report_devices(database, (CPU,))
+    for campaign in (NIGHTLY, asked(("m",), {"litert": {}}, name="open")):
+        with database.write() as turn:
+            campaigns.add(
+                turn, campaign, planned(database, campaign, (CPU,)), campaign.name, "never", datetime.now(UTC)
+            )
+        if campaign is NIGHTLY:
+            (row,) = cells(database)
+            message = result(dispatch(database, row.cell_id))
+            with database.write() as turn:
+                assert ingest.apply(turn, message, datetime.now(UTC)) == "counted"
+    database.close()
+    with Farm.open(home) as opened:
+        yield opened
+
+
+def against(ref: str, name: str = "nightly") -> Campaign:
+    return replace(NIGHTLY, name=name, against=ref)
+
+
+def test_the_earlier_campaign_is_the_newest_of_the_name_that_has_ended(
+    farm: Farm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for ref in ("latest", "nightly"):
+        earlier = found(farm, against(ref))
+        assert earlier is not None
+        assert earlier.name == "nightly"
+    assert found(farm, against("nightly", "another")) is not None
+    assert found(farm, replace(NIGHTLY, against=None)) is None
+    assert found(farm, against("latest", "open")) is None
+    assert "no campaign open has ended before this one" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="no campaign 'weekly'"):
+        found(farm, against("weekly"))
+
+
+def slower(cell: CellRecord, factor: float) -> CellRecord:
+    """The cell measured again, with other times."""
+    measured = cell.measurement
+    assert measured is not None
+    assert measured.latency_ms.p50 is not None
+    p50 = factor * measured.latency_ms.p50
+    latency = measured.latency_ms.model_copy(update={"p50": p50, "ci95": (0.99 * p50, 1.01 * p50)})
+    again = measured.model_copy(update={"latency_ms": latency, "settings": {"processes": "5"}})
+    return replace(cell, cell_id=f"again-{factor}", measurement=again)
+
+
+def test_a_budget_on_the_ratio_is_judged_by_its_interval_and_ends_with_3(
+    farm: Farm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    earlier = found(farm, NIGHTLY)
+    assert earlier is not None
+    (before,) = farm.reading.cells(earlier.campaign_id)
+    budgets = read(["ratio<=1.05"], NIGHTLY.against)
+    base = [slower(before, 1.0)]
+    monkeypatch.setattr(type(farm.reading), "cells", lambda *_: base)
+    for factor, outcome, code in ((1.0, "met", 0), (1.05, "inconclusive", 0), (1.2, "exceeded", 3)):
+        now = [slower(before, factor + 1e-9)]
+        report = compared(farm, earlier, now, as_json=False)
+        assert conclude("nightly", now, budgets, tmp_path / "farm.xml", 0, report) == code
+        said = capsys.readouterr()
+        assert f"against campaign {earlier.campaign_id} (nightly, " in said.out
+        assert "unpaired: 1 of them, not measured interleaved" in said.out
+        assert (f"budget ratio<=1.05 {outcome}: m cpu@host-cpu: " in said.err) is (outcome != "met")
+        assert ("::error title=budget::budget ratio<=1.05 exceeded" in said.err) is (outcome == "exceeded")
+        junit = (tmp_path / "farm.xml").read_text()
+        assert ('<failure message="exceeded: 1.2' in junit) is (outcome == "exceeded")
+        assert ('<skipped message="inconclusive: 1.05' in junit) is (outcome == "inconclusive")
+    assert conclude("nightly", base, budgets, None, 0, None) == 0
+    assert "nothing to compare with: there is no earlier campaign" in capsys.readouterr().err
+
+
+def test_a_ratio_without_a_campaign_to_compare_with_is_refused() -> None:
+    with pytest.raises(UsageError, match="there is no campaign to compare with"):
+        read(["ratio<=1.05"])
+
+
+@pytest.mark.exhaustive
+def test_a_campaign_is_compared_with_the_one_of_its_name_before(shell: Shell) -> None:
+    shell.write("good.tflite", unary_model())
+    shell.write(
+        "models.yaml",
+        "version: 1\ncampaign: nightly\n"
+        "defaults: {measure: {warmup: {runs: 1}, timed: {min_runs: 20, min_seconds: 0.02}}}\n"
+        "models: [{id: good, source: good.tflite}]\n"
+        "delegates: {cpu: {kind: cpu}}\n"
+        "baseline: {against: {campaign: latest}}\n"
+        "budgets: [ratio<=1.05]\n",
+    )
+    first = shell.farm("submit", "models.yaml")
+    assert first.code == 0
+    assert "there is nothing to compare" in first.err
+    again = shell.farm("submit", "models.yaml")
+    assert again.code == 0
+    assert "1 reused" in again.err
+    assert "1 budgets: 1 met" in again.err
+    assert "against campaign " in again.out

@@ -1,0 +1,82 @@
+"""A campaign is read for a comparison with no more than it takes, and says the same as its records."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import UTC, datetime
+
+from agent.wire.measurement import LabelledScore, Ratio, Trust, Variation
+from agent.wire.messages import Status
+from orchestrator.db import tables
+from orchestrator.db.engine.sessions import Database
+from orchestrator.db.read import compared_cells, records
+from orchestrator.db.write import imports, ingest, steering_requests
+from orchestrator.results.comparable import ComparedCell, compared_figures
+from orchestrator.results.noise import DeviceNoise
+from orchestrator.results.records import IMPORTED_SHA256, IMPORTED_TOOL, CellRecord
+from orchestrator.results.regression import by_names, compare_runs
+from tests.orchestrator.asked import asked
+from tests.orchestrator.stocked import cells, dispatch, measured, result, stock
+
+
+def lightly(record: CellRecord) -> ComparedCell:
+    """The same cell, from its whole record."""
+    found = {field.name: getattr(record, field.name) for field in fields(ComparedCell)}
+    if record.measurement is not None:
+        found["measurement"] = compared_figures(record.measurement.model_dump_json())
+    return ComparedCell(**found)
+
+
+def fill(database: Database) -> None:
+    """A result with all that is compared, a wrong one, one that is unsupported, and a cell that waits."""
+    stock(database, asked(("a", "b"), {"cpu": {"threads": 2}, "gpu": {}}))
+    full = {
+        "trust": Trust(verdict="suspect", reasons=("drift", "swap"), seen=("steal time",)),
+        "ratio": Ratio(
+            against="litert", baseline_id="1" * 12, device_id="host-cpu", median=2.0, ci95=(1.9, 2.1),
+            blocks=5, seed=1,
+        ),
+        "variation": Variation(
+            level="tuning", given_tuning=False, tunings=3, processes=5, sample_sd=None, process_sd=None,
+            tuning_sd=None, sample_s=0.1, process_s=None, tuning_s=None, samples_advised=None,
+            processes_advised=None, units_advised=None,
+        ),
+        "labelled": LabelledScore(metric="top1", samples=10, right=9, share=0.9, verdict="pass"),
+        "settings": {"processes": "5", "precision": "fp32"},
+    }  # fmt: skip
+    done, wrong, unsupported, _ = cells(database)
+    for row, status, measurement in (
+        (done, Status.DONE, measured().model_copy(update=full)),
+        (wrong, Status.DONE, measured(verdict="fail")),
+        (unsupported, Status.UNSUPPORTED, None),
+    ):
+        message = result(
+            dispatch(database, row.cell_id), status, environment={"cpu": "epyc", "driver": "3.2"}
+        )
+        message = message.model_copy(update={"measurement": measurement})
+        with database.write() as turn:
+            assert ingest.apply(turn, message, datetime.now(UTC)) == "counted"
+    with database.write() as turn:
+        noise = DeviceNoise(0.04, 0.05, 5, 1, "cpu", "2026-03-01T12:00:00+00:00")
+        steering_requests.record_noise(turn, done.target, noise)
+        facts = {IMPORTED_TOOL: "benchmark_model", IMPORTED_SHA256: "5" * 64}
+        foreign = imports.ImportedCell("a", "b", "benchmark_model", "phone", measured(), facts)
+        imports.add(turn, "imported", "content", [foreign], "me", datetime.now(UTC))
+
+
+def test_what_is_compared_is_what_the_records_say(database: Database) -> None:
+    fill(database)
+    with database.read() as session:
+        numbers = [row.no or 0 for row in session.exec(tables.Campaign.__table__.select())]
+        whole = [records.cells_of(session, number) for number in numbers]
+        light = [compared_cells.compared_cells(session, number) for number in numbers]
+    assert [len(found) for found in light] == [4, 1]
+    assert light == [[lightly(record) for record in found] for found in whole]
+    for found, same in zip(light, whole, strict=True):
+        assert [c.struck_out for c in found] == [c.struck_out for c in same]
+        told, expected = (compare_runs(by_names(side), by_names(side)) for side in (found, same))
+        assert [(c.verdict, c.estimate, c.why) for c in told.changes] == [
+            (c.verdict, c.estimate, c.why) for c in expected.changes
+        ]
+    assert light[0][0].noise_floor == 0.04
+    assert [cell.imported is None for cell in (light[0][0], light[1][0])] == [True, False]

@@ -1,0 +1,173 @@
+"""A message over real TLS: signed, to checked addresses alone, and without harm where nobody takes it."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import socket
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from orchestrator.cli.submit import _tell
+from orchestrator.errors import UsageError
+from orchestrator.farm import notification
+from orchestrator.farm.notification import MOST_TRIES, SECRET_VARIABLE, Notifier, message
+from orchestrator.manifest.budget import read_budget
+from orchestrator.manifest.campaign import Notify
+from orchestrator.results.budgets import judge_budgets
+from orchestrator.results.records import CampaignRecord
+from orchestrator.results.regression import by_names, compare_runs
+from tests.orchestrator.cli.records import cell
+from tests.services.https_server import Answer, HttpsServer
+
+SECRET = b"a secret of both ends"
+BODY = b'{"version": 1}'
+
+
+def notifier(server: HttpsServer, **changes: Any) -> Notifier:
+    """One that may reach the loopback, which no configuration allows."""
+    plain = Notifier(Notify(f"{server.url}/hook?k=1"), SECRET, refused=lambda _: None, pauses_s=(0.0, 0.0))
+    return replace(plain, **changes)
+
+
+def test_a_message_arrives_with_a_signature_of_its_body(server: HttpsServer) -> None:
+    server.pages["/hook?k=1"] = Answer(status=204)
+    assert notifier(server).send(BODY) is None
+    ((headers, body),) = server.posted
+    assert body == BODY
+    assert headers["Content-Type"] == "application/json"
+    expected = hmac.new(SECRET, BODY, hashlib.sha256).hexdigest()
+    assert headers["X-Farm-Signature"] == f"sha256={expected}"
+
+
+def test_loopback_is_not_connected_to_and_the_path_is_not_printed(
+    server: HttpsServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = Notifier(Notify(f"{server.url}/hook?k=1"), SECRET)
+    _tell(plain, BODY)
+    said = capsys.readouterr().err
+    assert "which is not a public address; the campaign is not affected" in said
+    assert "hook" not in said
+    assert (server.posted, server.asked) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "address", ["10.0.0.1", "169.254.169.254", "192.168.1.1", "::1", "fe80::1%1", "fc00::1"]
+)
+def test_no_private_address_among_those_of_a_name_is_connected_to(
+    server: HttpsServer, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    asked: list[Any] = []
+    found = [(0, 0, 0, "", (one, 443)) for one in ("93.184.215.14", address)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(socket, "create_connection", lambda *a, **_: asked.append(a))
+    why = Notifier(Notify("https://example.org/"), SECRET).send(BODY)
+    assert why is not None
+    assert address in why
+    assert asked == []
+
+
+def test_a_name_that_changes_its_address_gets_nothing_else(
+    server: HttpsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name is asked once for each try, and the connection is to what was checked."""
+    server.pages["/hook?k=1"] = Answer()
+    port = int(server.url.rpartition(":")[2])
+    answers = [[(0, 0, 0, "", ("127.0.0.1", port))], [(0, 0, 0, "", ("127.0.0.9", port))]]
+    real, connected = socket.create_connection, []
+
+    def connect(address: tuple[str, int], *rest: Any) -> socket.socket:
+        connected.append(address[0])
+        monkeypatch.undo()  # a socket looks its numeric address up as well
+        return real(address, *rest)
+
+    checked: list[list[str]] = []
+    found = notifier(server, refused=lambda addresses: checked.append(list(addresses)))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answers.pop(0))
+    monkeypatch.setattr(socket, "create_connection", connect)
+    found.send(BODY)
+    assert (checked[0], connected) == (["127.0.0.1"], ["127.0.0.1"])
+
+
+@pytest.mark.parametrize(
+    ("status", "tries", "words"),
+    [
+        (302, 1, "it answers 302, and redirects are not followed"),
+        (403, 1, "it answers 403"),
+        (503, MOST_TRIES, "it answers 503 (3 tries)"),
+    ],
+)
+def test_an_answer_that_is_no_success_is_said(
+    server: HttpsServer, status: int, tries: int, words: str
+) -> None:
+    target = f"{server.url}/elsewhere"
+    server.pages["/hook?k=1"] = Answer(status=status, headers={"location": target})
+    assert notifier(server).send(BODY) == words
+    assert server.asked == ["/hook?k=1"] * tries
+
+
+def test_a_receiver_that_comes_back_is_told_once(server: HttpsServer) -> None:
+    answers = [Answer(status=500), Answer(status=200)]
+    server.pages["/hook?k=1"] = lambda: answers.pop(0)
+    assert notifier(server).send(BODY) is None
+    assert [body for _, body in server.posted] == [BODY, BODY]
+
+
+def test_a_receiver_that_hangs_or_is_not_who_it_should_be_costs_a_line(
+    server: HttpsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notification, "TRY_LIMIT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"https://localhost:{silent.getsockname()[1]}/"
+        why = notifier(server, notify=Notify(url)).send(BODY)
+    assert why is not None
+    assert why.startswith("no answer: ")
+    monkeypatch.setattr(notification, "TRY_LIMIT_S", 10.0)
+    monkeypatch.delenv("SSL_CERT_FILE")
+    why = notifier(server).send(BODY)
+    assert why is not None
+    assert "certificate cannot be trusted" in why
+    assert server.posted == []
+
+
+def test_what_cannot_notify_is_refused_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SECRET_VARIABLE, raising=False)
+    with pytest.raises(UsageError, match="FARM_NOTIFY_SECRET is not set"):
+        Notifier.of(Notify("https://example.org/hook"))
+    monkeypatch.setenv(SECRET_VARIABLE, "s")
+    for url in ("http://example.org/", "https://me:pass@example.org/", "ftp://example.org"):
+        with pytest.raises(UsageError):
+            Notifier.of(Notify(url))
+    assert Notifier.of(Notify("https://example.org/hook")).refused(["127.0.0.1"]) == "127.0.0.1"
+
+
+def test_the_message_says_what_ended_how() -> None:
+    before, after = cell(), cell(p50=4.0, ci95=(3.9, 4.1))
+    earlier = compare_runs(by_names([before]), by_names([after]))
+    judged = judge_budgets([after], [read_budget("p50<=1ms"), read_budget("p50<=5ms")])
+    campaign = CampaignRecord(
+        "demo-1", "demo", datetime.now(UTC), "quick", None, "0" * 64, ("net",), ("cpu",), {"branch": "main"}
+    )
+    told = json.loads(message(campaign, [after], judged, earlier, 3, "https://example.org/farm/"))
+    assert told == {
+        "version": 1,
+        "campaign": {"id": "demo-1", "name": "demo", "level": "quick"},
+        "labels": {"branch": "main"},
+        "counts": {"done": 1},
+        "wrong_output": 0,
+        "verdicts": {},
+        "against": {"inconclusive": 1},
+        "budgets": {"exceeded": 1, "met": 1},
+        "not_met": [
+            {
+                "budget": "p50<=1ms", "outcome": "exceeded", "model": "net", "delegate": "cpu",
+                "device": "host-cpu", "said": "4 ms [3.9 ms to 4.1 ms]",
+            }
+        ],
+        "exit_code": 3,
+        "url": "https://example.org/farm/",
+    }  # fmt: skip

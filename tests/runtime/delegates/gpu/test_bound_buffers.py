@@ -1,0 +1,131 @@
+"""Buffers bound to an interpreter's tensors: used by a delegate itself, else copied; stale outputs say so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+from runtime import load_delegate
+from runtime.interpreter import Interpreter
+from runtime.model.graph import Quantization
+from runtime.model.schema import BuiltinOperator as Op
+from runtime.tensor_buffer import TensorBuffer
+from tests.runtime.delegates.gpu.caller_models import EXPECTED, SHAPE, X, dense, expected, filled, results
+from tests.runtime.models import Builder
+
+
+def quantised() -> bytes:
+    """One movement of int8 with a scale: its border tensors are of their own type on a device, too."""
+    b = Builder()
+    scale = Quantization(scales=(0.5,), zero_points=(3,))
+    x, y = b.input(np.int8, (4, 16), scale), b.tensor(np.int8, (4, 16), scale)
+    b.operator(Op.REVERSE_V2, [x, b.constant(np.int32([0]))], [y])
+    return b.write([y])
+
+
+def delegate(folder: str, **options: str) -> Any:
+    return load_delegate("gpu", {"tuning": "none", "persistent": "off", "cache_dir": folder, **options})
+
+
+def interpreter(folder: str, model: bytes, **options: str) -> Interpreter:
+    return Interpreter(model_content=model, experimental_delegates=[delegate(folder, **options)])
+
+
+@pytest.mark.parametrize("bound", ["before", "after"])
+def test_a_bound_output_is_read_where_it_is_or_once_it_is_copied(bound, folder):
+    ours = interpreter(folder, dense())
+    x, y = ours.get_input_details()[0]["index"], ours.get_output_details()[0]["index"]
+    source, target = (TensorBuffer.create_managed(np.float32, SHAPE) for _ in range(2))
+    filled(source)
+    if bound == "after":
+        ours.allocate_tensors()
+    ours.set_buffer_handle(x, source)
+    ours.set_buffer_handle(y, target)
+    ours.allocate_tensors()
+    ours.invoke()
+    np.testing.assert_allclose(ours.get_tensor(y), EXPECTED, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(results(target), ours.get_tensor(y))
+    ours.set_allow_buffer_handle_output(True)
+    filled(source, X * 2)
+    ours.invoke()
+    with pytest.raises(RuntimeError, match=rf"alone; call ensure_tensor_data_is_readable\({y}\)"):
+        ours.get_tensor(y)
+    np.testing.assert_allclose(results(target), expected(2 * X), rtol=1e-5, atol=1e-6)
+    ours.ensure_tensor_data_is_readable(y)
+    np.testing.assert_array_equal(ours.get_tensor(y), results(target))
+    ours.set_buffer_handle(x, None)
+    ours.set_tensor(x, X)
+    ours.invoke()
+    np.testing.assert_allclose(results(target), EXPECTED, rtol=1e-5, atol=1e-6)
+
+
+def test_a_buffer_of_opencl_is_bound(folder):
+    gpu = delegate(folder)
+    ours = Interpreter(model_content=dense(), experimental_delegates=[gpu])
+    ours.allocate_tensors()
+    given = cl.Buffer(gpu.opencl_context, cl.mem_flags.READ_WRITE, X.nbytes + 512)
+    target = TensorBuffer.create_from_cl_buffer(given, np.float32, SHAPE)
+    ours.set_tensor(ours.get_input_details()[0]["index"], X)
+    ours.set_buffer_handle(ours.get_output_details()[0]["index"], target)
+    ours.invoke()
+    np.testing.assert_allclose(results(target), EXPECTED, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("quantization", ["true", "false"], ids=["on the device", "on the CPU"])
+def test_a_quantised_tensor_is_bound_in_its_own_type(quantization, folder):
+    ours = interpreter(folder, quantised(), enable_quantization=quantization)
+    ours.allocate_tensors()
+    values = np.arange(64, dtype=np.int8).reshape(4, 16)
+    source, target = (TensorBuffer.create_managed(np.int8, (4, 16)) for _ in range(2))
+    ours.set_buffer_handle(0, filled(source, values))
+    (y,) = (details["index"] for details in ours.get_output_details())
+    ours.set_buffer_handle(y, target)
+    ours.invoke()
+    assert ours.delegation is not None
+    assert ours.delegation.delegated_ops == (quantization == "true")
+    np.testing.assert_array_equal(target.read(64, np.int8).reshape(4, 16), values[::-1])
+    np.testing.assert_array_equal(ours.get_tensor(y), values[::-1])
+
+
+@pytest.mark.parametrize("quantization", ["true", "false"])
+def test_a_quantised_tensor_takes_a_buffer_of_real_numbers(quantization, folder):
+    """Real numbers are rounded to the levels, ties away from zero, and clamped; they come out as levels."""
+    ours = interpreter(folder, quantised(), enable_quantization=quantization)
+    ours.allocate_tensors()
+    values = np.linspace(-80, 80, 64, dtype=np.float32).reshape(4, 16)
+    values[0, :3] = (0.25, -0.25, 3.75)
+    levels = np.clip(np.trunc(values / 0.5 + np.copysign(0.5, values)) + 3, -128, 127)
+    source, target = (TensorBuffer.create_managed(np.float32, (4, 16)) for _ in range(2))
+    ours.set_buffer_handle(0, filled(source, values))
+    (y,) = (details["index"] for details in ours.get_output_details())
+    ours.set_buffer_handle(y, target)
+    for leaves in (False, True):
+        ours.set_allow_buffer_handle_output(leaves)
+        ours.invoke()
+        found = target.read(64, np.float32).reshape(4, 16)
+        np.testing.assert_array_equal(found, (levels[::-1] - 3) * np.float32(0.5))
+    ours.ensure_tensor_data_is_readable(y)
+    np.testing.assert_array_equal(ours.get_tensor(y), levels[::-1].astype(np.int8))
+    ours.set_buffer_handle(0, None)
+    ours.set_tensor(0, np.full((4, 16), 7, np.int8))
+    ours.invoke()
+    np.testing.assert_array_equal(target.read(64, np.float32), 2.0)
+
+
+def test_what_cannot_be_bound_is_refused():
+    ours = Interpreter(model_content=dense())
+    y = ours.get_output_details()[0]["index"]
+    for index, buffer, text in (
+        (1, TensorBuffer.create_managed(np.float32, (48, 48)), "neither an input nor an output"),
+        (y, TensorBuffer.create_managed(np.int32, SHAPE), "is float32, and its buffer holds int32"),
+        (y, TensorBuffer.create_managed(np.float32, (8, 47)), "takes 1536 bytes, and its buffer has 1504"),
+    ):
+        with pytest.raises(RuntimeError, match=text):
+            ours.set_buffer_handle(index, buffer)
+    ours.allocate_tensors()
+    ours.set_tensor(0, X)
+    ours.invoke()
+    np.testing.assert_allclose(ours.get_tensor(y), EXPECTED, rtol=1e-5, atol=1e-6)

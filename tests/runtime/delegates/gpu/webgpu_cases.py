@@ -1,0 +1,85 @@
+"""Models that the backend of WebGPU runs whole: products, chains, softmax, and the copies between them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.model.schema import ActivationFunctionType
+from runtime.model.schema import BuiltinOperator as Op
+from runtime.model.writer import write_model
+from tests.runtime.delegates.gpu.models import ModelBuilder
+from tests.runtime.models import Arg
+from tests.runtime.ops.cases import Case, case, constant, random
+from tests.runtime.ops.matmul.test_conv import RELU6, conv
+
+SPECIAL = np.float32([[np.nan, np.inf, -np.inf, -0.0, 0.0, 0.5, 1.5, 90.0, -90.0, 1e-6, 7.25, -3.5]])
+"""Numbers at which formulas differ from each other."""
+
+
+def values(*shape: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def chain(name: str, rows: int, depth: int, columns: int) -> Case:
+    """A product with a bias and an activation, a sum, a factor for each channel, a curve, and a softmax."""
+    build = ModelBuilder()
+    x, shape = build.input(rows, depth), (rows, columns)
+    weights, bias = build.constant(values(columns, depth, seed=1)), build.constant(values(columns, seed=2))
+    relu = {"fused_activation_function": ActivationFunctionType.RELU}
+    product = build.op(Op.FULLY_CONNECTED, [x, weights, bias], shape, **relu)
+    scaled = build.op(Op.MUL, [product, build.constant(values(columns, seed=3))], shape)
+    shifted = build.op(Op.ADD, [scaled, build.constant(values(rows, 1, seed=4))], shape)
+    bent = build.op(Op.TANH, [shifted], shape)
+    alone = build.op(Op.SUB, [bent, product], shape)
+    rows_of_one = build.op(Op.SOFTMAX, [alone], shape, beta=0.5)
+    return Case(name, write_model(build.build(rows_of_one, alone)), (values(rows, depth, seed=5),))
+
+
+def unary(name: str, opcode: Op, low: float = -3.0, special: bool = True, **options: object) -> Case:
+    operand = (
+        Arg(np.concatenate([SPECIAL, random(6, 12, low=low).value])) if special else random(7, 12, low=low)
+    )
+    return case(name, opcode, [operand], options=options, resolver="BUILTIN")
+
+
+FEW = (chain("chain_aligned", 5, 32, 48),)
+"""What the default suite runs: each kernel is compiled for each adapter."""
+
+MANY = (
+    chain("chain_one_row", 1, 20, 12),
+    chain("chain_odd", 19, 255, 7),
+    chain("chain_split", 3, 1500, 33),
+    conv("pointwise_relu6", (1, 5, 4, 16), (7, 1, 1, 16), activation=RELU6),
+    conv("pointwise_batch", (2, 9, 7, 5), (70, 1, 1, 5)),
+    conv("window_3x3", (1, 9, 11, 5), (7, 3, 3, 5)),
+    conv("window_stride2", (2, 8, 7, 3), (20, 3, 3, 3), stride=(2, 2)),
+    case(
+        "product_without_bias", Op.FULLY_CONNECTED, [random(17, 64), constant(random(65, 64, seed=1)), None]
+    ),
+    case(
+        "product_of_images", Op.FULLY_CONNECTED, [random(2, 3, 3, 5), constant(random(4, 45, seed=1)), None]
+    ),
+    case("softmax_wide", Op.SOFTMAX, [random(3, 1001, low=-20, high=20)], options={"beta": 1.0}),
+    case("softmax_rank4", Op.SOFTMAX, [random(2, 3, 5, 17, low=-20, high=20)], options={"beta": 2.0}),
+    case("softmax_of_one", Op.SOFTMAX, [random(4, 1)], options={"beta": 1.0}),
+    case("log_softmax", Op.LOG_SOFTMAX, [random(3, 17, low=-20, high=20)]),
+    case("add_general", Op.ADD, [random(2, 3, 5, 7), random(3, 1, 7, seed=1)]),
+    case("maximum", Op.MAXIMUM, [Arg(SPECIAL), Arg(SPECIAL[:, ::-1].copy())]),
+    case("floor_mod", Op.FLOOR_MOD, [random(3, 17, low=-9, high=9), random(3, 17, low=0.5, high=4, seed=1)]),
+    case("pow", Op.POW, [random(3, 17, low=0.1, high=4), random(3, 17, seed=1)]),
+    case("pow_of_three", Op.POW, [random(3, 17), constant(Arg(np.float32([3.0])))]),
+    case("prelu", Op.PRELU, [random(2, 3, 4, 5), constant(random(5, seed=1))]),
+    unary("logistic", Op.LOGISTIC),
+    unary("tanh", Op.TANH),
+    unary("gelu", Op.GELU, special=False, approximate=False),
+    unary("elu", Op.ELU),
+    unary("hard_swish", Op.HARD_SWISH),
+    unary("leaky_relu", Op.LEAKY_RELU, alpha=0.25),
+    unary("round", Op.ROUND),
+    unary("sign", Op.SIGN),
+    unary("rsqrt", Op.RSQRT, low=0.1, special=False),
+    unary("sin", Op.SIN, special=False),
+    case("exp", Op.EXP, [Arg(SPECIAL)]),
+    unary("log", Op.LOG, low=0.1, special=False),
+)
+"""What `make test-exhaustive` runs besides."""
