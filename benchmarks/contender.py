@@ -56,13 +56,16 @@ def load(name: str, path: str, threads: int) -> Any:
 
 
 def caller(loaded: Any) -> Callable[[], None]:
-    """A call of the loaded model on random inputs."""
+    """A call of the loaded model on random inputs: integers that are no levels are indices and masks, 0 or 1."""
     rng = np.random.default_rng(0)
     inputs = []
     for detail in loaded.get_input_details():
         dtype = np.dtype(detail["dtype"])
-        integer = np.issubdtype(dtype, np.integer)
-        values = rng.integers(-100, 100, detail["shape"]) if integer else rng.uniform(-1, 1, detail["shape"])
+        if np.issubdtype(dtype, np.integer):
+            low, high = (-100, 100) if detail["quantization"][0] else (0, 2)
+            values = rng.integers(low, high, detail["shape"])
+        else:
+            values = rng.uniform(-1, 1, detail["shape"])
         inputs.append((detail["index"], values.astype(dtype)))
     outputs = [detail["index"] for detail in loaded.get_output_details()]
 

@@ -16,8 +16,11 @@ def row_line(row: dict[str, Any]) -> str:
     head = f"{row['model']:42} {row['threads']}t"
     if "error" in row:
         return f"{head}  {row['error']}"
+    absent = "".join(f"  {name}: {why}" for name, why in row["absent"].items())
+    if row["xnnpack_ms"] is None:
+        return head + absent
     speeds = "  ".join(f"{name} {found['median']:.2f}" for name, found in row["speed_over_xnnpack"].items())
-    return f"{head}  xnnpack {row['xnnpack_ms'] or 0:7.2f} ms  x {speeds}"
+    return f"{head}  xnnpack {row['xnnpack_ms']:7.2f} ms  x {speeds}{absent}"
 
 
 def marks(rows: Sequence[dict[str, Any]]) -> list[str]:
