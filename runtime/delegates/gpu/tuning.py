@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
+from itertools import count
 from time import perf_counter
 
 from runtime.delegates.gpu.backends.base import Backend, Entry, Program, Recording
@@ -47,6 +48,11 @@ all its rounds, larger runs those that cannot win for longer."""
 _SCHEDULE_SECONDS = 1.0
 """Seconds after which no further round begins, so that the first result of a large model does not wait for a
 choice that gains it little: the longer a run, the smaller the share of its launches."""
+
+_SECOND_LOOK_SECONDS = 0.25
+"""Seconds that the schedules are compared for once more where the plain one leads. The rounds of a small
+model are over in 20 milliseconds, less than one disturbance lasts and than the kernel counts as one; shorter
+lets a disturbance choose, longer delays the first result of a model whose plain schedule is the fastest."""
 
 _SEGMENT_LENGTHS = ("16", "100000")
 """Most layers of a persistent segment, as the names under which a schedule is kept; the second means the
@@ -130,15 +136,16 @@ class Tuner:
         """How the layers are enqueued: plainly, or in persistent segments (PoCL's CPU devices only).
 
         A load that nothing reports, as of the host that this machine shares, delays spinning segments alone.
-        So the plain schedule is kept once two starts have found it the fastest.
+        So where the plain schedule leads they are compared for longer, and it is kept once two starts have
+        found it the fastest.
         """
-        count = len(recording.launches)
+        layers = len(recording.launches)
         enqueued = plain(recording, shares_one_kernel=self._backend.capabilities.shares_one_kernel)
         # A single layer has no further launch to save.
-        if self._persistent == "off" or not self._may_persist() or count < 2:
+        if self._persistent == "off" or not self._may_persist() or layers < 2:
             return SpinWatch(enqueued, enqueued)
         if self._persistent == "on":
-            whole = segments(recording, count)
+            whole = segments(recording, layers)
             return SpinWatch(whole, whole)
         key = self._kept.schedule_key(recording.launches)
         length = self._kept.recall(key)
@@ -147,6 +154,8 @@ class Tuner:
             schedules[_PLAIN] = enqueued
             contention = Contention()
             length = self._fastest(recording, schedules)
+            if length == _PLAIN:
+                length = self._fastest(recording, schedules, _SECOND_LOOK_SECONDS)
             if contention.is_disturbed():
                 self._kept.note(key, length)
             elif length == _PLAIN:
@@ -165,10 +174,13 @@ class Tuner:
         device = self._backend.capabilities
         return device.shares_one_kernel and platform.machine() in _TRIED_MACHINES
 
-    def _fastest(self, recording: Recording, schedules: Mapping[str, Sequence[Entry]]) -> str:
+    def _fastest(
+        self, recording: Recording, schedules: Mapping[str, Sequence[Entry]], least_seconds: float = 0.0
+    ) -> str:
         """The name of the schedule that is fastest in interleaved runs; a persistent one must win clearly.
 
-        Where other programs starve the spinning ones, few rounds are enough to see it.
+        Where other programs starve the spinning ones, few rounds are enough to see it. None is given up as
+        slower, nor the comparison ended, before `least_seconds`.
         """
         times: dict[str, list[float]] = {name: [] for name in schedules}
         for entries in schedules.values():
@@ -176,15 +188,17 @@ class Tuner:
         started = perf_counter()
         typical: dict[str, float] = {}
         contenders = dict(schedules)
-        for attempt in range(_SCHEDULE_ROUNDS[self._effort]):
+        for attempt in count():
             if attempt:
                 limit = _STARVED * typical[_PLAIN]
-                if attempt >= _FEWEST_SCHEDULE_ROUNDS:
+                took = perf_counter() - started
+                if attempt >= _FEWEST_SCHEDULE_ROUNDS and took >= least_seconds:
                     # Of those still timed: one that was dropped may have looked faster in its few rounds.
                     limit = _HOPELESS * min(typical[name] for name in contenders)
                 contenders = {name: found for name, found in contenders.items() if typical[name] <= limit}
-                is_late = attempt >= _FEWEST_SCHEDULE_ROUNDS and perf_counter() - started > _SCHEDULE_SECONDS
-                if len(contenders) == 1 or is_late:
+                is_late = attempt >= _FEWEST_SCHEDULE_ROUNDS and took > _SCHEDULE_SECONDS
+                is_enough = attempt >= _SCHEDULE_ROUNDS[self._effort] and took >= least_seconds
+                if len(contenders) == 1 or is_late or is_enough:
                     break
             for name, entries in contenders.items():
                 start = perf_counter()

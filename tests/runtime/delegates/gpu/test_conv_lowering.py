@@ -240,6 +240,22 @@ def test_winograd_gives_the_sums_of_a_plain_convolution(backend, size, shape, ou
     )
 
 
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize(
+    ("shape", "dilation", "same"),
+    [
+        ((2, 9, 14, 17), 2, True),
+        ((1, 13, 11, 16), 3, False),
+        ((1, 7, 7, 16), 5, True),
+        ((1, 6, 8, 16), 9, True),
+    ],
+)
+def test_winograd_gives_the_sums_of_a_dilated_convolution(backend, size, shape, dilation, same):
+    """Each of the maps that a dilation makes has several tiles, one, or a part of one."""
+    layer = Layer(*shape, 33, (3, 3), dilation=dilation, same=same)
+    check_alone(backend, layer, forced_winograd(size), EXACT if size == 2 else WINOGRAD4)
+
+
 @pytest.mark.parametrize(("size", "channels", "outputs"), [(2, 48, 96), (4, 96, 48)])
 def test_winograd_gives_the_sums_of_a_grouped_convolution(backend, size, channels, outputs):
     layer = Layer(2, 9, 7, channels, outputs, (3, 3), groups=3)
@@ -251,14 +267,33 @@ def test_winograd_gives_the_sums_of_a_grouped_convolution(backend, size, channel
     [(128, 256, 2, True), (112, 112, 1, True), (32, 32, 2, False), (216, 216, 3, False)],
 )
 def test_wide_groups_of_whole_vectors_are_transformed(backend, channels, outputs, groups, is_transformed):
-    build = ModelBuilder()
     layer = Layer(1, 28, 28, channels, outputs, (3, 3), groups=groups)
+    found = names_of_candidates(backend, layer)
+    assert any("winograd" in name for name in found) == is_transformed
+
+
+@pytest.mark.parametrize(
+    ("dilation", "expected"),
+    [
+        (2, ["winograd4x4"]),
+        (4, ["winograd4x4", "winograd2x2"]),
+        (24, ["winograd2x2", "direct"]),
+        (65, ["direct"]),
+    ],
+)
+def test_the_maps_of_a_dilation_choose_the_method(backend, dilation, expected):
+    found = names_of_candidates(backend, Layer(1, 65, 65, 32, 32, (3, 3), dilation=dilation))
+    assert list(dict.fromkeys(name.partition("_")[0] for name in found)) == expected
+
+
+def names_of_candidates(backend, layer):
+    """Of the layer's convolution, the best by the cost model first."""
+    build = ModelBuilder()
     graph = optimise(
         build_graph(whole(build.build(layer.add_to(build, build.input(*layer.x.shape))))), layout_rules()
     )
     (node,) = [node for node in graph.nodes if node.op in WINDOWS]
-    found = candidates_of(node, Context(graph, backend.capabilities))
-    assert any("winograd" in candidate.name for candidate in found) == is_transformed
+    return [candidate.name for candidate in candidates_of(node, Context(graph, backend.capabilities))]
 
 
 @pytest.mark.parametrize("size", [2, 4])

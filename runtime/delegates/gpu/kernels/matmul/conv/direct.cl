@@ -1,7 +1,8 @@
 // Convolution with any window, stride, dilation, padding and groups, as a product without an unfolded copy.
 // A unit is TILE_M consecutive output pixels (over all images) by TILE_N channels, all sums in registers. For each tap
 // of the window one pointer per pixel is made (to a row of zeros outside of the image), then the loop runs over the
-// K input channels of the panel's groups. The last tile overlaps its neighbour: both store the same numbers.
+// K input channels of the panel's groups. A tap that is outside of the image for all pixels of the tile is left out, as
+// most are of a window that is dilated to the image's size. The last tile overlaps its neighbour: both store the same.
 // weights: for each panel the bias, then the rows of each tap, [PANELS][1 + FILTER_H * FILTER_W * K][TILE_N].
 // zeros: as many zeros as K channels span.
 // Defines: TILE_M, TILE_N, WEIGHT. Parameters: M, K, CHANNELS (of the output, padded), PANEL_OUTER and INNER_TILES as in
@@ -45,13 +46,16 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
                 const int dy = ky * DILATION_H, dx = kx * DILATION_W;
                 __global const float *tap = in + (dy * IN_W + dx) * IN_STRIDE;
                 __global const float *a[TILE_M];
+                bool is_read = false;
                 #pragma unroll
                 for (int i = 0; i < TILE_M; i++) {
                     const bool inside = (uint)(y[i] + dy) < IN_H && (uint)(x[i] + dx) < IN_W;
                     a[i] = inside ? tap + start[i] : zeros;
+                    is_read |= inside;
                 }
+                const int depth = is_read ? K : 0;
                 #pragma unroll 2
-                for (int k = 0; k < K; k++) {
+                for (int k = 0; k < depth; k++) {
                     float16 b[VECTORS];
                     #pragma unroll
                     for (int j = 0; j < VECTORS; j++)

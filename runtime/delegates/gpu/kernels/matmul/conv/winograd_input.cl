@@ -1,7 +1,8 @@
 // Winograd's convolution F(TILE x TILE, 3 x 3), first phase: V = B' d B for each patch d of SIDE x SIDE inputs,
 // SIDE = TILE + 2 (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015). A unit is one row of
-// tiles. out: [SIDE * SIDE][TILES][CHANNELS].
-// Defines: TILE (2 or 4). Parameters: TILES, IN_H, IN_W, IN_STRIDE, TILES_Y, TILES_X, CHANNELS (padded), PAD_TOP, PAD_LEFT.
+// tiles, whose pixels lie DILATION apart. out: [SIDE * SIDE][TILES][CHANNELS].
+// Defines: TILE (2 or 4). Parameters: TILES, IN_H, IN_W, IN_STRIDE, TILES_Y, TILES_X, DILATION, CHANNELS (padded),
+// PAD_TOP, PAD_LEFT.
 // TRANSFORM is one side of that product, for four or six numbers: applied to columns, then to rows. Elements of a patch
 // are stored far apart, because the second phase multiplies all patches of one element.
 #define SIDE (TILE + 2)
@@ -27,9 +28,10 @@
 static void FUNC(const int t, const int nt, __global const float *restrict in, __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
-        const int n = u / TILES_Y, iy = u % TILES_Y * TILE - PAD_TOP;
+        const int n = u / TILES_Y, ty = u % TILES_Y;
+        const int iy = ty / DILATION * DILATION * TILE + ty % DILATION - PAD_TOP;
         for (int tile = 0; tile < TILES_X; tile++) {
-            const int ix = tile * TILE - PAD_LEFT;
+            const int ix = tile / DILATION * DILATION * TILE + tile % DILATION - PAD_LEFT;
             __global float *to = out + (u * TILES_X + tile) * CHANNELS;
             for (int c = 0; c < CHANNELS; c += 16) {
                 long plane = (long)TILES * CHANNELS;
@@ -40,8 +42,9 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
                     float16 d[SIDE], v[SIDE];
                     #pragma unroll
                     for (int y = 0; y < SIDE; y++) {
-                        const bool inside = (uint)(iy + y) < IN_H && (uint)(ix + x) < IN_W;
-                        __global const float *from = in + ((n * IN_H + iy + y) * IN_W + ix + x) * IN_STRIDE + c;
+                        const int row = iy + y * DILATION, column = ix + x * DILATION;
+                        const bool inside = (uint)row < IN_H && (uint)column < IN_W;
+                        __global const float *from = in + ((n * IN_H + row) * IN_W + column) * IN_STRIDE + c;
                         d[y] = inside ? load16(from) : (float16)0.0f;
                     }
                     TRANSFORM(d, 1, v)

@@ -1,6 +1,6 @@
 // Winograd's convolution, third phase: TILE x TILE outputs A' m A of each tile, bias and epilogue. A unit is one row of
-// tiles. in: [SIDE * SIDE][TILES][COLUMNS]; bias: [CHANNELS].
-// Defines: TILE (2 or 4). Parameters: TILES, OUT_H, OUT_W, OUT_STRIDE, TILES_Y, TILES_X, CHANNELS (padded), COLUMNS.
+// tiles, whose pixels lie DILATION apart. in: [SIDE * SIDE][TILES][COLUMNS]; bias: [CHANNELS].
+// Defines: TILE (2 or 4). Parameters: TILES, OUT_H, OUT_W, OUT_STRIDE, TILES_Y, TILES_X, DILATION, CHANNELS (padded), COLUMNS.
 // TRANSFORM is one side of that product: applied to columns, then to rows. Outputs of the last tiles that lie outside
 // of the map are dropped. The bias is added last, as the transform would multiply it.
 #define SIDE (TILE + 2)
@@ -23,9 +23,10 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
     __global float *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
-        const int n = u / TILES_Y, oy = u % TILES_Y * TILE;
+        const int n = u / TILES_Y, ty = u % TILES_Y;
+        const int oy = ty / DILATION * DILATION * TILE + ty % DILATION;
         for (int tile = 0; tile < TILES_X; tile++) {
-            const int ox = tile * TILE;
+            const int ox = tile / DILATION * DILATION * TILE + tile % DILATION;
             __global const float *from = in + (u * TILES_X + tile) * COLUMNS;
             for (int c = 0; c < CHANNELS; c += 16) {
                 long plane = (long)TILES * COLUMNS;
@@ -49,9 +50,10 @@ static void FUNC(const int t, const int nt, __global const float *restrict in, _
                     TRANSFORM((columns + y * SIDE), v)
                     #pragma unroll
                     for (int x = 0; x < TILE; x++) {
-                        const int p = (n * OUT_H + oy + y) * OUT_W + ox + x;
+                        const int row = oy + y * DILATION, column = ox + x * DILATION;
+                        const int p = (n * OUT_H + row) * OUT_W + column;
                         const float16 value = v[x] + start;
-                        if (oy + y < OUT_H && ox + x < OUT_W)
+                        if (row < OUT_H && column < OUT_W)
                             store16(EPILOGUE(value, p, c), out + p * OUT_STRIDE + c);
                     }
                 }

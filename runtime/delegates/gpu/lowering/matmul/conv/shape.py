@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.delegates.gpu.graph import Layout, Node
+from runtime.delegates.gpu.graph import Layout, Node, ceil_div
 from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, weights_of
 from runtime.delegates.gpu.lowering.spec import Context
@@ -80,8 +80,11 @@ class ConvShape:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions."""
-        return 2 * self.pixels * self.out_channels * self.filter_h * self.filter_w * self.group_in
+        """Multiplications and additions with pixels of the image: what lies outside of it is zero."""
+        s = self
+        down = _reads(s.in_h, s.out_h, s.filter_h, s.stride_h, s.dilation_h, s.pad_top)
+        across = _reads(s.in_w, s.out_w, s.filter_w, s.stride_w, s.dilation_w, s.pad_left)
+        return 2 * s.images * down * across * s.out_channels * s.group_in
 
     @property
     def bytes(self) -> int:
@@ -125,6 +128,14 @@ class ConvShape:
     def label(self) -> str:
         """Window and sizes, for profiles."""
         return f"{self.window} {self.out_h}x{self.out_w}x{self.in_channels}x{self.out_channels}"
+
+
+def _reads(extent: int, outputs: int, taps: int, stride: int, dilation: int, pad: int) -> int:
+    """How many pixels of a line of the image all windows along it read, together."""
+    first = [pad - tap * dilation for tap in range(taps)]
+    return sum(
+        max(0, min(outputs, ceil_div(extent + f, stride)) - max(0, ceil_div(f, stride))) for f in first
+    )
 
 
 def conv_shape(node: Node, context: Context, *, depthwise: bool = False) -> ConvShape:

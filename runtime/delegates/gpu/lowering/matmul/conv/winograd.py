@@ -4,6 +4,9 @@ F(2x2, 3x3) needs 2.25 times fewer multiplications than the plain product, F(4x4
 transformed weights take 1.8 and 4 times the memory. Narrow weights are therefore transformed in every run,
 by a launch of their own, to scratch memory that all layers share.
 
+A window with a dilation of d reads pixels that are d apart, so the map is d x d maps beside each other, each
+of every d-th pixel. A tile belongs to one of them: its pixels lie d apart.
+
 All outputs of a tile are sums of all its products. An input that is NaN or an infinity therefore makes NaN of
 every output of the tiles that read it, where LiteRT's convolution changes the outputs alone whose window has
 it. Telling them apart would take a second pass over all inputs in every run.
@@ -52,9 +55,10 @@ _LEAST_PIXELS = 6
 launches among the workers."""
 
 _SMALL_MAP, _LARGE_MAP = 7, 28
-"""Heights or widths in pixels. Up to the first, F(4x4, 3x3) is slower than the plain product and F(2x2, 3x3)
-about level with it; from the second on F(4x4, 3x3) is level or faster with any number of channels (measured
-with PoCL on two AVX-512 cores, weights cold). Between them the tuner decides."""
+"""Heights or widths in pixels, of a dilated window those of every d-th pixel. Up to the first, F(4x4, 3x3) is
+slower than the plain product and F(2x2, 3x3) about level with it; from the second on F(4x4, 3x3) is level or
+faster with any number of channels (measured with PoCL on two AVX-512 cores, weights cold). Between them the
+tuner decides."""
 
 _MANY_CHANNELS = 128
 """Input channels above which the larger weights of F(4x4, 3x3) cost as much to read as its arithmetic saves,
@@ -69,12 +73,19 @@ fewer only add units."""
 def winograd_fits(shape: ConvShape) -> bool:
     """True where the method applies, and the map is large enough for it to pay."""
     s = shape
-    window = (s.filter_h, s.filter_w, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w)
-    if window != (3, 3, 1, 1, 1, 1) or s.in_layout.channel_stride != 1 or not s.in_layout.padded:
+    window = (s.filter_h, s.filter_w, s.stride_h, s.stride_w)
+    if (
+        window != (3, 3, 1, 1)
+        or s.dilation_h != s.dilation_w
+        or s.in_layout.channel_stride != 1
+        or not s.in_layout.padded
+    ):
         return False
     if s.groups > 1 and (min(s.group_in, s.group_out) < _LEAST_OF_GROUP or not groups_fit(s)):
         return False
-    return min(s.in_channels, s.out_channels) >= _LEAST_CHANNELS and min(s.out_h, s.out_w) >= _LEAST_PIXELS
+    # Of maps of a single pixel each, a tile computes four outputs to keep one.
+    has_room = min(s.out_h, s.out_w) >= _LEAST_PIXELS and _extent(s) > 1
+    return min(s.in_channels, s.out_channels) >= _LEAST_CHANNELS and has_room
 
 
 def groups_fit(shape: ConvShape) -> bool:
@@ -84,14 +95,19 @@ def groups_fit(shape: ConvShape) -> bool:
 
 def is_small_map(shape: ConvShape) -> bool:
     """True for maps on which transforms and weights may cost more than they save."""
-    return min(shape.out_h, shape.out_w) <= _SMALL_MAP
+    return _extent(shape) <= _SMALL_MAP
+
+
+def _extent(shape: ConvShape) -> int:
+    """Height or width of the map, whichever is less, or of each of those that a dilation makes of it."""
+    return ceil_div(min(shape.out_h, shape.out_w), shape.dilation_h)
 
 
 def winograd_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
     """F(4x4, 3x3) for large maps, F(2x2, 3x3) for small ones, both in between."""
     if not winograd_fits(shape):
         return []
-    extent, many = min(shape.out_h, shape.out_w), shape.in_channels > _MANY_CHANNELS
+    extent, many = _extent(shape), shape.in_channels > _MANY_CHANNELS
     sizes = (4,) if extent >= _LARGE_MAP else (2,) if is_small_map(shape) else (2, 4) if many else (4, 2)
     return [winograd(node, context, shape, size) for size in sizes]
 
@@ -100,12 +116,14 @@ def winograd_candidates(node: Node, context: Context, shape: ConvShape) -> list[
 class _Grid:
     """The tiles of one convolution and the sizes of its three launches.
 
-    Patches have `channels`, of which each product reads `depth`, those of one group.
+    `tiles_y` and `tiles_x` count the tiles of all maps that a `dilation` makes. Patches have `channels`, of
+    which each product reads `depth`, those of one group.
     """
 
     size: int
     tiles_y: int
     tiles_x: int
+    dilation: int
     images: int
     channels: int
     depth: int
@@ -131,7 +149,8 @@ class _Grid:
 
     @property
     def shape(self) -> dict[str, int]:
-        return {"TILES": self.tiles, "TILES_Y": self.tiles_y, "TILES_X": self.tiles_x}
+        counts = {"TILES": self.tiles, "TILES_Y": self.tiles_y, "TILES_X": self.tiles_x}
+        return counts | {"DILATION": self.dilation}
 
     @property
     def patches(self) -> Scratch:
@@ -147,11 +166,14 @@ def winograd(node: Node, context: Context, shape: ConvShape, size: int) -> Candi
 
     Each phase needs all results of the one before, and a launch is the only barrier between workers.
     """
-    tiles_y, tiles_x = ceil_div(shape.out_h, size), ceil_div(shape.out_w, size)
+    dilation = shape.dilation_h
+    tiles_y, tiles_x = (
+        dilation * ceil_div(ceil_div(pixels, dilation), size) for pixels in (shape.out_h, shape.out_w)
+    )
     channels, depth = round_up(shape.in_channels), round_up(shape.group_in)
     tile = _tile(shape, shape.images * tiles_y * tiles_x, depth, context.device)
     panels_of_all = tile.panels(shape.out_channels)
-    grid = _Grid(size, tiles_y, tiles_x, shape.images, channels, depth, tile, panels_of_all)
+    grid = _Grid(size, tiles_y, tiles_x, dilation, shape.images, channels, depth, tile, panels_of_all)
     weights, transforms = _weights(node, shape, grid)
     launches = (
         *transforms,
