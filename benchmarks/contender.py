@@ -56,7 +56,7 @@ def load(name: str, path: str, threads: int) -> Any:
 
 
 def caller(loaded: Any) -> Callable[[], None]:
-    """A call of the loaded model on random inputs: integers that are no levels are indices and masks, 0 or 1."""
+    """A call of the loaded model on random inputs; integers without a scale are indices or masks, 0 or 1."""
     rng = np.random.default_rng(0)
     inputs = []
     for detail in loaded.get_input_details():
