@@ -23,6 +23,8 @@ from agent.attempt.files import (
     Failure,
     ProcessReport,
     RunnerResult,
+    SustainedReport,
+    ThroughputReport,
     is_cancelled,
     write_atomically,
     write_progress,
@@ -32,15 +34,15 @@ from agent.processes.environment import for_runner
 from agent.runner.blocks import arm_name, drawn_order, paired_ratio
 from agent.runner.children import CancelledError, Children, FailedError
 from agent.runner.environment import choose_cpus, core_siblings, measuring_environment, own_caches
+from agent.runner.failures import failure_of
 from agent.runner.host import host_tuning
-from agent.runner.measure import COLD, failure_of
 from agent.runner.references import References, find_references
 from agent.runner.reported import present_device
 from agent.runner.sustained import sustained
 from agent.runner.telemetry import Telemetry, watched
 from agent.runner.throughput import throughput
 from agent.runner.trust import Guard, trust_of
-from agent.runner.tunings import cold_index, is_cold, planned_tunings, tuning_of
+from agent.runner.tunings import COLD, cold_index, is_cold, planned_tunings, tuning_of
 from agent.runner.verdict import (
     concluded,
     not_measured,
@@ -212,10 +214,10 @@ class _Arm:
         """The result with what the passes say that were asked for, the one that heats the machine last."""
         environment = self.environments[0]
         if self.job.plan.throughput is not None:
-            counted = self.children.throughput(environment)
+            counted = self.children.run_pass(ThroughputReport, environment)
             result = with_throughput(result, throughput(counted, self.job.plan.throughput))
         if self.job.plan.sustained_s is not None:
-            report = self.children.sustained(environment)
+            report = self.children.run_pass(SustainedReport, environment)
             result = with_sustained(result, sustained(report, self.attempt, sensors))
         return result
 
