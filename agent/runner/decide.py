@@ -43,15 +43,7 @@ from agent.runner.telemetry import Telemetry, watched
 from agent.runner.throughput import throughput
 from agent.runner.trust import Guard, trust_of
 from agent.runner.tunings import COLD, cold_index, is_cold, planned_tunings, tuning_of
-from agent.runner.verdict import (
-    concluded,
-    not_measured,
-    scored,
-    trusted,
-    with_energy,
-    with_sustained,
-    with_throughput,
-)
+from agent.runner.verdict import concluded, not_measured, scored, with_figures
 from agent.wire.messages import JobSpec, Reason, ReasonCode, Status
 from runtime.delegates.descriptor import DelegateDescriptor
 from runtime.delegates.registry import delegate_descriptor
@@ -195,8 +187,8 @@ class _Arm:
         write_progress(self.folder, "judging")
         self.reports = [sensors.evidence(self.attempt.device, report) for report in self.reports]
         result = concluded(self.attempt, self.reports, self.folder, references, self.took_s)
-        result = trusted(result, trust_of(self.guard, self.reports))
-        result = with_energy(result, sensors.energy(self.attempt.device, self.reports))
+        energy = sensors.energy(self.attempt.device, self.reports)
+        result = with_figures(result, trust=trust_of(self.guard, self.reports), energy=energy)
         if baseline is not None and baseline is not self:
             result = self._with_ratio(result, baseline, seed)
         if self.attempt.reported and result.status is Status.DONE:
@@ -215,23 +207,22 @@ class _Arm:
         environment = self.environments[0]
         if self.job.plan.throughput is not None:
             counted = self.children.run_pass(ThroughputReport, environment)
-            result = with_throughput(result, throughput(counted, self.job.plan.throughput))
+            result = with_figures(result, throughput=throughput(counted, self.job.plan.throughput))
         if self.job.plan.sustained_s is not None:
             report = self.children.run_pass(SustainedReport, environment)
-            result = with_sustained(result, sustained(report, self.attempt, sensors))
+            result = with_figures(result, sustained=sustained(report, self.attempt, sensors))
         return result
 
     def _with_ratio(self, result: RunnerResult, baseline: _Arm, seed: int) -> RunnerResult:
         """The result with its ratio over a baseline that was right, where this result is."""
         base = baseline.result
-        if result.measurement is None or base is None or {result.status, base.status} != {Status.DONE}:
+        if base is None or {result.status, base.status} != {Status.DONE}:
             return result
         note = ""
         if len(self.cpus) != len(baseline.cpus):
             note = f" (threads: {len(baseline.cpus)} against {len(self.cpus)} here)"
         ratio = paired_ratio(self.reports, baseline.reports, baseline.job, seed, note)
-        measurement = result.measurement.model_copy(update={"ratio": ratio})
-        return result.model_copy(update={"measurement": measurement})
+        return with_figures(result, ratio=ratio)
 
     def _end(self, result: RunnerResult) -> None:
         """Write the result, which the agent reads once the runner has ended."""
