@@ -39,7 +39,7 @@ from agent.runner.host import host_tuning
 from agent.runner.references import References, find_references
 from agent.runner.reported import present_device
 from agent.runner.sustained import sustained
-from agent.runner.telemetry import Telemetry, watched
+from agent.runner.telemetry import Telemetry, sensors_read
 from agent.runner.throughput import throughput
 from agent.runner.trust import Guard, trust_of
 from agent.runner.tunings import COLD, cold_index, is_cold, planned_tunings, tuning_of
@@ -56,7 +56,8 @@ def run_attempt(job_file: Path) -> None:
     A failure ends its own arm alone: the others go on in their blocks.
     """
     lead = AttemptFile.model_validate_json(job_file.read_bytes())
-    arms = [_Arm.read(path, alone=not lead.arms) for path in (job_file, *map(Path, lead.arms))]
+    job_files = [job_file, *map(Path, lead.arms)]
+    arms = [_Arm.read(path, alone=not lead.arms) for path in job_files]
     found: list[References | str] = []
     for arm in arms:
         arm.do(arm.prepare)
@@ -64,8 +65,7 @@ def run_attempt(job_file: Path) -> None:
         # Model and inputs are the same for all arms, and so is what their outputs are judged by.
         if not found:
             arm.do(partial(arm.find_references, found, job_file.parent))
-    job_files = [job_file, *map(Path, lead.arms)]
-    with watched([arm.attempt for arm in arms], job_files, arms[0].allowed) as sensors:
+    with sensors_read([arm.attempt for arm in arms], job_files, arms[0].allowed) as sensors:
         for block in range(1 + lead.job.plan.processes):
             for arm in _in_order(arms, lead.job.seed, block):
                 arm.do(partial(arm.measure, block))
