@@ -20,7 +20,7 @@ import os
 import signal
 from pathlib import Path
 from threading import get_ident
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import Field
 
@@ -33,9 +33,6 @@ from agent.wire.messages import Device, JobSpec, Reason, Status
 JOB_FILE: Final = "job.json"
 RESULT_FILE: Final = "result.json"
 SAMPLES_FILE: Final = "samples.json"
-LABELLED_FILE: Final = "labelled.json"
-SUSTAINED_FILE: Final = "sustained.json"
-THROUGHPUT_FILE: Final = "throughput.json"
 SENSORS_FILE: Final = "sensors"
 PROGRESS_FILE: Final = "progress"
 _CANCELLED_FILE: Final = "cancelled"
@@ -107,7 +104,13 @@ class Seen(Wire):
     unseen: tuple[Text, ...] = ()
 
 
-class ProcessReport(Wire):
+class Report(Wire):
+    """The report of a process of an attempt: what it found, or the failure."""
+
+    failure: Failure | None = None
+
+
+class ProcessReport(Report):
     """The report of one measuring process: samples or a failure.
 
     Its first and its last outputs are in `process-<i>.npz`, of the cold process those of every input set.
@@ -117,7 +120,6 @@ class ProcessReport(Wire):
     """
 
     samples: ProcessSamples | None = None
-    failure: Failure | None = None
     delegation: Delegation | None = None
     settings: Facts = Field(default_factory=dict)
     output_facts: tuple[OutputFact, ...] = ()
@@ -128,11 +130,28 @@ class ProcessReport(Wire):
     unseen: Facts = Field(default_factory=dict)
 
 
-class LabelledReport(Wire):
+class PassReport(Report):
+    """The report of a process that follows the timed ones.
+
+    `name`: the pass's mode of the runner, its word in the log of runs, and the stem of its file. `who`: what
+    messages call the process.
+    """
+
+    name: ClassVar[str]
+    who: ClassVar[str]
+
+    @classmethod
+    def path(cls, folder: Path) -> Path:
+        """Return where the process writes its report."""
+        return folder / f"{cls.name}.json"
+
+
+class LabelledReport(PassReport):
     """The report of the process that ran on labelled data."""
 
+    name = "labelled"
+    who = "the process on labelled data"
     score: LabelledScore | None = None
-    failure: Failure | None = None
 
 
 class SlicedRuns(Wire):
@@ -144,20 +163,22 @@ class SlicedRuns(Wire):
     p50_ns: Integer
 
 
-class SustainedReport(Wire):
+class SustainedReport(PassReport):
     """The report of the process that invoked without a pause."""
 
+    name = "sustained"
+    who = "the sustained process"
     slices: tuple[SlicedRuns, ...] = ()
-    failure: Failure | None = None
 
 
-class ThroughputReport(Wire):
+class ThroughputReport(PassReport):
     """The report of the process that kept several runs in flight; `why_not` says why it counted none."""
 
+    name = "throughput"
+    who = "the throughput process"
     runs: Count = 0
     wall_ns: Integer = 0
     why_not: Text = ""
-    failure: Failure | None = None
 
 
 class RunnerResult(Wire):

@@ -1,7 +1,7 @@
 """The log of which process ran when: one line per start and end, written by the processes themselves.
 
-Every reference and measuring process appends `start` and `end`, and its runner `end` where it failed; the
-agent appends `gone` once every process of an attempt is dead, which ends the interval of any other. Times are
+Every process that runs the model appends `start` and `end`, and its runner `end` where it failed; the agent
+appends `gone` once every process of an attempt is dead, which ends the interval of any other. Times are
 CLOCK_BOOTTIME: the clock of all processes of a host, which also runs while the host sleeps.
 """
 
@@ -22,7 +22,10 @@ Event = Literal["start", "end", "gone"]
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """One line of the log. `time_ns`: CLOCK_BOOTTIME; `what`: reference | measure | labelled | attempt."""
+    """One line of the log. `time_ns`: CLOCK_BOOTTIME.
+
+    `what`: reference | measure | labelled | sustained | throughput; at an end also failed; of gone, attempt.
+    """
 
     time_ns: int
     event: Event

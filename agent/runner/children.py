@@ -1,4 +1,4 @@
-"""The processes that an arm starts: references, measurements, the labelled data.
+"""The processes that an arm starts: references, measurements, the passes that follow them.
 
 Each may be ended sooner than by itself: by the arm's time limit, or because its attempt was cancelled.
 """
@@ -14,20 +14,18 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from agent.attempt import runlog
 from agent.attempt.files import (
     CANCEL_SIGNAL,
-    LABELLED_FILE,
     LEASE_VARIABLE,
-    SUSTAINED_FILE,
-    THROUGHPUT_FILE,
     AttemptFile,
     Failure,
     LabelledReport,
+    PassReport,
     ProcessReport,
-    SustainedReport,
-    ThroughputReport,
+    Report,
     is_cancelled,
     log_tail,
     report_path,
@@ -41,6 +39,9 @@ from agent.runner.references import NotMade
 from agent.wire.measurement import LabelledScore
 from agent.wire.messages import Reason, ReasonCode, Status
 from runtime.tools.reference import ReferenceKind
+
+R = TypeVar("R", bound=Report)
+P = TypeVar("P", bound=PassReport)
 
 
 class FailedError(Exception):
@@ -86,49 +87,24 @@ class Children:
     def measure(self, index: int, tuning: int, count: int, environment: Mapping[str, str]) -> ProcessReport:
         """Run one measuring process. Raises `FailedError` where it measured nothing."""
         who = f"process {index + 1} of {count}"
-        arguments = [str(self.job_file), str(self.folder), str(index), str(tuning)]
-        ended = self._run(["--measure", *arguments], environment)
-        path = report_path(self.folder, index)
-        if ended.returncode != 0 or not path.exists():
-            reason = self._why(ended, who)
-            raise FailedError(Failure(status=Status.FAILED, reason=reason))
-        report = ProcessReport.model_validate_json(path.read_bytes())
+        arguments = ["--measure", str(self.job_file), str(self.folder), str(index), str(tuning)]
+        report = self._reported(ProcessReport, report_path(self.folder, index), arguments, environment, who)
         if report.failure is not None:
             raise FailedError(report.failure, report.environment)
         return report
 
+    def run_pass(self, kind: type[P], environment: Mapping[str, str]) -> P:
+        """Run the process of a pass that follows the timed ones; how it failed is a part of its report."""
+        arguments = [f"--{kind.name}", str(self.job_file), str(self.folder)]
+        return self._reported(kind, kind.path(self.folder), arguments, environment, kind.who)
+
     def labelled(self, environment: Mapping[str, str]) -> LabelledScore:
         """Run the process for the labelled data. Raises `FailedError`."""
-        ended = self._run(["--labelled", str(self.job_file), str(self.folder)], environment)
-        path = self.folder / LABELLED_FILE
-        if ended.returncode != 0 or not path.exists():
-            reason = self._why(ended, "the process on labelled data")
-            raise FailedError(Failure(status=Status.FAILED, reason=reason))
-        report = LabelledReport.model_validate_json(path.read_bytes())
+        report = self.run_pass(LabelledReport, environment)
         if report.failure is not None or report.score is None:
-            nothing = Reason(
-                code=ReasonCode.RUNNER_ERROR, text="the process on labelled data reported nothing"
-            )
+            nothing = Reason(code=ReasonCode.RUNNER_ERROR, text=f"{report.who} reported nothing")
             raise FailedError(report.failure or Failure(status=Status.FAILED, reason=nothing))
         return report.score
-
-    def sustained(self, environment: Mapping[str, str]) -> SustainedReport:
-        """Run the process that invokes without a pause; how it failed is a part of its report."""
-        ended = self._run(["--sustained", str(self.job_file), str(self.folder)], environment)
-        path = self.folder / SUSTAINED_FILE
-        if ended.returncode != 0 or not path.exists():
-            reason = self._why(ended, "the sustained process")
-            return SustainedReport(failure=Failure(status=Status.FAILED, reason=reason))
-        return SustainedReport.model_validate_json(path.read_bytes())
-
-    def throughput(self, environment: Mapping[str, str]) -> ThroughputReport:
-        """Run the process that keeps several runs in flight; how it failed is a part of its report."""
-        ended = self._run(["--throughput", str(self.job_file), str(self.folder)], environment)
-        path = self.folder / THROUGHPUT_FILE
-        if ended.returncode != 0 or not path.exists():
-            reason = self._why(ended, "the throughput process")
-            return ThroughputReport(failure=Failure(status=Status.FAILED, reason=reason))
-        return ThroughputReport.model_validate_json(path.read_bytes())
 
     def reference(self, kind: ReferenceKind, target: Path, timeout_s: float) -> NotMade | None:
         """Run one reference process; return None where it wrote `target`, else why it did not."""
@@ -144,6 +120,15 @@ class Children:
         # Ended from outside, for lack of memory or to stop the attempt: another time it may end otherwise.
         was_killed = ended.returncode in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT)
         return NotMade(self._why(ended, who).text, lasting=not was_killed)
+
+    def _reported(
+        self, kind: type[R], path: Path, arguments: Sequence[str], environment: Mapping[str, str], who: str
+    ) -> R:
+        """Run one process and read the report that it leaves; one that leaves none has failed."""
+        ended = self._run(arguments, environment)
+        if ended.returncode != 0 or not path.exists():
+            return kind(failure=Failure(status=Status.FAILED, reason=self._why(ended, who)))
+        return kind.model_validate_json(path.read_bytes())
 
     def _why(self, ended: Ended, who: str) -> Reason:
         return exit_reason(ended.returncode, who, log_tail(self.folder), oom_killed=ended.oom_killed)

@@ -23,6 +23,8 @@ from agent.attempt.files import (
     Failure,
     ProcessReport,
     RunnerResult,
+    SustainedReport,
+    ThroughputReport,
     is_cancelled,
     write_atomically,
     write_progress,
@@ -32,24 +34,16 @@ from agent.processes.environment import for_runner
 from agent.runner.blocks import arm_name, drawn_order, paired_ratio
 from agent.runner.children import CancelledError, Children, FailedError
 from agent.runner.environment import choose_cpus, core_siblings, measuring_environment, own_caches
+from agent.runner.failures import failure_of
 from agent.runner.host import host_tuning
-from agent.runner.measure import COLD, failure_of
 from agent.runner.references import References, find_references
 from agent.runner.reported import present_device
 from agent.runner.sustained import sustained
-from agent.runner.telemetry import Telemetry, watched
+from agent.runner.telemetry import Telemetry, sensors_read
 from agent.runner.throughput import throughput
 from agent.runner.trust import Guard, trust_of
-from agent.runner.tunings import cold_index, is_cold, planned_tunings, tuning_of
-from agent.runner.verdict import (
-    concluded,
-    not_measured,
-    scored,
-    trusted,
-    with_energy,
-    with_sustained,
-    with_throughput,
-)
+from agent.runner.tunings import COLD, cold_index, is_cold, planned_tunings, tuning_of
+from agent.runner.verdict import concluded, not_measured, scored, with_figures
 from agent.wire.messages import JobSpec, Reason, ReasonCode, Status
 from runtime.delegates.descriptor import DelegateDescriptor
 from runtime.delegates.registry import delegate_descriptor
@@ -62,7 +56,8 @@ def run_attempt(job_file: Path) -> None:
     A failure ends its own arm alone: the others go on in their blocks.
     """
     lead = AttemptFile.model_validate_json(job_file.read_bytes())
-    arms = [_Arm.read(path, alone=not lead.arms) for path in (job_file, *map(Path, lead.arms))]
+    job_files = [job_file, *map(Path, lead.arms)]
+    arms = [_Arm.read(path, alone=not lead.arms) for path in job_files]
     found: list[References | str] = []
     for arm in arms:
         arm.do(arm.prepare)
@@ -70,8 +65,7 @@ def run_attempt(job_file: Path) -> None:
         # Model and inputs are the same for all arms, and so is what their outputs are judged by.
         if not found:
             arm.do(partial(arm.find_references, found, job_file.parent))
-    job_files = [job_file, *map(Path, lead.arms)]
-    with watched([arm.attempt for arm in arms], job_files, arms[0].allowed) as sensors:
+    with sensors_read([arm.attempt for arm in arms], job_files, arms[0].allowed) as sensors:
         for block in range(1 + lead.job.plan.processes):
             for arm in _in_order(arms, lead.job.seed, block):
                 arm.do(partial(arm.measure, block))
@@ -193,8 +187,8 @@ class _Arm:
         write_progress(self.folder, "judging")
         self.reports = [sensors.evidence(self.attempt.device, report) for report in self.reports]
         result = concluded(self.attempt, self.reports, self.folder, references, self.took_s)
-        result = trusted(result, trust_of(self.guard, self.reports))
-        result = with_energy(result, sensors.energy(self.attempt.device, self.reports))
+        energy = sensors.energy(self.attempt.device, self.reports)
+        result = with_figures(result, trust=trust_of(self.guard, self.reports), energy=energy)
         if baseline is not None and baseline is not self:
             result = self._with_ratio(result, baseline, seed)
         if self.attempt.reported and result.status is Status.DONE:
@@ -212,24 +206,23 @@ class _Arm:
         """The result with what the passes say that were asked for, the one that heats the machine last."""
         environment = self.environments[0]
         if self.job.plan.throughput is not None:
-            counted = self.children.throughput(environment)
-            result = with_throughput(result, throughput(counted, self.job.plan.throughput))
+            counted = self.children.run_pass(ThroughputReport, environment)
+            result = with_figures(result, throughput=throughput(counted, self.job.plan.throughput))
         if self.job.plan.sustained_s is not None:
-            report = self.children.sustained(environment)
-            result = with_sustained(result, sustained(report, self.attempt, sensors))
+            report = self.children.run_pass(SustainedReport, environment)
+            result = with_figures(result, sustained=sustained(report, self.attempt, sensors))
         return result
 
     def _with_ratio(self, result: RunnerResult, baseline: _Arm, seed: int) -> RunnerResult:
         """The result with its ratio over a baseline that was right, where this result is."""
         base = baseline.result
-        if result.measurement is None or base is None or {result.status, base.status} != {Status.DONE}:
+        if base is None or {result.status, base.status} != {Status.DONE}:
             return result
         note = ""
         if len(self.cpus) != len(baseline.cpus):
             note = f" (threads: {len(baseline.cpus)} against {len(self.cpus)} here)"
         ratio = paired_ratio(self.reports, baseline.reports, baseline.job, seed, note)
-        measurement = result.measurement.model_copy(update={"ratio": ratio})
-        return result.model_copy(update={"measurement": measurement})
+        return with_figures(result, ratio=ratio)
 
     def _end(self, result: RunnerResult) -> None:
         """Write the result, which the agent reads once the runner has ended."""

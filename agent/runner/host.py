@@ -79,11 +79,11 @@ def delegate_environment(descriptor: DelegateDescriptor) -> dict[str, str]:
 
 def host_facts() -> dict[str, str]:
     """Facts that are recorded beside the environment and are never part of its id."""
-    names = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
+    page_bytes, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
     return {
         "hostname": platform.node(),
         "os": _os_name(),
-        "memory_bytes": str(names[0] * names[1]),
+        "memory_bytes": str(page_bytes * pages),
         "cpus_installed": str(os.cpu_count() or 0),
         **host_tuning(),
     }

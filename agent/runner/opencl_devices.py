@@ -97,27 +97,22 @@ def _is_cpu(device: pyopencl.Device) -> bool:
     return bool(device.type & pyopencl.device_type.CPU)
 
 
-def _narrow_numbers(device: pyopencl.Device) -> str:
-    """What a probe found that the device does with fp16 and bfloat16; kept in the delegate's cache."""
+def _found_before(device: pyopencl.Device) -> dict[str, str]:
+    """What a probe found that the device does with fp16 and bfloat16, and a check of its operators, where one
+    ran; both are kept in the delegate's cache.
+    """
     from runtime.delegates.gpu.backends.opencl.device import capabilities  # noqa: PLC0415  # loads the drivers
     from runtime.delegates.gpu.backends.opencl.precision_probe import probe_precision  # noqa: PLC0415  # as above
     from runtime.delegates.gpu.cache import cache_folder, open_cache  # noqa: PLC0415  # as above
-
-    folder = cache_folder(None, dict(os.environ))
-    return str(probe_precision(device, capabilities(device), open_cache(folder)).able)
-
-
-def _conformance(device: pyopencl.Device) -> dict[str, str]:
-    """What an earlier check of the device's operators found, from the delegate's cache."""
-    from runtime.delegates.gpu.backends.opencl.device import capabilities  # noqa: PLC0415  # loads the drivers
-    from runtime.delegates.gpu.cache import cache_folder, open_cache  # noqa: PLC0415  # as above
     from runtime.delegates.gpu.kept_conformance import kept_conformance  # noqa: PLC0415  # as above
 
-    found = kept_conformance(capabilities(device), open_cache(cache_folder(None, dict(os.environ))))
-    if found is None:
-        return {}
-    wrong = {WRONG_OPERATORS_FACT: ",".join(found.wrong)} if found.wrong else {}
-    return {CONFORMANCE_FACT: str(found), **wrong}
+    described, cache = capabilities(device), open_cache(cache_folder(None, dict(os.environ)))
+    facts = {NARROW_NUMBERS_FACT: str(probe_precision(device, described, cache).able)}
+    if (checked := kept_conformance(described, cache)) is not None:
+        facts[CONFORMANCE_FACT] = str(checked)
+        if checked.wrong:
+            facts[WRONG_OPERATORS_FACT] = ",".join(checked.wrong)
+    return facts
 
 
 def _describe(device: pyopencl.Device, index: int, device_id: str, compile_seconds: float) -> Device:
@@ -139,8 +134,7 @@ def _describe(device: pyopencl.Device, index: int, device_id: str, compile_secon
             "opencl_memory_bytes": str(device.global_mem_size),
             "opencl_timer_resolution_ns": str(device.profiling_timer_resolution),
             FIRST_KERNEL_FACT: f"{compile_seconds:.2f}",
-            NARROW_NUMBERS_FACT: _narrow_numbers(device),
-            **_conformance(device),
+            **_found_before(device),
             **({IN_THE_WAY_FACT: found} if (found := in_the_way()) else {}),
         },
     )

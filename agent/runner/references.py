@@ -20,7 +20,7 @@ from agent.attempt.references import (
     write_made,
 )
 from agent.runner.host import runtime_identity
-from agent.runner.measure import input_rules
+from agent.runner.opening import input_rules
 from agent.wire.reference import ReferenceRecord
 from runtime.delegates.descriptor import INTERPRETER
 from runtime.tools.reference import (

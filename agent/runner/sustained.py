@@ -4,50 +4,32 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.attempt import runlog
-from agent.attempt.files import (
-    SUSTAINED_FILE,
-    AttemptFile,
-    SlicedRuns,
-    SustainedReport,
-    write_atomically,
-    write_progress,
-)
-from agent.runner.measure import failure_of, input_rules, options_of_first_tuning
+from agent.attempt.files import AttemptFile, SlicedRuns, SustainedReport, write_progress
+from agent.runner.opening import input_rules, opener_as_timed
+from agent.runner.process_frame import leave_report
 from agent.runner.telemetry import Telemetry
 from agent.wire.measurement import Sustained, SustainedSlice
-from runtime.errors import FarmRuntimeError
-from runtime.tools.loading import Opener
 from runtime.tools.sustained import sustain
 
 
 def sustained_process(job_file: Path, folder: Path) -> None:
     """Run the pass in this process and write `sustained.json`: its slices or the failure."""
-    attempt = AttemptFile.model_validate_json(job_file.read_bytes())
-    runs_log, group = Path(attempt.runs_log), attempt.device.exclusion_group
-    runlog.append(runs_log, "start", attempt.job.attempt_id, group, "sustained")
-    try:
-        report = SustainedReport(slices=_slices(attempt, folder))
-    except (FarmRuntimeError, MemoryError) as error:
-        report = SustainedReport(failure=failure_of(error, attempt))
-    write_atomically(folder / SUSTAINED_FILE, report.model_dump_json().encode())
-    runlog.append(runs_log, "end", attempt.job.attempt_id, group, "sustained")
+    leave_report(SustainedReport, job_file, folder, _sliced)
 
 
-def _slices(attempt: AttemptFile, folder: Path) -> tuple[SlicedRuns, ...]:
+def _sliced(attempt: AttemptFile, folder: Path) -> SustainedReport:
     job = attempt.job
     assert job.plan.sustained_s is not None
     found = sustain(
-        Opener.prepare(job.delegate_kind, options_of_first_tuning(attempt, folder)),
+        opener_as_timed(attempt, folder),
         attempt.model_path,
         job.model_sha256,
         job.plan.sustained_s,
         input_rules(job.inputs),
         lambda number, count: write_progress(folder, f"sustained: part {number} of {count}"),
     )
-    return tuple(
-        SlicedRuns(begin_ns=s.begin_ns, seconds=s.seconds, runs=s.runs, p50_ns=s.p50_ns) for s in found
-    )
+    slices = (SlicedRuns(begin_ns=s.begin_ns, seconds=s.seconds, runs=s.runs, p50_ns=s.p50_ns) for s in found)
+    return SustainedReport(slices=tuple(slices))
 
 
 def sustained(report: SustainedReport, attempt: AttemptFile, sensors: Telemetry) -> Sustained:

@@ -129,7 +129,7 @@ class Telemetry:
 
 
 @contextlib.contextmanager
-def watched(
+def sensors_read(
     attempts: Sequence[AttemptFile], job_files: Sequence[Path], cpus: Collection[int]
 ) -> Iterator[Telemetry]:
     """Read the sensors of the attempts' devices in the block; a machine without any gets no process."""

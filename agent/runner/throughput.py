@@ -4,33 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.attempt import runlog
-from agent.attempt.files import (
-    THROUGHPUT_FILE,
-    AttemptFile,
-    ThroughputReport,
-    write_atomically,
-    write_progress,
-)
-from agent.runner.measure import failure_of, input_rules, options_of_first_tuning
+from agent.attempt.files import AttemptFile, ThroughputReport, write_progress
+from agent.runner.opening import input_rules, opener_as_timed
+from agent.runner.process_frame import leave_report
 from agent.wire.measurement import Throughput
 from agent.wire.messages import ThroughputPlan
-from runtime.errors import FarmRuntimeError
 from runtime.tools import throughput as tool
-from runtime.tools.loading import Opener
 
 
 def throughput_process(job_file: Path, folder: Path) -> None:
     """Run the pass in this process and write `throughput.json`: its count or the failure."""
-    attempt = AttemptFile.model_validate_json(job_file.read_bytes())
-    runs_log, group = Path(attempt.runs_log), attempt.device.exclusion_group
-    runlog.append(runs_log, "start", attempt.job.attempt_id, group, "throughput")
-    try:
-        report = _counted(attempt, folder)
-    except (FarmRuntimeError, MemoryError) as error:
-        report = ThroughputReport(failure=failure_of(error, attempt))
-    write_atomically(folder / THROUGHPUT_FILE, report.model_dump_json().encode())
-    runlog.append(runs_log, "end", attempt.job.attempt_id, group, "throughput")
+    leave_report(ThroughputReport, job_file, folder, _counted)
 
 
 def _counted(attempt: AttemptFile, folder: Path) -> ThroughputReport:
@@ -38,7 +22,7 @@ def _counted(attempt: AttemptFile, folder: Path) -> ThroughputReport:
     assert job.plan.throughput is not None
     write_progress(folder, f"throughput: {job.plan.throughput.in_flight} in flight")
     found = tool.throughput(
-        Opener.prepare(job.delegate_kind, options_of_first_tuning(attempt, folder)),
+        opener_as_timed(attempt, folder),
         attempt.model_path,
         job.model_sha256,
         job.plan.throughput.in_flight,

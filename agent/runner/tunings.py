@@ -19,6 +19,9 @@ from agent.wire.measurement import ProcessSamples, Tuning
 from agent.wire.messages import JobSpec, MeasurePlan
 from runtime.delegates.descriptor import CHOICES, DelegateDescriptor
 
+COLD = 0
+"""The block of the processes that find empty program caches; those of the others are timed."""
+
 
 def planned_tunings(job: JobSpec, descriptor: DelegateDescriptor) -> int:
     """Return how many tunings an attempt is to have: one where nothing is left to choose by timing."""

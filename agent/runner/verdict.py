@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from agent.attempt.files import AttemptFile, Failure, ProcessReport, RunnerResult
 from agent.runner.accuracy import JudgedOutputs, ModelKind, judged_outputs, unjudged
@@ -22,6 +23,7 @@ from agent.wire.measurement import (
     Latency,
     Measurement,
     ProcessSamples,
+    Ratio,
     Sustained,
     Throughput,
     Trust,
@@ -74,40 +76,27 @@ def concluded(
     return RunnerResult(status=Status.DONE, reason=None, measurement=measurement)
 
 
-def trusted(result: RunnerResult, trust: Trust) -> RunnerResult:
-    """The result with its trust verdict."""
+class Figures(TypedDict, total=False):
+    """What a measurement gets once its processes are judged."""
+
+    trust: Trust
+    energy: Energy
+    ratio: Ratio | None
+    throughput: Throughput
+    sustained: Sustained
+    labelled: LabelledScore
+
+
+def with_figures(result: RunnerResult, **found: Unpack[Figures]) -> RunnerResult:
+    """The result with more figures in its measurement, where it has one."""
     if result.measurement is None:
         return result
-    return result.model_copy(update={"measurement": result.measurement.model_copy(update={"trust": trust})})
-
-
-def with_energy(result: RunnerResult, energy: Energy) -> RunnerResult:
-    """The result with the energy of a call."""
-    if result.measurement is None:
-        return result
-    return result.model_copy(update={"measurement": result.measurement.model_copy(update={"energy": energy})})
-
-
-def with_sustained(result: RunnerResult, found: Sustained) -> RunnerResult:
-    """The result with what the sustained pass says."""
-    assert result.measurement is not None
-    measurement = result.measurement.model_copy(update={"sustained": found})
-    return result.model_copy(update={"measurement": measurement})
-
-
-def with_throughput(result: RunnerResult, found: Throughput) -> RunnerResult:
-    """The result with how many runs a second it finishes."""
-    assert result.measurement is not None
-    measurement = result.measurement.model_copy(update={"throughput": found})
-    return result.model_copy(update={"measurement": measurement})
+    return result.model_copy(update={"measurement": result.measurement.model_copy(update=found)})
 
 
 def scored(result: RunnerResult, score: LabelledScore) -> RunnerResult:
     """The result with what the labelled data says. Too few right answers make it a wrong output."""
-    if result.measurement is None:
-        return result
-    measurement = result.measurement.model_copy(update={"labelled": score})
-    result = result.model_copy(update={"measurement": measurement})
+    result = with_figures(result, labelled=score)
     if score.verdict != "fail" or result.status is not Status.DONE:
         return result
     said = f"{score.right} of {score.samples} right ({score.share:.4g}"

@@ -18,6 +18,18 @@ Section: TypeAlias = Literal["latency", "resources", "init", "memory", "output"]
 or how right the output is."""
 
 
+def measured(*path: str) -> Callable[[CellRecord], Any]:
+    """Return what reads a field of a cell's `Measurement`, by its path; None where a part is missing."""
+
+    def read(cell: CellRecord) -> Any:
+        found: Any = cell.measurement
+        for name in path:
+            found = None if found is None else getattr(found, name)
+        return found
+
+    return read
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """One figure of a cell.

@@ -11,46 +11,47 @@ from typing import Any, Literal
 
 from agent.wire.measurement import Measurement
 from orchestrator.results import format as text
-from orchestrator.results.metric import Better, Metric, Section
+from orchestrator.results.metric import Better, Metric, Section, measured
 from orchestrator.results.pass_metrics import SUSTAINED, THROUGHPUT
-from orchestrator.results.records import CellRecord
+
+
+def _time(
+    key: str,
+    path: tuple[str, ...],
+    label: str,
+    section: Section,
+    meaning: str,
+    write: Callable[[Any], str] = text.milliseconds,
+    **more: Any,
+) -> Metric:
+    """A time of a part of the wire's `Measurement` that says in `missing` why it lacks one."""
+    part, *_, name = path
+    return Metric(
+        key, label, "ms", "lower", section, meaning, measured(*path), write,
+        why_none=lambda m: getattr(m, part).missing.get(name, "not recorded"),
+        unit_in_heading=True, void_if_wrong=True, **more,
+    )  # fmt: skip
 
 
 def _latency(
     name: str, label: str, meaning: str, write: Callable[[Any], str] = text.milliseconds, **more: Any
 ) -> Metric:
     """A field of the wire's `Latency`."""
+    return _time(f"latency_ms.{name}", ("latency_ms", name), label, "latency", meaning, write, **more)
 
-    def read(cell: CellRecord) -> Any:
-        return None if cell.measurement is None else getattr(cell.measurement.latency_ms, name)
 
-    return Metric(
-        key=f"latency_ms.{name}",
-        label=label,
-        unit="ms",
-        better="lower",
-        section="latency",
-        help=meaning,
-        read=read,
-        text=write,
-        why_none=lambda m: m.latency_ms.missing.get(name, "not recorded"),
-        unit_in_heading=True,
-        void_if_wrong=True,
-        **more,
-    )
+def _device_time(name: str, label: str, meaning: str) -> Metric:
+    """A field of the wire's `DeviceTime`."""
+    return _time(f"device_ms.{name}", ("device", name), label, "latency", meaning)
 
 
 def _accuracy(
     name: str, better: Better, unit: str, meaning: str, write: Callable[[Any], str] = text.error
 ) -> Metric:
     """A field of the wire's `Accuracy`."""
-
-    def read(cell: CellRecord) -> Any:
-        return None if cell.measurement is None else getattr(cell.measurement.accuracy, name)
-
     return Metric(
-        f"accuracy.{name}", name.replace("_", " "), unit, better, "output", meaning, read, write,
-        why_none=lambda m: m.accuracy.note,
+        f"accuracy.{name}", name.replace("_", " "), unit, better, "output", meaning,
+        measured("accuracy", name), write, why_none=lambda m: m.accuracy.note,
     )  # fmt: skip
 
 
@@ -64,36 +65,15 @@ def _labelled(
     table: Callable[[Measurement], str] | None = None,
 ) -> Metric:
     """A field of the wire's `LabelledScore`."""
-
-    def read(cell: CellRecord) -> Any:
-        score = None if cell.measurement is None else cell.measurement.labelled
-        return None if score is None else getattr(score, name)
-
     return Metric(
-        f"labelled.{name}", label, unit, better, "output", meaning, read, write, own_line=False, table=table
+        f"labelled.{name}", label, unit, better, "output", meaning, measured("labelled", name), write,
+        own_line=False, table=table,
     )  # fmt: skip
 
 
 def _init_stage(cache: Literal["cold", "warm"], stage: str, meaning: str) -> Metric:
     """A field of the wire's `StartStages`."""
-
-    def read(cell: CellRecord) -> Any:
-        stages = None if cell.measurement is None else getattr(cell.measurement.init, cache)
-        return None if stages is None else getattr(stages, stage)
-
-    return Metric(
-        key=f"init_ms.{cache}.{stage}",
-        label=f"{stage}, {cache}",
-        unit="ms",
-        better="lower",
-        section="init",
-        help=meaning,
-        read=read,
-        text=text.milliseconds,
-        why_none=lambda m: m.init.missing.get(stage, "not recorded"),
-        unit_in_heading=True,
-        void_if_wrong=True,
-    )
+    return _time(f"init_ms.{cache}.{stage}", ("init", cache, stage), f"{stage}, {cache}", "init", meaning)
 
 
 def _init_stages(cache: Literal["cold", "warm"]) -> tuple[Metric, ...]:
@@ -107,11 +87,6 @@ def _init_stages(cache: Literal["cold", "warm"]) -> tuple[Metric, ...]:
             for stage in INIT_STAGES
         ]
         whose = "a process that finds filled caches"
-
-    def read(cell: CellRecord) -> Any:
-        found = None if cell.measurement is None else getattr(cell.measurement.init, cache)
-        return None if found is None else found.n
-
     counted = Metric(
         f"init_ms.{cache}.n",
         f"inits, {cache}",
@@ -119,45 +94,19 @@ def _init_stages(cache: Literal["cold", "warm"]) -> tuple[Metric, ...]:
         "none",
         "init",
         f"Inits of {whose}, of which the stages are those of the lower median.",
-        read,
+        measured("init", cache, "n"),
         text.count,
         own_line=False,
     )
     return (*stages, counted)
 
 
-def _device_time(name: str, label: str, meaning: str) -> Metric:
-    """A field of the wire's `DeviceTime`."""
-
-    return Metric(
-        f"device_ms.{name}",
-        label,
-        "ms",
-        "lower",
-        "latency",
-        meaning,
-        read=lambda cell: None if cell.measurement is None else getattr(cell.measurement.device, name),
-        text=text.milliseconds,
-        why_none=lambda m: m.device.missing.get(name, "not recorded"),
-        unit_in_heading=True,
-        void_if_wrong=True,
-    )
-
-
 def _memory_stage(name: str, label: str, meaning: str) -> Metric:
     """A field of the wire's `MemoryStages`."""
-
     return Metric(
-        f"memory_bytes.{name}",
-        label,
-        "bytes",
-        "lower",
-        "memory",
-        meaning,
-        read=lambda cell: None if cell.measurement is None else getattr(cell.measurement.memory, name),
-        text=text.byte_count,
-        why_none=lambda m: m.memory.missing.get(name, "not recorded"),
-    )
+        f"memory_bytes.{name}", label, "bytes", "lower", "memory", meaning, measured("memory", name),
+        text.byte_count, why_none=lambda m: m.memory.missing.get(name, "not recorded"),
+    )  # fmt: skip
 
 
 def _share_in_table(m: Measurement) -> str:

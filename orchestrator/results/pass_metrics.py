@@ -7,7 +7,7 @@ from typing import Any
 
 from agent.wire.measurement import Sustained
 from orchestrator.results import format as text
-from orchestrator.results.metric import Better, Metric
+from orchestrator.results.metric import Better, Metric, measured
 from orchestrator.results.records import CellRecord
 
 
@@ -34,14 +34,10 @@ def _sustained(
 
 def _throughput(name: str, label: str, unit: str, meaning: str, write: Callable[[Any], str]) -> Metric:
     """A field of the wire's `Throughput`, which `throughput.throughput_line` writes where asked for."""
-
-    def value(cell: CellRecord) -> float | None:
-        found = None if cell.measurement is None else cell.measurement.throughput
-        return None if found is None else getattr(found, name)
-
     better: Better = "higher" if name == "per_second" else "none"
     return Metric(
-        f"throughput.{name}", label, unit, better, "latency", meaning, value, write, own_line=False,
+        f"throughput.{name}", label, unit, better, "latency", meaning, measured("throughput", name), write,
+        own_line=False,
         why_none=lambda m: "not asked for"
         if m.throughput is None
         else m.throughput.missing.get(name, "not recorded"),

@@ -12,7 +12,7 @@ import pytest
 
 from agent.attempt import runlog
 from agent.attempt.files import AttemptFile
-from agent.runner.measure import failure_of
+from agent.runner.failures import failure_of
 from agent.wire.measurement import ProcessSamples
 from agent.wire.messages import (
     Device,

@@ -64,7 +64,9 @@ def test_what_is_missing_has_its_reason(stored, tmp_path):
 def test_a_pass_that_dies_is_told_and_costs_nothing_else(stored, tmp_path, monkeypatch):
     dying = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
     monkeypatch.setattr(children, "RUNNER_COMMAND", [sys.executable, "-c", dying])
-    died = children.Children(attempt(stored, tmp_path), tmp_path / "job.json", tmp_path).sustained({})
+    died = children.Children(attempt(stored, tmp_path), tmp_path / "job.json", tmp_path).run_pass(
+        SustainedReport, {}
+    )
     found = sustained(died, attempt(stored, tmp_path), Telemetry(Found(), tmp_path / "none"))
     assert (found.slices, found.end_over_start) == ((), None)
     assert found.note.startswith("the sustained process")

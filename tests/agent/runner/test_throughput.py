@@ -44,7 +44,7 @@ def test_a_pass_that_dies_is_told(stored, tmp_path, monkeypatch):
     )
     dying = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
     monkeypatch.setattr(children, "RUNNER_COMMAND", [sys.executable, "-c", dying])
-    died = children.Children(attempt, tmp_path / "job.json", tmp_path).throughput({})
+    died = children.Children(attempt, tmp_path / "job.json", tmp_path).run_pass(ThroughputReport, {})
     why = throughput(died, ASKED).missing["per_second"]
     assert why.startswith("the throughput process")
     assert "SIGSEGV" in why

@@ -1,0 +1,89 @@
+"""What an error of a process means for the attempt's cell: a status and a reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent.attempt.files import AttemptFile, Failure
+from agent.wire.bounded import MAX_FALLBACKS
+from agent.wire.measurement import Delegation, Fallback
+from agent.wire.messages import Reason, ReasonCode, Status
+from runtime.errors import (
+    DeadlineError,
+    DelegateError,
+    DeviceError,
+    DeviceMemoryError,
+    FallbackForbiddenError,
+    ModelFormatError,
+    NoDeviceError,
+    OutOfMemoryError,
+    UnsupportedOperatorError,
+    UnsupportedPrecisionError,
+)
+from runtime.tools.inputs import InputSpecNeededError
+
+
+def failure_of(error: Exception, attempt: AttemptFile) -> Failure:
+    """Return the status and the reason that an error gives the attempt's cell.
+
+    The store's path in the error's text, which means nothing to a user, becomes the model's id.
+    """
+    kind = attempt.job.delegate_kind
+    text = (str(error) or type(error).__name__).replace(attempt.model_path, attempt.job.model_id)
+    delegation = delegation_of(getattr(error, "delegation", None))
+    if isinstance(error, FallbackForbiddenError):
+        text = "require_full_delegation forbids that"  # its own text is LiteRT's report of every operator
+    if delegation is not None and delegation.fallbacks:
+        text = f"{_fallback_text(kind, delegation)}; {text}"
+    status, code = _meaning(error, delegation)
+    return Failure(status=status, reason=Reason(code=code, text=text), delegation=delegation)
+
+
+def _fallback_text(kind: str, delegation: Delegation) -> str:
+    """Return how many operators stay on the CPU, and the first of them: the report has all."""
+    left, first = delegation.total_ops - delegation.delegated_ops, delegation.fallbacks[0]
+    return (
+        f"{kind}: {left} of {delegation.total_ops} operators stay on the CPU, the first: operator "
+        f"{first.index} {first.op}: {first.reason}"
+    )
+
+
+def _meaning(error: Exception, delegation: Delegation | None) -> tuple[Status, ReasonCode]:
+    if delegation is not None and delegation.delegated_ops == 0:
+        return Status.UNSUPPORTED, ReasonCode.NOT_DELEGATED
+    if isinstance(error, DelegateError) and isinstance(error.__cause__, ImportError):
+        return Status.UNSUPPORTED, ReasonCode.DELEGATE_MISSING
+    for kind, status, code in _MEANINGS:
+        if isinstance(error, kind):
+            return status, code
+    return Status.FAILED, ReasonCode.RUNNER_ERROR
+
+
+_MEANINGS: tuple[tuple[type[Exception], Status, ReasonCode], ...] = (
+    (MemoryError, Status.FAILED, ReasonCode.OUT_OF_MEMORY),
+    (OutOfMemoryError, Status.FAILED, ReasonCode.OUT_OF_MEMORY),
+    (UnsupportedOperatorError, Status.UNSUPPORTED, ReasonCode.UNSUPPORTED_OPERATOR),
+    (FallbackForbiddenError, Status.UNSUPPORTED, ReasonCode.NOT_DELEGATED),
+    (UnsupportedPrecisionError, Status.UNSUPPORTED, ReasonCode.UNSUPPORTED_PRECISION),
+    (InputSpecNeededError, Status.UNSUPPORTED, ReasonCode.NEEDS_INPUT_SPEC),
+    (ModelFormatError, Status.FAILED, ReasonCode.MODEL_FORMAT),
+    (DeadlineError, Status.FAILED, ReasonCode.TIMEOUT),
+    (NoDeviceError, Status.UNSUPPORTED, ReasonCode.NO_DEVICE),
+    (DeviceMemoryError, Status.FAILED, ReasonCode.OUT_OF_MEMORY),
+    (DeviceError, Status.FAILED, ReasonCode.DEVICE_LOST),
+)
+
+
+def delegation_of(report: Any | None) -> Delegation | None:
+    """The interpreter's delegation report on the wire."""
+    if report is None:
+        return None
+    return Delegation(
+        status=report.status,
+        delegated_ops=report.delegated_ops,
+        total_ops=report.total_ops,
+        partitions=report.partitions,
+        fallbacks=tuple(
+            Fallback(index=f.index, op=f.op, reason=f.reason) for f in report.fallbacks[:MAX_FALLBACKS]
+        ),
+    )

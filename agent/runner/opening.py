@@ -1,0 +1,42 @@
+"""How the processes of an attempt open its model: the options of its delegate, the rules of its inputs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from agent.attempt.files import AttemptFile
+from agent.runner.tunings import COLD, given_choices
+from agent.wire.messages import InputSpec
+from runtime.delegates.registry import delegate_descriptor
+from runtime.tools.inputs import InputRule
+from runtime.tools.loading import Opener
+
+
+def input_rules(inputs: Mapping[str, InputSpec]) -> dict[str, InputRule]:
+    """The wire's input specifications as the runtime expects them."""
+    return {name: InputRule(spec.shape, spec.seed, spec.low, spec.high) for name, spec in inputs.items()}
+
+
+def opener_of(attempt: AttemptFile, choices: Mapping[str, str]) -> Opener:
+    """The opener of the job's delegate, with the job's options, those set from the device, and `choices`.
+
+    CPU affinity enforces `threads` for every delegate (`agent.runner.environment`); one that declares the
+    option receives the count, so that its pool is no larger. Raises `DelegateError`.
+    """
+    job = attempt.job
+    descriptor = delegate_descriptor(job.delegate_kind)
+    options = {**descriptor.device_options(attempt.device), **job.delegate_options}
+    if descriptor.takes_threads:
+        options["threads"] = len(os.sched_getaffinity(0))
+    return Opener.prepare(job.delegate_kind, {**options, **choices})
+
+
+def opener_as_timed(attempt: AttemptFile, folder: Path) -> Opener:
+    """The opener of a pass that follows the timed processes: as theirs, with what the first tuning chose.
+
+    Raises `DelegateError`.
+    """
+    job, timed = attempt.job, COLD + 1
+    return opener_of(attempt, given_choices(folder, timed, 0, job, delegate_descriptor(job.delegate_kind)))
