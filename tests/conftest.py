@@ -1,5 +1,5 @@
 """For every test: one BLAS thread (several spin against whatever else runs), its own device leases and umask,
-and the same drawn examples in every run.
+the same processes that compile kernels, and the same drawn examples in every run.
 
 `make test` shares the suite among worker processes. A worker gets whole files, so that what a file's tests
 build together (a campaign, a database cluster, the kernels of an operator family) is built once.
@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: it starts the threads
@@ -80,6 +81,35 @@ def _unit(nodeid: str) -> str:
 def own_leases(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Agents wait for those of their own process alone, not for another worker's or a farm's of this host."""
     os.environ[LEASES_VARIABLE] = str(tmp_path_factory.mktemp("leases"))
+
+
+COMPILERS_IDLE_S = 30.0
+"""Seconds without a request after which a process that compiles kernels ends. Chosen: longer than the tests
+of one file need between two models. Smaller starts more of them, larger keeps the memory of those of a worker
+that goes on to other tests.
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def lasting_compilers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The models of this process are compiled by the same child processes, whatever their cache is.
+
+    Tests open caches of their own by the hundred. Each would start two children, which need a second of a
+    processor until they compile, more than most of these models' kernels.
+    """
+    from runtime.delegates.gpu.backends.opencl import library
+    from runtime.delegates.gpu.backends.opencl.compilers import Compilers, compilers
+
+    folder = tmp_path_factory.mktemp("compiling")
+
+    def lasting(index: int, name: str, _: Path | None) -> Compilers:
+        children = compilers(index, name, folder)
+        children.idle_s = COMPILERS_IDLE_S
+        return children
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "compilers", lasting)
+        yield
 
 
 _UMASK = os.umask(0o022)

@@ -9,7 +9,9 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import entry_points
+from typing import cast
 
 import typer
 from typer.core import TyperGroup
@@ -176,6 +178,12 @@ def application() -> typer.Typer:
     return app
 
 
+@cache
+def parser() -> TyperGroup:
+    """What reads a command line; made once, since that takes longer than many a verb."""
+    return cast(TyperGroup, typer.main.get_command(application()))
+
+
 def _add(group: typer.Typer, verbs: Sequence[Verb]) -> None:
     for verb in verbs:
         group.command(verb.name, epilog=verb.epilog)(verb.run)
@@ -194,9 +202,8 @@ def run(arguments: list[str]) -> int:
     from orchestrator.cli import output
 
     output.tolerate_any_text()
-    command = typer.main.get_command(application())
     try:
-        return int(command.main(arguments, prog_name="farm", standalone_mode=False) or 0)
+        return int(parser().main(arguments, prog_name="farm", standalone_mode=False) or 0)
     except FarmError as error:
         output.error(str(error))
         return error.exit_code

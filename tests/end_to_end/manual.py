@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import typer
@@ -132,10 +133,15 @@ class Verb:
 
 def verb_of(words: list[str]) -> Verb:
     """Find the verb of a command of ours. Raises `KeyError` with the word that is none."""
-    program = orchestrator.cli.application() if words[0] == "farm" else agent.cli.app
-    parser: Any = typer.main.get_command(program)
+    parser = _parser(words[0])
     path, rest = words[:1], words[1:]
     while rest and hasattr(parser, "commands") and not rest[0].startswith("-"):
         parser = parser.commands[rest[0]]
         path.append(rest.pop(0))
     return Verb(" ".join(path), parser, rest)
+
+
+@cache
+def _parser(program: str) -> Any:
+    """The parser of `farm` or `farm-agent`, which takes long to make."""
+    return orchestrator.cli.parser() if program == "farm" else typer.main.get_command(agent.cli.app)

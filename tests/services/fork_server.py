@@ -6,6 +6,7 @@ descriptors: standard input, output, error, and where the program's id and its e
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 import importlib
@@ -18,6 +19,8 @@ import sys
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+import orchestrator.cli
+
 MOST_BYTES = 1 << 18
 """The longest request in bytes, mostly the environment. Chosen: several times what the tests send. A longer
 one is refused where it is sent.
@@ -27,11 +30,14 @@ _PR_SET_PDEATHSIG = 1
 
 
 def import_programs() -> None:
-    """Import every module of the farm and of the agent, and nothing of the runtime but what these need."""
+    """Import every module of the farm and of the agent, and nothing of the runtime but what these need; make
+    the parser of `farm`.
+    """
     for name in ("orchestrator", "agent"):
         for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
             if "__main__" not in module.name and not module.name.startswith("orchestrator.db.migrations"):
                 importlib.import_module(module.name)
+    orchestrator.cli.parser()
 
 
 def serve(requests: socket.socket) -> None:
@@ -62,7 +68,32 @@ def serve(requests: socket.socket) -> None:
     _become(request, files)
     name = request["argv"][0]
     point = programs[name] if name in programs else EntryPoint(name, name, "")
-    sys.exit(point.load()())
+    try:
+        code = point.load()()
+    except SystemExit as end:
+        code = end.code
+    if code is None or isinstance(code, int):
+        _ends_with.append(code or 0)
+    sys.exit(code)
+
+
+_ends_with: list[int] = []
+"""The exit code of this fork, once its program has returned one."""
+
+
+def _leave() -> None:
+    """End, when Python has done all it does at its end but clear every module.
+
+    In a fork that takes longer than most of the programs run: it writes to every page, and so copies it.
+    """
+    if not _ends_with:
+        return
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return  # Python says what it finds wrong with them.
+    os._exit(_ends_with[0] & 0xFF)
 
 
 def _become(request: dict[str, Any], files: list[int]) -> None:
@@ -94,5 +125,6 @@ def _die_with(parent: int) -> None:
 
 
 if __name__ == "__main__":
+    atexit.register(_leave)  # the first to be registered is called last
     import_programs()
     serve(socket.socket(fileno=int(sys.argv[1])))
