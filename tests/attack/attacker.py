@@ -18,7 +18,7 @@ from agent.wire.credentials import Credentials, for_ingest
 from agent.wire.envelope import LIFETIME_S, SigningKey, seal
 from agent.wire.messages import PROTOCOL_VERSION
 from agent.wire.queue import INGEST_TASK, MESSAGE_TASK, agent_queue, ingest_queue
-from tests.attack.lab import PROMPT_S, ROGUE, WITNESS, AttackLab
+from tests.attack.lab import PATIENCE_S, PROMPT_S, ROGUE, WITNESS, AttackLab
 
 SIGNED = b"delegate-farm envelope 1\n"
 """What an envelope's signature covers in front of its body."""
@@ -160,8 +160,16 @@ def witness_is_heard(lab: AttackLab, seconds: float = PROMPT_S) -> None:
     lab.within(seconds, lambda: lab.rows(applied), "a good message of another agent is applied")
 
 
+def introduce(lab: AttackLab, said: Sender) -> None:
+    """The farm knows this agent, from a hello without devices; what it knew before is replaced."""
+    name = said.credentials.agent_id
+    said.say(hello(name))
+    known = f"SELECT 1 FROM agent WHERE agent_id = '{name}' AND host = 'h'"
+    lab.within(PATIENCE_S, lambda: lab.rows(known), f"a hello of {name} is applied")
+
+
 def all_is_handled(lab: AttackLab, said: Sender) -> None:
-    """Whatever this agent sent before is applied or refused. The farm must know the agent.
+    """Whatever this agent sent before is applied or refused. The farm must know the agent: `introduce`.
 
     The lists of the agents are read in turn, so a witness may overtake; within a list the order holds. Two
     messages, because of `alive` only a change is stored, and an earlier test may have left either state.
@@ -171,7 +179,7 @@ def all_is_handled(lab: AttackLab, said: Sender) -> None:
         said.say({"type": "alive", "waiting": waiting})
         applied = f"SELECT 1 FROM agent WHERE agent_id = '{name}' AND undelivered_since {stored}"
         lab.within(
-            PROMPT_S, lambda applied=applied: lab.rows(applied), f"{name} has {waiting} results waiting"
+            PATIENCE_S, lambda applied=applied: lab.rows(applied), f"{name} has {waiting} results waiting"
         )
 
 

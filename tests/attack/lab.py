@@ -36,6 +36,8 @@ VICTIM, NEIGHBOUR, ROGUE, WITNESS = "rack-1", "rack-2", "rogue", "witness"
 """Two agents that run, the attacker's credentials, and credentials by which a test sends good messages."""
 PROMPT_S = 20.0
 """A good message is applied within so long, whatever is sent beside it."""
+PATIENCE_S = 180.0
+"""A test waits so long for what comes in any case, but nobody promises when."""
 
 CAMPAIGN = """\
 version: 1

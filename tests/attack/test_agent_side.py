@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from agent.wire.envelope import SigningKey, keys_message, seal
-from tests.attack.attacker import for_agent, head, nested, signed, to_agent, witness_is_heard, wrapped
-from tests.attack.lab import NEIGHBOUR, ROGUE, VICTIM
+from tests.attack.attacker import for_agent, head, nested, signed, to_agent, wrapped
+from tests.attack.lab import NEIGHBOUR, PATIENCE_S, ROGUE, VICTIM
 from tests.attack.test_broker import MALFORMED
 
 DEVICE = f"{VICTIM}.host-cpu"
@@ -64,7 +64,8 @@ def deliver(lab, *envelopes: object) -> None:
 
 def taken(lab) -> None:
     with lab.as_admin() as admin:
-        lab.within(30, lambda: not admin.llen(f"farm:agent.{VICTIM}.jobs"), "the agent takes what is sent")
+        jobs = f"farm:agent.{VICTIM}.jobs"
+        lab.within(PATIENCE_S, lambda: not admin.llen(jobs), "the agent takes what is sent")
 
 
 def sealed(key: SigningKey, message: dict[str, object], to: str = VICTIM) -> str:
@@ -150,11 +151,11 @@ STRANGE = {
 def test_jobs_of_a_stolen_key_that_name_paths_or_sizes(lab, farm_key):
     """Each is refused or dropped; no file appears outside the agent's folders, and the agent goes on."""
     deliver(lab, *(sealed(farm_key, message) for message in STRANGE.values()))
-    witness_is_heard(lab)
+    lab.measure()  # its job is behind them in the agent's queue
     assert not [name for name in ("/tmp/owned", "/tmp/x") if Path(name).exists()]
     outside = [p for p in lab.folder.iterdir() if p.name not in known_names(lab)]
     assert outside == []
-    lab.within(20, lambda: lab.agent.running, "the agent is there")
+    assert lab.agent.running
 
 
 def known_names(lab) -> set[str]:

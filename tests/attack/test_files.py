@@ -13,7 +13,7 @@ import pytest
 from tests.attack.lab import NEIGHBOUR, ROGUE, VICTIM
 from tests.needs import absent
 from tests.orchestrator.endpoint.http_lab import READ_TOKEN, SUBMIT_TOKEN
-from tests.orchestrator.trust.lab import PASSWORD
+from tests.orchestrator.trust.lab import PASSWORD, modes_in
 
 NOBODY = "65534"
 
@@ -60,11 +60,12 @@ def test_reading_models_credentials_and_results(used, somebody):
 
 def test_modes_of_files_and_folders(used):
     """All of them are their owner's alone, whatever the folders above them allow."""
+    modes = {path: mode for root in roots(used) for path, mode in modes_in(root).items()}
+    assert {path.name for path in modes} >= {"farm.key", "credentials.json", "journal.db"}
     open_ones = [
-        f"{path}: {stat.filemode(path.lstat().st_mode)}"
-        for root in roots(used)
-        for path in [root, *root.rglob("*")]
-        if not path.is_symlink() and path.lstat().st_mode & 0o077 and "site" not in path.parts
+        f"{path}: {stat.filemode(mode)}"
+        for path, mode in modes.items()
+        if mode & 0o077 and "site" not in path.parts
     ]
     assert open_ones == []
 

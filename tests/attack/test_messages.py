@@ -14,12 +14,13 @@ from tests.attack.attacker import (
     device,
     head,
     hello,
+    introduce,
     nested,
     sender,
     signed,
     witness_is_heard,
 )
-from tests.attack.lab import ROGUE, VICTIM
+from tests.attack.lab import PATIENCE_S, ROGUE, VICTIM
 
 LONG = "x" * 10_000
 NUL = "a\0\x1b[2J\x07\u202eb"
@@ -114,9 +115,7 @@ HARMLESS = {
 def rogue(lab):
     """Of whom the farm knows nothing but a hello without devices."""
     with sender(lab, ROGUE) as made:
-        made.say(hello(ROGUE))
-        applied = f"SELECT 1 FROM agent WHERE agent_id = '{ROGUE}' AND host = 'h'"
-        lab.within(20, lambda: lab.rows(applied), "a hello of the attacker's agent")
+        introduce(lab, made)
         yield made
 
 
@@ -186,8 +185,10 @@ def test_words_about_attempts_that_are_not_there(lab, rogue):
 @pytest.mark.parametrize("form", HARMLESS)
 def test_one_hostile_message(lab, rogue, form):
     """It changes nothing, and the lab measures a model."""
+    before = cells(lab)
     rogue.say(*HARMLESS[form])
-    witness_is_heard(lab)
+    all_is_handled(lab, rogue)
+    assert cells(lab) == before
     lab.measure()
 
 
@@ -265,9 +266,9 @@ def test_a_replayed_message(lab, rogue):
     old = seal(rogue.key, ROGUE, json.dumps(hello(ROGUE, host="old")).encode(), time.time())
     host = f"SELECT 1 FROM agent WHERE agent_id = '{ROGUE}' AND host = "
     rogue.envelopes(old)
-    lab.within(10, lambda: lab.rows(host + "'old'"), "the first hello is applied")
+    lab.within(PATIENCE_S, lambda: lab.rows(host + "'old'"), "the first hello is applied")
     rogue.say(hello(ROGUE, host="new"))
-    lab.within(10, lambda: lab.rows(host + "'new'"), "the second hello is applied")
+    lab.within(PATIENCE_S, lambda: lab.rows(host + "'new'"), "the second hello is applied")
     rogue.envelopes(old, old)
     all_is_handled(lab, rogue)
     assert lab.rows(host + "'new'")

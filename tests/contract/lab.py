@@ -146,12 +146,16 @@ class Lab:
         self.drivers.append(Driver(process, os.fdopen(reading), err))
         return self.drivers[-1]
 
+    def until(self, happens: Callable[[], bool], what: str) -> None:
+        """Wait for what an agent does by itself."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not happens():
+            assert time.monotonic() < deadline, what
+            time.sleep(0.05)
+
     def check(self, *, all_ended: bool = True) -> None:
         """Assert the invariants, and that no agent is left."""
-        deadline = time.monotonic() + PATIENCE_S
-        while checker.alive_agents(self.home) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert checker.alive_agents(self.home) == []
+        self.until(lambda: not checker.alive_agents(self.home), "no agent is left")
         checker.check(self.home, self.config.database_url, all_ended=all_ended)
 
     def close(self) -> None:

@@ -196,14 +196,14 @@ def test_a_cancel_at_any_moment_ends_every_cell_once(lab, delay_s):
 
 
 def test_a_running_cell_is_cancelled_from_another_process_within_moments(lab):
-    driver = lab.start("m", delegates=STUCK)
+    driver = lab.start("m", delegates=STUCK | {"gpu": {"seconds": 0.05, "first_seconds": 600}})
     cell = driver.until_started("gpu")
     with lab.open() as farm:
         began = time.monotonic()
         assert farm.steering.cancel(cell[:10]) == 1
     line = driver.until(lambda found: found["kind"] == "finished")
     assert (line["cell"], line["status"]) == (cell, "cancelled")
-    assert time.monotonic() - began < 30, "the cell would have run for 60 s"
+    assert time.monotonic() - began < 300, "the cell would have run for 600 s"
     assert driver.end() == 0
     lab.check()
 

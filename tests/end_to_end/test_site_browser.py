@@ -157,7 +157,7 @@ def test_rows_are_filtered_sorted_and_copied(site, visit):
     rows = page.locator("table.matrix > tbody > tr")
     page.get_by_label("Filter rows").fill("torch v3")
     assert [rows.nth(i).is_visible() for i in range(len(MODELS))].count(True) == 1
-    assert page.url.endswith("#filter=torch%20v3")
+    page.wait_for_url(lambda url: url.endswith("#filter=torch%20v3"))
     page.get_by_label("Filter rows").fill("")
     page.get_by_label("sort by gpu").click()
     shown = page.locator("table.matrix > tbody > tr > td:nth-child(4)").evaluate_all(

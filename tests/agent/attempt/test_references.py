@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,6 +59,12 @@ class Machine:
         attempt = AttemptFile(job=spec, device=DEVICE, model_path="m", references=own, runs_log="l")
         found = find_references(attempt, folder, self.make)
         return found, self.references.keep(spec, folder)
+
+    def pass_time(self) -> None:
+        """All files become a second older: clocks of file systems advance in steps of milliseconds."""
+        for path in self.files():
+            then_ns = path.stat().st_mtime_ns - 1_000_000_000
+            os.utime(path, ns=(then_ns, then_ns))
 
     def files(self) -> list[Path]:
         return sorted(path for path in (self.folder / "references").rglob("*") if path.is_file())
@@ -208,9 +215,9 @@ def test_the_folder_is_bounded_and_what_was_used_last_stays(
     one.attempt(job(MODEL))
     size = sum(path.stat().st_size for path in one.files())
     monkeypatch.setattr(kept, "LARGEST_FOLDER_BYTES", 2 * size)
-    one.attempt(job(("6" * 64, 10)))
-    one.attempt(job(MODEL))
-    one.attempt(job(("7" * 64, 10)))
+    for spec in (job(("6" * 64, 10)), job(MODEL), job(("7" * 64, 10))):
+        one.pass_time()
+        one.attempt(spec)
     assert len(one.files()) == 4
     one.attempt(job(MODEL))
     assert one.asked == [], "the one that was used in between stayed"

@@ -31,6 +31,7 @@ from tests.needs import REPOSITORY
 from tests.services.certificates import Authority
 from tests.services.endpoint import TOKEN, Endpoint
 from tests.services.https_server import Answer, HttpsServer
+from tests.services.ports import free_port
 from tests.services.processes import Server
 
 MODEL = os.urandom(700_000)
@@ -67,8 +68,7 @@ def open_artifacts(url: str, state: Path, authority: str | None = None) -> Itera
 @pytest.fixture
 def through_proxy(endpoint: Endpoint, state: Path, tmp_path: Path, request: pytest.FixtureRequest):
     """The artifacts, and the proxy between that has the faults of the parameter."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, str(REPOSITORY / "tests/services/proxy.py"), *request.param]
     command += ["--listen", f"127.0.0.1:{port}", "--target", f"127.0.0.1:{endpoint.port}"]
     proxy = Server(command, tmp_path / "proxy.log")
@@ -201,8 +201,7 @@ def test_what_the_farm_lacks_or_refuses_is_said_at_once(
 
 
 def test_a_farm_that_is_down_is_an_error_with_its_address(state: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with open_artifacts(f"http://127.0.0.1:{port}", state) as made:
         with pytest.raises(TransferError, match=rf"127\.0\.0\.1:{port}.*ConnectError"):
             made.fetch(SHA, 10)

@@ -53,7 +53,7 @@ class SlowStore:
 
     def fetch(self, sha256: str, size: int) -> None:
         self.fetched += 1
-        assert self.go.wait(30)
+        assert self.go.wait(60)
         if self.fault:
             raise self.fault
 
@@ -86,7 +86,7 @@ class Ends:
         return [message.seq for message in self.told if isinstance(message, Heartbeat)]
 
 
-def until(ready, limit_s: float = 30.0) -> None:
+def until(ready, limit_s: float = 60.0) -> None:
     deadline = time.monotonic() + limit_s
     while not ready():
         assert time.monotonic() < deadline
@@ -131,11 +131,12 @@ def test_a_job_waits_for_room_on_the_disk_and_costs_no_attempt(here: bool) -> No
 def test_a_job_that_waits_for_room_can_be_cancelled() -> None:
     store, ends = SlowStore(room=False), Ends()
     sync = ArtifactSync(store, heartbeat_s=0.01)
+    before = set(threading.enumerate())
     ends.down(sync, JOB)
     until(ends.beats)
     ends.down(sync, CancelJob(attempt_id="a1"))
     assert [refused.reason.code for refused in ends.refusals()] == [ReasonCode.CANCELLED]
-    time.sleep(0.1)
+    until(lambda: set(threading.enumerate()) <= before)
     assert (ends.said, len(ends.refusals())) == ([], 1)
 
 

@@ -185,7 +185,7 @@ def test_a_link_ends_as_a_whole_where_one_of_its_threads_fails():
     code = (
         "import threading, time; from agent.link.__main__ import _or_leave\n"
         "threading.Thread(target=_or_leave, args=(lambda: 1 / 0,), daemon=True).start()\n"
-        "time.sleep(10)"
+        "time.sleep(600)"
     )
     ended = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert ended.returncode == relay.BROKER_EXIT

@@ -21,6 +21,12 @@ def note(folder: Path, pid: int) -> None:
         file.write(f"{pid}\n")
 
 
+def finish(folder: Path) -> None:
+    """Write a result, which is there as a whole or not at all."""
+    (folder / "unfinished").write_text('{"status": "done", "reason": null}')
+    (folder / "unfinished").rename(folder / "result.json")
+
+
 def stubborn(folder: Path) -> None:
     """Ignores SIGTERM; has a child, and a grandchild that left the session by a double fork."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -39,6 +45,7 @@ def stubborn(folder: Path) -> None:
 
 def daemon(folder: Path) -> None:
     """Ends well with a result, but leaves a daemon behind that forgot its environment."""
+    reading, writing = os.pipe()
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
@@ -46,8 +53,9 @@ def daemon(folder: Path) -> None:
             os.execve(SLEEP[0], SLEEP, {})
         os._exit(0)
     os.wait()
-    time.sleep(0.2)
-    (folder / "result.json").write_text('{"status": "done", "reason": null}')
+    os.close(writing)
+    os.read(reading, 1)  # ends once the daemon is another program, which closes its end
+    finish(folder)
 
 
 def segfault(folder: Path) -> None:
@@ -79,7 +87,7 @@ def garbage(folder: Path) -> None:
 def late(folder: Path) -> None:
     """Finishes its result, then hangs: the agent may be killed meanwhile."""
     note(folder, os.getpid())
-    (folder / "result.json").write_text('{"status": "done", "reason": null}')
+    finish(folder)
     time.sleep(600)
 
 

@@ -13,7 +13,7 @@ from agent.processes import cgroup
 from agent.processes.descendants import marker_of, processes_of
 from agent.processes.supervisor import Launch, Runner
 from tests import needs
-from tests.agent.embedded_agent import alive, eventually
+from tests.agent.embedded_agent import PATIENCE_S, alive, eventually
 
 HIDER = """
 import os, sys, time
@@ -74,5 +74,5 @@ def test_without_a_group_nothing_is_found_and_nothing_fails(tmp_path):
 def test_a_group_is_killed_as_a_whole_by_the_kernel(hidden):
     runner, pid = hidden
     cgroup.kill("attempt-of-hiding")
-    assert runner.process.wait(15) == -signal.SIGKILL
-    eventually(lambda: not alive(pid), "a process of the group lives", limit_s=15.0)
+    assert runner.process.wait(PATIENCE_S) == -signal.SIGKILL
+    eventually(lambda: not alive(pid), "a process of the group lives")

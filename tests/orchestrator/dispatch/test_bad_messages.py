@@ -71,7 +71,8 @@ class Keys:
 
 
 def dispatcher(url: str, key: SigningKey) -> LabDispatcher:
-    return LabDispatcher(url, "farm:", Keys(key), LabTimes())
+    """One that sends no ping of its own, which would be a message more, however long a test takes."""
+    return LabDispatcher(url, "farm:", Keys(key), LabTimes(watchdog_s=86_400.0))
 
 
 def send_good(server: Any, key: SigningKey, waiting: int = 0, agent_id: str = "rack", into: str = "") -> None:

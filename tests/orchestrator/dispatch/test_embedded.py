@@ -95,8 +95,9 @@ def test_a_killed_agent_is_named_by_its_signal_and_replaced(agent):
 
 
 def test_a_stopped_agent_is_noticed_by_its_silence(agent):
-    dispatcher = agent(f"s.sendall({encode(HELLO)!r}); time.sleep(600)", silence_limit_s=0.3)
+    dispatcher = agent(f"s.sendall({encode(HELLO)!r}); time.sleep(600)")
     assert gather(dispatcher, 1) == [HELLO]
+    dispatcher._silence_limit_s = 0.3  # not before: until its hello, an agent starts in silence
     assert dispatcher.events(0.5) == [], "an idle agent owes no word"
     os.kill(dispatcher.pid, signal.SIGSTOP)
     dispatcher.send("x", JOB)

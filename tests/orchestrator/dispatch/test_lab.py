@@ -38,7 +38,8 @@ def rack(database) -> Applicant:
 @pytest.fixture
 def dispatcher(tmp_path, database, redis_server):
     seals = FarmSeal(FarmKeyFolder(tmp_path / "keys").keys, AgentKeys(database))
-    made = LabDispatcher(redis_server.socket_url, PREFIX, seals, LabTimes())
+    # No ping of its own comes between the messages, however long a test takes.
+    made = LabDispatcher(redis_server.socket_url, PREFIX, seals, LabTimes(watchdog_s=86_400.0))
     yield made
     made.close()
 

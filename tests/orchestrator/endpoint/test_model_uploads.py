@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import urlsplit
 
 import httpx
@@ -61,6 +64,39 @@ def incoming(endpoint: Endpoint) -> list[str]:
     return [path.name for path in (endpoint.store.root / "incoming").glob("*")]
 
 
+@contextmanager
+def another_sender(endpoint: Endpoint) -> Iterator[int]:
+    """The number of bytes that a sender has brought, which hangs up at the end; the farm has noticed then."""
+    path = endpoint.store.incoming(SHA)
+    head = (
+        f"PUT /models/{SHA} HTTP/1.1\r\nHost: farm\r\nAuthorization: Bearer {SUBMIT_TOKEN}\r\n"
+        f"Content-Length: {len(CONTENT)}\r\n"
+        f"Content-Range: bytes 0-{len(CONTENT) - 1}/{len(CONTENT)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", endpoint.port)) as line:
+        line.sendall(head.encode() + CONTENT[:2_000_000])
+        until(lambda: path.exists() and path.stat().st_size >= 1_000_000, "the sender's bytes arrive")
+        yield path.stat().st_size
+    with path.open("rb") as file:
+        until(lambda: takes_lock(file), "the farm sees that the sender is gone")
+
+
+def takes_lock(file: BinaryIO) -> bool:
+    """Whether the lock of a growing file is this test's own now."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def until(happens: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not happens():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
 def test_a_model_is_sent_once(endpoint: Endpoint, own: Store) -> None:
     said: list[str] = []
     for _ in range(2):
@@ -71,32 +107,15 @@ def test_a_model_is_sent_once(endpoint: Endpoint, own: Store) -> None:
 
 
 def test_what_broke_off_goes_on_where_it_broke(endpoint: Endpoint, user: httpx.Client, own: Store) -> None:
-    with socket.create_connection(("127.0.0.1", endpoint.port)) as line:
-        head = (
-            f"PUT /models/{SHA} HTTP/1.1\r\nHost: farm\r\nAuthorization: Bearer {SUBMIT_TOKEN}\r\n"
-            f"Content-Length: {len(CONTENT)}\r\n"
-            f"Content-Range: bytes 0-{len(CONTENT) - 1}/{len(CONTENT)}\r\n\r\n"
-        )
-        line.sendall(head.encode() + CONTENT[:2_000_000])
+    with another_sender(endpoint):
+        pass
     sender(endpoint).send(SHA, own, lambda _: None)
     assert endpoint.store.path(SHA).read_bytes() == CONTENT
     assert user.head(f"/models/{SHA}").status_code == 200
 
 
 def test_one_sender_at_a_time_appends_to_a_model(endpoint: Endpoint, user: httpx.Client, own: Store) -> None:
-    path = endpoint.store.incoming(SHA)
-    with socket.create_connection(("127.0.0.1", endpoint.port)) as line:
-        head = (
-            f"PUT /models/{SHA} HTTP/1.1\r\nHost: farm\r\nAuthorization: Bearer {SUBMIT_TOKEN}\r\n"
-            f"Content-Length: {len(CONTENT)}\r\n"
-            f"Content-Range: bytes 0-{len(CONTENT) - 1}/{len(CONTENT)}\r\n\r\n"
-        )
-        line.sendall(head.encode() + CONTENT[:2_000_000])
-        deadline = time.monotonic() + 60
-        while not path.exists() or path.stat().st_size < 1_000_000:
-            assert time.monotonic() < deadline, "the first sender's bytes do not arrive"
-            time.sleep(0.01)
-        here = path.stat().st_size
+    with another_sender(endpoint) as here:
         second = user.put(f"/models/{SHA}", content=CONTENT[here:], headers=content_range(here, len(CONTENT)))
         assert second.status_code == 409
         assert "another sender is uploading this model" in second.json()["error"]

@@ -19,11 +19,14 @@ MODEL = bytes(20_000_000)
 SHA = hashlib.sha256(MODEL).hexdigest()
 AGENT = f"host: farm\r\nauthorization: Bearer {TOKEN}\r\n"
 LIMIT_S = 0.3
+"""Seconds of the deadlines that a test lets pass."""
+PATIENCE_S = 60.0
+"""Seconds of the deadlines that a test has to meet on a machine however busy."""
 
 
 @pytest.fixture
 def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
-    monkeypatch.setattr(listener, "FIRST_REQUEST_S", LIMIT_S)
+    monkeypatch.setattr(listener, "FIRST_REQUEST_S", PATIENCE_S)
     monkeypatch.setattr(protocol, "_STRANGERS", protocol._STRANGERS | {protocol.Stage.BODY: LIMIT_S})
     limits = {stage: min(limit, LIMIT_S) for stage, limit in protocol._OWNERS.items() if limit < math.inf}
     monkeypatch.setattr(protocol, "_OWNERS", protocol._OWNERS | limits)
@@ -74,9 +77,14 @@ def line(endpoint: Endpoint) -> Iterator[Line]:
 
 
 @pytest.mark.parametrize("beginning", ["", "GET /health HTTP/1.1\r\n"], ids=["nothing", "half a head"])
-def test_a_head_that_comes_byte_by_byte_ends_the_connection(line: Line, beginning: str) -> None:
+def test_a_head_that_comes_byte_by_byte_ends_the_connection(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, beginning: str
+) -> None:
+    monkeypatch.setattr(listener, "FIRST_REQUEST_S", LIMIT_S)
+    line = Line(endpoint)
     line.send(beginning)
     line.closes_while_sent("x" if not beginning else "x-a: b\r\n")
+    line.socket.close()
 
 
 def test_an_enrolment_whose_body_comes_byte_by_byte_ends_the_connection(line: Line) -> None:
@@ -84,11 +92,16 @@ def test_an_enrolment_whose_body_comes_byte_by_byte_ends_the_connection(line: Li
     line.closes_while_sent(" ")
 
 
-def test_a_token_gives_time_for_the_body_and_none_for_the_next_head(line: Line) -> None:
+def test_a_token_gives_time_for_the_body_and_none_for_the_next_head(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Until the token is known, the connection is a stranger's: that takes a moment.
+    stranger_s = 10 * LIMIT_S
+    monkeypatch.setattr(protocol, "_STRANGERS", protocol._STRANGERS | {protocol.Stage.BODY: stranger_s})
     samples = b"[1, 2]"
     name = hashlib.sha256(samples).hexdigest()
     line.send(f"PUT /samples/{name} HTTP/1.1\r\n{AGENT}content-length: {len(samples)}\r\n\r\n[")
-    time.sleep(3 * LIMIT_S)
+    time.sleep(1.5 * stranger_s)
     line.send("1, 2]")
     assert line.socket.recv(1 << 16).startswith(b"HTTP/1.1 201")
     line.closes_while_sent("x")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,15 @@ class TrustedLab:
         made = Program(program, arguments, self.folder / f"{name}.log", self.environment)
         self.services.append(made)
         return made
+
+
+def modes_in(root: Path) -> dict[Path, int]:
+    """The mode of a folder and of all below it but links. What a lab deletes meanwhile is left out."""
+    modes = {}
+    for path in (root, *root.rglob("*")):
+        with suppress(FileNotFoundError):
+            modes[path] = path.lstat().st_mode
+    return {path: mode for path, mode in modes.items() if not stat.S_ISLNK(mode)}
 
 
 @contextmanager

@@ -112,25 +112,24 @@ def test_of_two_agents_that_present_one_token_at_once_one_is_enrolled(postgres_u
             enrolment.enrol(turn, request, NOW)
             turn.flush()
             second = pool.submit(use_other)
-            waits_for_lock(database)
+            waits_for_lock(database, second)
             turn.commit()
         with pytest.raises(UsageError, match="one-time token"):
-            second.result(timeout=30)
+            second.result()
     with database.read() as session:
         (known,) = known_credentials.valid(session, NOW)
     assert known.key_id == request.public_key.key_id
     database.close()
 
 
-def waits_for_lock(database):
-    """Return once another transaction waits for this one, or ended without."""
+def waits_for_lock(database, other):
+    """Return once the `other`'s transaction waits for this one, or ended without."""
     waiting = (
         "SELECT count(*) FROM pg_stat_activity "
         "WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )
-    until = time.monotonic() + 2.0
     with database.engine.connect() as connection:
-        while time.monotonic() < until and not connection.exec_driver_sql(waiting).scalar():
+        while not other.done() and not connection.exec_driver_sql(waiting).scalar():
             connection.rollback()
             time.sleep(0.02)
 
