@@ -11,14 +11,13 @@ from __future__ import annotations
 import gc
 import json
 import sys
-import time
 from collections.abc import Callable
-from statistics import median
 from typing import Any
 
 import numpy as np
 
 import runtime
+from benchmarks.interleaved import slice_of
 
 
 def main() -> int:
@@ -77,18 +76,6 @@ def caller(loaded: Any) -> Callable[[], None]:
             loaded.get_tensor(index)
 
     return call
-
-
-def slice_of(call: Callable[[], None], count: int) -> float:
-    """Median seconds of `count` calls, after one that is not timed where there are several."""
-    if count > 1:
-        call()
-    times = []
-    for _ in range(count):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return median(times)
 
 
 def _say(answer: dict[str, Any]) -> None:

@@ -59,7 +59,7 @@ def measure(
         order = list(contenders)
         rng.shuffle(order)
         before = busy_seconds()
-        taken = {name: _slice(contenders[name], calls[name]) for name in order}
+        taken = {name: slice_of(contenders[name], calls[name]) for name in order}
         if _foreign_share(before, busy_seconds()) > foreign_limit:
             rejected += 1
             continue
@@ -96,7 +96,8 @@ def _calls_for(call: Callable[[], object], slice_s: float) -> int:
     return max(1, round(slice_s / max(taken, 1e-6)))
 
 
-def _slice(call: Callable[[], object], count: int) -> float:
+def slice_of(call: Callable[[], object], count: int) -> float:
+    """Median seconds of `count` calls, after one that is not timed where there are several."""
     if count > 1:
         call()
     times = []

@@ -30,9 +30,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.contender import caller, load, slice_of
+from benchmarks.contender import caller, load
 from benchmarks.fresh_blocks import REPOSITORY
-from benchmarks.interleaved import ratio
+from benchmarks.interleaved import ratio, slice_of
 from benchmarks.skeletons import restored
 from runtime.tools.benchmark import measure
 from runtime.tools.loading import Opener
