@@ -49,7 +49,7 @@ PROMISES = (
             HERE + "test_promises.py::test_the_operators_of_litert_s_documents_have_kernels",
             SPECIAL + "test_special_values_are_those_of_litert",
             SPECIAL + "test_every_operator_that_the_delegate_takes_has_a_case",
-            HERE + "test_conv_lowering.py::test_winograd_spreads_what_is_not_finite_over_its_tiles_alone",
+            HERE + "test_winograd_lowering.py::test_winograd_spreads_what_is_not_finite_over_its_tiles_alone",
             CHECK + "test_this_device_computes_every_operator_as_the_cpu_path_does",
         ),
     ),
@@ -159,7 +159,7 @@ PROMISES = (
         "The usage changes tuning and kernels and not results.",
         (
             HERE + "test_options.py::test_litert_s_options_have_their_effect",
-            HERE + "test_conv_lowering.py::test_the_least_memory_leaves_no_winograd",
+            HERE + "test_winograd_lowering.py::test_the_least_memory_leaves_no_winograd",
             HERE + "test_networks.py::test_every_candidate_of_every_layer_computes_the_same",
         ),
     ),
@@ -258,7 +258,7 @@ PROMISES = (
         "Every candidate of a layer computes the same, and the rules that rank them hold.",
         (
             HERE + "test_networks.py::test_every_candidate_of_every_layer_computes_the_same",
-            HERE + "test_conv_lowering.py::test_winograd_gives_the_sums_of_a_plain_convolution",
+            HERE + "test_winograd_lowering.py::test_winograd_gives_the_sums_of_a_plain_convolution",
             HERE + "test_conv_lowering.py::test_tiles_are_ranked_by_cost_and_fit",
         ),
     ),

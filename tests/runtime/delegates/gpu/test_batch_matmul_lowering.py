@@ -12,8 +12,8 @@ from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import overlappi
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile
 from runtime.delegates.gpu.passes import optimise
 from runtime.model.schema import BuiltinOperator as Op
+from tests.runtime.delegates.gpu.conv_layers import EXACT, assert_close, run
 from tests.runtime.delegates.gpu.models import ModelBuilder, whole
-from tests.runtime.delegates.gpu.test_conv_lowering import EXACT, assert_close, run
 
 SHAPES = {
     "one_row": ((1, 33, 40), False),

@@ -6,154 +6,32 @@ import numpy as np
 import pytest
 
 from runtime.delegates.gpu.builder import build_graph
-from runtime.delegates.gpu.compiled import candidates_of, layout_rules
+from runtime.delegates.gpu.compiled import layout_rules
 from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.matmul import depthwise_conv
 from runtime.delegates.gpu.lowering.matmul.conv import packing, tiles
-from runtime.delegates.gpu.lowering.matmul.conv.direct import direct
-from runtime.delegates.gpu.lowering.matmul.conv.family import product_of
-from runtime.delegates.gpu.lowering.matmul.conv.gemm import gemm, row
 from runtime.delegates.gpu.lowering.matmul.conv.shape import conv_shape
-from runtime.delegates.gpu.lowering.matmul.conv.stem import stem, stem_fits
-from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile
-from runtime.delegates.gpu.lowering.matmul.conv.winograd import winograd
+from runtime.delegates.gpu.lowering.matmul.conv.stem import stem_fits
 from runtime.delegates.gpu.lowering.spec import Context
-from runtime.delegates.gpu.memory import Stage
 from runtime.delegates.gpu.passes import optimise
-from runtime.delegates.gpu.source import assemble
 from runtime.model.schema import ActivationFunctionType as Act
 from runtime.model.schema import BuiltinOperator as Op
-from runtime.model.schema import Padding
+from tests.runtime.delegates.gpu.conv_layers import (
+    EXACT,
+    WINDOWS,
+    WINOGRAD4,
+    Layer,
+    assert_close,
+    check_alone,
+    forced_depthwise,
+    forced_direct,
+    forced_gemm,
+    forced_row,
+    forced_stem,
+    forced_winograd,
+    run,
+)
 from tests.runtime.delegates.gpu.models import ModelBuilder, whole
-
-EXACT, WINOGRAD4 = 1e-5, 5e-5
-WINDOWS = frozenset({Op.CONV_2D, Op.DEPTHWISE_CONV_2D})
-
-
-class Layer:
-    """One convolution on [n, h, w, c] with random weights, and its result in float64."""
-
-    def __init__(
-        self, n, h, w, c, outputs, size, *, stride=1, dilation=1, same=True, groups=1, depthwise=False
-    ):
-        random = np.random.default_rng(7)
-        self.x = random.standard_normal((n, h, w, c))
-        self.bias = random.standard_normal(outputs)
-        self.groups = c if depthwise else groups
-        self.weights = random.standard_normal((outputs, *size, c // self.groups))
-        self.stride, self.dilation, self.depthwise = stride, dilation, depthwise
-        self.padding = Padding.SAME if same else Padding.VALID
-        reach = [(k - 1) * dilation + 1 for k in size]
-        if same:
-            self.out = [-(-extent // stride) for extent in (h, w)]
-            totals = [(o - 1) * stride + r - e for o, r, e in zip(self.out, reach, (h, w), strict=True)]
-            self.pads = [(max(t, 0) // 2, max(t, 0)) for t in totals]
-        else:
-            self.out = [(e - r) // stride + 1 for e, r in zip((h, w), reach, strict=True)]
-            self.pads = [(0, 0), (0, 0)]
-
-    @property
-    def result(self):
-        (top, _), (left, _) = self.pads
-        outputs, height, width, group_in = self.weights.shape
-        spare = max(height, width) * self.dilation + self.stride
-        x = np.pad(self.x, ((0, 0), (top, spare), (left, spare), (0, 0)))
-        found = np.zeros((len(x), *self.out, outputs)) + self.bias
-        group_out = outputs // self.groups
-        for y in range(height):
-            for z in range(width):
-                rows = slice(
-                    y * self.dilation, y * self.dilation + (self.out[0] - 1) * self.stride + 1, self.stride
-                )
-                columns = slice(
-                    z * self.dilation, z * self.dilation + (self.out[1] - 1) * self.stride + 1, self.stride
-                )
-                for g in range(self.groups):
-                    part = x[:, rows, columns, g * group_in : (g + 1) * group_in]
-                    o = slice(g * group_out, (g + 1) * group_out)
-                    found[..., o] += part @ self.weights[o, y, z].T
-        return found
-
-    def add_to(self, build, x, activation=Act.NONE):
-        weights = self.weights.transpose(3, 1, 2, 0) if self.depthwise else self.weights
-        options = {"padding": self.padding, "stride_h": self.stride, "stride_w": self.stride}
-        options |= {"dilation_h_factor": self.dilation, "dilation_w_factor": self.dilation}
-        parameters = [
-            x,
-            build.constant(weights.astype(np.float32)),
-            build.constant(self.bias.astype(np.float32)),
-        ]
-        shape = (len(self.x), *self.out, len(self.bias))
-        op = Op.DEPTHWISE_CONV_2D if self.depthwise else Op.CONV_2D
-        return build.op(op, parameters, shape, fused_activation_function=activation, **options)
-
-
-def run(backend, model, inputs, choose, chosen=WINDOWS):
-    """The model's outputs with the candidate that `choose(node, context)` gives for each node of `chosen`."""
-    graph = optimise(build_graph(whole(model)), layout_rules())
-    context = Context(graph, backend.capabilities)
-    stages = [
-        Stage(
-            position,
-            choose(node, context) if node.op in chosen else family_of(node, graph).lower(node, context)[0],
-        )
-        for position, node in enumerate(graph.nodes)
-    ]
-    launches = [launch for stage in stages for launch in stage.candidate.launches]
-    source = assemble(launches, backend.capabilities)
-    program = backend.compile(source)
-    recording = backend.record(graph, stages, source, program)
-    contents = [np.ascontiguousarray(array, np.float32) for array in inputs]
-    for value, content in zip(graph.inputs, contents, strict=True):
-        recording.write(value, content)
-    for layer in range(len(launches)):
-        recording.enqueue(recording.entry(layer))
-    recording.finish()
-    outputs = [np.full(graph.values[value].shape, np.nan, np.float32) for value in graph.outputs]
-    for value, target in zip(graph.outputs, outputs, strict=True):
-        recording.read(value, target)
-    recording.close()
-    return outputs
-
-
-def check_alone(backend, layer, choose, tolerance=EXACT):
-    build = ModelBuilder()
-    model = build.build(layer.add_to(build, build.input(*layer.x.shape)))
-    (found,) = run(backend, model, [layer.x], choose)
-    assert_close(found, layer.result, tolerance)
-
-
-def assert_close(found, expected, tolerance):
-    assert found.shape == expected.shape
-    assert np.abs(found - expected).max() <= tolerance * np.abs(expected).max()
-
-
-def forced_direct(rows, columns):
-    return lambda node, context: direct(node, context, conv_shape(node, context), Tile(rows, columns))
-
-
-def forced_gemm(rows, columns):
-    return lambda node, context: gemm(
-        node, context, product_of(conv_shape(node, context)), Tile(rows, columns)
-    )
-
-
-def forced_row(width):
-    return lambda node, context: row(node, context, product_of(conv_shape(node, context)), width)
-
-
-def forced_stem(rows, columns):
-    return lambda node, context: stem(node, context, conv_shape(node, context), Tile(rows, columns))
-
-
-def forced_winograd(size):
-    return lambda node, context: winograd(node, context, conv_shape(node, context), size)
-
-
-def forced_depthwise(rows, columns):
-    return lambda node, context: depthwise_conv.depthwise(
-        node, context, conv_shape(node, context, depthwise=True), (rows, columns)
-    )
 
 
 @pytest.mark.parametrize(
@@ -206,116 +84,6 @@ def test_groups_read_their_own_channels_only(backend, inputs, outputs, groups):
 )
 def test_images_of_few_channels_are_convolved_in_every_tile(backend, rows, columns, layer):
     check_alone(backend, layer, forced_stem(rows, columns))
-
-
-def test_the_least_memory_leaves_no_winograd(backend):
-    builder = ModelBuilder()
-    x = builder.input(1, 56, 56, 64)
-    weights = builder.constant(np.zeros((64, 3, 3, 64), np.float32))
-    window = {"stride_w": 1, "stride_h": 1, "dilation_w_factor": 1, "dilation_h_factor": 1}
-    y = builder.op(Op.CONV_2D, [x, weights], [1, 56, 56, 64], padding=Padding.SAME, **window)
-    graph = optimise(build_graph(whole(builder.build(y))), layout_rules())
-    (node,) = graph.nodes
-
-    def names(spares_memory: bool) -> list[str]:
-        found = candidates_of(node, Context(graph, backend.capabilities, spares_memory))
-        return [launch.instance.name for candidate in found for launch in candidate.launches]
-
-    assert any("winograd" in name for name in names(spares_memory=False))
-    assert names(spares_memory=True)
-    assert not any("winograd" in name for name in names(spares_memory=True))
-
-
-@pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize(
-    ("shape", "outputs", "same"),
-    [((2, 9, 7, 17), 33, True), ((1, 6, 11, 16), 16, False), ((1, 4, 4, 33), 1, True)],
-)
-def test_winograd_gives_the_sums_of_a_plain_convolution(backend, size, shape, outputs, same):
-    check_alone(
-        backend,
-        Layer(*shape, outputs, (3, 3), same=same),
-        forced_winograd(size),
-        EXACT if size == 2 else WINOGRAD4,
-    )
-
-
-@pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize(
-    ("shape", "dilation", "same"),
-    [
-        ((2, 9, 14, 17), 2, True),
-        ((1, 13, 11, 16), 3, False),
-        ((1, 7, 7, 16), 5, True),
-        ((1, 6, 8, 16), 9, True),
-    ],
-)
-def test_winograd_gives_the_sums_of_a_dilated_convolution(backend, size, shape, dilation, same):
-    """Each of the maps that a dilation makes has several tiles, one, or a part of one."""
-    layer = Layer(*shape, 33, (3, 3), dilation=dilation, same=same)
-    check_alone(backend, layer, forced_winograd(size), EXACT if size == 2 else WINOGRAD4)
-
-
-@pytest.mark.parametrize(("size", "channels", "outputs"), [(2, 48, 96), (4, 96, 48)])
-def test_winograd_gives_the_sums_of_a_grouped_convolution(backend, size, channels, outputs):
-    layer = Layer(2, 9, 7, channels, outputs, (3, 3), groups=3)
-    check_alone(backend, layer, forced_winograd(size), EXACT if size == 2 else WINOGRAD4)
-
-
-@pytest.mark.parametrize(
-    ("channels", "outputs", "groups", "is_transformed"),
-    [(128, 256, 2, True), (112, 112, 1, True), (32, 32, 2, False), (216, 216, 3, False)],
-)
-def test_wide_groups_of_whole_vectors_are_transformed(backend, channels, outputs, groups, is_transformed):
-    layer = Layer(1, 28, 28, channels, outputs, (3, 3), groups=groups)
-    found = names_of_candidates(backend, layer)
-    assert any("winograd" in name for name in found) == is_transformed
-
-
-@pytest.mark.parametrize(
-    ("dilation", "expected"),
-    [
-        (2, ["winograd4x4"]),
-        (4, ["winograd4x4", "winograd2x2"]),
-        (24, ["winograd2x2", "direct"]),
-        (65, ["direct"]),
-    ],
-)
-def test_the_maps_of_a_dilation_choose_the_method(backend, dilation, expected):
-    found = names_of_candidates(backend, Layer(1, 65, 65, 32, 32, (3, 3), dilation=dilation))
-    assert list(dict.fromkeys(name.partition("_")[0] for name in found)) == expected
-
-
-def names_of_candidates(backend, layer):
-    """Of the layer's convolution, the best by the cost model first."""
-    build = ModelBuilder()
-    graph = optimise(
-        build_graph(whole(build.build(layer.add_to(build, build.input(*layer.x.shape))))), layout_rules()
-    )
-    (node,) = [node for node in graph.nodes if node.op in WINDOWS]
-    return [candidate.name for candidate in candidates_of(node, Context(graph, backend.capabilities))]
-
-
-@pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
-def test_winograd_spreads_what_is_not_finite_over_its_tiles_alone(backend, size, special):
-    layer, y, x = Layer(1, 14, 13, 16, 16, (3, 3)), 6, 8
-    layer.x[0, y, x, 3] = 0.0
-    expected = layer.result
-    layer.x[0, y, x, 3] = special
-    build = ModelBuilder()
-    model = build.build(layer.add_to(build, build.input(*layer.x.shape)))
-    (found,) = run(backend, model, [layer.x], forced_winograd(size))
-    # The patch of a tile begins one pixel before it and ends one behind it.
-    tiles = [
-        np.isin(np.arange(extent) // size, [(place - 1) // size, (place + 1) // size])
-        for extent, place in zip(layer.out, (y, x), strict=True)
-    ]
-    untouched = ~np.outer(*tiles)
-    assert_close(found[0][untouched], expected[0][untouched], WINOGRAD4)
-    # The fused activation makes the largest number of an infinity, as LiteRT's does.
-    window = found[0, y - 1 : y + 2, x - 1 : x + 2]
-    assert not (np.abs(window) < np.float32(3e38)).any()
 
 
 @pytest.mark.parametrize(
