@@ -244,6 +244,29 @@ class Trust(Wire):
     unseen: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
 
 
+class Quality(Wire):
+    """What the figures of a measurement rest on; their grade follows from it (`runtime.common.verdict`).
+
+    `void`: why the integrity of the measurement is broken, the gravest first; empty where it is whole.
+    `allowance`: the share of the kept rounds that others took, a logarithm as small as a share. Of `rounds`
+    in `blocks`, `repeated` were disturbed and measured once more. `alternating`: whether the arms of a block
+    were alive together and took turns by slices. `stopped`: why no further block was measured. `facts`:
+    observations that change nothing. `seen`: the signals that were watched; `unseen`: those that this machine
+    does not have, each with the reason.
+    """
+
+    void: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
+    allowance: float = Field(default=0.0, ge=0)
+    blocks: Count = 0
+    rounds: Count = 0
+    repeated: Count = 0
+    alternating: bool = False
+    stopped: Literal["", "target", "decided", "blocks", "budget", "time"] = ""
+    facts: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
+    seen: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
+    unseen: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
+
+
 class Energy(Wire):
     """Energy of one timed call in mJ, from a counter of the part that computes, all that it used meanwhile
     included: the mean over the processes. Null where there is no counter; `note` says why.
@@ -311,7 +334,9 @@ class Ratio(Wire):
     where it ran. `median`: the
     geometric mean over blocks of the ratio of the two medians, with its 95 % t interval, null below three
     blocks. The orders within the blocks follow from `seed`. `tunings`: where the blocks have several, it is
-    the mean over those of their blocks, and the interval is over them; else 1.
+    the mean over those of their blocks, and the interval is over them; else 1. `allowance`: the share of the
+    kept rounds that others took from either side. `spread`: how the interval narrows with more blocks
+    (`runtime.common.statistics.Estimate`).
     """
 
     against: Text
@@ -322,6 +347,8 @@ class Ratio(Wire):
     blocks: int = Field(ge=1, le=MAX_COUNT)
     seed: Count
     tunings: int = Field(default=1, ge=1, le=MAX_COUNT)
+    allowance: float = Field(default=0.0, ge=0)
+    spread: float | None = Field(default=None, ge=0)
 
 
 def baseline_id(delegate_kind: str, options: Mapping[str, Any]) -> str:
@@ -334,7 +361,7 @@ def baseline_id(delegate_kind: str, options: Mapping[str, Any]) -> str:
 class Measurement(Wire):
     """What a runner measured. `samples_sha256` names the artifact with every `ProcessSamples` as JSON.
 
-    `trust`: None in results from before it was judged, and where no process measured.
+    `trust`: None in results from before it was judged, and where no process measured; likewise `quality`.
     `variation` is null where no two processes were timed; `tunings` is empty for a delegate that chooses
     nothing by timing. `sustained` and `throughput` are null unless asked for.
     `ratio` is null for the baseline itself, and where no baseline was measured in the same blocks.
@@ -351,6 +378,7 @@ class Measurement(Wire):
     warnings: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
     labelled: LabelledScore | None = None
     trust: Trust | None = None
+    quality: Quality | None = None
     ratio: Ratio | None = None
     variation: Variation | None = None
     tunings: tuple[Tuning, ...] = Field(default=(), max_length=MAX_WARNINGS)

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
 from agent.wire.measurement import Ratio
-from orchestrator.results import student
 from orchestrator.results.comparable import Comparable, Times
 from orchestrator.results.doubt import doubt
 from orchestrator.results.speedups import (
@@ -28,6 +27,7 @@ from orchestrator.results.speedups import (
     stored_ratio,
     was_measured_with,
 )
+from runtime.common import student
 
 Verdict: TypeAlias = Literal["slower", "faster", "same", "inconclusive", "broken", "mended", "missing"]
 """`broken`: only the first run has a figure. `mended`: only the second. `missing`: neither, or what there is

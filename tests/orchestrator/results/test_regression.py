@@ -19,7 +19,7 @@ from orchestrator.results.regression import (
     compare_runs,
     verdict_over,
 )
-from orchestrator.results.student import quantile
+from runtime.common.student import quantile
 from runtime.tools.samples import interval_of_medians
 from tests.orchestrator.cli.records import cell
 from tests.orchestrator.results.test_spread import VARIED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.results.student import quantile, two_sided
+from runtime.common.student import quantile, two_sided
 
 PUBLISHED = {1: 12.7062, 2: 4.3027, 4: 2.7764, 9: 2.2622, 19: 2.0930, 30: 2.0423, 120: 1.9799}
 """97.5 % quantiles by degrees of freedom."""

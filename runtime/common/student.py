@@ -40,8 +40,8 @@ def two_sided(t: float, freedom: float) -> float:
 
 
 @lru_cache(_KEPT)
-def quantile(freedom: float) -> float:
-    """Return the t that a two-sided interval of `CONFIDENCE` reaches to."""
+def quantile(freedom: float, confidence: float = CONFIDENCE) -> float:
+    """Return the t that a two-sided interval of this `confidence` reaches to."""
     half = (freedom + 1.0) / 2.0
     scale = math.exp(math.lgamma(half) - math.lgamma(freedom / 2.0)) / math.sqrt(freedom * math.pi)
     z = _NORMAL
@@ -57,7 +57,7 @@ def quantile(freedom: float) -> float:
         p = two_sided(t, freedom)
         density = scale * (1.0 + t * t / freedom) ** -half
         # In the logarithms of both, the tail is nearly a straight line: few steps for any degrees of freedom.
-        step = math.log(p / (1.0 - CONFIDENCE)) * p / (2.0 * t * density)
+        step = math.log(p / (1.0 - confidence)) * p / (2.0 * t * density)
         t *= math.exp(step)
     return t
 

@@ -1,0 +1,1 @@
+"""Hold what all three floors share: pure functions over plain values, without numpy, input or output."""

@@ -1,0 +1,98 @@
+"""Estimate a centre and its interval from repeated measurements.
+
+The units that are repeated (blocks, processes, tunings) are independent; samples within one are not, and are
+never pooled for an interval. All values are natural logarithms of times or of ratios, so that an interval is
+a factor to either side: a half width of 0.03 is 3 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, variance
+from typing import Final
+
+from runtime.common import student
+
+MIN_UNITS: Final = 3
+"""Units below which there is no interval. Chosen: from two, t has one degree of freedom, and the interval is
+wider than any figure."""
+
+ROBUST_UNITS: Final = 6
+"""Units from which on the mean is trimmed. Of fewer, trimming a fifth at each end would leave no unit out."""
+
+TRIM: Final = 0.2
+"""Share of the units that is trimmed at each end, as Yuen (1974) and Wilcox recommend: one slow process in
+six does not move the centre, and normal data lose little."""
+
+LOOKS_CONFIDENCE: Final = 0.97
+"""Confidence of a single interval from `ROBUST_UNITS` on, two-sided (t at its 98.5 % quantile). A measurement
+that stops when it knows looks at its interval after every block; what this gives away pays for the looks,
+so that the interval at the stop holds the truth in 95 % of cases (`benchmarks/statistics.py`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A centre and the half width of its interval, both natural logarithms.
+
+    `half` is None below `MIN_UNITS`. `spread`: the standard error times the root of `units`, which says how
+    the interval narrows with more of them.
+    """
+
+    centre: float
+    half: float | None
+    units: int
+    spread: float | None = None
+
+    @property
+    def value(self) -> float:
+        """The centre as a factor or in the unit of the times."""
+        return math.exp(self.centre)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The ends of the interval, in the same unit."""
+        if self.half is None:
+            return None
+        return math.exp(self.centre - self.half), math.exp(self.centre + self.half)
+
+
+def estimate(logs: Sequence[float]) -> Estimate:
+    """Estimate the centre of independent units from their logarithms. Raises `ValueError` for none.
+
+    Below `ROBUST_UNITS` it is the mean with Student's interval; from there on the trimmed mean with the
+    Winsorised variance (Yuen 1974, "The two-sample trimmed t for unequal population variances").
+    """
+    count = len(logs)
+    if count == 0:
+        raise ValueError("an estimate of no units")
+    if count < MIN_UNITS:
+        return Estimate(fmean(logs), None, count)
+    if count < ROBUST_UNITS:
+        error = math.sqrt(variance(logs) / count)
+        return Estimate(fmean(logs), student.quantile(count - 1) * error, count, error * math.sqrt(count))
+    ordered, cut = sorted(logs), int(TRIM * count)
+    kept = ordered[cut : count - cut]
+    winsorised = [*([kept[0]] * cut), *kept, *([kept[-1]] * cut)]
+    left = len(kept)
+    error = math.sqrt((count - 1) * variance(winsorised) / (left * (left - 1)))
+    half = student.quantile(left - 1, LOOKS_CONFIDENCE) * error
+    return Estimate(fmean(kept), half, count, error * math.sqrt(count))
+
+
+def quantile_for(units: int) -> float:
+    """Return the factor between the standard error of so many units and their half width."""
+    if units < ROBUST_UNITS:
+        return student.quantile(units - 1)
+    return student.quantile(units - 2 * int(TRIM * units) - 1, LOOKS_CONFIDENCE)
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """Return exp(mean(ln v)); zero if any value is zero. Raises `ValueError` for no values."""
+    listed = list(values)
+    if not listed:
+        raise ValueError("a geometric mean of no values")
+    if min(listed) <= 0.0:
+        return 0.0
+    return math.exp(math.fsum(math.log(v) for v in listed) / len(listed))
