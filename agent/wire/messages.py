@@ -193,23 +193,40 @@ class ThroughputPlan(Wire):
     seconds: float = Field(gt=0)
 
 
-class MeasurePlan(Wire):
-    """Counts of one cell, per process, and its labelled data. Defaults: level `quick` (docs/measuring.md).
+MAX_BLOCKS: Final = 40
+"""Most blocks of a cell: `publish` measures as many. Each costs the start of a process of every arm."""
 
+MAX_ROUNDS: Final = 100
+"""Most rounds of a block, and with those that are repeated at most three times as many."""
+
+MAX_SLICE_RUNS: Final = 1000
+"""Most invokes that a slice has at least; a faster model fills its seconds with more."""
+
+MAX_SLICE_SECONDS: Final = 10.0
+"""Most seconds of a slice. Longer ones would not alternate: the machine's state changes within two seconds."""
+
+
+class MeasurePlan(Wire):
+    """Counts of one cell, and its labelled data. Defaults: level `quick` (docs/measuring.md).
+
+    A cell is measured in blocks, from `min_blocks` on until its answer is known to `target` (a half width, a
+    share such as 0.05), at most `max_blocks`. A block is one fresh process of each arm, which take turns in
+    `rounds` by slices of at least `slice_runs` invokes and `slice_seconds`.
     `tunings`: over how many of them the processes are spread, for a delegate that chooses by timing.
     `sustained_s`: seconds for which a further process invokes the model without a pause. `throughput`: how
     another one keeps several runs in flight.
     """
 
     level: Literal["quick", "standard", "publish"] = "quick"
-    processes: int = Field(default=3, ge=1, le=20)
-    tunings: int = Field(default=1, ge=1, le=20)
+    min_blocks: int = Field(default=3, ge=1, le=MAX_BLOCKS)
+    max_blocks: int = Field(default=6, ge=1, le=MAX_BLOCKS)
+    target: float = Field(default=0.05, gt=0, lt=1)
+    tunings: int = Field(default=1, ge=1, le=MAX_BLOCKS)
     warmup_runs: Count = 5
     warmup_seconds: float = Field(default=0.5, ge=0)
-    min_runs: int = Field(default=30, ge=1, le=MAX_SAMPLES)
-    max_runs: int = Field(default=100_000, ge=1, le=MAX_SAMPLES)
-    min_seconds: float = Field(default=2.0, ge=0)
-    max_seconds: float = Field(default=5.0, gt=0)
+    rounds: int = Field(default=7, ge=1, le=MAX_ROUNDS)
+    slice_runs: int = Field(default=5, ge=1, le=MAX_SLICE_RUNS)
+    slice_seconds: float = Field(default=0.1, ge=0, le=MAX_SLICE_SECONDS)
     labelled: LabelledData | None = None
     sustained_s: float | None = Field(default=None, gt=0)
     throughput: ThroughputPlan | None = None
