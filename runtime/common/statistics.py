@@ -8,7 +8,7 @@ a factor to either side: a half width of 0.03 is 3 %.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 from typing import Final
@@ -56,6 +56,17 @@ class Estimate:
         if self.half is None:
             return None
         return math.exp(self.centre - self.half), math.exp(self.centre + self.half)
+
+
+def units(logs: Sequence[float], groups: Sequence[Hashable]) -> list[float]:
+    """Return the independent units of repeated measurements that belong to groups, such as tunings.
+
+    Those of one group share its choices: once there are several groups, a unit is the mean of one.
+    """
+    members: dict[Hashable, list[float]] = {}
+    for log, group in zip(logs, groups, strict=True):
+        members.setdefault(group, []).append(log)
+    return [fmean(group) for group in members.values()] if len(members) > 1 else list(logs)
 
 
 def estimate(logs: Sequence[float]) -> Estimate:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from runtime.common import student
-from runtime.common.statistics import ROBUST_UNITS, estimate, geometric_mean, quantile_for
+from runtime.common.statistics import ROBUST_UNITS, estimate, geometric_mean, quantile_for, units
 
 
 def test_few_units_have_no_interval_and_none_have_no_centre():
@@ -29,19 +29,19 @@ def test_from_six_units_on_one_slow_unit_moves_the_centre_by_nothing():
     assert estimate([*usual, 0.9]).centre == pytest.approx(estimate([*usual, 0.02]).centre)
 
 
-@pytest.mark.parametrize("units", [6, 8, 12, 40])
-def test_the_interval_holds_the_truth_as_often_as_it_says(units):
-    rng = np.random.default_rng(units)
-    found = [estimate(rng.normal(0.0, 0.03, units).tolist()) for _ in range(1500)]
+@pytest.mark.parametrize("count", [6, 8, 12, 40])
+def test_the_interval_holds_the_truth_as_often_as_it_says(count):
+    rng = np.random.default_rng(count)
+    found = [estimate(rng.normal(0.0, 0.03, count).tolist()) for _ in range(1500)]
     held = np.mean([abs(one.centre) <= one.half for one in found])
     assert 0.95 <= held <= 0.99
 
 
-@pytest.mark.parametrize("units", [3, ROBUST_UNITS, 9])
-def test_the_spread_gives_the_half_width_of_as_many_units(units):
+@pytest.mark.parametrize("count", [3, ROBUST_UNITS, 9])
+def test_the_spread_gives_the_half_width_of_as_many_units(count):
     rng = np.random.default_rng(1)
-    found = estimate(rng.normal(0.0, 0.1, units).tolist())
-    assert found.half == pytest.approx(quantile_for(units) * found.spread / math.sqrt(units))
+    found = estimate(rng.normal(0.0, 0.1, count).tolist())
+    assert found.half == pytest.approx(quantile_for(count) * found.spread / math.sqrt(count))
 
 
 def test_a_geometric_mean():
@@ -49,3 +49,11 @@ def test_a_geometric_mean():
     assert geometric_mean([0.0, 4.0]) == 0.0
     with pytest.raises(ValueError, match="no values"):
         geometric_mean([])
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [("aaaa", [1.0, 2.0, 3.0, 6.0]), ("abab", [2.0, 4.0]), ("abbb", [1.0, 11 / 3]), ("abcd", [1, 2, 3, 6])],
+)
+def test_groups_are_the_units_once_there_are_several(groups: str, expected: list[float]) -> None:
+    assert units([1.0, 2.0, 3.0, 6.0], groups) == pytest.approx(expected)

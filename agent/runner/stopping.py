@@ -1,0 +1,101 @@
+"""Decide after a block which arms need another one, and why the others need none.
+
+An arm is measured until its answer is known: that of an arm beside a baseline is its ratio, that of any other
+its own time. The rule sees figures that are final, the blocks that were kept and whether time is left; it
+reads no clock and starts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from agent.wire.messages import MeasurePlan
+from runtime.common.statistics import estimate
+from runtime.common.verdict import verdict
+
+Spent: TypeAlias = Literal["budget", "time"]
+"""What has run out: the campaign's own budget, or the time that the agent grants the attempt."""
+
+Stopped: TypeAlias = Literal["decided", "target", "blocks", "budget", "time"]
+"""Why an arm needs no further block, in the words of `agent.wire.measurement.Quality`."""
+
+_ORDER: Final[tuple[Stopped, ...]] = ("decided", "target", "blocks", "budget", "time")
+"""From the best reason to stop to the worst."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArmState:
+    """An arm that is alive, as its blocks have it: natural logarithms of its units, blocks or tunings.
+
+    `times`: of its p50s. `ratios`: of the baseline's time over its own, from the blocks that have both; empty
+    for the baseline. Both come from `runtime.common.statistics.units`. `allowance`: the share of the kept
+    rounds that others took, for a ratio from either side. `stopped`: why it stopped after an earlier block.
+    """
+
+    times: Sequence[float]
+    ratios: Sequence[float] = ()
+    allowance: float = 0.0
+    stopped: Stopped | None = None
+
+
+def after_block(
+    plan: MeasurePlan,
+    blocks: int,
+    arms: Mapping[str, ArmState],
+    baseline: str | None = None,
+    *,
+    spent: Spent | None = None,
+) -> dict[str, Stopped | None]:
+    """Return for each arm why it stops after so many blocks, or None where it goes on.
+
+    An arm that has stopped stays so. The baseline goes on while any other arm does, and stops for the worst
+    of their reasons; where it is the only one left alive, it is measured for its own time.
+    """
+    others = {name: arm for name, arm in arms.items() if name != baseline}
+    compared = baseline in arms
+    reasons = {name: _reason(plan, blocks, arm, compared, spent) for name, arm in others.items()}
+    if baseline is None or not compared:
+        return reasons
+    return reasons | {baseline: _of_baseline(plan, blocks, arms[baseline], reasons, spent)}
+
+
+def _of_baseline(
+    plan: MeasurePlan,
+    blocks: int,
+    arm: ArmState,
+    others: Mapping[str, Stopped | None],
+    spent: Spent | None,
+) -> Stopped | None:
+    if arm.stopped is not None or not others:
+        return _reason(plan, blocks, arm, False, spent)
+    stopped = [reason for reason in others.values() if reason is not None]
+    return max(stopped, key=_ORDER.index) if len(stopped) == len(others) else None
+
+
+def _reason(
+    plan: MeasurePlan, blocks: int, arm: ArmState, compared: bool, spent: Spent | None
+) -> Stopped | None:
+    """Return why the arm stops; `compared`: it stands beside a baseline, and its answer is its ratio."""
+    if arm.stopped is not None:
+        return arm.stopped
+    if blocks >= plan.min_blocks:
+        known = _answered(plan.target, arm.ratios if compared else arm.times, arm.allowance, compared)
+        if known is not None:
+            return known
+    return "blocks" if blocks >= plan.max_blocks else spent
+
+
+def _answered(
+    target: float, logs: Sequence[float], allowance: float, compared: bool
+) -> Literal["decided", "target"] | None:
+    """Return whether a ratio's verdict is decided, or else whether the figure is known to the target."""
+    if not logs:
+        return None
+    figure = estimate(logs)
+    if figure.half is None:
+        return None
+    if compared and verdict(figure.centre, figure.half, allowance) != "open":
+        return "decided"
+    return "target" if figure.half + allowance <= target else None
