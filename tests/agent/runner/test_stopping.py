@@ -79,6 +79,15 @@ CASES: Mapping[str, Case] = {
     "what others took widens the interval": Case(
         {"base": _arm(), "gpu": _arm(ratios=_NEAR, allowance=0.02)}, {"base": None, "gpu": None}
     ),
+    "a clear verdict over a noisy ratio decides nothing": Case(
+        {"base": _arm(), "gpu": _arm(ratios=_around(2.0, 0.1, 4))}, {"base": None, "gpu": None}
+    ),
+    "three blocks decide no difference": Case(
+        {"base": _arm(), "gpu": _arm(ratios=_around(0.5, 0.02, 3))}, {"base": None, "gpu": None}, blocks=3
+    ),
+    "but that there is none": Case(
+        {"base": _arm(), "gpu": _arm(ratios=_EQUAL[:3])}, {"base": "decided", "gpu": "decided"}, blocks=3
+    ),
     "and can keep a verdict open": Case(
         {"base": _arm(), "gpu": _arm(ratios=_FASTER, allowance=0.5)}, {"base": None, "gpu": None}
     ),
