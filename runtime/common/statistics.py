@@ -27,11 +27,12 @@ TRIM: Final = 0.2
 six does not move the centre, and normal data lose little."""
 
 LOOKS_CONFIDENCE: Final = 0.955
-"""Confidence of a single interval from `ROBUST_UNITS` on, two-sided (t at its 97.75 % quantile). A measurement
-that stops when it knows looks at its interval after every block, and what this is above 0.95 pays for the
-looks. Chosen by `benchmarks/statistics.py`, so that the interval at the stop holds the truth in 94 to 97 % of
-cases: 94 % where no process is slow for its whole life, and 97 % where up to a quarter are, whose trimmed
-mean is known better than its interval says. At 0.97 it is 96 to 98 %, and a 5 % difference is found less often."""
+"""Confidence of a single interval from `ROBUST_UNITS` on, two-sided (t at its 97.75 % quantile). What it is
+above 0.95 pays for the trimmed mean, whose few kept units t takes for normal ones, and for the looks: a
+measurement that stops when it knows looks at its interval after every block. Chosen by
+`benchmarks/statistics.py`, so that the interval at the stop holds the truth in 94 to 97 % of cases: 94 % where
+no process is slow for its whole life, 97 % where up to a quarter are. At 0.97 it is 96 to 98 %, and a
+difference of 5 % is found less often."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(count):
     rng = np.random.default_rng(count)
     found = [estimate(rng.normal(0.0, 0.03, count).tolist()) for _ in range(1500)]
     held = np.mean([abs(one.centre) <= one.half for one in found])
-    assert 0.94 <= held <= 0.98
+    assert 0.93 <= held <= 0.97
 
 
 @pytest.mark.parametrize("count", [3, ROBUST_UNITS, 9])
