@@ -61,7 +61,7 @@ def slice_medians(rng: np.random.Generator, noise: Noise, trials: int, blocks: i
 
 
 def _waves(rng: np.random.Generator, noise: Noise, shape: tuple[int, int], calls: int) -> Floats:
-    """Return the machine's slowness at every call of a block: a Gaussian process that forgets exponentially."""
+    """Return the machine's slowness at every call of a block: Gaussian, forgotten exponentially."""
     low, high = np.log(noise.wave_s)
     kept = np.exp(-_CALL_S / np.exp(rng.uniform(low, high, shape)))
     fresh = np.sqrt(1.0 - kept**2)
@@ -80,7 +80,7 @@ def _processes(rng: np.random.Generator, noise: Noise, shape: tuple[int, int, in
 
 
 def _places(rng: np.random.Generator, shape: tuple[int, int], arms: int) -> NDArray[np.int64]:
-    """Return the place of each arm in each round: a drawn order, reversed in every other round, and rotated."""
+    """Return each arm's place in each round: a drawn order, reversed in every other round, and rotated."""
     drawn = np.argsort(rng.random((*shape, arms)), axis=-1)
     rounds = [
         np.roll(drawn if number % 2 == 0 else drawn[..., ::-1], number // 2, axis=-1)
@@ -90,5 +90,5 @@ def _places(rng: np.random.Generator, shape: tuple[int, int], arms: int) -> NDAr
 
 
 def block_logs(medians: Floats) -> tuple[Floats, Floats]:
-    """Return the logarithms of p50s by trial, block and arm, and of ratios of arm 0 over each of the others."""
+    """Return the logarithms of p50s by trial, block and arm, and of ratios of arm 0 over the others."""
     return np.median(medians, axis=-1), np.median(medians[:, :, :1] - medians[:, :, 1:], axis=-1)

@@ -307,9 +307,10 @@ class Variation(Wire):
 
     `level`: what the interval of p50 is over; `given_tuning`: all processes ran one tuning, so that it says
     nothing about another. `..._sd`: standard deviation that the level adds, as a share; null where it was
-    not repeated. `..._s`: what one more costs, in seconds, without what is repeated within it. `..._advised`:
-    samples of a process and processes of a tuning by Kalibera and Jones, null where nothing tells;
-    `units_advised` of the highest level for an interval of 1 % to either side.
+    not repeated; that of samples by the spread of batches of them. `..._s`: what one more costs, in seconds,
+    without what is repeated within it. `..._advised`: rounds of a block (and the samples of a process in so
+    many) and processes of a tuning by Kalibera and Jones, null where nothing tells; `units_advised` of the
+    highest level for an interval of 1 % to either side.
     """
 
     level: Literal["process", "tuning"]
@@ -325,6 +326,7 @@ class Variation(Wire):
     samples_advised: Count | None
     processes_advised: Count | None
     units_advised: Count | None
+    rounds_advised: Count | None = None
 
 
 class Ratio(Wire):

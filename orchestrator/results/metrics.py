@@ -40,6 +40,16 @@ def _latency(
     return _time(f"latency_ms.{name}", ("latency_ms", name), label, "latency", meaning, write, **more)
 
 
+def _tail(name: str, percent: int) -> Metric:
+    """A percentile of the wire's `Latency` above the median."""
+    return _latency(
+        name,
+        name,
+        f"A bound of the {percent}th percentile of the processes' calls, each process weighing the same: the "
+        "lowest sample that is not below it with a confidence of 99 %; at least p50.",
+    )
+
+
 def _device_time(name: str, label: str, meaning: str) -> Metric:
     """A field of the wire's `DeviceTime`."""
     return _time(f"device_ms.{name}", ("device", name), label, "latency", meaning)
@@ -228,20 +238,21 @@ METRICS: tuple[Metric, ...] = (
     ),
     P50,
     CI95,
-    _latency("p90", "p90", "The 90th percentile of the equal-weight mixture of the processes; at least p50."),
-    _latency("p99", "p99", "The 99th percentile of the equal-weight mixture of the processes; at least p50."),
+    _tail("p90", 90),
+    _tail("p99", 99),
     _latency("mean", "mean", "Mean over the processes of each one's mean of the same invokes."),
     _latency(
         "first_warm",
         "first, warm",
         "The same in the processes that find the caches filled; their median.",
     ),
-    _latency("p95", "p95", "The 95th percentile of the equal-weight mixture of the processes; at least p50."),
+    _tail("p95", 95),
     *(
         _latency(
             f"{tail}_ci95",
             f"95 % interval of {tail}",
-            f"The 95 % interval of {tail}, low and high: a bootstrap over whole processes, from ten on.",
+            f"The 95 % interval of {tail}, low and high, as that of p50 over the processes' own percentiles; "
+            f"it reaches up to {tail} at least.",
             text.interval,
             parts=("low", "high"),
             interval_of=f"latency_ms.{tail}",

@@ -31,17 +31,17 @@ def spread_lines(m: Measurement) -> Iterator[tuple[str, str]]:
 
 def _advice(v: Variation) -> Iterator[str]:
     """How often to repeat what, by Kalibera and Jones; a level that adds nothing needs no more than one."""
-    if v.samples_advised is not None:
-        yield f"{_count(v.samples_advised, 'sample')} of a process"
+    if v.rounds_advised is not None:
+        yield f"{_count(v.rounds_advised, 'round')} of a block"
     elif v.process_sd == 0.0:
-        yield "longer processes rather than more of them"
+        yield "more rounds rather than blocks"
     if v.processes_advised is not None:
-        yield f"{_count(v.processes_advised, 'process', 'es')} of a tuning"
+        yield f"{_count(v.processes_advised, 'block')} of a tuning"
     elif v.tuning_sd == 0.0:
-        yield "more processes rather than tunings"
+        yield "more blocks rather than tunings"
     if v.units_advised is not None:
-        units = ("tuning", "s") if v.level == "tuning" else ("process", "es")
-        yield f"{_count(v.units_advised, *units)} for an interval of 1 % to either side"
+        unit = "tuning" if v.level == "tuning" else "block"
+        yield f"{_count(v.units_advised, unit)} for an interval of 1 % to either side"
 
 
 def _count(number: int, word: str, plural: str = "s") -> str:

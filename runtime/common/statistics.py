@@ -30,9 +30,15 @@ LOOKS_CONFIDENCE: Final = 0.955
 """Confidence of a single interval from `ROBUST_UNITS` on, two-sided (t at its 97.75 % quantile). What it is
 above 0.95 pays for the trimmed mean, whose few kept units t takes for normal ones, and for the looks: a
 measurement that stops when it knows looks at its interval after every block. Chosen by
-`benchmarks/statistics.py`, so that the interval at the stop holds the truth in 94 to 97 % of cases: 94 % where
-no process is slow for its whole life, 97 % where up to a quarter are. At 0.97 it is 96 to 98 %, and a
+`benchmarks/statistics.py`, so that the interval at the stop holds the truth in 94 to 97 % of cases: 94 %
+where no process is slow for its whole life, 97 % where up to a quarter are. At 0.97 it is 96 to 98 %, and a
 difference of 5 % is found less often."""
+
+_STEP: Final = 100
+"""Part of a count of units by which a search for a larger one goes on: nobody plans units to the per cent."""
+
+_NORMAL: Final = 1.96
+"""Least number of standard errors of an interval, that of a normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,14 @@ def quantile_for(units: int) -> float:
     if units < ROBUST_UNITS:
         return student.quantile(units - 1)
     return student.quantile(units - 2 * int(TRIM * units) - 1, LOOKS_CONFIDENCE)
+
+
+def units_for(spread: float, half: float) -> int:
+    """Return how many units of this `spread` (`Estimate`) have an interval of this half width."""
+    count = max(MIN_UNITS, math.ceil((_NORMAL * spread / half) ** 2))
+    while quantile_for(count) * spread / math.sqrt(count) > half:
+        count += max(1, count // _STEP)
+    return count
 
 
 def geometric_mean(values: Iterable[float]) -> float:

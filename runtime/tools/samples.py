@@ -2,16 +2,19 @@
 
 Everything a result says about time is defined here (and described in docs/measuring.md):
 
-* A percentile of one process is the nearest rank of its samples (`percentile`): no interpolation.
-* p50 of a cell is the geometric mean, over its processes, of their medians: the centre of `ci95`.
-* A tail (p90, p95, p99) is the quantile of the equal-weight mixture of the processes (`tails.py`), and at
-  least p50.
-* `ci95` of p50 is a t interval over the logarithms of the process medians: iterations inside one process
-  are not independent, so they are never pooled for an interval. Below three processes there is none.
-* Where the processes are spread over several tunings, p50 is the geometric mean over these of that over their
-  processes, and `ci95` is over the tunings: processes of one tuning share its choices.
-* A percentile needs a minimum of samples (`FLOORS`): a tail in every process, p50 in the cell, as the
-  spread of medians shows what they are worth. Below it the value is None, with the reason.
+* A percentile of samples is their nearest rank (`percentile`): no interpolation.
+* p50 of a process is the median over its slices of their medians (`process_median`).
+* p50 of a cell and `ci95` are the centre and the interval of its processes' p50s on logarithms
+  (`runtime.common.statistics.estimate`): iterations inside one process are not independent, so they are never
+  pooled for an interval. Below three processes there is none.
+* Where the processes are spread over several tunings, both are over the tunings: processes of one share its
+  choices.
+* A tail (p90, p95, p99) is a bound: of the equal-weight mixture of the processes, the order statistic that is
+  not below the percentile of their calls with a confidence of 99 % (`tails.py`). It is at least p50. Its
+  interval, over the processes' own percentiles as that of p50, says what other processes would give, and
+  reaches up to the bound at least.
+* A percentile needs a minimum of samples (`FLOORS`): p50 any, a tail independent ones. Below it the value is
+  None, with the reason.
 * `mean` is the arithmetic mean over processes of the processes' arithmetic means.
 """
 
@@ -20,32 +23,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median, stdev
+from statistics import median
 from typing import Literal
 
-from runtime.tools.tails import MIN_PROCESSES_FOR_TAIL_INTERVAL, mixture_quantile, tail_interval
+from runtime.common.statistics import MIN_UNITS, Estimate, estimate, geometric_mean, units  # noqa: F401
+from runtime.tools.batches import batches
+from runtime.tools.tails import conservative_share, independent_samples, mixture_quantile
 
 TAILS: dict[str, float] = {"p90": 0.90, "p95": 0.95, "p99": 0.99}
 FLOORS: dict[str, int] = {"p50": 11, "p90": 64, "p95": 130, "p99": 662}
-"""Smallest sample counts, of the cell for p50 and of each process for a tail: MLPerf Inference's early
-stopping with confidence 0.99 and no excess allowed."""
-
-MIN_PROCESSES_FOR_INTERVAL = 3
-"""Processes below which `ci95` is None. Chosen: from two, t has one degree of freedom, and the interval is
-wider than any figure."""
-
-_T_975 = (
-    12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
-    2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930,
-)  # fmt: skip
-"""97.5 % quantiles of Student's t for 1..19 degrees of freedom (a cell has at most 20 processes)."""
+"""Smallest sample counts of a cell, for a tail of independent ones: MLPerf Inference's early stopping with
+confidence 0.99 and no excess allowed. For an interval of a tail, every process needs as many."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessTimes:
     """What one measuring process timed, in ns; `invoke_ns` in the order of measurement.
 
-    Processes of one `tuning` share what a delegate chose by timing.
+    Processes of one `tuning` share what a delegate chose by timing. `slices`: how many of the invokes each
+    slice has, in their order; empty where they were timed in one go.
     """
 
     cache: Literal["cold", "warm"]
@@ -53,6 +49,7 @@ class ProcessTimes:
     first_ns: int
     invoke_ns: Sequence[int]
     tuning: int = 0
+    slices: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +81,8 @@ def percentile(samples: Sequence[float], q: float) -> float:
         raise ValueError("a percentile of no samples")
     if not 0.0 < q <= 1.0:
         raise ValueError(f"q must lie in (0, 1], got {q!r}")
-    return sorted(samples)[_rank(q, len(samples)) - 1]
-
-
-def _rank(q: float, n: int) -> int:
-    """Return the 1-based rank ceil(q * n), free of the rounding error of the product (0.07 * 100 > 7)."""
-    return max(1, math.ceil(round(q * n, 9)))
+    # Free of the rounding error of the product (0.07 * 100 > 7).
+    return sorted(samples)[max(1, math.ceil(round(q * len(samples), 9))) - 1]
 
 
 def median_interval(n: int, q: float = 0.5, confidence: float = 0.95) -> tuple[int | None, int | None]:
@@ -116,123 +109,107 @@ def _log_binomial(k: int, n: int, q: float) -> float:
     return choose + k * math.log(q) + (n - k) * math.log1p(-q)
 
 
-def geometric_mean(values: Sequence[float]) -> float:
-    """Return exp(mean(ln v)); zero if any value is zero. Raises `ValueError` for no values."""
-    if not values:
-        raise ValueError("a geometric mean of no values")
-    if min(values) <= 0.0:
-        return 0.0
-    return math.exp(math.fsum(math.log(v) for v in values) / len(values))
-
-
 def interval_of_medians(medians: Sequence[float]) -> tuple[float, float] | None:
-    """Return the 95 % interval exp(mean(ln m) +- t * s / sqrt(P)).
+    """Return the 95 % interval of independent medians; None for too few or a zero median."""
+    return None if min(medians) <= 0.0 else estimate([math.log(m) for m in medians]).interval
 
-    It is None below `MIN_PROCESSES_FOR_INTERVAL` processes or for a zero median.
+
+def process_median(samples: Sequence[int], slices: Sequence[int] = ()) -> float:
+    """Return the p50 of a process: the median over its slices of their medians; without slices its own.
+
+    A slice weighs the same however many samples it has, and one that met a slow state of the machine is one
+    of seven. Raises `ValueError` for no samples.
     """
-    count = len(medians)
-    if count < MIN_PROCESSES_FOR_INTERVAL or min(medians) <= 0.0:
-        return None
-    logs = [math.log(m) for m in medians]
-    centre = math.fsum(logs) / count
-    half = _T_975[count - 2] * stdev(logs) / math.sqrt(count)
-    return math.exp(centre - half), math.exp(centre + half)
+    if not slices:
+        return percentile(samples, 0.5)
+    return median(percentile(part, 0.5) for part in batches(samples, slices))
 
 
 def summarise(processes: Sequence[ProcessTimes]) -> CellLatency:
     """Summarise a cell from all its processes, as the module's text defines; ns in, ms out."""
     missing: dict[str, str] = {}
-    measured = [p.invoke_ns for p in processes if p.invoke_ns]
-    fewest = min(map(len, measured), default=0)
-    cold = [p.init_ns for p in processes if p.cache == "cold"]
-    warm = [p.init_ns for p in processes if p.cache == "warm"]
-    cold_first = [p.first_ns for p in processes if p.cache == "cold"]
-    warm_first = [p.first_ns for p in processes if p.cache == "warm"]
-    units, level = _units(processes)
-    p50 = _median_of_cell(measured, units, missing)
-    tails = {name: _tail(measured, fewest, name, p50, missing) for name in TAILS}
+    timed = [p for p in processes if p.invoke_ns]
+    cold = [p for p in processes if p.cache == "cold"]
+    warm = [p for p in processes if p.cache == "warm"]
+    cell = _Cell(timed, missing)
+    p50 = cell.p50()
+    tails = {name: cell.tail(name, p50) for name in TAILS}
     return CellLatency(
-        init=_median_ms("init", cold, missing, "no process ran with fresh caches"),
-        init_warm=_median_ms("init_warm", warm, missing, "no process ran with filled caches"),
-        first=_median_ms("first", cold_first, missing, "no process ran with fresh caches"),
-        first_warm=_median_ms("first_warm", warm_first, missing, "no process ran with filled caches"),
-        p50=p50,
+        init=_median_ms("init", [p.init_ns for p in cold], missing, "no process ran with fresh caches"),
+        init_warm=_median_ms(
+            "init_warm", [p.init_ns for p in warm], missing, "no process ran with filled caches"
+        ),
+        first=_median_ms("first", [p.first_ns for p in cold], missing, "no process ran with fresh caches"),
+        first_warm=_median_ms(
+            "first_warm", [p.first_ns for p in warm], missing, "no process ran with filled caches"
+        ),
+        p50=None if p50 is None else p50.value,
         p90=tails["p90"],
         p95=tails["p95"],
         p99=tails["p99"],
-        mean=_mean_ms(measured, missing),
-        ci95=_interval_ms(measured, units, level, missing),
-        p90_ci95=_tail_interval_ms(measured, fewest, "p90", missing),
-        p99_ci95=_tail_interval_ms(measured, fewest, "p99", missing),
+        mean=_mean_ms([p.invoke_ns for p in timed], missing),
+        ci95=cell.interval("ci95", p50),
+        p90_ci95=cell.tail_interval("p90", tails["p90"]),
+        p99_ci95=cell.tail_interval("p99", tails["p99"]),
         missing=missing,
     )
 
 
-def _too_few(name: str, count: int, of: str) -> str | None:
-    """Return why a percentile is not carried by its samples, or None."""
-    if count >= FLOORS[name]:
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """The processes of a cell that timed invokes. `missing` is added to."""
+
+    processes: Sequence[ProcessTimes]
+    missing: dict[str, str]
+
+    def p50(self) -> Estimate | None:
+        """Return the estimate of the median, of logarithms of ms."""
+        samples = sum(len(p.invoke_ns) for p in self.processes)
+        if samples < FLOORS["p50"]:
+            self.missing["p50"] = self.missing["ci95"] = f"{samples} samples; p50 needs {FLOORS['p50']}"
+            return None
+        return self._over([process_median(p.invoke_ns, p.slices) for p in self.processes])
+
+    def interval(self, name: str, found: Estimate | None) -> tuple[float, float] | None:
+        """Return the ends in ms of an estimate's interval."""
+        if found is None or found.interval is not None:
+            return None if found is None else found.interval
+        level = "tunings" if len({p.tuning for p in self.processes}) > 1 else "processes"
+        count = found.units
+        few = f"{count} {level}" if count != 1 else "1 process"
+        self.missing[name] = f"{few}; an interval needs {MIN_UNITS}"
         return None
-    return f"{count} samples{of}; {name} needs {FLOORS[name]}"
 
+    def tail(self, name: str, p50: Estimate | None) -> float | None:
+        """Return the bound of a tail in ms."""
+        q, samples = TAILS[name], [p.invoke_ns for p in self.processes]
+        count = sum(map(len, samples))
+        parts = [batches(p.invoke_ns, p.slices) for p in self.processes]
+        worth = independent_samples(parts, q) if count >= FLOORS[name] else count
+        share = conservative_share(worth, q) if worth else None
+        if share is None:
+            like = "" if worth == count else f", no more than {worth} independent ones"
+            self.missing[name] = f"{count} samples{like}; {name} needs {FLOORS[name]}"
+            return None
+        # The centre of medians can exceed a low tail of the mixture, where a single process is slower by far.
+        return max(mixture_quantile(samples, share) / 1e6, 0.0 if p50 is None else p50.value)
 
-def _units(processes: Sequence[ProcessTimes]) -> tuple[list[float], str]:
-    """Return the medians in ns over which p50 and its interval are taken, and of what they are."""
-    groups: dict[int, list[float]] = {}
-    for process in processes:
-        if process.invoke_ns:
-            groups.setdefault(process.tuning, []).append(percentile(process.invoke_ns, 0.5))
-    if len(groups) > 1:
-        return [geometric_mean(medians) for medians in groups.values()], "tuning"
-    return [median for medians in groups.values() for median in medians], "process"
+    def tail_interval(self, name: str, bound: float | None) -> tuple[float, float] | None:
+        """Return the interval in ms of a tail over processes, which reaches up to the bound at least."""
+        fewest = min((len(p.invoke_ns) for p in self.processes), default=0)
+        key = f"{name}_ci95"
+        if bound is None or fewest < FLOORS[name]:
+            needs = f"{fewest} samples of a process; an interval of {name} needs {FLOORS[name]}"
+            self.missing[key] = self.missing.get(name, needs)
+            return None
+        found = self._over([percentile(p.invoke_ns, TAILS[name]) for p in self.processes])
+        interval = self.interval(key, found)
+        return None if interval is None else (interval[0], max(interval[1], bound))
 
-
-def _median_of_cell(
-    measured: Sequence[Sequence[int]], units: Sequence[float], missing: dict[str, str]
-) -> float | None:
-    why = _too_few("p50", sum(map(len, measured)), "")
-    if why is not None:
-        missing["p50"] = why
-        return None
-    return geometric_mean(units) / 1e6
-
-
-def _tail(
-    measured: Sequence[Sequence[int]], fewest: int, name: str, p50: float | None, missing: dict[str, str]
-) -> float | None:
-    why = _too_few(name, fewest, " of a process")
-    if why is not None:
-        missing[name] = why
-        return None
-    # The mean of medians can exceed a low tail of the mixture, where a single process is slower by far.
-    return max(mixture_quantile(measured, TAILS[name]) / 1e6, p50 or 0.0)
-
-
-def _tail_interval_ms(
-    measured: Sequence[Sequence[int]], fewest: int, name: str, missing: dict[str, str]
-) -> tuple[float, float] | None:
-    why = _too_few(name, fewest, " of a process")
-    interval = None if why is not None else tail_interval(measured, TAILS[name])
-    if interval is None:
-        missing[f"{name}_ci95"] = why or (
-            f"{len(measured)} process{'' if len(measured) == 1 else 'es'}; "
-            f"an interval of a tail needs {MIN_PROCESSES_FOR_TAIL_INTERVAL}"
-        )
-        return None
-    return interval[0] / 1e6, interval[1] / 1e6
-
-
-def _interval_ms(
-    measured: Sequence[Sequence[int]], units: Sequence[float], level: str, missing: dict[str, str]
-) -> tuple[float, float] | None:
-    why = _too_few("p50", sum(map(len, measured)), "")
-    if why is not None:
-        missing["ci95"] = why
-        return None
-    interval = interval_of_medians([median_ns / 1e6 for median_ns in units])
-    if interval is None:
-        plural = {"process": "es", "tuning": "s"}[level] if len(units) != 1 else ""
-        missing["ci95"] = f"{len(units)} {level}{plural}; an interval needs {MIN_PROCESSES_FOR_INTERVAL}"
-    return interval
+    def _over(self, values_ns: Sequence[float]) -> Estimate:
+        """Return the estimate of figures of the processes, over their tunings where these are several."""
+        logs = [math.log(max(value, 1.0) / 1e6) for value in values_ns]
+        return estimate(units(logs, [p.tuning for p in self.processes]))
 
 
 def _mean_ms(measured: Sequence[Sequence[int]], missing: dict[str, str]) -> float | None:

@@ -1,31 +1,26 @@
-"""Tails of a cell: high percentiles over several processes, with intervals.
+"""Tails of a cell: estimates of high percentiles that are not too low.
 
-A tail is the quantile of the equal-weight mixture of the processes' distributions: each process weighs the
+A tail is a quantile of the equal-weight mixture of the processes' distributions: each process weighs the
 same, however many samples it has. (A mean of the processes' own percentiles would hide that one process of
-ten is twice as slow: a tenth of all calls is.) Its interval is a bootstrap over whole processes, as samples
-within one are not independent: the percentile method of Davison and Hinkley, "Bootstrap Methods and their
-Application" (1997), section 3.8, on clusters.
+ten is twice as slow: a tenth of all calls is.) The sample at that rank is too low as often as not, so that a
+higher one is taken, as MLPerf Inference's LoadGen does ("early stopping"): the lowest order statistic that,
+with a confidence of 99 %, is no lower than the percentile of the calls of these processes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from statistics import fmean
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-MIN_PROCESSES_FOR_TAIL_INTERVAL = 10
-"""Processes below which a tail has no interval: resampling fewer gives intervals that are too narrow."""
+from runtime.tools.batches import design_effect
 
-_RESAMPLES = 2000
-"""Bootstrap resamples. The ends of a 95 % interval are then the 50th values from either side."""
-
-_GRID = 4096
-"""Most candidate values of a resampled quantile, spread evenly over the ranks of all samples; bounds the work
-for millions of samples, at a resolution of 1/4096 of them."""
-
-_SEED = 20_240_229
-"""Seed of the bootstrap, fixed so that the same samples always give the same interval."""
+CONFIDENCE: Final = 0.99
+"""Confidence with which a tail is not too low, as LoadGen has it. A higher one needs more samples: those of
+`samples.FLOORS` follow from it."""
 
 
 def mixture_quantile(processes: Sequence[Sequence[int]], q: float) -> float:
@@ -42,24 +37,29 @@ def mixture_quantile(processes: Sequence[Sequence[int]], q: float) -> float:
     return float(values[order][int(np.argmax(reached)) if reached.any() else -1])
 
 
-def tail_interval(processes: Sequence[Sequence[int]], q: float) -> tuple[float, float] | None:
-    """Return the 95 % interval of `mixture_quantile`; None for fewer than ten processes."""
-    count = len(processes)
-    if count < MIN_PROCESSES_FOR_TAIL_INTERVAL:
-        return None
-    ordered = [np.sort(np.asarray(samples, np.int64)) for samples in processes]
-    grid = _grid(np.sort(np.concatenate(ordered)))
-    shares = np.stack([np.searchsorted(s, grid, side="right") / len(s) for s in ordered])
-    generator = np.random.Generator(np.random.PCG64(_SEED))
-    drawn = generator.multinomial(count, np.full(count, 1.0 / count), size=_RESAMPLES)
-    reached = (drawn @ shares) / count >= q - 1e-9
-    found = np.sort(grid[np.where(reached.any(axis=1), reached.argmax(axis=1), len(grid) - 1)])
-    outside = int(0.025 * _RESAMPLES)
-    return float(found[outside]), float(found[_RESAMPLES - 1 - outside])
+def independent_samples(processes: Sequence[Sequence[Sequence[int]]], q: float) -> int:
+    """Return how many independent samples those of several processes, each in its batches, are worth.
+
+    It counts those beyond the quantile, which come in bursts where the machine's state does. Processes with
+    fewer samples than others count for less, as each weighs the same.
+    """
+    joined = [[sample for part in parts for sample in part] for parts in processes]
+    at = mixture_quantile(joined, q)
+    # What differs between processes is for the interval over them to say.
+    effect = fmean(design_effect(parts, at) for parts in processes)
+    weighed = len(joined) ** 2 / math.fsum(1.0 / len(samples) for samples in joined)
+    return math.floor(weighed / effect + 1e-9)
 
 
-def _grid(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    if len(values) <= _GRID:
-        return values
-    # Evenly over the ranks; the last is the maximum, which every quantile reaches.
-    return values[np.linspace(0, len(values) - 1, _GRID).round().astype(np.int64)]
+def conservative_share(count: int, q: float) -> float | None:
+    """Return the share of `count` independent samples up to the one that bounds quantile `q` from above.
+
+    With t the largest number for which P[Bin(count, 1 - q) <= t] <= 1 - `CONFIDENCE`, the t - 1 largest
+    samples are left out, and the largest of the rest is the bound; None where t is 0.
+    """
+    most = min(count, math.ceil((1.0 - q) * count)) + 1
+    k = np.arange(most)
+    steps = np.log((count - k) / (k + 1.0) * (1.0 - q) / q, where=k < count, out=np.full(most, -np.inf))
+    logs = count * math.log(q) + np.concatenate([[0.0], np.cumsum(steps)])
+    t = int(np.searchsorted(np.cumsum(np.exp(logs)), 1.0 - CONFIDENCE, side="right")) - 1
+    return None if t < 1 else (count - t + 1) / count

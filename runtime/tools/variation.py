@@ -1,7 +1,8 @@
-"""How much a median varies by what is repeated (samples, processes, tunings), and where to repeat more.
+"""How much a median varies by what is repeated (rounds, blocks, tunings), and where to repeat more.
 
 Nested analysis of variance of the logarithms of medians, as Kalibera and Jones, "Rigorous Benchmarking in
-Reasonable Time" (2013), section 6, with their rule for the number of repetitions of each level.
+Reasonable Time" (2013), section 6, with their rule for the number of repetitions of each level. What the
+samples of one process add is seen in its batches, the slices of its rounds: neighbouring samples are alike.
 """
 
 from __future__ import annotations
@@ -9,13 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, variance
 from typing import Final, Literal
 
-from runtime.tools.samples import median_interval, percentile
-
-_Z_975: Final = 1.96
-"""Standard deviations of a normal distribution between its mean and its 97.5 % quantile."""
+from runtime.common.statistics import estimate, units, units_for
+from runtime.tools.batches import FEWEST, batches
+from runtime.tools.samples import percentile, process_median
 
 TARGET: Final = 0.01
 """Half width, as a share, of the interval for which a number of repetitions is named. Chosen: ratios within 2
@@ -24,13 +24,19 @@ TARGET: Final = 0.01
 _MOST: Final = 1_000_000
 """The largest number of repetitions that is named; a level that hardly varies would ask for an absurd one."""
 
+_OF_MEDIAN: Final = math.pi / 2.0
+"""Variance of the median over that of the mean, of many normal values."""
+
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A timed process: its samples in ns, and what it cost besides, in seconds."""
+    """A timed process, its block's one of this arm: its samples in ns, what it cost besides, in seconds, and
+    how many of the samples each of its slices has.
+    """
 
     invoke_ns: Sequence[int]
     besides_s: float
+    slices: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +44,11 @@ class Variation:
     """What each level adds to the spread of medians, what it costs, and how often to repeat it.
 
     `..._sd` are standard deviations as a share, None for a level that was not repeated; that of samples is
-    what a median's own interval says about them. `..._s` are the seconds of one more without what is repeated
-    within it. `samples_advised` of a process, `processes_advised` of a tuning: None where the level above
-    adds nothing that was seen, so that only time bounds them. `units_advised`: of the level of the interval,
-    for `TARGET`.
+    what batches of them say, as one of as many independent ones. `..._s` are the seconds of one more without
+    what is repeated within it. `samples_advised` of a process, the same as `rounds_advised` of a block where
+    it was timed by slices, and `processes_advised` of a tuning, a process for each block: None where the
+    level above adds nothing that was seen, so that only time bounds them. `units_advised`: of the level of
+    the interval, for `TARGET`.
     """
 
     level: Literal["process", "tuning"]
@@ -54,6 +61,7 @@ class Variation:
     process_s: float | None
     tuning_s: float | None
     samples_advised: int | None
+    rounds_advised: int | None
     processes_advised: int | None
     units_advised: int | None
 
@@ -68,8 +76,8 @@ def variation_of(tunings: Sequence[Sequence[Timed]], cold_s: Sequence[float]) ->
     every = [process for group in groups for process in group]
     if len(every) < 2:
         return None
-    medians = [[math.log(percentile(p.invoke_ns, 0.5)) for p in group] for group in groups]
-    own = [_variance_of_median(p.invoke_ns) for p in every]
+    medians = [[math.log(process_median(p.invoke_ns, p.slices)) for p in group] for group in groups]
+    own = [_variance_of_median(p) for p in every]
     known = [value for value in own if value is not None]
     within = fmean(known) if len(known) == len(own) else None
     samples = fmean(len(p.invoke_ns) for p in every)
@@ -79,7 +87,10 @@ def variation_of(tunings: Sequence[Sequence[Timed]], cold_s: Sequence[float]) ->
     sample_s = fmean(math.fsum(p.invoke_ns) / len(p.invoke_ns) / 1e9 for p in every)
     process_s = fmean(p.besides_s for p in every)
     tuning_s = fmean(cold_s) if cold_s else 0.0
-    units = [fmean(group) for group in medians] if len(groups) > 1 else medians[0]
+    advised = _advised(process_s, sample_s, sample, process)
+    slices = [length for p in every for length in p.slices]
+    tuning_of = [number for number, group in enumerate(groups) for _ in group]
+    spread = estimate(units([log for group in medians for log in group], tuning_of)).spread
     return Variation(
         level="tuning" if len(groups) > 1 else "process",
         tunings=len(groups),
@@ -90,19 +101,24 @@ def variation_of(tunings: Sequence[Sequence[Timed]], cold_s: Sequence[float]) ->
         sample_s=sample_s,
         process_s=process_s if process_s > 0.0 else None,
         tuning_s=tuning_s if tuning_s > 0.0 else None,
-        samples_advised=_advised(process_s, sample_s, sample, process),
+        samples_advised=advised,
+        rounds_advised=None if advised is None or not slices else math.ceil(advised / fmean(slices)),
         processes_advised=_advised(tuning_s, process_s, process, over),
-        units_advised=_for_target(units),
+        units_advised=None if not spread else min(_MOST, units_for(spread, TARGET)),
     )
 
 
-def _variance_of_median(invoke_ns: Sequence[int]) -> float | None:
-    """Return the variance of the logarithm of a process's median, from its order-statistic interval."""
-    low, high = median_interval(len(invoke_ns))
-    if low is None or high is None:
+def _variance_of_median(process: Timed) -> float | None:
+    """Return the variance of the logarithm of a process's p50, by the spread of the medians of its batches.
+
+    None for a p50 of fewer batches than tell a spread.
+    """
+    parts = batches(process.invoke_ns, process.slices)
+    if len(parts) < FEWEST:
         return None
-    ordered = sorted(invoke_ns)
-    return (math.log(ordered[high - 1] / ordered[low - 1]) / (2.0 * _Z_975)) ** 2
+    spread = variance([math.log(percentile(part, 0.5)) for part in parts]) / len(parts)
+    # Of slices, p50 is the median; of other samples it varies as the mean of their batches' medians does.
+    return spread * _OF_MEDIAN if process.slices else spread
 
 
 def _nested(groups: Sequence[Sequence[float]]) -> tuple[float | None, float | None]:
@@ -127,14 +143,6 @@ def _advised(upper_s: float, lower_s: float, lower: float | None, upper: float |
     if not lower or not upper or upper_s <= 0.0 or lower_s <= 0.0:
         return None
     return min(_MOST, math.ceil(math.sqrt(upper_s / lower_s * lower / upper)))
-
-
-def _for_target(units: Sequence[float]) -> int | None:
-    """Return how many units an interval of `TARGET` to either side needs."""
-    mean = fmean(units)
-    variance = math.fsum((x - mean) ** 2 for x in units) / (len(units) - 1)
-    # Below some ten, Student's quantile is larger than two, and three are the fewest that give an interval.
-    return min(_MOST, 2 + max(1, math.ceil(variance * (_Z_975 / TARGET) ** 2))) if variance > 0.0 else None
 
 
 def _root(variance: float | None) -> float | None:

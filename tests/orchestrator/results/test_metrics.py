@@ -29,8 +29,9 @@ from orchestrator.results.metrics import METRICS
 from orchestrator.results.metrics_table import metrics_table
 from orchestrator.site import links
 from orchestrator.site.build import build_site
+from runtime.common.statistics import MIN_UNITS
 from runtime.tools import agreement
-from runtime.tools.samples import FLOORS, MIN_PROCESSES_FOR_INTERVAL
+from runtime.tools.samples import FLOORS
 from tests.needs import REPOSITORY
 from tests.orchestrator.site.reading import read_page
 from tests.orchestrator.site.records import demo_farm
@@ -151,7 +152,7 @@ def test_a_metric_is_explained_in_whole_sentences(metric):
 def test_the_docs_state_the_sample_floors_in_force():
     text = " ".join((REPOSITORY / "docs" / "measuring.md").read_text(encoding="utf-8").split())
     assert ", ".join(f"{name} **{floor}**" for name, floor in FLOORS.items()) in text
-    assert f"Below {MIN_PROCESSES_FOR_INTERVAL} processes it is null" in text
+    assert f"Below {MIN_UNITS} processes it is null" in text
 
 
 def test_the_docs_state_the_tolerances_in_force():

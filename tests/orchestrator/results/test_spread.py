@@ -8,7 +8,7 @@ from orchestrator.results.spread import spread_lines
 VARIED = Variation(
     level="tuning", given_tuning=False, tunings=3, processes=10, sample_sd=0.042, process_sd=0.009,
     tuning_sd=0.0155, sample_s=0.005, process_s=1.9, tuning_s=3.4, samples_advised=89, processes_advised=1,
-    units_advised=12,
+    units_advised=12, rounds_advised=9,
 )  # fmt: skip
 NOTHING = dict.fromkeys(("init", "init_warm", "first", "p50", "p90", "p99", "mean", "ci95"))
 
@@ -37,9 +37,7 @@ def test_the_level_of_the_interval_and_the_advice_are_said():
     lines = said()
     assert lines["interval over"] == "3 tunings"
     assert lines["varies by"].startswith("samples 4.20%, processes 0.90%, tunings 1.55%")
-    wanted = (
-        "89 samples of a process, 1 process of a tuning, 12 tunings for an interval of 1 % to either side"
-    )
+    wanted = "9 rounds of a block, 1 block of a tuning, 12 tunings for an interval of 1 % to either side"
     assert lines["advice"] == wanted
     assert lines["tuning 1"] == "4 processes, sha256 abababababab"
     assert lines["below tuning 1"] == "choices: 0c41d29e5a7b=rows"
@@ -47,8 +45,8 @@ def test_the_level_of_the_interval_and_the_advice_are_said():
 
 
 def test_an_interval_over_processes_of_one_tuning_says_so():
-    nothing = {"tuning_sd": None, "processes_advised": None, "samples_advised": None, "process_sd": 0.0}
+    nothing = {"tuning_sd": None, "processes_advised": None, "rounds_advised": None, "process_sd": 0.0}
     lines = said(level="process", tunings=1, given_tuning=True, **nothing)
     assert lines["interval over"] == "10 processes, given this tuning"
-    assert lines["advice"].startswith("longer processes rather than more of them, 12 processes for")
+    assert lines["advice"].startswith("more rounds rather than blocks, 12 blocks for")
     assert said(level="process", tunings=1)["interval over"] == "10 processes"

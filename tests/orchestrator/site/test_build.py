@@ -19,8 +19,9 @@ from orchestrator.results.export import result_json
 from orchestrator.results.format import visible
 from orchestrator.site import links
 from orchestrator.site.build import build_site
+from runtime.common.statistics import MIN_UNITS
 from runtime.tools import agreement
-from runtime.tools.samples import FLOORS, MIN_PROCESSES_FOR_INTERVAL
+from runtime.tools.samples import FLOORS
 from tests.orchestrator.site.reading import read_page
 from tests.orchestrator.site.records import HOSTILE_NAMES, MODELS, HandMadeFarm, demo_farm
 
@@ -274,7 +275,7 @@ def test_method_page_states_the_floors_and_tolerances_in_force(site):
     assert f"{agreement.REDUCED_TOLERANCE:.0e}".replace("e-0", "e-") in text
     assert f"≥ {agreement.MIN_CENTRED_COSINE}" in text
     assert f"≤ {agreement.PEER_FACTOR} · ‖x" in text
-    assert MIN_PROCESSES_FOR_INTERVAL == 3
+    assert MIN_UNITS == 3
     assert "below three there is no interval" in text
 
 

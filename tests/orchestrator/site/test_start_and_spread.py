@@ -51,7 +51,7 @@ def test_a_stage_that_is_not_told_is_a_dash_with_the_reason(text):
 def test_the_page_says_what_the_interval_is_over_and_where_to_repeat_more(text):
     shown = text["gpu"].partition("Variation")[2]
     assert "5 processes, given this tuning" in shown
-    assert "6 processes for an interval of 1 % to either side" in shown
+    assert "6 blocks for an interval of 1 % to either side" in shown
     assert "0c41d29e5a7b=rows 9b07c41d29e5=16" in shown
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from runtime.common import student
-from runtime.common.statistics import ROBUST_UNITS, estimate, geometric_mean, quantile_for, units
+from runtime.common.statistics import ROBUST_UNITS, estimate, geometric_mean, quantile_for, units, units_for
 
 
 def test_few_units_have_no_interval_and_none_have_no_centre():
@@ -57,3 +57,11 @@ def test_a_geometric_mean():
 )
 def test_groups_are_the_units_once_there_are_several(groups: str, expected: list[float]) -> None:
     assert units([1.0, 2.0, 3.0, 6.0], groups) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("spread", "half"), [(0.03, 0.05), (0.03, 0.01), (0.2, 0.03), (0.001, 0.5)])
+def test_so_many_units_have_the_half_width_that_was_asked_for(spread: float, half: float) -> None:
+    count = units_for(spread, half)
+    assert quantile_for(count) * spread / math.sqrt(count) <= half
+    fewer = count - 1 - count // 50
+    assert fewer < 3 or quantile_for(fewer) * spread / math.sqrt(fewer) > half

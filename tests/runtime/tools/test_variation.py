@@ -33,6 +33,21 @@ def test_the_spread_of_each_level_is_found():
     assert found.process_sd == pytest.approx(sds[1], rel=0.25)
     # A median of normal noise varies as if each call did 1.25 times as much.
     assert found.sample_sd == pytest.approx(math.sqrt(math.pi / 2) * sds[2], rel=0.25)
+    assert found.rounds_advised is None, "it was timed in one go"
+
+
+def test_calls_that_are_alike_within_a_slice_vary_as_slices_do():
+    """Seven slices of 40 calls: nothing but the waves, which 40 calls of a slice share."""
+    rng, group = np.random.default_rng(5), []
+    for _ in range(60):
+        calls = rng.normal(0, 0.02) + np.repeat(rng.normal(0, 0.03, 7), 40) + rng.normal(0, 0.001, 280)
+        group.append(Timed((CALL_NS * np.exp(calls)).astype(int).tolist(), 2.0, slices=[40] * 7))
+    found = variation_of([group], [1.0])
+    of_median = found.sample_sd / math.sqrt(280)
+    assert of_median == pytest.approx(math.sqrt(math.pi / 2) * 0.03 / math.sqrt(7), rel=0.2)
+    in_one_go = variation_of([[Timed(p.invoke_ns, 2.0) for p in group]], [1.0])
+    assert in_one_go.sample_sd > 5 * 0.0015, "batches of one go see the waves too"
+    assert found.rounds_advised == math.ceil(found.samples_advised / 40)
 
 
 def test_advice_is_by_costs_and_variances():
@@ -40,7 +55,7 @@ def test_advice_is_by_costs_and_variances():
     by_rule = math.sqrt(2.0 / found.sample_s) * found.sample_sd / found.process_sd
     assert found.samples_advised == math.ceil(by_rule)
     assert found.processes_advised == math.ceil(math.sqrt(8.0 / 2.0) * found.process_sd / found.tuning_sd)
-    assert found.units_advised == pytest.approx((1.96 * 0.03 / 0.01) ** 2, rel=0.5)
+    assert found.units_advised == pytest.approx((2.0 * 0.03 / 0.01) ** 2, rel=0.5)
 
 
 def test_a_level_that_was_not_repeated_is_not_judged():
