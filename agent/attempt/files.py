@@ -2,7 +2,8 @@
 
 job.json          AttemptFile       agent -> runner
 progress          one line of text  runner -> agent: its present phase
-process-<i>.json  ProcessReport     measuring process -> runner
+process-<i>.json  ProcessReport     of the cold processes, for those that follow
+process-<i>/      its outputs       measuring process -> runner, which has its samples over a pair of sockets
 result.json       RunnerResult      runner -> agent; appears complete (atomic rename)
 samples.json      the raw samples   runner -> agent, which copies them into the store
 sensors           readings          process that reads the sensors -> runner
@@ -113,7 +114,8 @@ class Report(Wire):
 class ProcessReport(Report):
     """The report of one measuring process: samples or a failure.
 
-    Its first and its last outputs are in `process-<i>.npz`, of the cold process those of every input set.
+    Its first and its last outputs are in `outputs_path`, of the cold process those of every input set. It
+    says nothing of the timed invokes, which the runner has already.
     `choices`: what the delegate chose by timing, as its option of that name takes it.
     `environment`: the machine and the software as the process itself found them; empty where it could not.
     `unseen`: why a stage of the start, or its memory, is not in the samples.
@@ -198,13 +200,18 @@ class RunnerResult(Wire):
 
 
 def report_path(folder: Path, index: int) -> Path:
-    """Return where measuring process `index` writes its `ProcessReport`."""
+    """Return where the runner keeps the `ProcessReport` of measuring process `index` for later ones."""
     return folder / f"process-{index}.json"
+
+
+def own_folder(folder: Path, index: int) -> Path:
+    """Return the folder in which measuring process `index` of an arm may write, and no other process."""
+    return folder / f"process-{index}"
 
 
 def outputs_path(folder: Path, index: int) -> Path:
     """Return where measuring process `index` writes its outputs."""
-    return folder / f"process-{index}.npz"
+    return own_folder(folder, index) / "outputs.npz"
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -6,6 +6,7 @@ so is what would follow from it.
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import time
@@ -36,7 +37,6 @@ class Counters:
     at_s: float
     asleep_s: float
     own_s: float
-    waited_s: Mapping[str, float] | None
     busy_s: float | None
     steal_s: float | None
     throttled_s: float | None
@@ -53,7 +53,6 @@ class Counters:
             # CLOCK_BOOTTIME goes on while a machine sleeps, CLOCK_MONOTONIC does not.
             asleep_s=time.clock_gettime(time.CLOCK_BOOTTIME) - now_s,
             own_s=sum(_used_s(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)),
-            waited_s=_waited_s(root),
             busy_s=busy,
             steal_s=steal,
             throttled_s=_throttled_s(root),
@@ -64,17 +63,16 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The difference of two readings. `foreign_s`: CPU time of all but this process and its children.
+    """The difference of two readings. `foreign_s`: CPU time of all but this process, its children, and those
+    whose time is known to be the farm's.
 
-    `from_s`: its beginning, on CLOCK_MONOTONIC. `preempted_s`: how long the thread of this process that
-    waited most was ready to run and had no CPU.
+    `from_s`: its beginning, on CLOCK_MONOTONIC.
     """
 
     from_s: float
     wall_s: float
     cpus: int
     asleep_s: float
-    preempted_s: float | None
     foreign_s: float | None
     steal_s: float | None
     throttled_s: float | None
@@ -82,16 +80,18 @@ class Window:
     swapped_in: int | None
 
     @classmethod
-    def between(cls, first: Counters, last: Counters, cpus: int) -> Window:
-        """Everything that was counted from the first reading to the last, on `cpus` CPUs."""
+    def between(cls, first: Counters, last: Counters, cpus: int, measured_s: float = 0.0) -> Window:
+        """Everything that was counted from the first reading to the last, on `cpus` CPUs.
+
+        `measured_s`: the CPU time of measuring processes that live on, which is not foreign.
+        """
         busy = _difference(first.busy_s, last.busy_s)
-        own = last.own_s - first.own_s
+        own = last.own_s - first.own_s + measured_s
         return cls(
             from_s=first.at_s,
             wall_s=last.at_s - first.at_s,
             cpus=cpus,
             asleep_s=last.asleep_s - first.asleep_s,
-            preempted_s=_longest_wait(first.waited_s, last.waited_s),
             foreign_s=None if busy is None else max(0.0, busy - own),
             steal_s=_difference(first.steal_s, last.steal_s),
             throttled_s=_difference(first.throttled_s, last.throttled_s),
@@ -102,29 +102,72 @@ class Window:
 
     @property
     def rounding_s(self) -> float:
-        """By how many seconds a CPU time may be wrong: each CPU's is rounded at both ends."""
-        return 2 * self.cpus * _TICK_S
+        """By how many seconds the CPU times may be wrong: two standard deviations of what rounding does.
+
+        Of each CPU two fields (user, system) are rounded down to a tick at both ends of the window: four
+        errors with a variance of 1/12 each, which add up like independent ones.
+        """
+        return 2.0 * _TICK_S * math.sqrt(self.cpus * 4.0 / 12.0)
+
+    @property
+    def surely_foreign_s(self) -> float | None:
+        """The foreign CPU time that no rounding explains; None where it is not counted."""
+        return None if self.foreign_s is None else max(0.0, self.foreign_s - self.rounding_s)
+
+    @property
+    def surely_stolen_s(self) -> float:
+        """The stolen time that no rounding explains; one field of each CPU counts it."""
+        return max(0.0, (self.steal_s or 0.0) - self.rounding_s / math.sqrt(2.0))
+
+    def __add__(self, later: Window) -> Window:
+        """The sum of two windows that need not be adjacent, as one of their joint length."""
+
+        def added(one: float | None, other: float | None) -> float | None:
+            return None if one is None or other is None else one + other
+
+        return Window(
+            from_s=self.from_s,
+            wall_s=self.wall_s + later.wall_s,
+            cpus=self.cpus,
+            asleep_s=self.asleep_s + later.asleep_s,
+            foreign_s=added(self.foreign_s, later.foreign_s),
+            steal_s=added(self.steal_s, later.steal_s),
+            throttled_s=added(self.throttled_s, later.throttled_s),
+            waiting_s=added(self.waiting_s, later.waiting_s),
+            swapped_in=None if None in (self.swapped_in, later.swapped_in)
+            else (self.swapped_in or 0) + (later.swapped_in or 0),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadTimes:
+    """How long the threads of one process ran and waited for a CPU, by the kernel, in seconds."""
+
+    ran_s: Mapping[str, float]
+    waited_s: Mapping[str, float]
+
+    @classmethod
+    def of(cls, pid: int, root: Path = ROOT) -> ThreadTimes | None:
+        """Read the times of a process; None where the kernel keeps no `schedstat`."""
+        ran, waited = {}, {}
+        for thread in (root / f"proc/{pid}/task").glob("[0-9]*"):
+            fields = text_of(thread / "schedstat").split()
+            if len(fields) == _SCHEDSTAT_FIELDS:
+                ran[thread.name], waited[thread.name] = int(fields[0]) * 1e-9, int(fields[1]) * 1e-9
+        return cls(ran, waited) if ran else None
+
+    def since(self, earlier: ThreadTimes) -> tuple[float, float]:
+        """Return the CPU time of all threads since then, and the wait of the one that waited most.
+
+        A thread that began meanwhile has run and waited from 0 on.
+        """
+        ran = sum(max(0.0, now - earlier.ran_s.get(thread, 0.0)) for thread, now in self.ran_s.items())
+        waits = (now - earlier.waited_s.get(thread, 0.0) for thread, now in self.waited_s.items())
+        return ran, max(waits, default=0.0)
 
 
 def _difference(first: float | None, last: float | None) -> float | None:
     return None if first is None or last is None else last - first
-
-
-def _longest_wait(first: Mapping[str, float] | None, last: Mapping[str, float] | None) -> float | None:
-    """The largest growth of a thread's waiting time; a thread that began meanwhile has waited from 0 on."""
-    if first is None or last is None:
-        return None
-    return max((waited - first.get(thread, 0.0) for thread, waited in last.items()), default=0.0)
-
-
-def _waited_s(root: Path) -> dict[str, float] | None:
-    """How long each thread of this process waited in a run queue (the second field of its `schedstat`)."""
-    found = {}
-    for thread in (root / "proc/self/task").glob("[0-9]*"):
-        fields = text_of(thread / "schedstat").split()
-        if len(fields) == _SCHEDSTAT_FIELDS:
-            found[thread.name] = int(fields[1]) * 1e-9
-    return found or None
 
 
 def _used_s(who: int) -> float:

@@ -6,7 +6,6 @@ What it cannot hide: without a driver nothing reaches a device, and computing ta
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -47,9 +46,9 @@ class DeviceUse:
     cpus: int
 
     @classmethod
-    def now(cls, own_s: float, wall_s: float, root: Path = ROOT) -> DeviceUse:
-        """Look at this process, which took `own_s` CPU seconds in the last `wall_s` seconds."""
-        return cls(_reaches(root), own_s / wall_s if wall_s > 0 else 0.0, len(os.sched_getaffinity(0)))
+    def of(cls, pid: int, cpus: int, own_s: float, wall_s: float, root: Path = ROOT) -> DeviceUse:
+        """Look at a process on so many CPUs, which took `own_s` CPU seconds in `wall_s` seconds."""
+        return cls(_reaches(pid, root), own_s / wall_s if wall_s > 0 else 0.0, cpus)
 
     def judged(self, *, is_gpu: bool) -> Evidence:
         """What follows for a device that is reached by a driver. That of a CPU computes on the CPU itself."""
@@ -72,15 +71,15 @@ class DeviceUse:
         return Evidence(seen=(DRIVER,), unseen=(f"{OWN_CPU}: {why}",))
 
 
-def _reaches(root: Path) -> bool | None:
-    """Whether this process has a driver or a device file; None where its mappings cannot be read."""
-    mapped = text_of(root / "proc/self/maps")
+def _reaches(pid: int, root: Path) -> bool | None:
+    """Whether a process has a driver or a device file; None where its mappings cannot be read."""
+    mapped = text_of(root / f"proc/{pid}/maps")
     if not mapped:
         return None
     names = {Path(line.rpartition(" ")[2]).name.lower() for line in mapped.splitlines() if "/" in line}
     if any(part in name for name in names for part in _LIBRARIES):
         return True
-    return any(_target(link).startswith(_FILES) for link in (root / "proc/self/fd").glob("*"))
+    return any(_target(link).startswith(_FILES) for link in (root / f"proc/{pid}/fd").glob("*"))
 
 
 def _target(link: Path) -> str:

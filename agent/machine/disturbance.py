@@ -15,15 +15,9 @@ above a twentieth caches, turbo and memory bandwidth are shared noticeably. A sh
 MOST_STEAL: Final = 0.01
 """Share of the CPUs' time that a hypervisor may give to other machines."""
 
-MOST_PREEMPTED: Final = 0.02
-"""Share of the timed loop for which others may keep a thread of the measured process from its CPU: the
-smallest difference that a comparison calls one (`orchestrator.results.speedups.SAME_WITHIN`), so that less
-changes no verdict. How often it was switched says nothing: a switch may cost a microsecond or a second."""
-
 MOST_WAITING: Final = 0.05
 """Share of the time in which some task of the host may wait for a CPU, where other programs ran at all:
-threads of the measured process alone may wait for each other. Judged only where the kernel does not say for
-how long the measured process itself waited."""
+threads of the measured process alone may wait for each other."""
 
 LEAST_FOREIGN: Final = 0.01
 """Share of the CPUs' time from which on other programs ran at all."""
@@ -71,15 +65,14 @@ def disturbances(window: Window) -> Evidence:
 
 
 def _foreign(w: Window) -> Disturbance | None:
-    used = (w.foreign_s or 0.0) - w.rounding_s
-    if used <= MOST_FOREIGN * w.wall_s * w.cpus:
+    if (w.surely_foreign_s or 0.0) <= MOST_FOREIGN * w.wall_s * w.cpus:
         return None
     return Disturbance(f"other programs used {(w.foreign_s or 0.0) / w.wall_s:.1f} of {w.cpus} CPUs")
 
 
 def _steal(w: Window) -> Disturbance | None:
     stolen = w.steal_s or 0.0
-    if stolen - w.rounding_s / 2 <= MOST_STEAL * w.wall_s * w.cpus:
+    if w.surely_stolen_s <= MOST_STEAL * w.wall_s * w.cpus:
         return None
     return Disturbance(f"the hypervisor withheld {stolen / w.wall_s:.2f} of {w.cpus} CPUs")
 
@@ -89,21 +82,9 @@ def _throttled(w: Window) -> Disturbance | None:
     return Disturbance(f"a CPU quota stopped it for {stopped:.3f} s") if stopped > 0.0 else None
 
 
-def _preempted(w: Window) -> Disturbance | None:
-    """A thread may also wait for another one of its process; for others no longer than those ran."""
-    waited = w.preempted_s or 0.0
-    if w.foreign_s is not None:
-        waited = min(waited, w.foreign_s + (w.steal_s or 0.0) + w.rounding_s)
-    if waited <= MOST_PREEMPTED * w.wall_s:
-        return None
-    return Disturbance(f"others kept a thread from its CPU for {waited / w.wall_s:.0%} of the time")
-
-
 def _waiting(w: Window) -> Disturbance | None:
-    if w.preempted_s is not None:
-        return None
     waited = w.waiting_s or 0.0
-    foreign = (w.foreign_s or 0.0) - w.rounding_s
+    foreign = w.surely_foreign_s or 0.0
     if waited <= MOST_WAITING * w.wall_s or foreign <= LEAST_FOREIGN * w.wall_s * w.cpus:
         return None
     return Disturbance(f"tasks waited for a CPU in {waited / w.wall_s:.0%} of the time")
@@ -126,7 +107,6 @@ _SIGNALS: Final[
 ] = (
     ("foreign CPU time", lambda w: w.foreign_s, _NO_STAT, _foreign),
     ("steal time", lambda w: w.steal_s, _NO_STAT, _steal),
-    ("preemption", lambda w: w.preempted_s, "the kernel keeps no schedstat of threads", _preempted),
     ("CPU throttling", lambda w: w.throttled_s, "no control group counts it", _throttled),
     ("CPU pressure", lambda w: w.waiting_s, "the kernel has no /proc/pressure", _waiting),
     ("swap", lambda w: w.swapped_in, "the kernel does not count it", _swapped),

@@ -1,42 +1,29 @@
-"""A piece of work of a known size, before and after each measuring process: does the machine run as usual?
+"""How long a piece of work of a known size took on a device: its history, and what is unusual in it.
 
-Its time is compared with the device's own history. It delays a measurement or labels it; no figure is ever
-scaled by it. `sha256` computes in the caches of one core, the copy goes through memory; neither needs a
-library.
+The runner does the work (`agent.runner.calibration`). It delays a measurement or is a fact beside it; no
+figure is ever scaled by it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Final
 
-_HASHED: Final = bytes(512 * 1024)
-"""512 KiB, which fit into a core's second-level cache: one run takes a third of a millisecond with SHA
-instructions, and two without."""
-
-_COPIED_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of one copy: more than a core's own caches hold. One takes one to three milliseconds."""
-
 COMPUTE_FACT: Final = "workload_compute_ns"
 COPY_FACT: Final = "workload_copy_ns"
 """Facts of a result: the readings in their order, separated by blanks."""
-
-_RUNS: Final = 3
-"""Runs of each, of which the fastest counts: an interrupt costs one run. All six stay below 20 ms."""
 
 HISTORY: Final = 50
 """Readings that are kept for a device. More would follow a machine that becomes slower too late."""
 
 FEWEST: Final = 20
-"""Readings from which on a history is one. Readings of one attempt resemble each other: 20 are of at least
-two attempts at the level `standard`, of four at `quick`. With fewer, a spread is not known."""
+"""Readings, one for each block, from which on a history is one. Those of one attempt resemble each other: 20
+are of at least two attempts at `standard`, of four at `quick`. With fewer, a spread is not known."""
 
 SLOWER: Final = 1.3
 """Least excess over the usual duration that is one. Chosen: neighbours that take a core's turbo or half of
@@ -56,16 +43,10 @@ VAGUE: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Fastest runs in ns."""
+    """One run of each kind in ns: a matrix product, and a copy through memory."""
 
     compute_ns: int
     copy_ns: int
-
-    @classmethod
-    def now(cls) -> Reading:
-        """Run the workload."""
-        source = bytearray(_COPIED_BYTES)
-        return cls(_fastest(lambda: hashlib.sha256(_HASHED).digest()), _fastest(lambda: bytes(source)))
 
     def slower_than(self, history: Sequence[Reading]) -> str | None:
         """Say what took unusually long, None where nothing did or the history is too short to tell."""
@@ -83,9 +64,12 @@ class Reading:
                 )
         return None
 
-    def faster_of(self, other: Reading) -> Reading:
-        """The faster run of each kind: what took long in it took long in both readings."""
-        return Reading(min(self.compute_ns, other.compute_ns), min(self.copy_ns, other.copy_ns))
+    @classmethod
+    def typical(cls, readings: Sequence[Reading]) -> Reading:
+        """Return the median of each kind: one reading may have met an interrupt."""
+        return cls(
+            int(median(one.compute_ns for one in readings)), int(median(one.copy_ns for one in readings))
+        )
 
     @classmethod
     def listed(cls, facts: Mapping[str, str]) -> list[Reading]:
@@ -120,15 +104,6 @@ def as_facts(readings: Sequence[Reading]) -> dict[str, str]:
         COMPUTE_FACT: " ".join(str(one.compute_ns) for one in readings),
         COPY_FACT: " ".join(str(one.copy_ns) for one in readings),
     }
-
-
-def _fastest(work: Callable[[], object]) -> int:
-    times = []
-    for _ in range(_RUNS):
-        started = time.perf_counter_ns()
-        work()
-        times.append(time.perf_counter_ns() - started)
-    return min(times)
 
 
 def load(path: Path, device_id: str) -> list[Reading]:

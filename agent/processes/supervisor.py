@@ -38,7 +38,7 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 class Launch:
     """How to start a process. `memory_limit_bytes` bounds its address space (RLIMIT_AS); it starts in the
     control groups `group` and `counted_group` and within `boundary`. `expendable`: when memory runs out, the
-    kernel kills it before its parent.
+    kernel kills it before its parent. `own_group`: it leads a process group of its own, in the same session.
     """
 
     command: Sequence[str]
@@ -51,6 +51,7 @@ class Launch:
     counted_group: Path | None = None
     boundary: Boundary | None = None
     expendable: bool = False
+    own_group: bool = False
 
 
 def start(launch: Launch) -> subprocess.Popen[bytes]:
@@ -89,6 +90,7 @@ def start(launch: Launch) -> subprocess.Popen[bytes]:
             stderr=log,
             pass_fds=tuple(launch.inherited),
             start_new_session=launch.new_session,
+            process_group=0 if launch.own_group else None,
             preexec_fn=in_child,  # noqa: PLW1509  # this process has one thread
         )
 

@@ -4,7 +4,7 @@ python -m agent.runner --probe [--without-opencl WHY]  this host's devices as JS
 python -m agent.runner --check [--again]               operators of each OpenCL device against the CPU path
 python -m agent.runner JOB.json FOLDER                 decide: run what follows, judge, write the result
 python -m agent.runner --reference JOB.json KIND FILE
-python -m agent.runner --measure JOB.json FOLDER INDEX TUNING
+python -m agent.runner --measure JOB.json FOLDER INDEX TUNING DESCRIPTOR
 python -m agent.runner --labelled JOB.json FOLDER
 python -m agent.runner --sustained JOB.json FOLDER
 python -m agent.runner --throughput JOB.json FOLDER
@@ -36,9 +36,9 @@ def main(arguments: list[str]) -> int:
             _write(import_module("agent.runner.operator_check").check(again=False))
         case ["--check", "--again"]:
             _write(import_module("agent.runner.operator_check").check(again=True))
-        case ["--measure", job, folder, index, tuning] if index.isdecimal() and tuning.isdecimal():
+        case ["--measure", job, folder, *numbers] if len(numbers) == 3 and all(map(str.isdecimal, numbers)):
             measure = import_module("agent.runner.measure").measure_process
-            measure(Path(job), Path(folder), int(index), int(tuning))
+            measure(Path(job), Path(folder), *map(int, numbers))
         case ["--labelled", job, folder]:
             import_module("agent.runner.labelled").labelled_process(Path(job), Path(folder))
         case ["--sustained", job, folder]:

@@ -1,4 +1,4 @@
-"""The processes that an arm starts: references, measurements, the passes that follow them.
+"""The processes of an arm that time no slices: references, and the passes that follow the timed blocks.
 
 Each may be ended sooner than by itself: by the arm's time limit, or because its attempt was cancelled.
 """
@@ -6,7 +6,6 @@ Each may be ended sooner than by itself: by the arm's time limit, or because its
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import threading
@@ -19,22 +18,20 @@ from typing import TypeVar
 from agent.attempt import runlog
 from agent.attempt.files import (
     CANCEL_SIGNAL,
-    LEASE_VARIABLE,
     AttemptFile,
     Failure,
     LabelledReport,
     PassReport,
-    ProcessReport,
     Report,
     is_cancelled,
     log_tail,
-    report_path,
 )
 from agent.devices import RUNNER_COMMAND
 from agent.processes import oom
 from agent.processes.environment import for_runner
 from agent.processes.exit_reason import exit_reason
 from agent.processes.supervisor import Launch, start
+from agent.runner.ending import CancelledError, Clock, FailedError, lease_descriptors
 from agent.runner.references import NotMade
 from agent.wire.measurement import LabelledScore
 from agent.wire.messages import Reason, ReasonCode, Status
@@ -42,19 +39,6 @@ from runtime.tools.reference import ReferenceKind
 
 R = TypeVar("R", bound=Report)
 P = TypeVar("P", bound=PassReport)
-
-
-class FailedError(Exception):
-    """A process of the arm ended it; the failure says how, `environment` what it ran in if it said so."""
-
-    def __init__(self, failure: Failure, environment: Mapping[str, str] | None = None) -> None:
-        super().__init__(failure.reason.text)
-        self.failure = failure
-        self.environment = dict(environment or {})
-
-
-class CancelledError(Exception):
-    """The arm's attempt was cancelled: nobody waits for its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,31 +51,12 @@ class Ended:
 
 @dataclass(slots=True)
 class Children:
-    """Starts an arm's processes one after another; they die with the runner and write to the same log.
-
-    `limit_s`: how long they may take together (None: the agent ends the runner); `used_s`: how long they
-    took.
-    """
+    """Starts what an arm runs before and after it measures; all of it dies with the runner."""
 
     attempt: AttemptFile
     job_file: Path
     folder: Path
-    limit_s: float | None = None
-    used_s: float = 0.0
-
-    @property
-    def alone(self) -> bool:
-        """Whether the arm is the only one of its runner."""
-        return self.limit_s is None
-
-    def measure(self, index: int, tuning: int, count: int, environment: Mapping[str, str]) -> ProcessReport:
-        """Run one measuring process. Raises `FailedError` where it measured nothing."""
-        who = f"process {index + 1} of {count}"
-        arguments = ["--measure", str(self.job_file), str(self.folder), str(index), str(tuning)]
-        report = self._reported(ProcessReport, report_path(self.folder, index), arguments, environment, who)
-        if report.failure is not None:
-            raise FailedError(report.failure, report.environment)
-        return report
+    clock: Clock
 
     def run_pass(self, kind: type[P], environment: Mapping[str, str]) -> P:
         """Run the process of a pass that follows the timed ones; how it failed is a part of its report."""
@@ -141,7 +106,7 @@ class Children:
         # The kernel counts for the whole control group; a rise while the process ran is attributed to it.
         killed_before = oom.kills()
         started_s = time.monotonic()
-        process = start(Launch(command, environment, self.folder, inherited=_inherited()))
+        process = start(Launch(command, environment, self.folder, inherited=lease_descriptors()))
         try:
             with _killed_when_cancelled(process, self.folder), self._limited(process):
                 returncode = process.wait(timeout_s)
@@ -151,13 +116,13 @@ class Children:
             self._log_end(process.pid)
             raise
         finally:
-            self.used_s += time.monotonic() - started_s
+            self.clock.used_s += time.monotonic() - started_s
         if returncode != 0:
             self._log_end(process.pid)
         if is_cancelled(self.folder):
             raise CancelledError
-        if self.limit_s is not None and self.used_s >= self.limit_s and returncode == -signal.SIGKILL:
-            raise FailedError(Failure(status=Status.FAILED, reason=_timeout(self.limit_s)))
+        if self.clock.left_s == 0.0 and returncode == -signal.SIGKILL:
+            raise FailedError(self.clock.timeout())
         return Ended(returncode, oom_killed=oom.kills() > killed_before)
 
     def _log_end(self, pid: int) -> None:
@@ -168,11 +133,12 @@ class Children:
     @contextlib.contextmanager
     def _limited(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
         """Kill the process once the arm's time is over."""
-        if self.limit_s is None:
+        left_s = self.clock.left_s
+        if left_s is None:
             yield
             return
         # The timer's thread sleeps until then; waiting with a timeout would wake up 20 times a second.
-        timer = threading.Timer(max(0.0, self.limit_s - self.used_s), process.kill)
+        timer = threading.Timer(left_s, process.kill)
         timer.start()
         try:
             yield
@@ -195,14 +161,3 @@ def _killed_when_cancelled(process: subprocess.Popen[bytes], folder: Path) -> It
         yield
     finally:
         signal.signal(CANCEL_SIGNAL, before)
-
-
-def _timeout(limit_s: float) -> Reason:
-    text = f"not finished after {limit_s:g} s; measure less, or raise the attempt's time limit"
-    return Reason(code=ReasonCode.TIMEOUT, text=text)
-
-
-def _inherited() -> tuple[int, ...]:
-    """The lease's descriptors. While a process of the attempt has them open, the kernel keeps the lock."""
-    listed = os.environ.get(LEASE_VARIABLE)
-    return () if listed is None else tuple(map(int, listed.split(",")))

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from agent.attempt.files import (
-    AttemptFile,
-    OutputFact,
-    ProcessReport,
-    outputs_path,
-    report_path,
-    write_atomically,
-    write_progress,
-)
+from agent.attempt.files import AttemptFile, OutputFact, ProcessReport, outputs_path, report_path
+from agent.runner.channel import Answer, Channel, ClosedError, Order, SliceTimes
 from agent.runner.failures import delegation_of, failure_of
-from agent.runner.host import host_cpus
 from agent.runner.opening import input_rules, opener_of
 from agent.runner.process_frame import logged
 from agent.runner.progress import told
 from agent.runner.reported import environment_of_failed, reported_environment
 from agent.runner.stages import DEVICE_BUSY
-from agent.runner.tunings import given_choices, is_cold, planned_tunings
-from agent.runner.watch import Watch
+from agent.runner.tunings import given_choices, is_cold
 from agent.wire.measurement import ProcessSamples
-from agent.wire.messages import MeasurePlan
 from runtime.delegates.descriptor import CHOICES
 from runtime.delegates.registry import delegate_descriptor
 from runtime.errors import FarmRuntimeError
-from runtime.tools.benchmark import ProcessResult, measure, start_cold
-from runtime.tools.loop_plan import LoopPlan
+from runtime.tools.benchmark import ProcessResult, Session, start_cold
+from runtime.tools.loading import Opener
 from runtime.tools.outputs import save_outputs
 from runtime.tools.reference import ReferenceKind, make_reference, save_reference
-from runtime.tools.samples import FLOORS
+from runtime.tools.warm_up import WarmUp
 
 
 def reference_process(job_file: Path, kind: str, target: Path) -> None:
@@ -48,51 +38,54 @@ def reference_process(job_file: Path, kind: str, target: Path) -> None:
         )
 
 
-def measure_process(job_file: Path, folder: Path, index: int, tuning: int) -> None:
-    """Start or measure once, in this process, and write `process-<index>.json`: samples or the failure.
+def measure_process(job_file: Path, folder: Path, index: int, tuning: int, descriptor: int) -> None:
+    """Start or measure once, in this process, turn by turn as it is told; send samples and report.
 
-    A process that begins a tuning is a cold one: it finds empty caches, and its outputs are judged.
+    A process that begins a tuning is a cold one: it finds empty caches, and its outputs are judged. This
+    returns early where the deciding process has ended.
     """
     attempt = AttemptFile.model_validate_json(job_file.read_bytes())
-    with logged(attempt, "measure"):
+    channel = Channel.of_descriptor(descriptor)
+    with suppress(ClosedError):
         try:
-            report = _measured(attempt, folder, index, tuning)
+            delegate = delegate_descriptor(attempt.job.delegate_kind)
+            # Loads the delegate's modules, which is no part of `init`: before the first turn, so that the
+            # processes of a block do it at the same time.
+            opener = opener_of(attempt, given_choices(folder, index, tuning, attempt.job, delegate))
+            channel.send(Answer(loaded=True))
+            channel.receive(Order)
+            report = _measured(attempt, folder, index, tuning, opener, channel)
         except (FarmRuntimeError, MemoryError) as error:
             environment = environment_of_failed(attempt.device, attempt.job.delegate_kind)
             report = ProcessReport(failure=failure_of(error, attempt), environment=environment)
-        write_atomically(report_path(folder, index), report.model_dump_json().encode())
+        channel.send(Answer(report=report))
 
 
-def _measured(attempt: AttemptFile, folder: Path, index: int, tuning: int) -> ProcessReport:
+def _measured(
+    attempt: AttemptFile, folder: Path, index: int, tuning: int, opener: Opener, channel: Channel
+) -> ProcessReport:
     job = attempt.job
-    descriptor = delegate_descriptor(job.delegate_kind)
-    who = f"process {index + 1} of {job.plan.processes + planned_tunings(job, descriptor)}"
-    write_progress(folder, f"{who}: start")
-    opener = opener_of(attempt, given_choices(folder, index, tuning, job, descriptor))
 
     def on_phase(phase: str) -> None:
-        write_progress(folder, f"{who}: {phase}")
+        channel.send(Answer(phase=phase))
 
-    watch = Watch(host_cpus(), attempt.device)
-    rules, model = input_rules(job.inputs), attempt.model_path
     with told(on_phase):
         if is_cold(index, job.plan):
             # The first one finds the warm-up of all processes of the cell.
-            calibrated = loop_plan(job.plan) if index == 0 else None
-            result = start_cold(opener, model, job.model_sha256, rules, on_phase, calibrated)
+            warm_up = WarmUp(job.plan.warmup_runs, job.plan.warmup_seconds) if index == 0 else None
+            rules, model = input_rules(job.inputs), attempt.model_path
+            result = start_cold(opener, model, job.model_sha256, rules, on_phase, warm_up)
         else:
-            plan = loop_plan(job.plan)
-            warmup_runs = frozen_warmup(folder)
-            result = measure(opener, model, job.model_sha256, plan, rules, on_phase, watch, warmup_runs)
+            result = _timed(attempt, folder, opener, on_phase, channel)
     save_outputs(outputs_path(folder, index), result.outputs)
     settings = dict(result.settings)
     choices = settings.pop(CHOICES, None)
     cache: Literal["cold", "warm"] = "cold" if is_cold(index, job.plan) else "warm"
     return ProcessReport(
-        samples=_samples(result, index, cache, tuning, watch.facts()),
+        samples=_samples(result, index, cache, tuning),
         delegation=delegation_of(result.delegation),
         settings=settings,
-        choices=choices if descriptor.tunes else None,
+        choices=choices if delegate_descriptor(job.delegate_kind).tunes else None,
         output_facts=tuple(
             OutputFact(name=f.name, scale=f.scale, zero_point=f.zero_point) for f in result.output_facts
         ),
@@ -100,23 +93,23 @@ def _measured(attempt: AttemptFile, folder: Path, index: int, tuning: int) -> Pr
         unseen={**result.unseen, **({DEVICE_BUSY: why} if (why := result.device.why_not) else {})},
         # After everything is timed: it loads what the measured program may not have loaded.
         environment=reported_environment(attempt.device, job.delegate_kind),
-        saw=watch.saw(),
     )
 
 
-def loop_plan(plan: MeasurePlan) -> LoopPlan:
-    """Counts of one process. Even a slow model gets enough runs in all processes together for p50."""
-    return LoopPlan(
-        warmup_runs=plan.warmup_runs,
-        warmup_seconds=plan.warmup_seconds,
-        min_runs=plan.min_runs,
-        max_runs=plan.max_runs,
-        min_seconds=plan.min_seconds,
-        max_seconds=plan.max_seconds,
-        floor_runs=min(plan.max_runs, math.ceil(FLOORS["p50"] / plan.processes)),
-        # A look at a model is to take the time that it was planned for.
-        seeks_precision=plan.level != "quick",
-    )
+def _timed(
+    attempt: AttemptFile, folder: Path, opener: Opener, on_phase: Callable[[str], None], channel: Channel
+) -> ProcessResult:
+    """Open the model and time the slices that are asked for, until the turn that ends the process."""
+    job = attempt.job
+    rules = input_rules(job.inputs)
+    session = Session(opener, attempt.model_path, job.model_sha256, frozen_warmup(folder), rules, on_phase)
+    on_phase("invoke")
+    channel.send(Answer(run_ns=session.run_ns))
+    while (order := channel.receive(Order)).do == "slice":
+        times = session.slice(order.runs)
+        sent = SliceTimes(invoke_ns=tuple(times.invoke_ns.tolist()), start_ns=tuple(times.start_ns.tolist()))
+        channel.send(Answer(times=sent))
+    return session.end()
 
 
 def frozen_warmup(folder: Path) -> int:
@@ -127,12 +120,9 @@ def frozen_warmup(folder: Path) -> int:
 
 
 def _samples(
-    result: ProcessResult,
-    index: int,
-    cache: Literal["cold", "warm"],
-    tuning: int,
-    counted: Mapping[str, str],
+    result: ProcessResult, index: int, cache: Literal["cold", "warm"], tuning: int
 ) -> ProcessSamples:
+    """The samples of a process; of the timed invokes it has sent all at the end of each slice."""
     return ProcessSamples(
         index=index,
         tuning=tuning,
@@ -140,13 +130,12 @@ def _samples(
         init_ns=result.init_ns,
         first_ns=result.first_ns,
         warmup_ns=result.warmup_ns,
-        invoke_ns=result.invoke_ns,
-        start_ns=result.start_ns,
+        invoke_ns=(),
         input_sets=result.input_sets,
         memory_peak_bytes=result.memory_peak_bytes,
         memory_before_bytes=result.memory_before_bytes,
         flags=result.flags,
-        facts={**result.facts, **counted},
+        facts=dict(result.facts),
         stages_ns=dict(result.stages_ns),
         memory_bytes=dict(result.memory_bytes),
         device_busy_ns=result.device.busy_ns,

@@ -76,7 +76,7 @@ class Telemetry:
                 for one in conclude(sensor, [value for _, value in readings]):
                     (invalid if one.invalidates else suspect).append(one.text)
             if sensor.quantity is Quantity.ENERGY and number not in recorded.lost:
-                energy = _energy_of_a_call(readings, window, len(report.samples.invoke_ns))
+                energy = _energy_of_a_call(readings, report.samples.invoke_ns)
         saw = Seen(
             suspect=(*report.saw.suspect, *suspect),
             invalid=(*report.saw.invalid, *invalid),
@@ -89,12 +89,17 @@ class Telemetry:
         samples = report.samples.model_copy(update={"facts": facts})
         return report.model_copy(update={"saw": saw, "samples": samples})
 
-    def energy(self, device: Device, reports: Sequence[ProcessReport]) -> Energy:
-        """Energy of one call: the mean over the timed processes, all of which must have one."""
+    def energy(self, device: Device, reports: Sequence[ProcessReport], *, alternated: bool) -> Energy:
+        """Energy of one call: the mean over the timed processes, all of which must have one.
+
+        A counter that is read ten times a second cannot tell arms apart that `alternated` by slices.
+        """
         part = part_of(device)
         missing = [one for one in self.found.missing if one.part == part and one.name in _ENERGIES]
         if missing:
             return Energy(note=f"{missing[0].name}: {missing[0].why}")
+        if alternated:
+            return Energy(note="arms took turns by slices; a campaign of this delegate alone has its energy")
         timed = [r.samples.facts.get("energy_j") for r in reports if r.samples and r.samples.invoke_ns]
         known = [float(joules) for joules in timed if joules is not None]
         if not known or len(known) < len(timed):
@@ -184,13 +189,11 @@ def _window(facts: Mapping[str, str]) -> tuple[int, int] | None:
     return int(begin_s * 1e9), int((begin_s + seconds) * 1e9)
 
 
-def _energy_of_a_call(
-    readings: Sequence[tuple[int, float]], window: tuple[int, int], calls: int
-) -> float | None:
-    """Joules of one call: the mean power between the first and the last reading, for the time of the loop."""
-    if not readings or calls == 0:
+def _energy_of_a_call(readings: Sequence[tuple[int, float]], invoke_ns: Sequence[int]) -> float | None:
+    """Joules of one call: the mean power between the first and the last reading, for the time of a call."""
+    if not readings or not invoke_ns:
         return None
     (first_ns, first_j), (last_ns, last_j) = readings[0], readings[-1]
     if last_ns - first_ns < LEAST_ENERGY_S * 1e9:
         return None
-    return (last_j - first_j) / (last_ns - first_ns) * (window[1] - window[0]) / calls
+    return (last_j - first_j) / (last_ns - first_ns) * sum(invoke_ns) / len(invoke_ns)

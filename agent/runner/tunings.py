@@ -27,17 +27,17 @@ def planned_tunings(job: JobSpec, descriptor: DelegateDescriptor) -> int:
     """Return how many tunings an attempt is to have: one where nothing is left to choose by timing."""
     if not descriptor.tunes or CHOICES in job.delegate_options:
         return 1
-    return min(job.plan.tunings, job.plan.processes)
+    return min(job.plan.tunings, job.plan.min_blocks)
 
 
 def cold_index(tuning: int, plan: MeasurePlan) -> int:
     """Return the number of the process with which a tuning begins."""
-    return 0 if tuning == 0 else plan.processes + tuning
+    return 0 if tuning == 0 else plan.max_blocks + tuning
 
 
 def is_cold(index: int, plan: MeasurePlan) -> bool:
     """Return whether a process begins a tuning."""
-    return index == 0 or index > plan.processes
+    return index == 0 or index > plan.max_blocks
 
 
 def tuning_of(block: int, tunings: int) -> int:

@@ -23,10 +23,10 @@ from agent.wire.measurement import (
     Latency,
     Measurement,
     ProcessSamples,
+    Quality,
     Ratio,
     Sustained,
     Throughput,
-    Trust,
     Variation,
 )
 from agent.wire.messages import Device, Reason, ReasonCode, Status
@@ -79,7 +79,7 @@ def concluded(
 class Figures(TypedDict, total=False):
     """What a measurement gets once its processes are judged."""
 
-    trust: Trust
+    quality: Quality
     energy: Energy
     ratio: Ratio | None
     throughput: Throughput
@@ -151,7 +151,9 @@ def _summed_up(
     processes = [report.samples for report in reports if report.samples is not None]
     cold = [p for p in processes if p.cache == "cold"]
     timed = [p for p in processes if p.cache == "warm"]
-    times = [ProcessTimes(p.cache, p.init_ns, p.first_ns, p.invoke_ns, p.tuning) for p in processes]
+    times = [
+        ProcessTimes(p.cache, p.init_ns, p.first_ns, p.kept_ns, p.tuning, p.kept_runs) for p in processes
+    ]
     latency = summarise(times)
     cpus = sorted(os.sched_getaffinity(0))
     settings = {
@@ -168,7 +170,7 @@ def _summed_up(
     }
     return Measurement(
         latency_ms=Latency(**asdict(latency)),
-        samples=sum(len(p.invoke_ns) for p in processes),
+        samples=sum(len(p.kept_ns) for p in processes),
         memory_peak_bytes=max(p.memory_peak_bytes for p in timed),
         memory_peak_cold_bytes=max(p.memory_peak_bytes for p in cold),
         accuracy=judged.accuracy,
@@ -189,7 +191,10 @@ def _variation(reports: Sequence[ProcessReport], took_s: Mapping[int, float]) ->
     samples = [report.samples for report in reports if report.samples is not None]
     found = variation_of(
         [
-            [Timed(p.invoke_ns, took_s.get(p.index, 0.0) - math.fsum(p.invoke_ns) / 1e9) for p in group]
+            [
+                Timed(p.kept_ns, took_s.get(p.index, 0.0) - math.fsum(p.invoke_ns) / 1e9, p.kept_runs)
+                for p in group
+            ]
             for group in by_tuning(samples)
         ],
         [took_s.get(p.index, 0.0) for p in samples if p.cache == "cold"],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -49,6 +49,18 @@ class Delegation(Wire):
     fallbacks: tuple[Fallback, ...] = Field(default=(), max_length=MAX_FALLBACKS)
 
 
+class TimedSlice(Wire):
+    """One slice of a process: the round of its block, its invokes, the share of it that others took.
+
+    `kept`: whether it counts. One that was disturbed and repeated does not.
+    """
+
+    round: Count
+    runs: Count
+    taken: float = Field(default=0.0, ge=0)
+    kept: bool = True
+
+
 class ProcessSamples(Wire):
     """One process that opened the model; lists are in the order of measurement, times in ns.
 
@@ -59,6 +71,7 @@ class ProcessSamples(Wire):
     growth of VmHWM from just before the model is loaded. `stages_ns` are parts of `init_ns` by name, as far
     as they were told; `memory_bytes` is the growth of VmRSS at `load`, `ready` and `steady`, and the bytes on
     the `device`. `device_busy_ns` and `queue_delay_ns` come from invokes of a pass behind the timed one.
+    `slices` divide `invoke_ns` in their order; none in results of before it was timed by slices.
     """
 
     index: Count
@@ -79,6 +92,26 @@ class ProcessSamples(Wire):
     memory_bytes: dict[Key, Integer] = Field(default_factory=dict, max_length=MAX_FACTS)
     device_busy_ns: tuple[Integer, ...] = Field(default=(), max_length=MAX_SAMPLES)
     queue_delay_ns: tuple[Integer, ...] = Field(default=(), max_length=MAX_SAMPLES)
+    slices: tuple[TimedSlice, ...] = Field(default=(), max_length=MAX_SLICES)
+
+    def by_slice(self) -> Iterator[tuple[TimedSlice, tuple[int, ...]]]:
+        """Yield each slice with its invokes in ns."""
+        begin = 0
+        for timed in self.slices:
+            yield timed, self.invoke_ns[begin : begin + timed.runs]
+            begin += timed.runs
+
+    @property
+    def kept_ns(self) -> tuple[int, ...]:
+        """The invokes that count, in the order of measurement."""
+        if not self.slices:
+            return self.invoke_ns
+        return tuple(ns for timed, invokes in self.by_slice() if timed.kept for ns in invokes)
+
+    @property
+    def kept_runs(self) -> tuple[int, ...]:
+        """How many of these each slice has, in the same order; none where it was not timed by slices."""
+        return tuple(timed.runs for timed in self.slices if timed.kept)
 
 
 class Latency(Wire):
@@ -248,6 +281,7 @@ class Quality(Wire):
     """What the figures of a measurement rest on; their grade follows from it (`runtime.common.verdict`).
 
     `void`: why the integrity of the measurement is broken, the gravest first; empty where it is whole.
+    `doubts`: why its grade is at best fair.
     `allowance`: the share of the kept rounds that others took, a logarithm as small as a share. Of `rounds`
     in `blocks`, `repeated` were disturbed and measured once more. `alternating`: whether the arms of a block
     were alive together and took turns by slices. `stopped`: why no further block was measured. `facts`:
@@ -256,6 +290,7 @@ class Quality(Wire):
     """
 
     void: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
+    doubts: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
     allowance: float = Field(default=0.0, ge=0)
     blocks: Count = 0
     rounds: Count = 0

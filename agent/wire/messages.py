@@ -32,7 +32,6 @@ from agent.wire.bounded import (
     MAX_INPUTS,
     MAX_KINDS,
     MAX_RANK,
-    MAX_SAMPLES,
     Count,
     Facts,
     Id,
@@ -203,7 +202,8 @@ MAX_SLICE_RUNS: Final = 1000
 """Most invokes that a slice has at least; a faster model fills its seconds with more."""
 
 MAX_SLICE_SECONDS: Final = 10.0
-"""Most seconds of a slice. Longer ones would not alternate: the machine's state changes within two seconds."""
+"""Most seconds of a slice. The state of a machine changes within two of them, which longer slices do not
+follow."""
 
 
 class MeasurePlan(Wire):

@@ -50,6 +50,19 @@ class Usage:
         used = resource.getrusage(resource.RUSAGE_SELF)
         return cls(time.monotonic(), used.ru_utime + used.ru_stime, used.ru_nivcsw, used.ru_majflt)
 
+    @classmethod
+    def nothing(cls) -> Usage:
+        """The usage of no time at all."""
+        return cls(0.0, 0.0, 0, 0)
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.wall_s + other.wall_s,
+            self.cpu_s + other.cpu_s,
+            self.involuntary_switches + other.involuntary_switches,
+            self.major_faults + other.major_faults,
+        )
+
     def __sub__(self, earlier: Usage) -> Usage:
         return Usage(
             self.wall_s - earlier.wall_s,

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from runtime.common.statistics import MIN_UNITS, Estimate, estimate, geometric_mean, units  # noqa: F401
+from runtime.common.statistics import MIN_UNITS, Estimate, estimate, units
 from runtime.tools.batches import batches
 from runtime.tools.tails import conservative_share, independent_samples, mixture_quantile
 
@@ -83,35 +83,6 @@ def percentile(samples: Sequence[float], q: float) -> float:
         raise ValueError(f"q must lie in (0, 1], got {q!r}")
     # Free of the rounding error of the product (0.07 * 100 > 7).
     return sorted(samples)[max(1, math.ceil(round(q * len(samples), 9))) - 1]
-
-
-def median_interval(n: int, q: float = 0.5, confidence: float = 0.95) -> tuple[int | None, int | None]:
-    """Return 1-based ranks (l, u) of the order statistics that enclose quantile `q` of `n` samples.
-
-    l is the largest i with P[Bin(n, q) <= i-1] <= a/2, u the smallest i with P[Bin(n, q) <= i-1] >= 1-a/2;
-    None where the interval is unbounded on that side.
-    """
-    tail = (1.0 - confidence) / 2.0
-    lower: int | None = None
-    cumulative = 0.0
-    for i in range(1, n + 1):
-        cumulative += math.exp(_log_binomial(i - 1, n, q))
-        if cumulative <= tail:
-            lower = i
-        if cumulative >= 1.0 - tail:
-            return lower, i
-    return lower, None
-
-
-def _log_binomial(k: int, n: int, q: float) -> float:
-    """Return the natural logarithm of P[Bin(n, q) = k]; factorials of many samples overflow by themselves."""
-    choose = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-    return choose + k * math.log(q) + (n - k) * math.log1p(-q)
-
-
-def interval_of_medians(medians: Sequence[float]) -> tuple[float, float] | None:
-    """Return the 95 % interval of independent medians; None for too few or a zero median."""
-    return None if min(medians) <= 0.0 else estimate([math.log(m) for m in medians]).interval
 
 
 def process_median(samples: Sequence[int], slices: Sequence[int] = ()) -> float:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from statistics import median_low
 from typing import Final
 
-from runtime.tools.benchmark import Loop, collector_off
 from runtime.tools.inputs import InputRule, make_pool
 from runtime.tools.loading import Opener
+from runtime.tools.loop import Loop, collector_off
 
 SLICE_S: Final = 30.0
 """Seconds of a slice, of which one p50 is kept. Chosen: heat and power limits act within minutes, and a slice

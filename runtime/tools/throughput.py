@@ -16,9 +16,9 @@ from runtime.delegates.base import Array, LoadedModel
 from runtime.model.reader import read_model
 from runtime.tools.agreement import Expected, Rule, judge, rule_for
 from runtime.tools.arithmetic import arithmetic_of
-from runtime.tools.benchmark import Loop, collector_off
 from runtime.tools.inputs import InputPool, InputRule, make_pool
 from runtime.tools.loading import Opened, Opener, output_facts
+from runtime.tools.loop import Loop, collector_off
 
 _ALONE: Final = "in_flight: 1 measures runs one after another"
 

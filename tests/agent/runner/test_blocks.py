@@ -32,7 +32,7 @@ from tests.agent.embedded_agent import BRIEF, job
 
 SEED = 7
 BLOCKS = 3
-PLAN = BRIEF.model_copy(update={"processes": BLOCKS, "min_runs": 4})
+PLAN = BRIEF.model_copy(update={"min_blocks": BLOCKS, "max_blocks": BLOCKS, "slice_runs": 2})
 
 DYING = """
 import os, sys
@@ -193,7 +193,7 @@ def test_a_comparison_whose_attempts_are_all_cancelled_ends(dying, stored):
 
 @pytest.mark.exhaustive
 def test_an_arm_that_takes_longer_than_its_limit_fails_alone(dying, stored):
-    brief = PLAN.model_copy(update={"processes": 1})
+    brief = PLAN.model_copy(update={"min_blocks": 1, "max_blocks": 1})
     spec = comparison(stored, {"delegate": "hangs"}, soft_limit_s=40.0, hard_limit_s=50.0)
     spec = spec.model_copy(update={"plan": brief})
     dying.send(spec)

@@ -17,7 +17,7 @@ from tests.needs import absent
 
 TIMED = 2 * dishonest.THROTTLED_AFTER + 1
 """Its last run has another input set than the answer that `stale` repeats."""
-OFTEN = BRIEF.model_copy(update={"warmup_runs": 0, "min_runs": TIMED, "max_runs": TIMED, "max_seconds": 20.0})
+OFTEN = BRIEF.model_copy(update={"warmup_runs": 0, "rounds": 6, "slice_runs": TIMED // 6})
 IN_ONE_PROCESS = (
     "offset", "nan", "random", "none", "stale", "warm",
     "enqueue", "content", "throttled", "lagging", "fallback", "blind",
@@ -33,7 +33,7 @@ def caught(tmp_path_factory, probed, tiny):
         stored = put_model(agent.store, tiny)
         opencl = [device.device_id for device in agent.hello.devices if device.api == "opencl"]
         found = run_together(agent, job(stored, "litert", plan=OFTEN), IN_ONE_PROCESS, opencl)
-        twice = OFTEN.model_copy(update={"processes": 2})
+        twice = OFTEN.model_copy(update={"min_blocks": 3, "max_blocks": 3})
         found["sprinter"] = agent.run(job(stored, "sprinter", plan=twice))
         agent.close()
     return found
@@ -169,7 +169,7 @@ def test_a_correct_model_that_keeps_state_passes(start_agent, tmp_path):
 def test_time_that_physics_forbids_is_struck_out(tmp_path, probed, monkeypatch):
     agent = agent_with_liars(tmp_path, probed, monkeypatch)
     heavy = put_model(agent.store, heavy_model(tmp_path / "heavy.tflite"))
-    often = BRIEF.model_copy(update={"min_runs": 40, "max_runs": 40})
+    often = BRIEF.model_copy(update={"slice_runs": 14})
     found = run_together(agent, job(heavy, "litert", plan=often), ["early"], [])
     assert found["litert"].status is Status.DONE, found["litert"].reason
     lie = found["early"]

@@ -39,7 +39,7 @@ from runtime.tools.samples import FLOORS
 from tests.agent.embedded_agent import BRIEF, EmbeddedAgent, eventually, job, put_model
 from tests.needs import absent
 
-THREE = BRIEF.model_copy(update={"processes": 3, "min_runs": 4})
+THREE = BRIEF.model_copy(update={"min_blocks": 3, "max_blocks": 3, "slice_runs": 2})
 
 
 def measured(agent, spec) -> JobResult:
@@ -74,7 +74,7 @@ def test_tiny_model_is_measured_and_judged(agent, stored, delegate):
     found = result.measurement
     assert found.accuracy.verdict == "pass", found.accuracy
     assert found.accuracy.reference.startswith("LiteRT")
-    assert found.samples == 3 * THREE.min_runs
+    assert found.samples == 3 * THREE.rounds * THREE.slice_runs
     assert found.latency_ms.p50 > 0
     low, high = found.latency_ms.ci95
     assert low <= found.latency_ms.p50 <= high

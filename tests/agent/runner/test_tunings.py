@@ -16,7 +16,7 @@ from runtime.tools.samples import geometric_mean, interval_of_medians, percentil
 from tests.agent import tuning
 from tests.agent.embedded_agent import BRIEF, job
 
-PLAN = BRIEF.model_copy(update={"processes": 4, "tunings": 3, "min_runs": 4})
+PLAN = BRIEF.model_copy(update={"min_blocks": 4, "max_blocks": 4, "tunings": 3, "slice_runs": 2})
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_the_interval_is_over_tunings_whose_outcome_is_stored_and_used_again(age
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("delegate", "options"), [("lottery", {"draws": False}), ("litert", {})])
 def test_what_chooses_nothing_by_timing_has_one_level_less(agent, stored, delegate, options):
-    plan = PLAN.model_copy(update={"processes": 3})
+    plan = PLAN.model_copy(update={"min_blocks": 3, "max_blocks": 3})
     found, processes = measured(agent, job(stored, delegate, plan=plan, delegate_options=options))
     assert [p.cache for p in processes] == ["cold", "warm", "warm", "warm"]
     assert (found.variation.level, found.variation.given_tuning) == ("process", False)
