@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import random
 import subprocess
@@ -26,13 +27,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from runtime.tools.loop_plan import LoopPlan
+
 from benchmarks.fresh_blocks import REPOSITORY
 from benchmarks.skeletons import restored
+from runtime.common.statistics import estimate, geometric_mean
 from runtime.tools.benchmark import measure
 from runtime.tools.inputs import make_pool
 from runtime.tools.loading import Opener
-from runtime.tools.loop_plan import LoopPlan
-from runtime.tools.samples import geometric_mean, interval_of_medians, percentile
+from runtime.tools.samples import percentile
 
 RESULT: Final = REPOSITORY / "benchmarks/results/aa.json"
 MODELS: Final = (
@@ -150,7 +153,7 @@ def _loops(model: Path, args: argparse.Namespace) -> dict[str, Any]:
         "ms": {name: 1000 * geometric_mean(values) for name, values in seconds.items()},
         "itself": again,
         "plain": plain,
-        "plain_ci95": interval_of_medians(ratios["plain"]),
+        "plain_ci95": estimate([math.log(ratio) for ratio in ratios["plain"]]).interval,
         "agree": abs(plain - 1) <= max(LOOP_WITHIN, 2 * abs(again - 1)),
     }
 

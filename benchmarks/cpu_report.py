@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.cpu_process import OURS, PEERS, REFERENCE
-from benchmarks.interleaved import geometric_mean
+from runtime.common.statistics import geometric_mean
 
 BUILTIN, XNNPACK = PEERS
 MARK_MS = 5.0

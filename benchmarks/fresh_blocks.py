@@ -9,6 +9,7 @@ logarithms of the blocks' ratios, as for the farm's cells.
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import subprocess
@@ -21,7 +22,7 @@ from statistics import median
 from typing import Any, Final
 
 from benchmarks.interleaved import FOREIGN_CPU_LIMIT, TICK_SECONDS, Ratio, busy_seconds, ratio
-from runtime.tools.samples import geometric_mean, interval_of_medians
+from runtime.common.statistics import estimate
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 
@@ -157,7 +158,8 @@ def compare(names: Sequence[str], model: Path, threads: int, plan: Plan) -> Foun
 def over_processes(found: Found, name: str, baseline: str) -> tuple[float, tuple[float, float] | None]:
     """The speed over the baseline, and its 95 % interval over the blocks; None below three of them."""
     ratios = [block.ratio(name, baseline) for block in found.blocks]
-    return geometric_mean(ratios), interval_of_medians(ratios)
+    mean = estimate([math.log(ratio) for ratio in ratios])
+    return mean.value, mean.interval
 
 
 def over_rounds(found: Found, name: str, baseline: str) -> Ratio:

@@ -80,11 +80,6 @@ def ratio(numerator: tuple[float, ...], denominator: tuple[float, ...]) -> Ratio
     return Ratio(statistics.median(values), values[low], values[high], n)
 
 
-def geometric_mean(values: list[float]) -> float:
-    """exp of the mean of logarithms."""
-    return math.exp(statistics.fmean(math.log(v) for v in values))
-
-
 def _calls_for(call: Callable[[], object], slice_s: float) -> int:
     """Calls in a slice; one that alone takes longer is not called again to find that out."""
     for _ in range(4):

@@ -29,15 +29,15 @@ from statistics import median
 from typing import Any, Final
 
 import numpy as np
+from runtime.tools.loop_plan import LoopPlan
 
 from benchmarks.contender import caller, load
 from benchmarks.fresh_blocks import REPOSITORY
 from benchmarks.interleaved import ratio, slice_of
 from benchmarks.skeletons import restored
+from runtime.common.statistics import geometric_mean
 from runtime.tools.benchmark import measure
 from runtime.tools.loading import Opener
-from runtime.tools.loop_plan import LoopPlan
-from runtime.tools.samples import geometric_mean
 
 RESULT: Final = REPOSITORY / "benchmarks/results/measuring_cost.json"
 

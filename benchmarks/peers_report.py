@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from runtime.tools.samples import geometric_mean
+from runtime.common.statistics import geometric_mean
 
 MARK_MS: Final = 1.0
 """Milliseconds from which on a model counts for the marks: below, what surrounds a call weighs as much."""

@@ -40,8 +40,9 @@ from benchmarks.fresh_blocks import (
 )
 from benchmarks.interleaved import FOREIGN_CPU_LIMIT
 from benchmarks.peers_report import marks, row_line, table
+from runtime.common.statistics import geometric_mean
 from runtime.model.skeleton import restore_skeleton
-from runtime.tools.samples import geometric_mean, percentile
+from runtime.tools.samples import percentile
 
 RESULTS: Final = REPOSITORY / "benchmarks/results"
 BASELINE: Final = "litert-xnnpack"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 
 import pytest
@@ -12,7 +13,8 @@ from agent.attempt import runlog
 from agent.runner.tunings import cold_index, is_cold, tuning_of
 from agent.wire.measurement import ProcessSamples
 from agent.wire.messages import Status, artifact_path
-from runtime.tools.samples import geometric_mean, interval_of_medians, percentile
+from runtime.common.statistics import estimate, geometric_mean
+from runtime.tools.samples import process_median
 from tests.agent import tuning
 from tests.agent.embedded_agent import BRIEF, job
 
@@ -50,10 +52,10 @@ def test_the_interval_is_over_tunings_whose_outcome_is_stored_and_used_again(age
     ]  # fmt: skip
     lives = runlog.intervals(runlog.read(agent.state / "runs.log"))
     assert [life.what for life in lives].count("measure") == 7
-    medians = [percentile(p.invoke_ns, 0.5) / 1e6 for p in processes[3:]]
+    medians = [process_median(p.kept_ns, p.kept_runs) / 1e6 for p in processes[3:]]
     units = [geometric_mean([medians[0], medians[3]]), medians[1], medians[2]]
     assert found.latency_ms.p50 == pytest.approx(geometric_mean(units))
-    assert found.latency_ms.ci95 == pytest.approx(interval_of_medians(units))
+    assert found.latency_ms.ci95 == pytest.approx(estimate([math.log(unit) for unit in units]).interval)
     assert (found.variation.level, found.variation.tunings, found.variation.processes) == ("tuning", 3, 4)
     assert not found.variation.given_tuning
     assert found.variation.tuning_s > 0

@@ -19,8 +19,8 @@ from orchestrator.results.regression import (
     compare_runs,
     verdict_over,
 )
+from runtime.common.statistics import estimate
 from runtime.common.student import quantile
-from runtime.tools.samples import interval_of_medians
 from tests.orchestrator.cli.records import cell
 from tests.orchestrator.results.test_spread import VARIED
 
@@ -30,7 +30,7 @@ KEY = ("net", "cpu", "host-cpu", "quick")
 def measured(medians: list[float], run: str = "a", **more: object) -> CellRecord:
     """A cell whose processes had these medians in ms."""
     centre = math.exp(sum(map(math.log, medians)) / len(medians))
-    made = cell("net", "cpu", p50=centre, ci95=interval_of_medians(medians), **more)
+    made = cell("net", "cpu", p50=centre, ci95=estimate([math.log(m) for m in medians]).interval, **more)
     assert made.measurement is not None
     settings = {**made.measurement.settings, "processes": str(len(medians))}
     measurement = made.measurement.model_copy(update={"settings": settings})
