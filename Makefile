@@ -106,6 +106,7 @@ bench:
 	$(BIN)/python -m benchmarks.cli_start
 	$(BIN)/python -m benchmarks.statistics
 	$(BIN)/python -m benchmarks.aa
+	$(BIN)/python -m benchmarks.ab_sleep
 	$(BIN)/python -m benchmarks.measuring_cost
 
 bench-cpu:

@@ -12,6 +12,8 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from agent.runner.blocks import order_of_round
+
 Floats: TypeAlias = NDArray[np.float64]
 
 ROUNDS: Final = 7
@@ -45,6 +47,9 @@ class Noise:
 
 DEMO: Final = Noise()
 """The demo's machine, as its raw samples have it."""
+
+CALM: Final = Noise(slow=(0.0, 0.0))
+"""The same machine where no process is slow for its whole life."""
 
 
 def slice_medians(rng: np.random.Generator, noise: Noise, trials: int, blocks: int, arms: int) -> Floats:
@@ -80,13 +85,10 @@ def _processes(rng: np.random.Generator, noise: Noise, shape: tuple[int, int, in
 
 
 def _places(rng: np.random.Generator, shape: tuple[int, int], arms: int) -> NDArray[np.int64]:
-    """Return each arm's place in each round: a drawn order, reversed in every other round, and rotated."""
+    """Return each arm's place in each round of each block, as the runner orders them."""
     drawn = np.argsort(rng.random((*shape, arms)), axis=-1)
-    rounds = [
-        np.roll(drawn if number % 2 == 0 else drawn[..., ::-1], number // 2, axis=-1)
-        for number in range(ROUNDS)
-    ]
-    return np.argsort(np.stack(rounds, axis=2), axis=-1)
+    rounds = np.stack([drawn[..., order_of_round(arms, number)] for number in range(ROUNDS)], axis=2)
+    return np.argsort(rounds, axis=-1)
 
 
 def block_logs(medians: Floats) -> tuple[Floats, Floats]:

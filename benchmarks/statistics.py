@@ -2,193 +2,187 @@
 
     python -m benchmarks.statistics [--trials N]
 
-Six questions: how often the interval of p50 holds the true median, also over tunings, how many calls exceed
-a published p99, how often two equal delegates are told apart and what drift does to their ratio, how often
-`farm compare` finds a delegate that is 3 % slower, how often the drift flag is raised without a drift and how
-often with one. Nothing is timed, so the machine's load does not matter.
+Blocks of alternating slices on a noisy machine (`benchmarks.noisy_blocks`) are measured until the rule of the
+runner stops them: how often the interval at the stop holds the truth, how often two equal arms are told
+apart, and how often a difference is found. Then two sessions that `farm compare` compares unpaired, and what
+one process's samples say (`benchmarks.statistics_of_samples`). Nothing is timed, so the machine's load does
+not matter.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean, median
+from typing import Final, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from orchestrator.results.change_estimates import Estimate as Change
+from orchestrator.results.change_estimates import unpaired
+from orchestrator.results.device_noise import DeviceNoise
 
-from agent.attempt.files import ProcessReport
-from agent.runner.blocks import drawn_order, paired_ratio
-from agent.wire.measurement import ProcessSamples, Ratio
-from agent.wire.messages import JobSpec
+from agent.runner.stopping import ArmState, Stopped, after_block
+from agent.wire.messages import MeasurePlan
+from benchmarks import statistics_of_samples
+from benchmarks.noisy_blocks import CALM, DEMO, Noise, block_logs, slice_medians
 from orchestrator.manifest.plans import LEVELS
-from orchestrator.results.regression import PAIRED_THRESHOLD, by_blocks, verdict_over
-from orchestrator.results.speedups import verdict_of
-from runtime.tools.drift import drift
-from runtime.tools.samples import ProcessTimes, geometric_mean, summarise
-from runtime.tools.tails import mixture_quantile
+from runtime.common.statistics import Estimate, estimate, quantile_for
+from runtime.common.verdict import Verdict, grade, verdict
 
-Floats = NDArray[np.float64]
+RESULT: Final = Path(__file__).with_name("results") / "statistics.md"
 
-RESULT = Path(__file__).with_name("results") / "statistics.md"
+COVERAGE: Final = (0.94, 0.97)
+"""Bounds of the share of intervals that hold the truth, which are to hold it in 95 %."""
 
-_CALL_NS = 1e6
-"""The median of a call in ns; every figure below is relative to it."""
+MOST_FALSE: Final = 0.01
+"""Share of comparisons of equal arms that may call one of them faster."""
 
+MOST_FALSE_SESSIONS: Final = 0.05
+"""The same of equal cells of two sessions."""
 
-def coverage(rng: np.random.Generator, processes: int, trials: int) -> float:
-    """Share of cells whose `ci95` holds the true p50, where processes differ by 1 % and calls by 5 %."""
-    held = 0
-    for _ in range(trials):
-        level = rng.normal(0, 0.01, (processes, 1))
-        found = summarise(_times(np.exp(level + rng.normal(0, 0.05, (processes, 130)))))
-        assert found.ci95 is not None
-        held += found.ci95[0] <= 1.0 <= found.ci95[1]
-    return held / trials
+FASTER_BY: Final = (0.0, 0.02, 0.05, 0.10, 0.50)
+"""True differences, as shares."""
 
+SESSION_SD: Final = 0.02
+"""By how much sessions of one device differ, as a standard deviation."""
 
-TUNING_SD, PROCESS_SD, CALL_SD = 0.015, 0.01, 0.05
-"""Standard deviations, as shares, by which tunings, the processes of one and the calls of one differ."""
+_ARMS: Final = 3
+"""Arms of a block, the baseline among them: as many as the demo's."""
 
+_AT_ONCE: Final = 250
+"""Comparisons that are simulated together, which bounds the memory: about 1 GB at 40 blocks."""
 
-def coverage_over_tunings(
-    rng: np.random.Generator, processes: int, tunings: int, slows: float, trials: int
-) -> float:
-    """Share of cells whose `ci95` holds the true p50, where tunings vary too and the machine slows linearly.
+_BLOCKS_TEXT: Final = f"""\
+## Blocks until they stop
 
-    The processes take turns over the tunings; the truth is that of all tunings, in the middle of the session.
-    """
-    held = 0
-    turns = np.arange(processes) % tunings
-    slope = np.log1p(slows) * np.linspace(-0.5, 0.5, processes)
-    for _ in range(trials):
-        level = rng.normal(0, TUNING_SD, tunings)[turns] + rng.normal(0, PROCESS_SD, processes) + slope
-        calls = np.exp(level[:, None] + rng.normal(0, CALL_SD, (processes, 130)))
-        times = zip(_nanoseconds(calls), turns.tolist(), strict=True)
-        found = summarise([ProcessTimes("warm", 1, 1, samples, tuning) for samples, tuning in times])
-        assert found.ci95 is not None
-        held += found.ci95[0] <= 1.0 <= found.ci95[1]
-    return held / trials
+A baseline and {_ARMS - 1} contenders by alternating slices, on a machine whose speed comes in waves of
+3 to 4 % over 0.1 to 2 s, with spikes, and processes that differ by 1 % besides; others take nothing. The
+coverage is the share of intervals at the stop that hold the truth, H the median half width. Marks: coverage
+{COVERAGE[0]:.0%} to {COVERAGE[1]:.0%}; of equal arms at most {MOST_FALSE:.0%} faster or slower.
+"""
 
+_SESSIONS_TEXT: Final = f"""\
+## Two sessions
 
-def exceedance(rng: np.random.Generator, processes: int, trials: int) -> float:
-    """Mean share of calls that exceed the p99 of a cell, where every tenth process is twice as slow."""
-    shares = []
-    for _ in range(trials):
-        slow = np.where(np.arange(processes) % 10 == 9, 2.0, 1.0)[:, None]
-        calls = slow * np.exp(rng.normal(0, 0.05, (processes, 700)))
-        p99 = mixture_quantile(_nanoseconds(calls), 0.99)
-        fresh = slow * np.exp(rng.normal(0, 0.05, (processes, 20_000)))
-        shares.append(float((fresh * _CALL_NS > p99).mean()))
-    return float(np.mean(shares))
+A cell measured twice, in sessions that differ by {SESSION_SD:.0%} (sd), on a device whose session variance
+was told by five sessions; the least blocks of the level. Mark: at most {MOST_FALSE_SESSIONS:.0%} of equal
+cells called faster or slower.
+"""
 
-
-def alarms(
-    rng: np.random.Generator, samples: int, noise: float, resemblance: float, change: float, trials: int
-) -> float:
-    """Share of loops that are flagged for drift: AR(1) noise of this sd, changing linearly by `change`."""
-    flagged = 0
-    for _ in range(trials):
-        path = noise * _autoregressive(rng, samples, resemblance)
-        loop = np.exp(path + np.linspace(0, np.log1p(change), samples))
-        found = drift((_CALL_NS * loop).astype(np.int64))
-        flagged += found is not None and found.is_alarming
-    return flagged / trials
+Logs: TypeAlias = list[list[float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """Comparisons of a delegate with itself. `paired`, `sequential`: the geometric mean of their ratios, by
-    blocks and of two medians one after the other; `false`: the share of verdicts that tell the two apart;
-    `held`: the share of intervals that hold 1.
-    """
+class Outcome:
+    """A comparison at its stop: the estimate of the ratio's logarithm less its truth, verdict and blocks."""
 
-    paired: float
-    sequential: float
-    false: float
-    held: float
+    off: float
+    ratio: Estimate
+    verdict: Verdict
+    blocks: int
+    stopped: Stopped
 
-
-def compared(rng: np.random.Generator, blocks: int, change: float, trials: int) -> Compared:
-    """Compare a delegate with itself on a machine that slows linearly by `change` over the session.
-
-    Processes differ by 1 % and calls by 5 %; every process takes the same part of the session.
-    """
-    ratios, quotients, false, held = [], [], 0, 0
-    for trial in range(trials):
-        levels = np.linspace(0, np.log1p(change), 2 * blocks) + rng.normal(0, 0.01, 2 * blocks)
-        calls = np.exp(levels[:, None] + rng.normal(0, 0.05, (2 * blocks, 130)))
-        found = _paired(calls, trial)
-        assert found.ci95 is not None
-        ratios.append(found.median)
-        false += verdict_of(found) in ("faster", "slower")
-        held += found.ci95[0] <= 1.0 <= found.ci95[1]
-        halves = summarise(_times(calls[:blocks])), summarise(_times(calls[blocks:]))
-        quotients.append(float(halves[0].p50 or 0.0) / float(halves[1].p50 or 1.0))
-    return Compared(geometric_mean(ratios), geometric_mean(quotients), false / trials, held / trials)
+    @property
+    def held(self) -> bool:
+        """Whether the interval holds the truth."""
+        return self.ratio.half is not None and abs(self.off) <= self.ratio.half
 
 
-def _paired(calls: Floats, seed: int, slower: float = 0.0) -> Ratio:
-    """The ratio of the second arm by blocks, which is slower by a share; `calls`: a row for each process.
-
-    The processes come in the order of their times; each block has one of each arm, in the order it draws.
-    """
-    arms: dict[str, list[ProcessReport]] = {"a": [], "b": []}
-    slots = iter(calls)
-    for block in range(1, 1 + len(calls) // 2):
-        for name in drawn_order(arms, seed, block):
-            took = next(slots) * (1.0 + (slower if name == "b" else 0.0))
-            arms[name].append(_report(block, *_nanoseconds(took[None])))
-    found = paired_ratio(arms["b"], arms["a"], _JOB, seed)
-    assert found is not None
+def outcomes(seed: int, plan: MeasurePlan, noise: Noise, faster_by: float, trials: int) -> list[Outcome]:
+    """Measure so many blocks with a baseline and contenders that are all faster by this share."""
+    rng, truth, found = np.random.default_rng(seed), math.log1p(faster_by), []
+    for begin in range(0, trials, _AT_ONCE):
+        count = min(_AT_ONCE, trials - begin)
+        times, ratios = block_logs(slice_medians(rng, noise, count, plan.max_blocks, _ARMS))
+        ratios += truth
+        for own_times, own_ratios in zip(times.tolist(), ratios.tolist(), strict=True):
+            found += _measured(plan, own_times, own_ratios, truth)
     return found
 
 
-def told(rng: np.random.Generator, blocks: int, process_sd: float, slower: float, trials: int) -> float:
-    """Share of comparisons by blocks in which `farm compare` tells a delegate from one that is slower by a
-    share, on a machine that slows by 3 % over the session.
+def _measured(plan: MeasurePlan, times: Logs, ratios: Logs, truth: float) -> Iterator[Outcome]:
+    """Yield the outcome of each contender; `times` and `ratios` by block and arm, the baseline first."""
+    stopped: dict[str, Stopped | None] = {}
+    for blocks in range(1, plan.max_blocks + 1):
+        arms = {"0": ArmState([logs[0] for logs in times[:blocks]])}
+        for arm in range(1, _ARMS):
+            own = [logs[arm] for logs in times[:blocks]], [logs[arm - 1] for logs in ratios[:blocks]]
+            arms[str(arm)] = ArmState(*own, stopped=stopped.get(str(arm)))
+        before, stopped = stopped, after_block(plan, blocks, arms, "0")
+        for arm in range(1, _ARMS):
+            why = stopped[str(arm)]
+            if why is None or before.get(str(arm)) is not None:
+                continue
+            ratio = estimate([logs[arm - 1] for logs in ratios[:blocks]])
+            said = verdict(ratio.centre, ratio.half)
+            yield Outcome(ratio.centre - truth, ratio, said, blocks, why)
+        if stopped["0"] is not None:
+            return
+
+
+def share(found: Sequence[Outcome], *verdicts: Verdict) -> float:
+    """Return the share of the comparisons that have one of these verdicts."""
+    return fmean(one.verdict in verdicts for one in found)
+
+
+def sessions(seed: int, plan: MeasurePlan, noise: Noise, slower_by: float, trials: int) -> list[Change]:
+    """Compare two sessions of a cell, each with blocks of its own, on a device whose noise was measured.
+
+    The series of five sessions that tells its session variance is drawn anew for each.
     """
-    count = 0
-    for trial in range(trials):
-        levels = np.linspace(0, np.log1p(0.03), 2 * blocks) + rng.normal(0, process_sd, 2 * blocks)
-        calls = np.exp(levels[:, None] + rng.normal(0, CALL_SD, (2 * blocks, 130)))
-        change = by_blocks(_paired(calls, trial, slower))
-        count += verdict_over(change, change.p, PAIRED_THRESHOLD) in ("slower", "faster")
-    return count / trials
-
-
-_JOB = JobSpec(
-    attempt_id="a", attempt_no=1, cell_id="c", epoch=1, device_id="host-cpu", model_id="m",
-    model_sha256="0" * 64, model_bytes=1, delegate="cpu", delegate_kind="cpu",
-)  # fmt: skip
-
-
-def _report(block: int, invoke_ns: list[int]) -> ProcessReport:
-    samples = ProcessSamples(
-        index=block, cache="warm", init_ns=1, first_ns=1, warmup_ns=(), invoke_ns=tuple(invoke_ns),
-        memory_peak_bytes=0, memory_before_bytes=0,
-    )  # fmt: skip
-    return ProcessReport(samples=samples)
-
-
-def _autoregressive(rng: np.random.Generator, samples: int, resemblance: float) -> Floats:
-    """AR(1) noise of standard deviation 1, from its stationary distribution."""
-    shocks = rng.normal(0, np.sqrt(1 - resemblance**2), samples)
-    path = np.empty(samples)
-    path[0] = rng.normal()
-    for i in range(1, samples):
-        path[i] = resemblance * path[i - 1] + shocks[i]
-    return path
-
-
-def _times(calls: Floats) -> list[ProcessTimes]:
-    return [ProcessTimes("warm", 1, 1, samples) for samples in _nanoseconds(calls)]
-
-
-def _nanoseconds(calls: Floats) -> list[list[int]]:
-    found: list[list[int]] = (_CALL_NS * calls).astype(np.int64).tolist()
+    rng, found = np.random.default_rng(seed), []
+    blocks = plan.min_blocks
+    times, _ = block_logs(slice_medians(rng, noise, 2 * trials, blocks, _ARMS))
+    shifts = rng.normal(0.0, SESSION_SD, (2 * trials, 1))
+    cells = [estimate(logs) for logs in (times[:, :, 0] + shifts).tolist()]
+    for first, second in zip(cells[::2], cells[1::2], strict=True):
+        session_sd = math.expm1(float(np.std(rng.normal(0.0, SESSION_SD, 5), ddof=1)))
+        device = DeviceNoise(0.0, session_sd, 5, "cpu", "")
+        variances = [((one.half or 0.0) / quantile_for(one.units)) ** 2 for one in (first, second)]
+        log = first.centre - second.centre - math.log1p(slower_by)
+        found.append(unpaired(log, [(v, blocks - 1) for v in variances], (device, device)))
     return found
+
+
+def share_called(found: Sequence[Change]) -> float:
+    """Return the share of unpaired ratios that are called faster or slower."""
+    called = 0
+    for one in found:
+        assert one.ci95 is not None
+        low, high = (math.log(end) for end in one.ci95)
+        called += verdict((low + high) / 2.0, (high - low) / 2.0) in ("faster", "slower")
+    return called / len(found)
+
+
+def _under_the_rule(trials: int) -> Iterator[str]:
+    """The lines about blocks until they stop."""
+    for noise, machine in ((DEMO, "10 to 25 % of the processes slow (x 1.5)"), (CALM, "no slow processes")):
+        yield f"**{machine}**"
+        yield ""
+        yield "| level | faster by | coverage | faster | same | slower | open | blocks | H | noisy |"
+        yield "|---" * 10 + "|"
+        missed = []
+        for number, (level, plan) in enumerate(LEVELS.items()):
+            for faster_by in FASTER_BY:
+                found = outcomes(1000 * number + round(1000 * faster_by), plan, noise, faster_by, trials)
+                held = fmean(one.held for one in found)
+                halves = [math.inf if one.ratio.half is None else one.ratio.half for one in found]
+                cells = [f"{share(found, said):.1%}" for said in ("faster", "same", "slower", "open")]
+                noisy = fmean(grade(half, 0.0) == "noisy" for half in halves)
+                yield (
+                    f"| {level} | {faster_by:.0%} | {held:.1%} | {' | '.join(cells)} | "
+                    f"{fmean(one.blocks for one in found):.1f} | {median(halves):.1%} | {noisy:.0%} |"
+                )
+                if not COVERAGE[0] <= round(held, 2) <= COVERAGE[1]:
+                    missed.append(f"{level}, {faster_by:.0%}: coverage {held:.1%}")
+                if not faster_by and share(found, "faster", "slower") > MOST_FALSE:
+                    missed.append(f"{level}: {share(found, 'faster', 'slower'):.1%} false verdicts")
+        yield ""
+        yield f"Marks: {'met' if not missed else 'missed: ' + '; '.join(missed)}."
+        yield ""
 
 
 def report(trials: int) -> Iterator[str]:
@@ -197,62 +191,25 @@ def report(trials: int) -> Iterator[str]:
     yield ""
     yield f"`python -m benchmarks.statistics --trials {trials}`; simulated from fixed seeds."
     yield ""
-    yield "| processes | the 95 % interval of p50 holds the true median | calls above p99 |"
-    yield "|---|---|---|"
-    for processes in (3, 5, 10, 20):
-        rng = np.random.default_rng(processes)
-        held = coverage(rng, processes, trials)
-        above = f"{exceedance(rng, processes, max(1, trials // 20)):.2%}" if processes >= 10 else ""
-        yield f"| {processes} | {held:.1%} | {above} |"
+    yield from _BLOCKS_TEXT.splitlines()
     yield ""
-    yield f"Tunings differ by {TUNING_SD:.1%}, processes by {PROCESS_SD:.0%}, calls by {CALL_SD:.0%};"
-    yield "with one tuning the interval is over processes and holds for this tuning alone."
+    yield from _under_the_rule(trials)
+    yield from _SESSIONS_TEXT.splitlines()
     yield ""
-    yield "| processes | tunings | machine slows by | the 95 % interval of p50 holds the true median |"
+    yield "| level | slow processes | equal, called different | 10 % slower, called different |"
     yield "|---|---|---|---|"
-    for processes, tunings in ((3, 1), (5, 1), (10, 1), (3, 3), (6, 3), (10, 3), (10, 5), (10, 10)):
-        for slows in (0.0, 0.01):
-            rng = np.random.default_rng([processes, tunings, int(100 * slows)])
-            held = coverage_over_tunings(rng, processes, tunings, slows, trials)
-            yield f"| {processes} | {tunings} | {slows:.0%} | {held:.1%} |"
+    for number, (level, plan) in enumerate(LEVELS.items()):
+        for noise, text in ((DEMO, "10 to 25 %"), (CALM, "none")):
+            equal, slower = (share_called(sessions(number, plan, noise, by, trials)) for by in (0.0, 0.10))
+            yield f"| {level} | {text} | {equal:.1%} | {slower:.1%} |"
     yield ""
-    yield "A delegate against itself, while the machine slows; false: called faster or slower."
-    yield ""
-    yield "| blocks | slows by | false verdicts | intervals with 1 | paired ratio | one after the other |"
-    yield "|---|---|---|---|---|---|"
-    for blocks in (5, 10, 20):
-        for change in (0.0, 0.03):
-            rng = np.random.default_rng([blocks, int(100 * change)])
-            aa = compared(rng, blocks, change, 200)
-            row = f"| {blocks} | {change:.0%} | {aa.false:.1%} | {aa.held:.1%} "
-            yield row + f"| {aa.paired - 1:+.2%} | {aa.sequential - 1:+.2%} |"
-    yield ""
-    yield "What `farm compare` calls slower or faster by blocks, while the machine slows by 3 %;"
-    yield f"`standard` has {LEVELS['standard'].processes} blocks, `publish` {LEVELS['publish'].processes}."
-    yield ""
-    yield "| blocks | processes differ by (sd) | equal ones told apart | 3 % slower found |"
-    yield "|---|---|---|---|"
-    for blocks in (LEVELS["standard"].processes, LEVELS["publish"].processes):
-        for process_sd in (0.003, 0.005, 0.01):
-            rng = np.random.default_rng([blocks, int(1000 * process_sd)])
-            equal, slower = (told(rng, blocks, process_sd, share, trials) for share in (0.0, 0.03))
-            yield f"| {blocks} | {process_sd:.1%} | {equal:.1%} | {slower:.1%} |"
-    yield ""
-    yield "| samples | noise (sd) | autocorrelation | flagged without drift | with 5 % drift |"
-    yield "|---|---|---|---|---|"
-    for samples in (210, 300, 1500):
-        for noise in (0.01, 0.05, 0.2):
-            for resemblance in (0.0, 0.5, 0.8):
-                rng = np.random.default_rng([samples, int(100 * noise), int(10 * resemblance)])
-                false = alarms(rng, samples, noise, resemblance, 0.0, trials)
-                found = alarms(rng, samples, noise, resemblance, 0.05, trials)
-                yield f"| {samples} | {noise:.0%} | {resemblance:g} | {false:.1%} | {found:.0%} |"
+    yield from statistics_of_samples.report(trials)
 
 
 def main() -> None:
     """Simulate, print, and write `results/statistics.md`."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=1000, help="simulated cells per figure")
+    parser.add_argument("--trials", type=int, default=5000, help="simulated blocks or cells per figure")
     text = "\n".join(report(parser.parse_args().trials)) + "\n"
     RESULT.write_text(text, encoding="utf-8")
     print(text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, variance
+from statistics import fmean
 from typing import Final
 
 from runtime.common import student
@@ -90,15 +90,21 @@ def estimate(logs: Sequence[float]) -> Estimate:
     if count < MIN_UNITS:
         return Estimate(fmean(logs), None, count)
     if count < ROBUST_UNITS:
-        error = math.sqrt(variance(logs) / count)
+        error = math.sqrt(_variance(logs) / count)
         return Estimate(fmean(logs), student.quantile(count - 1) * error, count, error * math.sqrt(count))
     ordered, cut = sorted(logs), int(TRIM * count)
     kept = ordered[cut : count - cut]
     winsorised = [*([kept[0]] * cut), *kept, *([kept[-1]] * cut)]
     left = len(kept)
-    error = math.sqrt((count - 1) * variance(winsorised) / (left * (left - 1)))
+    error = math.sqrt((count - 1) * _variance(winsorised) / (left * (left - 1)))
     half = student.quantile(left - 1, LOOKS_CONFIDENCE) * error
     return Estimate(fmean(kept), half, count, error * math.sqrt(count))
+
+
+def _variance(values: Sequence[float]) -> float:
+    # A fifth of the time of `statistics.variance`, which computes in fractions: simulations need millions.
+    mean = fmean(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 def quantile_for(units: int) -> float:

@@ -31,16 +31,17 @@ def batches(samples: Sequence[int], slices: Sequence[int] = ()) -> list[Sequence
     return [part for begin, end in pairwise(ends) if (part := samples[begin:end])]
 
 
-def design_effect(parts: Sequence[Sequence[int]], above: float) -> float:
+def design_effect(processes: Sequence[Sequence[Sequence[int]]], above: float) -> float:
     """Return how many samples stand for an independent one, in the share of them that exceeds a value.
 
-    It is the variance of that share over batches, as a multiple of what independent samples have; 1 at least,
-    and where the batches are too few to tell.
+    It is the variance of that share over the batches of a process, as a multiple of what independent samples
+    have, each on average over the processes; 1 at least, and where the batches are too few to tell.
     """
-    if len(parts) < FEWEST:
-        return 1.0
-    shares = [sum(sample > above for sample in part) / len(part) for part in parts]
-    share = fmean(shares)
-    if not 0.0 < share < 1.0:
-        return 1.0
-    return max(1.0, fmean(map(len, parts)) * variance(shares) / (share * (1.0 - share)))
+    seen, expected = 0.0, 0.0
+    for parts in processes:
+        if len(parts) >= FEWEST:
+            shares = [sum(sample > above for sample in part) / len(part) for part in parts]
+            share = fmean(shares)
+            seen += fmean(map(len, parts)) * variance(shares)
+            expected += share * (1.0 - share)
+    return max(1.0, seen / expected) if expected > 0.0 else 1.0

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean
 from typing import Final
 
 import numpy as np
@@ -45,10 +44,9 @@ def independent_samples(processes: Sequence[Sequence[Sequence[int]]], q: float) 
     """
     joined = [[sample for part in parts for sample in part] for parts in processes]
     at = mixture_quantile(joined, q)
-    # What differs between processes is for the interval over them to say.
-    effect = fmean(design_effect(parts, at) for parts in processes)
     weighed = len(joined) ** 2 / math.fsum(1.0 / len(samples) for samples in joined)
-    return math.floor(weighed / effect + 1e-9)
+    # What differs between processes is for the interval over them to say.
+    return math.floor(weighed / design_effect(processes, at) + 1e-9)
 
 
 def conservative_share(count: int, q: float) -> float | None:

@@ -88,4 +88,5 @@ def test_batches_are_the_slices_or_equal_parts(slices, lengths):
     ids=["alternating", "alike within batches", "too few", "none above"],
 )
 def test_what_is_alike_within_batches_counts_for_less(parts, effect):
-    assert design_effect(parts, 1) == pytest.approx(effect)
+    assert design_effect([parts], 1) == pytest.approx(effect)
+    assert design_effect([parts, [[1] * 2] * 4], 1) == pytest.approx(effect), "one without any tells nothing"
