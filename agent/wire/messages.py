@@ -320,6 +320,11 @@ class JobSpec(Wire):
         return self.model_copy(update={**own, "arms": (), "lead": self.attempt_id})
 
     @property
+    def carrier(self) -> str:
+        """The attempt under whose lease it runs; empty where that is its own."""
+        return self.lead or ""
+
+    @property
     def attempts(self) -> tuple[JobSpec, ...]:
         """The attempts that this job carries, its own first."""
         return (self, *(self.of(arm) for arm in self.arms if arm.reported))
