@@ -25,6 +25,7 @@ from pydantic import (
 from agent.wire.bounded import (
     MAX_ARMS,
     MAX_ATTEMPTS,
+    MAX_BLOCKS,
     MAX_COUNT,
     MAX_DEVICES,
     MAX_EPOCHS,
@@ -33,6 +34,10 @@ from agent.wire.bounded import (
     MAX_INPUTS,
     MAX_KINDS,
     MAX_RANK,
+    MAX_ROUNDS,
+    MAX_SLICE_RUNS,
+    MAX_SLICE_SECONDS,
+    SHORTEST_RUN_S,
     Count,
     Facts,
     Id,
@@ -191,24 +196,6 @@ class ThroughputPlan(Wire):
 
     in_flight: int = Field(ge=1, le=MAX_IN_FLIGHT)
     seconds: float = Field(gt=0)
-
-
-MAX_BLOCKS: Final = 40
-"""Most blocks of a cell: `publish` measures as many. Each costs the start of a process of every arm."""
-
-MAX_ROUNDS: Final = 100
-"""Most rounds of a block, and with those that are repeated at most three times as many."""
-
-MAX_SLICE_RUNS: Final = 1000
-"""Most invokes that a slice has at least; a faster model fills its seconds with more."""
-
-MAX_SLICE_SECONDS: Final = 10.0
-"""Most seconds of a slice. Longer ones would not alternate: a machine's state changes within two seconds."""
-
-SHORTEST_RUN_S: Final = 50e-6
-"""Seconds of a run by which the runs of a slice, and of a warm-up, are bounded: a faster model makes as many
-as fit of this length, and ends sooner. Chosen: 2,000 in a slice of 0.1 s tell its median, and the raw samples
-of the level `publish` stay below `FARM_SAMPLES_BYTES`."""
 
 
 class MeasurePlan(Wire):
