@@ -34,13 +34,10 @@ from agent.wire.bounded import (
     MAX_INPUTS,
     MAX_KINDS,
     MAX_RANK,
-<<<<<<< HEAD
-=======
     MAX_ROUNDS,
     MAX_SLICE_RUNS,
     MAX_SLICE_SECONDS,
     SHORTEST_RUN_S,
->>>>>>> plan
     Count,
     Facts,
     Id,
@@ -201,23 +198,6 @@ class ThroughputPlan(Wire):
     seconds: float = Field(gt=0)
 
 
-<<<<<<< HEAD
-MAX_BLOCKS: Final = 40
-"""Most blocks of a cell: `publish` measures as many. Each costs the start of a process of every arm."""
-
-MAX_ROUNDS: Final = 100
-"""Most rounds of a block, and with those that are repeated at most three times as many."""
-
-MAX_SLICE_RUNS: Final = 1000
-"""Most invokes that a slice has at least; a faster model fills its seconds with more."""
-
-MAX_SLICE_SECONDS: Final = 10.0
-"""Most seconds of a slice. The state of a machine changes within two of them, which longer slices do not
-follow."""
-
-
-=======
->>>>>>> plan
 class MeasurePlan(Wire):
     """Counts of one cell, and its labelled data. Defaults: level `quick` (docs/measuring.md).
 

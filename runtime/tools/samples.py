@@ -45,8 +45,8 @@ _T_975 = (
 class ProcessTimes:
     """What one measuring process timed, in ns; `invoke_ns` in the order of measurement.
 
-    Processes of one `tuning` share what a delegate chose by timing. `p50_ns`: the median of the medians of its
-    slices; None of a process that was timed in one loop.
+    Processes of one `tuning` share what a delegate chose by timing. `p50_ns`: the median of the medians of
+    its slices; None of a process that was timed in one loop.
     """
 
     cache: Literal["cold", "warm"]

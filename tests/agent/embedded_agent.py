@@ -35,11 +35,7 @@ from agent.wire.messages import (
 
 PATIENCE_S = 60.0
 BRIEF = MeasurePlan(
-<<<<<<< HEAD
     min_blocks=1, max_blocks=1, warmup_runs=1, warmup_seconds=0.0, rounds=3, slice_runs=4, slice_seconds=0.0
-=======
-    min_blocks=1, max_blocks=1, warmup_runs=1, warmup_seconds=0.0, rounds=3, slice_runs=5, slice_seconds=0.0
->>>>>>> plan
 )
 M = TypeVar("M", bound=Wire)
 _EPOCHS = itertools.count(1)
