@@ -26,12 +26,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from runtime.tools.loop_plan import LoopPlan
+
 from benchmarks.fresh_blocks import REPOSITORY
 from benchmarks.skeletons import restored
 from runtime.tools.benchmark import measure
 from runtime.tools.inputs import make_pool
 from runtime.tools.loading import Opener
-from runtime.tools.loop_plan import LoopPlan
 from runtime.tools.samples import geometric_mean, interval_of_medians, percentile
 
 RESULT: Final = REPOSITORY / "benchmarks/results/aa.json"

@@ -29,6 +29,7 @@ from statistics import median
 from typing import Any, Final
 
 import numpy as np
+from runtime.tools.loop_plan import LoopPlan
 
 from benchmarks.contender import caller, load
 from benchmarks.fresh_blocks import REPOSITORY
@@ -36,7 +37,6 @@ from benchmarks.interleaved import ratio, slice_of
 from benchmarks.skeletons import restored
 from runtime.tools.benchmark import measure
 from runtime.tools.loading import Opener
-from runtime.tools.loop_plan import LoopPlan
 from runtime.tools.samples import geometric_mean
 
 RESULT: Final = REPOSITORY / "benchmarks/results/measuring_cost.json"
