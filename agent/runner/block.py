@@ -34,9 +34,6 @@ MEMORY_MARGIN: Final = 1.3
 """How many times the memory of their cold processes the arms of a block need at most to be alive together.
 Chosen: timed processes keep samples, and an estimate that is too small ends in an arm that is killed."""
 
-SHORTEST_RUN_NS: Final = 1000
-"""Nanoseconds of the shortest invoke that a slice is planned for: a call from Python takes as long."""
-
 LEAST_REPORTED: Final = 0.5
 """Share of a slice's wall time that its invokes must add up to. Chosen: reading inputs and outputs from
 Python is within them, so that little is left; a clock that was tampered with shows here."""
@@ -129,8 +126,8 @@ class _Block:
         part.arm.took_s[self._number] = part.arm.clock.used_s - before_s
         process.stop()
         part.stopped = ThreadTimes.of(process.pid)
-        run_ns = max(process.run_ns, SHORTEST_RUN_NS)
-        part.runs = max(self._plan.slice_runs, math.ceil(self._plan.slice_seconds * 1e9 / run_ns))
+        filling = math.ceil(self._plan.slice_seconds * 1e9 / process.run_ns)
+        part.runs = min(self._plan.most_slice_runs, max(self._plan.slice_runs, filling))
 
     @property
     def _disturbed(self) -> int:
@@ -225,7 +222,7 @@ class _Block:
         )
 
     def _impossible(self, part: _Part, invoke_ns: Sequence[int]) -> tuple[str, ...]:
-        """Say how the process contradicts what passed: times that cannot be, or turns that were not its own."""
+        """Say how the process contradicts what passed: impossible times, or turns that were not its own."""
         wall_s = sum(one.slices[part.arm.name].wall_s for one in self._rounds)
         reported_s = sum(invoke_ns) / 1e9
         found = []

@@ -98,7 +98,7 @@ def test_what_nothing_disturbed_is_whole_and_says_how_it_was_measured():
         ([report(1, flags=("cached: 9 ms",))], "void", "cached: 9 ms (1 of 1 processes)"),
         ([report(1, flags=("cached: 9 ms",)), report(2)], None, None),
         ([report(1, saw=Seen(suspect=("loud",)))], "facts", "block 1: loud"),
-        ([report(1, saw=Seen(suspect=("loud",), invalid=("asleep",)))], "void", "block 1: asleep"),
+        ([report(1, saw=Seen(invalid=("asleep",)))], "void", "block 1: asleep"),
         ([report(1), report(2, environment={"kernel": "7"})], "void", "kernel changed while it was measured"),
         (
             [report(k, 100, 100, 120, 120, 150, 150) for k in (1, 2, 3)],
