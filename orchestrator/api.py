@@ -78,7 +78,7 @@ def assert_latency(
     """Raise `AssertionError` unless a figure (`p50`, `p90`, `init`, …) is at most `max_ms` milliseconds.
 
     The whole 95 % interval must lie below the limit. `undecided`: what to do where the limit lies inside it,
-    or where so few processes were measured that there is none. Raises otherwise as `measure`.
+    or where so few blocks were measured that there is none. Raises otherwise as `measure`.
     """
     # Before anything is measured: a wrong name of a figure must not cost a minute.
     budget = replace(read_budget(f"{figure}<=1ms"), limit=max_ms, text=f"{figure}<={max_ms:g}ms")

@@ -25,6 +25,7 @@ class RunLine:
     """One line of the log. `time_ns`: CLOCK_BOOTTIME.
 
     `what`: reference | measure | labelled | sustained | throughput; at an end also failed; of gone, attempt.
+    `carrier`: the attempt under whose lease the process runs; empty where it is the attempt itself.
     """
 
     time_ns: int
@@ -33,6 +34,7 @@ class RunLine:
     exclusion_group: str
     pid: int
     what: str
+    carrier: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +47,26 @@ class Interval:
     what: str
     start_ns: int
     end_ns: int | None
+    carrier: str = ""
 
 
 def append(
-    path: Path, event: Event, attempt_id: str, exclusion_group: str, what: str, pid: int | None = None
+    path: Path,
+    event: Event,
+    attempt_id: str,
+    exclusion_group: str,
+    what: str,
+    pid: int | None = None,
+    *,
+    carrier: str = "",
 ) -> None:
     """Append one line in a single write, so that lines of several processes never mix.
 
-    `pid`: the process that it is about, where that is not this one.
+    `pid`: the process that it is about, where that is not this one. `carrier`: the attempt under whose lease
+    it runs, where that is another one.
     """
     now_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    line = RunLine(now_ns, event, attempt_id, exclusion_group, pid or os.getpid(), what)
+    line = RunLine(now_ns, event, attempt_id, exclusion_group, pid or os.getpid(), what, carrier)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE_MODE)
     try:
         os.write(descriptor, (json.dumps(asdict(line)) + "\n").encode())
@@ -90,11 +101,16 @@ def intervals(lines: Iterable[RunLine]) -> list[Interval]:
 
 
 def _interval(start: RunLine, end_ns: int | None) -> Interval:
-    return Interval(start.attempt_id, start.exclusion_group, start.pid, start.what, start.time_ns, end_ns)
+    return Interval(
+        start.attempt_id, start.exclusion_group, start.pid, start.what, start.time_ns, end_ns, start.carrier
+    )
 
 
 def overlaps(lives: Iterable[Interval]) -> list[tuple[Interval, Interval]]:
-    """Return pairs of different attempts that ran at the same time in one exclusion group."""
+    """Return pairs of attempts that ran at the same time in one exclusion group under different leases.
+
+    The arms of a comparison share the lease of one attempt; they are alive together, and take turns.
+    """
     groups: dict[str, list[Interval]] = {}
     for life in lives:
         groups.setdefault(life.exclusion_group, []).append(life)
@@ -104,6 +120,10 @@ def overlaps(lives: Iterable[Interval]) -> list[tuple[Interval, Interval]]:
         for i, first in enumerate(ordered):
             for second in ordered[i + 1 :]:
                 ended = first.end_ns is not None and first.end_ns <= second.start_ns
-                if not ended and first.attempt_id != second.attempt_id:
+                if not ended and _lease(first) != _lease(second):
                     found.append((first, second))
     return found
+
+
+def _lease(life: Interval) -> str:
+    return life.carrier or life.attempt_id

@@ -274,6 +274,7 @@ class RunningAttempt:
             data_path=None if self.data is None else str(self.data),
             references=str(self._references),
             runs_log=str(self.config.runs_log),
+            writable=tuple(map(str, self.config.sandbox.write)) if self.config.sandbox.on else None,
             usual=tuple(
                 (past.compute_ns, past.copy_ns)
                 for past in workload.load(self.config.workloads, member.device.device_id)

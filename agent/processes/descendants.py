@@ -25,6 +25,7 @@ class ProcessStat:
 
     pid: int
     parent: int
+    group: int
     session: int
     state: str
 
@@ -100,7 +101,8 @@ def _read_stat(pid: int) -> ProcessStat | None:
     if text is None:
         return None
     fields = text.rpartition(b")")[2].split()
-    return ProcessStat(pid, parent=int(fields[1]), session=int(fields[3]), state=fields[0].decode())
+    parent, group, session = map(int, fields[1:4])
+    return ProcessStat(pid, parent, group, session, state=fields[0].decode())
 
 
 def _read(pid: int, name: str) -> bytes | None:

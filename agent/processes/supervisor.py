@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from agent.processes import cgroup, oom
-from agent.processes.descendants import ATTEMPT_VARIABLE, processes_of
+from agent.processes.descendants import ATTEMPT_VARIABLE, processes, processes_of
 from agent.processes.sandbox.boundary import Boundary
+from agent.processes.sandbox.inner import InnerBoundary
 from agent.processes.sandbox.limits import most_processes
 
 LOG_FILE: Final = "log"
@@ -37,8 +38,9 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 @dataclass(frozen=True, slots=True)
 class Launch:
     """How to start a process. `memory_limit_bytes` bounds its address space (RLIMIT_AS); it starts in the
-    control groups `group` and `counted_group` and within `boundary`. `expendable`: when memory runs out, the
-    kernel kills it before its parent. `own_group`: it leads a process group of its own, in the same session.
+    control groups `group` and `counted_group`, within `boundary` and within `inner`. `own_group`: it leads a
+    process group, which its parent can stop and continue as a whole. `expendable`: when memory runs out, the
+    kernel kills it before its parent.
     """
 
     command: Sequence[str]
@@ -46,12 +48,13 @@ class Launch:
     folder: Path
     inherited: Sequence[int] = ()
     new_session: bool = False
+    own_group: bool = False
     memory_limit_bytes: int | None = None
     group: Path | None = None
     counted_group: Path | None = None
     boundary: Boundary | None = None
+    inner: InnerBoundary | None = None
     expendable: bool = False
-    own_group: bool = False
 
 
 def start(launch: Launch) -> subprocess.Popen[bytes]:
@@ -80,6 +83,8 @@ def start(launch: Launch) -> subprocess.Popen[bytes]:
             resource.setrlimit(resource.RLIMIT_AS, (launch.memory_limit_bytes, launch.memory_limit_bytes))
         if launch.boundary is not None:
             launch.boundary.enter()
+        if launch.inner is not None:
+            launch.inner.enter()
 
     with (launch.folder / LOG_FILE).open("ab") as log:
         return subprocess.Popen(
@@ -142,9 +147,13 @@ class Runner:
         return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
 
     def terminate(self) -> None:
-        """Ask the whole session to end (SIGTERM)."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGTERM)
+        """Ask the whole session to end (SIGTERM): every process group of it, also one that is stopped."""
+        groups = {stat.group for stat in processes() if stat.session == self.process.pid}
+        for group in groups | {self.process.pid}:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGTERM)
+                # A process that is stopped takes notice of no other signal but SIGKILL.
+                os.killpg(group, signal.SIGCONT)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the runner alone."""

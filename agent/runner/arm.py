@@ -23,6 +23,7 @@ from agent.attempt.files import (
 from agent.machine.publishable import why_not_published
 from agent.machine.rounds import Round
 from agent.processes.environment import for_runner
+from agent.processes.sandbox.inner import InnerBoundary
 from agent.processes.supervisor import Launch
 from agent.runner.children import Children
 from agent.runner.ending import CancelledError, Clock, FailedError
@@ -134,8 +135,11 @@ class Arm:
         )  # fmt: skip
         return self.live
 
-    def _bounded(self, launch: Launch, _writable: tuple[Path, ...]) -> Launch:
-        return replace(launch)
+    def _bounded(self, launch: Launch, own: tuple[Path, ...]) -> Launch:
+        """The launch within a boundary of its own: no process of an arm can touch what another one has."""
+        if self.attempt.writable is None:
+            return launch
+        return replace(launch, inner=InnerBoundary((*own, *map(Path, self.attempt.writable))))
 
     def run_cold(self, tuning: int) -> None:
         """Run the process with which a tuning begins. Raises `FailedError`."""

@@ -34,21 +34,29 @@ MEMORY_MARGIN: Final = 1.3
 """How many times the memory of their cold processes the arms of a block need at most to be alive together.
 Chosen: timed processes keep samples, and an estimate that is too small ends in an arm that is killed."""
 
-SHORTEST_RUN_NS: Final = 1000
-"""Nanoseconds of the shortest invoke that a slice is planned for: a call from Python takes as long."""
-
 LEAST_REPORTED: Final = 0.5
 """Share of a slice's wall time that its invokes must add up to. Chosen: reading inputs and outputs from
 Python is within them, so that little is left; a clock that was tampered with shows here."""
 
 
+MOST_STOPPED_S: Final = 0.02
+"""Seconds of CPU time that a stopped process may have used in a block: its threads end what they do in the
+kernel. Chosen; one that wakes itself up to disturb the others uses more."""
+
+
 @dataclass(slots=True)
 class _Part:
-    """An arm within a block: its process's slices so far, and how many invokes each has."""
+    """An arm within a block: its process's slices so far, and how many invokes each has.
+
+    `stopped`: the CPU time of its threads when they were stopped last; `ran_stopped_s`: how much they used
+    although they were.
+    """
 
     arm: Arm
     runs: int = 1
     times: dict[int, SliceTimes] = field(default_factory=dict)
+    stopped: ThreadTimes | None = None
+    ran_stopped_s: float = 0.0
 
 
 def fit_together(arms: Sequence[Arm]) -> bool:
@@ -117,8 +125,9 @@ class _Block:
         process.open()
         part.arm.took_s[self._number] = part.arm.clock.used_s - before_s
         process.stop()
-        run_ns = max(process.run_ns, SHORTEST_RUN_NS)
-        part.runs = max(self._plan.slice_runs, math.ceil(self._plan.slice_seconds * 1e9 / run_ns))
+        part.stopped = ThreadTimes.of(process.pid)
+        filling = math.ceil(self._plan.slice_seconds * 1e9 / process.run_ns)
+        part.runs = min(self._plan.most_slice_runs, max(self._plan.slice_runs, filling))
 
     @property
     def _disturbed(self) -> int:
@@ -149,10 +158,13 @@ class _Block:
         process = part.arm.live
         assert process is not None
         before, began_s = ThreadTimes.of(process.pid), time.monotonic()
+        if before is not None and part.stopped is not None:
+            part.ran_stopped_s += before.since(part.stopped)[0]
         process.go()
         part.times[number] = process.slice(part.runs)
         process.stop()
         wall_s, after = time.monotonic() - began_s, ThreadTimes.of(process.pid)
+        part.stopped = after
         ran, waited = (None, None) if before is None or after is None else after.since(before)
         uses[part.arm.name] = SliceUse(wall_s, len(part.arm.cpus), ran, waited)
         part.arm.took_s[self._number] += wall_s
@@ -210,13 +222,16 @@ class _Block:
         )
 
     def _impossible(self, part: _Part, invoke_ns: Sequence[int]) -> tuple[str, ...]:
-        """Say how the reported times contradict the time that passed while they were taken."""
+        """Say how the process contradicts what passed: impossible times, or turns that were not its own."""
         wall_s = sum(one.slices[part.arm.name].wall_s for one in self._rounds)
         reported_s = sum(invoke_ns) / 1e9
-        if LEAST_REPORTED * wall_s <= reported_s <= wall_s:
-            return ()
-        said = f"its invokes add up to {reported_s:.3g} s in slices that took {wall_s:.3g} s"
-        return (f"the process reports times that cannot be: {said}",)
+        found = []
+        if not LEAST_REPORTED * wall_s <= reported_s <= wall_s:
+            said = f"its invokes add up to {reported_s:.3g} s in slices that took {wall_s:.3g} s"
+            found.append(f"the process reports times that cannot be: {said}")
+        if part.ran_stopped_s > MOST_STOPPED_S:
+            found.append(f"the process ran for {part.ran_stopped_s:.3f} s while it was stopped")
+        return tuple(found)
 
 
 def _wait_loaded(part: _Part) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +18,9 @@ from agent.runner.progress import told
 from agent.runner.reported import environment_of_failed, reported_environment
 from agent.runner.stages import DEVICE_BUSY
 from agent.runner.tunings import given_choices, is_cold
+from agent.wire.bounded import SHORTEST_RUN_S
 from agent.wire.measurement import ProcessSamples
+from agent.wire.messages import MeasurePlan
 from runtime.delegates.descriptor import CHOICES
 from runtime.delegates.registry import delegate_descriptor
 from runtime.errors import FarmRuntimeError
@@ -72,7 +76,7 @@ def _measured(
     with told(on_phase):
         if is_cold(index, job.plan):
             # The first one finds the warm-up of all processes of the cell.
-            warm_up = WarmUp(job.plan.warmup_runs, job.plan.warmup_seconds) if index == 0 else None
+            warm_up = _warm_up(job.plan) if index == 0 else None
             rules, model = input_rules(job.inputs), attempt.model_path
             result = start_cold(opener, model, job.model_sha256, rules, on_phase, warm_up)
         else:
@@ -110,6 +114,12 @@ def _timed(
         sent = SliceTimes(invoke_ns=tuple(times.invoke_ns.tolist()), start_ns=tuple(times.start_ns.tolist()))
         channel.send(Answer(times=sent))
     return session.end()
+
+
+def _warm_up(plan: MeasurePlan) -> WarmUp:
+    planned = WarmUp(plan.warmup_runs, plan.warmup_seconds)
+    most = max(plan.warmup_runs, math.ceil(planned.longest_s / SHORTEST_RUN_S))
+    return replace(planned, most_runs=most)
 
 
 def frozen_warmup(folder: Path) -> int:

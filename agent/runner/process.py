@@ -94,6 +94,7 @@ class MeasuringProcess:
 
     def wait_loaded(self) -> None:
         """Wait until its modules are imported."""
+        write_progress(self.folder, f"{self.who}: start")
         self._answer(_LOAD_S, lambda answer: answer.loaded)
 
     def open(self) -> None:
@@ -216,7 +217,15 @@ class MeasuringProcess:
             return
         self._logged = event == "start"
         group, attempt_id = self.attempt.device.exclusion_group, self.attempt.job.attempt_id
-        runlog.append(Path(self.attempt.runs_log), event, attempt_id, group, "measure", self.pid)
+        runlog.append(
+            Path(self.attempt.runs_log),
+            event,
+            attempt_id,
+            group,
+            "measure",
+            self.pid,
+            carrier=self.attempt.job.carrier,
+        )
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -18,10 +18,10 @@ R = TypeVar("R", bound=PassReport)
 @contextmanager
 def logged(attempt: AttemptFile, what: str) -> Iterator[None]:
     """Log that this process begins and, where no error ends it, that it has ended."""
-    log, group = Path(attempt.runs_log), attempt.device.exclusion_group
-    runlog.append(log, "start", attempt.job.attempt_id, group, what)
+    log, group, job = Path(attempt.runs_log), attempt.device.exclusion_group, attempt.job
+    runlog.append(log, "start", job.attempt_id, group, what, carrier=job.carrier)
     yield
-    runlog.append(log, "end", attempt.job.attempt_id, group, what)
+    runlog.append(log, "end", job.attempt_id, group, what, carrier=job.carrier)
 
 
 def leave_report(kind: type[R], job_file: Path, folder: Path, work: Callable[[AttemptFile, Path], R]) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 from agent.attempt.files import ProcessReport
 from agent.machine.rounds import taken
 from agent.machine.workload import Reading, why_vague
+from agent.processes.sandbox.inner import lacking
 from agent.runner.arm import Arm
 from agent.runner.blocks import slice_medians
 from agent.runner.tunings import timed as timed_of
@@ -60,7 +61,7 @@ def quality_of(
         stopped=arm.stopped or "",
         facts=tuple(facts),
         seen=seen,
-        unseen=unseen,
+        unseen=(*unseen, *(f"boundary of an arm: {text}" for text in lacking())),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
@@ -24,6 +25,7 @@ from pydantic import (
 from agent.wire.bounded import (
     MAX_ARMS,
     MAX_ATTEMPTS,
+    MAX_BLOCKS,
     MAX_COUNT,
     MAX_DEVICES,
     MAX_EPOCHS,
@@ -32,6 +34,10 @@ from agent.wire.bounded import (
     MAX_INPUTS,
     MAX_KINDS,
     MAX_RANK,
+    MAX_ROUNDS,
+    MAX_SLICE_RUNS,
+    MAX_SLICE_SECONDS,
+    SHORTEST_RUN_S,
     Count,
     Facts,
     Id,
@@ -47,7 +53,7 @@ from agent.wire.bounded import (
 from agent.wire.measurement import Measurement
 from agent.wire.reference import MAX_KNOWN, MAX_MADE, ReferenceRecord
 
-PROTOCOL_VERSION = 9
+PROTOCOL_VERSION = 10
 """Version of the messages. A farm gives no jobs to an agent of another version, but tells it to upgrade."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """Largest message in bytes. The largest real one is a result, at most 2 MiB from the runner and 4000 bytes of
@@ -192,20 +198,6 @@ class ThroughputPlan(Wire):
     seconds: float = Field(gt=0)
 
 
-MAX_BLOCKS: Final = 40
-"""Most blocks of a cell: `publish` measures as many. Each costs the start of a process of every arm."""
-
-MAX_ROUNDS: Final = 100
-"""Most rounds of a block, and with those that are repeated at most three times as many."""
-
-MAX_SLICE_RUNS: Final = 1000
-"""Most invokes that a slice has at least; a faster model fills its seconds with more."""
-
-MAX_SLICE_SECONDS: Final = 10.0
-"""Most seconds of a slice. The state of a machine changes within two of them, which longer slices do not
-follow."""
-
-
 class MeasurePlan(Wire):
     """Counts of one cell, and its labelled data. Defaults: level `quick` (docs/measuring.md).
 
@@ -220,7 +212,7 @@ class MeasurePlan(Wire):
     level: Literal["quick", "standard", "publish"] = "quick"
     min_blocks: int = Field(default=3, ge=1, le=MAX_BLOCKS)
     max_blocks: int = Field(default=6, ge=1, le=MAX_BLOCKS)
-    target: float = Field(default=0.05, gt=0, lt=1)
+    target: float = Field(default=0.05, gt=0, le=1)
     tunings: int = Field(default=1, ge=1, le=MAX_BLOCKS)
     warmup_runs: Count = 5
     warmup_seconds: float = Field(default=0.5, ge=0)
@@ -230,6 +222,11 @@ class MeasurePlan(Wire):
     labelled: LabelledData | None = None
     sustained_s: float | None = Field(default=None, gt=0)
     throughput: ThroughputPlan | None = None
+
+    @property
+    def most_slice_runs(self) -> int:
+        """Timed runs of a slice, at most."""
+        return max(self.slice_runs, math.ceil(self.slice_seconds / SHORTEST_RUN_S))
 
     @property
     def passes_s(self) -> tuple[float, ...]:
@@ -318,6 +315,11 @@ class JobSpec(Wire):
         """The job of an arm: this one's model, inputs and counts on the arm's delegate and device."""
         own = {name: getattr(arm, name) for name in Arm.model_fields if name != "reported"}
         return self.model_copy(update={**own, "arms": (), "lead": self.attempt_id})
+
+    @property
+    def carrier(self) -> str:
+        """The attempt under whose lease it runs; empty where that is its own."""
+        return self.lead or ""
 
     @property
     def attempts(self) -> tuple[JobSpec, ...]:

@@ -26,16 +26,16 @@ planned."""
 SHORTEST_CAP_S: Final = 1.0
 """Seconds that a warm-up may last at least, however short it is planned."""
 
-_MOST_RUNS: Final = 1_000_000
-"""Runs of a warm-up that no model needs: they bound its memory."""
-
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """The least runs and seconds of a warm-up, as a level plans them; 0 and 0 is none."""
+    """The least runs and seconds of a warm-up, as a level plans them; 0 and 0 is none. `most_runs`: its bound,
+    which is also that of its samples.
+    """
 
     runs: int
     seconds: float
+    most_runs: int = 1_000_000
 
     @property
     def longest_s(self) -> float:
@@ -58,7 +58,7 @@ class Calibration:
         """
         run_s = max(run_ns, 1.0) / 1e9
         runs = max(math.ceil(WARMUP_MARGIN * needed), plan.runs, math.ceil(plan.seconds / run_s))
-        return cls(min(runs, _MOST_RUNS, max(1, int(plan.longest_s / run_s))), steady_state)
+        return cls(min(runs, plan.most_runs, max(1, int(plan.longest_s / run_s))), steady_state)
 
     def facts(self) -> dict[str, str]:
         """What the report of the process says of it."""

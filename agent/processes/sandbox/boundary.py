@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,16 +63,9 @@ class Boundary:
     temporary: Path | None
 
     def enter(self) -> None:
-        """Close the boundary around this process. Raises `OSError` once the reason is in the log.
-
-        What was there at the survey and fails now ends the attempt: a runner never starts with less than its
-        result will say.
-        """
-        try:
+        """Close the boundary around this process. Raises `OSError` once the reason is in the log."""
+        with kernel.failure_in_log():
             self._close()
-        except OSError as error:
-            os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"sandbox: {error}\n".encode())
-            raise
 
     def _close(self) -> None:
         # Namespaces and capabilities need rights that the steps after them take away.

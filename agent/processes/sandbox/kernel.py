@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import sys
+from collections.abc import Iterator
 from typing import Final
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -46,6 +49,19 @@ def drop_capabilities() -> None:
     while _LIBC.prctl(_PR_CAPBSET_READ, capability, 0, 0, 0) >= 0:
         _checked(_LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0), "prctl(PR_CAPBSET_DROP)")
         capability += 1
+
+
+@contextlib.contextmanager
+def failure_in_log() -> Iterator[None]:
+    """Write the `OSError` of a block to stderr, which is the log, and raise it.
+
+    What was there before the fork and fails now ends the process: none starts with less than its result says.
+    """
+    try:
+        yield
+    except OSError as error:
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"sandbox: {error}\n".encode())
+        raise
 
 
 def _checked(result: int, what: str) -> int:

@@ -6,10 +6,11 @@ The kernel's interface is linux/landlock.h and Documentation/userspace-api/landl
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -52,6 +53,8 @@ WRITE: Final = (
 ) | (_REFER | _TRUNCATE | _IOCTL_DEV)
 """Rights to do everything in a folder but make device nodes."""
 
+_READING: Final = READ | _IOCTL_DEV
+"""Rights that change no file."""
 _OF_FILES: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 """Rights that a rule about a single file may have."""
 _HANDLED_SINCE: Final = ((1, (1 << 13) - 1), (2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV))
@@ -61,6 +64,8 @@ _TCP: Final = 0b11
 _SCOPES: Final = 0b11
 """LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET and _SIGNAL, since ABI 6: neither leaves the sandbox."""
 
+TRUNCATE_ABI: Final = 3
+"""First ABI (Linux 6.2) that refuses to empty a file."""
 SCOPED_ABI: Final = 6
 """First ABI (Linux 6.12) that keeps signals and abstract sockets inside."""
 
@@ -94,25 +99,59 @@ def restrict(rules: Iterable[tuple[Path, int]], abi: int) -> None:
 
     New privileges must be forbidden before. Raises `OSError`.
     """
-    handled = sum(rights for since, rights in _HANDLED_SINCE if since <= abi)
-    attributes = _RulesetAttributes(handled, _TCP if abi >= 4 else 0, _SCOPES if abi >= SCOPED_ABI else 0)
+    with _ruleset(_handled(abi), abi, network=_TCP) as add:
+        _add_found(add, rules)
+
+
+def restrict_writes(folders: Iterable[Path], also: Iterable[tuple[Path, int]], abi: int) -> None:
+    """Refuse this process and its children to change any file but those beneath `folders` and those of `also`
+    (path, rights), and signals and abstract sockets to others, as far as the ABI can. Reading stays as it is.
+
+    New privileges must be forbidden before. Raises `OSError`, also where one of `folders` is none.
+    """
+    with _ruleset(_handled(abi) & ~_READING, abi, network=0) as add:
+        for folder in folders:
+            # Whoever could replace a folder by a link would choose what the next process may write.
+            add(_opened(folder, os.O_DIRECTORY | os.O_NOFOLLOW), WRITE)
+        _add_found(add, also)
+
+
+def _handled(abi: int) -> int:
+    return sum(rights for since, rights in _HANDLED_SINCE if since <= abi)
+
+
+@contextlib.contextmanager
+def _ruleset(handled: int, abi: int, network: int) -> Iterator[Callable[[int, int], None]]:
+    """Make a ruleset, filled by the block with the yielded function (descriptor, rights), and enter it."""
+    scopes = _SCOPES if abi >= SCOPED_ABI else 0
+    attributes = _RulesetAttributes(handled, network if abi >= 4 else 0, scopes)
     size = 8 if abi < 4 else 16 if abi < SCOPED_ABI else 24
     ruleset = system_call(
         _CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), ctypes.c_uint32(0)
     )
     try:
-        for path, rights in rules:
-            _add(ruleset, path, rights & handled)
+        yield lambda descriptor, rights: _add(ruleset, descriptor, rights & handled)
         system_call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     finally:
         os.close(ruleset)
 
 
-def _add(ruleset: int, path: Path, rights: int) -> None:
-    try:
-        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:
-        return  # a process that cannot find it does not need the right either
+def _add_found(add: Callable[[int, int], None], rules: Iterable[tuple[Path, int]]) -> None:
+    """Add the rules of paths that exist: a process that cannot find one does not need the right either."""
+    for path, rights in rules:
+        try:
+            descriptor = _opened(path)
+        except OSError:
+            continue
+        add(descriptor, rights)
+
+
+def _opened(path: Path, flags: int = 0) -> int:
+    return os.open(path, os.O_PATH | os.O_CLOEXEC | flags)
+
+
+def _add(ruleset: int, descriptor: int, rights: int) -> None:
+    """Add the rule of an opened path, and close that."""
     try:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             rights &= _OF_FILES

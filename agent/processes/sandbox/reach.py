@@ -47,7 +47,7 @@ _SETTINGS: Final = (
 """What programs read in /etc. Keys and passwords of services are there too, so the rest stays closed."""
 
 _NODES: Final = (
-    "null", "zero", "full", "random", "urandom", "shm",
+    "null", "zero", "full", "random", "urandom",
     "dri", "kfd", "nvidia*", "nvhost*", "nvmap", "dxg", "accel", "mali*", "kgsl*", "dma_heap", "ion",
     "galcore", "apex_*", "hailo*", "bus/usb", "adsprpc*", "fastrpc*",
 )  # fmt: skip
@@ -84,7 +84,7 @@ class Reach:
         rules = [(Path("/proc"), proc), (Path("/dev"), landlock.LIST)]
         rules += [(path, landlock.READ) for path in self._readable()]
         rules += [(path, landlock.LIST) for path in _checkouts()]
-        rules += [(path, landlock.DEVICE) for path in _found("/dev", _NODES)]
+        rules += [(path, landlock.DEVICE) for path in device_nodes()]
         writable = [*self.write, Path("/dev/shm"), *([Path("/tmp")] if own_tmp else [])]  # noqa: S108
         rules += [(path, landlock.WRITE) for path in writable]
         return [*rules, *((path, landlock.APPEND) for path in self.append)]
@@ -96,6 +96,11 @@ class Reach:
         yield from _python()
         yield from _named(self.command, self.environment)
         yield from self.read
+
+
+def device_nodes() -> list[Path]:
+    """Return the nodes in /dev that a runner may open."""
+    return list(_found("/dev", _NODES))
 
 
 def _python() -> Iterator[Path]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.processes import cgroup
-from agent.processes.sandbox import kernel, landlock, namespaces, seccomp
+from agent.processes.sandbox import bpf, kernel, landlock, namespaces, seccomp
 from agent.processes.sandbox.namespaces import Namespaces
 
 _FAULT_EXIT: Final = 255
@@ -40,7 +40,7 @@ def survey() -> Survey:
         without.append(
             f"signals kept inside (Landlock {abi}; they need Landlock {landlock.SCOPED_ABI}, Linux 6.12)"
         )
-    no_filter = _trial(_filtered) if seccomp.is_supported() else f"none for {os.uname().machine}"
+    no_filter = _trial(_filtered) if bpf.is_supported() else f"none for {os.uname().machine}"
     if no_filter:
         without.append(f"closed local sockets of others (no filter of system calls: {no_filter})")
         if kind is None:

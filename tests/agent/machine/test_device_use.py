@@ -14,12 +14,12 @@ MAPS = """\
 
 
 def seen(folder, library, device_file=None):
-    process = folder / "proc/self"
+    process = folder / "proc/7"
     (process / "fd").mkdir(parents=True)
     (process / "maps").write_text(MAPS.format(library=library))
     if device_file is not None:
         (process / "fd/3").symlink_to(device_file)
-    return DeviceUse.now(0.1, 1.0, folder)
+    return DeviceUse.of(7, 8, 0.1, 1.0, folder)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_without_a_driver_a_result_of_a_device_is_invalid(tmp_path):
 
 
 def test_what_cannot_be_read_proves_nothing(tmp_path):
-    evidence = DeviceUse.now(0.1, 1.0, tmp_path).judged(is_gpu=True)
+    evidence = DeviceUse.of(7, 8, 0.1, 1.0, tmp_path).judged(is_gpu=True)
     assert (evidence.found, evidence.seen) == ((), ())
     assert evidence.unseen == (f"{DRIVER}: the process's libraries cannot be read",)
 

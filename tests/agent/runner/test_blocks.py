@@ -5,16 +5,23 @@ from __future__ import annotations
 import json
 import math
 import sys
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 import pytest
 
 from agent.attempt import runlog
 from agent.attempt.files import ProcessReport
-from agent.runner.blocks import drawn_order, paired_ratio
+from agent.runner.blocks import (
+    block_p50,
+    compared_blocks,
+    drawn_order,
+    order_of_round,
+    paired_ratio,
+    slice_medians,
+)
 from agent.wire.exclusion import joint_group
-from agent.wire.measurement import ProcessSamples, baseline_id
+from agent.wire.measurement import ProcessSamples, TimedSlice, baseline_id
 from agent.wire.messages import (
     Arm,
     CancelJob,
@@ -27,7 +34,6 @@ from agent.wire.messages import (
     Status,
     artifact_path,
 )
-from runtime.tools.samples import percentile
 from tests.agent.embedded_agent import BRIEF, job
 
 SEED = 7
@@ -37,6 +43,7 @@ PLAN = BRIEF.model_copy(update={"min_blocks": BLOCKS, "max_blocks": BLOCKS, "sli
 DYING = """
 import os, sys
 import agent.runner.children as children
+import agent.runner.process as process
 from agent.runner.__main__ import main
 arguments = sys.argv[1:]
 if arguments[0] == "--measure":
@@ -47,7 +54,7 @@ if arguments[0] == "--measure":
     if job["delegate"] == "hangs" and arguments[3] == "1":
         import time
         time.sleep(600)
-children.RUNNER_COMMAND = (sys.executable, "-P", __file__)
+children.RUNNER_COMMAND = process.RUNNER_COMMAND = (sys.executable, "-P", __file__)
 sys.exit(main(arguments))
 """
 """A runner whose process of a delegate called `dies` crashes in block 2, and of one called `hangs` in block 1
@@ -96,11 +103,15 @@ def test_two_delegates_are_compared_with_one_baseline_by_interleaved_blocks(star
     found = results_of(agent, spec)
     assert {result.status for result in found.values()} == {Status.DONE}, found
     assert found["cell-0"].measurement.ratio is None, "a baseline has no ratio over itself"
-    base = [percentile(p.invoke_ns, 0.5) for p in timed(agent, found["cell-0"])]
+    base = timed(agent, found["cell-0"])
     for name in ("cell-1", "cell-2"):
         ratio = found[name].measurement.ratio
-        own = [percentile(p.invoke_ns, 0.5) for p in timed(agent, found[name])]
-        logs = [math.log(one / other) for one, other in zip(base, own, strict=True)]
+        pairs = zip(base, timed(agent, found[name]), strict=True)
+        logs = [
+            median(math.log(slice_medians(one)[k] / ns) for k, ns in slice_medians(other).items())
+            for one, other in pairs
+        ]
+        assert found[name].measurement.quality.alternating
         assert (ratio.blocks, ratio.seed) == (BLOCKS, SEED)
         assert ratio.median == pytest.approx(math.exp(mean(logs)))
         low, high = ratio.ci95
@@ -116,8 +127,8 @@ def test_two_delegates_are_compared_with_one_baseline_by_interleaved_blocks(star
     assert runlog.overlaps(lives) == []
     order = [life.attempt_id for life in lives if life.what == "measure"]
     named = {f"{own.delegate}@{own.device_id}": own.attempt_id for own in spec.attempts}
-    wanted = [named[name] for block in range(1 + BLOCKS) for name in drawn_order(named, SEED, block)]
-    assert order == wanted, "each block has every arm once, in the order that the seed draws"
+    wanted = [named[name] for block in range(1, 1 + BLOCKS) for name in drawn_order(named, SEED, block)]
+    assert order == [own.attempt_id for own in spec.attempts] + wanted, "every arm once in each block"
     assert [life.what for life in lives].count("reference") == 2, "made once for all arms"
 
 
@@ -152,7 +163,7 @@ def test_a_contender_that_dies_in_a_block_costs_its_own_cell_alone(dying, stored
     dying.send(spec)
     found = results_of(dying, spec)
     assert (found["cell-1"].status, found["cell-1"].reason.code) == (Status.FAILED, ReasonCode.CRASH)
-    assert "process 3 of 4" in found["cell-1"].reason.text
+    assert "block 2 of at most 3" in found["cell-1"].reason.text
     assert (found["cell-0"].status, found["cell-2"].status) == (Status.DONE, Status.DONE)
     assert found["cell-2"].measurement.ratio.blocks == BLOCKS
 
@@ -172,7 +183,7 @@ def test_a_cancelled_arm_ends_at_once_and_the_others_go_on(dying, stored):
     spec = comparison(stored, {"delegate": "hangs"}, {})
     hanging = spec.arms[0].attempt_id
     dying.send(spec)
-    dying.expect(Heartbeat, lambda beat: beat.phase.startswith("hangs: process 2"))
+    dying.expect(Heartbeat, lambda beat: beat.phase.startswith("hangs: block 1"))
     dying.send(CancelJob(attempt_id=hanging))
     found = results_of(dying, spec)
     assert (found["cell-1"].attempt_id, found["cell-1"].status) == (hanging, Status.CANCELLED)
@@ -206,45 +217,72 @@ def test_an_arm_that_takes_longer_than_its_limit_fails_alone(dying, stored):
 def test_attempts_of_a_killed_agent_are_reported_by_the_next_one(start_agent, dying, stored):
     spec = comparison(stored, {"delegate": "hangs"}, {})
     dying.send(spec)
-    dying.expect(Heartbeat, lambda beat: beat.phase.startswith("hangs: process 2"))
+    dying.expect(Heartbeat, lambda beat: beat.phase.startswith("hangs: block 1"))
     dying.kill()
     found = results_of(again := start_agent(), spec)
     assert {result.reason.code for result in found.values()} == {ReasonCode.INTERRUPTED}
     assert again.refusal(spec).reason.code is ReasonCode.RUNNER_ERROR, "it does not run a second time"
 
 
-def report(index: int, *invoke_ns: int, tuning: int = 0) -> ProcessReport:
+def report(
+    index: int, *slices: tuple[int, ...], tuning: int = 0, dropped: int | None = None
+) -> ProcessReport:
+    """A process with these slices; the one of round `dropped` was disturbed."""
     samples = ProcessSamples(
         index=index, tuning=tuning, cache="warm" if index else "cold", init_ns=1, first_ns=1, warmup_ns=(),
-        invoke_ns=invoke_ns, memory_peak_bytes=0, memory_before_bytes=0,
+        invoke_ns=tuple(ns for one in slices for ns in one), memory_peak_bytes=0, memory_before_bytes=0,
+        slices=tuple(
+            TimedSlice(round=k, runs=len(one), kept=k != dropped) for k, one in enumerate(slices)
+        ),
     )  # fmt: skip
     return ProcessReport(samples=samples)
 
 
-def test_a_ratio_is_a_t_interval_over_the_logarithms_of_the_blocks_ratios(stored):
-    baseline = job(stored)
-    base = [report(0), *(report(k, 200, 200, 200 + k) for k in (1, 2, 3, 4))]
-    own = [report(0), *(report(k, 100 + k, 100 + k) for k in (1, 2, 3, 4))]
+def test_a_ratio_is_an_interval_over_the_blocks_medians_of_their_rounds_ratios(stored):
+    # The machine is twice as slow in the second round, for both alike.
+    base = [report(0), *(report(k, (200,), (400,), (200, 200 + k)) for k in (1, 2, 3, 4))]
+    own = [report(0), *(report(k, (100 + k,), (200 + 2 * k,), (100 + k,)) for k in (1, 2, 3, 4))]
     logs = [math.log(200 / (100 + k)) for k in (1, 2, 3, 4)]
     centre = mean(logs)
     half = 3.1824 * math.sqrt(sum((x - centre) ** 2 for x in logs) / 3 / 4)
-    found = paired_ratio(own, base, baseline, SEED)
+    found = paired_ratio(compared_blocks(own, base), job(stored), SEED, 0.01)
     assert found.median == pytest.approx(math.exp(centre))
     assert found.ci95 == pytest.approx((math.exp(centre - half), math.exp(centre + half)), rel=1e-4)
-    few = paired_ratio(own[:3], base, baseline, SEED)
+    assert found.allowance == 0.01
+    few = paired_ratio(compared_blocks(own[:3], base), job(stored), SEED)
     assert (few.blocks, few.ci95) == (2, None), "blocks that both have; too few for an interval"
-    assert paired_ratio(own[:1], base, baseline, SEED) is None
+    assert paired_ratio(compared_blocks(own[:1], base), job(stored), SEED) is None
+
+
+def test_a_round_that_was_disturbed_is_in_no_figure():
+    disturbed = report(1, (100,), (900,), (102,), dropped=1)
+    assert slice_medians(disturbed.samples) == {0: 100, 2: 102}
+    assert block_p50(disturbed.samples) == 101
+    assert disturbed.samples.kept_ns == (100, 102)
+    base = report(1, (200,), (200,), (204,), dropped=1)
+    assert compared_blocks([disturbed], [base])[1].log_ratio == pytest.approx(math.log(2))
 
 
 def test_blocks_of_one_tuning_are_one_unit_of_a_ratio(stored):
-    base = [report(0), *(report(k, 200) for k in (1, 2, 3, 4))]
-    own = [report(0), *(report(k, ns, tuning=(k - 1) % 3) for k, ns in enumerate((100, 110, 120, 105), 1))]
-    found = paired_ratio(own, base, job(stored), SEED)
+    base = [report(0), *(report(k, (200,)) for k in (1, 2, 3, 4))]
+    times = enumerate((100, 110, 120, 105), 1)
+    own = [report(0), *(report(k, (ns,), tuning=(k - 1) % 3) for k, ns in times)]
+    found = paired_ratio(compared_blocks(own, base), job(stored), SEED)
     logs = [(math.log(200 / 100) + math.log(200 / 105)) / 2, math.log(200 / 110), math.log(200 / 120)]
     assert (found.blocks, found.tunings) == (4, 3)
     assert found.median == pytest.approx(math.exp(mean(logs)))
     half = 4.3027 * math.sqrt(sum((x - mean(logs)) ** 2 for x in logs) / 2 / 3)
     assert math.log(found.ci95[1] / found.median) == pytest.approx(half, rel=1e-4)
+
+
+@pytest.mark.parametrize("arms", [1, 2, 3, 5])
+def test_every_arm_stands_in_every_place_of_the_rounds_and_before_every_other_one(arms):
+    orders = [order_of_round(arms, number) for number in range(2 * arms)]
+    for arm in range(arms):
+        places = [order.index(arm) for order in orders]
+        assert sorted(places) == sorted(list(range(arms)) * 2)
+        for other in set(range(arms)) - {arm}:
+            assert sum(order.index(arm) < order.index(other) for order in orders) == arms
 
 
 def test_the_order_of_a_block_follows_from_the_seed_and_favours_nobody():

@@ -80,10 +80,10 @@ def test_another_device_in_the_place_of_the_listed_one_is_never_measured_under_i
 
 LOADED = """
 import sys
-from runtime.tools.benchmark import measure, LoopPlan
+from runtime.tools.benchmark import measure
 from runtime.tools.loading import Opener
 opener = Opener.prepare(sys.argv[1], {})
-measure(opener, sys.argv[2], "0" * 64, LoopPlan(1, 0.0, 1, 1, 0.0, 1.0))
+measure(opener, sys.argv[2], "0" * 64)
 print(*(m.__file__ for n, m in sys.modules.items() if n.startswith("runtime.") and m.__file__), sep="\\n")
 """
 

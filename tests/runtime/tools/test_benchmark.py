@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import gc
 import math
-from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from runtime.delegates.cpu import CPU
-from runtime.tools import benchmark, memory
-from runtime.tools.benchmark import measure, start_cold
-from runtime.tools.inputs import POOL_SIZE, InputRule
+from runtime.tools import memory, warm_up
+from runtime.tools.benchmark import Session, measure, start_cold
+from runtime.tools.inputs import POOL_SIZE, InputRule, make_pool
 from runtime.tools.loading import Opener
-from runtime.tools.loop_plan import LoopPlan
+from runtime.tools.loop import Loop
 from runtime.tools.outputs import run_sets
 from runtime.tools.reference import (
     ReferenceKind,
@@ -23,11 +23,11 @@ from runtime.tools.reference import (
     reference_key,
     save_reference,
 )
+from runtime.tools.warm_up import WarmUp
 
 SHA = "ab" * 32
-PLAN = LoopPlan(
-    warmup_runs=3, warmup_seconds=0.0, min_runs=10, max_runs=50, min_seconds=0.0, max_seconds=60.0
-)
+TIMED = {"warmup_runs": 3, "slices": 2, "runs": 5}
+WARM = WarmUp(7, 0.0)
 
 
 @pytest.fixture
@@ -35,35 +35,48 @@ def cpu() -> Opener:
     return Opener.prepare(CPU, {})
 
 
-def test_counts_follow_the_plan(cpu, small_model):
+def test_counts_are_those_asked_for(cpu, small_model):
     phases = []
-    result = measure(cpu, str(small_model), SHA, PLAN, on_phase=phases.append)
+    result = measure(cpu, str(small_model), SHA, **TIMED, on_phase=phases.append)
     assert len(result.warmup_ns) == 3
     assert len(result.invoke_ns) == 10
     assert phases == ["init", "first", "warm-up", "invoke", "new inputs", "device times"]
     assert result.init_ns > 0
     assert result.first_ns > 0
     assert min(result.invoke_ns) > 0
-    assert result.facts["stop"] == "count"
     assert result.delegation is None
 
 
-def test_time_asks_for_more_runs_up_to_the_maximum(cpu, small_model):
-    long = replace(PLAN, min_seconds=30.0, max_runs=25)
-    result = measure(cpu, str(small_model), SHA, long)
-    assert len(result.invoke_ns) == 25
-    assert result.facts["stop"] in ("count", "converged")
+def test_untimed_invokes_in_front_of_a_slice_shift_no_input(cpu, small_model):
+    opener = Opener.prepare(CPU, {})
+    opened = opener.open(str(small_model), {})
+    pool = make_pool(opened.model.get_input_details(), SHA, {})
+    loop = Loop(opened.model, pool)
+    fed = []
+    real = opened.model.set_tensor
+    loop._model = SimpleNamespace(  # which inputs it feeds is the point
+        set_tensor=lambda index, value: (
+            fed.append(next(k for k, v in enumerate(pool.sets) if v[0] is value)) or real(index, value)
+        ),
+        invoke=opened.model.invoke,
+        get_tensor=opened.model.get_tensor,
+    )
+    loop.run(3, untimed=2)
+    loop.run(2, untimed=1)
+    last = POOL_SIZE - 1
+    assert fed == [last - 1, last, 0, 1, 2, 2, 3, 4 % POOL_SIZE]
+    assert loop.last_set == 4 % POOL_SIZE
 
 
-def test_floor_is_measured_even_when_the_time_is_over(cpu, small_model):
-    over = replace(PLAN, max_seconds=0.0, floor_runs=4)
-    result = measure(cpu, str(small_model), SHA, over)
-    assert len(result.invoke_ns) == 4
-    assert result.facts["stop"] == "time"
+def test_a_session_knows_how_long_an_invoke_takes(cpu, small_model):
+    session = Session(cpu, str(small_model), SHA, 20)
+    times = session.slice(50)
+    assert 0.1 < float(np.median(times.invoke_ns)) / session.run_ns < 10
+    assert Session(cpu, str(small_model), SHA, 0).run_ns > 0, "by the first invoke, without a warm-up"
 
 
 def test_outputs_of_the_first_and_of_the_last_invoke_are_kept(cpu, small_model):
-    result = measure(cpu, str(small_model), SHA, PLAN)
+    result = measure(cpu, str(small_model), SHA, **TIMED)
     assert result.last_set == 9 % POOL_SIZE
     first, last = result.outputs
     fresh = start_cold(cpu, str(small_model), SHA).outputs
@@ -85,7 +98,7 @@ def test_a_cold_start_times_its_start_alone_and_runs_every_input_set(cpu, small_
 
 
 def test_samples_carry_when_they_began_and_their_input(cpu, small_model):
-    result = measure(cpu, str(small_model), SHA, PLAN)
+    result = measure(cpu, str(small_model), SHA, **TIMED)
     ends = [start + taken for start, taken in zip(result.start_ns, result.invoke_ns, strict=True)]
     assert result.start_ns[0] >= 0
     assert all(end <= after for end, after in zip(ends, result.start_ns[1:], strict=False))
@@ -94,16 +107,12 @@ def test_samples_carry_when_they_began_and_their_input(cpu, small_model):
 
 def test_a_calibration_finds_the_warm_up_that_all_processes_then_have(cpu, small_model):
     phases = []
-    warm = replace(PLAN, warmup_runs=7)
-    found = start_cold(cpu, str(small_model), SHA, on_phase=phases.append, plan=warm)
+    found = start_cold(cpu, str(small_model), SHA, on_phase=phases.append, plan=WARM)
     assert phases == ["init", "first", "outputs", "calibration"]
-    runs = int(found.facts["warmup_runs"])
-    assert runs >= 7
+    assert int(found.facts["warmup_runs"]) >= 7
     assert found.facts["steady_state"]
     assert found.warmup_ns == found.invoke_ns == ()
-    for _ in range(2):
-        assert len(measure(cpu, str(small_model), SHA, warm, warmup_runs=runs).warmup_ns) == runs
-    without = start_cold(cpu, str(small_model), SHA, plan=replace(PLAN, warmup_runs=0))
+    without = start_cold(cpu, str(small_model), SHA, plan=WarmUp(0, 0.0))
     assert without.facts["warmup_runs"] == "0"
 
 
@@ -111,8 +120,8 @@ def test_a_model_that_does_not_become_steady_costs_few_looks_and_gets_the_plans_
     cpu, small_model, monkeypatch
 ):
     looks = []
-    monkeypatch.setattr(benchmark, "is_steady", lambda last: bool(looks.append(len(last))))
-    found = start_cold(cpu, str(small_model), SHA, plan=replace(PLAN, warmup_runs=7))
+    monkeypatch.setattr(warm_up, "is_steady", lambda last: bool(looks.append(len(last))))
+    found = start_cold(cpu, str(small_model), SHA, plan=WARM)
     assert found.facts["warmup_runs"] == "7"
     assert found.facts["steady_state"].startswith("not reached in")
     runs = int(found.facts["steady_state"].split()[3])
@@ -121,12 +130,12 @@ def test_a_model_that_does_not_become_steady_costs_few_looks_and_gets_the_plans_
 
 def test_collector_runs_again_after_measuring(cpu, small_model):
     assert gc.isenabled()
-    measure(cpu, str(small_model), SHA, PLAN)
+    measure(cpu, str(small_model), SHA, **TIMED)
     assert gc.isenabled()
 
 
 def test_rule_resizes_the_input(cpu, small_model):
-    result = measure(cpu, str(small_model), SHA, PLAN, {"x": InputRule(shape=(3, 4, 4, 8))})
+    result = measure(cpu, str(small_model), SHA, **TIMED, rules={"x": InputRule(shape=(3, 4, 4, 8))})
     assert result.outputs[0][0].shape == (3, 4, 4, 8)
 
 

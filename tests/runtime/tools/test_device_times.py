@@ -12,7 +12,6 @@ from runtime.interpreter import Interpreter, load_delegate
 from runtime.tools.benchmark import measure, start_cold
 from runtime.tools.device_times import MOST_RUNS
 from runtime.tools.loading import Opener
-from runtime.tools.loop_plan import exactly
 from tests.runtime.tools.plan_models import two_partitions
 
 SHA = "cd" * 32
@@ -54,7 +53,7 @@ def test_the_pass_follows_the_timed_loop_and_is_in_no_sample(small_model, monkey
     real = Interpreter.device_time
     monkeypatch.setattr(Interpreter, "device_time", lambda self: asked.append(phases[-1]) or real(self))
     opener = Opener.prepare("gpu", PLAIN)
-    found = measure(opener, str(small_model), SHA, exactly(4), on_phase=phases.append)
+    found = measure(opener, str(small_model), SHA, warmup_runs=4, runs=4, on_phase=phases.append)
     assert phases == ["init", "first", "warm-up", "invoke", "new inputs", "device times"]
     assert set(asked) == {"device times"}
     assert len(found.invoke_ns) == 4
@@ -72,7 +71,7 @@ def test_the_pass_follows_the_timed_loop_and_is_in_no_sample(small_model, monkey
     ],
 )
 def test_who_cannot_tell_says_why(small_model, kind, why):
-    found = measure(Opener.prepare(kind, {}), str(small_model), SHA, exactly(2)).device
+    found = measure(Opener.prepare(kind, {}), str(small_model), SHA, warmup_runs=2, runs=2).device
     assert (found.busy_ns, found.queue_ns, found.why_not) == ((), (), why)
 
 
