@@ -89,6 +89,7 @@ class ReasonCode(StrEnum):
     CANCELLED = "cancelled"
     EXCLUDED = "excluded"
     QUEUE_LIMIT = "queue_limit"
+    CONDITIONS_CHANGED = "conditions_changed"
 
 
 class Reason(Wire):

@@ -51,7 +51,9 @@ def _head(cell: CellRecord) -> Iterator[str]:
     yield _line("device", f"{cell.device}  {cell.device_name}")
     yield _line("level", cell.level)
     yield _line("status", cell.status)
-    if cell.reason is not None:
+    if cell.kept:
+        yield _line("", cell.kept)
+    elif cell.reason is not None:
         yield _line("reason", f"{cell.reason.code}: {cell.reason.text}")
     if cell.reused_from is not None:
         yield _line("reused from", f"cell {cell.reused_from}")

@@ -19,7 +19,7 @@ def retry(
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Queue failed, cancelled and deviceless cells again.
+    """Queue failed, cancelled and deviceless cells again. A measured cell keeps its result meanwhile.
 
     Measured cells stay, but for those with a disturbed result under --suspect; to measure all of them again:
     farm submit --force. Without a lab, submit the campaign again to run them.

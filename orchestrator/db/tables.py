@@ -232,8 +232,10 @@ class Cell(SQLModel, table=True):
     class with a delegate kind (`any:SELECTOR/KIND`). `siblings` joins the cells that want different devices
     of one class; `device_id` is the one that it has, or that its result is of. `retried_after`: attempts up
     to this number were before a user's `retry` and do not count against the cell. `shown_attempt_id` is the
-    result the cell shows: its own counted one, or the reused one of another cell. `reuse`: its model's rule;
-    `retry`: a `RetryEntry`; `queue_limit_s`: how long it may wait for a device, now until `queue_until`.
+    result the cell shows: its own counted one, or the reused one of another cell; of a cell that has not
+    ended, the one that stands until a new one replaces it. `reuse`: its model's rule; `retry`: a
+    `RetryEntry`; `queue_limit_s`: how long it may wait for a device, now until `queue_until`. `refines`: a
+    `Refining`, while blocks are added to the result that it shows.
     """
 
     __table_args__ = (
@@ -282,6 +284,7 @@ class Cell(SQLModel, table=True):
     retry: dict[str, Any] | None = Field(default=None, sa_type=JSON)
     queue_limit_s: float | None = None
     queue_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    refines: dict[str, Any] | None = Field(default=None, sa_type=JSON)
 
 
 class Attempt(SQLModel, table=True):

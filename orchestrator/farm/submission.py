@@ -139,8 +139,9 @@ def _rule(reuse: str, *, force: bool) -> str:
 
 
 def _require_reused(turn: Turn, plan: SubmissionPlan) -> None:
-    """Raise `FarmError` where a result that the plan reuses is gone (`farm db prune` on another machine)."""
-    reused = {cell.reused.attempt_id for cell in plan.cells if cell.reused is not None}
+    """Raise `FarmError` where a result that the plan shows is gone (`farm db prune` on another machine)."""
+    shown = (cell.reused or cell.standing for cell in plan.cells)
+    reused = {result.attempt_id for result in shown if result is not None}
     gone = reused - past_results.stored(turn, reused)
     if gone:
         raise FarmError(

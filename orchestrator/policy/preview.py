@@ -123,7 +123,8 @@ class CellPreview:
 @dataclass(frozen=True, slots=True)
 class PlannedCell:
     """One cell of a submission. `why` is for people; `changed` names what differs from the newest
-    result of the same names; `eta_s` is 0 for a cell that does not run.
+    result of the same names; `eta_s` is 0 for a cell that does not run. `standing`: a result with the same
+    fingerprint, which the cell shows until it is measured again.
     """
 
     spec: CellSpec
@@ -132,6 +133,7 @@ class PlannedCell:
     changed: tuple[ChangedField, ...] = ()
     eta_s: float = 0.0
     reused: KnownResult | None = None
+    standing: KnownResult | None = None
 
     @property
     def model(self) -> str:
@@ -232,7 +234,9 @@ def _planned(
     last = next((device.ever for device in free if device.ever is not None), None)
     eta_s = expected_s(spec.plan, last, spec.model_bytes, past.durations.get(spec.delegate_kind, ()))
     if known:
-        return PlannedCell(spec, "run", _why_again(known[0], rule), eta_s=eta_s)
+        # Of a class, the unit that this result is of may be a sibling's by the time it is measured.
+        stands = known[0] if known[0].status == "done" and spec.siblings is None else None
+        return PlannedCell(spec, "run", _why_again(known[0], rule), eta_s=eta_s, standing=stands)
     if spec.siblings is not None:
         return PlannedCell(spec, "run", f"any of {', '.join(spec.devices)}", eta_s=eta_s)
     return _new_cell(spec, environments.of(spec.target, spec.delegate_kind), past, eta_s)

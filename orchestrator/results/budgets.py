@@ -38,13 +38,16 @@ class Judged:
 def judge_budgets(
     cells: Iterable[CellRecord], budgets: Sequence[Budget], earlier: Report | None = None
 ) -> list[Judged]:
-    """Judge every budget of every cell; one that is `unsupported` has no figure to judge.
+    """Judge every budget of every cell; one that is `unsupported` has no figure to judge, and an earlier
+    result that stands while there is no newer one is not judged for it.
 
     `earlier`: the comparison with an earlier campaign, whose second side these cells are.
     """
     changes = {} if earlier is None else {c.second.cell_id: c for c in earlier.changes if c.second}
     return [
-        _judged_ratio(cell, budget, changes.get(cell.cell_id))
+        Judged(cell, budget, "no_result", cell.kept)
+        if cell.kept
+        else _judged_ratio(cell, budget, changes.get(cell.cell_id))
         if budget.figure == RATIO
         else _judged(cell, budget)
         for cell in cells

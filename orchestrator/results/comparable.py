@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from agent.wire.measurement import Latency, Ratio, Trust
 from agent.wire.messages import Reason
-from orchestrator.results.records import CellRecord, Imported
+from orchestrator.results.records import CellRecord, Imported, why_kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,12 @@ class ComparedCell:
     reused_from: str | None = None
     noise_floor: float | None = None
     imported: Imported | None = None
+    again: str | None = None
+
+    @property
+    def kept(self) -> str:
+        """As `CellRecord.kept`."""
+        return why_kept(self.status, self.again, self.reason)
 
     @property
     def trust(self) -> ComparedTrust | None:

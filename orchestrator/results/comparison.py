@@ -18,6 +18,8 @@ from orchestrator.results.speedups import Baselines, Verdict, speedup, stored_ra
 STRUCK_OUT = "wrong output"
 FLAG = "⚑"
 DOUBT = "⚠"
+AGAIN = "↻"
+"""Stands before why an earlier result is shown."""
 _UNCERTAIN = "≈"
 UNPAIRED = "unpaired"
 SIGNS: dict[Verdict, str] = {"faster": "▲", "slower": "▼", "same": "=", "inconclusive": "?"}
@@ -92,7 +94,8 @@ def cell_lines(
     first = metric.full_text(cell)
     if metric is P50:
         first = " ".join(part for part in (latency(cell), speed_up(cell, against)) if part)
-    lines = (first, ", ".join(filter(None, facts)), *trust_lines(cell))
+    kept = (f"{AGAIN} {cell.kept}",) if cell.kept else ()
+    lines = (first, ", ".join(filter(None, facts)), *kept, *trust_lines(cell))
     flags = flags_text(m)
     return (*lines, f"{FLAG} {flags}") if flags else lines
 
@@ -148,14 +151,20 @@ def summary(cells: Iterable[CellRecord]) -> str:
     counts = Counter(STRUCK_OUT if cell.struck_out else cell.status for cell in listed)
     text = f"{len(listed)} cell{'' if len(listed) == 1 else 's'}: "
     text += ", ".join(f"{count} {status}" for status, count in counts.most_common())
-    reused = sum(cell.reused_from is not None for cell in listed)
-    return text + (f"; {reused} reused" if reused else "")
+    again = sum(cell.again is not None for cell in listed)
+    reused = sum(cell.reused_from is not None and not cell.kept for cell in listed)
+    told = ((again, "measuring again"), (reused, "reused"))
+    return text + "".join(f"; {count} {word}" for count, word in told if count)
 
 
 def all_well(cells: Iterable[CellRecord]) -> bool:
-    """Whether every cell is done with a right output, is unsupported, or was excluded."""
+    """Whether every cell is done with a right output, is unsupported, or was excluded.
+
+    An earlier result that a new measurement failed to replace is none of these.
+    """
     return all(
-        not cell.struck_out and (cell.status in ("done", "unsupported") or _excluded(cell)) for cell in cells
+        not cell.struck_out and not cell.kept and (cell.status in ("done", "unsupported") or _excluded(cell))
+        for cell in cells
     )
 
 

@@ -45,8 +45,8 @@ VARIATION_COLUMNS = (
 
 
 PROVENANCE_COLUMNS = (
-    "cell_id", "campaign_id", "model_sha256", "device_name", "threads", "finished_at", "reused_from", "flags",
-    "conditions_id", "trust.verdict", "trust.reasons", "trust.seen", "trust.unseen", "imported.tool",
+    "cell_id", "campaign_id", "model_sha256", "device_name", "threads", "finished_at", "reused_from", "again",
+    "flags", "conditions_id", "trust.verdict", "trust.reasons", "trust.seen", "trust.unseen", "imported.tool",
     "imported.file", "imported.sha256",
 )  # fmt: skip
 """The last columns: where a row comes from. Lists are joined by semicolons."""
@@ -131,6 +131,7 @@ def _provenance(cell: CellRecord) -> dict[str, Any]:
         "threads": int(threads) if threads.isdecimal() else None,
         "finished_at": None if cell.finished_at is None else cell.finished_at.isoformat(),
         "reused_from": cell.reused_from,
+        "again": cell.again,
         "flags": [] if m is None else list(m.warnings),
         "conditions_id": cell.conditions_id,
         "trust": None if cell.trust is None else cell.trust.model_dump(mode="json"),

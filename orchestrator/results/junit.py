@@ -22,8 +22,8 @@ def junit_xml(name: str, cells: Iterable[CellRecord], judged: Sequence[Judged]) 
     suite = Element("testsuite", name=visible(name))
     for cell in cells:
         case = SubElement(suite, "testcase", classname=_class(cell), name="measured")
-        if cell.struck_out or cell.status not in _ENDED:
-            SubElement(case, "failure", message=visible(reason_text(cell) or cell.status))
+        if cell.struck_out or cell.kept or cell.status not in _ENDED:
+            SubElement(case, "failure", message=visible(cell.kept or reason_text(cell) or cell.status))
         elif cell.status == "unsupported":
             SubElement(case, "skipped", message=visible(reason_text(cell)))
     for one in judged:

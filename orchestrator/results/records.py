@@ -30,6 +30,15 @@ class AttemptRecord:
     log_tail: str = ""
 
 
+def why_kept(status: str, again: str | None, reason: Reason | None) -> str:
+    """Why a cell shows a result although a newer one was asked for; empty where it shows the newest."""
+    if again is not None:
+        return "measuring again"
+    if status != "done" or reason is None:
+        return ""
+    return f"not measured again: {reason.code}: {reason.text}"
+
+
 IMPORTED_TOOL, IMPORTED_FILE, IMPORTED_SHA256 = "imported_tool", "imported_file", "imported_sha256"
 """The facts of a result that was imported: what measured it, and the file that says so."""
 
@@ -57,7 +66,8 @@ class CellRecord:
     `reused_from`: id of the cell whose result is shown because the fingerprint was equal, else None.
     `device`: the device's id, or "-" where no device could take the cell. `noise_floor`: by which share equal
     things differ on it, None where that was not measured. `plan` and `inputs`: how, and on which data, it is
-    measured; no plan where a farm of an older release does not tell it.
+    measured; no plan where a farm of an older release does not tell it. `again`: while a `done` cell is
+    measured again, how far that is: queued | dispatched | running.
     """
 
     cell_id: str
@@ -84,6 +94,17 @@ class CellRecord:
     noise_floor: float | None = None
     plan: MeasurePlan | None = None
     inputs: Mapping[str, InputSpec] = field(default_factory=dict)
+    again: str | None = None
+
+    @property
+    def state(self) -> str:
+        """The state of its newest measurement; `status` is that of the result it shows."""
+        return self.again or self.status
+
+    @property
+    def kept(self) -> str:
+        """As `why_kept`."""
+        return why_kept(self.status, self.again, self.reason)
 
     @property
     def trust(self) -> Trust | None:

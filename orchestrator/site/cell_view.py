@@ -87,6 +87,8 @@ def status_view(state: str, code: str = "", reason: str = "") -> StatusView:
 
 def cell_status(cell: CellRecord) -> StatusView:
     """The state of a cell with its reason; the reason `completed` says nothing and is left out."""
+    if cell.kept:
+        return status_view(cell.status, reason=cell.kept)
     if cell.reason is None or cell.reason.code == "completed":
         return status_view(cell.status)
     return status_view(cell.status, cell.reason.code.value, cell.reason.text)

@@ -19,6 +19,7 @@ from orchestrator.config.collector import collector_paused
 from orchestrator.db import tables
 from orchestrator.errors import UsageError
 from orchestrator.manifest.labels import has_label
+from orchestrator.policy.lifecycle import OPEN, CellState
 from orchestrator.results.noise import noise_from
 from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord
 
@@ -276,6 +277,7 @@ def _cell_record(
     tries: Sequence[AttemptRecord],
 ) -> CellRecord:
     measured = None if result is None else result.measurement
+    status, again = shown_state(cell.state, shows=result is not None)
     device = (cell.device_id if result is None else result.device_id) or cell.target
     return CellRecord(
         cell_id=cell.cell_id,
@@ -290,7 +292,7 @@ def _cell_record(
         device=device,
         device_name=facts.devices.get(device, device),
         level=cell.level,
-        status=cell.state,
+        status=status,
         reason=reason_of(cell.reason_code, cell.reason_text),
         measurement=None if measured is None else Measurement.model_validate_json(measured),
         environment_id=None if result is None else result.environment_id,
@@ -302,7 +304,16 @@ def _cell_record(
         noise_floor=facts.floors.get(device),
         plan=MeasurePlan.model_validate(cell.plan),
         inputs={name: InputSpec.model_validate_json(spec) for name, spec in cell.inputs.items()},
+        again=again,
     )
+
+
+def shown_state(state: str, *, shows: bool) -> tuple[str, str | None]:
+    """The state of what a cell shows, and that of a new measurement meanwhile.
+
+    `shows`: it has a result. Of a cell that is measured again, that is the last one that counted.
+    """
+    return (CellState.DONE.value, state) if shows and state in OPEN else (state, None)
 
 
 def _attempts(session: Session, cell_ids: Sequence[str]) -> Mapping[str, Sequence[AttemptRecord]]:

@@ -99,7 +99,8 @@ def _reuse(turn: Turn, waiting: Sequence[Assignment], now: datetime) -> set[str]
     reused = set()
     for cell_id, rule in rules.items():
         found = known.get(prints[cell_id])
-        if found is not None and reusable(found, rule):
+        shown = turn.cell(cell_id).shown_attempt_id  # which a user wants to have measured again
+        if found is not None and found.attempt_id != shown and reusable(found, rule):
             campaigns.reuse_result(turn, turn.cell(cell_id), found.attempt_id, now)
             reused.add(cell_id)
     return reused

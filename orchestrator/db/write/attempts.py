@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
@@ -23,6 +24,7 @@ from orchestrator.policy.lifecycle import (
     Settled,
     move_attempt,
     move_cell,
+    replaces,
     settle,
 )
 from orchestrator.results.events import EventKind
@@ -164,13 +166,17 @@ def end(turn: Turn, attempt: tables.Attempt, ended: AttemptEnd, now: datetime) -
     if settled.state is CellState.QUEUED:
         if cell.state != CellState.QUEUED:
             cell.state = move_cell(CellState(cell.state), CellState.QUEUED).value
-        cell.device_id = None  # a cell of a class may go to another unit, and its siblings to this one
+        if not cell_ends.stands(cell):
+            cell.device_id = None  # a cell of a class may go to another unit, and its siblings to this one
         cell.not_before = now + timedelta(seconds=settled.delay_s)
         queue_limits.start_clock(cell, now)
         kind: EventKind = "retry" if ended.state is AttemptState.FAILED else "interrupted"
         events.add(turn, cell, kind, cell_ends.sentence(settled.reason), now)
     else:
+        if replaces(settled.state, settled.reason):
+            cell_ends.withdraw(turn, cell)
         cell_ends.finish(turn, cell, settled.state, settled.reason, now)
+        settled = replace(settled, state=CellState(cell.state))  # `done` again where an earlier result stays
         if campaign.purpose == tables.HEALTH:
             quarantine.on_check_ended(turn, attempt, settled.state is CellState.DONE, now)
     return settled

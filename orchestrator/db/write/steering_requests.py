@@ -20,6 +20,7 @@ from orchestrator.errors import UsageError
 from orchestrator.policy.lifecycle import CURABLE, OPEN, CellState, cancelled_reason, reopen_cell
 from orchestrator.policy.matrix import NO_DEVICE
 from orchestrator.policy.preview import DISTURBED
+from orchestrator.policy.selectors import class_line
 from orchestrator.results.noise import DeviceNoise
 
 
@@ -63,8 +64,8 @@ def retry(turn: Turn, ref: str, now: datetime, *, failed_only: bool, suspect: bo
     """Put ended cells of a campaign, or one cell, back into the queue with all their attempts before them.
 
     Those that failed, and without `failed_only` those that were cancelled or lacked a device or delegate;
-    with `suspect` those with a disturbed result, and with both also those that failed. A result that decided
-    a cell stays as evidence and counts no more. Returns how many cells.
+    with `suspect` those with a disturbed result, and with both also those that failed. The result of a
+    measured cell stands until a new one replaces it. Returns how many cells.
     """
     cells = _cells(turn, ref)
     disturbed = _disturbed(turn, cells) if suspect else set()
@@ -72,13 +73,18 @@ def retry(turn: Turn, ref: str, now: datetime, *, failed_only: bool, suspect: bo
     again = [
         cell for cell in cells if cell.cell_id in disturbed or (ended and _may_run_again(cell, failed_only))
     ]
-    for cell in again:
-        _put_back(turn, cell, now, disturbed=cell.cell_id in disturbed)
-    for number in sorted({cell.campaign_no for cell in again}):
+    put_back(turn, again, now)
+    return len(again)
+
+
+def put_back(turn: Turn, cells: Sequence[tables.Cell], now: datetime) -> None:
+    """Queue ended cells again, and let their campaigns go on. A `done` cell keeps its result meanwhile."""
+    for cell in cells:
+        _put_back(turn, cell, now)
+    for number in sorted({cell.campaign_no for cell in cells}):
         campaign = turn.campaign(number)
         campaign.ended_at = campaign.cancel_asked_at = None
         campaigns.rejoin(turn, campaign)
-    return len(again)
 
 
 def _may_run_again(cell: tables.Cell, failed_only: bool) -> bool:
@@ -100,15 +106,18 @@ def _disturbed(turn: Turn, cells: Sequence[tables.Cell]) -> set[str]:
     return {cell_id for cell_id, trust in rows if trust in DISTURBED}
 
 
-def _put_back(turn: Turn, cell: tables.Cell, now: datetime, *, disturbed: bool) -> None:
+def _put_back(turn: Turn, cell: tables.Cell, now: datetime) -> None:
     last = select(func.max(tables.Attempt.attempt_no)).where(tables.Attempt.cell_id == cell.cell_id)
     cell.retried_after = turn.exec(last).one() or 0
-    counted = select(tables.Result).where(tables.Result.cell_id == cell.cell_id, col(tables.Result.counted))
-    for result in turn.exec(counted):
-        result.counted = False
-    cell.state = reopen_cell(CellState(cell.state), disturbed=disturbed).value
+    measured = cell.state == CellState.DONE
+    if not measured:
+        cell_ends.withdraw(turn, cell)
+        cell.device_id = None
+    if cell.siblings is not None:
+        # Elsewhere it could take the unit of a sibling, and come back to its own where nothing is measured.
+        cell.line = str(cell.device_id) if measured else class_line(cell.target, cell.delegate_kind)
+    cell.state = reopen_cell(CellState(cell.state), measured=measured).value
     cell.reason_code = cell.reason_text = cell.ended_at = cell.cancel_asked_at = cell.not_before = None
-    cell.shown_attempt_id = cell.reused_from = cell.device_id = None
     queue_limits.start_clock(cell, now)
     events.add(turn, cell, "retry", "asked for by a user", now)
 

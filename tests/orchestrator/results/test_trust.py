@@ -93,7 +93,7 @@ def test_suspect_cells_and_no_other_measured_ones_are_measured_again_on_demand(m
         )
     assert again == 1
     (queued,) = cells(measured)
-    assert (queued.state, queued.shown_attempt_id) == ("queued", None)
+    assert (queued.state, queued.shown_attempt_id) == ("queued", done.shown_attempt_id)
     message = result(dispatch(measured, queued.cell_id), environment=CPU.environment)
     with measured.write() as turn:
         assert ingest.apply(turn, message, datetime.now(UTC)) == "counted"
