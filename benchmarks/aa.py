@@ -44,6 +44,9 @@ MODELS: Final = (
 )
 FALSE: Final = ("faster", "slower")
 
+ROUNDS: Final = 7
+"""Rounds of a block, over which the seconds of each process are spread: as many as every level has."""
+
 MOST_FALSE: Final = 0.05
 """Share of false verdicts that the intervals of 95 % allow."""
 
@@ -84,7 +87,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--models", nargs="*", default=MODELS, metavar="NAME", help="models of the zoo")
     parser.add_argument("--contenders", type=int, default=4, help="copies that are compared on each model")
-    parser.add_argument("--blocks", type=int, default=5, help="fresh processes of each; verdicts need five")
+    parser.add_argument("--blocks", type=int, default=5, help="fresh processes of each")
     parser.add_argument("--seconds", type=float, default=1.0, help="timed in each process")
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--loop", nargs=2, help=argparse.SUPPRESS)
@@ -94,11 +97,11 @@ def _arguments() -> argparse.Namespace:
 def _compared(folder: Path, files: dict[str, Path], args: argparse.Namespace) -> list[dict[str, Any]]:
     """Submit the campaign to a farm of its own, and return the stored ratio and verdict of each contender."""
     copies = [f"copy{number}" for number in range(1, 1 + args.contenders)]
-    timed = {"min_runs": 11, "min_seconds": args.seconds, "max_seconds": 2 * args.seconds}
+    slices = {"min_runs": 5, "seconds": args.seconds / ROUNDS}
     campaign = {
         "version": 1,
         "campaign": "aa",
-        "defaults": {"measure": {"processes": args.blocks, "timed": timed}},
+        "defaults": {"measure": {"blocks": args.blocks, "rounds": ROUNDS, "slice": slices}},
         "models": [{"id": name, "source": str(file)} for name, file in files.items()],
         "delegates": {name: {"kind": "litert", "threads": 1} for name in ("base", *copies)},
         "baseline": {"delegate": "base"},

@@ -54,12 +54,13 @@ def measured(folder: Path, given: argparse.Namespace) -> dict[str, object]:
     until_s = time.monotonic() + 60 * given.minutes
     agents = {arm: EmbeddedAgent(folder, state=arm, sandbox={"on": arm == "with"}) for arm in ARMS}
     plan = MeasurePlan(
-        processes=1,
+        min_blocks=1,
+        max_blocks=1,
         warmup_runs=3,
         warmup_seconds=0.0,
-        min_runs=30,
-        min_seconds=seconds,
-        max_seconds=2 * seconds,
+        rounds=1,
+        slice_runs=30,
+        slice_seconds=seconds,
     )
     stored = _stored(folder / "store", given.models)
     cells = [(model, delegate) for model in stored for delegate in given.delegates]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
@@ -32,7 +33,6 @@ from agent.wire.bounded import (
     MAX_INPUTS,
     MAX_KINDS,
     MAX_RANK,
-    MAX_SAMPLES,
     Count,
     Facts,
     Id,
@@ -48,7 +48,7 @@ from agent.wire.bounded import (
 from agent.wire.measurement import Measurement
 from agent.wire.reference import MAX_KNOWN, MAX_MADE, ReferenceRecord
 
-PROTOCOL_VERSION = 9
+PROTOCOL_VERSION = 10
 """Version of the messages. A farm gives no jobs to an agent of another version, but tells it to upgrade."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """Largest message in bytes. The largest real one is a result, at most 2 MiB from the runner and 4000 bytes of
@@ -194,26 +194,53 @@ class ThroughputPlan(Wire):
     seconds: float = Field(gt=0)
 
 
-class MeasurePlan(Wire):
-    """Counts of one cell, per process, and its labelled data. Defaults: level `quick` (docs/measuring.md).
+MAX_BLOCKS: Final = 40
+"""Most blocks of a cell: `publish` measures as many. Each costs the start of a process of every arm."""
 
+MAX_ROUNDS: Final = 100
+"""Most rounds of a block, and with those that are repeated at most three times as many."""
+
+MAX_SLICE_RUNS: Final = 1000
+"""Most invokes that a slice has at least; a faster model fills its seconds with more."""
+
+MAX_SLICE_SECONDS: Final = 10.0
+"""Most seconds of a slice. Longer ones would not alternate: a machine's state changes within two seconds."""
+
+SHORTEST_RUN_S: Final = 50e-6
+"""Seconds of a run by which the runs of a slice, and of a warm-up, are bounded: a faster model makes as many
+as fit of this length, and ends sooner. Chosen: 2,000 in a slice of 0.1 s tell its median, and the raw samples
+of the level `publish` stay below `FARM_SAMPLES_BYTES`."""
+
+
+class MeasurePlan(Wire):
+    """Counts of one cell, and its labelled data. Defaults: level `quick` (docs/measuring.md).
+
+    A cell is measured in blocks, from `min_blocks` on until its answer is known to `target` (a half width, a
+    share such as 0.05), at most `max_blocks`. A block is one fresh process of each arm, which take turns in
+    `rounds` by slices of at least `slice_runs` invokes and `slice_seconds`.
     `tunings`: over how many of them the processes are spread, for a delegate that chooses by timing.
     `sustained_s`: seconds for which a further process invokes the model without a pause. `throughput`: how
     another one keeps several runs in flight.
     """
 
     level: Literal["quick", "standard", "publish"] = "quick"
-    processes: int = Field(default=3, ge=1, le=20)
-    tunings: int = Field(default=1, ge=1, le=20)
+    min_blocks: int = Field(default=3, ge=1, le=MAX_BLOCKS)
+    max_blocks: int = Field(default=6, ge=1, le=MAX_BLOCKS)
+    target: float = Field(default=0.05, gt=0, le=1)
+    tunings: int = Field(default=1, ge=1, le=MAX_BLOCKS)
     warmup_runs: Count = 5
     warmup_seconds: float = Field(default=0.5, ge=0)
-    min_runs: int = Field(default=30, ge=1, le=MAX_SAMPLES)
-    max_runs: int = Field(default=100_000, ge=1, le=MAX_SAMPLES)
-    min_seconds: float = Field(default=2.0, ge=0)
-    max_seconds: float = Field(default=5.0, gt=0)
+    rounds: int = Field(default=7, ge=1, le=MAX_ROUNDS)
+    slice_runs: int = Field(default=5, ge=1, le=MAX_SLICE_RUNS)
+    slice_seconds: float = Field(default=0.1, ge=0, le=MAX_SLICE_SECONDS)
     labelled: LabelledData | None = None
     sustained_s: float | None = Field(default=None, gt=0)
     throughput: ThroughputPlan | None = None
+
+    @property
+    def most_slice_runs(self) -> int:
+        """Timed runs of a slice, at most."""
+        return max(self.slice_runs, math.ceil(self.slice_seconds / SHORTEST_RUN_S))
 
     @property
     def passes_s(self) -> tuple[float, ...]:

@@ -79,8 +79,8 @@ def compare(
     Each model's change of p50 with its 95 % interval. Two runs are unpaired: they were not interleaved. With
     --by, cells that were measured by blocks have their paired ratio, and only those have a verdict. None is
     given over a suspect or invalid result; such cells are listed with the reason. With --rerun both settings
-    of each cell are measured anew on this farm, by blocks of at least five processes; cells for which that
-    cannot be done are listed with the reason.
+    of each cell are measured anew on this farm, by at least six blocks; cells for which that cannot be done
+    are listed with the reason.
     Exit code: 0, or with --fail-on regression 3 where a cell is slower or has no right result any more.
     """
     from orchestrator.config.collector import collector_paused

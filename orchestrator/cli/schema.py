@@ -38,6 +38,8 @@ def _keys(form: JsonSchema, prefix: str) -> Iterator[tuple[str, str]]:
         if "description" in inner:
             yield f"{prefix}{name}", inner["description"]
         yield from _keys(inner, f"{prefix}{name}.")
+    for choice in form.get("anyOf", ()):
+        yield from _keys(choice, prefix)
     if "items" in form:
         yield from _keys(form["items"], f"{prefix[:-1]}[].")
     if isinstance(form.get("additionalProperties"), dict):

@@ -216,12 +216,13 @@ def _baseline(measured: Measurement) -> Iterator[Mismatch]:
 
 def measure_block(plan: MeasurePlan) -> dict[str, Any]:
     """Every count, so that the file asks for the same where a later release has other levels."""
-    timed = ("min_runs", "max_runs", "min_seconds", "max_seconds")
     return {
-        "processes": plan.processes,
+        "blocks": {"min": plan.min_blocks, "max": plan.max_blocks},
+        "target": plan.target,
+        "rounds": plan.rounds,
+        "slice": {"min_runs": plan.slice_runs, "seconds": plan.slice_seconds},
         "tunings": plan.tunings,
         "warmup": {"runs": plan.warmup_runs, "min_seconds": plan.warmup_seconds},
-        "timed": {name: getattr(plan, name) for name in timed},
         **({} if plan.sustained_s is None else {"sustained": {"minutes": plan.sustained_s / 60}}),
         **({} if plan.throughput is None else {"throughput": plan.throughput.model_dump()}),
     }

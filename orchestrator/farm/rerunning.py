@@ -19,7 +19,7 @@ from orchestrator.manifest.delegates import known_kinds
 from orchestrator.policy.fingerprint import digest
 from orchestrator.results.records import CellRecord
 from orchestrator.sources.store import Store
-from runtime.common.statistics import MIN_UNITS
+from runtime.common.statistics import ROBUST_UNITS
 
 Keyed: TypeAlias = Mapping[tuple[str, ...], CellRecord]
 """Cells by what names them in a comparison."""
@@ -178,10 +178,11 @@ def _models(group: _Group, store: Store) -> Iterator[dict[str, Any]]:
     for cell in {after.model: after for _, after in group.pairs.values()}.values():
         assert cell.plan is not None
         source, _ = model_source(cell, store)
-        # With fewer blocks there would be no verdict, for which the pair is measured anew.
-        processes = max(cell.plan.processes, MIN_UNITS)
+        # The pair is measured anew for a verdict: one slow block of fewer would keep it open.
+        least = max(cell.plan.min_blocks, ROBUST_UNITS)
+        blocks = {"min_blocks": least, "max_blocks": max(cell.plan.max_blocks, least)}
         # What follows the timed processes is no part of a comparison by turns.
-        plan = cell.plan.model_copy(update={"processes": processes, "sustained_s": None, "throughput": None})
+        plan = cell.plan.model_copy(update={**blocks, "sustained_s": None, "throughput": None})
         inputs = {name: input_block(spec) for name, spec in cell.inputs.items()}
         entry = {"id": cell.model, "source": source, "sha256": cell.model_sha256}
         yield entry | {"measure": measure_block(plan)} | ({"inputs": inputs} if inputs else {})

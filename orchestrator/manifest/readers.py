@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Final, TypeAlias, TypeVar
 
 import yaml
@@ -48,6 +49,7 @@ _SHORTEST_S: Final = 0.001
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": float(_DAY_S)}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?)(\s*%)?")
 _TAG_WORDS = {
     "str": "text",
     "int": "a whole number",
@@ -172,6 +174,29 @@ def duration(node: yaml.Node, problems: Problems) -> float | None:
     return None
 
 
+def percentage(*, minimum: float, maximum: float) -> Reader[float]:
+    """A share: `5%`, or a number such as 0.05; inclusive bounds."""
+    expected = f"expected a share from {100 * minimum:g}% to {100 * maximum:g}%, such as 5% or 0.05"
+
+    def read(node: yaml.Node, problems: Problems) -> float | None:
+        found = _PERCENTAGE.fullmatch(node.value) if isinstance(node, yaml.ScalarNode) else None
+        if found is not None and len(node.value) <= MAX_DIGITS:
+            # As a decimal, so that 1.1% is the very number that 0.011 is.
+            value = float(Decimal(found[1]) / (100 if found[2] else 1))
+            if minimum <= value <= maximum:
+                return value
+        problems.add(node, f"{expected}; found {describe(node)}")
+        return None
+
+    schema: JsonSchema = {
+        "anyOf": [
+            {"type": "string", "pattern": f"^(?:{_PERCENTAGE.pattern})$"},
+            {"type": "number", "minimum": minimum, "maximum": maximum},
+        ]
+    }
+    return Described(read, lambda: schema)
+
+
 @described(lambda: {"type": "boolean"})
 def yes_or_no(node: yaml.Node, problems: Problems) -> bool | None:
     """`true` or `false`."""
@@ -221,13 +246,15 @@ def entries(node: yaml.Node, problems: Problems) -> dict[str, tuple[yaml.Node, y
 @dataclass(frozen=True)
 class Keys:
     """A mapping with known keys. `later` are keys of the full schema that this version does not have;
-    `elsewhere` says where a misplaced key belongs. `about` says of each key what it is for, in a sentence.
+    `elsewhere` says where a misplaced key belongs, `replaced` what is written in place of an earlier one.
+    `about` says of each key what it is for, in a sentence.
     """
 
     known: Mapping[str, Reader[Any]]
     required: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
     elsewhere: Mapping[str, str] = field(default_factory=dict)
+    replaced: Mapping[str, str] = field(default_factory=dict)
     about: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, node: yaml.Node, problems: Problems) -> dict[str, Any] | None:
@@ -263,6 +290,8 @@ class Keys:
             return f"key {name!r} is not supported by this version"
         if name in self.elsewhere:
             return f"key {name!r} does not belong here; {self.elsewhere[name]}"
+        if name in self.replaced:
+            return f"key {name!r} was replaced; write {self.replaced[name]}"
         return f"unknown key {name!r}{suggestion(name, self.known)}"
 
 

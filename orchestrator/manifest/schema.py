@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
 from agent.wire.bounded import MAX_IN_FLIGHT, MAX_INPUTS
+from agent.wire.messages import MAX_BLOCKS, MAX_ROUNDS, MAX_SLICE_RUNS, MAX_SLICE_SECONDS
 from orchestrator.manifest.campaign import HIGHEST_PRIORITY
 from orchestrator.manifest.delegates import delegate
-from orchestrator.manifest.json_schema import JsonSchema, described
+from orchestrator.manifest.json_schema import JsonSchema, described, schema_of
 from orchestrator.manifest.plans import LEVELS
 from orchestrator.manifest.problems import Problems, suggestion
 from orchestrator.manifest.readers import (
@@ -18,6 +19,7 @@ from orchestrator.manifest.readers import (
     duration,
     listing,
     number,
+    percentage,
     placed,
     table,
     text,
@@ -31,15 +33,16 @@ MAX_RULES: Final = 1000
 """The most device selectors, devices of one class, and exclusion rules. Chosen; each rule is tried on each
 cell."""
 
-_MOST_RUNS: Final = 10_000_000
-"""The largest count of timed runs. Chosen: so many runs of one microsecond take ten seconds."""
-
 _MOST_WARMUP_RUNS: Final = 1_000_000
 """The largest count of warm-up runs. Chosen; each one's time is kept with the result."""
 
 _MOST_SECONDS: Final = 86_400
-"""The longest warm-up or timed phase of one process, in seconds: a day. Chosen; nothing else can use the
+"""The longest warm-up or sustained pass of one process, in seconds: a day. Chosen; nothing else can use the
 device meanwhile."""
+
+_LEAST_TARGET: Final = 0.001
+"""The narrowest half width that can be a target. Chosen: what remains between equal things is ten times as
+much (`runtime.common.verdict.DIFFERENT`), so that no number of blocks reaches a smaller one."""
 
 _SHORTEST_SUSTAINED_MIN: Final = 0.02
 """The shortest sustained pass in minutes, about a second. Chosen for trials; heat needs minutes to show."""
@@ -49,10 +52,6 @@ _LEAST_THROUGHPUT_S: Final = 0.1
 
 _MOST_THROUGHPUT_S: Final = 600
 """The longest throughput pass in seconds. Chosen: what minutes of work do to a machine, `sustained` shows."""
-
-_MOST_PROCESSES: Final = 20
-"""The most processes of a cell, as `agent.wire.messages.MeasurePlan` bounds them; Student's quantiles are
-tabled up to that many (`runtime.tools.samples`)."""
 
 LARGEST_INT32: Final = 2**31 - 1
 """The largest size of a dimension: a shape is a vector of int32 in a `.tflite` file."""
@@ -73,11 +72,42 @@ LONGEST_LABEL: Final = 200
 _label = text(limit=LONGEST_LABEL, numeric=True)
 _glob = text(limit=200, numeric=True)
 _https = text(pattern=r"https://[^\s@]{1,1900}", rule="expected https://HOST/PATH without a user name")
-_count = number(whole=True, minimum=1, maximum=_MOST_RUNS)
+_blocks = number(whole=True, minimum=1, maximum=MAX_BLOCKS)
 _seconds = number(minimum=0, maximum=_MOST_SECONDS)
+
+_BLOCK_BOUNDS: Final = Keys(
+    {"min": _blocks, "max": _blocks},
+    about={
+        "min": "Blocks of each cell, at least.",
+        "max": "Blocks of each cell, at most, where its target is not reached before.",
+    },
+)
+
+
+@described(lambda: {"anyOf": [schema_of(_blocks), schema_of(_BLOCK_BOUNDS)]})
+def _block_counts(node: yaml.Node, problems: Problems) -> dict[str, Any] | None:
+    """`6` for exactly so many, or `{min: 3, max: 6}`."""
+    if isinstance(node, yaml.MappingNode):
+        return _BLOCK_BOUNDS(node, problems)
+    count = _blocks(node, problems)
+    return None if count is None else {"min": count, "max": count}
+
 
 MEASURE = Keys(
     {
+        "blocks": _block_counts,
+        "target": percentage(minimum=_LEAST_TARGET, maximum=1),
+        "rounds": number(whole=True, minimum=1, maximum=MAX_ROUNDS),
+        "slice": Keys(
+            {
+                "min_runs": number(whole=True, minimum=1, maximum=MAX_SLICE_RUNS),
+                "seconds": number(minimum=0, maximum=MAX_SLICE_SECONDS),
+            },
+            about={
+                "min_runs": "Timed runs of a slice, at least.",
+                "seconds": "Seconds of timed runs of a slice, about.",
+            },
+        ),
         "warmup": Keys(
             {"runs": number(whole=True, minimum=0, maximum=_MOST_WARMUP_RUNS), "min_seconds": _seconds},
             about={
@@ -85,17 +115,7 @@ MEASURE = Keys(
                 "min_seconds": "Seconds of warm-up runs, at least.",
             },
         ),
-        "timed": Keys(
-            {"min_runs": _count, "max_runs": _count, "min_seconds": _seconds, "max_seconds": _seconds},
-            about={
-                "min_runs": "Timed runs of each process, at least.",
-                "max_runs": "Timed runs of each process, at most.",
-                "min_seconds": "Seconds of timed runs in each process, at least.",
-                "max_seconds": "Seconds of timed runs after which a process begins no further one.",
-            },
-        ),
-        "processes": number(whole=True, minimum=1, maximum=_MOST_PROCESSES),
-        "tunings": number(whole=True, minimum=1, maximum=_MOST_PROCESSES),
+        "tunings": _blocks,
         "sustained": Keys(
             {"minutes": number(minimum=_SHORTEST_SUSTAINED_MIN, maximum=_MOST_SECONDS / 60)},
             required=("minutes",),
@@ -113,16 +133,23 @@ MEASURE = Keys(
             },
         ),
     },
-    later=("target_ci", "timing", "profile"),
+    later=("timing", "profile"),
+    replaced={
+        "processes": "`blocks: 3`, or `blocks: {min: 3, max: 6}`: each has one process",
+        "timed": "`rounds: 7` and `slice: {min_runs: 5, seconds: 0.1}`: delegates take turns by slices",
+        "target_ci": "`target: 5%`",
+    },
     elsewhere={
         "batch": "a batch of 8 is the shape of an input, `inputs: {NAME: {shape: [8, ...]}}`; samples per "
         "second are 8 times `throughput.per_second`",
     },
     about={
+        "blocks": "Fresh processes of each cell: a count, or the least and the most of them.",
+        "target": "Half width of the 95 % interval, as a share, at which a cell has blocks enough.",
+        "rounds": "Rounds of a block, in each of which every delegate is timed for a slice.",
+        "slice": "How long a delegate is timed before the next one takes its turn.",
         "warmup": "How long a process runs the model before it is timed.",
-        "timed": "How long a process is timed.",
-        "processes": "Fresh processes of each cell.",
-        "tunings": "Tunings over which these are spread, where the delegate chooses by timing.",
+        "tunings": "Tunings over which the blocks are spread, where the delegate chooses by timing.",
         "sustained": "A pass that shows whether the model becomes slower as the machine warms up.",
         "throughput": "A pass that counts the runs finished in a second while several are in flight.",
     },

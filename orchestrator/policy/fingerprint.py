@@ -36,7 +36,11 @@ class Ingredients:
 
     @property
     def series(self) -> str:
-        """Digest: results of one series differ in environment and time only."""
+        """Digest: results of one series differ in environment and time only.
+
+        Every count of the plan is in it, its target and its bounds of blocks, too: a result that was to be
+        known less well, or better, is another one, and is measured anew.
+        """
         return digest(
             {
                 "model": self.model_sha256,

@@ -42,11 +42,14 @@ DISTURBED = frozenset({"suspect", "invalid"})
 REUSABLE_FAILURES = frozenset({ReasonCode.WRONG_OUTPUT})
 """Failures that measuring again would only repeat; any other failed cell runs again."""
 
-_PROCESS_OVERHEAD_S: Final = 2.0
-"""Seconds that a measuring process takes beside measuring: starting Python, opening the model. A guess, used
-only for cells that were never measured; a campaign's own pace corrects the time left
+_PROCESS_OVERHEAD_S: Final = 1.0
+"""Seconds that a measuring process takes beside measuring: half of it to start Python, as much to open the
+model. A guess, used only for cells that were never measured; a campaign's own pace corrects the time left
 (`read.campaign_progress`).
 """
+
+_UNTIMED_SHARE: Final = 0.1
+"""Runs in front of a slice that are not timed, as a share of those that are. A guess, as above."""
 
 _CELL_OVERHEAD_S: Final = 3.0
 """Seconds that a cell takes beside its measuring processes: starting the runner, judging, the result's way
@@ -282,11 +285,15 @@ def expected_s(
 
 
 def _planned_s(plan: MeasurePlan) -> float:
-    """Seconds that a plan asks for, of a model that starts at once."""
-    steady_s = min(plan.max_seconds, max(plan.min_seconds, 0.1))
-    timed_s = plan.processes * (steady_s + plan.warmup_seconds + _PROCESS_OVERHEAD_S)
+    """Seconds that a plan asks for, of a model that starts at once and fills its slices with fast runs.
+
+    A cell ends between its least blocks and its most: the geometric mean, as many end early and few late.
+    """
+    blocks = round(math.sqrt(plan.min_blocks * plan.max_blocks))
+    timed_s = plan.rounds * plan.slice_seconds * (1 + _UNTIMED_SHARE)
+    blocks_s = blocks * (_PROCESS_OVERHEAD_S + plan.warmup_seconds + timed_s)
     later_s = sum(seconds + _PROCESS_OVERHEAD_S for seconds in plan.passes_s)
-    return timed_s + plan.tunings * _PROCESS_OVERHEAD_S + _CELL_OVERHEAD_S + later_s
+    return blocks_s + plan.tunings * _PROCESS_OVERHEAD_S + _CELL_OVERHEAD_S + later_s
 
 
 def _new_cell(spec: CellSpec, environment: Mapping[str, str], past: PastResults, eta_s: float) -> PlannedCell:

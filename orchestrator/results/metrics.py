@@ -129,14 +129,15 @@ P50 = _latency(
     "p50",
     "p50",
     "Median of the timed invokes, end to end: from the inputs in host memory to all outputs readable in host "
-    "memory. Copies to and from a device are included. It is the geometric mean, over the processes, of each "
-    "one's percentile (nearest rank).",
+    "memory. Copies to and from a device are included. That of a process is the median over its rounds of "
+    "each slice's median; that of a cell is their geometric mean, from six blocks on without the fifth of "
+    "them at either end.",
 )
 CI95 = _latency(
     "ci95",
     "95 % interval",
-    "The 95 % interval of p50, low and high: a t interval over the logarithms of the processes' "
-    "medians. With too few processes there is none.",
+    "The 95 % interval of p50, low and high, over the logarithms of the processes' medians: Student's, from "
+    "six blocks on that of the trimmed mean (Yuen's). With too few blocks there is none.",
     text.interval,
     parts=("low", "high"),
     interval_of=P50.key,

@@ -20,7 +20,7 @@ from runtime.model.writer import write_model
 
 MODEL_ID: Final = "health-check"
 PLAN: Final = MeasurePlan(
-    processes=1, warmup_runs=1, warmup_seconds=0, min_runs=5, max_runs=20, min_seconds=0, max_seconds=2
+    min_blocks=1, max_blocks=1, warmup_runs=1, warmup_seconds=0, rounds=3, slice_runs=5, slice_seconds=0
 )
 SOFT_LIMIT_S: Final = 120.0
 """Seconds after which a health check is given up. Chosen: the check measures for seconds; the rest is for a
@@ -28,7 +28,7 @@ first build of OpenCL programs on a loaded host.
 """
 
 EXPECTED_S: Final = 3.0
-"""Seconds that the scheduler expects a check to take: `PLAN` measures for two at most, in one process."""
+"""Seconds that the scheduler expects a check to take: `PLAN` starts one process, which makes a few runs."""
 
 _ROWS: Final = 64
 """Rows of the input: enough that the products are of matrices and not of vectors."""

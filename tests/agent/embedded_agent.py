@@ -35,7 +35,7 @@ from agent.wire.messages import (
 
 PATIENCE_S = 60.0
 BRIEF = MeasurePlan(
-    processes=1, warmup_runs=1, warmup_seconds=0.0, min_runs=12, max_runs=20, min_seconds=0.0, max_seconds=1.0
+    min_blocks=1, max_blocks=1, warmup_runs=1, warmup_seconds=0.0, rounds=3, slice_runs=5, slice_seconds=0.0
 )
 M = TypeVar("M", bound=Wire)
 _EPOCHS = itertools.count(1)

@@ -43,7 +43,7 @@ CAMPAIGN = """\
 version: 1
 campaign: under-attack
 defaults:
-  measure: {warmup: {runs: 1, min_seconds: 0}, timed: {min_runs: 5, min_seconds: 0}, processes: 1}
+  measure: {warmup: {runs: 1, min_seconds: 0}, blocks: 1, rounds: 3, slice: {seconds: 0}}
 models:
 MODELS
 delegates:

@@ -139,7 +139,7 @@ STRANGE = {
     "an input of 2**60 values": job(inputs={"x": {"shape": [2**30, 2**30]}}),
     "a field that is not known": job(command="touch /tmp/owned"),
     "limits that are no numbers": job(soft_limit_s="x"),
-    "a million processes": job(plan={"processes": 1_000_000}),
+    "a million blocks": job(plan={"max_blocks": 1_000_000}),
     "nothing but a type": {"type": "job"},
     "another type": {"type": "run", "command": "touch /tmp/owned"},
     "a receipt for what is not there": {"type": "receipt", "attempt_id": "../x"},

@@ -22,8 +22,9 @@ campaign: NAME
 defaults:
   measure:
     warmup: {runs: 2, min_seconds: 0}
-    timed: {min_runs: 12, min_seconds: SECONDS, max_seconds: 60}
-    processes: 2
+    blocks: 2
+    rounds: 4
+    slice: {seconds: SECONDS}
   reuse: never
 models:
   - {id: relu, source: relu.tflite}
@@ -56,7 +57,7 @@ def submit(lab: DeployedLab, name: str, seconds: float = 0.2) -> None:
     folder = lab.server.root / "srv/models"
     folder.mkdir(exist_ok=True)
     (folder / "relu.tflite").write_bytes(unary_model())
-    (folder / "models.yaml").write_text(MEASURED.replace("NAME", name).replace("SECONDS", str(seconds)))
+    (folder / "models.yaml").write_text(MEASURED.replace("NAME", name).replace("SECONDS", str(seconds / 4)))
     command = f"systemd-run --quiet --unit submit-{name} farm submit /srv/models/models.yaml"
     lab.server.ssh(f"chmod -R a+rX /srv/models; {command}")
     lab.until(lambda: name in lab.farm("status", check=False), f"campaign {name}", 60)

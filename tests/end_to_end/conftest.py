@@ -23,9 +23,10 @@ from tests.needs import browser as chromium_path
 from tests.services.forks import run
 
 SHORT = {
-    "processes": 1,
+    "blocks": 1,
+    "rounds": 3,
+    "slice": {"min_runs": 5, "seconds": 0.06},
     "warmup": {"runs": 2, "min_seconds": 0},
-    "timed": {"min_runs": 12, "min_seconds": 0.2, "max_seconds": 60},
 }
 """How each cell is measured here: briefly, since the figures are not what is tested."""
 

@@ -31,9 +31,10 @@ version: 1
 campaign: foreign
 defaults:
   measure:
-    processes: 1
+    blocks: 1
+    rounds: 3
+    slice: {{seconds: 0.06}}
     warmup: {{runs: 2, min_seconds: 0}}
-    timed: {{min_runs: 12, min_seconds: 0.2, max_seconds: 60}}
 models:
   - {{id: partial, source: partial.tflite}}
 delegates:
@@ -47,7 +48,7 @@ DAY = """\
 version: 1
 campaign: {name}
 defaults:
-  measure: {{warmup: {{runs: 1, min_seconds: 0}}, timed: {{min_runs: 12, min_seconds: 0.02}}, processes: 1}}
+  measure: {{warmup: {{runs: 1, min_seconds: 0}}, blocks: 1, rounds: 3, slice: {{seconds: 0.01}}}}
 models:
   - {{id: rows, source: rows.tflite}}
 delegates:

@@ -18,9 +18,10 @@ version: 1
 campaign: peers
 defaults:
   measure:
-    processes: 1
+    blocks: 1
+    rounds: 3
+    slice: {seconds: 0.06}
     warmup: {runs: 2, min_seconds: 0}
-    timed: {min_runs: 12, min_seconds: 0.2, max_seconds: 60}
 models:
   - {id: conv, source: conv.tflite}
 delegates:

@@ -23,9 +23,10 @@ from tests.needs import absent
 CALM = {"FARM_LOST_S": 30, "FARM_SUSPECT_S": 10, "FARM_WATCHDOG_S": 20, "FARM_RESEND_S": 8}
 MEASURE = """
   measure:
-    processes: 1
+    blocks: 1
+    rounds: 3
+    slice: {seconds: 0.2}
     warmup: {runs: 2, min_seconds: 0}
-    timed: {min_runs: 12, min_seconds: 0.5, max_seconds: 30}
 """
 ZOO = ("torchvision_mobilenet_v3_small", "torchvision_squeezenet1_1")
 

@@ -121,7 +121,7 @@ def _add_cell(
         delegate_options={},
         target=device,
         level=LEVEL,
-        plan=MeasurePlan(processes=1).model_dump(mode="json"),
+        plan=MeasurePlan(min_blocks=1, max_blocks=1).model_dump(mode="json"),
         inputs={},
         soft_limit_s=0.0,
         state=CellState.DONE.value,

@@ -235,7 +235,7 @@ def test_device_stays_locked_while_a_process_of_a_killed_agents_attempt_lives(st
 def test_measuring_process_holds_the_lock_of_its_device(start_agent, stored):
     """It may outlive its runner by a moment, in a driver: the device is not free then."""
     agent = start_agent()
-    spec = job(stored, plan=BRIEF.model_copy(update={"min_seconds": 60.0, "max_seconds": 60.0}))
+    spec = job(stored, plan=BRIEF.model_copy(update={"rounds": 10, "slice_seconds": 6.0}))
     agent.send(spec)
     agent.expect(Heartbeat, lambda beat: beat.phase.startswith("process 2 of 2"))
 

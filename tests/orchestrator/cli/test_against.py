@@ -114,7 +114,7 @@ def test_a_campaign_is_compared_with_the_one_of_its_name_before(shell: Shell) ->
     shell.write(
         "models.yaml",
         "version: 1\ncampaign: nightly\n"
-        "defaults: {measure: {warmup: {runs: 1}, timed: {min_runs: 20, min_seconds: 0.02}}}\n"
+        "defaults: {measure: {warmup: {runs: 1}, blocks: 3, slice: {seconds: 0.01}}}\n"
         "models: [{id: good, source: good.tflite}]\n"
         "delegates: {cpu: {kind: cpu}}\n"
         "baseline: {against: {campaign: latest}}\n"

@@ -12,7 +12,7 @@ from orchestrator.cli.devices import Action, devices
 from orchestrator.manifest import noise_series as series
 
 BRIEF = MeasurePlan(
-    processes=3, warmup_runs=1, warmup_seconds=0.0, min_runs=12, max_runs=20, min_seconds=0.0, max_seconds=0.2
+    min_blocks=3, max_blocks=3, warmup_runs=1, warmup_seconds=0.0, rounds=3, slice_runs=5, slice_seconds=0.0
 )
 
 

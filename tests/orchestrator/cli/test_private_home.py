@@ -11,7 +11,7 @@ CAMPAIGN = """\
 version: 1
 campaign: private
 defaults:
-  measure: {warmup: {runs: 1, min_seconds: 0}, timed: {min_runs: 5, min_seconds: 0}, processes: 1}
+  measure: {warmup: {runs: 1, min_seconds: 0}, blocks: 1, rounds: 3, slice: {seconds: 0}}
 models:
   - {id: private, source: private.tflite}
 delegates:

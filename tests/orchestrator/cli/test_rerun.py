@@ -11,7 +11,7 @@ CAMPAIGN = """\
 version: 1
 campaign: {name}
 defaults:
-  measure: {{warmup: {{runs: 1, min_seconds: 0}}, timed: {{min_runs: 20, min_seconds: 0.02}}, processes: 1}}
+  measure: {{warmup: {{runs: 1, min_seconds: 0}}, blocks: 1, rounds: 3, slice: {{seconds: 0.01}}}}
 models:
   - {{id: good, source: good.tflite}}
 delegates:

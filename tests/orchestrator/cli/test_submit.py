@@ -23,7 +23,7 @@ version: 1
 campaign: small
 level: quick
 defaults:
-  measure: {warmup: {runs: 1, min_seconds: 0}, timed: {min_runs: 20, min_seconds: 0.02}, processes: 1}
+  measure: {warmup: {runs: 1, min_seconds: 0}, blocks: 1, rounds: 3, slice: {seconds: 0.01}}
 models:
   - {id: good, source: good.tflite}
   - {id: "<b>[red]café", source: wide.tflite}
@@ -341,7 +341,7 @@ def test_each_of_several_models_is_measured(shell: Shell) -> None:
     assert "go with one --model" in refused.err
 
 
-LONG = CAMPAIGN.replace("min_seconds: 0.02}", "min_seconds: 60, max_seconds: 60}")
+LONG = CAMPAIGN.replace("rounds: 3, slice: {seconds: 0.01}", "rounds: 10, slice: {seconds: 6}")
 
 
 def started(shell: Shell) -> subprocess.Popen[str]:

@@ -138,15 +138,15 @@ def test_an_error_shows_no_control_characters_of_the_file(shell: Shell) -> None:
 def test_a_plan_whose_samples_the_farm_would_refuse_is_refused_with_the_figures(
     tmp_path: Path, verb: tuple[str, ...]
 ) -> None:
-    asked = "defaults: {measure: {timed: {max_runs: 5000000, max_seconds: 60}}}\n"
+    asked = "defaults: {measure: {blocks: {max: 40}, slice: {seconds: 0.2}}}\n"
     lab = (("FARM_ENDPOINT", "http://127.0.0.1:8460"), ("FARM_READ_TOKEN", "r" * 40))
     shell = Limited(tmp_path, lab)
     shell.write("a.tflite", unary_model())
     shell.write("models.yaml", GOOD + asked)
     ran = shell.farm(verb[0], "models.yaml", *verb[1:])
     assert (ran.code, ran.out) == (2, "")
-    assert "model a: its raw samples could have 294.6 MiB: 3 processes" in ran.err
-    assert "the farm takes 64.0 MiB: lower timed.max_runs, or raise FARM_SAMPLES_BYTES" in ran.err
+    assert "model a: its raw samples could have 97.0 MiB: up to 40 blocks of 7 rounds" in ran.err
+    assert "the farm takes 64.0 MiB: lower slice.seconds or blocks.max, or raise FARM_" in ran.err
     alone = Limited(tmp_path)
     assert alone.farm("validate", "models.yaml").code == 0, "a farm on one machine has no endpoint"
     shell.write("models.yaml", GOOD)

@@ -13,4 +13,6 @@ VALUES ('0000000000000000000000000000000000000000000000000000000000000000', 1, '
 INSERT INTO cell (cell_id, campaign_no, key, series, position, rank, model, model_sha256, delegate, delegate_kind,
                   delegate_options, target, level, plan, inputs, soft_limit_s, expected_s, state)
 VALUES ('cell', 1, 'k', 's', 0, 0, 'm', '0000000000000000000000000000000000000000000000000000000000000000',
-        'cpu', 'cpu', '{}', 'host-cpu', 'quick', '{}', '{}', 60, 1, 'queued');
+        'cpu', 'cpu', '{}', 'host-cpu', 'quick',
+        '{"level": "quick", "processes": 4, "warmup_runs": 2, "warmup_seconds": 0.5, "min_runs": 30,
+          "max_runs": 100000, "min_seconds": 2.0, "max_seconds": 5.0}', '{}', 60, 1, 'queued');

@@ -9,6 +9,7 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
+from agent.wire.messages import MeasurePlan
 from orchestrator.db import migrate as migration
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.write import ingest
@@ -90,6 +91,7 @@ def test_a_database_of_the_first_release_keeps_its_campaigns(empty):
     (cell,) = cells(empty)
     assert (cell.model, cell.state) == ("m", "queued")
     job = dispatch(empty, cell.cell_id)
+    assert job.plan == MeasurePlan(min_blocks=4, max_blocks=4, warmup_runs=2)
     with empty.write() as session:
         assert ingest.apply(session, result(job), datetime.now(UTC)) == "counted"
 

@@ -17,8 +17,9 @@ campaign: line
 defaults:
   measure:
     warmup: {runs: 1, min_seconds: 0}
-    timed: {min_runs: 5, min_seconds: 6, max_seconds: 6}
-    processes: 1
+    blocks: 1
+    rounds: 3
+    slice: {seconds: 2}
 models:
   - {id: first, source: 0.tflite}
   - {id: second, source: 1.tflite}
@@ -66,7 +67,7 @@ def test_a_device_taken_out_by_hand_stays_out_and_a_health_check_requalifies_one
     farm(lab, "devices", "quarantine", CPU)
     for number in range(3):
         (lab.folder / f"{number}.tflite").write_bytes(unary_model(size=64 + number))
-    (lab.folder / "models.yaml").write_text(CAMPAIGN.replace("min_seconds: 6", "min_seconds: 0"))
+    (lab.folder / "models.yaml").write_text(CAMPAIGN.replace("seconds: 2", "seconds: 0"))
     watching = lab.service("submit", lab.environment, "farm", "submit", str(lab.folder / "models.yaml"))
     lab.serve.until(lambda: bool(farm(lab, "status")["campaigns"]), "the campaign is stored")
     cell = farm(lab, "status", "line")["cells"][0]["cell"]

@@ -26,7 +26,7 @@ CAMPAIGN = """\
 version: 1
 campaign: NAME
 defaults:
-  measure: {warmup: {runs: 1, min_seconds: 0}, timed: {min_runs: 5, min_seconds: 0}, processes: 1}
+  measure: {warmup: {runs: 1, min_seconds: 0}, blocks: 1, rounds: 3, slice: {seconds: 0}}
 models:
   - {id: small, source: small.tflite}
   - {id: large, source: large.tflite}
@@ -41,8 +41,9 @@ campaign: talkative
 defaults:
   measure:
     warmup: {runs: 1, min_seconds: 0}
-    timed: {min_runs: 5, min_seconds: 15, max_seconds: 15}
-    processes: 1
+    blocks: 1
+    rounds: 3
+    slice: {seconds: 5}
 models:
   - {id: small, source: small.tflite}
 delegates:
@@ -56,7 +57,7 @@ ACCURACY_CAMPAIGN = """\
 version: 1
 campaign: accuracy
 defaults:
-  measure: {warmup: {runs: 1, min_seconds: 0}, timed: {min_runs: 11, min_seconds: 0}, processes: 1}
+  measure: {warmup: {runs: 1, min_seconds: 0}, blocks: 1, rounds: 3, slice: {seconds: 0}}
 models:
   - id: good
     source: resnet8.tflite

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 import yaml
@@ -19,7 +19,7 @@ from orchestrator.sources.store import Store
 from tests.orchestrator.asked import CPU, POCL, model_files
 from tests.orchestrator.cli.records import cell
 
-PLAN = MeasurePlan(processes=3, min_runs=7)
+PLAN = MeasurePlan(min_blocks=3, max_blocks=4, slice_runs=7)
 HELLO = AgentHello(agent_id="a", host="h", version="0", devices=(CPU, POCL))
 KEY = ("net", "cpu", "host-cpu", "quick")
 
@@ -40,13 +40,17 @@ def keyed(*cells: CellRecord) -> dict[tuple[str, ...], CellRecord]:
     return {(c.model, c.delegate, c.device, c.level): c for c in cells}
 
 
-def cells_of(rerun: Rerun, present: AgentHello = HELLO) -> list[tuple[str, str, str, dict[str, Any], int]]:
+Asked: TypeAlias = tuple[str, str, str, dict[str, Any], tuple[int, int]]
+"""Model, delegate, device, options, and between how many blocks."""
+
+
+def cells_of(rerun: Rerun, present: AgentHello = HELLO) -> list[Asked]:
     """What a rerun's document asks for, as the matrix of a submission has it."""
     campaign = parse_manifest(yaml.safe_dump(dict(rerun.document)).encode(), "rerun")
     assert (campaign.reuse, campaign.baseline_delegate) == ("never", rerun.first)
     specs = expand(campaign, model_files(*(m.id for m in campaign.models)), present.devices)
     return [
-        (s.model, s.delegate, s.target, dict(s.delegate_options), s.plan.processes)
+        (s.model, s.delegate, s.target, dict(s.delegate_options), (s.plan.min_blocks, s.plan.max_blocks))
         for s in specs
         if s.obstacle is None
     ]
@@ -57,8 +61,8 @@ def test_both_settings_of_a_cell_become_two_delegates_of_one_campaign(store: Sto
     (made,), left_out = plan_rerun(keyed(first), keyed(second), HELLO, store)
     assert left_out == ()
     assert cells_of(made) == [
-        ("net", "cpu-a", "host-cpu", {"threads": 1}, 5),
-        ("net", "cpu-b", "host-cpu", {"threads": 2}, 5),
+        ("net", "cpu-a", "host-cpu", {"threads": 1}, (6, 6)),
+        ("net", "cpu-b", "host-cpu", {"threads": 2}, (6, 6)),
     ]
     measured = [replace(first, delegate="cpu-a"), replace(second, delegate="cpu-b")]
     before, after = made.sides(measured)

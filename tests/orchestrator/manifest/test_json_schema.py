@@ -30,6 +30,8 @@ GOOD = {
     "durations": BASE + "defaults: {limits: {job: 15m}}\n",
     "seconds": BASE + "defaults: {limits: {job: 90}}\n",
     "an age": BASE + "defaults: {reuse: 'max-age:7d+suspect'}\n",
+    "a count of blocks": BASE + "defaults: {measure: {blocks: 6, target: 5%}}\n",
+    "bounds of blocks": BASE + "defaults: {measure: {blocks: {min: 3, max: 40}, target: 0.015}}\n",
     "a range": BASE.replace(
         "a.tflite}", "a.tflite, inputs: {x: {shape: [1, 3], random: {seed: 7, range: [-1, 1]}}}}"
     ),
@@ -47,7 +49,10 @@ BAD = {
     "an unknown level": BASE + "level: slow\n",
     "no duration": BASE + "defaults: {limits: {job: soon}}\n",
     "a rule of reuse that there is not": BASE + "defaults: {reuse: always}\n",
-    "too many processes": BASE + "defaults: {measure: {processes: 21}}\n",
+    "too many blocks": BASE + "defaults: {measure: {blocks: 41}}\n",
+    "an unknown bound of blocks": BASE + "defaults: {measure: {blocks: {least: 3}}}\n",
+    "a target above one": BASE + "defaults: {measure: {target: 5}}\n",
+    "a target without digits": BASE + "defaults: {measure: {target: narrow}}\n",
     "a share above one": BASE.replace("a.tflite}", "a.tflite, accuracy: {dataset: d.npz, at_least: 70}}"),
     "a short hash": BASE.replace("a.tflite}", "a.tflite, sha256: abc}"),
 }

@@ -23,6 +23,7 @@ from orchestrator.manifest import (
 )
 from orchestrator.manifest.campaign import RetryEntry
 from orchestrator.manifest.document import MAX_FILE_BYTES, read_bytes
+from orchestrator.manifest.plans import LEVELS
 from orchestrator.manifest.problems import Problems
 from orchestrator.manifest.readers import number
 from orchestrator.manifest.schema import RETRIED_KINDS
@@ -35,6 +36,9 @@ BATCH_IS_A_SHAPE = (
     "a batch of 8 is the shape of an input, `inputs: {NAME: {shape: [8, ...]}}`; samples per second are 8 "
     "times `throughput.per_second`"
 )
+IN_PLACE_OF_PROCESSES = "`blocks: 3`, or `blocks: {min: 3, max: 6}`: each has one process"
+IN_PLACE_OF_TIMED = "`rounds: 7` and `slice: {min_runs: 5, seconds: 0.1}`: delegates take turns by slices"
+TARGET_FORM = "expected a share from 0.1% to 100%, such as 5% or 0.05; found "
 BUDGET_FORM = "expected FIGURE<=LIMIT, e.g. p50<=5ms, p99<=12.5ms, init<=2s, memory<=200MB or ratio<=1.05"
 
 MINIMAL = """\
@@ -97,7 +101,7 @@ def test_the_demo_campaign_is_what_its_file_says() -> None:
     assert campaign.baseline_delegate == "litert"
     assert campaign.reuse == "same-fingerprint"
     assert all(m.sha256 for m in campaign.models)
-    assert {m.plan.min_seconds for m in campaign.models} == {2}
+    assert {m.plan for m in campaign.models} == {LEVELS["quick"]}
     assert (campaign.models[0].platform, campaign.models[0].python) == ("manylinux_2_28_x86_64", "3.11")
 
 
@@ -109,8 +113,10 @@ labels: {team: vision, run: 7}
 defaults:
   measure:
     warmup: {runs: 7, min_seconds: 0.25}
-    timed: {min_runs: 50, max_runs: 1000, min_seconds: 2, max_seconds: 60}
-    processes: 4
+    blocks: 4
+    target: 2%
+    rounds: 5
+    slice: {min_runs: 9, seconds: 0.2}
   reuse: max-age:7d
   limits: {job: 15m}
 models:
@@ -118,7 +124,7 @@ models:
     source: pypi:some-pkg==1.10!some/model.tflite
     platform: manylinux_2_28_x86_64
     python: 3.10
-    measure: {processes: 2, timed: {max_seconds: 8.5}}
+    measure: {blocks: {max: 8}, target: 0.011, slice: {seconds: 0.5}}
     limits: {job: 30s}
     inputs:
       image: {shape: [1, 224, 224, 3], random: {seed: 7, range: [-1, 1]}}
@@ -140,11 +146,11 @@ def test_every_key_of_the_schema_reaches_the_campaign(tmp_path: Path) -> None:
     assert campaign.labels == {"team": "vision", "run": "7"}
     assert campaign.reuse == "max-age:604800"
     assert first.python == "3.10"
-    assert (first.plan.level, first.plan.processes) == ("standard", 2)
+    assert (first.plan.level, first.plan.rounds, first.plan.target) == ("standard", 5, 0.011)
+    assert (first.plan.min_blocks, first.plan.max_blocks) == (4, 8)
     assert (first.plan.warmup_runs, first.plan.warmup_seconds) == (7, 0.25)
-    assert (first.plan.min_runs, first.plan.max_runs) == (50, 1000)
-    assert (first.plan.min_seconds, first.plan.max_seconds) == (2, 8.5)
-    assert (second.plan.processes, second.plan.max_seconds) == (4, 60)
+    assert (first.plan.slice_runs, first.plan.slice_seconds) == (9, 0.5)
+    assert (second.plan.min_blocks, second.plan.max_blocks, second.plan.target) == (4, 4, 0.02)
     assert (first.soft_limit_s, second.soft_limit_s) == (30, 900)
     image = first.inputs["image"]
     assert (image.shape, image.seed, image.low, image.high) == ((1, 224, 224, 3), 7, -1, 1)
@@ -210,8 +216,20 @@ MISTAKES = {
     ),
     "notify_nobody": (added("notify: {}"), "7:9: missing key 'url'"),
     "measure_key_of_a_later_version": (
+        model("measure: {profile: true}"),
+        "4:41: key 'profile' is not supported by this version",
+    ),
+    "measure_key_of_an_earlier_version": (
+        model("measure: {processes: 3}"),
+        "4:41: key 'processes' was replaced; write " + IN_PLACE_OF_PROCESSES,
+    ),
+    "timed_runs_of_an_earlier_version": (
+        added("defaults: {measure: {timed: {min_runs: 30}}}"),
+        "7:22: key 'timed' was replaced; write " + IN_PLACE_OF_TIMED,
+    ),
+    "target_of_an_earlier_version": (
         model("measure: {target_ci: 2%}"),
-        "4:41: key 'target_ci' is not supported by this version",
+        "4:41: key 'target_ci' was replaced; write `target: 5%`",
     ),
     "batch_is_a_shape": (
         model("measure: {batch: 8}"),
@@ -298,16 +316,45 @@ MISTAKES = {
     ),
     "bad_sha256": (model("sha256: abc"), "4:39: 'abc': expected 64 lower-case hex digits"),
     "number_out_of_range": (
-        model("measure: {processes: 0}"),
-        "4:52: expected a whole number at least 1 at most 20, found 0",
+        model("measure: {blocks: 0}"),
+        "4:49: expected a whole number at least 1 at most 40, found 0",
     ),
     "fraction_for_count": (
-        model("measure: {processes: 1.5}"),
-        "4:52: expected a whole number at least 1 at most 20, found a number '1.5'",
+        model("measure: {blocks: {min: 1.5}}"),
+        "4:55: expected a whole number at least 1 at most 40, found a number '1.5'",
     ),
     "minimum_over_maximum": (
-        model("measure: {timed: {min_seconds: 9}}"),
-        "4:40: timed.min_seconds 9 exceeds timed.max_seconds 5 (level quick); set timed.max_seconds too",
+        model("measure: {blocks: {min: 9}}"),
+        "4:40: blocks.min 9 exceeds blocks.max 6 (level quick); set blocks.max too, or write `blocks: 9`",
+    ),
+    "minimum_over_maximum_of_the_same_key": (
+        model("measure: {blocks: {min: 6, max: 3}}"),
+        "4:40: blocks.min 6 exceeds blocks.max 3 (level quick); set blocks.max too, or write `blocks: 6`",
+    ),
+    "too_many_blocks": (
+        model("measure: {blocks: {max: 41}}"),
+        "4:55: expected a whole number at least 1 at most 40, found 41",
+    ),
+    "blocks_without_a_bound_of_that_name": (
+        model("measure: {blocks: {most: 4}}"),
+        "4:50: unknown key 'most'; known: max, min",
+    ),
+    "no_blocks_but_a_list": (
+        model("measure: {blocks: [3, 6]}"),
+        "4:49: expected a whole number at least 1 at most 40, found a list",
+    ),
+    "target_of_nothing": (model("measure: {target: 0}"), "4:49: " + TARGET_FORM + "a whole number '0'"),
+    "target_below_what_can_be_told": (
+        model("measure: {target: 0.09%}"),
+        "4:49: " + TARGET_FORM + "text '0.09%'",
+    ),
+    "target_without_a_sign": (model("measure: {target: 5}"), "4:49: " + TARGET_FORM + "a whole number '5'"),
+    "target_above_everything": (model("measure: {target: 101%}"), "4:49: " + TARGET_FORM + "text '101%'"),
+    "target_below_zero": (model("measure: {target: -5%}"), "4:49: " + TARGET_FORM + "text '-5%'"),
+    "target_of_two_numbers": (model("measure: {target: [1%, 5%]}"), "4:49: " + TARGET_FORM + "a list"),
+    "slice_that_would_not_alternate": (
+        model("measure: {slice: {seconds: 11}}"),
+        "4:58: expected a number at least 0 at most 10, found 11",
     ),
     "bad_duration": (
         model("limits: {job: soon}"),

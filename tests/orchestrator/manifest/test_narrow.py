@@ -62,7 +62,7 @@ def test_a_level_of_the_command_line_stands_in_for_that_of_the_file(tmp_path: Pa
     path.write_text(MINIMAL)
     quick, standard = load_manifest(path), load_manifest(path, "standard")
     assert (quick.level, standard.level) == ("quick", "standard")
-    assert standard.models[0].plan.processes == 5
+    assert standard.models[0].plan.min_blocks == 6
     assert quick.manifest_sha256 != standard.manifest_sha256
     assert load_manifest(path, "quick") == quick
     with pytest.raises(UsageError, match="unknown level 'quik'; did you mean 'quick'"):

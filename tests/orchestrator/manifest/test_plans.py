@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.wire.measurement import ProcessSamples
-from agent.wire.messages import MeasurePlan
+from agent.wire.messages import MAX_BLOCKS, SHORTEST_RUN_S, MeasurePlan
+from orchestrator.config.limits import StoreLimits
 from orchestrator.manifest import ManifestError
 from orchestrator.manifest.plans import LEVELS, samples_bytes, soft_limit_s
-from runtime.tools.samples import FLOORS
+from runtime.common.statistics import MIN_UNITS, ROBUST_UNITS
 from tests.orchestrator.manifest.test_manifest import DOCUMENT, MINIMAL, load
 
 
@@ -22,60 +22,76 @@ from tests.orchestrator.manifest.test_manifest import DOCUMENT, MINIMAL, load
 def test_the_documented_levels_are_those_of_the_code(level: str) -> None:
     plan = LEVELS[level]
     warmup = f"at least {plan.warmup_runs} runs and {plan.warmup_seconds:g} s"
-    timed = f"at least {plan.min_runs} runs and {plan.min_seconds:g} s, at most {plan.max_seconds:g} s"
-    assert f"| `{level}` | {plan.processes} | {plan.tunings} | {warmup} | {timed} |" in DOCUMENT
+    blocks = f"{plan.min_blocks} to {plan.max_blocks}"
+    assert f"| `{level}` | {blocks} | {100 * plan.target:g} % | {plan.tunings} | {warmup} |" in DOCUMENT
+    assert (plan.rounds, plan.slice_runs, plan.slice_seconds) == (7, 5, 0.1), (
+        "as the text says of every level"
+    )
 
 
-def test_tunings_are_at_most_the_processes_and_follow_the_level(tmp_path: Path) -> None:
+def test_tunings_are_at_most_the_least_blocks_and_follow_the_level(tmp_path: Path) -> None:
     def plan_of(measure: str, level: str = "publish") -> MeasurePlan:
         text = MINIMAL.replace("models:", f"level: {level}\ndefaults: {{measure: {measure}}}\nmodels:")
         return load(tmp_path, text).models[0].plan
 
-    assert plan_of("{processes: 12}").tunings == LEVELS["publish"].tunings == 3
-    assert plan_of("{processes: 2}").tunings == 2
-    assert plan_of("{processes: 4, tunings: 4}", "quick").tunings == 4
-    assert "tunings" not in plan_of("{processes: 4}", "quick").model_dump(), "the series stays the same"
-    with pytest.raises(ManifestError, match="tunings 4 exceeds processes 3"):
-        plan_of("{processes: 3, tunings: 4}")
+    assert plan_of("{blocks: 12}").tunings == LEVELS["publish"].tunings == 3
+    assert plan_of("{blocks: {min: 2, max: 12}}").tunings == 2
+    assert plan_of("{blocks: 4, tunings: 4}", "quick").tunings == 4
+    assert "tunings" not in plan_of("{blocks: 4}", "quick").model_dump(), "the series stays the same"
+    with pytest.raises(ManifestError, match=r"tunings 4 exceeds blocks.min 3"):
+        plan_of("{blocks: {min: 3, max: 9}, tunings: 4}")
 
 
-def test_publish_has_a_p99_by_its_least_count_of_samples() -> None:
-    assert LEVELS["publish"].min_runs == FLOORS["p99"]
+def test_a_level_begins_with_an_interval_and_the_thorough_ones_with_a_robust_one() -> None:
+    assert LEVELS["quick"].min_blocks == MIN_UNITS
+    assert LEVELS["standard"].min_blocks == ROBUST_UNITS
+    assert max(plan.max_blocks for plan in LEVELS.values()) == MAX_BLOCKS
+    assert LEVELS["quick"].target > LEVELS["standard"].target > LEVELS["publish"].target
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_attempts_of_every_level_fit_into_their_time_limit(level):
     counts = LEVELS[level]
-    assert soft_limit_s(counts) >= counts.processes * (3 * counts.warmup_seconds + counts.max_seconds)
+    # Every round again twice, of a model that takes half a second, and a start of half a minute.
+    process_s = 30 + 3 * counts.warmup_seconds + 3 * counts.rounds * counts.slice_runs * 0.5
+    assert soft_limit_s(counts) >= (counts.tunings + counts.max_blocks) * process_s
     assert soft_limit_s(counts) >= 900
 
 
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_farm_takes_the_samples_of_every_level(level):
+    assert samples_bytes(LEVELS[level]) <= StoreLimits().samples_bytes
+
+
 @given(
-    processes=st.integers(1, 3),
-    runs=st.integers(1, 2000),
-    seconds=st.floats(0.001, 5),
+    blocks=st.integers(1, 3),
+    rounds=st.integers(1, 7),
+    least=st.integers(1, 200),
+    slice_s=st.floats(0, 0.1),
     warmup=st.floats(0, 2),
 )
 @settings(max_examples=30)
 def test_the_samples_of_a_plan_have_at_most_the_bytes_that_are_planned_for(
-    processes: int, runs: int, seconds: float, warmup: float
+    blocks: int, rounds: int, least: int, slice_s: float, warmup: float
 ) -> None:
     plan = MeasurePlan(
-        processes=processes,
-        min_runs=1,
-        max_runs=runs,
-        min_seconds=0,
-        max_seconds=seconds,
+        min_blocks=blocks,
+        max_blocks=blocks,
+        rounds=rounds,
+        slice_runs=least,
+        slice_seconds=slice_s,
         warmup_seconds=warmup,
     )
-    equal = (int(seconds * 1e9) // runs,) * runs
-    uneven = (10,) * (runs - 1) + (int(seconds * 1e9),)
-    long = (int(max(3 * warmup, 1.0) * 1e9) // runs,) * runs
-    for times in (equal, uneven):
+    most, slices = plan.most_slice_runs, 3 * rounds
+    warm = (int(SHORTEST_RUN_S * 1e9),) * int(max(3 * warmup, 1.0) / SHORTEST_RUN_S)
+    fast = (999_999,) * most
+    slow = (10**18,) * least + fast[least:]
+    for times in (fast, slow):
         one = ProcessSamples(
-            index=0, cache="cold", init_ns=10**12, first_ns=10**12, warmup_ns=long, invoke_ns=times,
-            start_ns=tuple(accumulate(times)), memory_peak_bytes=10**12, memory_before_bytes=10**12,
+            index=0, cache="cold", init_ns=10**12, first_ns=10**12, warmup_ns=warm,
+            invoke_ns=times * slices, start_ns=(10**18,) * (most * slices),
+            memory_peak_bytes=10**12, memory_before_bytes=10**12,
         )  # fmt: skip
-        text = json.dumps([one.model_dump(mode="json")] * processes, separators=(",", ":"))
+        text = json.dumps([one.model_dump(mode="json")] * blocks, separators=(",", ":"))
         assert len(text) <= samples_bytes(plan)
-    assert samples_bytes(plan) - len(text) < processes * (70_000 + 20 * runs) + 70_000
+    assert samples_bytes(plan) < 1.2 * len(text) + (blocks + 1) * 70_000

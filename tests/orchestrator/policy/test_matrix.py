@@ -128,4 +128,4 @@ def test_the_key_depends_on_everything_that_was_asked_and_on_nothing_else():
 
     assert key() == key(name="y")
     assert key() != key(threads=2)
-    assert key() != key(plan=MeasurePlan(processes=5))
+    assert key() != key(plan=MeasurePlan(max_blocks=8))

@@ -8,8 +8,10 @@ from agent.wire.messages import Device, InputSpec, MeasurePlan, ReasonCode, Stat
 from orchestrator.db.read.devices import recorded_hello
 from orchestrator.db.write import ingest
 from orchestrator.errors import UsageError
+from orchestrator.manifest import load_manifest
 from orchestrator.policy.fingerprint import ChangedField, Ingredients, changed_fields, fingerprint
 from orchestrator.policy.preview import Duration, Reuse, expected_s, reuse_rule
+from tests.needs import REPOSITORY
 from tests.orchestrator.asked import CPU, GPU, POCL, asked
 from tests.orchestrator.stocked import cells, dispatch, planned, result, stock
 
@@ -48,9 +50,9 @@ def test_a_changed_driver_is_named_and_the_cell_runs_again(database):
 def test_changes_of_the_request_are_named_too(database):
     stock(database, asked(("m",), {"cpu": {"threads": 1}}))
     measure_all(database)
-    (plan,) = planned(database, asked(("m",), {"cpu": {"threads": 2}}, plan=MeasurePlan(processes=5)))
+    (plan,) = planned(database, asked(("m",), {"cpu": {"threads": 2}}, plan=MeasurePlan(target=0.03)))
     assert plan.action == "run"
-    assert plan.why == "threads 1 → 2, processes 3 → 5"
+    assert plan.why == "threads 1 → 2, target 0.05 → 0.03"
 
 
 def test_the_environment_a_result_was_measured_in_is_the_one_compared(database):
@@ -164,8 +166,22 @@ def test_a_new_cell_is_estimated_by_what_cells_of_its_size_took():
     ]
     assert expected_s(quick, None, 20_000, history) == pytest.approx(2 * planned_s)
     assert expected_s(quick, None, 80_000_000, history) == pytest.approx(9 * planned_s)
-    longer = MeasurePlan(min_seconds=4.0)
+    longer = MeasurePlan(slice_seconds=0.4)
     assert expected_s(longer, None, 20_000, history) == pytest.approx(2 * expected_s(longer, None))
+
+
+def test_between_the_least_blocks_and_the_most_a_cell_is_expected_to_end_in_the_middle():
+    bounds = [MeasurePlan(min_blocks=low, max_blocks=high) for low, high in ((3, 3), (3, 12), (12, 12))]
+    short, adaptive, long = (expected_s(plan, None) for plan in bounds)
+    assert expected_s(MeasurePlan(min_blocks=6, max_blocks=6), None) == adaptive
+    assert short < adaptive < long
+
+
+def test_the_demo_is_expected_to_take_six_minutes_at_most():
+    """Every delegate of it computes on the processors, so that its cells run one after the other."""
+    campaign = load_manifest(REPOSITORY / "examples/models.yaml")
+    seconds = len(campaign.delegates) * sum(expected_s(model.plan, None) for model in campaign.models)
+    assert 180 < seconds <= 360
 
 
 def test_the_history_is_that_of_the_same_delegate_kind(database):

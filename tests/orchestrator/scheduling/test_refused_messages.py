@@ -208,7 +208,7 @@ def test_a_model_whose_operator_has_a_nul_in_its_name_gets_its_result(postgres_u
     (tmp_path / "odd.tflite").write_bytes(hostile_model())
     (tmp_path / "models.yaml").write_text(
         "version: 1\ncampaign: nul\nmodels: [{id: odd, source: odd.tflite}]\ndelegates: {cpu: {kind: cpu}}\n"
-        "devices: [{name: '*'}]\ndefaults: {measure: {processes: 1}}\n"
+        "devices: [{name: '*'}]\ndefaults: {measure: {blocks: 1}}\n"
     )
     environment = os.environ | {
         "FARM_HOME": str(tmp_path / "home"),
