@@ -50,6 +50,9 @@ the verdict covers all of them."""
 MAX_ARMS: Final = 64
 """Most cells beside the first one that are measured together by blocks. A campaign has some dozen delegates
 at most; those beyond the bound are measured afterwards, in blocks with the baseline again."""
+MAX_BLOCKS: Final = 40
+"""Most blocks of a cell, those included that were added to its result later: `publish` measures as many. Each
+costs the start of a process of every arm."""
 MAX_SAMPLES: Final = 100_000_000
 """Most runs of one process, all of which it reports. A campaign file asks for at most 10 million timed ones;
 warm-up is bounded by time, and this many runs of 1 us take 100 s."""

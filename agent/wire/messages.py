@@ -25,6 +25,7 @@ from pydantic import (
 from agent.wire.bounded import (
     MAX_ARMS,
     MAX_ATTEMPTS,
+    MAX_BLOCKS,
     MAX_COUNT,
     MAX_DEVICES,
     MAX_EPOCHS,
@@ -45,7 +46,7 @@ from agent.wire.bounded import (
     Text,
     Wire,
 )
-from agent.wire.measurement import Measurement
+from agent.wire.measurement import BlockFigure, Measurement
 from agent.wire.reference import MAX_KNOWN, MAX_MADE, ReferenceRecord
 
 PROTOCOL_VERSION = 10
@@ -194,9 +195,6 @@ class ThroughputPlan(Wire):
     seconds: float = Field(gt=0)
 
 
-MAX_BLOCKS: Final = 40
-"""Most blocks of a cell: `publish` measures as many. Each costs the start of a process of every arm."""
-
 MAX_ROUNDS: Final = 100
 """Most rounds of a block, and with those that are repeated at most three times as many."""
 
@@ -273,12 +271,24 @@ class InputSpec(Wire):
     high: float | None = None
 
 
+class Refinement(Wire):
+    """The result of a cell to which blocks are added: those that it has, the oldest first.
+
+    The agent measures at least one more, and reports the measurement over all of them, with these in front.
+    It is of `environment_id` (`Device.environment_id`, with what its delegate adds); an attempt that finds
+    another one ends as `conditions_changed`, and measures nothing.
+    """
+
+    environment_id: Id
+    blocks: tuple[BlockFigure, ...] = Field(min_length=1, max_length=MAX_BLOCKS)
+
+
 class Arm(Wire):
     """What is measured in blocks together with the job that names it: another attempt, at a cell of the same
     model on the same host.
 
     `reported` False: no attempt, but a baseline that is measured again for the ratio alone, because its own
-    cell has its result already; its ids are of this host only.
+    cell has its result already; its ids are of this host only. `refines`: as in `JobSpec`.
     """
 
     attempt_id: Id
@@ -290,6 +300,7 @@ class Arm(Wire):
     delegate_kind: Id
     delegate_options: dict[Key, Text | Integer | float | bool] = Field(default={}, max_length=MAX_FACTS)
     reported: bool = True
+    refines: Refinement | None = None
 
 
 class JobSpec(Wire):
@@ -300,6 +311,7 @@ class JobSpec(Wire):
     `seed`. `lead`: in the job of an arm, the attempt that carries it.
     `references`: what the farm knows of references for this model and these inputs, the newest first;
     `references_forgotten`: how often a user had those of this model forgotten, a part of their keys.
+    `refines`: the result that its blocks are added to; None: it is measured from the first block on.
     """
 
     type: Literal["job"] = "job"
@@ -324,6 +336,7 @@ class JobSpec(Wire):
     lead: Id | None = None
     references: tuple[ReferenceRecord, ...] = Field(default=(), max_length=MAX_KNOWN)
     references_forgotten: Count = 0
+    refines: Refinement | None = None
 
     def of(self, arm: Arm) -> JobSpec:
         """The job of an arm: this one's model, inputs and counts on the arm's delegate and device."""

@@ -54,8 +54,8 @@ def measure_noise(farm: Farm | RemoteFarm, name: str, sessions: int, as_json: bo
 
 def _measured(farm: Farm, name: str, sessions: int) -> tuple[str, DeviceNoise | str]:
     from orchestrator.cli import output
+    from orchestrator.cli.measuring import run_shown
     from orchestrator.cli.stopping import StoppedError, stoppable
-    from orchestrator.cli.submit import run_shown
     from orchestrator.config.clock import utc_now
     from orchestrator.farm.preparation import files_of, prepared
     from orchestrator.manifest.noise_series import FIRST, noise_series

@@ -123,9 +123,9 @@ def _run(
 ) -> int:
     """Measure it, and print the results and the ratio; `said`: the JSON so far, None for text."""
     from orchestrator.cli import output
+    from orchestrator.cli.measuring import run_shown, say_how_to_go_on
     from orchestrator.cli.outcome import comparison_table
     from orchestrator.cli.stopping import StoppedError, stoppable
-    from orchestrator.cli.submit import run_shown, say_how_to_go_on
     from orchestrator.farm.documents import submit_document
     from orchestrator.farm.reproduction import environment_mismatches
     from orchestrator.results.comparison import all_well

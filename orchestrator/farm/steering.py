@@ -113,18 +113,14 @@ class Steering:
 
     def _require_own(self, turn: Turn, ref: str) -> None:
         """Raise `UsageError` where the user may not change this campaign, or the campaign of this cell."""
-        if self.user is None or self.user.is_admin:
+        if self._is_admin:
             return
         if records.campaign_rows(turn, ref):
             campaign = records.find_campaign(turn, ref)
         else:
             number = turn.cell(records.find_cell(turn, ref, "campaign or cell")).campaign_no
             campaign = turn.campaign(number)
-        if campaign.submitted_by != self.user.name:
-            raise UsageError(
-                f"campaign {campaign.campaign_id} ({campaign.name}) is not yours, {self.user.name}: "
-                f"{campaign.submitted_by or 'an older release'} submitted it; an administrator may change it"
-            )
+        require_own(campaign, self.user)
 
     def quarantine(self, name: str, why: str, *, check: bool = False) -> str:
         """Take a device out; `check`: until a health check passes. Returns its id. Raises `UsageError`."""
@@ -214,6 +210,15 @@ class Steering:
             if state == tables.AGENT_REMOVED:
                 attempts.ask_to_stop(turn, running_attempts.of_agent(turn, name))
             return unplaceable.fail_unplaceable(turn, known_agents.devices_of(turn, [name]), why, utc_now())
+
+
+def require_own(campaign: tables.Campaign, user: User | None) -> None:
+    """Raise `UsageError` where the user may not change this campaign."""
+    if user is not None and not user.is_admin and campaign.submitted_by != user.name:
+        raise UsageError(
+            f"campaign {campaign.campaign_id} ({campaign.name}) is not yours, {user.name}: "
+            f"{campaign.submitted_by or 'an older release'} submitted it; an administrator may change it"
+        )
 
 
 def _set_state(turn: Turn, name: str, state: str) -> None:

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import yaml
 
-from agent.wire.bounded import MAX_IN_FLIGHT, MAX_INPUTS
-from agent.wire.messages import MAX_BLOCKS, MAX_ROUNDS, MAX_SLICE_RUNS, MAX_SLICE_SECONDS
-from orchestrator.manifest.campaign import HIGHEST_PRIORITY
+from agent.wire.bounded import MAX_BLOCKS, MAX_IN_FLIGHT, MAX_INPUTS
+from agent.wire.messages import MAX_ROUNDS, MAX_SLICE_RUNS, MAX_SLICE_SECONDS
+from orchestrator.manifest.campaign import HIGHEST_PRIORITY, LEAST_TARGET
 from orchestrator.manifest.delegates import delegate
 from orchestrator.manifest.json_schema import JsonSchema, described, schema_of
 from orchestrator.manifest.plans import LEVELS
@@ -39,10 +39,6 @@ _MOST_WARMUP_RUNS: Final = 1_000_000
 _MOST_SECONDS: Final = 86_400
 """The longest warm-up or sustained pass of one process, in seconds: a day. Chosen; nothing else can use the
 device meanwhile."""
-
-_LEAST_TARGET: Final = 0.001
-"""The narrowest half width that can be a target. Chosen: what remains between equal things is ten times as
-much (`runtime.common.verdict.DIFFERENT`), so that no number of blocks reaches a smaller one."""
 
 _SHORTEST_SUSTAINED_MIN: Final = 0.02
 """The shortest sustained pass in minutes, about a second. Chosen for trials; heat needs minutes to show."""
@@ -96,7 +92,7 @@ def _block_counts(node: yaml.Node, problems: Problems) -> dict[str, Any] | None:
 MEASURE = Keys(
     {
         "blocks": _block_counts,
-        "target": percentage(minimum=_LEAST_TARGET, maximum=1),
+        "target": percentage(minimum=LEAST_TARGET, maximum=1),
         "rounds": number(whole=True, minimum=1, maximum=MAX_ROUNDS),
         "slice": Keys(
             {
@@ -383,6 +379,7 @@ ROOT = Keys(
             },
         ),
         "budgets": listing(placed(text(limit=200)), maximum=MAX_RULES),
+        "time_budget": duration,
         "notify": Keys(
             {"url": _https, "link": _https},
             required=("url",),
@@ -408,5 +405,6 @@ ROOT = Keys(
         "baseline": "What the others are compared with.",
         "notify": "Whom `farm submit` tells that the campaign has ended.",
         "budgets": "Bounds such as 'p50<=5ms', which `farm submit` judges.",
+        "time_budget": "How long to measure in all: what is left of it goes to the vaguest cells.",
     },
 )

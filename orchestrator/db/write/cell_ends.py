@@ -20,6 +20,7 @@ from orchestrator.db.engine.turn import Turn
 from orchestrator.db.queue import candidate_queries
 from orchestrator.db.write import events
 from orchestrator.policy.lifecycle import CellState, cancelled_reason, move_cell, replaces
+from orchestrator.policy.refining import Refining
 from orchestrator.results.events import EventKind
 
 
@@ -80,7 +81,9 @@ def finish_all(
         cell.reason_code = reason.code.value
         cell.reason_text = reason.text
         cell.ended_at = now
-        cell.not_before = cell.refines = None
+        cell.not_before = None
+        if cell.refines is not None:
+            cell.rank, cell.refines = Refining.read(cell.refines).rank, None
         events.add(turn, cell, kind, text, now)
         campaigns.add(cell.campaign_no)
     for number in campaigns:
