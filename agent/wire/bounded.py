@@ -39,7 +39,7 @@ MAX_FALLBACKS: Final = 8192
 """Most operators of which a delegation report says why they stayed on the CPU. A report with a reason of
 100 characters each is 1.4 MB then, below the limit of a result (2 MiB); its counts cover all operators."""
 MAX_WARNINGS: Final = 1024
-"""Most warnings of one measurement. Each of up to 20 processes raises a handful."""
+"""Most warnings of one measurement. Each of up to 40 processes raises a handful."""
 MAX_RANK: Final = 32
 """Most dimensions of an input: four times as many as a campaign file may give."""
 MAX_INPUTS: Final = 1024
@@ -53,9 +53,20 @@ at most; those beyond the bound are measured afterwards, in blocks with the base
 MAX_BLOCKS: Final = 40
 """Most blocks of a cell, those included that were added to its result later: `publish` measures as many. Each
 costs the start of a process of every arm."""
+MAX_ROUNDS: Final = 100
+"""Most rounds of a block, and with those that are repeated at most three times as many."""
+MAX_SLICE_RUNS: Final = 1000
+"""Most invokes that a slice has at least; a faster model fills its seconds with more."""
+MAX_SLICE_SECONDS: Final = 10.0
+"""Most seconds of a slice. The state of a machine changes within two of them, which longer slices do not
+follow."""
+SHORTEST_RUN_S: Final = 50e-6
+"""Seconds of a run by which the runs of a slice, and of a warm-up, are bounded: a faster model makes as many
+as fit of this length, and ends sooner. Chosen: 2,000 in a slice of 0.1 s tell its median, and the raw samples
+of the level `publish` stay below `FARM_SAMPLES_BYTES`."""
 MAX_SAMPLES: Final = 100_000_000
-"""Most runs of one process, all of which it reports. A campaign file asks for at most 10 million timed ones;
-warm-up is bounded by time, and this many runs of 1 us take 100 s."""
+"""Most runs of one process, all of which it reports. A campaign file asks for at most 60 million timed ones:
+300 slices of 10 s, of runs of 50 us."""
 
 MAX_SLICES: Final = 4096
 """Most parts of a sustained pass: a day, the most that a campaign file asks for, has 2,880 half minutes."""

@@ -369,6 +369,18 @@ class BlockFigure(Wire):
     tuning: Count = 0
 
 
+class Refinement(Wire):
+    """The result of a cell to which blocks are added: those that it has, the oldest first.
+
+    The agent measures at least one more, and reports the measurement over all of them, with these in front.
+    It is of `environment_id` (`agent.wire.messages.environment_id`); an attempt that finds
+    another one ends as `conditions_changed`, and measures nothing.
+    """
+
+    environment_id: Id
+    blocks: tuple[BlockFigure, ...] = Field(min_length=1, max_length=MAX_BLOCKS)
+
+
 def baseline_id(delegate_kind: str, options: Mapping[str, Any]) -> str:
     """Return the first 12 hex digits of a digest of how a baseline is run."""
     what = {"delegate": delegate_kind, "options": dict(options)}

@@ -34,6 +34,10 @@ from agent.wire.bounded import (
     MAX_INPUTS,
     MAX_KINDS,
     MAX_RANK,
+    MAX_ROUNDS,
+    MAX_SLICE_RUNS,
+    MAX_SLICE_SECONDS,
+    SHORTEST_RUN_S,
     Count,
     Facts,
     Id,
@@ -46,7 +50,7 @@ from agent.wire.bounded import (
     Text,
     Wire,
 )
-from agent.wire.measurement import BlockFigure, Measurement
+from agent.wire.measurement import Measurement, Refinement
 from agent.wire.reference import MAX_KNOWN, MAX_MADE, ReferenceRecord
 
 PROTOCOL_VERSION = 10
@@ -195,21 +199,6 @@ class ThroughputPlan(Wire):
     seconds: float = Field(gt=0)
 
 
-MAX_ROUNDS: Final = 100
-"""Most rounds of a block, and with those that are repeated at most three times as many."""
-
-MAX_SLICE_RUNS: Final = 1000
-"""Most invokes that a slice has at least; a faster model fills its seconds with more."""
-
-MAX_SLICE_SECONDS: Final = 10.0
-"""Most seconds of a slice. Longer ones would not alternate: a machine's state changes within two seconds."""
-
-SHORTEST_RUN_S: Final = 50e-6
-"""Seconds of a run by which the runs of a slice, and of a warm-up, are bounded: a faster model makes as many
-as fit of this length, and ends sooner. Chosen: 2,000 in a slice of 0.1 s tell its median, and the raw samples
-of the level `publish` stay below `FARM_SAMPLES_BYTES`."""
-
-
 class MeasurePlan(Wire):
     """Counts of one cell, and its labelled data. Defaults: level `quick` (docs/measuring.md).
 
@@ -269,18 +258,6 @@ class InputSpec(Wire):
     seed: Integer = 0
     low: float | None = None
     high: float | None = None
-
-
-class Refinement(Wire):
-    """The result of a cell to which blocks are added: those that it has, the oldest first.
-
-    The agent measures at least one more, and reports the measurement over all of them, with these in front.
-    It is of `environment_id` (`Device.environment_id`, with what its delegate adds); an attempt that finds
-    another one ends as `conditions_changed`, and measures nothing.
-    """
-
-    environment_id: Id
-    blocks: tuple[BlockFigure, ...] = Field(min_length=1, max_length=MAX_BLOCKS)
 
 
 class Arm(Wire):

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from agent.wire.messages import AgentHello, Refinement
+from agent.wire.measurement import Refinement
+from agent.wire.messages import AgentHello
 from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
 from orchestrator.db import tables

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from agent.wire.messages import SHORTEST_RUN_S, MeasurePlan, ThroughputPlan
+from agent.wire.bounded import SHORTEST_RUN_S
+from agent.wire.messages import MeasurePlan, ThroughputPlan
 from orchestrator.config.limits import size_text
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import DEFAULT_SOFT_LIMIT_S, Campaign

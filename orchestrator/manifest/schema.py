@@ -6,8 +6,14 @@ from typing import Any, Final
 
 import yaml
 
-from agent.wire.bounded import MAX_BLOCKS, MAX_IN_FLIGHT, MAX_INPUTS
-from agent.wire.messages import MAX_ROUNDS, MAX_SLICE_RUNS, MAX_SLICE_SECONDS
+from agent.wire.bounded import (
+    MAX_BLOCKS,
+    MAX_IN_FLIGHT,
+    MAX_INPUTS,
+    MAX_ROUNDS,
+    MAX_SLICE_RUNS,
+    MAX_SLICE_SECONDS,
+)
 from orchestrator.manifest.campaign import HIGHEST_PRIORITY, LEAST_TARGET
 from orchestrator.manifest.delegates import delegate
 from orchestrator.manifest.json_schema import JsonSchema, described, schema_of

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from agent.wire.bounded import MAX_BLOCKS
-from agent.wire.messages import MeasurePlan, Refinement
+from agent.wire.measurement import Refinement
+from agent.wire.messages import MeasurePlan
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import LEAST_TARGET
 

@@ -9,7 +9,8 @@ from typing import Final
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from agent.wire.messages import Arm, JobSpec, MeasurePlan, Refinement
+from agent.wire.measurement import Refinement
+from agent.wire.messages import Arm, JobSpec, MeasurePlan
 from orchestrator.db import tables
 from orchestrator.db.read.past_results import input_specs
 from orchestrator.policy.fingerprint import digest

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from agent.wire.bounded import MAX_BLOCKS
-from agent.wire.measurement import BlockFigure
-from agent.wire.messages import MeasurePlan, Refinement
+from agent.wire.measurement import BlockFigure, Refinement
+from agent.wire.messages import MeasurePlan
 from orchestrator.errors import UsageError
 from orchestrator.policy.refining import Refining, refined_to, require_target
 
