@@ -142,7 +142,7 @@ def test_the_stored_ratio_is_in_every_form_of_the_data():
     cell = _cell("gpu", 1.0, (0.9, 1.1), ratio=_ratio(1.5, (1.4, 1.6), 6))
     assert result_json(cell)["ratio"] == {
         "against": f"litert@{HOST}", "median": 1.5, "ci95": [1.4, 1.6], "blocks": 6, "seed": 7,
-        "tunings": 1, "allowance": 0.0, "spread": None,
+        "tunings": 1, "allowance": 0.0, "spread": None, "verdict": "faster", "blocks_needed": None,
     }  # fmt: skip
     (row,) = csv.DictReader(io.StringIO(results_csv([cell])))
     assert [row[f"ratio.{name}"] for name in ("median", "ci95.low", "ci95.high", "blocks")] == [
