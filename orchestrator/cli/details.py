@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from agent.wire.measurement import Measurement, ProcessSamples
 from orchestrator.results import format as text
 from orchestrator.results.fallbacks import grouped
+from orchestrator.results.grading import grade_of
 from orchestrator.results.init_stages import init_lines
 from orchestrator.results.metrics import in_section
 from orchestrator.results.records import CellRecord
@@ -90,11 +91,13 @@ def _judgement(cell: CellRecord, m: Measurement) -> Iterator[str]:
             yield _line("", f"{group.named}: {group.reason}")
             if group.option:
                 yield _line("", f"  another option of the delegate: {group.option}")
-    if m.trust is not None:
-        yield _line("trust", m.trust.verdict)
-        yield from (_line("", reason) for reason in m.trust.reasons)
-        yield _line("seen", ", ".join(m.trust.seen))
-        yield from (_line("not seen", text) for text in m.trust.unseen)
+    if (graded := grade_of(cell)) is not None:
+        yield _line("grade", f"{graded.grade}  {graded.reason}")
+    if m.quality is not None:
+        yield from (_line("", reason) for reason in m.quality.void[1:])
+        yield from (_line("noticed", fact) for fact in m.quality.facts)
+        yield _line("seen", ", ".join(m.quality.seen))
+        yield from (_line("not seen", text) for text in m.quality.unseen)
     for key, value in m.settings.items():
         yield _line(f"set {key}", value)
     for warning in m.warnings:

@@ -10,7 +10,7 @@ from orchestrator.cli import output
 from orchestrator.cli.markdown import escaped, markdown_table
 from orchestrator.cli.verb import OK, SOME_FAILED
 from orchestrator.results.comparison import SIGNS, all_well, compare, summary
-from orchestrator.results.export import result_json
+from orchestrator.results.export import result_objects
 from orchestrator.results.footnotes import Footnotes
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import CI95, P50
@@ -25,7 +25,7 @@ are wrapped at blanks."""
 def end_of_campaign(campaign: CampaignRecord, cells: Sequence[CellRecord], as_json: bool) -> int:
     """Print a campaign's results; the exit code is 1 where a cell failed, was struck out or cancelled."""
     if as_json:
-        output.emit_json([result_json(cell) for cell in cells])
+        output.emit_json(result_objects(cells))
     else:
         comparison_table(cells, campaign.baseline)
         output.line(summary(cells))

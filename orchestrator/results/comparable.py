@@ -11,8 +11,9 @@ from typing import Any, Final, TypeAlias
 
 from pydantic import TypeAdapter
 
-from agent.wire.measurement import Latency, Ratio, Trust
+from agent.wire.measurement import Latency, Measurement, Ratio
 from agent.wire.messages import Reason
+from orchestrator.results.device_noise import DeviceNoise
 from orchestrator.results.records import CellRecord, Imported, why_kept
 
 
@@ -22,14 +23,6 @@ class ComparedTimes:
 
     p50: float | None
     ci95: tuple[float, float] | None
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedTrust:
-    """As `Trust`."""
-
-    verdict: str
-    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +55,6 @@ class ComparedFigures:
     accuracy: _Judged
     settings: dict[str, str]
     labelled: _Judged | None = None
-    trust: ComparedTrust | None = None
     quality: ComparedQuality | None = None
     variation: ComparedVariation | None = None
     ratio: Ratio | None = None
@@ -94,7 +86,7 @@ class ComparedCell:
     measurement: ComparedFigures | None
     environment: Mapping[str, str] = field(default_factory=dict)
     reused_from: str | None = None
-    noise_floor: float | None = None
+    noise: DeviceNoise | None = None
     imported: Imported | None = None
     again: str | None = None
 
@@ -102,11 +94,6 @@ class ComparedCell:
     def kept(self) -> str:
         """As `CellRecord.kept`."""
         return why_kept(self.status, self.again, self.reason)
-
-    @property
-    def trust(self) -> ComparedTrust | None:
-        """The trust verdict of the result; None where none was judged."""
-        return None if self.measurement is None else self.measurement.trust
 
     @property
     def struck_out(self) -> bool:
@@ -119,7 +106,7 @@ class ComparedCell:
 
 Comparable: TypeAlias = CellRecord | ComparedCell
 Times: TypeAlias = Latency | ComparedTimes
-Believed: TypeAlias = Trust | ComparedTrust
+Figures: TypeAlias = Measurement | ComparedFigures
 
 
 def void_reason(cell: Comparable) -> str | None:

@@ -7,16 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.results import metrics
-from orchestrator.results.doubt import doubt_text
-from orchestrator.results.flags import flags_text
 from orchestrator.results.format import half_width, ratio, ratio_interval
+from orchestrator.results.grading import grade_of
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import CI95, P50
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import Baselines, Verdict, speedup, stored_ratio
 
 STRUCK_OUT = "wrong output"
-FLAG = "⚑"
 DOUBT = "⚠"
 AGAIN = "↻"
 """Stands before why an earlier result is shown."""
@@ -95,15 +93,15 @@ def cell_lines(
     if metric is P50:
         first = " ".join(part for part in (latency(cell), speed_up(cell, against)) if part)
     kept = (f"{AGAIN} {cell.kept}",) if cell.kept else ()
-    lines = (first, ", ".join(filter(None, facts)), *kept, *trust_lines(cell))
-    flags = flags_text(m)
-    return (*lines, f"{FLAG} {flags}") if flags else lines
+    return (first, ", ".join(filter(None, facts)), *kept, *void_lines(cell))
 
 
-def trust_lines(cell: CellRecord) -> tuple[str, ...]:
-    """Write `! suspect: WHY (and 2 more)`; nothing for a result that is trusted, or was not judged."""
-    told = "" if cell.trust is None else doubt_text(cell.trust)
-    return (f"{DOUBT} {told}",) if told else ()
+def void_lines(cell: CellRecord) -> tuple[str, ...]:
+    """Write `! void: WHY`; nothing for a result that is compared."""
+    graded = grade_of(cell)
+    if graded is None or graded.grade != "void":
+        return ()
+    return (f"{DOUBT} {graded.reason if cell.imported else f'void: {graded.reason}'}",)
 
 
 def latency(cell: CellRecord) -> str:

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from agent.wire.measurement import Measurement, Trust
+from agent.wire.measurement import Measurement, Quality
 from agent.wire.messages import InputSpec, MeasurePlan, Reason, environment_id
 from agent.wire.provenance import conditions_of, versions_of
+from orchestrator.results.device_noise import DeviceNoise
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,8 @@ class CellRecord:
     """One model x delegate x device x level, with its newest counted result.
 
     `reused_from`: id of the cell whose result is shown because the fingerprint was equal, else None.
-    `device`: the device's id, or "-" where no device could take the cell. `noise_floor`: by which share equal
-    things differ on it, None where that was not measured. `plan` and `inputs`: how, and on which data, it is
+    `device`: the device's id, or "-" where no device could take the cell. `noise`: by how much equal things
+    differ on it, None where that was not measured. `plan` and `inputs`: how, and on which data, it is
     measured; no plan where a farm of an older release does not tell it. `again`: while a `done` cell is
     measured again, how far that is: queued | dispatched | running.
     """
@@ -91,7 +92,7 @@ class CellRecord:
     attempts: tuple[AttemptRecord, ...] = ()
     reused_from: str | None = None
     finished_at: datetime | None = None
-    noise_floor: float | None = None
+    noise: DeviceNoise | None = None
     plan: MeasurePlan | None = None
     inputs: Mapping[str, InputSpec] = field(default_factory=dict)
     again: str | None = None
@@ -107,9 +108,9 @@ class CellRecord:
         return why_kept(self.status, self.again, self.reason)
 
     @property
-    def trust(self) -> Trust | None:
-        """The trust verdict of the result; None where none was judged, as in older results."""
-        return None if self.measurement is None else self.measurement.trust
+    def quality(self) -> Quality | None:
+        """What the figures rest on; None where nothing was measured, and for another tool's."""
+        return None if self.measurement is None else self.measurement.quality
 
     @property
     def imported(self) -> Imported | None:

@@ -36,7 +36,8 @@ def test_results_of_other_tools_are_flagged_in_table_json_and_csv(imported: Shel
         assert row["imported"]["file"] == name
         assert row["imported"]["sha256"] == hashlib.sha256(text.encode()).hexdigest()
         assert row["flags"][0].startswith("imported: ")
-        assert (row["ratio"], row["trust"], row["reused_from"]) == (None, None, None)
+        assert (row["ratio"], row["quality"], row["reused_from"]) == (None, None, None)
+        assert row["grade"] == "void"
         assert (row["accuracy"]["verdict"], row["device_name"]) == (None, "Pixel-8")
     assert [row["model"] for row in rows] == ["mobilenet_v2.tflite", "profile"]
     lines = list(csv.DictReader(io.StringIO(imported.farm("results", "phones", "--format", "csv").out)))

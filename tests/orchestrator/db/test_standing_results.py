@@ -228,13 +228,13 @@ def test_a_forced_campaign_shows_the_last_result_until_it_has_its_own(
     assert p50(shown(measured)[0]) == OLD
 
 
-def test_a_retry_of_disturbed_results_that_is_cancelled_changes_nothing(measured):
+def test_a_retry_of_void_results_that_is_cancelled_changes_nothing(measured):
     before = shown(measured)[0]
     with measured.write() as turn:
-        turn.find_result(str(cells(measured)[0].shown_attempt_id)).trust = "suspect"
+        turn.find_result(str(cells(measured)[0].shown_attempt_id)).grade = "void"
     with measured.write() as turn:
         ref = cells(measured)[0].cell_id
-        assert steering_requests.retry(turn, ref, now(), failed_only=False, suspect=True) == 1
+        assert steering_requests.retry(turn, ref, now(), failed_only=False, grades=("void",)) == 1
     cancel(measured, None)
     assert shown(measured)[0] == before
     report_devices(measured)
