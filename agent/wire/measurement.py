@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from agent.wire.bounded import (
+    MAX_BLOCKS,
     MAX_COUNT,
     MAX_FACTS,
     MAX_FALLBACKS,
@@ -388,6 +389,35 @@ class Ratio(Wire):
     spread: float | None = Field(default=None, ge=0)
 
 
+class BlockFigure(Wire):
+    """One block of a cell, as its blocks are pooled.
+
+    `p50_ns`: the median of an invoke. `log_ratio`: the natural logarithm of the baseline's time over it, null
+    where no baseline ran in the block. `allowance`: the share of the kept rounds that others took. Of its
+    `rounds`, `repeated` were disturbed and measured once more. `tuning`: blocks of one number share what the
+    delegate chose by timing; numbers of a result count on where blocks are added to it.
+    """
+
+    p50_ns: float = Field(gt=0)
+    log_ratio: float | None = None
+    allowance: float = Field(default=0.0, ge=0)
+    rounds: Count
+    repeated: Count = 0
+    tuning: Count = 0
+
+
+class Refinement(Wire):
+    """The result of a cell to which blocks are added: those that it has, the oldest first.
+
+    The agent measures at least one more, and reports the measurement over all of them, with these in front.
+    It is of `environment_id` (`agent.wire.messages.environment_id`); an attempt that finds
+    another one ends as `conditions_changed`, and measures nothing.
+    """
+
+    environment_id: Id
+    blocks: tuple[BlockFigure, ...] = Field(min_length=1, max_length=MAX_BLOCKS)
+
+
 def baseline_id(delegate_kind: str, options: Mapping[str, Any]) -> str:
     """Return the first 12 hex digits of a digest of how a baseline is run."""
     what = {"delegate": delegate_kind, "options": dict(options)}
@@ -401,7 +431,8 @@ class Measurement(Wire):
     `trust`: None in results from before it was judged, and where no process measured; likewise `quality`.
     `variation` is null where no two processes were timed; `tunings` is empty for a delegate that chooses
     nothing by timing. `sustained` and `throughput` are null unless asked for.
-    `ratio` is null for the baseline itself, and where no baseline was measured in the same blocks.
+    `ratio` is null for the baseline itself, and where no baseline was measured in the same blocks. `blocks`:
+    what it is made of, in the order of measurement; empty in results from before they were kept.
     """
 
     latency_ms: Latency
@@ -426,3 +457,4 @@ class Measurement(Wire):
     device: DeviceTime = DeviceTime()
     sustained: Sustained | None = None
     throughput: Throughput | None = None
+    blocks: tuple[BlockFigure, ...] = Field(default=(), max_length=MAX_BLOCKS)

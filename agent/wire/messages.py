@@ -50,7 +50,7 @@ from agent.wire.bounded import (
     Text,
     Wire,
 )
-from agent.wire.measurement import Measurement
+from agent.wire.measurement import Measurement, Refinement
 from agent.wire.reference import MAX_KNOWN, MAX_MADE, ReferenceRecord
 
 PROTOCOL_VERSION = 10
@@ -94,6 +94,7 @@ class ReasonCode(StrEnum):
     CANCELLED = "cancelled"
     EXCLUDED = "excluded"
     QUEUE_LIMIT = "queue_limit"
+    CONDITIONS_CHANGED = "conditions_changed"
 
 
 class Reason(Wire):
@@ -264,7 +265,7 @@ class Arm(Wire):
     model on the same host.
 
     `reported` False: no attempt, but a baseline that is measured again for the ratio alone, because its own
-    cell has its result already; its ids are of this host only.
+    cell has its result already; its ids are of this host only. `refines`: as in `JobSpec`.
     """
 
     attempt_id: Id
@@ -276,6 +277,7 @@ class Arm(Wire):
     delegate_kind: Id
     delegate_options: dict[Key, Text | Integer | float | bool] = Field(default={}, max_length=MAX_FACTS)
     reported: bool = True
+    refines: Refinement | None = None
 
 
 class JobSpec(Wire):
@@ -286,6 +288,7 @@ class JobSpec(Wire):
     `seed`. `lead`: in the job of an arm, the attempt that carries it.
     `references`: what the farm knows of references for this model and these inputs, the newest first;
     `references_forgotten`: how often a user had those of this model forgotten, a part of their keys.
+    `refines`: the result that its blocks are added to; None: it is measured from the first block on.
     """
 
     type: Literal["job"] = "job"
@@ -310,6 +313,7 @@ class JobSpec(Wire):
     lead: Id | None = None
     references: tuple[ReferenceRecord, ...] = Field(default=(), max_length=MAX_KNOWN)
     references_forgotten: Count = 0
+    refines: Refinement | None = None
 
     def of(self, arm: Arm) -> JobSpec:
         """The job of an arm: this one's model, inputs and counts on the arm's delegate and device."""

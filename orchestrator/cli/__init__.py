@@ -30,6 +30,7 @@ from orchestrator.cli.lock import lock
 from orchestrator.cli.logs import logs
 from orchestrator.cli.pause import pause
 from orchestrator.cli.priority import priority
+from orchestrator.cli.refine import refine
 from orchestrator.cli.repro import repro
 from orchestrator.cli.results import results
 from orchestrator.cli.resume import resume
@@ -92,6 +93,7 @@ VERBS = (
             "farm import run1.log run2.log --model-id mobilenet_v2 --delegate gpu",
         ),
     ),
+    Verb("refine", refine, ("farm refine demo", "farm refine demo --until 3% --for 10m")),
     Verb("cancel", cancel, ("farm cancel demo",)),
     Verb("pause", pause, ("farm pause nightly",)),
     Verb("resume", resume, ("farm resume nightly",)),

@@ -6,7 +6,8 @@ from orchestrator.cli.verb import Json, Ref, open_farm
 
 
 def cancel(ref: Ref, as_json: Json = False) -> int:
-    """Cancel a campaign or one cell, running or not. Finished cells stay."""
+    """Cancel a campaign or one cell, running or not. Finished cells stay, and so do the results of cells that
+    are measured again."""
     from orchestrator.cli import output
 
     with open_farm() as farm:

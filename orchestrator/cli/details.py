@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from agent.wire.measurement import Measurement, ProcessSamples
 from orchestrator.results import format as text
 from orchestrator.results.fallbacks import grouped
+from orchestrator.results.grading import grade_of
 from orchestrator.results.init_stages import init_lines
 from orchestrator.results.metrics import in_section
 from orchestrator.results.records import CellRecord
-from orchestrator.results.speedups import MIN_BLOCKS_FOR_VERDICT, Verdict, ratio_verdict, stored_ratio
+from orchestrator.results.speedups import paired_speedup, stored_ratio
 from orchestrator.results.spread import spread_lines
 from orchestrator.results.sustained import sustained_lines
 from orchestrator.results.throughput import throughput_line
@@ -20,12 +21,6 @@ _SHOWN_SAMPLES = 8
 
 _SHOWN_LOG_LINES = 20
 """Lines of a failed attempt's log, from its end, where the cause is; `farm logs` shows all of it."""
-
-_NO_VERDICT: dict[Verdict, str] = {
-    "few": f"no verdict below {MIN_BLOCKS_FOR_VERDICT} blocks",
-    "doubtful": "no verdict over a suspect or invalid result",
-}
-"""What is said of a ratio that has no verdict."""
 
 
 def cell_text(cell: CellRecord, processes: Sequence[ProcessSamples]) -> str:
@@ -51,7 +46,9 @@ def _head(cell: CellRecord) -> Iterator[str]:
     yield _line("device", f"{cell.device}  {cell.device_name}")
     yield _line("level", cell.level)
     yield _line("status", cell.status)
-    if cell.reason is not None:
+    if cell.kept:
+        yield _line("", cell.kept)
+    elif cell.reason is not None:
         yield _line("reason", f"{cell.reason.code}: {cell.reason.text}")
     if cell.reused_from is not None:
         yield _line("reused from", f"cell {cell.reused_from}")
@@ -74,10 +71,8 @@ def _figures(cell: CellRecord) -> Iterator[str]:
     if ratio is not None:
         interval = "" if ratio.ci95 is None else f"  [{text.ratio_interval(ratio.ci95)}]"
         blocks = f"{ratio.blocks} block{'' if ratio.blocks == 1 else 's'}, seed {ratio.seed}"
-        verdict = ratio_verdict(ratio, cell)
-        said = _NO_VERDICT.get(verdict, verdict)
         yield _line("speed-up", f"{text.ratio(ratio.median)}{interval}  over {ratio.against}")
-        yield _line("", f"{said}; paired, {blocks}")
+        yield _line("", f"{paired_speedup(ratio, cell).verdict}; paired, {blocks}")
 
 
 def _judgement(cell: CellRecord, m: Measurement) -> Iterator[str]:
@@ -96,11 +91,13 @@ def _judgement(cell: CellRecord, m: Measurement) -> Iterator[str]:
             yield _line("", f"{group.named}: {group.reason}")
             if group.option:
                 yield _line("", f"  another option of the delegate: {group.option}")
-    if m.trust is not None:
-        yield _line("trust", m.trust.verdict)
-        yield from (_line("", reason) for reason in m.trust.reasons)
-        yield _line("seen", ", ".join(m.trust.seen))
-        yield from (_line("not seen", text) for text in m.trust.unseen)
+    if (graded := grade_of(cell)) is not None:
+        yield _line("grade", f"{graded.grade}  {graded.reason}")
+    if m.quality is not None:
+        yield from (_line("", reason) for reason in m.quality.void[1:])
+        yield from (_line("noticed", fact) for fact in m.quality.facts)
+        yield _line("seen", ", ".join(m.quality.seen))
+        yield from (_line("not seen", text) for text in m.quality.unseen)
     for key, value in m.settings.items():
         yield _line(f"set {key}", value)
     for warning in m.warnings:

@@ -8,7 +8,18 @@ import typer
 from typer.core import TyperGroup
 
 SECTIONS: Final = {
-    "Measure": ("submit", "validate", "schema", "results", "compare", "show", "repro", "import", "site"),
+    "Measure": (
+        "submit",
+        "validate",
+        "schema",
+        "results",
+        "refine",
+        "compare",
+        "show",
+        "repro",
+        "import",
+        "site",
+    ),
     "Look": ("status", "watch", "why", "logs", "model", "skeleton", "zoo"),
     "Queue": ("cancel", "pause", "resume", "retry", "priority"),
     "Lab": ("serve", "agents", "devices", "lock", "keys", "users"),

@@ -82,7 +82,7 @@ class _Log:
                 self._text(cell, attempt.attempt_id, unseen(shown, attempt.log_tail))
             elif attempt.state in LIVE_ATTEMPT:
                 self._live(cell, attempt.attempt_id)
-        return cell.status in OPEN
+        return cell.state in OPEN
 
     def _live(self, cell: CellRecord, attempt_id: str) -> None:
         """Show the new output of a running runner."""

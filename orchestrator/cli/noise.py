@@ -13,7 +13,7 @@ from orchestrator.cli.verb import OK, SOME_FAILED
 if TYPE_CHECKING:
     from orchestrator.farm import Farm
     from orchestrator.farm.remote import RemoteFarm
-    from orchestrator.results.noise import DeviceNoise
+    from orchestrator.results.device_noise import DeviceNoise
 
 DEFAULT_SESSIONS = 5
 """Sessions of a series. Chosen: they give the floor within a factor of two, in about five minutes on a device
@@ -45,17 +45,13 @@ def measure_noise(farm: Farm | RemoteFarm, name: str, sessions: int, as_json: bo
         f"{device_id}: equal things differ by {100 * found.floor:.2g} %, over {found.sessions} sessions of "
         f"{found.delegate} against itself; medians by {100 * found.session_sd:.2g} % from session to session"
     )
-    if found.suspect:
-        output.line(
-            f"{found.suspect} of the sessions were disturbed, and count: the device is rarely quieter"
-        )
     return OK
 
 
 def _measured(farm: Farm, name: str, sessions: int) -> tuple[str, DeviceNoise | str]:
     from orchestrator.cli import output
+    from orchestrator.cli.measuring import run_shown
     from orchestrator.cli.stopping import StoppedError, stoppable
-    from orchestrator.cli.submit import run_shown
     from orchestrator.config.clock import utc_now
     from orchestrator.farm.preparation import files_of, prepared
     from orchestrator.manifest.noise_series import FIRST, noise_series

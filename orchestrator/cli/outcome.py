@@ -10,13 +10,12 @@ from orchestrator.cli import output
 from orchestrator.cli.markdown import escaped, markdown_table
 from orchestrator.cli.verb import OK, SOME_FAILED
 from orchestrator.results.comparison import SIGNS, all_well, compare, summary
-from orchestrator.results.export import result_json
+from orchestrator.results.export import result_objects
 from orchestrator.results.footnotes import Footnotes
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import CI95, P50
 from orchestrator.results.reasons import LONGEST_REASON, first_line, reasons_of
 from orchestrator.results.records import CampaignRecord, CellRecord
-from orchestrator.results.speedups import MIN_BLOCKS_FOR_VERDICT
 
 _WIDEST_CELL = 40
 """Characters of a line in the table, chosen so that a model and three delegates fit 160 columns; longer lines
@@ -26,7 +25,7 @@ are wrapped at blanks."""
 def end_of_campaign(campaign: CampaignRecord, cells: Sequence[CellRecord], as_json: bool) -> int:
     """Print a campaign's results; the exit code is 1 where a cell failed, was struck out or cancelled."""
     if as_json:
-        output.emit_json([result_json(cell) for cell in cells])
+        output.emit_json(result_objects(cells))
     else:
         comparison_table(cells, campaign.baseline)
         output.line(summary(cells))
@@ -55,7 +54,7 @@ def legend(baseline: str) -> str:
     signs = ", ".join(f"{sign} {verdict}" for verdict, sign in SIGNS.items())
     return (
         f"× is the speed-up over {baseline}, by blocks of one process each, with its {CI95.label} "  # noqa: RUF001  # multiplication sign
-        f"({signs}; no sign below {MIN_BLOCKS_FOR_VERDICT} blocks, nor where a result is suspect or invalid)"
+        f"({signs}; no sign where a result is void)"
     )
 
 

@@ -51,7 +51,7 @@ def outcome(cell: CellRecord) -> str:
     if cell.struck_out:
         return STRUCK_OUT
     if cell.status == "done":
-        return latency(cell)
+        return "; ".join(filter(None, (latency(cell), first_line(cell.kept, LONGEST_REASON))))
     return (
         cell.status
         if cell.reason is None

@@ -124,7 +124,7 @@ def _cells(farm: Farm | RemoteFarm, ref: str, as_json: bool) -> int:
     output.table(
         columns,
         [
-            (c.cell_id, c.model, c.delegate, c.device, c.status, "" if c.status in OPEN else outcome(c))
+            (c.cell_id, c.model, c.delegate, c.device, c.state, "" if c.status in OPEN else outcome(c))
             for c in cells
         ],
     )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.budgets import BudgetOption, JunitOption
+from orchestrator.cli.budgets import BudgetOption, JunitOption, Undecided, UndecidedOption
+from orchestrator.cli.measuring import run_shown, say_how_to_go_on
 from orchestrator.cli.verb import OK, Json, open_farm, settings
 
 if TYPE_CHECKING:
     from orchestrator.farm import Farm
     from orchestrator.farm.notification import Notifier
     from orchestrator.farm.remote import RemoteFarm
-    from orchestrator.farm.submission import Submitted
     from orchestrator.manifest import Campaign, InputOptions
     from orchestrator.manifest.campaign import ModelEntry
     from orchestrator.manifest.problems import Problem
@@ -86,6 +85,7 @@ def submit(
     ] = False,
     budget: BudgetOption = None,
     junit: JunitOption = None,
+    undecided: UndecidedOption = Undecided.FAIL,
     notify: Annotated[
         str | None,
         typer.Option("--notify", metavar="URL", help="Send a signed message there at the end; https only."),
@@ -94,10 +94,11 @@ def submit(
 ) -> int:
     """Measure what a campaign file asks for, and compare.
 
-    Finished cells of earlier submissions are reused, unless the machine was disturbed meanwhile
-    (docs/measuring.md). Ctrl-C keeps what is finished, and the same command continues; a lab measures on.
-    A message of `notify` is signed with the secret in FARM_NOTIFY_SECRET (docs/results-format.md).
-    Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled, 3 a budget is exceeded.
+    Finished cells of earlier submissions are reused, unless their result is void (docs/measuring.md). Ctrl-C
+    keeps what is finished, and the same command continues; a lab measures on. A message of `notify` is signed
+    with the secret in FARM_NOTIFY_SECRET (docs/results-format.md).
+    Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled, 3 a budget is exceeded,
+    5 one is undecided.
     """
     from orchestrator.cli import against, output
     from orchestrator.cli import budgets as budgets_of
@@ -137,21 +138,49 @@ def submit(
         output.note(f"campaign {campaign_id}: {_summary(order.preview)}")
         if detach:
             return _detached(campaign_id, as_json)
+        began_s = time.monotonic()
         try:
             with stoppable():
                 run_shown(farm, submitted)
         except StoppedError as stop:
             say_how_to_go_on(farm, campaign_id)
             return stop.exit_code
+        try:
+            with stoppable():
+                _spend(farm, campaign_id, campaign.time_budget_s, began_s)
+        except StoppedError as stop:
+            return stop.exit_code
         wait = farm.wait(output.note)
         ended = wait(lambda: (farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id)))
         exit_code = end_of_campaign(*ended, as_json)
         earlier = against.compared(farm, before, ended[1], as_json)
-        exit_code = budgets_of.conclude(campaign.name, ended[1], budgets, junit, exit_code, earlier)
+        exit_code = budgets_of.conclude(
+            campaign.name, ended[1], budgets, junit, exit_code, earlier, undecided
+        )
         if told is not None:
             judged = judge_budgets(ended[1], budgets, earlier)
             _tell(told, message(*ended, judged, earlier, exit_code, told.notify.link))
         return exit_code
+
+
+def _spend(farm: Farm | RemoteFarm, campaign_id: str, budget_s: float | None, began_s: float) -> None:
+    """Spend what is left of a campaign's time on its vaguest cells. Raises `StoppedError` after Ctrl-C."""
+    from orchestrator.cli import output
+    from orchestrator.cli.refine import run_refined, said
+    from orchestrator.errors import UsageError
+
+    left_s = 0.0 if budget_s is None else began_s + budget_s - time.monotonic()
+    if left_s <= 0.0:
+        return
+    try:
+        found = farm.refinements.refine(campaign_id, None, left_s)
+    except UsageError as error:  # the campaign was measured all the same
+        output.note(f"time_budget: {error}")
+        return
+    for line in said(found):
+        output.note(line)
+    if found.cells:
+        run_refined(farm, found)
 
 
 def _notified(campaign: Campaign, url: str | None, detach: bool) -> Notifier | None:
@@ -182,19 +211,6 @@ def _detached(campaign_id: str, as_json: bool) -> int:
 
     text = f"farm watch {campaign_id} watches it, farm results --campaign {campaign_id} shows its results"
     return output.answer({"campaign_id": campaign_id}, text, as_json)
-
-
-def say_how_to_go_on(farm: Farm | RemoteFarm, campaign_id: str) -> None:
-    """Tell a user who stopped a command how its campaign goes on."""
-    from orchestrator.cli import output
-    from orchestrator.cli.stopping import same_command
-
-    if farm.schedules_elsewhere:
-        output.note(f"stopped watching; the campaign goes on. Watch it: farm watch {campaign_id}")
-        output.note(f"  end it: farm cancel {campaign_id}")
-    else:
-        output.note("stopped; finished cells are kept. Continue with:")
-        output.note(f"  {same_command(sys.argv, os.environ)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,15 +265,6 @@ def _problems(part: _Part, folder: Path, most_bytes: int, entries: Sequence[Mode
 
     chosen = (e for e in entries if not part.models or any(fnmatchcase(e.id, glob) for glob in part.models))
     return problems_of(chosen, folder, most_bytes)
-
-
-def run_shown(farm: Farm | RemoteFarm, submitted: Submitted) -> None:
-    """Measure a campaign to its end, with its progress on the terminal."""
-    from orchestrator.cli.output import StatusLine
-    from orchestrator.cli.progress import Progress
-
-    with StatusLine() as status:
-        farm.running.run(submitted, Progress(status), farm.wait(status.event))
 
 
 def _show_plan(plan: Sequence[CellPreview], as_json: bool) -> int:

@@ -109,7 +109,7 @@ def _emit(event: FarmEvent) -> None:
         "model": cell.model,
         "delegate": cell.delegate,
         "device": cell.device,
-        "status": cell.status,
+        "status": cell.state,
         "text": event.text,
         "done": event.done,
         "total": event.total,

@@ -232,8 +232,10 @@ class Cell(SQLModel, table=True):
     class with a delegate kind (`any:SELECTOR/KIND`). `siblings` joins the cells that want different devices
     of one class; `device_id` is the one that it has, or that its result is of. `retried_after`: attempts up
     to this number were before a user's `retry` and do not count against the cell. `shown_attempt_id` is the
-    result the cell shows: its own counted one, or the reused one of another cell. `reuse`: its model's rule;
-    `retry`: a `RetryEntry`; `queue_limit_s`: how long it may wait for a device, now until `queue_until`.
+    result the cell shows: its own counted one, or the reused one of another cell; of a cell that has not
+    ended, the one that stands until a new one replaces it. `reuse`: its model's rule; `retry`: a
+    `RetryEntry`; `queue_limit_s`: how long it may wait for a device, now until `queue_until`. `refines`: a
+    `Refining`, while blocks are added to the result that it shows.
     """
 
     __table_args__ = (
@@ -282,6 +284,7 @@ class Cell(SQLModel, table=True):
     retry: dict[str, Any] | None = Field(default=None, sa_type=JSON)
     queue_limit_s: float | None = None
     queue_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    refines: dict[str, Any] | None = Field(default=None, sa_type=JSON)
 
 
 class Attempt(SQLModel, table=True):
@@ -334,8 +337,8 @@ class Result(SQLModel, table=True):
     """The result that an attempt delivered. `counted`: it decided its cell; every other one is evidence only.
 
     `late`: it arrived after its attempt had been given up, or with an old epoch. `content` digests the
-    message, which distinguishes a repeated delivery from a contradicting one. `trust`: the verdict of its
-    measurement, None where none was judged.
+    message, which distinguishes a repeated delivery from a contradicting one. `grade`: of its figures,
+    None where there are none.
     """
 
     __table_args__ = (
@@ -364,7 +367,7 @@ class Result(SQLModel, table=True):
     counted: bool
     late: bool
     received_at: datetime = Field(sa_type=UtcDateTime)
-    trust: str | None = None
+    grade: str | None = None
 
 
 class ReferenceClaim(SQLModel, table=True):

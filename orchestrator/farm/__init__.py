@@ -5,6 +5,7 @@
 submission   plan, submit: turn a request into the cells of a campaign
 running      run: schedule or watch a campaign until it has ended
 reading      campaigns, cells, samples, why, history, output, devices, agents, overview: change nothing
+refinements  refine: add blocks to the vaguest results of a campaign
 steering     cancel, pause, resume, prioritise, retry, quarantine, release, drain and remove agents
 devices      hello: the devices that are present now
 doctor       check every part of the farm: what is wrong, and the fix

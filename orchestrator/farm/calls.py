@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 
 from orchestrator.farm.present_devices import PresentDevices
 from orchestrator.farm.reading import Reading
+from orchestrator.farm.refining import Refinements
 from orchestrator.farm.requests import Requests
 from orchestrator.farm.steering import Steering
 from orchestrator.policy.rights import Scope
@@ -63,6 +64,7 @@ _ALL = (
     ),
     *_calls("devices", Scope.READ, PresentDevices.hello),
     *_calls("requests", Scope.SUBMIT, Requests.preview, Requests.place),
+    *_calls("refinements", Scope.SUBMIT, Refinements.refine),
     *_calls("steering", Scope.CANCEL_OWN, Steering.cancel, Steering.pause, Steering.resume),
     *_calls(
         "steering", Scope.SUBMIT,

@@ -20,6 +20,7 @@ from orchestrator.farm.one_machine import OneMachine
 from orchestrator.farm.present_devices import PresentDevices
 from orchestrator.farm.quota import Quota
 from orchestrator.farm.reading import Reading
+from orchestrator.farm.refining import Refinements
 from orchestrator.farm.requests import Requests
 from orchestrator.farm.running import Running
 from orchestrator.farm.steering import Steering
@@ -46,6 +47,7 @@ class Farm:
         self.submission = Submission(self.database, self.devices, user, quota)
         self.requests = Requests(self.home, self.lab, self.submission)
         self.steering = Steering(self.database, user, quota)
+        self.refinements = Refinements(self.database, self.devices, self.home, user, quota)
         self.importing = Importing(self.database)
 
     @classmethod

@@ -51,6 +51,7 @@ class RemoteFarm:
         self.reading = RemoteReading(client, home, lab)
         self.devices = RemotePart(client, "devices")
         self.steering = RemotePart(client, "steering")
+        self.refinements = RemotePart(client, "refinements")
         self.submission = RemoteSubmission(client, self._store)
         self.running = RemoteRunning(self.reading)
 

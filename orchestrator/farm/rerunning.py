@@ -100,7 +100,7 @@ def _obstacle(
         return f"measured on {_device(first)} in A and {_device(second)} in B, and a block is on one device"
     if second.plan is None:
         return "the farm runs an older release, which does not tell how the cell was measured"
-    if (why := _no_host((first, second), present)) is not None:
+    if (why := no_host((first, second), present)) is not None:
         return why
     if _settings(first) == _settings(second):
         return f"A and B have the same settings of {first.delegate}{_what_else(first, second)}"
@@ -124,8 +124,8 @@ def _what_else(first: CellRecord, second: CellRecord) -> str:
     return f": what differs is the machine's own ({', '.join(names)}), and a block has one machine"
 
 
-def _no_host(cells: Sequence[CellRecord], present: AgentHello) -> str | None:
-    """Why the device of both cells cannot measure them now."""
+def no_host(cells: Sequence[CellRecord], present: AgentHello) -> str | None:
+    """Why the one device of these cells cannot measure them now; None where it can."""
     found: Device | None = next((d for d in present.devices if d.device_id == cells[0].device), None)
     if found is None:
         return f"device {cells[0].device} is not present"

@@ -25,7 +25,8 @@ from orchestrator.errors import UsageError
 from orchestrator.farm.quota import NO_LIMIT, Quota
 from orchestrator.policy.reservation import require_length, reservation_of
 from orchestrator.policy.rights import User, require_priority
-from orchestrator.results.noise import DeviceNoise
+from orchestrator.results.device_noise import DeviceNoise
+from runtime.common.verdict import Grade
 
 _LONGEST_COOL_DOWN_S = 3600.0
 """The longest cool-down in seconds. Chosen: a device that needs over an hour belongs in quarantine."""
@@ -99,32 +100,28 @@ class Steering:
             self._require_own(turn, ref)
             return steering_requests.prioritise(turn, ref, priority)
 
-    def retry(self, ref: str, *, failed_only: bool, suspect: bool = False) -> int:
-        """Put ended cells back into the queue; `suspect`: those with a disturbed result. Returns how many.
+    def retry(self, ref: str, *, failed_only: bool, grades: tuple[Grade, ...] = ()) -> int:
+        """Put ended cells back into the queue, with `grades` those of such a result. Returns how many.
 
         Raises `UsageError`, and then puts none back: also where more cells of the user would wait than may.
         """
         with self.database.write() as turn:
             self._require_own(turn, ref)
             waiting = self.quota.waiting(turn)
-            again = steering_requests.retry(turn, ref, utc_now(), failed_only=failed_only, suspect=suspect)
+            again = steering_requests.retry(turn, ref, utc_now(), failed_only=failed_only, grades=grades)
             self.quota.require(waiting, again, "this retry")  # raising takes the turn back
             return again
 
     def _require_own(self, turn: Turn, ref: str) -> None:
         """Raise `UsageError` where the user may not change this campaign, or the campaign of this cell."""
-        if self.user is None or self.user.is_admin:
+        if self._is_admin:
             return
         if records.campaign_rows(turn, ref):
             campaign = records.find_campaign(turn, ref)
         else:
             number = turn.cell(records.find_cell(turn, ref, "campaign or cell")).campaign_no
             campaign = turn.campaign(number)
-        if campaign.submitted_by != self.user.name:
-            raise UsageError(
-                f"campaign {campaign.campaign_id} ({campaign.name}) is not yours, {self.user.name}: "
-                f"{campaign.submitted_by or 'an older release'} submitted it; an administrator may change it"
-            )
+        require_own(campaign, self.user)
 
     def quarantine(self, name: str, why: str, *, check: bool = False) -> str:
         """Take a device out; `check`: until a health check passes. Returns its id. Raises `UsageError`."""
@@ -214,6 +211,15 @@ class Steering:
             if state == tables.AGENT_REMOVED:
                 attempts.ask_to_stop(turn, running_attempts.of_agent(turn, name))
             return unplaceable.fail_unplaceable(turn, known_agents.devices_of(turn, [name]), why, utc_now())
+
+
+def require_own(campaign: tables.Campaign, user: User | None) -> None:
+    """Raise `UsageError` where the user may not change this campaign."""
+    if user is not None and not user.is_admin and campaign.submitted_by != user.name:
+        raise UsageError(
+            f"campaign {campaign.campaign_id} ({campaign.name}) is not yours, {user.name}: "
+            f"{campaign.submitted_by or 'an older release'} submitted it; an administrator may change it"
+        )
 
 
 def _set_state(turn: Turn, name: str, state: str) -> None:

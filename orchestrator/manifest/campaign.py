@@ -19,6 +19,10 @@ longer."""
 HIGHEST_PRIORITY: Final = 100
 """Priorities go from minus this to this, both included. Chosen: enough steps to order campaigns by hand."""
 
+LEAST_TARGET: Final = 0.001
+"""The narrowest half width that can be a target. Chosen: what remains between equal things is ten times as
+much (`runtime.common.verdict.DIFFERENT`), so that no number of blocks reaches a smaller one."""
+
 
 @dataclass(frozen=True, slots=True)
 class DataEntry:
@@ -125,7 +129,8 @@ class Campaign:
     """One submission. No `devices` means every device; `reuse` is
     `same-fingerprint`, `never` or `max-age:SECONDS`; `priority`: higher goes first. `budgets` are limits
     such as `p50<=5ms`, as they were written. `against`: an earlier campaign that this one is compared with at
-    its end, as `farm compare` names one, or `latest`. `notify`: None where nobody is told of the end.
+    its end, as `farm compare` names one, or `latest`. `time_budget_s`: what its own plans leave of it is
+    spent on blocks for its vaguest cells; None: nothing is. `notify`: None where nobody is told of the end.
     `written`: None for a campaign that has no document.
     """
 
@@ -142,5 +147,6 @@ class Campaign:
     priority: int = 0
     budgets: tuple[str, ...] = ()
     against: str | None = None
+    time_budget_s: float | None = None
     notify: Notify | None = None
     written: Written | None = field(default=None, compare=False, repr=False)

@@ -99,6 +99,7 @@ class _Builder:
             manifest_sha256=manifest_sha256,
             priority=self._values.get("priority", 0),
             budgets=tuple(self._budgets()),
+            time_budget_s=self._values.get("time_budget"),
             against=self._against(),
             notify=self._notify(),
         )

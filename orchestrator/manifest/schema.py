@@ -14,7 +14,7 @@ from agent.wire.bounded import (
     MAX_SLICE_RUNS,
     MAX_SLICE_SECONDS,
 )
-from orchestrator.manifest.campaign import HIGHEST_PRIORITY
+from orchestrator.manifest.campaign import HIGHEST_PRIORITY, LEAST_TARGET
 from orchestrator.manifest.delegates import delegate
 from orchestrator.manifest.json_schema import JsonSchema, described, schema_of
 from orchestrator.manifest.plans import LEVELS
@@ -45,10 +45,6 @@ _MOST_WARMUP_RUNS: Final = 1_000_000
 _MOST_SECONDS: Final = 86_400
 """The longest warm-up or sustained pass of one process, in seconds: a day. Chosen; nothing else can use the
 device meanwhile."""
-
-_LEAST_TARGET: Final = 0.001
-"""The narrowest half width that can be a target. Chosen: what remains between equal things is ten times as
-much (`runtime.common.verdict.DIFFERENT`), so that no number of blocks reaches a smaller one."""
 
 _SHORTEST_SUSTAINED_MIN: Final = 0.02
 """The shortest sustained pass in minutes, about a second. Chosen for trials; heat needs minutes to show."""
@@ -102,7 +98,7 @@ def _block_counts(node: yaml.Node, problems: Problems) -> dict[str, Any] | None:
 MEASURE = Keys(
     {
         "blocks": _block_counts,
-        "target": percentage(minimum=_LEAST_TARGET, maximum=1),
+        "target": percentage(minimum=LEAST_TARGET, maximum=1),
         "rounds": number(whole=True, minimum=1, maximum=MAX_ROUNDS),
         "slice": Keys(
             {
@@ -248,27 +244,29 @@ ACCURACY = Keys(
 )
 
 _AND_SUSPECT = "+suspect"
+"""The end of a rule of earlier releases: it is told apart, to say what became of it."""
 
 
 @described(
     lambda: {
         "type": "string",
-        "pattern": r"^(?:never|(?:same-fingerprint|max-age:\s*[0-9.]+\s*(?:ms|s|m|h|d)?)(?:\+suspect)?)$",
+        "pattern": r"^(?:never|same-fingerprint|max-age:\s*[0-9.]+\s*(?:ms|s|m|h|d)?)$",
     }
 )
 def reuse(node: yaml.Node, problems: Problems) -> str | None:
-    """`same-fingerprint`, `never`, or `max-age:7d` as `max-age:SECONDS`; with `+suspect`, but for `never`."""
+    """`same-fingerprint`, `never`, or `max-age:7d` as `max-age:SECONDS`."""
     word = text()(node, problems)
-    if word is None or word == "never":
+    if word in (None, "never", "same-fingerprint"):
         return word
-    rule, end = word.removesuffix(_AND_SUSPECT), _AND_SUSPECT if word.endswith(_AND_SUSPECT) else ""
-    if rule == "same-fingerprint":
-        return word
-    age = rule.removeprefix("max-age:")
-    if age != rule:
+    assert word is not None
+    if word.endswith(_AND_SUSPECT):
+        problems.add(node, f"{word!r}: leave out {_AND_SUSPECT!r}; every result that is not void is reused")
+        return None
+    age = word.removeprefix("max-age:")
+    if age != word:
         seconds = duration(yaml.ScalarNode(node.tag, age, node.start_mark, node.end_mark), problems)
-        return None if seconds is None else f"max-age:{seconds:.0f}{end}"
-    known = ("same-fingerprint", "never", "max-age:7d", "same-fingerprint+suspect", "max-age:7d+suspect")
+        return None if seconds is None else f"max-age:{seconds:.0f}"
+    known = ("same-fingerprint", "never", "max-age:7d")
     problems.add(node, f"unknown reuse rule {word!r}{suggestion(word, known)}")
     return None
 
@@ -365,7 +363,7 @@ ROOT = Keys(
             later=("accuracy", "gate"),
             about={
                 "measure": "How long each model is measured; overrides what `level` says.",
-                "reuse": "When an earlier result counts: same-fingerprint, max-age:7d, never; or +suspect.",
+                "reuse": "When an earlier result counts (no void one): same-fingerprint, max-age:7d, never.",
                 "limits": "Limits of every attempt and cell.",
                 "retry": "Which failures are tried again, and how often.",
             },
@@ -389,6 +387,7 @@ ROOT = Keys(
             },
         ),
         "budgets": listing(placed(text(limit=200)), maximum=MAX_RULES),
+        "time_budget": duration,
         "notify": Keys(
             {"url": _https, "link": _https},
             required=("url",),
@@ -414,5 +413,6 @@ ROOT = Keys(
         "baseline": "What the others are compared with.",
         "notify": "Whom `farm submit` tells that the campaign has ended.",
         "budgets": "Bounds such as 'p50<=5ms', which `farm submit` judges.",
+        "time_budget": "How long to measure in all: what is left of it goes to the vaguest cells.",
     },
 )

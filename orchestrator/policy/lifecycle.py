@@ -3,7 +3,8 @@
     cell      queued -> dispatched -> running -> done | failed | unsupported | cancelled
     attempt             dispatched -> running -> done | failed | unsupported | cancelled
 
-A cell goes back to `queued` while another attempt may help; its terminal state is written once.
+A cell goes back to `queued` while another attempt may help; its terminal state is written once. One that
+a user has measured again keeps its result until a new one replaces it, and goes back to `done` without one.
 """
 
 from __future__ import annotations
@@ -96,6 +97,20 @@ CURABLE: Final = frozenset({ReasonCode.NO_DEVICE, ReasonCode.DELEGATE_MISSING})
 """Reasons that installing or connecting something removes, though the environment's fields may stay the same.
 """
 
+UNTOLD: Final = (
+    RETRIED
+    | CURABLE
+    | {
+        ReasonCode.CANCELLED,
+        ReasonCode.TIMEOUT,
+        ReasonCode.QUEUE_LIMIT,
+        ReasonCode.CONDITIONS_CHANGED,
+    }
+)
+"""Reasons of the farm and its users, which tell nothing of a model that was measured before: a new
+measurement that ends so leaves the earlier result. A timeout is one: the same was done in time before.
+"""
+
 MAX_ATTEMPTS: Final = 3
 """How many attempts at a cell may fail. Chosen: two chances beyond the first, for a fault of the farm that
 hits the same cell twice; more would keep a device busy with what does not work.
@@ -141,15 +156,20 @@ def move_cell(now: CellState, to: CellState) -> CellState:
     return to
 
 
-def reopen_cell(now: CellState, *, disturbed: bool = False) -> CellState:
+def reopen_cell(now: CellState, *, measured: bool = False) -> CellState:
     """Return `queued` for a cell that a user wants tried again: the one way out of a terminal state.
 
-    `disturbed`: its result is suspect or invalid. Raises `IllegalMoveError` for a cell that was measured
-    undisturbed, or that has not ended.
+    `measured`: also where it has a result, which stands until a new one replaces it. Raises
+    `IllegalMoveError` for a cell that has not ended, and else for one that was measured.
     """
-    if now not in (ENDED if disturbed else ENDED - {CellState.DONE}):
+    if now not in (ENDED if measured else ENDED - {CellState.DONE}):
         raise IllegalMoveError(f"a cell that is {now} cannot be tried again")
     return CellState.QUEUED
+
+
+def replaces(state: CellState, reason: Reason) -> bool:
+    """Whether such an end of a new measurement replaces the result that the cell had before."""
+    return state is CellState.DONE or (state is not CellState.CANCELLED and reason.code not in UNTOLD)
 
 
 def move_attempt(now: AttemptState, to: AttemptState) -> AttemptState:

@@ -100,6 +100,11 @@ def class_target(selector: DeviceSelector, number: int) -> str:
     return f"{ANY}{selector_text(selector)}#{number}"
 
 
+def class_line(target: str, delegate_kind: str) -> str:
+    """The queue of the cells that want any device of the class in a target, as `DeviceClass.line`."""
+    return f"{target.rpartition('#')[0]}/{delegate_kind}"
+
+
 def is_class(target: str) -> bool:
     """Whether a target or line means any device of a class."""
     return target.startswith(ANY)

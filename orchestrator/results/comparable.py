@@ -11,9 +11,10 @@ from typing import Any, Final, TypeAlias
 
 from pydantic import TypeAdapter
 
-from agent.wire.measurement import Latency, Ratio, Trust
+from agent.wire.measurement import Latency, Measurement, Ratio
 from agent.wire.messages import Reason
-from orchestrator.results.records import CellRecord, Imported
+from orchestrator.results.device_noise import DeviceNoise
+from orchestrator.results.records import CellRecord, Imported, why_kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +26,12 @@ class ComparedTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedTrust:
-    """As `Trust`."""
+class ComparedQuality:
+    """As `Quality`."""
 
-    verdict: str
-    reasons: tuple[str, ...] = ()
+    void: tuple[str, ...] = ()
+    allowance: float = 0.0
+    facts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class ComparedFigures:
     accuracy: _Judged
     settings: dict[str, str]
     labelled: _Judged | None = None
-    trust: ComparedTrust | None = None
+    quality: ComparedQuality | None = None
     variation: ComparedVariation | None = None
     ratio: Ratio | None = None
 
@@ -84,13 +86,14 @@ class ComparedCell:
     measurement: ComparedFigures | None
     environment: Mapping[str, str] = field(default_factory=dict)
     reused_from: str | None = None
-    noise_floor: float | None = None
+    noise: DeviceNoise | None = None
     imported: Imported | None = None
+    again: str | None = None
 
     @property
-    def trust(self) -> ComparedTrust | None:
-        """The trust verdict of the result; None where none was judged."""
-        return None if self.measurement is None else self.measurement.trust
+    def kept(self) -> str:
+        """As `CellRecord.kept`."""
+        return why_kept(self.status, self.again, self.reason)
 
     @property
     def struck_out(self) -> bool:
@@ -103,4 +106,12 @@ class ComparedCell:
 
 Comparable: TypeAlias = CellRecord | ComparedCell
 Times: TypeAlias = Latency | ComparedTimes
-Believed: TypeAlias = Trust | ComparedTrust
+Figures: TypeAlias = Measurement | ComparedFigures
+
+
+def void_reason(cell: Comparable) -> str | None:
+    """Return the gravest reason why the figures of a result are never compared; None where they are."""
+    if cell.imported is not None:
+        return f"imported: measured by {cell.imported.tool}, not by this farm"
+    quality = None if cell.measurement is None else cell.measurement.quality
+    return None if quality is None else next(iter(quality.void), None)

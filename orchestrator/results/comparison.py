@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.results import metrics
-from orchestrator.results.doubt import doubt_text
-from orchestrator.results.flags import flags_text
 from orchestrator.results.format import half_width, ratio, ratio_interval
+from orchestrator.results.grading import grade_of
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import CI95, P50
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import Baselines, Verdict, speedup, stored_ratio
 
 STRUCK_OUT = "wrong output"
-FLAG = "⚑"
 DOUBT = "⚠"
+AGAIN = "↻"
+"""Stands before why an earlier result is shown."""
 _UNCERTAIN = "≈"
 UNPAIRED = "unpaired"
-SIGNS: dict[Verdict, str] = {"faster": "▲", "slower": "▼", "same": "=", "inconclusive": "?"}
+SIGNS: dict[Verdict, str] = {"faster": "▲", "slower": "▼", "same": "=", "open": "?"}
 """The sign of each verdict; a ratio without a verdict has none."""
 _LOPSIDED = 2.0
 """High over low of an interval above which both ends are written instead of `±` half of it. Intervals are
@@ -92,15 +92,16 @@ def cell_lines(
     first = metric.full_text(cell)
     if metric is P50:
         first = " ".join(part for part in (latency(cell), speed_up(cell, against)) if part)
-    lines = (first, ", ".join(filter(None, facts)), *trust_lines(cell))
-    flags = flags_text(m)
-    return (*lines, f"{FLAG} {flags}") if flags else lines
+    kept = (f"{AGAIN} {cell.kept}",) if cell.kept else ()
+    return (first, ", ".join(filter(None, facts)), *kept, *void_lines(cell))
 
 
-def trust_lines(cell: CellRecord) -> tuple[str, ...]:
-    """Write `! suspect: WHY (and 2 more)`; nothing for a result that is trusted, or was not judged."""
-    told = "" if cell.trust is None else doubt_text(cell.trust)
-    return (f"{DOUBT} {told}",) if told else ()
+def void_lines(cell: CellRecord) -> tuple[str, ...]:
+    """Write `! void: WHY`; nothing for a result that is compared."""
+    graded = grade_of(cell)
+    if graded is None or graded.grade != "void":
+        return ()
+    return (f"{DOUBT} {graded.reason if cell.imported else f'void: {graded.reason}'}",)
 
 
 def latency(cell: CellRecord) -> str:
@@ -148,14 +149,20 @@ def summary(cells: Iterable[CellRecord]) -> str:
     counts = Counter(STRUCK_OUT if cell.struck_out else cell.status for cell in listed)
     text = f"{len(listed)} cell{'' if len(listed) == 1 else 's'}: "
     text += ", ".join(f"{count} {status}" for status, count in counts.most_common())
-    reused = sum(cell.reused_from is not None for cell in listed)
-    return text + (f"; {reused} reused" if reused else "")
+    again = sum(cell.again is not None for cell in listed)
+    reused = sum(cell.reused_from is not None and not cell.kept for cell in listed)
+    told = ((again, "measuring again"), (reused, "reused"))
+    return text + "".join(f"; {count} {word}" for count, word in told if count)
 
 
 def all_well(cells: Iterable[CellRecord]) -> bool:
-    """Whether every cell is done with a right output, is unsupported, or was excluded."""
+    """Whether every cell is done with a right output, is unsupported, or was excluded.
+
+    An earlier result that a new measurement failed to replace is none of these.
+    """
     return all(
-        not cell.struck_out and (cell.status in ("done", "unsupported") or _excluded(cell)) for cell in cells
+        not cell.struck_out and not cell.kept and (cell.status in ("done", "unsupported") or _excluded(cell))
+        for cell in cells
     )
 
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from agent.wire.measurement import Measurement, Trust
+from agent.wire.measurement import Measurement, Quality
 from agent.wire.messages import InputSpec, MeasurePlan, Reason, environment_id
 from agent.wire.provenance import conditions_of, versions_of
+from orchestrator.results.device_noise import DeviceNoise
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,15 @@ class AttemptRecord:
     ended_at: datetime | None
     duration_ns: int | None = None
     log_tail: str = ""
+
+
+def why_kept(status: str, again: str | None, reason: Reason | None) -> str:
+    """Why a cell shows a result although a newer one was asked for; empty where it shows the newest."""
+    if again is not None:
+        return "measuring again"
+    if status != "done" or reason is None:
+        return ""
+    return f"not measured again: {reason.code}: {reason.text}"
 
 
 IMPORTED_TOOL, IMPORTED_FILE, IMPORTED_SHA256 = "imported_tool", "imported_file", "imported_sha256"
@@ -55,9 +65,10 @@ class CellRecord:
     """One model x delegate x device x level, with its newest counted result.
 
     `reused_from`: id of the cell whose result is shown because the fingerprint was equal, else None.
-    `device`: the device's id, or "-" where no device could take the cell. `noise_floor`: by which share equal
-    things differ on it, None where that was not measured. `plan` and `inputs`: how, and on which data, it is
-    measured; no plan where a farm of an older release does not tell it.
+    `device`: the device's id, or "-" where no device could take the cell. `noise`: by how much equal things
+    differ on it, None where that was not measured. `plan` and `inputs`: how, and on which data, it is
+    measured; no plan where a farm of an older release does not tell it. `again`: while a `done` cell is
+    measured again, how far that is: queued | dispatched | running.
     """
 
     cell_id: str
@@ -81,14 +92,25 @@ class CellRecord:
     attempts: tuple[AttemptRecord, ...] = ()
     reused_from: str | None = None
     finished_at: datetime | None = None
-    noise_floor: float | None = None
+    noise: DeviceNoise | None = None
     plan: MeasurePlan | None = None
     inputs: Mapping[str, InputSpec] = field(default_factory=dict)
+    again: str | None = None
 
     @property
-    def trust(self) -> Trust | None:
-        """The trust verdict of the result; None where none was judged, as in older results."""
-        return None if self.measurement is None else self.measurement.trust
+    def state(self) -> str:
+        """The state of its newest measurement; `status` is that of the result it shows."""
+        return self.again or self.status
+
+    @property
+    def kept(self) -> str:
+        """As `why_kept`."""
+        return why_kept(self.status, self.again, self.reason)
+
+    @property
+    def quality(self) -> Quality | None:
+        """What the figures rest on; None where nothing was measured, and for another tool's."""
+        return None if self.measurement is None else self.measurement.quality
 
     @property
     def imported(self) -> Imported | None:

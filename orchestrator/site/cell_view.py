@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from agent.wire.measurement import Delegation, Measurement, Trust
+from agent.wire.measurement import Delegation, Measurement
 from orchestrator.results import format as text
 from orchestrator.results.fallbacks import grouped
-from orchestrator.results.flags import flags_of, flags_text, severity
+from orchestrator.results.grading import grade_of
 from orchestrator.results.metrics import CI95, P50, in_section
 from orchestrator.results.reasons import first_line
 from orchestrator.results.records import CellRecord
@@ -18,7 +18,6 @@ from orchestrator.site.pages import (
     DelegationView,
     Facts,
     FallbackRow,
-    FlagsView,
     IntervalBar,
     SpeedUpView,
     StatusView,
@@ -44,15 +43,13 @@ _STATES = {
     "running": ("▸", "quiet"),
 }
 _VERDICTS = {"pass": ("✓", "pass", "good"), "fail": ("✗", "fail", "bad"), None: ("○", "not judged", "warn")}
-_TRUST = {"trusted": ("✓", "good"), "suspect": ("⚠", "warn"), "invalid": ("✗", "bad")}
-_SEVERITIES = {"major": "bad", "minor": "warn"}
+_GRADES = {"good": ("✓", "good"), "fair": ("✓", "good"), "noisy": ("≈", "warn"), "void": ("✗", "bad")}
 _SPEEDUPS: dict[Verdict, tuple[str, str, str]] = {
     "faster": ("faster", "▲", "faster"),
     "slower": ("slower", "▼", "slower"),
     "same": ("the same", "≈", "similar"),
-    "inconclusive": ("inconclusive", "?", "unjudged"),
-    "doubtful": ("no verdict: suspect or invalid", "", "unjudged"),
-    "few": ("too few blocks for a verdict", "", "unjudged"),
+    "open": ("open", "?", "unjudged"),
+    "void": ("void", "", "unjudged"),
     "unpaired": ("unpaired", "", "unjudged"),
 }
 """Word, sign and tone."""
@@ -87,6 +84,8 @@ def status_view(state: str, code: str = "", reason: str = "") -> StatusView:
 
 def cell_status(cell: CellRecord) -> StatusView:
     """The state of a cell with its reason; the reason `completed` says nothing and is left out."""
+    if cell.kept:
+        return status_view(cell.status, reason=cell.kept)
     if cell.reason is None or cell.reason.code == "completed":
         return status_view(cell.status)
     return status_view(cell.status, cell.reason.code.value, cell.reason.text)
@@ -130,15 +129,19 @@ def accuracy_badge(cell: CellRecord, measurement: Measurement) -> Badge:
     return Badge(sign, word, tone, accuracy_facts(cell, measurement))
 
 
-def trust_badge(trust: Trust) -> Badge:
-    """The trust verdict, with its reasons and the evidence that it rests on."""
-    sign, tone = _TRUST[trust.verdict]
-    evidence = (
-        *(("because", reason) for reason in trust.reasons),
-        ("watched", ", ".join(trust.seen)),
-        *(("not watched", text) for text in trust.unseen),
-    )
-    return Badge(sign, trust.verdict, tone, tuple((name, value) for name, value in evidence if value))
+def grade_badge(cell: CellRecord) -> Badge | None:
+    """The grade, with its reason and the evidence that it rests on; None where nothing counts."""
+    graded, quality = grade_of(cell), cell.quality
+    if graded is None:
+        return None
+    sign, tone = _GRADES[graded.grade]
+    evidence = [("because", graded.reason)]
+    if quality is not None:
+        evidence += [("because", reason) for reason in quality.void[1:]]
+        evidence += [("noticed", fact) for fact in quality.facts]
+        evidence += [("watched", ", ".join(quality.seen))]
+        evidence += [("not watched", text) for text in quality.unseen]
+    return Badge(sign, graded.grade, tone, tuple((name, value) for name, value in evidence if value))
 
 
 def _speedup_view(found: SpeedUp | None) -> SpeedUpView | None:
@@ -153,14 +156,6 @@ def _speedup_view(found: SpeedUp | None) -> SpeedUpView | None:
     return SpeedUpView(
         text.ratio(found.ratio), word, sign, tinted, against, interval, blocks, repr(found.ratio)
     )
-
-
-def flags_view(measurement: Measurement) -> FlagsView | None:
-    """The flags by kind, and behind the badge each of them."""
-    flags = flags_of(measurement)
-    if not flags:
-        return None
-    return FlagsView(flags_text(measurement), _SEVERITIES[severity(flags)], measurement.warnings)
 
 
 def cell_view(cell: CellRecord, baseline: CellRecord | None, bar: IntervalBar | None = None) -> CellView:
@@ -185,8 +180,8 @@ def cell_view(cell: CellRecord, baseline: CellRecord | None, bar: IntervalBar | 
         delegation=None if m is None else delegation_view(m.delegation),
         accuracy=None if m is None else accuracy_badge(cell, m),
         chips=chips(cell),
-        flags=None if m is None else flags_view(m),
-        trust=None if cell.trust is None else trust_badge(cell.trust),
+        flags=None,
+        trust=grade_badge(cell),
         reused=cell.reused_from is not None,
         sort_key="" if counted is None or counted.p50 is None else repr(counted.p50),
     )

@@ -123,6 +123,6 @@ def leaving(session: Session) -> Mapping[str, str]:
 def are_waited_for(session: Session, device_ids: Sequence[str]) -> bool:
     """Whether a queued cell waits for one of these devices alone."""
     waiting = select(tables.Cell.cell_id).where(
-        tables.Cell.state == CellState.QUEUED.value, col(tables.Cell.target).in_(device_ids)
+        tables.Cell.state == CellState.QUEUED.value, col(tables.Cell.line).in_(device_ids)
     )
     return session.exec(waiting.limit(1)).first() is not None

@@ -57,12 +57,12 @@ def companions(session: Session, cell: tables.Cell, device: tables.Device, now: 
 
 
 def baseline_is_done(session: Session, cell: tables.Cell, baseline: str) -> bool:
-    """Whether the cell's model has a finished baseline in its campaign, which may be measured once more."""
+    """Whether the cell's model has a measured baseline in its campaign, which may be measured once more."""
     query = select(tables.Cell.cell_id).where(
         tables.Cell.campaign_no == cell.campaign_no,
         tables.Cell.model == cell.model,
         tables.Cell.delegate == baseline,
-        tables.Cell.state == CellState.DONE.value,
+        or_(col(tables.Cell.state) == CellState.DONE.value, col(tables.Cell.shown_attempt_id).is_not(None)),
     )
     return session.exec(query.limit(1)).first() is not None
 

@@ -13,7 +13,7 @@ from sqlmodel import Session, col, select
 
 from orchestrator.config.collector import collector_paused
 from orchestrator.db import tables
-from orchestrator.db.read.records import noise_floors, reason_of
+from orchestrator.db.read.records import device_noises, reason_of, shown_state
 from orchestrator.results.comparable import ComparedCell, compared_figures
 from orchestrator.results.records import IMPORTED_SHA256, Imported, imported_from
 
@@ -32,7 +32,7 @@ _COLUMNS: Final = (
 def compared_cells(session: Session, campaign_no: int) -> list[ComparedCell]:
     """The cells of a campaign in matrix order."""
     names = dict(session.exec(select(tables.Device.device_id, tables.Device.name)).all())
-    floors = noise_floors(session)
+    noises = device_noises(session)
     fields = select(tables.Environment.environment_id, tables.Environment.fields)
     environments = dict(session.exec(fields).all())
     options: dict[str, Mapping[str, Any]] = {}
@@ -51,6 +51,7 @@ def compared_cells(session: Session, campaign_no: int) -> list[ComparedCell]:
             if given not in options:
                 options[given] = json.loads(given)
             device = measured_on or own_device or target
+            status, again = shown_state(state, shows=measured_on is not None)
             found.append(
                 ComparedCell(
                     cell_id=cell_id,
@@ -62,13 +63,14 @@ def compared_cells(session: Session, campaign_no: int) -> list[ComparedCell]:
                     device=device,
                     device_name=names.get(device, device),
                     level=level,
-                    status=state,
+                    status=status,
                     reason=reason_of(code, why),
                     measurement=None if measurement is None else compared_figures(measurement),
                     environment=environments.get(environment_id, {}),
                     reused_from=reused_from,
-                    noise_floor=floors.get(device),
+                    noise=noises.get(device),
                     imported=_imported(facts),
+                    again=again,
                 )
             )
     return found

@@ -9,11 +9,13 @@ from typing import Final
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
+from agent.wire.measurement import Refinement
 from agent.wire.messages import Arm, JobSpec, MeasurePlan
 from orchestrator.db import tables
 from orchestrator.db.read.past_results import input_specs
 from orchestrator.policy.fingerprint import digest
 from orchestrator.policy.lifecycle import AttemptState
+from orchestrator.policy.refining import Refining
 
 HARD_LIMIT_AFTER_S: Final = 10.0
 """How many seconds after the soft limit, at which a runner is asked to end, the agent kills it. Chosen: a
@@ -52,6 +54,7 @@ def _arm(cell: tables.Cell, attempt: tables.Attempt) -> Arm:
         delegate=cell.delegate,
         delegate_kind=cell.delegate_kind,
         delegate_options=cell.delegate_options,
+        refines=_refinement(cell),
     )
 
 
@@ -70,7 +73,22 @@ def _baseline(lead: tables.Attempt, campaign: tables.Campaign) -> Arm:
     )
 
 
+def soft_limit_s(cell: tables.Cell) -> float:
+    """How long an attempt at the cell may take, in seconds."""
+    limit_s = cell.soft_limit_s
+    return limit_s if cell.refines is None else Refining.read(cell.refines).limit_s(limit_s, _plan(cell))
+
+
+def _plan(cell: tables.Cell) -> MeasurePlan:
+    return MeasurePlan.model_validate(cell.plan)
+
+
+def _refinement(cell: tables.Cell) -> Refinement | None:
+    return None if cell.refines is None else Refining.read(cell.refines).earlier
+
+
 def _alone(cell: tables.Cell, attempt: tables.Attempt, model_bytes: int) -> JobSpec:
+    limit_s, plan = soft_limit_s(cell), _plan(cell)
     return JobSpec(
         attempt_id=attempt.attempt_id,
         attempt_no=attempt.attempt_no,
@@ -83,10 +101,11 @@ def _alone(cell: tables.Cell, attempt: tables.Attempt, model_bytes: int) -> JobS
         delegate=cell.delegate,
         delegate_kind=cell.delegate_kind,
         delegate_options=cell.delegate_options,
-        plan=MeasurePlan.model_validate(cell.plan),
+        plan=plan if cell.refines is None else Refining.read(cell.refines).plan(plan),
         inputs=input_specs(cell.inputs),
-        soft_limit_s=cell.soft_limit_s,
-        hard_limit_s=cell.soft_limit_s + HARD_LIMIT_AFTER_S,
+        soft_limit_s=limit_s,
+        hard_limit_s=limit_s + HARD_LIMIT_AFTER_S,
+        refines=_refinement(cell),
     )
 
 

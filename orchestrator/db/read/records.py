@@ -19,7 +19,8 @@ from orchestrator.config.collector import collector_paused
 from orchestrator.db import tables
 from orchestrator.errors import UsageError
 from orchestrator.manifest.labels import has_label
-from orchestrator.results.noise import noise_from
+from orchestrator.policy.lifecycle import OPEN, CellState
+from orchestrator.results.device_noise import DeviceNoise, noise_from
 from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord
 
 _MOST_NAMED: Final = 8
@@ -207,7 +208,7 @@ def cells_by_id(session: Session, cell_ids: Sequence[str]) -> list[CellRecord]:
     """These cells, in this order."""
     facts = _Facts(
         devices=dict(session.exec(select(tables.Device.device_id, tables.Device.name)).all()),
-        floors=noise_floors(session),
+        noises=device_noises(session),
         environments=dict(
             session.exec(select(tables.Environment.environment_id, tables.Environment.fields)).all()
         ),
@@ -226,10 +227,10 @@ def cells_by_id(session: Session, cell_ids: Sequence[str]) -> list[CellRecord]:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """Names and noise floors of devices, and fields of environments, by id."""
+    """Names and noises of devices, and fields of environments, by id."""
 
     devices: Mapping[str, str]
-    floors: Mapping[str, float]
+    noises: Mapping[str, DeviceNoise]
     environments: Mapping[str, Mapping[str, str]]
 
 
@@ -241,10 +242,10 @@ class _Named:
     campaign_id: str
 
 
-def noise_floors(session: Session) -> dict[str, float]:
-    """By which share equal things differ on each device, of those where that was measured."""
+def device_noises(session: Session) -> dict[str, DeviceNoise]:
+    """By how much equal things differ on each device, of those where that was measured."""
     rows = session.exec(select(tables.Device.device_id, tables.Device.noise))
-    return {device_id: found.floor for device_id, noise in rows if (found := noise_from(noise)) is not None}
+    return {device_id: found for device_id, noise in rows if (found := noise_from(noise)) is not None}
 
 
 def _joined(
@@ -276,6 +277,7 @@ def _cell_record(
     tries: Sequence[AttemptRecord],
 ) -> CellRecord:
     measured = None if result is None else result.measurement
+    status, again = shown_state(cell.state, shows=result is not None)
     device = (cell.device_id if result is None else result.device_id) or cell.target
     return CellRecord(
         cell_id=cell.cell_id,
@@ -290,7 +292,7 @@ def _cell_record(
         device=device,
         device_name=facts.devices.get(device, device),
         level=cell.level,
-        status=cell.state,
+        status=status,
         reason=reason_of(cell.reason_code, cell.reason_text),
         measurement=None if measured is None else Measurement.model_validate_json(measured),
         environment_id=None if result is None else result.environment_id,
@@ -299,10 +301,19 @@ def _cell_record(
         attempts=tuple(tries),
         reused_from=cell.reused_from,
         finished_at=cell.ended_at if result is None else result.received_at,
-        noise_floor=facts.floors.get(device),
+        noise=facts.noises.get(device),
         plan=MeasurePlan.model_validate(cell.plan),
         inputs={name: InputSpec.model_validate_json(spec) for name, spec in cell.inputs.items()},
+        again=again,
     )
+
+
+def shown_state(state: str, *, shows: bool) -> tuple[str, str | None]:
+    """The state of what a cell shows, and that of a new measurement meanwhile.
+
+    `shows`: it has a result. Of a cell that is measured again, that is the last one that counted.
+    """
+    return (CellState.DONE.value, state) if shows and state in OPEN else (state, None)
 
 
 def _attempts(session: Session, cell_ids: Sequence[str]) -> Mapping[str, Sequence[AttemptRecord]]:

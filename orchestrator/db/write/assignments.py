@@ -14,7 +14,8 @@ from orchestrator.db.read import arms, past_results
 from orchestrator.db.write import attempts, campaigns, devices, outbox
 from orchestrator.policy.assign import Assignment
 from orchestrator.policy.fingerprint import fingerprint
-from orchestrator.policy.preview import Reuse, reusable, reuse_rule
+from orchestrator.policy.preview import reusable, reuse_rule
+from orchestrator.policy.refining import refined_to
 from orchestrator.policy.reservation import reservation_of
 
 
@@ -67,7 +68,13 @@ def _begin_with_arms(turn: Turn, assignment: Assignment, now: datetime) -> JobSp
         return attempts.begin(turn, assignment, now)
     turn.load_cells(other.cell_id for other in found.cells)
     turn.load_devices(other.device_id for other in found.cells)
-    waiting = [other for other in found.cells if attempts.is_still_waiting(turn, turn.cell(other.cell_id))]
+    waiting = [
+        other
+        for other in found.cells
+        if attempts.is_still_waiting(turn, turn.cell(other.cell_id))
+        # The blocks of one job have one plan.
+        and refined_to(turn.cell(other.cell_id).refines) == refined_to(cell.refines)
+    ]
     reused = _reuse(turn, waiting, now)
     together = [other for other in waiting if other.cell_id not in reused]
     campaign = turn.campaign(cell.campaign_no)
@@ -84,22 +91,23 @@ def _begin_with_arms(turn: Turn, assignment: Assignment, now: datetime) -> JobSp
 
 def _reuse(turn: Turn, waiting: Sequence[Assignment], now: datetime) -> set[str]:
     """Let cells take over what another campaign has measured since they were submitted; returns their ids."""
-    rules: dict[str, Reuse] = {}
+    since: dict[str, datetime] = {}
     prints: dict[str, str] = {}
     for assignment in waiting:
         cell = turn.cell(assignment.cell_id)
         device = turn.device(assignment.device_id)
         rule = reuse_rule(cell.reuse or turn.campaign(cell.campaign_no).reuse, now)
-        if rule is not None:
-            rules[cell.cell_id] = rule
+        if rule is not None and cell.refines is None:
+            since[cell.cell_id] = rule
             series = past_results.ingredients(cell, assignment.device_id).series
             expected = devices.environment_of(turn, device, cell.delegate_kind)
             prints[cell.cell_id] = fingerprint(series, environment_id(expected))
     known = past_results.known_by_fingerprint(turn, set(prints.values()))
     reused = set()
-    for cell_id, rule in rules.items():
+    for cell_id, allowed in since.items():
         found = known.get(prints[cell_id])
-        if found is not None and reusable(found, rule):
+        shown = turn.cell(cell_id).shown_attempt_id  # which a user wants to have measured again
+        if found is not None and found.attempt_id != shown and reusable(found, allowed):
             campaigns.reuse_result(turn, turn.cell(cell_id), found.attempt_id, now)
             reused.add(cell_id)
     return reused

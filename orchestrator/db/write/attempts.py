@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
@@ -23,6 +24,7 @@ from orchestrator.policy.lifecycle import (
     Settled,
     move_attempt,
     move_cell,
+    replaces,
     settle,
 )
 from orchestrator.results.events import EventKind
@@ -116,7 +118,7 @@ def start(turn: Turn, attempt_id: str, epoch: int, now: datetime) -> bool:
     attempt.started_at = now
     attempt.phase = ""
     # They take turns: the last one may end once all have used up their time.
-    limit_s = attempt.arms * (cell.soft_limit_s + jobs.HARD_LIMIT_AFTER_S) + DEADLINE_AFTER_S
+    limit_s = attempt.arms * (jobs.soft_limit_s(cell) + jobs.HARD_LIMIT_AFTER_S) + DEADLINE_AFTER_S
     attempt.deadline_at = now + timedelta(seconds=limit_s)
     cell.state = move_cell(CellState(cell.state), CellState.RUNNING).value
     events.add(turn, cell, "started", f"attempt {attempt.attempt_no} on {attempt.device_id}", now)
@@ -164,13 +166,17 @@ def end(turn: Turn, attempt: tables.Attempt, ended: AttemptEnd, now: datetime) -
     if settled.state is CellState.QUEUED:
         if cell.state != CellState.QUEUED:
             cell.state = move_cell(CellState(cell.state), CellState.QUEUED).value
-        cell.device_id = None  # a cell of a class may go to another unit, and its siblings to this one
+        if not cell_ends.stands(cell):
+            cell.device_id = None  # a cell of a class may go to another unit, and its siblings to this one
         cell.not_before = now + timedelta(seconds=settled.delay_s)
         queue_limits.start_clock(cell, now)
         kind: EventKind = "retry" if ended.state is AttemptState.FAILED else "interrupted"
         events.add(turn, cell, kind, cell_ends.sentence(settled.reason), now)
     else:
+        if replaces(settled.state, settled.reason):
+            cell_ends.withdraw(turn, cell)
         cell_ends.finish(turn, cell, settled.state, settled.reason, now)
+        settled = replace(settled, state=CellState(cell.state))  # `done` again where an earlier result stays
         if campaign.purpose == tables.HEALTH:
             quarantine.on_check_ended(turn, attempt, settled.state is CellState.DONE, now)
     return settled

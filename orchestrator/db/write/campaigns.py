@@ -208,6 +208,8 @@ def _fields(campaign: tables.Campaign, planned: PlannedCell) -> dict[str, Any]:
         "expected_s": planned.eta_s,
         "state": CellState.QUEUED.value,
         "retried_after": 0,
+        "shown_attempt_id": None if planned.standing is None else planned.standing.attempt_id,
+        "reused_from": None if planned.standing is None else planned.standing.cell_id,
         "reuse": spec.reuse,
         "retry": None if spec.retry is None else asdict(spec.retry),
         "queue_limit_s": limit_s,
@@ -222,6 +224,7 @@ def reuse_result(turn: Turn, cell: tables.Cell, attempt_id: str, now: datetime) 
 
 def _take_over(turn: Turn, cell: tables.Cell, attempt_id: str) -> tuple[tables.Cell, CellState, Reason]:
     result = turn.get_one(tables.Result, attempt_id)
+    cell_ends.withdraw(turn, cell)
     cell.shown_attempt_id = attempt_id
     cell.reused_from = result.cell_id
     cell.device_id = result.device_id

@@ -13,12 +13,16 @@ from orchestrator.db.engine.turn import Turn
 from orchestrator.db.read.overdue_cells import are_overdue
 from orchestrator.db.write import cell_ends
 from orchestrator.policy.lifecycle import CellState
+from orchestrator.policy.refining import Refining
 
 
 def start_clock(cell: tables.Cell, now: datetime) -> None:
     """A cell begins to wait."""
     limit_s = cell.queue_limit_s
     cell.queue_until = None if limit_s is None else now + timedelta(seconds=limit_s)
+    ends_at = None if cell.refines is None else Refining.read(cell.refines).ends_at
+    if ends_at is not None:
+        cell.queue_until = min(ends_at, cell.queue_until or ends_at)
 
 
 def restart_clocks(turn: Turn, campaign: tables.Campaign, now: datetime) -> None:
@@ -35,13 +39,20 @@ def restart_clocks(turn: Turn, campaign: tables.Campaign, now: datetime) -> None
 
 
 def end_overdue(turn: Turn, now: datetime) -> int:
-    """End the cells that have waited too long as failed, with the reason. Returns how many."""
+    """End the cells that have waited too long, with the reason. Returns how many.
+
+    They have failed; those to which blocks were to be added are as they were.
+    """
     cells = turn.exec(
         select(tables.Cell)
         .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
         .where(*are_overdue(now))
     ).all()
-    cell_ends.finish_all(turn, [(cell, CellState.FAILED, _reason(cell)) for cell in cells], now)
+    refined = [cell for cell in cells if cell.refines is not None]
+    others = [cell for cell in cells if cell.refines is None]
+    time_over = Reason(code=ReasonCode.CANCELLED, text="the time for more blocks is over")
+    cell_ends.finish_all(turn, [(cell, CellState.CANCELLED, time_over) for cell in refined], now)
+    cell_ends.finish_all(turn, [(cell, CellState.FAILED, _reason(cell)) for cell in others], now)
     return len(cells)
 
 

@@ -23,7 +23,7 @@ def fail_unplaceable(turn: Turn, device_ids: Sequence[str], why: str, now: datet
     Returns how many.
     """
     cells = turn.exec(
-        select(tables.Cell).where(tables.IS_QUEUED, col(tables.Cell.target).in_(device_ids))
+        select(tables.Cell).where(tables.IS_QUEUED, col(tables.Cell.line).in_(device_ids))
     ).all()
     cell_ends.finish_all(
         turn,
@@ -31,7 +31,7 @@ def fail_unplaceable(turn: Turn, device_ids: Sequence[str], why: str, now: datet
             (
                 cell,
                 CellState.UNSUPPORTED,
-                Reason(code=ReasonCode.NO_DEVICE, text=f"device {cell.target} is gone: {why}"),
+                Reason(code=ReasonCode.NO_DEVICE, text=f"device {cell.line} is gone: {why}"),
             )
             for cell in cells
         ],
@@ -81,7 +81,7 @@ def fail_vanished(turn: Turn, device_ids: Sequence[str], hint: Mapping[str, str]
 
 def _gone(cell: tables.Cell, hint: Mapping[str, str]) -> Reason:
     why = hint.get(cell.delegate_kind)
-    what = f"device {cell.target} is no longer present"
+    what = f"device {cell.line} is no longer present"
     if is_class(cell.line):
         what = f"no device of the class {cell.target.rpartition('#')[0]} is present any more"
     return Reason(code=ReasonCode.NO_DEVICE, text=what + (f": {why}" if why else ""))

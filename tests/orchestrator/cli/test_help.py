@@ -122,7 +122,9 @@ def test_version_names_the_farm(shell: Shell) -> None:
 def test_a_shell_completes_verbs(shell: Shell) -> None:
     asked = {"_FARM_COMPLETE": "complete_bash", "COMP_WORDS": "farm re", "COMP_CWORD": "1"}
     ran = run("farm", cwd=shell.folder, env=shell.environment | asked)
-    assert set(ran.stdout.split()) == {"results", "resume", "retry"} | set(ran.stdout.split()) & {"repro"}
+    assert set(ran.stdout.split()) == {"refine", "results", "resume", "retry"} | set(ran.stdout.split()) & {
+        "repro"
+    }
     assert "--install-completion" in shell.farm("--help").out
 
 

@@ -29,14 +29,15 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 
 def test_results_of_other_tools_are_flagged_in_table_json_and_csv(imported: Shell) -> None:
     table = imported.farm("results", "phones").out
-    assert "imported 1/1" in table
+    assert "⚠ imported: measured" in table
     assert "benchmark_model-gpu@imported:Pixel-8" in " ".join(table.split())
     rows = imported.farm("results", "phones", "--format", "json").json()
     for row, (name, text) in zip(rows, FILES.items(), strict=True):
         assert row["imported"]["file"] == name
         assert row["imported"]["sha256"] == hashlib.sha256(text.encode()).hexdigest()
         assert row["flags"][0].startswith("imported: ")
-        assert (row["ratio"], row["trust"], row["reused_from"]) == (None, None, None)
+        assert (row["ratio"], row["quality"], row["reused_from"]) == (None, None, None)
+        assert row["grade"] == "void"
         assert (row["accuracy"]["verdict"], row["device_name"]) == (None, "Pixel-8")
     assert [row["model"] for row in rows] == ["mobilenet_v2.tflite", "profile"]
     lines = list(csv.DictReader(io.StringIO(imported.farm("results", "phones", "--format", "csv").out)))
@@ -48,11 +49,11 @@ def test_no_verdict_is_given_over_them_and_they_cannot_be_run_again(imported: Sh
     assert imported.farm("import", other, "--device", "Pixel 8", "--campaign", "slow").code == 0
     found = imported.farm("compare", "phones", "slow", "--json", "--fail-on", "regression").json()
     (change,) = [change for change in found["changes"] if change["ratio"] is not None]
-    assert change["verdict"] == "inconclusive"
+    assert change["verdict"] == "void"
     assert "imported: measured by benchmark_model, not by this farm" in change["why"]
     judged = imported.farm("results", "phones", "--budget", "p50<=0.001ms", "--only", "mobilenet*")
     assert "imported: measured by benchmark_model" in judged.err
-    assert judged.code == 0, "a figure of another tool fails no build"
+    assert judged.code == 5, "a figure of another tool neither keeps a limit nor exceeds it"
     assert "was imported from bench.log" in imported.farm("repro", "mobilenet phones").err
     assert "imported" not in imported.farm("devices").out
     assert imported.farm("retry", "phones").out == "phones: no cell to retry\n"
@@ -73,4 +74,6 @@ def test_the_same_files_are_imported_once_and_a_wrong_one_imports_nothing(import
 def test_the_site_shows_them_with_their_flag(imported: Shell, tmp_path: Path) -> None:
     assert imported.farm("site", "build", "--out", tmp_path / "site").code == 0
     pages = [page.read_text() for page in (tmp_path / "site").rglob("*.html")]
-    assert any("imported 1/1" in page and "mobilenet_v2.tflite" in page for page in pages)
+    assert any(
+        "imported: measured by benchmark_model" in page and "mobilenet_v2.tflite" in page for page in pages
+    )

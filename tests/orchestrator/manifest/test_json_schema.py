@@ -29,7 +29,7 @@ GOOD = {
     "a numeric name": BASE.replace("campaign: c", "campaign: 12"),
     "durations": BASE + "defaults: {limits: {job: 15m}}\n",
     "seconds": BASE + "defaults: {limits: {job: 90}}\n",
-    "an age": BASE + "defaults: {reuse: 'max-age:7d+suspect'}\n",
+    "an age": BASE + "defaults: {reuse: 'max-age:7d'}\n",
     "a count of blocks": BASE + "defaults: {measure: {blocks: 6, target: 5%}}\n",
     "bounds of blocks": BASE + "defaults: {measure: {blocks: {min: 3, max: 40}, target: 0.015}}\n",
     "a range": BASE.replace(

@@ -39,7 +39,7 @@ BATCH_IS_A_SHAPE = (
 IN_PLACE_OF_PROCESSES = "`blocks: 3`, or `blocks: {min: 3, max: 6}`: each has one process"
 IN_PLACE_OF_TIMED = "`rounds: 7` and `slice: {min_runs: 5, seconds: 0.1}`: delegates take turns by slices"
 TARGET_FORM = "expected a share from 0.1% to 100%, such as 5% or 0.05; found "
-BUDGET_FORM = "expected FIGURE<=LIMIT, e.g. p50<=5ms, p99<=12.5ms, init<=2s, memory<=200MB or ratio<=1.05"
+BUDGET_FORM = "expected FIGURE<=LIMIT, e.g. p50<=5ms, p99<=12.5ms, init<=2s, memory<=200MB, or ratio>=0.95"
 
 MINIMAL = """\
 version: 1
@@ -202,12 +202,12 @@ MISTAKES = {
         "7:11: budget 'p50<5MB': " + BUDGET_FORM,
     ),
     "ratio_without_a_campaign": (
-        added("budgets: [ratio<=1.05]"),
-        "7:11: ratio<=1.05 needs an earlier campaign: baseline: {against: {campaign: latest}}",
+        added("budgets: [ratio>=0.95]"),
+        "7:11: ratio>=0.95 needs an earlier campaign: baseline: {against: {campaign: latest}}",
     ),
     "ratio_with_a_unit": (
         added("budgets: [ratio<=5ms]"),
-        "7:11: budget 'ratio<=5ms': ratio has no unit, e.g. ratio<=1.05",
+        "7:11: budget 'ratio<=5ms': ratio has no unit, e.g. ratio>=0.95",
     ),
     "empty_baseline": (added("baseline: {}"), "1:1: an empty baseline; write `baseline: {delegate: NAME}`"),
     "notify_without_tls": (

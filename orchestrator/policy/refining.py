@@ -1,0 +1,70 @@
+"""How blocks are added to results: what a waiting cell keeps for it, and the plan and limit of its job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from agent.wire.bounded import MAX_BLOCKS
+from agent.wire.measurement import Refinement
+from agent.wire.messages import MeasurePlan
+from orchestrator.errors import UsageError
+from orchestrator.manifest.campaign import LEAST_TARGET
+
+
+@dataclass(frozen=True, slots=True)
+class Refining:
+    """Why a measured cell waits: blocks are added to `earlier`, the result that it shows.
+
+    `target`: the half width at which there are enough of them; None: that of its plan. `rank`: its own, while
+    the vaguest cells go first. `ends_at`: none begins after that; None: all do.
+    """
+
+    earlier: Refinement
+    target: float | None
+    rank: int
+    ends_at: datetime | None = None
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any]) -> Refining:
+        """Take it from what `stored` made."""
+        ends_at = stored["ends_at"]
+        return cls(
+            Refinement.model_validate(stored["earlier"]),
+            stored["target"],
+            stored["rank"],
+            None if ends_at is None else datetime.fromisoformat(ends_at),
+        )
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """The same as JSON."""
+        return {
+            "earlier": self.earlier.model_dump(mode="json"),
+            "target": self.target,
+            "rank": self.rank,
+            "ends_at": None if self.ends_at is None else self.ends_at.isoformat(),
+        }
+
+    def plan(self, plan: MeasurePlan) -> MeasurePlan:
+        """The plan of its attempt: as many blocks in all as a cell may have, until the target is reached."""
+        return plan.model_copy(
+            update={"max_blocks": MAX_BLOCKS, "target": plan.target if self.target is None else self.target}
+        )
+
+    def limit_s(self, limit_s: float, plan: MeasurePlan) -> float:
+        """The time limit of its attempt: the cell's for each of the most blocks that its own plan has."""
+        return limit_s * max(1.0, (MAX_BLOCKS - len(self.earlier.blocks)) / plan.max_blocks)
+
+
+def refined_to(stored: Mapping[str, Any] | None) -> tuple[bool, float | None]:
+    """Return what cells that are measured in the same blocks have in common: whether and to what target."""
+    return (False, None) if stored is None else (True, stored["target"])
+
+
+def require_target(target: float) -> None:
+    """Raise `UsageError` for a half width that no number of blocks reaches."""
+    if not LEAST_TARGET <= target < 1.0:
+        raise UsageError(f"a target is from {LEAST_TARGET:.1%} to below 100%, such as 3%; found {target:g}")

@@ -1,0 +1,58 @@
+"""What a waiting cell keeps of the result that it refines, and the plan and limit of its job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from agent.wire.bounded import MAX_BLOCKS
+from agent.wire.measurement import BlockFigure, Refinement
+from agent.wire.messages import MeasurePlan
+from orchestrator.errors import UsageError
+from orchestrator.policy.refining import Refining, refined_to, require_target
+
+PLAN = MeasurePlan(max_blocks=6, target=0.05)
+BLOCKS = tuple(BlockFigure(p50_ns=1e6 + n, log_ratio=0.1 * n, rounds=7, repeated=1) for n in range(4))
+REFINING = Refining(Refinement(environment_id="0123456789ab", blocks=BLOCKS), 0.03, -5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"target": None},
+        {"ends_at": datetime(2026, 3, 1, 12, tzinfo=UTC)},
+        {"earlier": Refinement(environment_id="e", blocks=(BlockFigure(p50_ns=1.0, rounds=1),))},
+    ],
+)
+def test_what_is_stored_is_read_again(changes):
+    refining = replace(REFINING, **changes)
+    assert Refining.read(refining.stored) == refining
+
+
+def test_its_job_may_have_as_many_blocks_as_a_cell_and_as_long_for_each_as_before():
+    plan = REFINING.plan(PLAN)
+    assert (plan.max_blocks, plan.target, plan.min_blocks) == (MAX_BLOCKS, 0.03, PLAN.min_blocks)
+    assert replace(REFINING, target=None).plan(PLAN).target == PLAN.target
+    assert REFINING.limit_s(60.0, PLAN) == pytest.approx(60.0 * 36 / 6)
+    most = PLAN.model_copy(update={"max_blocks": MAX_BLOCKS})
+    assert REFINING.limit_s(60.0, most) == 60.0, "never shorter than the file says"
+
+
+def test_cells_share_blocks_where_they_are_refined_to_the_same_target():
+    plain, other = None, replace(REFINING, target=None).stored
+    assert refined_to(plain) == refined_to(plain)
+    assert len({refined_to(plain), refined_to(other), refined_to(REFINING.stored)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("target", "accepted"), [(0.0, False), (0.0009, False), (0.001, True), (0.03, True), (1.0, False)]
+)
+def test_a_target_that_no_number_of_blocks_reaches_is_refused(target, accepted):
+    if accepted:
+        require_target(target)
+        return
+    with pytest.raises(UsageError, match=r"from 0\.1% to below 100%"):
+        require_target(target)
