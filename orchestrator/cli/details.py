@@ -10,7 +10,7 @@ from orchestrator.results.fallbacks import grouped
 from orchestrator.results.init_stages import init_lines
 from orchestrator.results.metrics import in_section
 from orchestrator.results.records import CellRecord
-from orchestrator.results.speedups import MIN_BLOCKS_FOR_VERDICT, Verdict, ratio_verdict, stored_ratio
+from orchestrator.results.speedups import paired_speedup, stored_ratio
 from orchestrator.results.spread import spread_lines
 from orchestrator.results.sustained import sustained_lines
 from orchestrator.results.throughput import throughput_line
@@ -20,12 +20,6 @@ _SHOWN_SAMPLES = 8
 
 _SHOWN_LOG_LINES = 20
 """Lines of a failed attempt's log, from its end, where the cause is; `farm logs` shows all of it."""
-
-_NO_VERDICT: dict[Verdict, str] = {
-    "few": f"no verdict below {MIN_BLOCKS_FOR_VERDICT} blocks",
-    "doubtful": "no verdict over a suspect or invalid result",
-}
-"""What is said of a ratio that has no verdict."""
 
 
 def cell_text(cell: CellRecord, processes: Sequence[ProcessSamples]) -> str:
@@ -74,10 +68,8 @@ def _figures(cell: CellRecord) -> Iterator[str]:
     if ratio is not None:
         interval = "" if ratio.ci95 is None else f"  [{text.ratio_interval(ratio.ci95)}]"
         blocks = f"{ratio.blocks} block{'' if ratio.blocks == 1 else 's'}, seed {ratio.seed}"
-        verdict = ratio_verdict(ratio, cell)
-        said = _NO_VERDICT.get(verdict, verdict)
         yield _line("speed-up", f"{text.ratio(ratio.median)}{interval}  over {ratio.against}")
-        yield _line("", f"{said}; paired, {blocks}")
+        yield _line("", f"{paired_speedup(ratio, cell).verdict}; paired, {blocks}")
 
 
 def _judgement(cell: CellRecord, m: Measurement) -> Iterator[str]:

@@ -16,7 +16,6 @@ from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import CI95, P50
 from orchestrator.results.reasons import LONGEST_REASON, first_line, reasons_of
 from orchestrator.results.records import CampaignRecord, CellRecord
-from orchestrator.results.speedups import MIN_BLOCKS_FOR_VERDICT
 
 _WIDEST_CELL = 40
 """Characters of a line in the table, chosen so that a model and three delegates fit 160 columns; longer lines
@@ -55,7 +54,7 @@ def legend(baseline: str) -> str:
     signs = ", ".join(f"{sign} {verdict}" for verdict, sign in SIGNS.items())
     return (
         f"× is the speed-up over {baseline}, by blocks of one process each, with its {CI95.label} "  # noqa: RUF001  # multiplication sign
-        f"({signs}; no sign below {MIN_BLOCKS_FOR_VERDICT} blocks, nor where a result is suspect or invalid)"
+        f"({signs}; no sign where a result is void)"
     )
 
 

@@ -18,8 +18,8 @@ from orchestrator.farm.reproduction import delegate_name, input_block, measure_b
 from orchestrator.manifest.delegates import known_kinds
 from orchestrator.policy.fingerprint import digest
 from orchestrator.results.records import CellRecord
-from orchestrator.results.speedups import MIN_BLOCKS_FOR_VERDICT
 from orchestrator.sources.store import Store
+from runtime.common.statistics import MIN_UNITS
 
 Keyed: TypeAlias = Mapping[tuple[str, ...], CellRecord]
 """Cells by what names them in a comparison."""
@@ -179,7 +179,7 @@ def _models(group: _Group, store: Store) -> Iterator[dict[str, Any]]:
         assert cell.plan is not None
         source, _ = model_source(cell, store)
         # With fewer blocks there would be no verdict, for which the pair is measured anew.
-        processes = max(cell.plan.processes, MIN_BLOCKS_FOR_VERDICT)
+        processes = max(cell.plan.processes, MIN_UNITS)
         # What follows the timed processes is no part of a comparison by turns.
         plan = cell.plan.model_copy(update={"processes": processes, "sustained_s": None, "throughput": None})
         inputs = {name: input_block(spec) for name, spec in cell.inputs.items()}

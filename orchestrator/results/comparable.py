@@ -33,6 +33,15 @@ class ComparedTrust:
 
 
 @dataclass(frozen=True, slots=True)
+class ComparedQuality:
+    """As `Quality`."""
+
+    void: tuple[str, ...] = ()
+    allowance: float = 0.0
+    facts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ComparedVariation:
     """What the interval is over, as in `Variation`."""
 
@@ -54,6 +63,7 @@ class ComparedFigures:
     settings: dict[str, str]
     labelled: _Judged | None = None
     trust: ComparedTrust | None = None
+    quality: ComparedQuality | None = None
     variation: ComparedVariation | None = None
     ratio: Ratio | None = None
 
@@ -104,3 +114,11 @@ class ComparedCell:
 Comparable: TypeAlias = CellRecord | ComparedCell
 Times: TypeAlias = Latency | ComparedTimes
 Believed: TypeAlias = Trust | ComparedTrust
+
+
+def void_reason(cell: Comparable) -> str | None:
+    """Return the gravest reason why the figures of a result are never compared; None where they are."""
+    if cell.imported is not None:
+        return f"imported: measured by {cell.imported.tool}, not by this farm"
+    quality = None if cell.measurement is None else cell.measurement.quality
+    return None if quality is None else next(iter(quality.void), None)

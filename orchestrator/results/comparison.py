@@ -20,7 +20,7 @@ FLAG = "⚑"
 DOUBT = "⚠"
 _UNCERTAIN = "≈"
 UNPAIRED = "unpaired"
-SIGNS: dict[Verdict, str] = {"faster": "▲", "slower": "▼", "same": "=", "inconclusive": "?"}
+SIGNS: dict[Verdict, str] = {"faster": "▲", "slower": "▼", "same": "=", "open": "?"}
 """The sign of each verdict; a ratio without a verdict has none."""
 _LOPSIDED = 2.0
 """High over low of an interval above which both ends are written instead of `±` half of it. Intervals are

@@ -21,13 +21,13 @@ from agent.wire.measurement import Ratio
 from orchestrator.results.comparable import Comparable, Times
 from orchestrator.results.doubt import doubt
 from orchestrator.results.speedups import (
-    MIN_BLOCKS_FOR_VERDICT,
     counted_times,
     least_difference,
     stored_ratio,
     was_measured_with,
 )
 from runtime.common import student
+from runtime.common.statistics import MIN_UNITS
 
 Verdict: TypeAlias = Literal["slower", "faster", "same", "inconclusive", "broken", "mended", "missing"]
 """`broken`: only the first run has a figure. `mended`: only the second. `missing`: neither, or what there is
@@ -155,8 +155,8 @@ def compare_runs(
         least = least_difference(_threshold(estimate, threshold), before, after)
         verdict = verdict_over(estimate, adjusted.get(key), least)
         why = "" if estimate.ci95 is not None else "no interval: a run has fewer than three processes"
-        if within_run and estimate.blocks < MIN_BLOCKS_FOR_VERDICT:
-            few = f"{estimate.blocks} blocks; a verdict needs {MIN_BLOCKS_FOR_VERDICT}"
+        if within_run and estimate.blocks < MIN_UNITS:
+            few = f"{estimate.blocks} blocks; a verdict needs {MIN_UNITS}"
             verdict, why = "inconclusive", few if estimate.blocks else "unpaired: not measured by blocks"
         if doubts[key]:
             verdict, why = "inconclusive", doubts[key]

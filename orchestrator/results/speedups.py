@@ -13,21 +13,13 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from agent.wire.measurement import Latency, Ratio, baseline_id
-from orchestrator.results.comparable import Comparable, Times
-from orchestrator.results.doubt import doubt
+from orchestrator.results.comparable import Comparable, Times, void_reason
 from orchestrator.results.records import CellRecord
+from runtime.common import verdict as decided
+from runtime.common.statistics import geometric_mean, quantile_for
 
-Verdict: TypeAlias = Literal["faster", "slower", "same", "inconclusive", "doubtful", "few", "unpaired"]
-"""`doubtful`: one of the two results is suspect or invalid; `few`: paired, but in fewer blocks than a verdict
-needs; `unpaired`: not measured in blocks at all."""
-
-MIN_BLOCKS_FOR_VERDICT: Final = 5
-"""Blocks below which no verdict is given. Chosen with the level `standard`, which has as many: a t interval
-over fewer is wide, and what it excludes by luck looks like a finding."""
-
-SAME_WITHIN: Final = 0.02
-"""Relative difference within which two cells count as equally fast. Chosen: two builds that are the same
-differ by up to 2 %, through where memory and code happen to lie. Larger hides small gains."""
+Verdict: TypeAlias = Literal["faster", "slower", "same", "open", "void", "unpaired"]
+"""`void`: one of the two results is, or was imported; `unpaired`: not measured in blocks."""
 
 FLOORS_APART: Final = 2.0
 """Noise floors of a device by which a difference exceeds the noise. Chosen: the floor is what equal things
@@ -38,7 +30,8 @@ differed by in a few sessions; in another one they may differ by somewhat more."
 class SpeedUp:
     """How many times as fast as the baseline, with the verdict; `against` names the baseline.
 
-    `ci95` and `blocks`: of a paired ratio; None and 0 of another one.
+    `ci95`, `blocks` and what follows: of a paired ratio. `half` is the half width of its logarithm's interval
+    (None: it has none), `blocks_needed` how many blocks would decide an open one (None: no number would).
     """
 
     ratio: float
@@ -46,11 +39,14 @@ class SpeedUp:
     against: str
     ci95: tuple[float, float] | None = None
     blocks: int = 0
+    half: float | None = None
+    allowance: float = 0.0
+    blocks_needed: int | None = None
 
     @property
     def paired(self) -> bool:
         """Whether baseline and cell were measured in the same blocks."""
-        return self.verdict != "unpaired"
+        return self.blocks > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,37 +120,58 @@ def speedup(cell: CellRecord, baseline: CellRecord | None) -> SpeedUp | None:
         return None
     stored = stored_ratio(cell)
     if stored is not None and _is_of(stored, baseline):
-        verdict = ratio_verdict(stored, cell, baseline)
-        return SpeedUp(stored.median, verdict, stored.against, stored.ci95, stored.blocks)
+        return paired_speedup(stored, cell, baseline)
     own, base = counted_latency(cell), counted_latency(baseline)
     if own is None or base is None or not own.p50 or not base.p50:
         return None
-    return SpeedUp(base.p50 / own.p50, "unpaired", f"{baseline.delegate}@{baseline.device}")
+    void = void_reason(cell) is not None or void_reason(baseline) is not None
+    against = f"{baseline.delegate}@{baseline.device}"
+    return SpeedUp(base.p50 / own.p50, "void" if void else "unpaired", against)
 
 
-def ratio_verdict(ratio: Ratio, cell: CellRecord, baseline: CellRecord | None = None) -> Verdict:
-    """Return the verdict of a cell's paired ratio; `baseline` where its own result is known, too."""
-    if doubt(cell) is not None or doubt(baseline) is not None:
-        return "doubtful"
-    return verdict_of(ratio, least_difference(SAME_WITHIN, cell, baseline))
+def paired_speedup(ratio: Ratio, cell: Comparable, baseline: Comparable | None = None) -> SpeedUp:
+    """The speed-up that a cell's stored ratio says; `baseline` where its own result is known, too."""
+    half, least = half_of(ratio.ci95), least_difference(decided.DIFFERENT, cell, baseline)
+    verdict: Verdict = decided.verdict(
+        math.log(ratio.median), half, ratio.allowance, different=least, same=max(decided.SAME, least)
+    )
+    if any(one is not None and void_reason(one) is not None for one in (cell, baseline)):
+        verdict = "void"
+    needed = blocks_to_decide(ratio, least) if verdict == "open" else None
+    return SpeedUp(
+        ratio.median, verdict, ratio.against, ratio.ci95, ratio.blocks, half, ratio.allowance, needed
+    )
+
+
+def blocks_to_decide(ratio: Ratio, different: float = decided.DIFFERENT) -> int | None:
+    """Return how many blocks, those that there are included, would decide an open ratio; None: no number."""
+    units = ratio.tunings if ratio.tunings > 1 else ratio.blocks
+    half, spread = half_of(ratio.ci95), ratio.spread
+    if spread is None and half is not None:
+        # The results of older agents have no spread: their intervals were wide by the same square root.
+        spread = half * math.sqrt(units) / quantile_for(units)
+    needed = decided.blocks_to_decide(
+        math.log(ratio.median),
+        spread,
+        ratio.allowance,
+        blocks=units,
+        different=different,
+        same=max(decided.SAME, different),
+    )
+    return None if needed is None else math.ceil(needed * ratio.blocks / units)
+
+
+def half_of(interval: tuple[float, float] | None) -> float | None:
+    """Return the half width of the logarithm of an interval; None for none, and for one from 0."""
+    if interval is None or interval[0] <= 0.0:
+        return None
+    return math.log(interval[1] / interval[0]) / 2.0
 
 
 def least_difference(share: float, *cells: Comparable | None) -> float:
     """Return the smallest difference that may be called one: `share`, or that between equal things there."""
     floors = [cell.noise_floor for cell in cells if cell is not None and cell.noise_floor is not None]
     return max(share, *(FLOORS_APART * floor for floor in floors)) if floors else share
-
-
-def verdict_of(ratio: Ratio, within: float = SAME_WITHIN) -> Verdict:
-    """Return what a paired ratio's interval says: all of it beyond `within`, or all of it inside."""
-    if ratio.blocks < MIN_BLOCKS_FOR_VERDICT or ratio.ci95 is None:
-        return "few"
-    low, high = ratio.ci95
-    if low > 1.0 + within:
-        return "faster"
-    if high < 1.0 / (1.0 + within):
-        return "slower"
-    return "same" if low >= 1.0 / (1.0 + within) and high <= 1.0 + within else "inconclusive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,15 +184,12 @@ class MeanSpeedUp:
 
 
 def mean_speedup(found: Sequence[SpeedUp]) -> MeanSpeedUp | None:
-    """The geometric mean of the paired ratios; of the unpaired ones where there is no other; else None."""
-    paired = [one.ratio for one in found if one.paired]
-    chosen = paired or [one.ratio for one in found]
-    mean = geometric_mean(chosen)
-    return None if mean is None else MeanSpeedUp(mean, len(chosen), bool(paired))
+    """The geometric mean of the paired ratios; of the unpaired ones where there is no other; else None.
 
-
-def geometric_mean(ratios: Sequence[float]) -> float | None:
-    """Return exp(mean(ln r)) of positive ratios, or None where there are none."""
-    if not ratios:
+    No void one is in it.
+    """
+    whole = [one for one in found if one.verdict != "void"]
+    chosen = [one for one in whole if one.paired] or whole
+    if not chosen:
         return None
-    return math.exp(math.fsum(math.log(r) for r in ratios) / len(ratios))
+    return MeanSpeedUp(geometric_mean(one.ratio for one in chosen), len(chosen), chosen[0].paired)

@@ -50,9 +50,8 @@ _SPEEDUPS: dict[Verdict, tuple[str, str, str]] = {
     "faster": ("faster", "▲", "faster"),
     "slower": ("slower", "▼", "slower"),
     "same": ("the same", "≈", "similar"),
-    "inconclusive": ("inconclusive", "?", "unjudged"),
-    "doubtful": ("no verdict: suspect or invalid", "", "unjudged"),
-    "few": ("too few blocks for a verdict", "", "unjudged"),
+    "open": ("open", "?", "unjudged"),
+    "void": ("void", "", "unjudged"),
     "unpaired": ("unpaired", "", "unjudged"),
 }
 """Word, sign and tone."""
