@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli.budgets import BudgetOption, JunitOption
-from orchestrator.cli.verb import OK, Json, open_farm, settings
+from orchestrator.cli.verb import OK, Json, Verbose, open_farm, settings
 
 if TYPE_CHECKING:
     from orchestrator.farm import Farm
@@ -86,6 +86,7 @@ def submit(
     ] = False,
     budget: BudgetOption = None,
     junit: JunitOption = None,
+    verbose: Verbose = False,
     notify: Annotated[
         str | None,
         typer.Option("--notify", metavar="URL", help="Send a signed message there at the end; https only."),
@@ -145,7 +146,7 @@ def submit(
             return stop.exit_code
         wait = farm.wait(output.note)
         ended = wait(lambda: (farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id)))
-        exit_code = end_of_campaign(*ended, as_json)
+        exit_code = end_of_campaign(*ended, as_json, verbose=verbose)
         earlier = against.compared(farm, before, ended[1], as_json)
         exit_code = budgets_of.conclude(campaign.name, ended[1], budgets, junit, exit_code, earlier)
         if told is not None:

@@ -6,22 +6,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from agent.wire.measurement import Measurement
 from orchestrator.results import metrics
-from orchestrator.results.doubt import doubt_text
-from orchestrator.results.flags import flags_text
-from orchestrator.results.format import half_width, ratio, ratio_interval
+from orchestrator.results.format import half_width, percent, ratio, ratio_interval
+from orchestrator.results.grading import grade_of
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import CI95, P50
 from orchestrator.results.records import CellRecord
-from orchestrator.results.speedups import Baselines, Verdict, speedup, stored_ratio
+from orchestrator.results.speedups import Baselines, speedup, stored_ratio
+from orchestrator.results.wording import SIGNS, WORDS, grade_text
 
 STRUCK_OUT = "wrong output"
-FLAG = "⚑"
-DOUBT = "⚠"
 _UNCERTAIN = "≈"
-UNPAIRED = "unpaired"
-SIGNS: dict[Verdict, str] = {"faster": "▲", "slower": "▼", "same": "=", "open": "?"}
-"""The sign of each verdict; a ratio without a verdict has none."""
 _LOPSIDED = 2.0
 """High over low of an interval above which both ends are written instead of `±` half of it. Intervals are
 symmetric in the logarithm: at 2 the upper half is 1.4 times the lower, and one number for both misleads."""
@@ -76,7 +72,7 @@ def cell_lines(
     reason: Callable[[CellRecord], str] = reason_text,
     metric: Metric = P50,
 ) -> tuple[str, ...]:
-    """Return the lines of one cell: figure and speed-up, delegation and verdict; or status and reason.
+    """Return the lines of one cell: figure and speed-up, delegation and verdict, grade; or status and reason.
 
     The speed-up is a ratio of medians and stands beside no other figure.
     """
@@ -87,20 +83,21 @@ def cell_lines(
         return _ended(cell, reason)
     delegation = m.delegation
     facts = [] if delegation is None else [f"{delegation.delegated_ops}/{delegation.total_ops} ops"]
-    facts.append("unjudged" if m.accuracy.verdict is None else m.accuracy.verdict)
+    facts.append(accuracy_text(m))
     facts += [metric.table(m) for metric in metrics.METRICS if metric.table is not None]
     first = metric.full_text(cell)
     if metric is P50:
         first = " ".join(part for part in (latency(cell), speed_up(cell, against)) if part)
-    lines = (first, ", ".join(filter(None, facts)), *trust_lines(cell))
-    flags = flags_text(m)
-    return (*lines, f"{FLAG} {flags}") if flags else lines
+    graded = grade_of(cell)
+    lines = (first, ", ".join(filter(None, facts)))
+    return lines if graded is None else (*lines, grade_text(graded))
 
 
-def trust_lines(cell: CellRecord) -> tuple[str, ...]:
-    """Write `! suspect: WHY (and 2 more)`; nothing for a result that is trusted, or was not judged."""
-    told = "" if cell.trust is None else doubt_text(cell.trust)
-    return (f"{DOUBT} {told}",) if told else ()
+def accuracy_text(m: Measurement) -> str:
+    """Write `pass 0.3 %`, the verdict on the outputs and their error over its bound."""
+    margin = getattr(m.accuracy, "margin", None)
+    verdict = m.accuracy.verdict or "not judged"
+    return verdict if margin is None else f"{verdict} {percent(margin)}"
 
 
 def latency(cell: CellRecord) -> str:
@@ -125,15 +122,15 @@ def latency(cell: CellRecord) -> str:
 
 def speed_up(cell: CellRecord, against: CellRecord | None) -> str:
     """Write `▲ 1.42x [1.38 - 1.46]`, the paired ratio over the baseline with verdict and interval; empty for
-    the baseline itself. A ratio of two medians is `1.42x unpaired`.
+    the baseline itself. A ratio of two medians is `1.42x not paired`.
     """
     found = speedup(cell, against)
     if found is None:
         return ""
     if not found.paired:
-        return f"{ratio(found.ratio)} {UNPAIRED}"
+        return f"{ratio(found.ratio)} {WORDS['unpaired']}"
     interval = "" if found.ci95 is None else f" [{ratio_interval(found.ci95)}]"
-    return f"{SIGNS.get(found.verdict, '')} {ratio(found.ratio)}{interval}".strip()
+    return f"{SIGNS[found.verdict]} {ratio(found.ratio)}{interval}".strip()
 
 
 def unequal_threads(cells: Iterable[CellRecord]) -> str:

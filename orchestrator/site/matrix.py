@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.results import format as text
-from orchestrator.results.comparison import UNPAIRED, unequal_threads
+from orchestrator.results.comparison import unequal_threads
 from orchestrator.results.metrics import CI95, P50
 from orchestrator.results.reasons import has_no_result
 from orchestrator.results.records import CampaignRecord, CellRecord
@@ -104,7 +104,7 @@ def _column(key: _ColumnKey, cells: Sequence[CellRecord], baselines: Baselines, 
 
 
 def _over(mean: MeanSpeedUp, row_count: int) -> str:
-    unpaired = "" if mean.paired else f", {UNPAIRED}"
+    unpaired = "" if mean.paired else ", not paired"
     return f"over {mean.count} of {row_count} models{unpaired}"
 
 

@@ -16,9 +16,12 @@ from orchestrator.results.text_width import cut_end, cut_middle, left, right, wi
 _GAP = "   "
 """Between the groups of two delegates; within a group there are two blanks at most."""
 
-_NAME, _SHORT_NAME = 22, 12
+_NAME, _SHORT_NAME = 18, 12
 """Columns that a model's name keeps, if it has them: beside whole headings and further columns, and before a
 delegate is left out. Chosen: the names of published models differ within as many."""
+
+_WIDE = 100
+"""Width from which on names and headings are cut for further columns; below, whole ones are worth more."""
 
 _SHORT_DEVICE = 12
 """Columns that each part of the first line keeps, if it has them."""
@@ -42,12 +45,18 @@ def lines(answer: Answer, columns: int) -> list[str]:
 
 
 def _first_line(title: Title, columns: int) -> str:
-    """Write the title with the count at the right end; the longest part is cut until it fits."""
+    """Write the title with the count at the right end.
+
+    The longest part is cut until it fits; where that is not enough, the last parts are left out.
+    """
     room = columns - width(title.right) - len(_GAP)
     parts = [title.name, *title.about]
     while (over := width(Title(parts[0], tuple(parts[1:]), "").text) - room) > 0:
         longest = max(range(len(parts)), key=lambda index: width(parts[index]))
         had = width(parts[longest])
+        if had <= _SHORT_DEVICE and len(parts) > 1:
+            parts.pop()
+            continue
         if had <= _SHORT_DEVICE:
             break
         parts[longest] = cut_middle(parts[longest], max(_SHORT_DEVICE, had - over))
@@ -102,7 +111,7 @@ class _Group:
 
     def width(self, heading: int) -> int:
         """Columns of the whole group with a heading of at most so many."""
-        return self.figures(heading) + sum(2 + wide for wide in self.further.values())
+        return self.figures(heading) + sum(len(_before(name)) + wide for name, wide in self.further.items())
 
     def figures(self, heading: int) -> int:
         """Columns of sign, time and ratio below a heading of at most so many."""
@@ -112,13 +121,14 @@ class _Group:
         """Write the headings."""
         wide = self.figures(heading)
         own = left(cut_end(self.column.heading, wide), wide)
-        return own + "".join(f"  {right(name, wide)}" for name, wide in self.further.items())
+        return own + "".join(f"{_before(name)}{right(name, wide)}" for name, wide in self.further.items())
 
     def row(self, entry: Entry | None, heading: int) -> str:
         """Write one entry."""
         entry = Entry() if entry is None else entry
         text = left(entry.word or self._figures(entry), self.figures(heading))
-        return text + "".join(f"  {right(entry.more.get(n, ''), wide)}" for n, wide in self.further.items())
+        more = (f"{_before(name)}{right(entry.more.get(name, ''), w)}" for name, w in self.further.items())
+        return text + "".join(more)
 
     def mean(self, heading: int) -> str:
         """Write the mean below the ratios."""
@@ -129,6 +139,11 @@ class _Group:
         sign = f"{left(entry.sign, self.sign)} " if self.sign else ""
         ratio = f"  {right(entry.ratio, self.ratio)}" if self.ratio else ""
         return f"{sign}{right(entry.time, self.time)}{ratio}"
+
+
+def _before(name: str) -> str:
+    """The gap before a further column: an uncertainty stands close to its figure."""
+    return " " if name == "±" else "  "
 
 
 def _joined(sign: int, time: int, ratio: int) -> int:
@@ -183,10 +198,12 @@ def _further(answer: Answer, shown: Sequence[Column], columns: int, natural: int
     """Return as many of the further columns as fit, in their order; none where a delegate is left out."""
     if len(shown) < len(answer.columns):
         return ()
+    heading, name = (0, min(natural, _NAME)) if columns >= _WIDE else (columns, natural)
     taken: tuple[str, ...] = ()
-    for name in answer.further:
-        if _needed(answer, shown, (*taken, name), 0) + min(natural, _NAME) <= columns:
-            taken = (*taken, name)
+    for more in answer.further:
+        if _needed(answer, shown, (*taken, more), heading) + name > columns:
+            break
+        taken = (*taken, more)
     return taken
 
 

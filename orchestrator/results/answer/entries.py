@@ -1,0 +1,149 @@
+"""Writes a cell of the answer: sign, time and ratio, or a word and the mark of its footnote."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.results import format as text
+from orchestrator.results.answer.table import Entry
+from orchestrator.results.comparable import void_reason
+from orchestrator.results.footnotes import Footnotes
+from orchestrator.results.grading import Graded, grade_of, p50_grade
+from orchestrator.results.metric import Metric
+from orchestrator.results.metrics import P50
+from orchestrator.results.reasons import has_no_result
+from orchestrator.results.records import CellRecord
+from orchestrator.results.speedups import SpeedUp
+from orchestrator.results.wording import SIGNS, known_percent
+
+NOISY, NOT_JUDGED, PARTLY, AGAIN = "~", "?", "*", "↻"
+
+FURTHER: Final = ("±", "ops", "cold", "warm", "p90", "memory", "margin", "device")
+"""The headings of the further columns, the most important first."""
+
+_WORDS: Final = ("wrong output", "void", "failed", "unsupported", "no p50", "cancelled")
+"""Words in place of a figure, the worst first; other states follow."""
+
+_FACTOR = 1.1
+"""Factor from which on a ratio below 1 without a verdict is written as slower: `0.97x`, but `2.0x slower`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Why a cell shows no figure: a word, and the reason where there is one."""
+
+    word: str
+    reason: str = ""
+
+    @property
+    def rank(self) -> int:
+        """How bad it is, 0 for the worst."""
+        return _WORDS.index(self.word) if self.word in _WORDS else len(_WORDS)
+
+
+def missing(cell: CellRecord, metric: Metric = P50) -> Missing | None:
+    """Return why a cell shows no figure; None where it shows one."""
+    reason = "" if cell.reason is None else cell.reason.text
+    if cell.struck_out:
+        return Missing("wrong output", reason)
+    if has_no_result(cell) or cell.measurement is None:
+        code = "" if cell.reason is None else cell.reason.code.value
+        return Missing("excluded" if code == "excluded" else cell.status, reason)
+    if (void := void_reason(cell)) is not None:
+        return Missing("void", void)
+    if metric.read(cell) is None:
+        return Missing(f"no {metric.label}", metric.why_none(cell.measurement))
+    return None
+
+
+def footnotes(cells: Sequence[CellRecord], metric: Metric = P50) -> Footnotes:
+    """Return the reasons of these cells with their marks, the worst first."""
+    notes = Footnotes()
+    found = [one for cell in cells if (one := missing(cell, metric)) is not None and one.reason]
+    for one in sorted(found, key=lambda one: one.rank):
+        notes.mark(one.reason)
+    return notes
+
+
+def entry(cell: CellRecord, found: SpeedUp | None, notes: Footnotes, metric: Metric = P50) -> Entry:
+    """Write a cell; `found` is its speed-up over the baseline, if it has one."""
+    lacks = missing(cell, metric)
+    if lacks is not None:
+        return Entry(word=f"{lacks.word} [{notes.mark(lacks.reason)}]" if lacks.reason else lacks.word)
+    if metric is not P50:
+        return Entry(time=metric.short_text(cell))
+    shown = None if found is None or found.verdict == "void" else found
+    return Entry(
+        sign="" if shown is None else SIGNS[shown.verdict],
+        time=_time(cell),
+        ratio="" if shown is None else ratio_text(shown),
+        more=_more(cell),
+    )
+
+
+def _time(cell: CellRecord) -> str:
+    """Write the median with the signs of what is to be known of it."""
+    graded, m = p50_grade(cell), cell.measurement
+    p50 = P50.read(cell)
+    signs = [
+        NOT_JUDGED if m is not None and m.accuracy.verdict is None else "",
+        PARTLY if m is not None and m.delegation is not None and m.delegation.status != "full" else "",
+        AGAIN if getattr(cell, "again", None) else "",
+    ]
+    return _sure(text.known(p50, _known_to(graded)), graded) + "".join(signs)
+
+
+def _sure(figure: str, graded: Graded | None) -> str:
+    return f"{NOISY}{figure}" if graded is not None and graded.grade == "noisy" else figure
+
+
+def _known_to(graded: Graded | None) -> float | None:
+    return None if graded is None else graded.known_to
+
+
+def ratio_text(found: SpeedUp) -> str:
+    """Write a ratio as a factor: how much faster, or how much slower where the sign or the text says so."""
+    known_to = None if found.half is None else found.half + found.allowance
+    slower = found.verdict == "slower" or (found.verdict != "same" and found.ratio * _FACTOR < 1.0)
+    factor = text.known(1.0 / found.ratio if slower else found.ratio, known_to)
+    return f"{factor}x slower" if slower and found.verdict != "slower" else f"{factor}x"
+
+
+def factor_text(ratio: float) -> str:
+    """Write a mean ratio: `1.15x`, and `5.0x slower` of one below 1."""
+    near = 1.0 / _FACTOR < ratio < _FACTOR
+    factor = text.known(max(ratio, 1.0 / ratio), math.log(_FACTOR) / 10 if near else None)
+    return f"{factor}x" if ratio >= 1.0 or float(factor) == 1.0 else f"{factor}x slower"
+
+
+def _more(cell: CellRecord) -> dict[str, str]:
+    """The further columns of a cell that has a figure."""
+    m = cell.measurement
+    if m is None:
+        return {}
+    graded, times = grade_of(cell), m.latency_ms
+    margin = getattr(m.accuracy, "margin", None)
+    delegation = m.delegation
+    known_to = _known_to(graded)
+    return {
+        "±": _close(known_percent(graded)),
+        "ops": "" if delegation is None else f"{delegation.delegated_ops}/{delegation.total_ops}",
+        "cold": "" if times.init is None else _close(text.short_time(times.init)),
+        "warm": "" if times.init_warm is None else _close(text.short_time(times.init_warm)),
+        "p90": "" if times.p90 is None else text.known(times.p90, known_to),
+        "memory": "" if not cell.memory_peak_bytes else text.byte_count(cell.memory_peak_bytes),
+        "margin": "" if margin is None else _close(text.percent(margin)),
+        "device": text.short_name(cell.device_name, _DEVICE_CHARACTERS),
+    }
+
+
+def _close(figure: str) -> str:
+    """Leave the blank before the unit out: a column of figures is read downwards."""
+    return figure.replace(" ", "")
+
+
+_DEVICE_CHARACTERS = 28
+"""Characters of a device's name in the widest table: `AMD EPYC (OpenCL on CPU)` fits."""
