@@ -2,8 +2,9 @@
 
 FarmError               exit 1
 ├── UsageError          exit 2: a file, key, name or value the user gave
-├── BudgetError         exit 3: a budget or regression gate
 └── UnreachableError    exit 4: database, broker or agent cannot be reached
+
+A verb exits with 3 where a budget is exceeded or a cell is slower, and with 5 where that is not decided.
 """
 
 from __future__ import annotations
@@ -19,12 +20,6 @@ class UsageError(FarmError):
     """What the user gave cannot be used; nothing was stored."""
 
     exit_code = 2
-
-
-class BudgetError(FarmError):
-    """A budget was exceeded."""
-
-    exit_code = 3
 
 
 class UnreachableError(FarmError):

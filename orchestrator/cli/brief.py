@@ -32,8 +32,13 @@ _STOPPED = {
 
 
 def brief(cell: CellRecord) -> list[tuple[str, str]]:
-    """Return ten lines of a name and a text; of a cell without a figure those that it has."""
+    """Return ten pairs of a name and a text; of a cell without a figure those that it has."""
     return [(name, said) for name, said in _lines(cell) if said]
+
+
+def brief_text(cell: CellRecord) -> str:
+    """Write the ten lines, and how to see the rest."""
+    return "\n".join(f"{name:<10}  {said}" for name, said in brief(cell))
 
 
 def _lines(cell: CellRecord) -> Iterator[tuple[str, str]]:

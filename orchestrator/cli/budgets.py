@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.verb import OK, REGRESSION
+from orchestrator.cli.verb import OK, REGRESSION, UNDECIDED
 
 if TYPE_CHECKING:
     from orchestrator.manifest.budget import Budget
@@ -17,12 +19,24 @@ if TYPE_CHECKING:
     from orchestrator.results.records import CellRecord
     from orchestrator.results.regression import Report
 
+
+class Undecided(StrEnum):
+    """What an answer that is still open does to the exit code."""
+
+    FAIL = "fail"
+    WARN = "warn"
+
+
 BudgetOption = Annotated[
     list[str] | None,
     typer.Option("--budget", metavar="'p50<=5ms'", help="Exit with 3 where a cell exceeds it; repeatable."),
 ]
 JunitOption = Annotated[
     Path | None, typer.Option("--junit", metavar="FILE", help="Write cells and budgets as JUnit XML.")
+]
+UndecidedOption = Annotated[
+    Undecided,
+    typer.Option("--undecided", help="Where it is open whether a limit is kept: exit with 5, or warn."),
 ]
 
 
@@ -50,32 +64,38 @@ def conclude(
     junit: Path | None,
     exit_code: int,
     earlier: Report | None = None,
+    undecided: Undecided = Undecided.FAIL,
 ) -> int:
     """Print the budgets that were not met and write the JUnit file.
 
-    Returns 3 where one is exceeded or has no figure to be judged by, else `exit_code`.
+    Returns 3 where one is exceeded or has no figure to be judged by, 5 where one is `undecided` and that is
+    to fail; else, and where that tells of something else already, `exit_code`.
 
     `earlier`: the comparison with an earlier campaign, for budgets of the ratio. On GitHub's runners each
-    exceeded budget is an annotation, too.
+    budget that is not met is an annotation, too.
     """
     from orchestrator.cli import output
-    from orchestrator.results.budgets import judge_budgets
+    from orchestrator.results.budgets import FAILED, judge_budgets
+    from orchestrator.results.budgets import UNDECIDED as OUTCOMES_UNDECIDED
     from orchestrator.results.junit import junit_xml
 
     judged = judge_budgets(cells, budgets, earlier)
+    failing = (*FAILED, *(OUTCOMES_UNDECIDED if undecided is Undecided.FAIL else ()))
     if junit is not None:
-        junit.write_text(junit_xml(name, cells, judged), encoding="utf-8")
+        junit.write_text(junit_xml(name, cells, judged, failing), encoding="utf-8")
+    on_github = os.environ.get("GITHUB_ACTIONS") == "true"
     for one in judged:
         if one.outcome != "met":
             output.note(_line(one))
-    if os.environ.get("GITHUB_ACTIONS") == "true":
-        for one in judged:
-            if one.outcome in ("exceeded", "no_result"):
-                output.note(f"::error title=budget::{_line(one)}")
+            if on_github:
+                kind = "error" if one.outcome in failing else "warning"
+                output.note(f"::{kind} title=budget::{_line(one)}")
     if judged:
         output.note(_counts(judged))
-    failed = any(one.outcome in ("exceeded", "no_result") for one in judged)
-    return REGRESSION if failed and exit_code == OK else exit_code
+    outcomes = {one.outcome for one in judged}
+    if exit_code != OK or not outcomes.intersection(failing):
+        return exit_code
+    return REGRESSION if outcomes.intersection(FAILED) else UNDECIDED
 
 
 def _line(one: Judged) -> str:
@@ -85,7 +105,6 @@ def _line(one: Judged) -> str:
 
 
 def _counts(judged: Sequence[Judged]) -> str:
-    names = ("met", "exceeded", "inconclusive", "no_result")
-    counts = {name: sum(one.outcome == name for one in judged) for name in names}
-    said = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count)
-    return f"{len(judged)} budgets: {said}"
+    counts = Counter(one.outcome.replace("_", " ") for one in judged)
+    said = ", ".join(f"{count} {name}" for name, count in counts.items())
+    return f"{len(judged)} budget{'' if len(judged) == 1 else 's'}: {said}"

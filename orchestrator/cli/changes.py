@@ -7,22 +7,23 @@ from collections import Counter
 from orchestrator.cli import output
 from orchestrator.cli.markdown import markdown_table
 from orchestrator.results import format as text
+from orchestrator.results.change_estimates import NO_SESSIONS, Estimate
 from orchestrator.results.comparable import Comparable
 from orchestrator.results.format import NOTHING
 from orchestrator.results.reasons import LONGEST_REASON, first_line
-from orchestrator.results.regression import Change, Difference, Estimate, Report
+from orchestrator.results.regression import Change, Difference, Report
 from orchestrator.results.speedups import counted_times
 
 _SIGNS = {
-    "slower": "▼", "broken": "✗", "faster": "▲", "mended": "✓", "inconclusive": "?", "same": "=",
+    "slower": "▼", "broken": "✗", "faster": "▲", "mended": "✓", "void": "!", "open": "?", "same": "=",
     "missing": "-",
 }  # fmt: skip
 """A sign for each verdict, in the order of the table."""
 
 
 def _listed(report: Report, show_all: bool) -> list[Change]:
-    quiet = () if show_all else ("same", "inconclusive")
-    return [change for change in report.changes if change.verdict not in quiet or change.doubtful]
+    quiet = () if show_all else ("same", "open")
+    return [change for change in report.changes if change.verdict not in quiet]
 
 
 def _rows(report: Report, show_all: bool) -> list[tuple[str, ...]]:
@@ -41,11 +42,11 @@ def _rows(report: Report, show_all: bool) -> list[tuple[str, ...]]:
     ]
 
 
-_HEADINGS = ("cell", "A ms", "B ms", "change of p50", "verdict", "why")
+_HEADINGS = ("cell", "A ms", "B ms", "speed of B", "verdict", "why")
 
 
 def table(report: Report, show_all: bool) -> None:
-    """Print the changes; `show_all`: also those that are the same or inconclusive."""
+    """Print the changes; `show_all`: also those that are the same or open."""
     rows = _rows(report, show_all)
     if rows:
         output.table([output.Column(heading) for heading in _HEADINGS], rows)
@@ -65,21 +66,14 @@ def summary(report: Report, show_all: bool) -> list[str]:
     lines = [f"{len(report.changes)} cells: {said}" + (f"; {hidden} not listed (--all)" if hidden else "")]
     if report.mean is not None:
         kind = "" if report.mean_paired else ", unpaired"
-        lines.append(
-            f"geometric mean over {report.mean_count} cells: {_percent(report.mean)}{kind}{_left_out(report)}"
-        )
-    unpaired = [c for c in report.changes if c.estimate is not None and not c.estimate.blocks]
-    if unpaired:
-        lines.append(
-            f"unpaired: {len(unpaired)} of them, not measured interleaved, "
-            "so that the machine's own drift is in the ratio"
-        )
-    suspect = sum(not change.is_imported for change in report.doubtful)
-    if suspect:
-        lines.append(
-            f"without a verdict: {suspect} of them, a result is suspect or invalid; "
-            "farm retry --suspect measures those again"
-        )
+        mean = f"speed {_percent(report.mean)}{kind}{_left_out(report)}"
+        lines.append(f"geometric mean over {report.mean_count} cells: {mean}")
+    unknown = sum(change.verdict == "open" and change.why == NO_SESSIONS for change in report.changes)
+    if unknown:
+        lines.append(f"open: {unknown} {NO_SESSIONS}")
+    void = sum(change.verdict == "void" and not change.is_imported for change in report.changes)
+    if void:
+        lines.append(f"void: {void}, without a verdict; farm retry --void measures those again")
     return lines + [_difference(found) for found in report.differences]
 
 
@@ -91,6 +85,8 @@ def _left_out(report: Report) -> str:
             left["imported"] += 1
         elif change.estimate is None:
             left["without a ratio"] += 1
+        elif change.verdict == "void":
+            left["void"] += 1
         elif report.mean_paired and not change.estimate.blocks:
             left["unpaired"] += 1
     said = ", ".join(f"{count} {what}" for what, count in left.items())
@@ -107,6 +103,7 @@ def _latency(cell: Comparable | None) -> str:
 
 
 def _percent(estimate: Estimate | None) -> str:
+    """By how much the second is faster, with the interval; below 0 it is slower."""
     if estimate is None:
         return NOTHING
     if estimate.ci95 is None:
@@ -121,7 +118,6 @@ def as_json(report: Report) -> dict[str, object]:
         "paired": bool(report.changes)
         and all(change.estimate is None or change.estimate.blocks > 0 for change in report.changes),
         "counts": dict(report.counts),
-        "doubtful": len(report.doubtful),
         "geometric_mean": _estimate_json(report.mean),
         "changes": [_change_json(change) for change in report.changes],
         "differences": [
@@ -149,4 +145,5 @@ def _estimate_json(estimate: Estimate | None) -> dict[str, object] | None:
         "ci95": None if estimate.ci95 is None else list(estimate.ci95),
         "p": estimate.p,
         "blocks": estimate.blocks,
+        "allowance": estimate.allowance,
     }

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from orchestrator.cli.verb import OK, REGRESSION, CampaignRef, Json, open_farm
+from orchestrator.cli.budgets import Undecided, UndecidedOption
+from orchestrator.cli.verb import OK, REGRESSION, UNDECIDED, CampaignRef, Json, open_farm
 
 if TYPE_CHECKING:
     from orchestrator.cli.rerun import Rerun
@@ -54,7 +55,7 @@ def compare(
     ] = None,
     form: Annotated[Form, typer.Option("--format", help="The form of the output.")] = Form.TABLE,
     show_all: Annotated[
-        bool, typer.Option("--all", help="Also list cells that are the same or inconclusive.")
+        bool, typer.Option("--all", help="Also list cells that are the same or open.")
     ] = False,
     threshold: Annotated[
         float | None,
@@ -63,12 +64,13 @@ def compare(
             min=0.0,
             max=100.0,
             metavar="PERCENT",
-            help="Least change that is called one. [default: 3; 1 of ratios by blocks]",
+            help="Least difference that is called one. [default: 1]",
         ),
     ] = None,
     fail_on: Annotated[
         FailOn, typer.Option("--fail-on", help="Exit with 3 where a cell is slower or lost its result.")
     ] = FailOn.NOTHING,
+    undecided: UndecidedOption = Undecided.FAIL,
     rerun: Annotated[
         bool, typer.Option("--rerun", help="Measure each pair anew here, both by turns, and compare that.")
     ] = False,
@@ -76,12 +78,13 @@ def compare(
 ) -> int:
     """Compare two runs: what is slower, faster, or the same.
 
-    Each model's change of p50 with its 95 % interval. Two runs are unpaired: they were not interleaved. With
-    --by, cells that were measured by blocks have their paired ratio, and only those have a verdict. None is
-    given over a suspect or invalid result; such cells are listed with the reason. With --rerun both settings
-    of each cell are measured anew on this farm, by blocks of at least five processes; cells for which that
-    cannot be done are listed with the reason.
-    Exit code: 0, or with --fail-on regression 3 where a cell is slower or has no right result any more.
+    Each ratio is the time of A over that of B: above 1, B is faster. Two runs are unpaired: by how much
+    sessions of a device differ belongs to the interval (farm devices noise measures it), and where that is
+    not known nothing is decided. With --by, cells that were measured by blocks have their paired ratio, and
+    only those have a verdict. Void results have none. With --rerun both settings of each cell are measured
+    anew on this farm, by blocks, which decides; cells for which that cannot be done are listed.
+    Exit code: 0, or with --fail-on regression 3 where a cell is slower or has no right result any more, and 5
+    where it is open whether one is slower.
     """
     from orchestrator.config.collector import collector_paused
 
@@ -96,14 +99,16 @@ def compare(
             except StoppedError as stop:
                 return stop.exit_code
         sides = _sides(farm, farm.reading.compared, a, b, by) if again is None else again.sides
-        return _compared(sides, Form.JSON if as_json else form, threshold, fail_on, by, again, show_all)
+        return _compared(
+            sides, Form.JSON if as_json else form, threshold, (fail_on, undecided), by, again, show_all
+        )
 
 
 def _compared(
     sides: tuple[Keyed, Keyed],
     form: Form,
     threshold: float | None,
-    fail_on: FailOn,
+    gate: tuple[FailOn, Undecided],
     by: By | None,
     again: Rerun | None,
     show_all: bool,
@@ -124,7 +129,14 @@ def _compared(
             changes.table(report, show_all)
             for line in lines:
                 output.line(line)
-    return REGRESSION if fail_on is FailOn.REGRESSION and report.has_regression else OK
+    fail_on, undecided = gate
+    if fail_on is FailOn.NOTHING:
+        return OK
+    if report.has_regression:
+        return REGRESSION
+    if report.undecided:
+        output.note(f"{output.cells(len(report.undecided))}: whether slower is open")
+    return UNDECIDED if report.undecided and undecided is Undecided.FAIL else OK
 
 
 def _sides(

@@ -13,7 +13,7 @@ from orchestrator.cli.verb import OK, SOME_FAILED
 if TYPE_CHECKING:
     from orchestrator.farm import Farm
     from orchestrator.farm.remote import RemoteFarm
-    from orchestrator.results.noise import DeviceNoise
+    from orchestrator.results.device_noise import DeviceNoise
 
 DEFAULT_SESSIONS = 5
 """Sessions of a series. Chosen: they give the floor within a factor of two, in about four minutes on a device
@@ -45,10 +45,6 @@ def measure_noise(farm: Farm | RemoteFarm, name: str, sessions: int, as_json: bo
         f"{device_id}: equal things differ by {100 * found.floor:.2g} %, over {found.sessions} sessions of "
         f"{found.delegate} against itself; medians by {100 * found.session_sd:.2g} % from session to session"
     )
-    if found.suspect:
-        output.line(
-            f"{found.suspect} of the sessions were disturbed, and count: the device is rarely quieter"
-        )
     return OK
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.budgets import BudgetOption, JunitOption
+from orchestrator.cli.budgets import BudgetOption, JunitOption, Undecided, UndecidedOption
 from orchestrator.cli.verb import OK, Json, Verbose, open_farm
 from orchestrator.errors import UsageError
 
@@ -64,13 +64,14 @@ def results(
     verbose: Verbose = False,
     budget: BudgetOption = None,
     junit: JunitOption = None,
+    undecided: UndecidedOption = Undecided.FAIL,
     as_json: Json = False,
 ) -> int:
     """Show the newest counted result of each cell, one line a model.
 
     A wider terminal gets more columns; a pipe has those of COLUMNS, else 120.
     The JSON form is stable: docs/results-format.md describes it.
-    Exit code: 0, or 3 where a cell exceeds a --budget.
+    Exit code: 0, or 3 where a cell exceeds a --budget, 5 where one is undecided.
     """
     from orchestrator.cli import budgets as budgets_of
     from orchestrator.cli import outcome, output
@@ -97,7 +98,8 @@ def results(
     else:
         show = outcome.comparison_table if verbose else outcome.answer_table
         show(newest(cells), baseline, figure)
-    return budgets_of.conclude(ref or campaign or "results", newest(cells), budgets, junit, OK)
+    name = ref or campaign or "results"
+    return budgets_of.conclude(name, newest(cells), budgets, junit, OK, undecided=undecided)
 
 
 def _metric(word: str) -> Metric:

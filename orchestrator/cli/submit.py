@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.budgets import BudgetOption, JunitOption
+from orchestrator.cli.budgets import BudgetOption, JunitOption, Undecided, UndecidedOption
 from orchestrator.cli.verb import OK, Json, Verbose, open_farm, settings
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def submit(
     budget: BudgetOption = None,
     junit: JunitOption = None,
     verbose: Verbose = False,
+    undecided: UndecidedOption = Undecided.FAIL,
     notify: Annotated[
         str | None,
         typer.Option("--notify", metavar="URL", help="Send a signed message there at the end; https only."),
@@ -95,10 +96,11 @@ def submit(
 ) -> int:
     """Measure what a campaign file asks for, and compare.
 
-    Finished cells of earlier submissions are reused, unless the machine was disturbed meanwhile
-    (docs/measuring.md). Ctrl-C keeps what is finished, and the same command continues; a lab measures on.
-    A message of `notify` is signed with the secret in FARM_NOTIFY_SECRET (docs/results-format.md).
-    Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled, 3 a budget is exceeded.
+    Finished cells of earlier submissions are reused, unless their result is void (docs/measuring.md). Ctrl-C
+    keeps what is finished, and the same command continues; a lab measures on. A message of `notify` is signed
+    with the secret in FARM_NOTIFY_SECRET (docs/results-format.md).
+    Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled, 3 a budget is exceeded,
+    5 one is undecided.
     """
     from orchestrator.cli import against, output
     from orchestrator.cli import budgets as budgets_of
@@ -148,7 +150,9 @@ def submit(
         ended = wait(lambda: (farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id)))
         exit_code = end_of_campaign(*ended, as_json, verbose=verbose)
         earlier = against.compared(farm, before, ended[1], as_json)
-        exit_code = budgets_of.conclude(campaign.name, ended[1], budgets, junit, exit_code, earlier)
+        exit_code = budgets_of.conclude(
+            campaign.name, ended[1], budgets, junit, exit_code, earlier, undecided
+        )
         if told is not None:
             judged = judge_budgets(ended[1], budgets, earlier)
             _tell(told, message(*ended, judged, earlier, exit_code, told.notify.link))

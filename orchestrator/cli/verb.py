@@ -42,6 +42,9 @@ SOME_FAILED = 1
 REGRESSION = 3
 """Exit code where a cell exceeds a budget, or `farm compare --fail-on regression` found a regression."""
 
+UNDECIDED = 5
+"""Exit code where a budget or a comparison that may fail a build is neither met nor exceeded."""
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells count."""
 

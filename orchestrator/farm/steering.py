@@ -25,7 +25,7 @@ from orchestrator.errors import UsageError
 from orchestrator.farm.quota import NO_LIMIT, Quota
 from orchestrator.policy.reservation import require_length, reservation_of
 from orchestrator.policy.rights import User, require_priority
-from orchestrator.results.noise import DeviceNoise
+from orchestrator.results.device_noise import DeviceNoise
 
 _LONGEST_COOL_DOWN_S = 3600.0
 """The longest cool-down in seconds. Chosen: a device that needs over an hour belongs in quarantine."""

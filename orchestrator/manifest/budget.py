@@ -12,14 +12,15 @@ MEMORIES: Final = {"memory": "memory_peak_bytes", "memory_cold": "memory_peak_co
 """Figures in bytes, with the property of a cell's record that has each."""
 
 RATIO: Final = "ratio"
-"""The figure that is p50 over that of the campaign in `baseline.against`; it has no unit."""
+"""The p50 of the campaign in `baseline.against` over the own one: above 1 is faster. It has no unit, and is
+the one figure that its limit bounds from below."""
 
 _LATENCIES: Final = ("p50", "p90", "p95", "p99", "mean", "init", "init_warm", "first", "first_warm")
 _MS: Final = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 _BYTES: Final = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_FORM: Final = re.compile(r"\s*([a-z0-9_]+)\s*<=\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+_FORM: Final = re.compile(r"\s*([a-z0-9_]+)\s*(<=|>=)\s*(-?\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 _EXPECTED: Final = (
-    "expected FIGURE<=LIMIT, e.g. p50<=5ms, p99<=12.5ms, init<=2s, memory<=200MB or ratio<=1.05"
+    "expected FIGURE<=LIMIT, e.g. p50<=5ms, p99<=12.5ms, init<=2s, memory<=200MB, or ratio>=0.95"
 )
 
 
@@ -39,15 +40,37 @@ def read_budget(text: str) -> Budget:
     found = _FORM.fullmatch(text)
     if found is None:
         raise UsageError(f"budget {text!r}: {_EXPECTED}")
-    figure, number, unit = found.groups()
+    figure, sign, number, unit = found.groups()
     if figure not in (*_LATENCIES, *MEMORIES, RATIO):
         known = ", ".join((*_LATENCIES, *MEMORIES, RATIO))
         raise UsageError(f"budget {text!r}: no figure is called {figure!r}; known: {known}")
     if figure == RATIO and unit:
-        raise UsageError(f"budget {text!r}: {RATIO} has no unit, e.g. {RATIO}<=1.05")
+        raise UsageError(f"budget {text!r}: {RATIO} has no unit, e.g. {RATIO}>=0.95")
+    _require_positive(text, float(number))
+    if figure == RATIO and sign == "<=":
+        raise UsageError(
+            f"budget {text!r}: {RATIO} is the earlier time over the own one, above 1 is faster; "
+            f"in place of this: {RATIO}>={1 / float(number):.3g}"
+        )
+    if figure != RATIO and sign == ">=":
+        raise UsageError(f"budget {text!r}: {_EXPECTED}")
     units = _BYTES if figure in MEMORIES else {"": 1.0} if figure == RATIO else _MS
     if unit not in units:
         if not unit:
             raise UsageError(f"budget {text!r}: {_EXPECTED}")
         raise UsageError(f"budget {text!r}: {figure} is measured in {', '.join(units)}, not {unit!r}")
-    return Budget(figure, float(number) * units[unit], f"{figure}<={number}{unit}")
+    return Budget(figure, float(number) * units[unit], f"{figure}{sign}{number}{unit}")
+
+
+def latency_budget(figure: str, max_ms: float) -> Budget:
+    """The budget of a figure in milliseconds. Raises `UsageError` for another figure, and for no limit."""
+    text = f"{figure}<={max_ms:g}ms"
+    if figure not in _LATENCIES:
+        raise UsageError(f"budget {text!r}: no time is called {figure!r}; known: {', '.join(_LATENCIES)}")
+    _require_positive(text, max_ms)
+    return Budget(figure, max_ms, text)
+
+
+def _require_positive(text: str, limit: float) -> None:
+    if not limit > 0.0:
+        raise UsageError(f"budget {text!r}: a limit is above 0, or nothing could keep it")

@@ -1,26 +1,32 @@
-"""Budgets: limits that a cell's figures must keep, judged by their intervals.
+"""Budgets: limits that a cell's figures must keep, judged as every verdict is: over all of what is known.
 
-`p50<=5ms` is met where the whole 95 % interval of p50 is at most 5 ms, exceeded where all of it is above, and
-inconclusive where the limit lies inside: a limit that is met by luck will be missed by luck tomorrow. A
-figure that has no interval at all (memory, init) is judged by itself. A doubtful result is inconclusive: a
-time of a disturbed measurement, any figure of an invalid one. `ratio<=1.05` is judged in the same way by the
-interval of p50 over that of an earlier campaign, which was not measured interleaved; where that one has no
-right result of the cell, it is inconclusive.
+`p50<=5ms` is met where the whole 95 % interval of p50, widened by what others took, is at most 5 ms, exceeded
+where all of it is above, and open where the limit lies inside: a limit that is met by luck will be missed by
+luck tomorrow. A figure that has no interval at all (memory, init) is judged by itself. `ratio>=0.95` is
+judged in the same way over the comparison with an earlier campaign. Nothing is judged of a void result, and a
+right time of outputs that were not judged is no answer either.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from orchestrator.manifest.budget import MEMORIES, RATIO, Budget
-from orchestrator.results.doubt import doubt
+from orchestrator.results.comparable import void_reason
 from orchestrator.results.records import CellRecord
 from orchestrator.results.regression import Change, Report
 from orchestrator.results.speedups import counted_latency
 
-Outcome: TypeAlias = Literal["met", "exceeded", "inconclusive", "no_result"]
+Outcome: TypeAlias = Literal["met", "exceeded", "open", "not_judged", "no_result"]
+
+FAILED: Final[tuple[Outcome, ...]] = ("exceeded", "no_result")
+"""Outcomes that a longer measurement does not mend."""
+
+UNDECIDED: Final[tuple[Outcome, ...]] = ("open", "not_judged")
+"""Outcomes that are no answer: whoever asked says whether the build fails for one."""
 
 _INTERVALS: Final = {"p50": "ci95", "p90": "p90_ci95", "p99": "p99_ci95"}
 
@@ -43,61 +49,78 @@ def judge_budgets(
     `earlier`: the comparison with an earlier campaign, whose second side these cells are.
     """
     changes = {} if earlier is None else {c.second.cell_id: c for c in earlier.changes if c.second}
-    return [
-        _judged_ratio(cell, budget, changes.get(cell.cell_id))
-        if budget.figure == RATIO
-        else _judged(cell, budget)
-        for cell in cells
-        for budget in budgets
-        if cell.status != "unsupported"
-    ]
+    found = []
+    for cell in cells:
+        if cell.status == "unsupported":
+            continue
+        for budget in budgets:
+            if budget.figure == RATIO:
+                outcome, said = _judged_ratio(cell, budget, changes.get(cell.cell_id))
+            else:
+                outcome, said = _judged(cell, budget)
+            if outcome == "met" and (unjudged := _unjudged_outputs(cell)):
+                outcome, said = "not_judged", f"{said}; {unjudged}"
+            found.append(Judged(cell, budget, outcome, said))
+    return found
 
 
-def _judged_ratio(cell: CellRecord, budget: Budget, change: Change | None) -> Judged:
+def open_cells(judged: Iterable[Judged]) -> tuple[CellRecord, ...]:
+    """The cells with a budget that further blocks may decide, each once."""
+    return tuple({one.cell.cell_id: one.cell for one in judged if one.outcome == "open"}.values())
+
+
+def _judged_ratio(cell: CellRecord, budget: Budget, change: Change | None) -> tuple[Outcome, str]:
     if counted_latency(cell) is None:
-        return Judged(cell, budget, "no_result", _figure(cell, "p50")[2])
+        return "no_result", _figure(cell, "p50")[2]
     if change is None or change.estimate is None:
         why = "there is no earlier campaign" if change is None else change.why
-        return Judged(cell, budget, "inconclusive", f"nothing to compare with: {why}")
+        return "not_judged", f"nothing to compare with: {why}"
     found = change.estimate
     said = f"{found.ratio:.3f}"
     if found.ci95 is not None:
         said += f" [{found.ci95[0]:.3f} to {found.ci95[1]:.3f}]"
-    said += " of the earlier p50" + ("" if found.blocks else ", unpaired")
+    said += " times the earlier speed" + ("" if found.blocks else ", unpaired")
+    if change.verdict == "void":
+        return "not_judged", f"{said}; {change.why}"
     if change.is_one_result:
         # Nothing was measured again, because nothing that a result depends on has changed.
-        return Judged(
-            cell, budget, "met" if budget.limit >= 1.0 else "exceeded", f"{said}; one result, reused"
-        )
-    if change.doubtful or found.ci95 is None:
-        return Judged(cell, budget, "inconclusive", f"{said}; {change.why}")
-    low, high = found.ci95
-    if high <= budget.limit:
-        return Judged(cell, budget, "met", said)
-    return Judged(cell, budget, "exceeded" if low > budget.limit else "inconclusive", said)
+        return "met" if budget.limit <= 1.0 else "exceeded", f"{said}; one result, reused"
+    if found.ci95 is None:
+        return "open", f"{said}; {change.why}"
+    low, high = _widened(found.ci95, found.allowance)
+    if low >= budget.limit:
+        return "met", said
+    return "exceeded" if high < budget.limit else "open", said
 
 
-def _judged(cell: CellRecord, budget: Budget) -> Judged:
+def _judged(cell: CellRecord, budget: Budget) -> tuple[Outcome, str]:
     value, interval, why = _figure(cell, budget.figure)
     if value is None:
-        return Judged(cell, budget, "no_result", why)
+        return "no_result", why
     shown = _shown(value, budget.figure)
-    if (doubted := _doubted(cell, budget.figure)) is not None:
-        return Judged(cell, budget, "inconclusive", f"{shown}, {doubted}")
+    if (void := void_reason(cell)) is not None:
+        return "not_judged", f"{shown}, {void if cell.imported else f'void: {void}'}"
     if interval is None:
         if budget.figure in _INTERVALS:
-            return Judged(cell, budget, "inconclusive", f"{shown} without an interval: {why}")
-        return Judged(cell, budget, "met" if value <= budget.limit else "exceeded", shown)
-    said = f"{shown} [{_shown(interval[0], budget.figure)} to {_shown(interval[1], budget.figure)}]"
-    if interval[1] <= budget.limit:
-        return Judged(cell, budget, "met", said)
-    return Judged(cell, budget, "exceeded" if interval[0] > budget.limit else "inconclusive", said)
+            return "open", f"{shown} without an interval: {why}"
+        return "met" if value <= budget.limit else "exceeded", shown
+    quality = None if cell.measurement is None else cell.measurement.quality
+    low, high = _widened(interval, 0.0 if quality is None else quality.allowance)
+    said = f"{shown} [{_shown(low, budget.figure)} to {_shown(high, budget.figure)}]"
+    if high <= budget.limit:
+        return "met", said
+    return "exceeded" if low > budget.limit else "open", said
 
 
-def _doubted(cell: CellRecord, figure: str) -> str | None:
-    """Neighbours make a program slower, not larger."""
-    disturbed = cell.trust is not None and cell.trust.verdict == "suspect"
-    return None if figure in MEMORIES and disturbed else doubt(cell)
+def _widened(interval: tuple[float, float], allowance: float) -> tuple[float, float]:
+    return interval[0] * math.exp(-allowance), interval[1] * math.exp(allowance)
+
+
+def _unjudged_outputs(cell: CellRecord) -> str:
+    """Why it is not known whether the outputs are right; empty where it is."""
+    if cell.measurement is None or cell.measurement.accuracy.verdict is not None:
+        return ""
+    return f"its outputs were not judged: {cell.measurement.accuracy.note or 'not recorded'}"
 
 
 def _figure(cell: CellRecord, name: str) -> tuple[float | None, tuple[float, float] | None, str]:

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from agent.wire.measurement import Latency, Ratio, Trust
 from agent.wire.messages import Reason
+from orchestrator.results.device_noise import DeviceNoise
 from orchestrator.results.records import CellRecord, Imported
 
 
@@ -94,7 +95,7 @@ class ComparedCell:
     measurement: ComparedFigures | None
     environment: Mapping[str, str] = field(default_factory=dict)
     reused_from: str | None = None
-    noise_floor: float | None = None
+    noise: DeviceNoise | None = None
     imported: Imported | None = None
 
     @property

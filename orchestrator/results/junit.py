@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from orchestrator.results.budgets import Judged
+from orchestrator.results.budgets import FAILED, Judged, Outcome
 from orchestrator.results.comparison import reason_text
 from orchestrator.results.format import visible
 from orchestrator.results.records import CellRecord
@@ -14,8 +14,10 @@ from orchestrator.results.records import CellRecord
 _ENDED: Final = ("done", "unsupported")
 
 
-def junit_xml(name: str, cells: Iterable[CellRecord], judged: Sequence[Judged]) -> str:
-    """The document: failed cells and exceeded budgets are failures, what could not be told is skipped.
+def junit_xml(
+    name: str, cells: Iterable[CellRecord], judged: Sequence[Judged], failing: Collection[Outcome] = FAILED
+) -> str:
+    """The document: failed cells and budgets of a `failing` outcome are failures; others not met, skipped.
 
     Characters that XML cannot hold are written by name: they come from a stranger's model.
     """
@@ -28,10 +30,9 @@ def junit_xml(name: str, cells: Iterable[CellRecord], judged: Sequence[Judged]) 
             SubElement(case, "skipped", message=visible(reason_text(cell)))
     for one in judged:
         case = SubElement(suite, "testcase", classname=_class(one.cell), name=one.budget.text)
-        if one.outcome in ("exceeded", "no_result"):
-            SubElement(case, "failure", message=visible(f"{one.outcome}: {one.said}"))
-        elif one.outcome == "inconclusive":
-            SubElement(case, "skipped", message=visible(f"inconclusive: {one.said}"))
+        if one.outcome != "met":
+            kind = "failure" if one.outcome in failing else "skipped"
+            SubElement(case, kind, message=visible(f"{one.outcome.replace('_', ' ')}: {one.said}"))
     cases = suite.findall("testcase")
     suite.set("tests", str(len(cases)))
     suite.set("failures", str(len(suite.findall("testcase/failure"))))

@@ -8,11 +8,13 @@ every comparison of two runs that were not interleaved.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import stdev
-from typing import Any, Final
+from typing import Final
 
+from orchestrator.results.comparable import void_reason
+from orchestrator.results.device_noise import DeviceNoise
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import counted_latency, stored_ratio
 
@@ -20,29 +22,8 @@ FEWEST_SESSIONS: Final = 3
 """Sessions below which there is no floor: with fewer, a lucky one hides the noise."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceNoise:
-    """`floor`: root mean square of the logarithms of the paired ratios of equal things, as a share.
-
-    `session_sd`: standard deviation of the logarithm of the median over sessions. `suspect`: how many of the
-    sessions were disturbed. `measured_at`: ISO 8601, UTC.
-    """
-
-    floor: float
-    session_sd: float
-    sessions: int
-    suspect: int
-    delegate: str
-    measured_at: str
-
-    @property
-    def text(self) -> str:
-        """`0.4 % (sessions 1.2 %)`."""
-        return f"{100 * self.floor:.2g} % (sessions {100 * self.session_sd:.2g} %)"
-
-
 def noise_of(cells: Sequence[CellRecord], baseline: str, measured_at: str) -> DeviceNoise | str:
-    """The noise from the cells of an A/A series, or why it gives none. Invalid sessions do not count."""
+    """The noise from the cells of an A/A series, or why it gives none. Void sessions do not count."""
     by_model: dict[str, list[CellRecord]] = {}
     for cell in cells:
         by_model.setdefault(cell.model, []).append(cell)
@@ -55,22 +36,15 @@ def noise_of(cells: Sequence[CellRecord], baseline: str, measured_at: str) -> De
         floor=math.expm1(math.sqrt(math.fsum(value**2 for value in logs) / len(logs))),
         session_sd=math.expm1(stdev(math.log(one.median_ms) for one in sessions)),
         sessions=len(sessions),
-        suspect=sum(one.suspect for one in sessions),
         delegate=cells[0].delegate_kind,
         measured_at=measured_at,
     )
-
-
-def noise_from(stored: Mapping[str, Any] | None) -> DeviceNoise | None:
-    """The noise as the database has it."""
-    return None if stored is None else DeviceNoise(**stored)
 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
     ratio: float
     median_ms: float
-    suspect: bool
 
 
 def _session(pair: Sequence[CellRecord], baseline: str) -> _Session | None:
@@ -79,7 +53,7 @@ def _session(pair: Sequence[CellRecord], baseline: str) -> _Session | None:
     if base is None or again is None:
         return None
     latency, ratio = counted_latency(base), stored_ratio(again)
-    verdicts = {cell.trust.verdict for cell in pair if cell.trust is not None}
-    if latency is None or latency.p50 is None or ratio is None or "invalid" in verdicts:
+    void = any(void_reason(cell) is not None for cell in pair)
+    if latency is None or latency.p50 is None or ratio is None or void:
         return None
-    return _Session(ratio.median, latency.p50, "suspect" in verdicts)
+    return _Session(ratio.median, latency.p50)

@@ -13,6 +13,7 @@ from typing import Any
 from agent.wire.measurement import Measurement, Trust
 from agent.wire.messages import InputSpec, MeasurePlan, Reason, environment_id
 from agent.wire.provenance import conditions_of, versions_of
+from orchestrator.results.device_noise import DeviceNoise
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,8 @@ class CellRecord:
     """One model x delegate x device x level, with its newest counted result.
 
     `reused_from`: id of the cell whose result is shown because the fingerprint was equal, else None.
-    `device`: the device's id, or "-" where no device could take the cell. `noise_floor`: by which share equal
-    things differ on it, None where that was not measured. `plan` and `inputs`: how, and on which data, it is
+    `device`: the device's id, or "-" where no device could take the cell. `noise`: by how much equal things
+    differ on it, None where that was not measured. `plan` and `inputs`: how, and on which data, it is
     measured; no plan where a farm of an older release does not tell it.
     """
 
@@ -81,7 +82,7 @@ class CellRecord:
     attempts: tuple[AttemptRecord, ...] = ()
     reused_from: str | None = None
     finished_at: datetime | None = None
-    noise_floor: float | None = None
+    noise: DeviceNoise | None = None
     plan: MeasurePlan | None = None
     inputs: Mapping[str, InputSpec] = field(default_factory=dict)
 

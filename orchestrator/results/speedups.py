@@ -170,7 +170,7 @@ def half_of(interval: tuple[float, float] | None) -> float | None:
 
 def least_difference(share: float, *cells: Comparable | None) -> float:
     """Return the smallest difference that may be called one: `share`, or that between equal things there."""
-    floors = [cell.noise_floor for cell in cells if cell is not None and cell.noise_floor is not None]
+    floors = [cell.noise.floor for cell in cells if cell is not None and cell.noise is not None]
     return max(share, *(FLOORS_APART * floor for floor in floors)) if floors else share
 
 

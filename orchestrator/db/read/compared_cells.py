@@ -13,7 +13,7 @@ from sqlmodel import Session, col, select
 
 from orchestrator.config.collector import collector_paused
 from orchestrator.db import tables
-from orchestrator.db.read.records import noise_floors, reason_of
+from orchestrator.db.read.records import device_noises, reason_of
 from orchestrator.results.comparable import ComparedCell, compared_figures
 from orchestrator.results.records import IMPORTED_SHA256, Imported, imported_from
 
@@ -32,7 +32,7 @@ _COLUMNS: Final = (
 def compared_cells(session: Session, campaign_no: int) -> list[ComparedCell]:
     """The cells of a campaign in matrix order."""
     names = dict(session.exec(select(tables.Device.device_id, tables.Device.name)).all())
-    floors = noise_floors(session)
+    noises = device_noises(session)
     fields = select(tables.Environment.environment_id, tables.Environment.fields)
     environments = dict(session.exec(fields).all())
     options: dict[str, Mapping[str, Any]] = {}
@@ -67,7 +67,7 @@ def compared_cells(session: Session, campaign_no: int) -> list[ComparedCell]:
                     measurement=None if measurement is None else compared_figures(measurement),
                     environment=environments.get(environment_id, {}),
                     reused_from=reused_from,
-                    noise_floor=floors.get(device),
+                    noise=noises.get(device),
                     imported=_imported(facts),
                 )
             )

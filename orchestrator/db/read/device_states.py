@@ -14,7 +14,7 @@ from orchestrator.db.read import reservations
 from orchestrator.policy.assign import Occupancy
 from orchestrator.policy.reservation import Reservation, in_the_way, reservation_of
 from orchestrator.policy.why import Occupant
-from orchestrator.results.noise import DeviceNoise, noise_from
+from orchestrator.results.device_noise import DeviceNoise, noise_from
 
 DEVICE_STATES: Final = (
     "idle", "busy", "excluded", "resting", "reserved", "quarantined", "unavailable", "absent",

@@ -19,7 +19,7 @@ from orchestrator.config.collector import collector_paused
 from orchestrator.db import tables
 from orchestrator.errors import UsageError
 from orchestrator.manifest.labels import has_label
-from orchestrator.results.noise import noise_from
+from orchestrator.results.device_noise import DeviceNoise, noise_from
 from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord
 
 _MOST_NAMED: Final = 8
@@ -207,7 +207,7 @@ def cells_by_id(session: Session, cell_ids: Sequence[str]) -> list[CellRecord]:
     """These cells, in this order."""
     facts = _Facts(
         devices=dict(session.exec(select(tables.Device.device_id, tables.Device.name)).all()),
-        floors=noise_floors(session),
+        noises=device_noises(session),
         environments=dict(
             session.exec(select(tables.Environment.environment_id, tables.Environment.fields)).all()
         ),
@@ -226,10 +226,10 @@ def cells_by_id(session: Session, cell_ids: Sequence[str]) -> list[CellRecord]:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """Names and noise floors of devices, and fields of environments, by id."""
+    """Names and noises of devices, and fields of environments, by id."""
 
     devices: Mapping[str, str]
-    floors: Mapping[str, float]
+    noises: Mapping[str, DeviceNoise]
     environments: Mapping[str, Mapping[str, str]]
 
 
@@ -241,10 +241,10 @@ class _Named:
     campaign_id: str
 
 
-def noise_floors(session: Session) -> dict[str, float]:
-    """By which share equal things differ on each device, of those where that was measured."""
+def device_noises(session: Session) -> dict[str, DeviceNoise]:
+    """By how much equal things differ on each device, of those where that was measured."""
     rows = session.exec(select(tables.Device.device_id, tables.Device.noise))
-    return {device_id: found.floor for device_id, noise in rows if (found := noise_from(noise)) is not None}
+    return {device_id: found for device_id, noise in rows if (found := noise_from(noise)) is not None}
 
 
 def _joined(
@@ -299,7 +299,7 @@ def _cell_record(
         attempts=tuple(tries),
         reused_from=cell.reused_from,
         finished_at=cell.ended_at if result is None else result.received_at,
-        noise_floor=facts.floors.get(device),
+        noise=facts.noises.get(device),
         plan=MeasurePlan.model_validate(cell.plan),
         inputs={name: InputSpec.model_validate_json(spec) for name, spec in cell.inputs.items()},
     )

@@ -20,7 +20,7 @@ from orchestrator.errors import UsageError
 from orchestrator.policy.lifecycle import CURABLE, OPEN, CellState, cancelled_reason, reopen_cell
 from orchestrator.policy.matrix import NO_DEVICE
 from orchestrator.policy.preview import DISTURBED
-from orchestrator.results.noise import DeviceNoise
+from orchestrator.results.device_noise import DeviceNoise
 
 
 def pause(turn: Turn, ref: str, now: datetime) -> int:

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.against import compared, found
-from orchestrator.cli.budgets import conclude, read
+from orchestrator.cli.budgets import Undecided, conclude, read
 from orchestrator.config.home import FarmHome
 from orchestrator.db.write import campaigns, ingest
 from orchestrator.errors import UsageError
 from orchestrator.farm import Farm
 from orchestrator.manifest.campaign import Campaign
+from orchestrator.results.device_noise import DeviceNoise
 from orchestrator.results.records import CellRecord
 from tests.orchestrator.asked import CPU, asked
 from tests.orchestrator.cli.conftest import Shell
@@ -74,7 +75,8 @@ def slower(cell: CellRecord, factor: float) -> CellRecord:
     p50 = factor * measured.latency_ms.p50
     latency = measured.latency_ms.model_copy(update={"p50": p50, "ci95": (0.99 * p50, 1.01 * p50)})
     again = measured.model_copy(update={"latency_ms": latency, "settings": {"processes": "5"}})
-    return replace(cell, cell_id=f"again-{factor}", measurement=again)
+    noise = DeviceNoise(0.0, 0.0, 5, "cpu", "2026-03-01T12:00:00+00:00")
+    return replace(cell, cell_id=f"again-{factor}", measurement=again, noise=noise)
 
 
 def test_a_budget_on_the_ratio_is_judged_by_its_interval_and_ends_with_3(
@@ -84,28 +86,28 @@ def test_a_budget_on_the_ratio_is_judged_by_its_interval_and_ends_with_3(
     earlier = found(farm, NIGHTLY)
     assert earlier is not None
     (before,) = farm.reading.cells(earlier.campaign_id)
-    budgets = read(["ratio<=1.05"], NIGHTLY.against)
+    budgets = read(["ratio>=0.95"], NIGHTLY.against)
     base = [slower(before, 1.0)]
     monkeypatch.setattr(type(farm.reading), "cells", lambda *_: base)
-    for factor, outcome, code in ((1.0, "met", 0), (1.05, "inconclusive", 0), (1.2, "exceeded", 3)):
+    for factor, outcome, code in ((1.0, "met", 0), (1 / 0.95, "open", 5), (1.2, "exceeded", 3)):
         now = [slower(before, factor + 1e-9)]
         report = compared(farm, earlier, now, as_json=False)
         assert conclude("nightly", now, budgets, tmp_path / "farm.xml", 0, report) == code
         said = capsys.readouterr()
         assert f"against campaign {earlier.campaign_id} (nightly, " in said.out
-        assert "unpaired: 1 of them, not measured interleaved" in said.out
-        assert (f"budget ratio<=1.05 {outcome}: m cpu@host-cpu: " in said.err) is (outcome != "met")
-        assert ("::error title=budget::budget ratio<=1.05 exceeded" in said.err) is (outcome == "exceeded")
+        assert (f"budget ratio>=0.95 {outcome}: m cpu@host-cpu: " in said.err) is (outcome != "met")
+        assert (f"::error title=budget::budget ratio>=0.95 {outcome}" in said.err) is (outcome != "met")
         junit = (tmp_path / "farm.xml").read_text()
-        assert ('<failure message="exceeded: 1.2' in junit) is (outcome == "exceeded")
-        assert ('<skipped message="inconclusive: 1.05' in junit) is (outcome == "inconclusive")
-    assert conclude("nightly", base, budgets, None, 0, None) == 0
+        assert ('<failure message="exceeded: 0.833' in junit) is (outcome == "exceeded")
+        assert ('<failure message="open: 0.95' in junit) is (outcome == "open")
+    assert conclude("nightly", base, budgets, None, 0, None) == 5
+    assert conclude("nightly", base, budgets, None, 0, None, Undecided.WARN) == 0
     assert "nothing to compare with: there is no earlier campaign" in capsys.readouterr().err
 
 
 def test_a_ratio_without_a_campaign_to_compare_with_is_refused() -> None:
     with pytest.raises(UsageError, match="there is no campaign to compare with"):
-        read(["ratio<=1.05"])
+        read(["ratio>=0.95"])
 
 
 @pytest.mark.exhaustive
@@ -118,9 +120,9 @@ def test_a_campaign_is_compared_with_the_one_of_its_name_before(shell: Shell) ->
         "models: [{id: good, source: good.tflite}]\n"
         "delegates: {cpu: {kind: cpu}}\n"
         "baseline: {against: {campaign: latest}}\n"
-        "budgets: [ratio<=1.05]\n",
+        "budgets: [ratio>=0.95]\n",
     )
-    first = shell.farm("submit", "models.yaml")
+    first = shell.farm("submit", "models.yaml", "--undecided", "warn")
     assert first.code == 0
     assert "there is nothing to compare" in first.err
     again = shell.farm("submit", "models.yaml")

@@ -12,7 +12,7 @@ from orchestrator.db.engine.sessions import Database
 from orchestrator.db.read import compared_cells, records
 from orchestrator.db.write import imports, ingest, steering_requests
 from orchestrator.results.comparable import ComparedCell, compared_figures
-from orchestrator.results.noise import DeviceNoise
+from orchestrator.results.device_noise import DeviceNoise
 from orchestrator.results.records import IMPORTED_SHA256, IMPORTED_TOOL, CellRecord
 from orchestrator.results.regression import by_names, compare_runs
 from tests.orchestrator.asked import asked
@@ -57,7 +57,7 @@ def fill(database: Database) -> None:
         with database.write() as turn:
             assert ingest.apply(turn, message, datetime.now(UTC)) == "counted"
     with database.write() as turn:
-        noise = DeviceNoise(0.04, 0.05, 5, 1, "cpu", "2026-03-01T12:00:00+00:00")
+        noise = DeviceNoise(0.04, 0.05, 5, "cpu", "2026-03-01T12:00:00+00:00")
         steering_requests.record_noise(turn, done.target, noise)
         facts = {IMPORTED_TOOL: "benchmark_model", IMPORTED_SHA256: "5" * 64}
         foreign = imports.ImportedCell("a", "b", "benchmark_model", "phone", measured(), facts)
@@ -78,5 +78,5 @@ def test_what_is_compared_is_what_the_records_say(database: Database) -> None:
         assert [(c.verdict, c.estimate, c.why) for c in told.changes] == [
             (c.verdict, c.estimate, c.why) for c in expected.changes
         ]
-    assert light[0][0].noise_floor == 0.04
+    assert light[0][0].noise == whole[0][0].noise is not None
     assert [cell.imported is None for cell in (light[0][0], light[1][0])] == [True, False]

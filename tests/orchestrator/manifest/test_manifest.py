@@ -35,7 +35,7 @@ BATCH_IS_A_SHAPE = (
     "a batch of 8 is the shape of an input, `inputs: {NAME: {shape: [8, ...]}}`; samples per second are 8 "
     "times `throughput.per_second`"
 )
-BUDGET_FORM = "expected FIGURE<=LIMIT, e.g. p50<=5ms, p99<=12.5ms, init<=2s, memory<=200MB or ratio<=1.05"
+BUDGET_FORM = "expected FIGURE<=LIMIT, e.g. p50<=5ms, p99<=12.5ms, init<=2s, memory<=200MB, or ratio>=0.95"
 
 MINIMAL = """\
 version: 1
@@ -196,12 +196,12 @@ MISTAKES = {
         "7:11: budget 'p50<5MB': " + BUDGET_FORM,
     ),
     "ratio_without_a_campaign": (
-        added("budgets: [ratio<=1.05]"),
-        "7:11: ratio<=1.05 needs an earlier campaign: baseline: {against: {campaign: latest}}",
+        added("budgets: [ratio>=0.95]"),
+        "7:11: ratio>=0.95 needs an earlier campaign: baseline: {against: {campaign: latest}}",
     ),
     "ratio_with_a_unit": (
         added("budgets: [ratio<=5ms]"),
-        "7:11: budget 'ratio<=5ms': ratio has no unit, e.g. ratio<=1.05",
+        "7:11: budget 'ratio<=5ms': ratio has no unit, e.g. ratio>=0.95",
     ),
     "empty_baseline": (added("baseline: {}"), "1:1: an empty baseline; write `baseline: {delegate: NAME}`"),
     "notify_without_tls": (

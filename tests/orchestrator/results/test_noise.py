@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
-from agent.wire.measurement import Ratio, Trust, baseline_id
+from agent.wire.measurement import Quality, Ratio, baseline_id
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.read import records
 from orchestrator.db.write import steering_requests
 from orchestrator.manifest.noise_series import AGAIN, FIRST, noise_series
 from orchestrator.policy.matrix import expand
-from orchestrator.results.noise import DeviceNoise, noise_of
+from orchestrator.results.device_noise import DeviceNoise, noise_from
+from orchestrator.results.noise import noise_of
 from orchestrator.results.records import CellRecord
 from orchestrator.sources import health_model
 from runtime.interpreter import Interpreter
@@ -25,19 +26,19 @@ from tests.orchestrator.stocked import cells, dispatch, report_devices, stock
 NOW = "2026-03-01T12:00:00+00:00"
 
 
-def session(number: int, ratio: float, p50: float = 2.0, trust: str = "trusted") -> list[CellRecord]:
+def session(number: int, ratio: float, p50: float = 2.0, void: tuple[str, ...] = ()) -> list[CellRecord]:
     """One session of `cpu` against itself."""
     pair = [replace(cell(f"s{number}", name, p50=p50), delegate_kind="cpu") for name in (FIRST, AGAIN)]
     stored = Ratio(
         against="x", baseline_id=baseline_id("cpu", {}), device_id="host-cpu", median=ratio,
         ci95=None, blocks=5, seed=1,
     )  # fmt: skip
-    verdict = Trust.model_validate({"verdict": trust, "reasons": ["drift"]})
+    quality = Quality(void=void, facts=("drift",))
     found = []
     for one, own in zip(pair, (None, stored), strict=True):
         assert one.measurement is not None
         found.append(
-            replace(one, measurement=one.measurement.model_copy(update={"ratio": own, "trust": verdict}))
+            replace(one, measurement=one.measurement.model_copy(update={"ratio": own, "quality": quality}))
         )
     return found
 
@@ -51,16 +52,21 @@ def test_the_floor_is_what_equal_things_differ_by_and_sessions_vary_on_their_own
     assert isinstance(found, DeviceNoise)
     assert found.floor == pytest.approx(math.expm1(math.sqrt(sum(x * x for x in logs) / 4)))
     assert found.session_sd == pytest.approx(math.expm1(np.std(np.log(medians), ddof=1)))
-    assert (found.sessions, found.suspect, found.delegate, found.measured_at) == (4, 0, "cpu", NOW)
+    assert (found.sessions, found.delegate, found.measured_at) == (4, "cpu", NOW)
     assert found.text == "1.6 % (sessions 4.4 %)"
 
 
-def test_invalid_sessions_do_not_count_and_suspect_ones_are_told() -> None:
-    series = [*session(0, 1.0), *session(1, 1.0, trust="suspect"), *session(2, 1.0)]
-    found = noise_of([*series, *session(3, 9.0, trust="invalid")], FIRST, NOW)
+def test_void_sessions_do_not_count() -> None:
+    series = [*session(0, 1.0), *session(1, 1.0), *session(2, 1.0)]
+    found = noise_of([*series, *session(3, 9.0, void=("swap",))], FIRST, NOW)
     assert isinstance(found, DeviceNoise)
-    assert (found.sessions, found.suspect, found.floor) == (3, 1, 0.0)
+    assert (found.sessions, found.floor) == (3, 0.0)
     assert noise_of(series[:4], FIRST, NOW) == "2 of 2 sessions gave a ratio; it takes 3"
+
+
+def test_what_an_earlier_release_stored_of_the_noise_is_read() -> None:
+    noise = DeviceNoise(0.04, 0.05, 5, "cpu", NOW)
+    assert noise_from({**asdict(noise), "suspect": 2}) == noise
 
 
 def test_a_series_is_a_campaign_of_one_delegate_against_itself_on_one_device(tmp_path) -> None:
@@ -79,13 +85,13 @@ def test_the_noise_of_a_device_is_kept_over_its_next_hello_and_reaches_its_resul
     stock(database)
     (waiting,) = cells(database)
     dispatch(database, waiting.cell_id)
-    noise = DeviceNoise(0.04, 0.05, 5, 1, "cpu", NOW)
+    noise = DeviceNoise(0.04, 0.05, 5, "cpu", NOW)
     with database.write() as turn:
         steering_requests.record_noise(turn, "host-cpu", noise)
     report_devices(database)
     with database.read() as read:
         (found,) = records.cells_by_id(read, [waiting.cell_id])
-    assert found.noise_floor == 0.04
+    assert found.noise == noise
 
 
 def test_the_calibration_workload_is_a_chain_of_matrix_products(tmp_path) -> None:

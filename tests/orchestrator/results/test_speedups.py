@@ -10,6 +10,7 @@ import pytest
 
 from agent.wire.measurement import Latency, Quality, Ratio, baseline_id
 from orchestrator.results.comparison import speed_up, unequal_threads
+from orchestrator.results.device_noise import DeviceNoise
 from orchestrator.results.export import result_json, results_csv
 from orchestrator.results.format import EN_DASH, TIMES
 from orchestrator.results.speedups import (
@@ -119,9 +120,10 @@ def test_a_void_result_has_no_verdict_in_any_form(void, why):
     ("floor", "verdict"), [(None, "faster"), (0.01, "faster"), (0.03, "open"), (0.06, "same")]
 )
 def test_what_equal_things_differ_by_on_a_device_is_no_difference(floor, verdict):
-    cell = replace(_cell("gpu", 1.0, ratio=_ratio(1.06, (1.04, 1.08))), noise_floor=floor)
+    noise = None if floor is None else DeviceNoise(floor, 0.05, 5, "cpu", "2026-03-01T12:00:00+00:00")
+    cell = replace(_cell("gpu", 1.0, ratio=_ratio(1.06, (1.04, 1.08))), noise=noise)
     assert speedup(cell, BASE).verdict == verdict
-    assert speedup(replace(cell, noise_floor=None), replace(BASE, noise_floor=floor)).verdict == verdict
+    assert speedup(replace(cell, noise=None), replace(BASE, noise=noise)).verdict == verdict
 
 
 def test_any_other_ratio_is_called_unpaired_and_carries_no_verdict():
