@@ -4,31 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agent.wire.measurement import Measurement, Quality
+from agent.wire.measurement import Measurement
 from orchestrator.results import format as text
-from orchestrator.results.answer.entries import missing, ratio_text
+from orchestrator.results.answer.entries import missing
 from orchestrator.results.comparison import accuracy_text
 from orchestrator.results.grading import grade_of, p50_grade
 from orchestrator.results.metrics import P50, PEAK_MEMORY
 from orchestrator.results.reasons import first_line
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import paired_speedup, stored_ratio
-from orchestrator.results.wording import SIGNS, WORDS, decides, grade_text, short_grade
+from orchestrator.results.wording import (
+    SIGNS,
+    WORDS,
+    decides,
+    grade_text,
+    measured_text,
+    ratio_text,
+    short_grade,
+)
 
 _LONGEST = 200
 """Characters of a reason or rule in the ten lines; `--all` has it whole."""
 
 _AGAINST = {"faster": "faster than", "slower": "slower than", "same": "the same as", "open": "open against"}
 """What a verdict says of a delegate and the baseline that follows."""
-
-_STOPPED = {
-    "target": "the intervals are as narrow as asked for",
-    "decided": "every verdict is decided",
-    "blocks": "all blocks were measured",
-    "budget": "the budget was spent",
-    "time": "the time limit was reached",
-}
-"""Why no further block was measured, in words."""
 
 
 def brief(cell: CellRecord) -> list[tuple[str, str]]:
@@ -61,7 +60,7 @@ def _lines(cell: CellRecord) -> Iterator[tuple[str, str]]:
     if not cell.struck_out:
         yield "start", _start(m)
     yield "memory", PEAK_MEMORY.full_text(cell)
-    yield "measured", _measured(m, m.quality)
+    yield "measured", measured_text(m)
 
 
 def _verdict(cell: CellRecord) -> str:
@@ -96,13 +95,3 @@ def _start(m: Measurement) -> str:
     times = m.latency_ms
     parts = (("cold", times.init), ("warm", times.init_warm), ("the first invoke", times.first))
     return ", ".join(f"{text.short_time(value)} {name}" for name, value in parts if value is not None)
-
-
-def _measured(m: Measurement, quality: Quality | None) -> str:
-    """How it was measured; results of older agents tell the samples alone."""
-    if quality is None or not quality.blocks:
-        return f"{text.count(m.samples)} samples"
-    turns = "alternating" if quality.alternating else "one arm after the other"
-    rounds = f"; {quality.repeated} of {quality.rounds} rounds repeated" if quality.rounds else ""
-    stopped = f"; stopped: {_STOPPED[quality.stopped]}" if quality.stopped else ""
-    return f"{quality.blocks} blocks, {turns}{rounds}; {text.count(m.samples)} samples{stopped}"

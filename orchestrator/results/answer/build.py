@@ -16,7 +16,7 @@ from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import P50
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import counted_latency
-from orchestrator.results.wording import SIGNS
+from orchestrator.results.wording import SIGNS, factor_text
 
 
 def answer_of(cells: Sequence[CellRecord], baseline: str | None, metric: Metric = P50) -> Answer:
@@ -70,9 +70,9 @@ def _column(key: Key, placed: Placed, heading: str, notes: Footnotes, metric: Me
     mean = placed.mean(key) if metric is P50 else None
     if mean is None:
         return Column(visible(heading), shown)
-    over = "" if mean.count == len(placed.models) else f" ({mean.count})"
+    over = "" if mean.count == len(placed.models) else f"of {mean.count}: "
     unpaired = "" if mean.paired else f"{SIGNS['unpaired']} "
-    return Column(visible(heading), shown, f"{unpaired}{entries.factor_text(mean.ratio)}{over}")
+    return Column(visible(heading), shown, f"{over}{unpaired}{factor_text(mean.ratio)}")
 
 
 def _with_unit(columns: Sequence[Column], metric: Metric) -> tuple[Column, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,7 +16,7 @@ from orchestrator.results.metrics import P50
 from orchestrator.results.reasons import has_no_result
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import SpeedUp
-from orchestrator.results.wording import SIGNS, known_percent
+from orchestrator.results.wording import SIGNS, known_percent, ratio_text
 
 NOISY, NOT_JUDGED, PARTLY, AGAIN = "~", "?", "*", "↻"
 
@@ -26,9 +25,6 @@ FURTHER: Final = ("±", "ops", "cold", "warm", "p90", "memory", "margin", "devic
 
 _WORDS: Final = ("wrong output", "void", "failed", "unsupported", "no p50", "cancelled")
 """Words in place of a figure, the worst first; other states follow."""
-
-_FACTOR = 1.1
-"""Factor from which on a ratio below 1 without a verdict is written as slower: `0.97x`, but `2.0x slower`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +98,6 @@ def _sure(figure: str, graded: Graded | None) -> str:
 
 def _known_to(graded: Graded | None) -> float | None:
     return None if graded is None else graded.known_to
-
-
-def ratio_text(found: SpeedUp) -> str:
-    """Write a ratio as a factor: how much faster, or how much slower where the sign or the text says so."""
-    known_to = None if found.half is None else found.half + found.allowance
-    slower = found.verdict == "slower" or (found.verdict != "same" and found.ratio * _FACTOR < 1.0)
-    factor = text.known(1.0 / found.ratio if slower else found.ratio, known_to)
-    return f"{factor}x slower" if slower and found.verdict != "slower" else f"{factor}x"
-
-
-def factor_text(ratio: float) -> str:
-    """Write a mean ratio: `1.15x`, and `5.0x slower` of one below 1."""
-    near = 1.0 / _FACTOR < ratio < _FACTOR
-    factor = text.known(max(ratio, 1.0 / ratio), math.log(_FACTOR) / 10 if near else None)
-    return f"{factor}x" if ratio >= 1.0 or float(factor) == 1.0 else f"{factor}x slower"
 
 
 def _more(cell: CellRecord) -> dict[str, str]:

@@ -30,12 +30,12 @@ def legend(cells: Sequence[CellRecord], placed: Placed) -> Iterator[str]:
         yield f"{sure} sure (95 %)"
     if "same" in verdicts:
         yield f"{SIGNS['same']} the same"
-    yield from _cautions(shown, placed, unpaired="unpaired" in verdicts)
+    yield from _cautions(shown, unpaired="unpaired" in verdicts)
     if "open" in verdicts:
         yield _open(shown, {key: one for key, one in ratios.items() if one.verdict == "open"})
 
 
-def _cautions(shown: Sequence[CellRecord], placed: Placed, *, unpaired: bool) -> Iterator[str]:
+def _cautions(shown: Sequence[CellRecord], *, unpaired: bool) -> Iterator[str]:
     if unpaired:
         yield f"{SIGNS['unpaired']} not paired, no verdict"
     graded = [one for cell in shown for one in (grade_of(cell), p50_grade(cell)) if one is not None]
@@ -48,9 +48,8 @@ def _cautions(shown: Sequence[CellRecord], placed: Placed, *, unpaired: bool) ->
         yield f"{entries.PARTLY} partly on the CPU"
     if any(getattr(cell, "again", None) for cell in shown):
         yield f"{entries.AGAIN} being measured again"
-    means = [mean for key in placed.contenders if (mean := placed.mean(key)) is not None]
-    if any(mean.count < len(placed.models) for mean in means):
-        yield "(n) over n models"
+    if reused := sum(cell.reused_from is not None for cell in shown):
+        yield f"{reused} reused"
 
 
 def _open(shown: Sequence[CellRecord], left: Mapping[str, SpeedUp]) -> str:

@@ -67,7 +67,7 @@ class Placed:
             delegate, device, level = key
             name = delegate
             if len({other[1] for other in self.columns if other[0] == delegate}) > 1:
-                name += f"@{device}"
+                name += f"@{device}" if device != "-" else " (no device)"
             elif all(cell.device_name.endswith(ON_CPU) for cell in own.values()):
                 name += ON_CPU
             name += f" {level}" if len(levels) > 1 else ""
