@@ -134,7 +134,7 @@ def grade_badge(cell: CellRecord) -> Badge | None:
     if graded is None or m is None:
         return None
     evidence = [("grade", grade_text(graded)), ("measured", measured_text(m))]
-    if own is not None and stored_ratio(cell) is not None:
+    if own is not None and own.grade != "void" and stored_ratio(cell) is not None:
         evidence.insert(1, ("the p50 alone", grade_text(own)))
     if (quality := m.quality) is not None:
         evidence += [("void", reason) for reason in quality.void]

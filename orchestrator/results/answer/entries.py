@@ -75,7 +75,7 @@ def entry(cell: CellRecord, found: SpeedUp | None, notes: Footnotes, metric: Met
     return Entry(
         sign="" if shown is None else SIGNS[shown.verdict],
         time=_time(cell),
-        ratio="" if shown is None else ratio_text(shown),
+        ratio="" if shown is None else _sure(ratio_text(shown), grade_of(cell) if shown.paired else None),
         more=_more(cell),
     )
 

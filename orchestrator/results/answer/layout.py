@@ -7,7 +7,7 @@ columns, the ends of headings, the middle of models' names, delegates from the r
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from orchestrator.results.answer.table import Answer, Column, Entry, Title
@@ -22,6 +22,9 @@ delegate is left out. Chosen: the names of published models differ within as man
 
 _WIDE = 100
 """Width from which on names and headings are cut for further columns; below, whole ones are worth more."""
+
+_CUT_FOR = 4
+"""So many of the further columns are worth it: uncertainty, operators, cold and warm start."""
 
 _SHORT_DEVICE = 12
 """Columns that each part of the first line keeps, if it has them."""
@@ -109,6 +112,10 @@ class _Group:
         }
         return cls(column, sign, time, ratio, least, widths)
 
+    def only(self, further: Sequence[str]) -> _Group:
+        """The group with these of its further columns."""
+        return replace(self, further={name: self.further[name] for name in further if name in self.further})
+
     def width(self, heading: int) -> int:
         """Columns of the whole group with a heading of at most so many."""
         return self.figures(heading) + sum(len(_before(name)) + wide for name, wide in self.further.items())
@@ -174,55 +181,57 @@ class _Drawn:
 
 def _fitted(answer: Answer, columns: int) -> _Drawn:
     """Choose delegates, further columns and widths so that a row fits."""
-    natural = _natural(answer)
-    for count in range(len(answer.columns), 0, -1):
-        shown = answer.columns[:count]
+    whole = [_Group.of(column, answer.headings(column)) for column in answer.columns]
+    natural = max(map(width, (*answer.models, "model", answer.mean_heading)))
+    for count in range(len(whole), 0, -1):
+        shown = whole[:count]
         for heading, least in ((columns, _NAME), (0, _NAME), (0, _SHORT_NAME)):
-            if _needed(answer, shown, (), heading) + min(natural, least) <= columns:
-                further = _further(answer, shown, columns, natural)
-                drawn = 0 if further and heading else heading
-                if further and _needed(answer, shown, further, columns) + min(natural, _NAME) <= columns:
-                    drawn = columns
-                return _drawn(answer, shown, further, columns, drawn)
-    return _drawn(answer, answer.columns[:1], (), columns, 0)
+            if _needed(shown, (), heading) + min(natural, least) <= columns:
+                further = _further(answer, shown, columns, natural) if count == len(whole) else ()
+                # Further columns may have cost the headings their ends, or left room for them.
+                whole_too = bool(further) and _fits(shown, further, columns, min(natural, _NAME))
+                kept = columns if whole_too else 0 if further else heading
+                return _drawn(answer, shown, further, columns, kept, natural)
+    return _drawn(answer, whole[:1], (), columns, 0, natural)
 
 
 def _drawn(
-    answer: Answer, shown: Sequence[Column], further: Sequence[str], columns: int, heading: int
+    answer: Answer,
+    shown: Sequence[_Group],
+    further: Sequence[str],
+    columns: int,
+    heading: int,
+    natural: int,
 ) -> _Drawn:
-    room = columns - _needed(answer, shown, further, heading)
-    return _Drawn(answer, _groups(answer, shown, further), max(1, min(_natural(answer), room)), heading)
+    room = columns - _needed(shown, further, heading)
+    groups = tuple(group.only(further) for group in shown)
+    return _Drawn(answer, groups, max(1, min(natural, room)), heading)
 
 
-def _further(answer: Answer, shown: Sequence[Column], columns: int, natural: int) -> tuple[str, ...]:
-    """Return as many of the further columns as fit, in their order; none where a delegate is left out."""
-    if len(shown) < len(answer.columns):
-        return ()
-    heading, name = (0, min(natural, _NAME)) if columns >= _WIDE else (columns, natural)
+def _further(answer: Answer, shown: Sequence[_Group], columns: int, natural: int) -> tuple[str, ...]:
+    """Return as many of the further columns as fit, in their order."""
     taken: tuple[str, ...] = ()
-    for more in answer.further:
-        if _needed(answer, shown, (*taken, more), heading) + name > columns:
+    for place, more in enumerate(answer.further):
+        cut = columns >= _WIDE and place < _CUT_FOR
+        heading, name = (0, min(natural, _NAME)) if cut else (columns, natural)
+        if _needed(shown, (*taken, more), heading) + name > columns:
             break
         taken = (*taken, more)
     return taken
 
 
-def _groups(answer: Answer, shown: Sequence[Column], further: Sequence[str]) -> tuple[_Group, ...]:
-    return tuple(
-        _Group.of(column, [name for name in answer.headings(column) if name in further]) for column in shown
-    )
+def _fits(shown: Sequence[_Group], further: Sequence[str], columns: int, name: int) -> bool:
+    """Whether a row with whole headings and a name of so many columns fits."""
+    return _needed(shown, further, columns) + name <= columns
 
 
-def _needed(answer: Answer, shown: Sequence[Column], further: Sequence[str], heading: int) -> int:
+def _needed(shown: Sequence[_Group], further: Sequence[str], heading: int) -> int:
     """Columns of a row without the name."""
-    return sum(len(_GAP) + group.width(heading) for group in _groups(answer, shown, further))
-
-
-def _natural(answer: Answer) -> int:
-    names = (*answer.models, "model", answer.mean_heading)
-    return max(map(width, names))
+    return sum(len(_GAP) + group.only(further).width(heading) for group in shown)
 
 
 def _wide_enough(answer: Answer) -> int:
-    needed = _needed(answer, answer.columns, (), 0) + min(_natural(answer), _SHORT_NAME)
+    """The least round width in which no delegate is left out."""
+    whole = [_Group.of(column, ()) for column in answer.columns]
+    needed = _needed(whole, (), 0) + _SHORT_NAME
     return -(-needed // _STEP) * _STEP

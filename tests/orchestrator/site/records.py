@@ -39,7 +39,7 @@ from runtime.tools.samples import FLOORS, ProcessTimes, summarise
 HOST = "bench-01/cpu"
 POCL = "bench-01/opencl-0"
 CPU_NAME = "AMD EPYC 7B13, 2 cores"
-POCL_NAME = "PoCL 3.1 on cpu-haswell-AMD EPYC 7B13"
+POCL_NAME = f"{CPU_NAME} (OpenCL on CPU)"
 NIGHT = datetime(2026, 11, 21, 2, 30, tzinfo=UTC)
 
 HOSTILE_NAMES = (
