@@ -128,7 +128,7 @@ function showMean(table, cell) {
   over.className = "detail";
   const logs = chosen.map((one) => Math.log(Number(one.dataset.ratio)));
   mean.textContent = chosen.length ? ratioText(Math.exp(logs.reduce((a, b) => a + b, 0) / logs.length)) : "no ratio";
-  if (chosen.length) over.textContent = `over ${chosen.length} of ${rows.length} models${paired.length ? "" : ", not paired"}`;
+  if (chosen.length) over.textContent = `over ${chosen.length} of ${rows.length} models${paired.length ? "" : ", unpaired"}`;
   cell.replaceChildren(mean, " ", over);
 }
 

@@ -16,9 +16,6 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: it starts the threads
 
-# What the tests measure is disturbed by other tests; reuse is tested apart from that.
-os.environ.setdefault("FARM_REUSE_SUSPECT", "1")
-
 # A shell without job control starts what it puts into the background with SIGINT ignored, and every program
 # that a test starts would inherit that: a Ctrl-C sent to it would have no effect.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

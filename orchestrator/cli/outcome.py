@@ -13,7 +13,7 @@ from orchestrator.results.answer.build import answer_of
 from orchestrator.results.answer.layout import lines
 from orchestrator.results.answer.table import Entry
 from orchestrator.results.comparison import all_well, compare, summary
-from orchestrator.results.export import result_json
+from orchestrator.results.export import result_objects
 from orchestrator.results.footnotes import Footnotes
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import CI95, P50
@@ -31,7 +31,7 @@ def end_of_campaign(
 ) -> int:
     """Print a campaign's results; the exit code is 1 where a cell failed, was struck out or cancelled."""
     if as_json:
-        output.emit_json([result_json(cell) for cell in cells])
+        output.emit_json(result_objects(cells))
     elif verbose:
         comparison_table(cells, campaign.baseline)
         output.line(summary(cells))

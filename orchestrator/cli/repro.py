@@ -95,11 +95,12 @@ def _text(row: CellRecord, found: Reproduction) -> str:
 def _said(row: CellRecord) -> Iterator[str]:
     """What the row says."""
     from orchestrator.results.format import moment
+    from orchestrator.results.grading import grade_of
 
     yield f"Cell {row.cell_id} of campaign {row.campaign} ({row.campaign_id}): {row.model} on {row.delegate}"
     yield f"measured {moment(row.finished_at)} on {row.device} ({row.device_name})"
-    trust = "" if row.trust is None else f"; {row.trust.verdict}"
-    yield f"p50 {_p50(row)}{trust}"
+    graded = grade_of(row)
+    yield f"p50 {_p50(row)}{'' if graded is None else f'; {graded.grade}'}"
     for title, values in (("conditions", row.conditions), ("versions", row.versions)):
         yield f"{title}: {'; '.join(f'{name} {value}' for name, value in sorted(values.items()))}"
 

@@ -17,7 +17,7 @@ from orchestrator.errors import UnreachableError
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD: Final = "0019"
+HEAD: Final = "0020"
 """The newest revision; a test compares it with the scripts. Alembic is imported only where it differs."""
 
 

@@ -334,8 +334,8 @@ class Result(SQLModel, table=True):
     """The result that an attempt delivered. `counted`: it decided its cell; every other one is evidence only.
 
     `late`: it arrived after its attempt had been given up, or with an old epoch. `content` digests the
-    message, which distinguishes a repeated delivery from a contradicting one. `trust`: the verdict of its
-    measurement, None where none was judged.
+    message, which distinguishes a repeated delivery from a contradicting one. `grade`: of its figures,
+    None where there are none.
     """
 
     __table_args__ = (
@@ -364,7 +364,7 @@ class Result(SQLModel, table=True):
     counted: bool
     late: bool
     received_at: datetime = Field(sa_type=UtcDateTime)
-    trust: str | None = None
+    grade: str | None = None
 
 
 class ReferenceClaim(SQLModel, table=True):

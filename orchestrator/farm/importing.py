@@ -15,7 +15,6 @@ from orchestrator.db.write import imports
 from orchestrator.errors import UsageError
 from orchestrator.manifest.schema import NAME_PATTERN
 from orchestrator.policy.fingerprint import digest
-from orchestrator.results.flags import IMPORTED
 from orchestrator.results.imports import MOST_BYTES, NotReadableError, read_results
 from orchestrator.results.records import IMPORTED_FILE, IMPORTED_SHA256, IMPORTED_TOOL
 
@@ -69,7 +68,7 @@ def _cells(file: Path, names: Names) -> Iterator[imports.ImportedCell]:
     except NotReadableError as error:
         raise UsageError(f"{file}: {error}") from error
     for number, result in enumerate(found):
-        said = f"{IMPORTED}{result.tool}, file {file.name}, sha256 {sha256[:12]}; not measured by this farm"
+        said = f"imported: {result.tool}, file {file.name}, sha256 {sha256[:12]}; not measured by this farm"
         measurement = result.measurement.model_copy(update={"warnings": (said,)})
         suffix = f"-{number + 1}" if len(found) > 1 else ""
         yield imports.ImportedCell(

@@ -26,6 +26,7 @@ from orchestrator.farm.quota import NO_LIMIT, Quota
 from orchestrator.policy.reservation import require_length, reservation_of
 from orchestrator.policy.rights import User, require_priority
 from orchestrator.results.device_noise import DeviceNoise
+from runtime.common.verdict import Grade
 
 _LONGEST_COOL_DOWN_S = 3600.0
 """The longest cool-down in seconds. Chosen: a device that needs over an hour belongs in quarantine."""
@@ -99,15 +100,15 @@ class Steering:
             self._require_own(turn, ref)
             return steering_requests.prioritise(turn, ref, priority)
 
-    def retry(self, ref: str, *, failed_only: bool, suspect: bool = False) -> int:
-        """Put ended cells back into the queue; `suspect`: those with a disturbed result. Returns how many.
+    def retry(self, ref: str, *, failed_only: bool, grades: tuple[Grade, ...] = ()) -> int:
+        """Put ended cells back into the queue, with `grades` those of such a result. Returns how many.
 
         Raises `UsageError`, and then puts none back: also where more cells of the user would wait than may.
         """
         with self.database.write() as turn:
             self._require_own(turn, ref)
             waiting = self.quota.waiting(turn)
-            again = steering_requests.retry(turn, ref, utc_now(), failed_only=failed_only, suspect=suspect)
+            again = steering_requests.retry(turn, ref, utc_now(), failed_only=failed_only, grades=grades)
             self.quota.require(waiting, again, "this retry")  # raising takes the turn back
             return again
 

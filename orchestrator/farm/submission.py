@@ -8,7 +8,6 @@ from datetime import datetime
 
 from orchestrator.config.account import account
 from orchestrator.config.clock import utc_now
-from orchestrator.config.reuse import reuses_disturbed
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.read import agents, events, past_results
@@ -19,7 +18,7 @@ from orchestrator.farm.quota import NO_LIMIT, Quota
 from orchestrator.manifest.campaign import Campaign
 from orchestrator.policy.fingerprint import Environments
 from orchestrator.policy.matrix import ModelFile, expand
-from orchestrator.policy.preview import AND_SUSPECT, NEVER, CellPreview, PlannedCell, plan_cells
+from orchestrator.policy.preview import NEVER, CellPreview, PlannedCell, plan_cells
 from orchestrator.policy.rights import User
 from orchestrator.sources.origins import origins_of, without_credentials
 
@@ -91,8 +90,8 @@ class Submission:
         environments = Environments(hello.devices)
         with self.database.read() as session:
             past = past_results.past_results(session, specs, environments)
-        reuse = _rule(campaign.reuse, force=force)
-        specs = tuple(s if s.reuse is None else replace(s, reuse=_rule(s.reuse, force=force)) for s in specs)
+        reuse = NEVER if force else campaign.reuse
+        specs = tuple(replace(s, reuse=NEVER) if force and s.reuse is not None else s for s in specs)
         return SubmissionPlan(campaign, reuse, plan_cells(specs, environments, past, reuse, utc_now()))
 
     def submit(self, plan: SubmissionPlan) -> Submitted:
@@ -129,13 +128,6 @@ class Submission:
                 manifests.keep(turn, campaign_id, kept, origins_of(plan.campaign, files))
             _end_cells_of_agents_that_left(turn, plan, now)
         return Submitted(campaign_id, before)
-
-
-def _rule(reuse: str, *, force: bool) -> str:
-    """A rule of reuse as it holds on this machine, for a submission with or without `force`."""
-    if force or reuse == NEVER:
-        return NEVER
-    return reuse + AND_SUSPECT if reuses_disturbed() and not reuse.endswith(AND_SUSPECT) else reuse
 
 
 def _require_reused(turn: Turn, plan: SubmissionPlan) -> None:

@@ -215,27 +215,29 @@ ACCURACY = Keys(
 )
 
 _AND_SUSPECT = "+suspect"
+"""The end of a rule of earlier releases: it is told apart, to say what became of it."""
 
 
 @described(
     lambda: {
         "type": "string",
-        "pattern": r"^(?:never|(?:same-fingerprint|max-age:\s*[0-9.]+\s*(?:ms|s|m|h|d)?)(?:\+suspect)?)$",
+        "pattern": r"^(?:never|same-fingerprint|max-age:\s*[0-9.]+\s*(?:ms|s|m|h|d)?)$",
     }
 )
 def reuse(node: yaml.Node, problems: Problems) -> str | None:
-    """`same-fingerprint`, `never`, or `max-age:7d` as `max-age:SECONDS`; with `+suspect`, but for `never`."""
+    """`same-fingerprint`, `never`, or `max-age:7d` as `max-age:SECONDS`."""
     word = text()(node, problems)
-    if word is None or word == "never":
+    if word in (None, "never", "same-fingerprint"):
         return word
-    rule, end = word.removesuffix(_AND_SUSPECT), _AND_SUSPECT if word.endswith(_AND_SUSPECT) else ""
-    if rule == "same-fingerprint":
-        return word
-    age = rule.removeprefix("max-age:")
-    if age != rule:
+    assert word is not None
+    if word.endswith(_AND_SUSPECT):
+        problems.add(node, f"{word!r}: leave out {_AND_SUSPECT!r}; every result that is not void is reused")
+        return None
+    age = word.removeprefix("max-age:")
+    if age != word:
         seconds = duration(yaml.ScalarNode(node.tag, age, node.start_mark, node.end_mark), problems)
-        return None if seconds is None else f"max-age:{seconds:.0f}{end}"
-    known = ("same-fingerprint", "never", "max-age:7d", "same-fingerprint+suspect", "max-age:7d+suspect")
+        return None if seconds is None else f"max-age:{seconds:.0f}"
+    known = ("same-fingerprint", "never", "max-age:7d")
     problems.add(node, f"unknown reuse rule {word!r}{suggestion(word, known)}")
     return None
 
@@ -332,7 +334,7 @@ ROOT = Keys(
             later=("accuracy", "gate"),
             about={
                 "measure": "How long each model is measured; overrides what `level` says.",
-                "reuse": "When an earlier result counts: same-fingerprint, max-age:7d, never; or +suspect.",
+                "reuse": "When an earlier result counts (no void one): same-fingerprint, max-age:7d, never.",
                 "limits": "Limits of every attempt and cell.",
                 "retry": "Which failures are tried again, and how often.",
             },

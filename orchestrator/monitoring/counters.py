@@ -16,6 +16,7 @@ from orchestrator.results.facts import (
     RecoveryOutcome,
     ResultStored,
 )
+from runtime.common.verdict import Grade
 
 _GAP_BUCKETS_S: Final = (0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
 """Upper bounds in seconds. The first ones tell apart what the scheduler takes, the last ones a device that a
@@ -27,7 +28,7 @@ _LAG_BUCKETS_S: Final = (0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 database or a broker that is away.
 """
 
-_TRUST: Final = ("trusted", "suspect", "invalid", "unjudged")
+_UNGRADED: Final = "none"
 _ACCURACY: Final = ("pass", "fail", "unjudged")
 
 
@@ -44,8 +45,8 @@ class Counters:
             ["reason"],
             registry=registry,
         )
-        self._trust = Counter(
-            "farm_trust_verdicts", "Stored results, by the verdict on their measurement.", ["verdict"],
+        self._grades = Counter(
+            "farm_result_grades", "Stored results, by the grade of their figures.", ["grade"],
             registry=registry,
         )  # fmt: skip
         self._accuracy = Counter(
@@ -73,8 +74,8 @@ class Counters:
             self._attempts.labels(code.value)
         for outcome in get_args(RecoveryOutcome):
             self._recoveries.labels(outcome)
-        for verdict in _TRUST:
-            self._trust.labels(verdict)
+        for grade in (*get_args(Grade), _UNGRADED):
+            self._grades.labels(grade)
         for verdict in _ACCURACY:
             self._accuracy.labels(verdict)
 
@@ -89,7 +90,7 @@ class Counters:
                 self._gaps.end(fact)
                 self._attempts.labels(fact.reason).inc()
             case ResultStored():
-                self._trust.labels(fact.trust or "unjudged").inc()
+                self._grades.labels(fact.grade or _UNGRADED).inc()
                 self._accuracy.labels(fact.accuracy or "unjudged").inc()
             case DeviceRecovered():
                 self._recoveries.labels(fact.outcome).inc()

@@ -141,13 +141,13 @@ def move_cell(now: CellState, to: CellState) -> CellState:
     return to
 
 
-def reopen_cell(now: CellState, *, disturbed: bool = False) -> CellState:
+def reopen_cell(now: CellState, *, measured: bool = False) -> CellState:
     """Return `queued` for a cell that a user wants tried again: the one way out of a terminal state.
 
-    `disturbed`: its result is suspect or invalid. Raises `IllegalMoveError` for a cell that was measured
-    undisturbed, or that has not ended.
+    `measured`: also one that is done. Raises `IllegalMoveError` for any other that is, and for one that has
+    not ended.
     """
-    if now not in (ENDED if disturbed else ENDED - {CellState.DONE}):
+    if now not in (ENDED if measured else ENDED - {CellState.DONE}):
         raise IllegalMoveError(f"a cell that is {now} cannot be tried again")
     return CellState.QUEUED
 

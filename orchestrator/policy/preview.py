@@ -33,12 +33,6 @@ _HINDERED: Final[Mapping[ReasonCode, Action]] = {
 SAME_FINGERPRINT = "same-fingerprint"
 NEVER = "never"
 _MAX_AGE = "max-age:"
-AND_SUSPECT = "+suspect"
-"""End of a rule by which disturbed results are reused as others are: for a machine that is never quiet."""
-
-DISTURBED = frozenset({"suspect", "invalid"})
-"""Trust verdicts of results that are not reused by default."""
-
 REUSABLE_FAILURES = frozenset({ReasonCode.WRONG_OUTPUT})
 """Failures that measuring again would only repeat; any other failed cell runs again."""
 
@@ -72,15 +66,7 @@ class KnownResult:
     duration_s: float
     ingredients: Ingredients
     environment: Mapping[str, str]
-    trust: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Reuse:
-    """Which earlier results may replace a measurement: those since `since`, disturbed ones if `suspect`."""
-
-    since: datetime
-    suspect: bool = False
+    grade: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +162,8 @@ def plan_cells(
 ) -> tuple[PlannedCell, ...]:
     """Decide every cell.
 
-    `reuse`: `same-fingerprint`, `never` or `max-age:SECONDS`, the first and the last also with `+suspect`;
-    anything else raises `UsageError`. A cell with a rule of its own goes by that.
+    `reuse`: `same-fingerprint`, `never` or `max-age:SECONDS`; anything else raises `UsageError`. A cell with
+    a rule of its own goes by that.
     """
     words = {reuse} | {spec.reuse for spec in specs if spec.reuse is not None}
     rules = {word: reuse_rule(word, now) for word in words}
@@ -221,42 +207,39 @@ def _planned(
     free: Sequence[_Seen],
     environments: Environments,
     past: PastResults,
-    rule: Reuse | None,
+    since: datetime | None,
 ) -> PlannedCell:
     """Decide a cell that may run on any of the free devices: the first reusable result is taken."""
     known = [device.same for device in free if device.same is not None]
     for result in known:
-        if rule is not None and reusable(result, rule):
+        if since is not None and reusable(result, since):
             why = f"measured {result.received_at:%Y-%m-%d %H:%M} UTC in cell {result.cell_id}"
             return PlannedCell(spec, "reuse", why, reused=result)
     last = next((device.ever for device in free if device.ever is not None), None)
     eta_s = expected_s(spec.plan, last, spec.model_bytes, past.durations.get(spec.delegate_kind, ()))
     if known:
-        return PlannedCell(spec, "run", _why_again(known[0], rule), eta_s=eta_s)
+        return PlannedCell(spec, "run", _why_again(known[0], since), eta_s=eta_s)
     if spec.siblings is not None:
         return PlannedCell(spec, "run", f"any of {', '.join(spec.devices)}", eta_s=eta_s)
     return _new_cell(spec, environments.of(spec.target, spec.delegate_kind), past, eta_s)
 
 
-def reuse_rule(reuse: str, now: datetime) -> Reuse | None:
-    """Return what may be reused; None: nothing. Raises `UsageError`."""
-    word, suspect = reuse.removesuffix(AND_SUSPECT), reuse.endswith(AND_SUSPECT)
+def reuse_rule(reuse: str, now: datetime) -> datetime | None:
+    """Return since when results may be reused; None: nothing may. Raises `UsageError`."""
     if reuse == NEVER:
         return None
-    if word == SAME_FINGERPRINT:
-        return Reuse(datetime.min.replace(tzinfo=UTC), suspect)
-    if word.startswith(_MAX_AGE):
-        return Reuse(now - timedelta(seconds=float(word.removeprefix(_MAX_AGE))), suspect)
+    if reuse == SAME_FINGERPRINT:
+        return datetime.min.replace(tzinfo=UTC)
+    if reuse.startswith(_MAX_AGE):
+        return now - timedelta(seconds=float(reuse.removeprefix(_MAX_AGE)))
     raise UsageError(f"unknown reuse rule {reuse!r}; known: {SAME_FINGERPRINT}, {NEVER}, max-age:SECONDS")
 
 
-def reusable(known: KnownResult, rule: Reuse) -> bool:
-    """Whether a result with the right fingerprint may replace a new measurement."""
-    if known.trust in DISTURBED and not rule.suspect:
-        return False
+def reusable(known: KnownResult, since: datetime) -> bool:
+    """Whether a result with the right fingerprint may replace a new measurement: no void one ever."""
     settled = known.status in ("done", "unsupported") or known.reason_code in REUSABLE_FAILURES
     settled = settled and known.reason_code not in CURABLE
-    return settled and known.received_at >= rule.since
+    return settled and known.grade != "void" and known.received_at >= since
 
 
 def expected_s(
@@ -294,11 +277,11 @@ def _new_cell(spec: CellSpec, environment: Mapping[str, str], past: PastResults,
     return PlannedCell(spec, "run", ", ".join(map(str, changed)), changed, eta_s)
 
 
-def _why_again(known: KnownResult, rule: Reuse | None) -> str:
-    if rule is None:
+def _why_again(known: KnownResult, since: datetime | None) -> str:
+    if since is None:
         return "measured before; reuse is off"
-    if known.trust in DISTURBED and not rule.suspect:
-        return f"the last result is {known.trust}"
-    if known.received_at < rule.since:
+    if known.grade == "void":
+        return "the last result is void"
+    if known.received_at < since:
         return f"the last result is of {known.received_at:%Y-%m-%d %H:%M} UTC, older than allowed"
     return f"last time it ended {known.status}: {known.reason_code}"

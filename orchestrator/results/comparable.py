@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from pydantic import TypeAdapter
 
-from agent.wire.measurement import Latency, Ratio, Trust
+from agent.wire.measurement import Latency, Measurement, Ratio
 from agent.wire.messages import Reason
 from orchestrator.results.device_noise import DeviceNoise
 from orchestrator.results.records import CellRecord, Imported
@@ -23,14 +23,6 @@ class ComparedTimes:
 
     p50: float | None
     ci95: tuple[float, float] | None
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedTrust:
-    """As `Trust`."""
-
-    verdict: str
-    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +55,6 @@ class ComparedFigures:
     accuracy: _Judged
     settings: dict[str, str]
     labelled: _Judged | None = None
-    trust: ComparedTrust | None = None
     quality: ComparedQuality | None = None
     variation: ComparedVariation | None = None
     ratio: Ratio | None = None
@@ -99,11 +90,6 @@ class ComparedCell:
     imported: Imported | None = None
 
     @property
-    def trust(self) -> ComparedTrust | None:
-        """The trust verdict of the result; None where none was judged."""
-        return None if self.measurement is None else self.measurement.trust
-
-    @property
     def struck_out(self) -> bool:
         """As `CellRecord.struck_out`."""
         m = self.measurement
@@ -114,7 +100,7 @@ class ComparedCell:
 
 Comparable: TypeAlias = CellRecord | ComparedCell
 Times: TypeAlias = Latency | ComparedTimes
-Believed: TypeAlias = Trust | ComparedTrust
+Figures: TypeAlias = Measurement | ComparedFigures
 
 
 def void_reason(cell: Comparable) -> str | None:

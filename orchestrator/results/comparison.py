@@ -122,7 +122,7 @@ def latency(cell: CellRecord) -> str:
 
 def speed_up(cell: CellRecord, against: CellRecord | None) -> str:
     """Write `▲ 1.42x [1.38 - 1.46]`, the paired ratio over the baseline with verdict and interval; empty for
-    the baseline itself. A ratio of two medians is `1.42x not paired`.
+    the baseline itself. A ratio of two medians is `1.42x unpaired`.
     """
     found = speedup(cell, against)
     if found is None:

@@ -15,8 +15,8 @@ from typing import Any
 from agent.wire.measurement import DeviceTime, Measurement, ProcessSamples
 from orchestrator.results import format as text
 from orchestrator.results import metrics
+from orchestrator.results.export_worth import grades_json, measured_with, ratio_json, variation_json
 from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord, ManifestRecord
-from orchestrator.results.speedups import stored_ratio
 
 FIRST_COLUMNS = (
     "campaign", "model", "delegate", "device", "level", "status", "reason.code", "reason.text",
@@ -32,7 +32,7 @@ FIRST_COLUMNS = (
 
 RATIO_COLUMNS = (
     "ratio.against", "ratio.median", "ratio.ci95.low", "ratio.ci95.high", "ratio.blocks", "ratio.seed",
-    "ratio.tunings",
+    "ratio.tunings", "ratio.allowance", "ratio.verdict", "ratio.blocks_needed",
 )  # fmt: skip
 """The columns of the paired speed-up over the baseline."""
 
@@ -46,8 +46,10 @@ VARIATION_COLUMNS = (
 
 PROVENANCE_COLUMNS = (
     "cell_id", "campaign_id", "model_sha256", "device_name", "threads", "finished_at", "reused_from", "flags",
-    "conditions_id", "trust.verdict", "trust.reasons", "trust.seen", "trust.unseen", "imported.tool",
-    "imported.file", "imported.sha256",
+    "conditions_id", "grade", "half_width", "allowance", "grade_reason", "p50_grade.grade",
+    "p50_grade.half_width", "p50_grade.allowance", "quality.void", "quality.facts", "quality.blocks",
+    "quality.rounds", "quality.repeated", "quality.alternating", "quality.stopped", "quality.seen",
+    "quality.unseen", "imported.tool", "imported.file", "imported.sha256",
 )  # fmt: skip
 """The last columns: where a row comes from. Lists are joined by semicolons."""
 
@@ -63,7 +65,7 @@ def to_json(value: Any, indent: int | None = 1) -> str:
 
 def results_document(cells: Iterable[CellRecord]) -> str:
     """The array of `farm results --format json`, as text."""
-    return to_json([result_json(cell) for cell in cells])
+    return to_json(result_objects(cells))
 
 
 def results_csv(cells: Iterable[CellRecord]) -> str:
@@ -72,8 +74,8 @@ def results_csv(cells: Iterable[CellRecord]) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\r\n")
     writer.writerow(columns)
-    for cell in cells:
-        flat = _flatten(result_json(cell))
+    for result in result_objects(cells):
+        flat = _flatten(result)
         writer.writerow([_csv_value(flat.get(column)) for column in columns])
     return buffer.getvalue()
 
@@ -86,8 +88,18 @@ def csv_columns() -> tuple[str, ...]:
     )
 
 
-def result_json(cell: CellRecord) -> dict[str, Any]:
-    """The stable object of one result (docs/results-format.md); the latencies of a wrong output are null."""
+def result_objects(cells: Iterable[CellRecord]) -> list[dict[str, Any]]:
+    """The objects of several results, each with the baseline that it was measured with, if that is there."""
+    listed = list(cells)
+    baselines = measured_with(listed)
+    return [result_json(cell, baselines.get(cell.cell_id)) for cell in listed]
+
+
+def result_json(cell: CellRecord, baseline: CellRecord | None = None) -> dict[str, Any]:
+    """The stable object of one result (docs/results-format.md); the latencies of a wrong output are null.
+
+    `baseline`: the cell that it was measured with, where that is at hand, as a void one voids the verdict.
+    """
     m = cell.measurement
     found: dict[str, Any] = {
         "campaign": cell.campaign,
@@ -99,28 +111,16 @@ def result_json(cell: CellRecord) -> dict[str, Any]:
         "reason": None if cell.reason is None else cell.reason.model_dump(mode="json"),
         "delegation": None if m is None or m.delegation is None else m.delegation.model_dump(mode="json"),
     }
-    more = {"ratio": _ratio(cell), "environment_id": cell.environment_id, "variation": _variation(m)}
+    more = {
+        "ratio": ratio_json(cell, baseline),
+        "environment_id": cell.environment_id,
+        "variation": variation_json(m),
+    }
     return found | _figures(cell) | more | _provenance(cell)
 
 
-def _ratio(cell: CellRecord) -> dict[str, Any] | None:
-    """The stored speed-up over the baseline that the cell was measured with."""
-    ratio = stored_ratio(cell)
-    if ratio is None:
-        return None
-    return ratio.model_dump(mode="json", exclude={"baseline_id", "device_id"})
-
-
-def _variation(m: Measurement | None) -> dict[str, Any] | None:
-    """What the interval is over, how much each level varies, and what each tuning chose."""
-    if m is None or m.variation is None:
-        return None
-    outcomes = [tuning.model_dump(mode="json") for tuning in m.tunings]
-    return {**m.variation.model_dump(mode="json"), "outcomes": outcomes}
-
-
 def _provenance(cell: CellRecord) -> dict[str, Any]:
-    """What tells two results of one cell apart, and what disturbed them."""
+    """What tells two results of one cell apart, and what their figures are worth."""
     m = cell.measurement
     threads = "" if m is None else m.settings.get("threads", "")
     return {
@@ -133,7 +133,8 @@ def _provenance(cell: CellRecord) -> dict[str, Any]:
         "reused_from": cell.reused_from,
         "flags": [] if m is None else list(m.warnings),
         "conditions_id": cell.conditions_id,
-        "trust": None if cell.trust is None else cell.trust.model_dump(mode="json"),
+        **grades_json(cell),
+        "quality": None if cell.quality is None else cell.quality.model_dump(mode="json"),
         "imported": None if cell.imported is None else asdict(cell.imported),
     }
 

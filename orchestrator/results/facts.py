@@ -29,9 +29,9 @@ class AttemptEnded:
 
 @dataclass(frozen=True, slots=True)
 class ResultStored:
-    """A delivered result. `trust` and `accuracy`: its verdicts, None where none was judged."""
+    """A delivered result. `grade` of its figures and verdict on its `accuracy`, None where there is none."""
 
-    trust: str | None
+    grade: str | None
     accuracy: str | None
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestrator.results.comparable import Comparable, void_reason
-from orchestrator.results.speedups import counted_times, half_of, stored_ratio
+from agent.wire.measurement import Measurement
+from orchestrator.results.comparable import Comparable, Figures, void_reason
+from orchestrator.results.speedups import counts, half_of
 from runtime.common.verdict import Grade, grade
 
 
@@ -34,24 +35,39 @@ class Graded:
 
 def p50_grade(cell: Comparable) -> Graded | None:
     """Grade the median of a cell; None where there is none that counts."""
-    times, quality = counted_times(cell), None if cell.measurement is None else cell.measurement.quality
-    if times is None or (times.p50 is None and void_reason(cell) is None):
+    if cell.measurement is None or not counts(cell):
         return None
-    return _graded(cell, half_of(times.ci95), 0.0 if quality is None else quality.allowance)
+    return _by_median(cell.measurement, void_reason(cell))
 
 
 def grade_of(cell: Comparable) -> Graded | None:
     """Grade a cell by its stored ratio, else by its median; None where nothing of it counts."""
-    ratio = stored_ratio(cell)
-    return p50_grade(cell) if ratio is None else _graded(cell, half_of(ratio.ci95), ratio.allowance)
+    if cell.measurement is None or not counts(cell):
+        return None
+    return _by_ratio(cell.measurement, void_reason(cell))
 
 
-def _graded(cell: Comparable, half: float | None, allowance: float) -> Graded:
-    void = void_reason(cell)
+def grade_of_result(m: Measurement) -> Graded | None:
+    """Grade what was measured, as `grade_of` does, whether it counts or not."""
+    return _by_ratio(m, None if m.quality is None else next(iter(m.quality.void), None))
+
+
+def _by_ratio(m: Figures, void: str | None) -> Graded | None:
+    return (
+        _by_median(m, void) if m.ratio is None else _graded(m, void, half_of(m.ratio.ci95), m.ratio.allowance)
+    )
+
+
+def _by_median(m: Figures, void: str | None) -> Graded | None:
+    if m.latency_ms.p50 is None and void is None:
+        return None
+    return _graded(m, void, half_of(m.latency_ms.ci95), 0.0 if m.quality is None else m.quality.allowance)
+
+
+def _graded(m: Figures, void: str | None, half: float | None, allowance: float) -> Graded:
     found = grade(half, allowance, void=void is not None)
     if void is not None or found == "good":
         return Graded(found, half, allowance, void or "")
     if allowance > (half or 0.0):
         return Graded(found, half, allowance, f"others took {allowance:.1%} of the time of the rounds")
-    quality = None if cell.measurement is None else cell.measurement.quality
-    return Graded(found, half, allowance, "" if quality is None else next(iter(quality.facts), ""))
+    return Graded(found, half, allowance, "" if m.quality is None else next(iter(m.quality.facts), ""))

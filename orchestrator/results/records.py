@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from agent.wire.measurement import Measurement, Trust
+from agent.wire.measurement import Measurement, Quality
 from agent.wire.messages import InputSpec, MeasurePlan, Reason, environment_id
 from agent.wire.provenance import conditions_of, versions_of
 from orchestrator.results.device_noise import DeviceNoise
@@ -87,9 +87,9 @@ class CellRecord:
     inputs: Mapping[str, InputSpec] = field(default_factory=dict)
 
     @property
-    def trust(self) -> Trust | None:
-        """The trust verdict of the result; None where none was judged, as in older results."""
-        return None if self.measurement is None else self.measurement.trust
+    def quality(self) -> Quality | None:
+        """What the figures rest on; None where nothing was measured, and for another tool's."""
+        return None if self.measurement is None else self.measurement.quality
 
     @property
     def imported(self) -> Imported | None:

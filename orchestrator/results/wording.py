@@ -18,7 +18,7 @@ SIGNS: Final[Mapping[Verdict, str]] = {
 
 WORDS: Final[Mapping[Verdict, str]] = {
     "faster": "faster", "slower": "slower", "same": "the same", "open": "open",
-    "unpaired": "not paired", "void": "not compared",
+    "unpaired": "unpaired", "void": "not compared",
 }  # fmt: skip
 """The same in words."""
 

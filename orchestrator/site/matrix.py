@@ -111,7 +111,7 @@ def _column(key: _ColumnKey, cells: Sequence[CellRecord], baselines: Baselines, 
 
 
 def _over(mean: MeanSpeedUp, row_count: int) -> str:
-    unpaired = "" if mean.paired else ", not paired"
+    unpaired = "" if mean.paired else ", unpaired"
     return f"over {mean.count} of {row_count} models{unpaired}"
 
 

@@ -15,9 +15,9 @@ INT8 = "torchvision_mobilenet_v2__static_int8"
 KEYS = {
     "campaign", "model", "delegate", "device", "level", "status", "reason", "delegation", "latency_ms",
     "samples", "memory_bytes", "accuracy", "labelled", "environment_id", "cell_id", "campaign_id",
-    "model_sha256", "device_name", "threads", "finished_at", "reused_from", "flags", "conditions_id", "trust",
-    "ratio", "variation", "energy", "imported", "init_ms", "installed", "device_ms", "sustained",
-    "throughput",
+    "model_sha256", "device_name", "threads", "finished_at", "reused_from", "flags", "conditions_id",
+    "quality", "grade", "half_width", "allowance", "grade_reason", "p50_grade", "ratio", "variation",
+    "energy", "imported", "init_ms", "installed", "device_ms", "sustained", "throughput",
 }  # fmt: skip
 
 

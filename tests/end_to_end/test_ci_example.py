@@ -62,8 +62,6 @@ class Project:
         environment = os.environ | {
             "FARM_HOME": str(self.folder / "home"),
             "PYTHONPATH": str(REPOSITORY),
-            # As the workflow has it. Whatever else runs here, a model a thousand times as large is slower.
-            "FARM_JUDGE_SUSPECT": "1",
         }
         return subprocess.run(
             [sys.executable, *arguments],
@@ -109,8 +107,8 @@ def test_a_build_fails_once_its_model_is_slow(built: Project) -> None:
     assert "AssertionError: model on cpu@host-cpu: p50" in ran.stdout
     assert "1 failed, 1 passed" in ran.stdout
     ran = built.farm("compare", "build~1", "build", "--fail-on", "regression")
-    assert ran.returncode == 3, ran.stderr
-    assert "slower" in ran.stdout
+    assert ran.returncode == 5, "by how much sessions of this machine differ was not measured"
+    assert "open" in ran.stdout
 
 
 def test_the_workflow_runs_commands_that_there_are(project: Project) -> None:

@@ -166,7 +166,7 @@ def _known_result(row: tables.Result, cell: tables.Cell, environment: tables.Env
         duration_s=row.duration_ns / 1e9,
         ingredients=ingredients(cell, row.device_id),
         environment=environment.fields,
-        trust=row.trust,
+        grade=row.grade,
     )
 
 

@@ -14,7 +14,7 @@ from orchestrator.db.read import arms, past_results
 from orchestrator.db.write import attempts, campaigns, devices, outbox
 from orchestrator.policy.assign import Assignment
 from orchestrator.policy.fingerprint import fingerprint
-from orchestrator.policy.preview import Reuse, reusable, reuse_rule
+from orchestrator.policy.preview import reusable, reuse_rule
 from orchestrator.policy.reservation import reservation_of
 
 
@@ -84,22 +84,22 @@ def _begin_with_arms(turn: Turn, assignment: Assignment, now: datetime) -> JobSp
 
 def _reuse(turn: Turn, waiting: Sequence[Assignment], now: datetime) -> set[str]:
     """Let cells take over what another campaign has measured since they were submitted; returns their ids."""
-    rules: dict[str, Reuse] = {}
+    since: dict[str, datetime] = {}
     prints: dict[str, str] = {}
     for assignment in waiting:
         cell = turn.cell(assignment.cell_id)
         device = turn.device(assignment.device_id)
         rule = reuse_rule(cell.reuse or turn.campaign(cell.campaign_no).reuse, now)
         if rule is not None:
-            rules[cell.cell_id] = rule
+            since[cell.cell_id] = rule
             series = past_results.ingredients(cell, assignment.device_id).series
             expected = devices.environment_of(turn, device, cell.delegate_kind)
             prints[cell.cell_id] = fingerprint(series, environment_id(expected))
     known = past_results.known_by_fingerprint(turn, set(prints.values()))
     reused = set()
-    for cell_id, rule in rules.items():
+    for cell_id, allowed in since.items():
         found = known.get(prints[cell_id])
-        if found is not None and reusable(found, rule):
+        if found is not None and reusable(found, allowed):
             campaigns.reuse_result(turn, turn.cell(cell_id), found.attempt_id, now)
             reused.add(cell_id)
     return reused

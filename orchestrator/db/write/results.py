@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from agent.wire.measurement import Measurement, Quality
 from agent.wire.messages import JobResult, Reason
 from orchestrator.db import tables
 from orchestrator.db.engine.turn import Turn
@@ -11,11 +12,27 @@ from orchestrator.db.read.past_results import ingredients
 from orchestrator.db.write.devices import environment_of, note_reported, record_environment
 from orchestrator.policy.fingerprint import digest, fingerprint
 from orchestrator.results.facts import ResultStored
+from orchestrator.results.grading import grade_of_result
 
 
 def content_digest(message: JobResult) -> str:
     """Digest of a result message: equal for every delivery of the same result."""
     return digest(message.model_dump(mode="json"))
+
+
+def with_quality(m: Measurement) -> Measurement:
+    """The measurement of an older agent, which has a verdict of trust, as those of today have it."""
+    if m.quality is not None or m.trust is None:
+        return m
+    trust = m.trust
+    void = trust.verdict == "invalid"
+    quality = Quality(
+        void=trust.reasons if void else (),
+        facts=() if void else trust.reasons,
+        seen=trust.seen,
+        unseen=trust.unseen,
+    )
+    return m.model_copy(update={"quality": quality})
 
 
 def store(
@@ -37,7 +54,8 @@ def store(
     environment = record_environment(turn, found)
     if found != expected and not late:
         note_reported(turn, device, cell.delegate_kind, found)
-    measured = message.measurement
+    measured = None if message.measurement is None else with_quality(message.measurement)
+    graded = None if measured is None else grade_of_result(measured)
     series = ingredients(cell, attempt.device_id).series
     row = tables.Result(
         attempt_id=attempt.attempt_id,
@@ -47,7 +65,7 @@ def store(
         status=message.status.value,
         reason_code=reason.code.value,
         reason_text=reason.text,
-        measurement=None if measured is None else measured.model_dump_json(),
+        measurement=None if measured is None else measured.model_dump_json(exclude={"trust"}),
         samples_sha256=None if measured is None else measured.samples_sha256,
         environment_id=environment,
         facts=message.facts,
@@ -59,9 +77,9 @@ def store(
         counted=counted,
         late=late,
         received_at=now,
-        trust=None if measured is None or measured.trust is None else measured.trust.verdict,
+        grade=None if graded is None else graded.grade,
     )
     turn.put(tables.Result, row.attempt_id, row)
     if measured is not None:
-        turn.tell(ResultStored(row.trust, measured.accuracy.verdict))
+        turn.tell(ResultStored(row.grade, measured.accuracy.verdict))
     return row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from difflib import get_close_matches
@@ -19,8 +19,8 @@ from orchestrator.db.write import quarantine as device_quarantine
 from orchestrator.errors import UsageError
 from orchestrator.policy.lifecycle import CURABLE, OPEN, CellState, cancelled_reason, reopen_cell
 from orchestrator.policy.matrix import NO_DEVICE
-from orchestrator.policy.preview import DISTURBED
 from orchestrator.results.device_noise import DeviceNoise
+from runtime.common.verdict import Grade
 
 
 def pause(turn: Turn, ref: str, now: datetime) -> int:
@@ -59,21 +59,21 @@ def prioritise(turn: Turn, ref: str, priority: int) -> int:
     return len(still_open)
 
 
-def retry(turn: Turn, ref: str, now: datetime, *, failed_only: bool, suspect: bool = False) -> int:
+def retry(turn: Turn, ref: str, now: datetime, *, failed_only: bool, grades: Collection[Grade] = ()) -> int:
     """Put ended cells of a campaign, or one cell, back into the queue with all their attempts before them.
 
     Those that failed, and without `failed_only` those that were cancelled or lacked a device or delegate;
-    with `suspect` those with a disturbed result, and with both also those that failed. A result that decided
-    a cell stays as evidence and counts no more. Returns how many cells.
+    with `grades` those whose result has one of them, and with both also those that failed. A result that
+    decided a cell stays as evidence and counts no more. Returns how many cells.
     """
     cells = _cells(turn, ref)
-    disturbed = _disturbed(turn, cells) if suspect else set()
-    ended = failed_only or not suspect
+    graded = _graded(turn, cells, grades) if grades else set()
+    ended = failed_only or not grades
     again = [
-        cell for cell in cells if cell.cell_id in disturbed or (ended and _may_run_again(cell, failed_only))
+        cell for cell in cells if cell.cell_id in graded or (ended and _may_run_again(cell, failed_only))
     ]
     for cell in again:
-        _put_back(turn, cell, now, disturbed=cell.cell_id in disturbed)
+        _put_back(turn, cell, now, measured=cell.cell_id in graded)
     for number in sorted({cell.campaign_no for cell in again}):
         campaign = turn.campaign(number)
         campaign.ended_at = campaign.cancel_asked_at = None
@@ -91,22 +91,22 @@ def _may_run_again(cell: tables.Cell, failed_only: bool) -> bool:
     return not failed_only and (cell.state == CellState.CANCELLED or curable)
 
 
-def _disturbed(turn: Turn, cells: Sequence[tables.Cell]) -> set[str]:
-    """The ids of those of these cells that show a suspect or invalid result."""
-    shown = select(tables.Cell.cell_id, tables.Result.trust).join(
+def _graded(turn: Turn, cells: Sequence[tables.Cell], grades: Collection[Grade]) -> set[str]:
+    """The ids of those of these cells that show a result of one of these grades."""
+    shown = select(tables.Cell.cell_id, tables.Result.grade).join(
         tables.Result, col(tables.Result.attempt_id) == tables.Cell.shown_attempt_id
     )
     rows = turn.exec(shown.where(col(tables.Cell.cell_id).in_([cell.cell_id for cell in cells])))
-    return {cell_id for cell_id, trust in rows if trust in DISTURBED}
+    return {cell_id for cell_id, grade in rows if grade in grades}
 
 
-def _put_back(turn: Turn, cell: tables.Cell, now: datetime, *, disturbed: bool) -> None:
+def _put_back(turn: Turn, cell: tables.Cell, now: datetime, *, measured: bool) -> None:
     last = select(func.max(tables.Attempt.attempt_no)).where(tables.Attempt.cell_id == cell.cell_id)
     cell.retried_after = turn.exec(last).one() or 0
     counted = select(tables.Result).where(tables.Result.cell_id == cell.cell_id, col(tables.Result.counted))
     for result in turn.exec(counted):
         result.counted = False
-    cell.state = reopen_cell(CellState(cell.state), disturbed=disturbed).value
+    cell.state = reopen_cell(CellState(cell.state), measured=measured).value
     cell.reason_code = cell.reason_text = cell.ended_at = cell.cancel_asked_at = cell.not_before = None
     cell.shown_attempt_id = cell.reused_from = cell.device_id = None
     queue_limits.start_clock(cell, now)

@@ -18,7 +18,7 @@ from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import SpeedUp
 from orchestrator.results.wording import SIGNS, known_percent, ratio_text
 
-NOISY, NOT_JUDGED, PARTLY, AGAIN = "~", "?", "*", "↻"
+NOISY, NOT_JUDGED, PARTLY, AGAIN, IMPORTED = "~", "?", "*", "↻", "°"
 
 FURTHER: Final = ("±", "ops", "cold", "warm", "p90", "memory", "margin", "device")
 """The headings of the further columns, the most important first."""
@@ -48,7 +48,8 @@ def missing(cell: CellRecord, metric: Metric = P50) -> Missing | None:
     if has_no_result(cell) or cell.measurement is None:
         code = "" if cell.reason is None else cell.reason.code.value
         return Missing("excluded" if code == "excluded" else cell.status, reason)
-    if (void := void_reason(cell)) is not None:
+    # What another tool measured is never compared, and a figure all the same.
+    if cell.imported is None and (void := void_reason(cell)) is not None:
         return Missing("void", void)
     if metric.read(cell) is None:
         return Missing(f"no {metric.label}", metric.why_none(cell.measurement))
@@ -85,7 +86,8 @@ def _time(cell: CellRecord) -> str:
     graded, m = p50_grade(cell), cell.measurement
     p50 = P50.read(cell)
     signs = [
-        NOT_JUDGED if m is not None and m.accuracy.verdict is None else "",
+        IMPORTED if cell.imported is not None else "",
+        NOT_JUDGED if m is not None and m.accuracy.verdict is None and cell.imported is None else "",
         PARTLY if m is not None and m.delegation is not None and m.delegation.status != "full" else "",
         AGAIN if getattr(cell, "again", None) else "",
     ]

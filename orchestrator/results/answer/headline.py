@@ -20,7 +20,7 @@ _PHRASES: Final[Mapping[str, tuple[str, str]]] = {
     "slower": ("loses to {} on", "loses on"),
     "same": ("equals {} on", "equal on"),
     "open": ("is open against {} on", "open on"),
-    "unpaired": ("is not paired with {} on", "not paired on"),
+    "unpaired": ("is unpaired with {} on", "unpaired on"),
     "none": ("has no ratio over {} on", "no ratio on"),
 }
 """How each verdict is said where the baseline is named, and where it was named before."""

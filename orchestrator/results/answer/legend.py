@@ -37,12 +37,14 @@ def legend(cells: Sequence[CellRecord], placed: Placed) -> Iterator[str]:
 
 def _cautions(shown: Sequence[CellRecord], *, unpaired: bool) -> Iterator[str]:
     if unpaired:
-        yield f"{SIGNS['unpaired']} not paired, no verdict"
+        yield f"{SIGNS['unpaired']} unpaired, no verdict"
     graded = [one for cell in shown for one in (grade_of(cell), p50_grade(cell)) if one is not None]
     if any(one.grade == "noisy" for one in graded):
         yield f"{entries.NOISY} noisy"
     measured = [cell.measurement for cell in shown if cell.measurement is not None]
-    if any(m.accuracy.verdict is None for m in measured):
+    if any(cell.imported is not None for cell in shown):
+        yield f"{entries.IMPORTED} measured by another tool, not compared"
+    if any(c.measurement is None or c.measurement.accuracy.verdict is None for c in shown if not c.imported):
         yield f"{entries.NOT_JUDGED} output not judged"
     if any(m.delegation is not None and m.delegation.status != "full" for m in measured):
         yield f"{entries.PARTLY} partly on the CPU"

@@ -29,14 +29,18 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 
 def test_results_of_other_tools_are_flagged_in_table_json_and_csv(imported: Shell) -> None:
     table = imported.farm("results", "phones").out
-    assert "imported 1/1" in table
-    assert "benchmark_model-gpu@imported:Pixel-8" in " ".join(table.split())
+    assert "° measured by another tool, not compared" in table
+    assert "Pixel-8" in table.splitlines()[0]
+    every = imported.farm("results", "phones", "-v").out
+    assert "void: imported: measured by benchmark_model" in " ".join(every.split())
+    assert "benchmark_model-gpu@imported:Pixel-8" in " ".join(every.split())
     rows = imported.farm("results", "phones", "--format", "json").json()
     for row, (name, text) in zip(rows, FILES.items(), strict=True):
         assert row["imported"]["file"] == name
         assert row["imported"]["sha256"] == hashlib.sha256(text.encode()).hexdigest()
         assert row["flags"][0].startswith("imported: ")
-        assert (row["ratio"], row["trust"], row["reused_from"]) == (None, None, None)
+        assert (row["ratio"], row["quality"], row["reused_from"]) == (None, None, None)
+        assert row["grade"] == "void"
         assert (row["accuracy"]["verdict"], row["device_name"]) == (None, "Pixel-8")
     assert [row["model"] for row in rows] == ["mobilenet_v2.tflite", "profile"]
     lines = list(csv.DictReader(io.StringIO(imported.farm("results", "phones", "--format", "csv").out)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from datetime import UTC, datetime
 
-from agent.wire.measurement import LabelledScore, Ratio, Trust, Variation
+from agent.wire.measurement import LabelledScore, Quality, Ratio, Variation
 from agent.wire.messages import Status
 from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
@@ -31,7 +31,7 @@ def fill(database: Database) -> None:
     """A result with all that is compared, a wrong one, one that is unsupported, and a cell that waits."""
     stock(database, asked(("a", "b"), {"cpu": {"threads": 2}, "gpu": {}}))
     full = {
-        "trust": Trust(verdict="suspect", reasons=("drift", "swap"), seen=("steal time",)),
+        "quality": Quality(void=("swap",), facts=("drift",), allowance=0.1, seen=("steal time",)),
         "ratio": Ratio(
             against="litert", baseline_id="1" * 12, device_id="host-cpu", median=2.0, ci95=(1.9, 2.1),
             blocks=5, seed=1,

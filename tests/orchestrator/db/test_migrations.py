@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,9 +8,12 @@ from pathlib import Path
 import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect
+from sqlalchemy import inspect, text
+from sqlmodel import select
 
+from agent.wire.measurement import Measurement
 from orchestrator.db import migrate as migration
+from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.write import ingest
 from orchestrator.errors import UnreachableError
@@ -92,6 +96,54 @@ def test_a_database_of_the_first_release_keeps_its_campaigns(empty):
     job = dispatch(empty, cell.cell_id)
     with empty.write() as session:
         assert ingest.apply(session, result(job), datetime.now(UTC)) == "counted"
+
+
+@pytest.mark.parametrize(
+    ("trust", "ci95", "quality", "grade"),
+    [
+        ({"verdict": "invalid", "reasons": ["asleep"]}, [1.0, 1.01], {"void": ["asleep"]}, "void"),
+        (
+            {"verdict": "suspect", "reasons": ["drift"], "seen": ["swap"]},
+            [1.0, 1.1],
+            {"facts": ["drift"]},
+            "fair",
+        ),
+        ({"verdict": "trusted", "unseen": ["steal"]}, [1.0, 1.01], {"unseen": ["steal"]}, "good"),
+        (None, None, None, "noisy"),
+    ],
+)
+def test_verdicts_of_trust_become_qualities_and_grades(empty, trust, ci95, quality, grade):
+    upgrade(empty, "0020")
+    stock(empty)
+    with empty.write() as turn:
+        message = result(dispatch(empty, cells(empty)[0].cell_id))
+        assert ingest.apply(turn, message, datetime.now(UTC)) == "counted"
+    old = json.loads(message.measurement.model_dump_json())
+    old["latency_ms"]["ci95"], old["trust"] = ci95, trust
+    del old["quality"]
+    with empty.engine.execution_options(farm_write=True).begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE result DROP COLUMN grade")
+        connection.exec_driver_sql("ALTER TABLE result ADD COLUMN trust VARCHAR")
+        connection.execute(text("UPDATE result SET measurement = :old"), {"old": json.dumps(old)})
+        connection.exec_driver_sql("UPDATE campaign SET reuse = 'max-age:60+suspect'")
+        connection.exec_driver_sql("UPDATE cell SET reuse = 'same-fingerprint+suspect'")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0019'")
+    upgrade(empty, "0020")
+    with empty.read() as session:
+        (row,) = session.exec(select(tables.Result)).all()
+        rules = {r for t in (tables.Campaign, tables.Cell) for r in session.exec(select(t.reuse))}
+    stored = json.loads(row.measurement)
+    assert "trust" not in stored
+    assert {k: v for k, v in (stored.get("quality") or {}).items() if v} == _kept(trust, quality)
+    assert Measurement.model_validate(stored).latency_ms.ci95 == (None if ci95 is None else tuple(ci95))
+    assert row.grade == grade
+    assert rules == {"max-age:60", "same-fingerprint"}
+
+
+def _kept(trust, quality):
+    """What is expected of a quality, with what was seen and not seen."""
+    listed = {name: trust[name] for name in ("seen", "unseen") if trust and name in trust}
+    return {**listed, **(quality or {})}
 
 
 def restore(database, backup):

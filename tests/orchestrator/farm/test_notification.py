@@ -160,7 +160,7 @@ def test_the_message_says_what_ended_how() -> None:
         "counts": {"done": 1},
         "wrong_output": 0,
         "verdicts": {},
-        "against": {"inconclusive": 1},
+        "against": {"same": 1},
         "budgets": {"exceeded": 1, "met": 1},
         "not_met": [
             {

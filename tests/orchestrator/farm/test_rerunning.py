@@ -57,8 +57,8 @@ def test_both_settings_of_a_cell_become_two_delegates_of_one_campaign(store: Sto
     (made,), left_out = plan_rerun(keyed(first), keyed(second), HELLO, store)
     assert left_out == ()
     assert cells_of(made) == [
-        ("net", "cpu-a", "host-cpu", {"threads": 1}, 5),
-        ("net", "cpu-b", "host-cpu", {"threads": 2}, 5),
+        ("net", "cpu-a", "host-cpu", {"threads": 1}, 3),
+        ("net", "cpu-b", "host-cpu", {"threads": 2}, 3),
     ]
     measured = [replace(first, delegate="cpu-a"), replace(second, delegate="cpu-b")]
     before, after = made.sides(measured)

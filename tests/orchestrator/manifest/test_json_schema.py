@@ -29,7 +29,7 @@ GOOD = {
     "a numeric name": BASE.replace("campaign: c", "campaign: 12"),
     "durations": BASE + "defaults: {limits: {job: 15m}}\n",
     "seconds": BASE + "defaults: {limits: {job: 90}}\n",
-    "an age": BASE + "defaults: {reuse: 'max-age:7d+suspect'}\n",
+    "an age": BASE + "defaults: {reuse: 'max-age:7d'}\n",
     "a range": BASE.replace(
         "a.tflite}", "a.tflite, inputs: {x: {shape: [1, 3], random: {seed: 7, range: [-1, 1]}}}}"
     ),

@@ -41,7 +41,7 @@ def test_a_scrape_shows_queue_devices_agents_attempts_verdicts_store_and_version
     assert value(found, "farm_attempts_total", reason="completed") == 1
     assert value(found, "farm_attempts_total", reason="device_lost") == 1
     assert value(found, "farm_attempts_total", reason="timeout") == 0
-    assert value(found, "farm_trust_verdicts_total", verdict="unjudged") == 1
+    assert value(found, "farm_result_grades_total", grade="noisy") == 1
     assert value(found, "farm_accuracy_verdicts_total", verdict="pass") == 1
     assert value(found, "farm_idle_gap_seconds_count") == 1
     assert value(found, "farm_devices", state="idle") == 2

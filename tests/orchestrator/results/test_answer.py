@@ -55,7 +55,7 @@ ENTRIES = {
     "open below one": (measured(ratio=0.5, ratio_half=0.8), "· 2.00  ~2x slower", "· open: 1"),
     "noisy": (measured(half=0.4, ratio=3.0), "▲ ~2  3.00x", "~ noisy"),
     "without an interval": (measured(half=None, ratio=3.0), "▲ ~2.0  3.00x", "~ noisy"),
-    "not paired": (measured(), "≈ 2.00  2.0x", "≈ not paired, no verdict"),
+    "not paired": (measured(), "≈ 2.00  2.0x", "≈ unpaired, no verdict"),
     "not judged": (measured(ratio=3.0, verdict=None), "▲ 2.00?  3.00x", "? output not judged"),
     "in part": (measured(ratio=3.0, delegation=PARTIAL), "▲ 2.00*  3.00x", "* partly on the CPU"),
     "reused": (replace(measured(ratio=3.0), reused_from="other"), "▲ 2.00  3.00x", "1 reused"),
@@ -84,7 +84,7 @@ HEADLINES = {
     "loses": ([measured(ratio=0.4)], "gpu loses to litert on 1 of 1 (2.5x)."),
     "equals": ([measured(ratio=1.0, ratio_half=0.01)], "gpu equals litert on 1 of 1."),
     "open": ([measured(ratio=1.03, ratio_half=0.07)], "gpu is open against litert on 1 of 1."),
-    "not paired": ([measured()], "gpu is not paired with litert on 1 of 1."),
+    "not paired": ([measured()], "gpu is unpaired with litert on 1 of 1."),
     "void": ([measured(ratio=3.0, void=("swapped",))], "gpu has no ratio over litert on 1 of 1."),
     "all failed": ([failed("net", "gpu")], "gpu has no ratio over litert on 1 of 1."),
     "two": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.wire.measurement import Latency, Trust
+from agent.wire.measurement import Latency, Quality
 from orchestrator.results.records import CellRecord
 from tests.orchestrator.site.records import (
     HOST,
@@ -75,9 +75,8 @@ def _cell(model: str, delegate: str, device: str, place: int, samples) -> CellRe
                 "delegation": partial(42, *((i, "RESIZE_BILINEAR", REASON) for i in range(3, 23))),
                 "warnings": FLAGS,
                 "settings": made.settings | {"processes": "3"},
-                "trust": Trust(
-                    verdict="suspect",
-                    reasons=("process 1: preempted: 812 involuntary switches/s on 2 CPUs",),
+                "quality": Quality(
+                    void=("process 1: preempted: 812 involuntary switches/s on 2 CPUs",),
                     seen=("clocks", "other processes"),
                     unseen=("temperature: no sensor",),
                 ),
