@@ -133,6 +133,8 @@ def grade_badge(cell: CellRecord) -> Badge | None:
     graded, own, m = grade_of(cell), p50_grade(cell), cell.measurement
     if graded is None or m is None:
         return None
+    if cell.imported is not None:
+        return Badge("", "imported", "quiet", (("not compared", graded.reason), ("file", cell.imported.file)))
     evidence = [("grade", grade_text(graded)), ("measured", measured_text(m))]
     if own is not None and own.grade != "void" and stored_ratio(cell) is not None:
         evidence.insert(1, ("the p50 alone", grade_text(own)))
@@ -186,7 +188,7 @@ def cell_view(cell: CellRecord, baseline: CellRecord | None, bar: IntervalBar | 
         accuracy=None if m is None else accuracy_badge(cell, m),
         chips=chips(cell),
         grade=grade_badge(cell),
-        void="" if counted is None else void_reason(cell) or "",
+        void="" if counted is None or cell.imported is not None else void_reason(cell) or "",
         reused=cell.reused_from is not None,
         sort_key="" if counted is None or counted.p50 is None else repr(counted.p50),
     )

@@ -77,4 +77,4 @@ def test_the_same_files_are_imported_once_and_a_wrong_one_imports_nothing(import
 def test_the_site_shows_them_with_their_flag(imported: Shell, tmp_path: Path) -> None:
     assert imported.farm("site", "build", "--out", tmp_path / "site").code == 0
     pages = [page.read_text() for page in (tmp_path / "site").rglob("*.html")]
-    assert any("imported 1/1" in page and "mobilenet_v2.tflite" in page for page in pages)
+    assert any("imported: measured by" in page and "mobilenet_v2.tflite" in page for page in pages)
