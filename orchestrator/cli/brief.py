@@ -8,6 +8,7 @@ from agent.wire.measurement import Measurement
 from orchestrator.results import format as text
 from orchestrator.results.answer.entries import missing
 from orchestrator.results.comparison import accuracy_text
+from orchestrator.results.fallbacks import grouped
 from orchestrator.results.grading import grade_of, p50_grade
 from orchestrator.results.metrics import P50, PEAK_MEMORY
 from orchestrator.results.reasons import first_line
@@ -87,8 +88,12 @@ def _delegation(m: Measurement) -> str:
     if m.delegation is None:
         return "the delegate takes the whole model"
     d = m.delegation
-    counts = f"{d.delegated_ops} of {d.total_ops} operators in {d.partitions} partition(s)"
-    return f"{d.status}: {counts}"
+    counts = f"{d.status}: {d.delegated_ops} of {d.total_ops} operators in {d.partitions} partition(s)"
+    groups = grouped(d.fallbacks)
+    if not groups:
+        return counts
+    more = f" (and {len(groups) - 1} more: --all)" if len(groups) > 1 else ""
+    return f"{counts}; on the CPU {first_line(f'{groups[0].named}: {groups[0].reason}', _LONGEST)}{more}"
 
 
 def _start(m: Measurement) -> str:
