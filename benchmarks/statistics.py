@@ -20,15 +20,15 @@ from statistics import fmean, median
 from typing import Final, TypeAlias
 
 import numpy as np
-from orchestrator.results.change_estimates import Estimate as Change
-from orchestrator.results.change_estimates import unpaired
-from orchestrator.results.device_noise import DeviceNoise
 
 from agent.runner.stopping import ArmState, Stopped, after_block
 from agent.wire.messages import MeasurePlan
 from benchmarks import statistics_of_samples
 from benchmarks.noisy_blocks import CALM, DEMO, Noise, block_logs, slice_medians
 from orchestrator.manifest.plans import LEVELS
+from orchestrator.results.change_estimates import Estimate as Change
+from orchestrator.results.change_estimates import unpaired
+from orchestrator.results.device_noise import DeviceNoise
 from runtime.common.statistics import Estimate, estimate, quantile_for
 from runtime.common.verdict import Verdict, grade, verdict
 

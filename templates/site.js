@@ -109,10 +109,12 @@ function sortable(table) {
   });
 }
 
-// As text.ratio of the farm writes it.
+// As factor_text of the farm writes it: the factor with two digits, two decimals near 1.
 function ratioText(ratio) {
-  const digits = [[100, 0], [10, 1], [0.1, 2]].find(([bound]) => ratio >= bound);
-  return `${digits ? ratio.toFixed(digits[1]) : Number(ratio.toPrecision(2))}×`;
+  const factor = Math.max(ratio, 1 / ratio);
+  const near = factor < 1.1 ? factor.toFixed(2) : factor.toPrecision(2);
+  const text = factor < 99.5 ? near : String(Number(near));
+  return ratio >= 1 || Number(text) === 1 ? `${text}×` : `${text}× slower`;
 }
 
 // The geometric mean over the rows that are shown: of the paired ratios, or of all where none is paired.

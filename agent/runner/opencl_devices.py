@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from agent.runner.host import host_environment, host_facts
+from agent.runner.host import cpu_model, host_environment, host_facts
 from agent.wire.exclusion import HOST_GROUP
 from agent.wire.messages import (
     CONFORMANCE_FACT,
@@ -121,7 +121,8 @@ def _describe(device: pyopencl.Device, index: int, device_id: str, compile_secon
         device_id=device_id,
         kind="cpu" if cpu else "gpu",
         api="opencl",
-        name=device.name.strip(),
+        # PoCL names a processor by its compiler's class of them: pthread-skylake-avx512.
+        name=f"{cpu_model()} (OpenCL on CPU)" if cpu else device.name.strip(),
         vendor=device.vendor.strip(),
         delegates=(),
         exclusion_group=exclusion_group(device_id, cpu=cpu),

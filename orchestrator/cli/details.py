@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from agent.wire.measurement import Measurement, ProcessSamples
 from orchestrator.results import format as text
+from orchestrator.results.comparison import accuracy_text
 from orchestrator.results.fallbacks import grouped
-from orchestrator.results.grading import grade_of
 from orchestrator.results.init_stages import init_lines
 from orchestrator.results.metrics import in_section
 from orchestrator.results.records import CellRecord
@@ -77,7 +77,7 @@ def _figures(cell: CellRecord) -> Iterator[str]:
 
 def _judgement(cell: CellRecord, m: Measurement) -> Iterator[str]:
     a = m.accuracy
-    yield _line("accuracy", f"{a.verdict or 'not judged'}  {a.rule or a.note}")
+    yield _line("accuracy", f"{accuracy_text(m)}  {a.rule or a.note}")
     if a.reference is not None:
         figures = ", ".join(f"{metric.label} {metric.short_text(cell)}" for metric in in_section("output"))
         yield _line("against", f"{a.reference}: {figures}")
@@ -91,13 +91,11 @@ def _judgement(cell: CellRecord, m: Measurement) -> Iterator[str]:
             yield _line("", f"{group.named}: {group.reason}")
             if group.option:
                 yield _line("", f"  another option of the delegate: {group.option}")
-    if (graded := grade_of(cell)) is not None:
-        yield _line("grade", f"{graded.grade}  {graded.reason}")
     if m.quality is not None:
-        yield from (_line("", reason) for reason in m.quality.void[1:])
-        yield from (_line("noticed", fact) for fact in m.quality.facts)
+        yield from (_line("void", reason) for reason in m.quality.void)
+        yield from (_line("observed", fact) for fact in m.quality.facts)
         yield _line("seen", ", ".join(m.quality.seen))
-        yield from (_line("not seen", text) for text in m.quality.unseen)
+        yield from (_line("not seen", why) for why in m.quality.unseen)
     for key, value in m.settings.items():
         yield _line(f"set {key}", value)
     for warning in m.warnings:

@@ -1,4 +1,4 @@
-"""Prints the end of a campaign: the comparison table and the counts; computes the exit code."""
+"""Prints the results of a campaign, as the answer or as the table of everything; computes the exit code."""
 
 from __future__ import annotations
 
@@ -9,27 +9,41 @@ from functools import partial
 from orchestrator.cli import output
 from orchestrator.cli.markdown import escaped, markdown_table
 from orchestrator.cli.verb import OK, SOME_FAILED
-from orchestrator.results.comparison import SIGNS, all_well, compare, summary
+from orchestrator.results.answer.build import answer_of
+from orchestrator.results.answer.layout import lines
+from orchestrator.results.answer.table import Entry
+from orchestrator.results.comparison import all_well, compare, summary
 from orchestrator.results.export import result_objects
 from orchestrator.results.footnotes import Footnotes
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import CI95, P50
 from orchestrator.results.reasons import LONGEST_REASON, first_line, reasons_of
 from orchestrator.results.records import CampaignRecord, CellRecord
+from orchestrator.results.wording import SIGNS, WORDS
 
 _WIDEST_CELL = 40
 """Characters of a line in the table, chosen so that a model and three delegates fit 160 columns; longer lines
 are wrapped at blanks."""
 
 
-def end_of_campaign(campaign: CampaignRecord, cells: Sequence[CellRecord], as_json: bool) -> int:
+def end_of_campaign(
+    campaign: CampaignRecord, cells: Sequence[CellRecord], as_json: bool, *, verbose: bool = False
+) -> int:
     """Print a campaign's results; the exit code is 1 where a cell failed, was struck out or cancelled."""
     if as_json:
         output.emit_json(result_objects(cells))
-    else:
+    elif verbose:
         comparison_table(cells, campaign.baseline)
         output.line(summary(cells))
+    else:
+        answer_table(cells, campaign.baseline)
     return OK if all_well(cells) else SOME_FAILED
+
+
+def answer_table(cells: Sequence[CellRecord], baseline: str | None, metric: Metric = P50) -> None:
+    """Print the answer: one line a model, as wide as the terminal."""
+    for line in lines(answer_of(cells, baseline, metric), output.width()):
+        output.line(line)
 
 
 def comparison_table(cells: Sequence[CellRecord], baseline: str | None, metric: Metric = P50) -> None:
@@ -51,11 +65,34 @@ def comparison_table(cells: Sequence[CellRecord], baseline: str | None, metric: 
 
 def legend(baseline: str) -> str:
     """Say what the speed-ups and their signs mean."""
-    signs = ", ".join(f"{sign} {verdict}" for verdict, sign in SIGNS.items())
+    signs = ", ".join(f"{sign} {WORDS[verdict]}" for verdict, sign in SIGNS.items() if sign)
     return (
         f"× is the speed-up over {baseline}, by blocks of one process each, with its {CI95.label} "  # noqa: RUF001  # multiplication sign
         f"({signs}; no sign where a result is void)"
     )
+
+
+def answer_markdown(cells: Sequence[CellRecord], baseline: str | None, metric: Metric = P50) -> str:
+    """Write the answer as Markdown, with all columns but the further ones."""
+    answer = answer_of(cells, baseline, metric)
+    head = [answer.title.text + f" · {answer.title.right}", *("".join(one) + "." for one in answer.sentences)]
+    columns = [[_in_markdown(entry) for entry in column.entries] for column in answer.columns]
+    rows = [(model, *(column[index] for column in columns)) for index, model in enumerate(answer.models)]
+    if answer.mean_heading:
+        rows.append((answer.mean_heading, *(column.mean for column in answer.columns)))
+    table = markdown_table(("model", *(column.heading for column in answer.columns)), rows)
+    foot = [*(["  ".join(answer.legend)] if answer.legend else []), *answer.notes]
+    return "\n".join(
+        [*(f"{escaped(line)}  " for line in head), "", table, *(f"{escaped(line)}  " for line in foot), ""]
+    )
+
+
+def _in_markdown(entry: Entry | None) -> str:
+    if entry is None:
+        return ""
+    figures = " ".join(filter(None, (entry.sign, entry.time, entry.ratio)))
+    sure = entry.more.get("±", "")
+    return entry.word or (f"{figures} ±{sure}" if sure else figures)
 
 
 def comparison_markdown(cells: Sequence[CellRecord], baseline: str | None, metric: Metric = P50) -> str:

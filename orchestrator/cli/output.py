@@ -6,8 +6,10 @@ Text may hold a stranger's model names: control and direction characters never r
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
@@ -125,6 +127,23 @@ def aligned(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[st
 def is_terminal(stream: TextIO) -> bool:
     """True where a person watches and the terminal can redraw a line."""
     return stream.isatty()
+
+
+_PIPE_COLUMNS = 120
+"""Width of what is not written to a terminal and has no COLUMNS. Chosen: what mails and build logs show."""
+
+_LEAST_COLUMNS = 40
+"""The least width that a table is drawn for: in fewer columns a name and a figure have no room."""
+
+
+def width() -> int:
+    """Return the columns of standard output: the terminal's own; of a pipe COLUMNS, else 120."""
+    stated = os.environ.get("COLUMNS", "")
+    columns = int(stated) if stated.isdecimal() else 0
+    if is_terminal(sys.stdout):
+        with suppress(OSError):
+            columns = os.get_terminal_size(sys.stdout.fileno()).columns or columns
+    return max(_LEAST_COLUMNS, columns or _PIPE_COLUMNS)
 
 
 def _drawn(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:

@@ -125,7 +125,7 @@ def _run(
     """Measure it, and print the results and the ratio; `said`: the JSON so far, None for text."""
     from orchestrator.cli import output
     from orchestrator.cli.measuring import run_shown, say_how_to_go_on
-    from orchestrator.cli.outcome import comparison_table
+    from orchestrator.cli.outcome import answer_table
     from orchestrator.cli.stopping import StoppedError, stoppable
     from orchestrator.farm.documents import submit_document
     from orchestrator.farm.reproduction import environment_mismatches
@@ -151,7 +151,7 @@ def _run(
     else:
         for one in mismatches:
             output.note(f"not matched: {one}")
-        comparison_table(cells, None)
+        answer_table(cells, None)
         output.line(_ratio_line(here, row))
     return OK if all_well(cells) else SOME_FAILED
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli.budgets import BudgetOption, JunitOption, Undecided, UndecidedOption
-from orchestrator.cli.verb import OK, Json, open_farm
+from orchestrator.cli.verb import OK, Json, Verbose, open_farm
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -61,19 +61,20 @@ def results(
         typer.Option("--metric", help="The figure of the table: init, first, p99, ... (docs/metrics.md)."),
     ] = "p50",
     form: Annotated[Format, typer.Option("--format", help="The form of the output.")] = Format.TABLE,
+    verbose: Verbose = False,
     budget: BudgetOption = None,
     junit: JunitOption = None,
     undecided: UndecidedOption = Undecided.FAIL,
     as_json: Json = False,
 ) -> int:
-    """Show the newest counted result of each cell.
+    """Show the newest counted result of each cell, one line a model.
 
+    A wider terminal gets more columns; a pipe has those of COLUMNS, else 120.
     The JSON form is stable: docs/results-format.md describes it.
     Exit code: 0, or 3 where a cell exceeds a --budget, 5 where one is undecided.
     """
     from orchestrator.cli import budgets as budgets_of
-    from orchestrator.cli import output
-    from orchestrator.cli.outcome import comparison_markdown, comparison_table
+    from orchestrator.cli import outcome, output
     from orchestrator.results.export import results_csv, results_document
 
     if ref and campaign and ref != campaign:
@@ -92,9 +93,11 @@ def results(
     elif form is Format.CSV:
         output.raw(results_csv(cells))
     elif form is Format.MD:
-        output.raw(comparison_markdown(newest(cells), baseline, figure))
+        write = outcome.comparison_markdown if verbose else outcome.answer_markdown
+        output.raw(write(newest(cells), baseline, figure))
     else:
-        comparison_table(newest(cells), baseline, figure)
+        show = outcome.comparison_table if verbose else outcome.answer_table
+        show(newest(cells), baseline, figure)
     name = ref or campaign or "results"
     return budgets_of.conclude(name, newest(cells), budgets, junit, OK, undecided=undecided)
 

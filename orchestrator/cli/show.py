@@ -1,4 +1,4 @@
-"""`farm show`: one cell in full, or the file of a campaign."""
+"""`farm show`: one cell, in ten lines or in full, or the file of a campaign."""
 
 from __future__ import annotations
 
@@ -22,13 +22,19 @@ def show(
             help="Print the file of a campaign, which is named instead of a cell, as it was submitted.",
         ),
     ] = False,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", "-a", help="Every fallback, figure, attempt, setting and sample as well."),
+    ] = False,
     as_json: Json = False,
 ) -> int:
-    """Show one cell in full, or the file of a campaign.
+    """Show one cell in ten lines, or in full, or the file of a campaign.
 
-    Result, delegation with every fallback, accuracy, attempts, environment and raw samples.
+    The ten lines have the verdict, the grade with its numbers, accuracy, delegation, start, memory and how it
+    was measured.
     """
     from orchestrator.cli import output
+    from orchestrator.cli.brief import brief_text
     from orchestrator.cli.details import cell_text
     from orchestrator.results.export import cell_document
 
@@ -36,11 +42,13 @@ def show(
         if manifest:
             return _manifest(farm, " ".join(cell), as_json)
         record = farm.reading.cell(" ".join(cell))
-        processes = farm.reading.samples(record)
+        processes = farm.reading.samples(record) if everything or as_json else []
     if as_json:
         output.raw(cell_document(record, processes))
     else:
-        output.line(cell_text(record, processes))
+        output.line(brief_text(record))
+        if everything:
+            output.line("\n" + cell_text(record, processes))
     return OK
 
 

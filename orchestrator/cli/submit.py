@@ -15,7 +15,7 @@ import typer
 
 from orchestrator.cli.budgets import BudgetOption, JunitOption, Undecided, UndecidedOption
 from orchestrator.cli.measuring import run_shown, say_how_to_go_on
-from orchestrator.cli.verb import OK, Json, open_farm, settings
+from orchestrator.cli.verb import OK, Json, Verbose, open_farm, settings
 
 if TYPE_CHECKING:
     from orchestrator.farm import Farm
@@ -85,6 +85,7 @@ def submit(
     ] = False,
     budget: BudgetOption = None,
     junit: JunitOption = None,
+    verbose: Verbose = False,
     undecided: UndecidedOption = Undecided.FAIL,
     notify: Annotated[
         str | None,
@@ -152,7 +153,7 @@ def submit(
             return stop.exit_code
         wait = farm.wait(output.note)
         ended = wait(lambda: (farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id)))
-        exit_code = end_of_campaign(*ended, as_json)
+        exit_code = end_of_campaign(*ended, as_json, verbose=verbose)
         earlier = against.compared(farm, before, ended[1], as_json)
         exit_code = budgets_of.conclude(
             campaign.name, ended[1], budgets, junit, exit_code, earlier, undecided

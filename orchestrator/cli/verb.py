@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from orchestrator.farm.remote import RemoteFarm
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show every cell with its intervals, grade and reasons.")
+]
 CellWords = Annotated[
     list[str],
     typer.Argument(

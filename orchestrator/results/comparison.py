@@ -6,22 +6,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from agent.wire.measurement import Measurement
 from orchestrator.results import metrics
-from orchestrator.results.format import half_width, ratio, ratio_interval
+from orchestrator.results.format import half_width, percent, ratio, ratio_interval
 from orchestrator.results.grading import grade_of
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import CI95, P50
 from orchestrator.results.records import CellRecord
-from orchestrator.results.speedups import Baselines, Verdict, speedup, stored_ratio
+from orchestrator.results.speedups import Baselines, speedup, stored_ratio
+from orchestrator.results.wording import SIGNS, WORDS, grade_text
 
 STRUCK_OUT = "wrong output"
-DOUBT = "⚠"
 AGAIN = "↻"
 """Stands before why an earlier result is shown."""
 _UNCERTAIN = "≈"
-UNPAIRED = "unpaired"
-SIGNS: dict[Verdict, str] = {"faster": "▲", "slower": "▼", "same": "=", "open": "?"}
-"""The sign of each verdict; a ratio without a verdict has none."""
 _LOPSIDED = 2.0
 """High over low of an interval above which both ends are written instead of `±` half of it. Intervals are
 symmetric in the logarithm: at 2 the upper half is 1.4 times the lower, and one number for both misleads."""
@@ -76,7 +74,7 @@ def cell_lines(
     reason: Callable[[CellRecord], str] = reason_text,
     metric: Metric = P50,
 ) -> tuple[str, ...]:
-    """Return the lines of one cell: figure and speed-up, delegation and verdict; or status and reason.
+    """Return the lines of one cell: figure and speed-up, delegation and verdict, grade; or status and reason.
 
     The speed-up is a ratio of medians and stands beside no other figure.
     """
@@ -87,21 +85,22 @@ def cell_lines(
         return _ended(cell, reason)
     delegation = m.delegation
     facts = [] if delegation is None else [f"{delegation.delegated_ops}/{delegation.total_ops} ops"]
-    facts.append("unjudged" if m.accuracy.verdict is None else m.accuracy.verdict)
+    facts.append(accuracy_text(m))
     facts += [metric.table(m) for metric in metrics.METRICS if metric.table is not None]
     first = metric.full_text(cell)
     if metric is P50:
         first = " ".join(part for part in (latency(cell), speed_up(cell, against)) if part)
-    kept = (f"{AGAIN} {cell.kept}",) if cell.kept else ()
-    return (first, ", ".join(filter(None, facts)), *kept, *void_lines(cell))
-
-
-def void_lines(cell: CellRecord) -> tuple[str, ...]:
-    """Write `! void: WHY`; nothing for a result that is compared."""
     graded = grade_of(cell)
-    if graded is None or graded.grade != "void":
-        return ()
-    return (f"{DOUBT} {graded.reason if cell.imported else f'void: {graded.reason}'}",)
+    kept = (f"{AGAIN} {cell.kept}",) if cell.kept else ()
+    lines = (first, ", ".join(filter(None, facts)), *kept)
+    return lines if graded is None else (*lines, grade_text(graded))
+
+
+def accuracy_text(m: Measurement) -> str:
+    """Write `pass 0.3 %`, the verdict on the outputs and their error over its bound."""
+    margin = getattr(m.accuracy, "margin", None)
+    verdict = m.accuracy.verdict or "not judged"
+    return verdict if margin is None else f"{verdict} {percent(margin)}"
 
 
 def latency(cell: CellRecord) -> str:
@@ -132,9 +131,9 @@ def speed_up(cell: CellRecord, against: CellRecord | None) -> str:
     if found is None:
         return ""
     if not found.paired:
-        return f"{ratio(found.ratio)} {UNPAIRED}"
+        return f"{ratio(found.ratio)} {WORDS['unpaired']}"
     interval = "" if found.ci95 is None else f" [{ratio_interval(found.ci95)}]"
-    return f"{SIGNS.get(found.verdict, '')} {ratio(found.ratio)}{interval}".strip()
+    return f"{SIGNS[found.verdict]} {ratio(found.ratio)}{interval}".strip()
 
 
 def unequal_threads(cells: Iterable[CellRecord]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from datetime import UTC, datetime
@@ -28,6 +29,24 @@ _FORMULA = re.compile(
 LONGEST_NAME = 72
 """Characters of a name in a heading or table: one line of text on a page."""
 
+_LAST_DIGIT = 1.25
+"""The last digit of a value is at most so many times its uncertainty over 1: at 8 % every value has two."""
+
+_MOST_DIGITS = 4
+"""Digits of a value that is known however well: what two sessions of a machine differ in is larger."""
+
+_EXACT = 1e-6
+"""The least relative uncertainty that counts, so that its logarithm exists."""
+
+_ROUNDING = 1e-9
+"""Slack of a logarithm, so that 8 % of 1 is on the side of two digits."""
+
+_WHOLE_PERCENT = 0.095
+"""A share from which on per cents have no decimals: rounded, it has two digits."""
+
+_SECOND_MS = 999.5
+"""A duration in ms from which on it is written in seconds: rounded to whole ms it would have four digits."""
+
 _NAME_END = 12
 """Characters kept of a long name's end, where variants of one model differ (`_static_int8`)."""
 
@@ -42,6 +61,35 @@ def milliseconds(value: float | None) -> str:
         if value >= bound:
             return f"{value:.{digits}f}"
     return f"{value:.2g}"
+
+
+def known(value: float, known_to: float | None) -> str:
+    """A positive value with no more digits than are known; `known_to`: H, by which share it may be off.
+
+    The last digit is of the size of the uncertainty: 8 % give two digits, 0.5 % three or four; two where the
+    uncertainty is not known.
+    """
+    if not value > 0.0:
+        return "0"
+    size = math.floor(math.log10(value))
+    digits = 2
+    if known_to is not None:
+        digits = 1 + size - math.floor(math.log10(value * max(known_to, _EXACT) * _LAST_DIGIT) + _ROUNDING)
+    places = min(max(digits, 1), _MOST_DIGITS) - 1 - size
+    shown = round(value, places)
+    # 9.96 to two digits is 10, not 10.0.
+    places -= math.floor(math.log10(shown)) - size if shown else 0
+    return f"{shown:.{max(places, 0)}f}"
+
+
+def percent(value: float) -> str:
+    """A share in per cent with one digit below ten and whole above: `0.3 %`, `8 %`, `63 %`."""
+    return f"{100 * value:.0f} %" if value >= _WHOLE_PERCENT else f"{100 * value:.1g} %"
+
+
+def short_time(value_ms: float) -> str:
+    """A duration with its unit and two digits: `64 ms`, `4.1 s`."""
+    return f"{known(value_ms, None)} ms" if value_ms < _SECOND_MS else f"{known(value_ms / 1e3, None)} s"
 
 
 def nanoseconds(value: int | None) -> str:

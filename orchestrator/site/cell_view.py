@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from agent.wire.measurement import Delegation, Measurement
 from orchestrator.results import format as text
+from orchestrator.results.comparable import void_reason
+from orchestrator.results.comparison import accuracy_text
 from orchestrator.results.fallbacks import grouped
-from orchestrator.results.grading import grade_of
+from orchestrator.results.grading import grade_of, p50_grade
 from orchestrator.results.metrics import CI95, P50, in_section
 from orchestrator.results.reasons import first_line
 from orchestrator.results.records import CellRecord
-from orchestrator.results.speedups import SpeedUp, Verdict, counted_latency, speedup
+from orchestrator.results.speedups import SpeedUp, Verdict, counted_latency, speedup, stored_ratio
+from orchestrator.results.wording import (
+    SIGNS,
+    WORDS,
+    decides,
+    grade_text,
+    measured_text,
+    ratio_text,
+    short_grade,
+)
 from orchestrator.site import links
 from orchestrator.site.figures import chips
 from orchestrator.site.pages import (
@@ -34,31 +45,21 @@ _REASON_CHARACTERS = 100
 longer line would only make the page larger."""
 
 _STATES = {
-    "done": ("●", "good"),
+    "done": ("●", "quiet"),
     "failed": ("✗", "bad"),
-    "unsupported": ("⊘", "warn"),
+    "unsupported": ("⊘", "quiet"),
     "cancelled": (text.EN_DASH, "quiet"),
     "queued": ("…", "quiet"),
     "dispatched": ("…", "quiet"),
     "running": ("▸", "quiet"),
 }
-_VERDICTS = {"pass": ("✓", "pass", "good"), "fail": ("✗", "fail", "bad"), None: ("○", "not judged", "warn")}
-_GRADES = {"good": ("✓", "good"), "fair": ("✓", "good"), "noisy": ("≈", "warn"), "void": ("✗", "bad")}
-_SPEEDUPS: dict[Verdict, tuple[str, str, str]] = {
-    "faster": ("faster", "▲", "faster"),
-    "slower": ("slower", "▼", "slower"),
-    "same": ("the same", "≈", "similar"),
-    "open": ("open", "?", "unjudged"),
-    "void": ("void", "", "unjudged"),
-    "unpaired": ("unpaired", "", "unjudged"),
-}
-"""Word, sign and tone."""
+_VERDICTS = {"pass": ("✓", "quiet"), "fail": ("✗", "bad"), None: ("○", "quiet")}
+_TONES: dict[Verdict, str] = {"faster": "faster", "slower": "slower", "same": "similar"}
+"""The tone of a speed-up; of one without a verdict it is `unjudged`."""
 
 _STRONG_RATIO = 1.5
 """A ratio beyond this factor, either way, gets the stronger of two tints; chosen so that a row's clear winner
 stands out. The tint says no more than the number beside it."""
-
-_DELEGATION_TONES = {"full": "good", "partial": "warn", "none": "bad"}
 
 
 def delegate_name(delegate: str) -> str:
@@ -98,7 +99,6 @@ def delegation_view(delegation: Delegation | None) -> DelegationView | None:
     return DelegationView(
         text=f"{delegation.delegated_ops}/{delegation.total_ops}",
         status=delegation.status,
-        tone=_DELEGATION_TONES[delegation.status],
         partitions=delegation.partitions,
         fallbacks=tuple(
             FallbackRow(group.count, group.named, group.reason, group.option)
@@ -125,36 +125,45 @@ def accuracy_badge(cell: CellRecord, measurement: Measurement) -> Badge:
     """Verdict as sign and word, the figures as details. Too few right answers are a wrong output, too."""
     score = measurement.labelled
     failed = score is not None and score.verdict == "fail"
-    sign, word, tone = _VERDICTS["fail" if failed else measurement.accuracy.verdict]
+    sign, tone = _VERDICTS["fail" if failed else measurement.accuracy.verdict]
+    word = "fail" if failed else accuracy_text(measurement)
     return Badge(sign, word, tone, accuracy_facts(cell, measurement))
 
 
 def grade_badge(cell: CellRecord) -> Badge | None:
-    """The grade, with its reason and the evidence that it rests on; None where nothing counts."""
-    graded, quality = grade_of(cell), cell.quality
-    if graded is None:
+    """The grade with its one number, and behind it what it rests on; None where nothing counts."""
+    graded, own, m = grade_of(cell), p50_grade(cell), cell.measurement
+    if graded is None or m is None:
         return None
-    sign, tone = _GRADES[graded.grade]
-    evidence = [("because", graded.reason)]
-    if quality is not None:
-        evidence += [("because", reason) for reason in quality.void[1:]]
-        evidence += [("noticed", fact) for fact in quality.facts]
-        evidence += [("watched", ", ".join(quality.seen))]
-        evidence += [("not watched", text) for text in quality.unseen]
-    return Badge(sign, graded.grade, tone, tuple((name, value) for name, value in evidence if value))
+    if cell.imported is not None:
+        return Badge("", "imported", "quiet", (("not compared", graded.reason), ("file", cell.imported.file)))
+    evidence = [("grade", grade_text(graded)), ("measured", measured_text(m))]
+    if own is not None and own.grade != "void" and stored_ratio(cell) is not None:
+        evidence.insert(1, ("the p50 alone", grade_text(own)))
+    if (quality := m.quality) is not None:
+        evidence += [("void", reason) for reason in quality.void]
+        evidence += [("observed", fact) for fact in quality.facts]
+        evidence.append(("watched", ", ".join(quality.seen)))
+        evidence += [("not watched", why) for why in quality.unseen]
+    tone = "bad" if graded.grade == "void" else "quiet"
+    return Badge("", short_grade(graded), tone, tuple((name, said) for name, said in evidence if said))
 
 
 def _speedup_view(found: SpeedUp | None) -> SpeedUpView | None:
-    if found is None:
+    if found is None or found.verdict == "void":
         return None
-    word, sign, tone = _SPEEDUPS[found.verdict]
     strong = found.verdict in ("faster", "slower") and max(found.ratio, 1 / found.ratio) >= _STRONG_RATIO
-    interval = "" if found.ci95 is None else text.ratio_interval(found.ci95)
-    tinted = f"{tone}-much" if strong else tone
-    against = text.short_name(found.against)
-    blocks = f"{found.blocks} block{'' if found.blocks == 1 else 's'}" if found.paired else ""
+    tone = _TONES.get(found.verdict, "unjudged")
+    word = WORDS[found.verdict]
     return SpeedUpView(
-        text.ratio(found.ratio), word, sign, tinted, against, interval, blocks, repr(found.ratio)
+        text=ratio_text(found).replace("x", text.TIMES, 1),
+        word=f"{word}; {more}" if (more := decides(found)) else word,
+        sign=SIGNS[found.verdict],
+        tone=f"{tone}-much" if strong else tone,
+        against=text.short_name(found.against),
+        interval="" if found.ci95 is None else text.ratio_interval(found.ci95),
+        blocks=f"{found.blocks} block{'' if found.blocks == 1 else 's'}" if found.paired else "",
+        value=repr(found.ratio),
     )
 
 
@@ -180,8 +189,8 @@ def cell_view(cell: CellRecord, baseline: CellRecord | None, bar: IntervalBar | 
         delegation=None if m is None else delegation_view(m.delegation),
         accuracy=None if m is None else accuracy_badge(cell, m),
         chips=chips(cell),
-        flags=None,
-        trust=grade_badge(cell),
+        grade=grade_badge(cell),
+        void="" if counted is None or cell.imported is not None else void_reason(cell) or "",
         reused=cell.reused_from is not None,
         sort_key="" if counted is None or counted.p50 is None else repr(counted.p50),
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.policy.lifecycle import OPEN
 from orchestrator.results import format as text
+from orchestrator.results.answer.title import title_of
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.site import links
 from orchestrator.site.archive import Archive
@@ -55,6 +56,7 @@ def campaign_view(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> Camp
         created=text.moment(campaign.submitted_at),
         by=campaign.submitted_by,
         level=campaign.level,
+        right=title_of(cells).right,
         counts=" · ".join(words) or "no cells",
         model_count=len(campaign.models),
         delegates=", ".join(delegate_name(d) for d in campaign.delegates),

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.results import format as text
-from orchestrator.results.comparison import UNPAIRED, unequal_threads
+from orchestrator.results.answer.build import sentences
+from orchestrator.results.answer.legend import legend
+from orchestrator.results.answer.placed import Placed
+from orchestrator.results.comparison import unequal_threads
 from orchestrator.results.metrics import CI95, P50
 from orchestrator.results.reasons import has_no_result
 from orchestrator.results.records import CampaignRecord, CellRecord
@@ -17,6 +20,7 @@ from orchestrator.results.speedups import (
     mean_speedup,
     speedup,
 )
+from orchestrator.results.wording import factor_text
 from orchestrator.site import links
 from orchestrator.site.axes import Scale, log_scale, px
 from orchestrator.site.cell_view import cell_view, delegate_name, device_id
@@ -50,6 +54,7 @@ def build_matrix(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> Matri
     by_row: dict[_RowKey, dict[_ColumnKey, CellRecord]] = {}
     for cell in cells:
         by_row.setdefault((cell.model, cell.level), {})[cell.delegate, cell.device] = cell
+    placed = Placed.of(cells, campaign.baseline)
     said: set[tuple[_ColumnKey, str]] = set()
     rows = tuple(_row(campaign, key, by_row[key], column_keys, baselines, said) for key in by_row)
     return Matrix(
@@ -59,6 +64,8 @@ def build_matrix(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> Matri
         lead=head(P50),
         interval=head(CI95),
         without_number=_unmeasured(rows),
+        sentences=tuple(f"{''.join(clauses)}." for clauses in sentences(placed)),
+        legend=tuple(part.replace("`", "") for part in legend(cells, placed)),
     )
 
 
@@ -67,8 +74,8 @@ def _unmeasured(rows: Sequence[Row]) -> tuple[Unmeasured, ...]:
     groups: dict[tuple[StatusView, str], list[Link]] = {}
     for row in rows:
         for view in row.cells:
-            if view is not None and (view.p50 is None or view.struck_out):
-                reason = view.status.reason or view.why_no_p50
+            if view is not None and (view.p50 is None or view.struck_out or view.void):
+                reason = view.void or view.status.reason or view.why_no_p50
                 link = Link(f"{row.model.text} on {view.column}", view.href)
                 groups.setdefault((view.status, reason), []).append(link)
     return tuple(Unmeasured(status, reason, tuple(cells)) for (status, reason), cells in groups.items())
@@ -98,13 +105,13 @@ def _column(key: _ColumnKey, cells: Sequence[CellRecord], baselines: Baselines, 
         device_name=text.short_name(own[0].device_name),
         note=unequal_threads(own).strip(),
         is_baseline=is_baseline,
-        geomean="" if mean is None else text.ratio(mean.ratio),
+        geomean="" if mean is None else factor_text(mean.ratio).replace("x", text.TIMES, 1),
         geomean_over="" if mean is None else _over(mean, row_count),
     )
 
 
 def _over(mean: MeanSpeedUp, row_count: int) -> str:
-    unpaired = "" if mean.paired else f", {UNPAIRED}"
+    unpaired = "" if mean.paired else ", unpaired"
     return f"over {mean.count} of {row_count} models{unpaired}"
 
 

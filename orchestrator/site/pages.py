@@ -1,7 +1,7 @@
 """The content of each page as frozen values with their final text; templates only lay them out.
 
 `href` is always relative to the site's root; a template prefixes the path to the root.
-A `tone` is a word for the style sheet (good, bad, warn, quiet); no meaning depends on it alone.
+A `tone` is a word for the style sheet (bad, quiet, the tones of a speed-up); no meaning depends on it alone.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ class DelegationView:
 
     text: str
     status: str
-    tone: str
     partitions: int
     fallbacks: tuple[FallbackRow, ...]
 
@@ -120,19 +119,11 @@ class StatusView:
 
 
 @dataclass(frozen=True, slots=True)
-class FlagsView:
-    """The flags of a measurement on one line, with the severity of the gravest; `details` are all of them."""
-
-    text: str
-    tone: str
-    details: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class CellView:
     """One model on one delegate and device. `p50` is None where there is no number.
 
-    `repeats`: the reason of why stands in a row above of the same column.
+    `void`: why the figures are never compared, or empty. `repeats`: the reason of why stands in a row above
+    of the same column.
     """
 
     href: str
@@ -151,8 +142,8 @@ class CellView:
     delegation: DelegationView | None
     accuracy: Badge | None
     chips: tuple[Chip, ...]
-    flags: FlagsView | None
-    trust: Badge | None
+    grade: Badge | None
+    void: str
     reused: bool
     sort_key: str
     repeats: bool = False
@@ -191,7 +182,10 @@ class Unmeasured:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Models x (delegate on device). `baseline` is the delegate's name, or empty; cells show `lead`."""
+    """Models x (delegate on device). `baseline` is the delegate's name, or empty; cells show `lead`.
+
+    `sentences` are the headline, `legend` explains the signs that occur: both as on a terminal.
+    """
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
@@ -199,6 +193,8 @@ class Matrix:
     lead: MetricHead
     interval: MetricHead
     without_number: tuple[Unmeasured, ...]
+    sentences: tuple[str, ...]
+    legend: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +206,7 @@ class CampaignView:
     created: str
     by: str
     level: str
+    right: str
     counts: str
     model_count: int
     delegates: str

@@ -29,8 +29,9 @@ SHORTEST_CAP_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """The least runs and seconds of a warm-up, as a level plans them; 0 and 0 is none. `most_runs`: its bound,
-    which is also that of its samples.
+    """The least runs and seconds of a warm-up, as a level plans them; 0 and 0 is none.
+
+    `most_runs`: its bound, which is also that of its samples.
     """
 
     runs: int

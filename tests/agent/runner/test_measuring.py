@@ -81,7 +81,7 @@ def test_tiny_model_is_measured_and_judged(agent, stored, delegate):
     assert found.latency_ms.p99 is None
     assert "662" in found.latency_ms.missing["p99"]
     assert json.loads(found.settings["sample_floors"]) == FLOORS
-    assert found.settings["threads"] == ("1" if delegate == "cpu" else str(len(os.sched_getaffinity(0))))
+    assert found.settings["threads"] == str(len(os.sched_getaffinity(0)))
     assert (found.delegation is None) == (delegate != "gpu")
     processes = samples_of(agent, result)
     cold, *timed = processes

@@ -45,7 +45,9 @@ def test_every_device_tells_processors_of_one_name_apart():
 
 
 def test_an_opencl_device_says_how_long_its_first_kernel_took_and_which_narrow_numbers_it_has():
-    (device,) = (device for device in probe_with().devices if device.api == "opencl")
+    host, device = probe_with().devices
+    assert (host.api, device.api) == ("host", "opencl")
+    assert device.name == f"{host.name} (OpenCL on CPU)", "not the class of processors of its compiler"
     assert float(device.facts[FIRST_KERNEL_FACT]) > 0
     assert device.facts[NARROW_NUMBERS_FACT].startswith("fp16 storage, ")
     # What a check of its operators has found is left out of what is measured there.

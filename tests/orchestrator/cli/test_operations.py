@@ -266,7 +266,7 @@ def test_watch_ends_with_the_campaign_and_says_what_it_came_to(shell, database):
     take_in(database, dispatch(database, cell.cell_id))
     ran = shell.farm("watch")
     assert ran.code == 0
-    assert "1 cell" in ran.out
+    assert "1/1 right" in ran.out
 
 
 def test_watch_of_a_campaign_that_nobody_runs_says_so(shell, database):

@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+import termios
 
 import pytest
 
@@ -124,6 +125,29 @@ def test_a_struck_out_cell_in_full_shows_no_latency() -> None:
     assert "struck out" in text
     assert "0.777" not in text
     assert "rel l2 2e-07" in text
+
+
+@pytest.mark.parametrize(
+    ("stated", "columns"), [(None, 120), ("200", 200), ("80", 80), ("3", 40), ("many", 120), ("-5", 120)]
+)
+def test_a_pipe_has_the_width_that_is_stated(
+    stated: str | None, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if stated is not None:
+        monkeypatch.setenv("COLUMNS", stated)
+    assert output.width() == columns
+
+
+def test_a_terminal_has_its_own_width() -> None:
+    code = "from orchestrator.cli import output; print('wide', output.width())"
+    own, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 97))
+    done = subprocess.run([sys.executable, "-c", code], stdout=theirs, env=os.environ, check=True)
+    os.close(theirs)
+    assert (done.returncode, os.read(own, 99).decode().split()) == (0, ["wide", "97"])
+    os.close(own)
 
 
 def test_a_terminal_is_recognised() -> None:

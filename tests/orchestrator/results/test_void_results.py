@@ -52,18 +52,24 @@ def test_every_form_of_a_result_has_its_grade_and_what_it_rests_on() -> None:
     assert (row["grade"], row["quality.void"]) == ("void", "; ".join(VOID.void))
     assert (row["quality.rounds"], row["quality.repeated"]) == ("52", "3")
     assert (row["quality.seen"], row["quality.unseen"]) == ("foreign CPU time; swap", VOID.unseen[0])
-    assert cell_lines(one, None)[2] == f"⚠ void: {VOID.void[0]}"
+    assert cell_lines(one, None)[2] == f"void: {VOID.void[0]}"
     shown = cell_text(one, [])
     for text in ("void", *VOID.void, *VOID.facts, *VOID.unseen):
         assert text in shown
-    badge = cell_view(one, None).trust
+    view = cell_view(one, None)
+    assert view.grade is not None
+    assert (view.grade.text, view.grade.tone, view.void) == ("void", "bad", VOID.void[0])
+    assert [value for name, value in view.grade.details if name == "void"] == list(VOID.void)
+    assert ("measured", "90 samples") in view.grade.details
+
+
+def test_what_is_not_void_has_its_numbers_and_what_was_not_measured_has_no_grade() -> None:
+    known = rated(Quality(facts=("waves",), blocks=4, rounds=28, repeated=2, alternating=True))
+    assert cell_lines(known, None)[2] == "fair: known to 5 % (h 5 % + b 0 %); waves"
+    badge = cell_view(known, None).grade
     assert badge is not None
-    assert (badge.text, badge.tone) == ("void", "bad")
-    assert [value for name, value in badge.details if name == "because"] == list(VOID.void)
-
-
-def test_what_is_not_void_takes_no_line_and_what_was_not_measured_has_no_grade() -> None:
-    assert len(cell_lines(rated(Quality(facts=("waves",))), None)) == 2
+    assert (badge.text, badge.tone) == ("fair ±5 %", "quiet")
+    assert ("measured", "4 blocks, by turns; 2 of 28 rounds repeated; 90 samples") in badge.details
     (failed,) = json.loads(results_document([replace(cell("net"), status="failed", measurement=None)]))
     assert (failed["grade"], failed["p50_grade"], failed["quality"]) == (None, None, None)
 

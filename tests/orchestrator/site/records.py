@@ -21,12 +21,15 @@ from agent.wire.measurement import (
     Measurement,
     MemoryStages,
     ProcessSamples,
+    Quality,
+    Ratio,
     StartStages,
     Sustained,
     SustainedSlice,
     Throughput,
     Tuning,
     Variation,
+    baseline_id,
 )
 from agent.wire.messages import Reason, ReasonCode, environment_id
 from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord, ManifestRecord
@@ -36,7 +39,7 @@ from runtime.tools.samples import FLOORS, ProcessTimes, summarise
 HOST = "bench-01/cpu"
 POCL = "bench-01/opencl-0"
 CPU_NAME = "AMD EPYC 7B13, 2 cores"
-POCL_NAME = "PoCL 3.1 on cpu-haswell-AMD EPYC 7B13"
+POCL_NAME = f"{CPU_NAME} (OpenCL on CPU)"
 NIGHT = datetime(2026, 11, 21, 2, 30, tzinfo=UTC)
 
 HOSTILE_NAMES = (
@@ -230,8 +233,31 @@ def measurement(
         throughput=THROUGHPUT if delegate == "gpu" else None,
         installed=Installed(bytes=61_000_000 if delegate == "litert" else 5_100_000),
         variation=VARIATION,
+        quality=QUALITY,
         tunings=TUNINGS if delegate == "gpu" else (),
         warnings=tuple(dict.fromkeys(flag for p in raw for flag in p.flags)),
+    )
+
+
+QUALITY = Quality(
+    allowance=0.004, blocks=4, rounds=28, repeated=2, alternating=True, stopped="decided",
+    facts=("process 2: autocorrelated: lag-1 autocorrelation 0.67",), seen=("foreign CPU time", "swap"),
+    unseen=("clock: the machine tells none",),
+)  # fmt: skip
+
+
+def ratio(median: float, half: float = 0.02) -> Ratio:
+    """A paired ratio over `litert`, known to a factor of about 1 + `half`."""
+    return Ratio(
+        against=f"litert@{HOST}",
+        baseline_id=baseline_id("litert", {"threads": 2}),
+        device_id=HOST,
+        median=median,
+        ci95=(median * math.exp(-half), median * math.exp(half)),
+        blocks=4,
+        seed=1,
+        allowance=0.004,
+        spread=half,
     )
 
 
@@ -304,6 +330,8 @@ def demo_farm() -> HandMadeFarm:
                 continue
             samples = processes(f"{model}{delegate}", medians[delegate])
             measured = measurement(samples, delegate, operators)
+            if delegate != "litert":
+                measured = measured.model_copy(update={"ratio": ratio(medians["litert"] / medians[delegate])})
             record = cell("demo", model, delegate, device, measurement=measured)
             raw[record.cell_id] = samples
             cells.append(

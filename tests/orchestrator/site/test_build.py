@@ -110,7 +110,9 @@ def test_home_page_has_all_models_by_all_delegates(site):
         for delegate in ("cpu", "gpu", "litert"):
             assert links.cell_page(_cell(model, delegate).cell_id) in page.values("href")
     assert OLDER.name in page.text, "older campaigns are listed"
-    assert "geometric mean of the speed-ups" in page.text
+    assert "geometric mean of the ratios" in page.text
+    assert "gpu beats litert on 5 of 9 (up to 1.4x), loses on 2 (up to 1.2x), equal on 1" in page.text
+    assert "26/27 right" in page.text
     assert "over 8 of 9 models" in page.text, "the int8 model has no number on the gpu"
 
 

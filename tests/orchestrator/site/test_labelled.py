@@ -28,9 +28,9 @@ def cell(score, status="done"):
 @pytest.mark.parametrize(
     ("score", "tone", "said"),
     [
-        (MANY, "good", "top1 0.72 (72 of 100 right), at least 0.7: pass"),
-        (SOME, "good", "top1 0.61 (61 of 100 right)"),
-        (DOUBTFUL, "good", "top1 0.72 [0.625 to 0.799] (72 of 100 right), at least 0.7: inconclusive"),
+        (MANY, "quiet", "top1 0.72 (72 of 100 right), at least 0.7: pass"),
+        (SOME, "quiet", "top1 0.61 (61 of 100 right)"),
+        (DOUBTFUL, "quiet", "top1 0.72 [0.625 to 0.799] (72 of 100 right), at least 0.7: inconclusive"),
         (FEW, "bad", "top1 0.61 (61 of 100 right), at least 0.7: fail"),
     ],
 )

@@ -1,0 +1,132 @@
+"""Writes a cell of the answer: sign, time and ratio, or a word and the mark of its footnote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.results import format as text
+from orchestrator.results.answer.table import Entry
+from orchestrator.results.comparable import void_reason
+from orchestrator.results.footnotes import Footnotes
+from orchestrator.results.grading import Graded, grade_of, p50_grade
+from orchestrator.results.metric import Metric
+from orchestrator.results.metrics import P50
+from orchestrator.results.reasons import has_no_result
+from orchestrator.results.records import CellRecord
+from orchestrator.results.speedups import SpeedUp
+from orchestrator.results.wording import SIGNS, known_percent, ratio_text
+
+NOISY, NOT_JUDGED, PARTLY, AGAIN, IMPORTED = "~", "?", "*", "↻", "°"
+
+FURTHER: Final = ("±", "ops", "cold", "warm", "p90", "memory", "margin", "device")
+"""The headings of the further columns, the most important first."""
+
+_WORDS: Final = ("wrong output", "void", "failed", "unsupported", "no p50", "cancelled")
+"""Words in place of a figure, the worst first; other states follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Why a cell shows no figure: a word, and the reason where there is one."""
+
+    word: str
+    reason: str = ""
+
+    @property
+    def rank(self) -> int:
+        """How bad it is, 0 for the worst."""
+        return _WORDS.index(self.word) if self.word in _WORDS else len(_WORDS)
+
+
+def missing(cell: CellRecord, metric: Metric = P50) -> Missing | None:
+    """Return why a cell shows no figure; None where it shows one."""
+    reason = "" if cell.reason is None else cell.reason.text
+    if cell.struck_out:
+        return Missing("wrong output", reason)
+    if has_no_result(cell) or cell.measurement is None:
+        code = "" if cell.reason is None else cell.reason.code.value
+        return Missing("excluded" if code == "excluded" else cell.status, reason)
+    # What another tool measured is never compared, and a figure all the same.
+    if cell.imported is None and (void := void_reason(cell)) is not None:
+        return Missing("void", void)
+    if metric.read(cell) is None:
+        return Missing(f"no {metric.label}", metric.why_none(cell.measurement))
+    return None
+
+
+def footnotes(cells: Sequence[CellRecord], metric: Metric = P50) -> Footnotes:
+    """Return the reasons of these cells with their marks, the worst first."""
+    notes = Footnotes()
+    found = [one for cell in cells if (one := missing(cell, metric)) is not None and one.reason]
+    for one in sorted(found, key=lambda one: one.rank):
+        notes.mark(one.reason)
+    return notes
+
+
+def entry(cell: CellRecord, found: SpeedUp | None, notes: Footnotes, metric: Metric = P50) -> Entry:
+    """Write a cell; `found` is its speed-up over the baseline, if it has one."""
+    lacks = missing(cell, metric)
+    if lacks is not None:
+        return Entry(word=f"{lacks.word} [{notes.mark(lacks.reason)}]" if lacks.reason else lacks.word)
+    if metric is not P50:
+        return Entry(time=metric.short_text(cell))
+    shown = None if found is None or found.verdict == "void" else found
+    return Entry(
+        sign="" if shown is None else SIGNS[shown.verdict],
+        time=_time(cell),
+        ratio="" if shown is None else _sure(ratio_text(shown), grade_of(cell) if shown.paired else None),
+        more=_more(cell),
+    )
+
+
+def _time(cell: CellRecord) -> str:
+    """Write the median with the signs of what is to be known of it."""
+    graded, m = p50_grade(cell), cell.measurement
+    p50 = P50.read(cell)
+    signs = [
+        IMPORTED if cell.imported is not None else "",
+        NOT_JUDGED if m is not None and m.accuracy.verdict is None and cell.imported is None else "",
+        PARTLY if m is not None and m.delegation is not None and m.delegation.status != "full" else "",
+        AGAIN if getattr(cell, "again", None) else "",
+    ]
+    return _sure(text.known(p50, _known_to(graded)), graded) + "".join(signs)
+
+
+def _sure(figure: str, graded: Graded | None) -> str:
+    return f"{NOISY}{figure}" if graded is not None and graded.grade == "noisy" else figure
+
+
+def _known_to(graded: Graded | None) -> float | None:
+    return None if graded is None else graded.known_to
+
+
+def _more(cell: CellRecord) -> dict[str, str]:
+    """The further columns of a cell that has a figure."""
+    m = cell.measurement
+    if m is None:
+        return {}
+    graded, times = grade_of(cell), m.latency_ms
+    margin = getattr(m.accuracy, "margin", None)
+    delegation = m.delegation
+    known_to = _known_to(graded)
+    return {
+        "±": _close(known_percent(graded)),
+        "ops": "" if delegation is None else f"{delegation.delegated_ops}/{delegation.total_ops}",
+        "cold": "" if times.init is None else _close(text.short_time(times.init)),
+        "warm": "" if times.init_warm is None else _close(text.short_time(times.init_warm)),
+        "p90": "" if times.p90 is None else text.known(times.p90, known_to),
+        "memory": "" if not cell.memory_peak_bytes else text.byte_count(cell.memory_peak_bytes),
+        "margin": "" if margin is None else _close(text.percent(margin)),
+        "device": text.short_name(cell.device_name, _DEVICE_CHARACTERS),
+    }
+
+
+def _close(figure: str) -> str:
+    """Leave the blank before the unit out: a column of figures is read downwards."""
+    return figure.replace(" ", "")
+
+
+_DEVICE_CHARACTERS = 28
+"""Characters of a device's name in the widest table: `AMD EPYC (OpenCL on CPU)` fits."""

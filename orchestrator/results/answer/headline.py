@@ -1,0 +1,121 @@
+"""The sentences above the table: who is fastest, by how much and on how many, and what a first start costs.
+
+A sentence is a sequence of clauses; where a line is too short for all of them, the last ones are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from orchestrator.results import format as text
+from orchestrator.results.speedups import SpeedUp, mean_speedup
+
+Sentence: TypeAlias = tuple[str, ...]
+Ratios: TypeAlias = Sequence[SpeedUp | None]
+"""The ratios of a delegate, one for each model; None where it has none."""
+
+_PHRASES: Final[Mapping[str, tuple[str, str]]] = {
+    "faster": ("beats {} on", "wins on"),
+    "slower": ("loses to {} on", "loses on"),
+    "same": ("equals {} on", "equal on"),
+    "open": ("is open against {} on", "open on"),
+    "unpaired": ("is unpaired with {} on", "unpaired on"),
+    "none": ("has no ratio over {} on", "no ratio on"),
+}
+"""How each verdict is said where the baseline is named, and where it was named before."""
+
+_SLOW_START_MS: Final = 100.0
+"""A first start in ms below which it is not told how much sooner a later one is: nobody waits for it."""
+
+_SOONER: Final = 2.0
+"""How many times as soon a later start must be to be told."""
+
+
+def verdicts(baseline: str, delegates: Mapping[str, Ratios]) -> Sentence:
+    """Say how each delegate does against the baseline, the fastest on the whole first."""
+    order = sorted(delegates, key=lambda name: -_mean(delegates[name]))
+    clauses: list[str] = []
+    for name in order:
+        own = list(_clauses(delegates[name], "" if clauses else baseline))
+        if not own:
+            continue
+        lead = f"; {name} " if clauses else f"{name} "
+        clauses += [lead + own[0], *own[1:]] if not clauses else [lead + "".join(own)]
+    return tuple(clauses)
+
+
+def _mean(ratios: Ratios) -> float:
+    mean = mean_speedup([one for one in ratios if one is not None])
+    return 0.0 if mean is None else mean.ratio
+
+
+def _clauses(ratios: Ratios, baseline: str) -> Iterator[str]:
+    """Say it of one delegate; `baseline` is empty where it was named before."""
+    named, first = baseline, True
+    by_verdict: dict[str, list[float]] = {verdict: [] for verdict in _PHRASES}
+    for one in ratios:
+        if one is None or one.verdict == "void":
+            by_verdict["none"].append(1.0)
+        else:
+            by_verdict[one.verdict].append(max(one.ratio, 1.0 / one.ratio))
+    for verdict, factors in by_verdict.items():
+        if factors:
+            count = f"{len(factors)} of {len(ratios)}" if first else str(len(factors))
+            size = _size(factors) if verdict in ("faster", "slower") else ""
+            phrase = _PHRASES[verdict][0 if named else 1].format(named)
+            yield f"{'' if first else ', '}{phrase} {count}{size}"
+            named, first = "", False
+
+
+def _size(factors: Sequence[float]) -> str:
+    """Write `(1.8x)` for one factor, else `(up to 1.8x)`."""
+    return f" ({'up to ' if len(factors) > 1 else ''}{text.known(max(factors), None)}x)"
+
+
+def fastest(p50s: Mapping[str, Sequence[float | None]]) -> Sentence:
+    """Say which delegate has the least median on how many models, where there is no baseline to judge by."""
+    rows = [[one for one in row if one is not None] for row in zip(*p50s.values(), strict=True)]
+    measured = sum(bool(row) for row in rows)
+    if not measured:
+        return ("Nothing was measured",)
+    if len(p50s) == 1:
+        values = [value for row in rows for value in row]
+        return (f"{next(iter(p50s))}: p50 of {_range(values)}", "; one delegate, no ratio")
+    least = [min(row) if row else None for row in rows]
+    wins = {
+        name: sum(own is not None and own == best for own, best in zip(values, least, strict=True))
+        for name, values in p50s.items()
+    }
+    said = [f"{name} on {count}" for name, count in sorted(wins.items(), key=lambda item: -item[1]) if count]
+    return (
+        f"Least p50: {said[0]} of {measured}",
+        *(f", {one}" for one in said[1:]),
+        "; no baseline, so no verdict",
+    )
+
+
+def first_starts(inits: Mapping[str, Sequence[tuple[float, float | None]]]) -> Sentence:
+    """Say what the first start of each delegate costs, and what a later one does where that is much less.
+
+    `inits` has the cold and the warm init of each model in ms. The dearest delegate comes first.
+    """
+    said: list[str] = []
+    for _, name in sorted(((-max(pairs)[0], name) for name, pairs in inits.items() if pairs)):
+        cold = [pair[0] for pair in inits[name]]
+        warm = [pair[1] for pair in inits[name] if pair[1] is not None]
+        later = ""
+        if warm and max(cold) >= max(_SLOW_START_MS, _SOONER * max(warm)):
+            later = f" (later {_range(warm)})"
+        said.append(f"{', ' if said else 'First start: '}{name} {_range(cold)}{later}")
+    return tuple(said)
+
+
+def _range(values_ms: Sequence[float]) -> str:
+    """Write `4.1-10 s` or `30 ms-4.1 s`."""
+    low, high = text.short_time(min(values_ms)), text.short_time(max(values_ms))
+    if low == high:
+        return low
+    unit = low.lstrip("0123456789.")
+    same = high.lstrip("0123456789.") == unit
+    return f"{low.removesuffix(unit) if same else low}-{high}"
