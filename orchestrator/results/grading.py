@@ -65,9 +65,12 @@ def _by_median(m: Figures, void: str | None) -> Graded | None:
 
 
 def _graded(m: Figures, void: str | None, half: float | None, allowance: float) -> Graded:
-    found = grade(half, allowance, void=void is not None)
+    doubt = "" if m.quality is None else next(iter(m.quality.doubts), "")
+    found = grade(half, allowance, void=void is not None, doubted=bool(doubt))
     if void is not None or found == "good":
         return Graded(found, half, allowance, void or "")
+    if doubt:
+        return Graded(found, half, allowance, doubt)
     if allowance > (half or 0.0):
         return Graded(found, half, allowance, f"others took {allowance:.1%} of the time of the rounds")
     return Graded(found, half, allowance, "" if m.quality is None else next(iter(m.quality.facts), ""))

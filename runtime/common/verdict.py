@@ -36,12 +36,15 @@ _MOST_BLOCKS: Final = 200
 """Blocks beyond which nobody measures to decide a ratio: the answer is then that it stays open."""
 
 
-def grade(half: float | None, allowance: float, *, void: bool = False) -> Grade:
-    """Grade a figure by the half width of its interval (None: it has none) and its allowance."""
+def grade(half: float | None, allowance: float, *, void: bool = False, doubted: bool = False) -> Grade:
+    """Grade a figure by the half width of its interval (None: it has none) and its allowance.
+
+    One that is `doubted` is at best fair, however well it is known.
+    """
     if void:
         return "void"
     known_to = math.inf if half is None else half + allowance
-    if known_to <= GOOD:
+    if known_to <= GOOD and not doubted:
         return "good"
     return "fair" if known_to <= FAIR else "noisy"
 

@@ -76,9 +76,8 @@ def graded(result):
     """The grade of a result's p50, and the reasons beside it."""
     interval, quality = result.measurement.latency_ms.ci95, result.measurement.quality
     half = None if interval is None else math.log(interval[1] / interval[0]) / 2
-    doubted = bool(quality.doubts)
-    found = grade(half, quality.allowance, void=bool(quality.void))
-    return ("fair" if doubted and found == "good" else found), (*quality.void, *quality.doubts)
+    found = grade(half, quality.allowance, void=bool(quality.void), doubted=bool(quality.doubts))
+    return found, (*quality.void, *quality.doubts)
 
 
 def is_void(result, reason):

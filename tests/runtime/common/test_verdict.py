@@ -22,6 +22,7 @@ from runtime.common.verdict import FAIR, GOOD, blocks_to_decide, grade, verdict
 def test_a_grade_follows_from_half_width_and_allowance(half, allowance, expected):
     assert grade(half, allowance) == expected
     assert grade(half, allowance, void=True) == "void"
+    assert grade(half, allowance, doubted=True) == ("fair" if expected == "good" else expected)
 
 
 @pytest.mark.parametrize(
