@@ -30,6 +30,7 @@ class ComparedQuality:
     """As `Quality`."""
 
     void: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
     allowance: float = 0.0
     facts: tuple[str, ...] = ()
 

@@ -31,7 +31,7 @@ torchvision_squeezenet1_1           4.4 ms   ▲  2.8  1.60x         ▼ 14.7   
 torchvision_efficientnet_b0         7.3 ms   ·  7.1  1.03x         ▼   32   4.3x
 torchvision_mobilene…tatic_int8    1.90 ms   ▼  4.6   2.4x         ▼   31    16x
 geometric mean                                       1.09x           4.8x slower
-▲▼ sure (95 %)  = the same  · open: 1 (`farm refine demo`, ~2 min)"""
+▲▼ sure (95 %)  = the same  · open: 1 (`farm refine demo`, ~1 min)"""
 
 
 def shown(*cells, baseline="litert", columns=100):
