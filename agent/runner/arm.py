@@ -21,10 +21,11 @@ from agent.attempt.files import (
     write_progress,
 )
 from agent.machine.publishable import why_not_published
-from agent.machine.rounds import Round
+from agent.machine.rounds import Round, taken
 from agent.processes.environment import for_runner
 from agent.processes.sandbox.inner import InnerBoundary
 from agent.processes.supervisor import Launch
+from agent.runner.blocks import added, block_figures
 from agent.runner.children import Children
 from agent.runner.ending import CancelledError, Clock, FailedError
 from agent.runner.environment import choose_cpus, core_siblings, measuring_environment, own_caches
@@ -34,7 +35,8 @@ from agent.runner.reported import present_device
 from agent.runner.stopping import Stopped
 from agent.runner.tunings import cold_index, planned_tunings
 from agent.runner.verdict import not_measured
-from agent.wire.messages import JobSpec, Reason, ReasonCode, Status
+from agent.wire.measurement import BlockFigure
+from agent.wire.messages import JobSpec, Reason, ReasonCode, Status, environment_id
 from runtime.delegates.descriptor import DelegateDescriptor
 from runtime.delegates.registry import delegate_descriptor
 from runtime.errors import DelegateError, FarmRuntimeError
@@ -46,7 +48,7 @@ class Arm:
 
     `allowed`: the CPUs that the runner may use, of which each arm takes its own number. `environments`: those
     of each tuning. `took_s`: how long each process ran in its own turns, by its number. `rounds`: the kept
-    rounds of each block, `repeated` how many were disturbed and repeated. `live`: its process that is alive.
+    rounds of each block. `live`: its process that is alive.
     """
 
     attempt: AttemptFile
@@ -61,7 +63,6 @@ class Arm:
     tunings: int = 1
     reports: list[ProcessReport] = field(default_factory=list)
     rounds: dict[int, list[Round]] = field(default_factory=dict)
-    repeated: int = 0
     alternated: bool = False
     stopped: Stopped | None = None
     result: RunnerResult | None = None
@@ -84,6 +85,17 @@ class Arm:
     def name(self) -> str:
         """`delegate@device`, by which the arms of a comparison are told apart."""
         return f"{self.job.delegate}@{self.job.device_id}"
+
+    @property
+    def earlier(self) -> tuple[BlockFigure, ...]:
+        """The blocks of the result to which its own are added; none where it is measured from the first."""
+        return () if self.job.refines is None else self.job.refines.blocks
+
+    def blocks(self, base: Arm | None = None) -> list[BlockFigure]:
+        """Return the blocks of its result, earlier ones first; the new ones with their ratios over `base`."""
+        allowances = {number: taken(kept, self.name) for number, kept in self.rounds.items()}
+        base_reports = () if base is None else base.reports
+        return added(self.earlier, block_figures(self.reports, base_reports, allowances))
 
     @property
     def children(self) -> Children:
@@ -154,6 +166,7 @@ class Arm:
             process.close()
             self.live = None
         self.took_s[index] = self.clock.used_s - before_s
+        _check_conditions(self.job, report)
         self.reports.append(report)
         # For the processes that follow, which take from it what it chose and its warm-up.
         write_atomically(report_path(self.folder, index), report.model_dump_json().encode())
@@ -181,6 +194,18 @@ class Arm:
         busy_ns = None if self.alone else int(1e9 * self.clock.used_s)
         self.result = result.model_copy(update={"busy_ns": busy_ns})
         write_atomically(self.folder / RESULT_FILE, self.result.model_dump_json().encode())
+
+
+def _check_conditions(job: JobSpec, report: ProcessReport) -> None:
+    """Raise `FailedError` where blocks are to be added to those of another environment."""
+    if job.refines is None or environment_id(report.environment) == job.refines.environment_id:
+        return
+    text = (
+        "the machine or its software is not what it was when the earlier blocks were measured; nothing was "
+        "added: farm retry measures the cell anew"
+    )
+    reason = Reason(code=ReasonCode.CONDITIONS_CHANGED, text=text)
+    raise FailedError(Failure(status=Status.FAILED, reason=reason), report.environment)
 
 
 def _check_publishable(attempt: AttemptFile, cpus: Collection[int]) -> None:

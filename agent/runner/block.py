@@ -184,7 +184,6 @@ class _Block:
         arm.alternated = arm.alternated or len(self._parts) > 1
         kept = [one for one in self._rounds if self._keeps_all or one.disturbed is None]
         arm.rounds[self._number] = kept
-        arm.repeated += len(self._rounds) - len(kept)
         arm.reports.append(self._completed(report, part, kept, device_use))
 
     def _completed(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from statistics import median
 
 from agent.attempt.files import ProcessReport
-from agent.wire.measurement import ProcessSamples, Ratio, baseline_id
+from agent.wire.measurement import BlockFigure, ProcessSamples, Ratio, baseline_id
 from agent.wire.messages import JobSpec
-from runtime.common.statistics import Estimate, estimate, units
+from runtime.common.statistics import estimate, units
 from runtime.tools.samples import percentile
 
 
@@ -48,78 +47,80 @@ def block_p50(samples: ProcessSamples) -> float | None:
     return median(medians.values()) if medians else None
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """What one block says of an arm: its p50 in ns, and the logarithm of the baseline's time over its own."""
-
-    tuning: int
-    p50_ns: float
-    log_ratio: float | None = None
-    base_tuning: int = 0
-
-
-def blocks_of(own: Sequence[ProcessReport]) -> dict[int, Block]:
-    """Return the blocks of an arm by their numbers."""
-    found = {}
-    for samples in _timed(own):
-        p50 = block_p50(samples)
-        if p50:
-            found[samples.index] = Block(samples.tuning, p50)
-    return found
-
-
-def compared_blocks(own: Sequence[ProcessReport], base: Sequence[ProcessReport]) -> dict[int, Block]:
-    """Return the blocks that an arm shares with the baseline, with their ratios.
+def block_figures(
+    own: Sequence[ProcessReport],
+    base: Sequence[ProcessReport] = (),
+    allowances: Mapping[int, float] | None = None,
+) -> list[BlockFigure]:
+    """Return the figures of an arm's blocks in their order, with their ratios over the baseline's.
 
     The ratio of a block is the median, over its rounds, of the logarithm of the ratio of two slices' medians.
+    `allowances`: the share of each block's kept rounds that others took from the arm.
     """
-    theirs = {samples.index: samples for samples in _timed(base)}
-    found = {}
+    theirs = {samples.index: slice_medians(samples) for samples in _timed(base)}
+    found = []
     for samples in _timed(own):
-        block = blocks_of([ProcessReport(samples=samples)]).get(samples.index)
-        other = theirs.get(samples.index)
-        if block is None or other is None:
+        p50 = block_p50(samples)
+        if not p50:
             continue
-        own_ns, base_ns = slice_medians(samples), slice_medians(other)
+        own_ns, base_ns = slice_medians(samples), theirs.get(samples.index, {})
         logs = [math.log(base_ns[k] / own_ns[k]) for k in own_ns if base_ns.get(k) and own_ns[k]]
-        if logs:
-            found[samples.index] = replace(block, log_ratio=median(logs), base_tuning=other.tuning)
+        figure = BlockFigure(
+            p50_ns=p50,
+            log_ratio=median(logs) if logs else None,
+            allowance=(allowances or {}).get(samples.index, 0.0),
+            rounds=len(own_ns),
+            repeated=len(samples.slices) - len(own_ns),
+            tuning=samples.tuning,
+        )
+        found.append(figure)
     return found
 
 
-def time_units(blocks: Mapping[int, Block]) -> list[float]:
+def added(earlier: Sequence[BlockFigure], blocks: Sequence[BlockFigure]) -> list[BlockFigure]:
+    """Return earlier blocks and new ones, which chose by timing anew: their tunings get new numbers."""
+    first = 1 + max((block.tuning for block in earlier), default=-1)
+    return [*earlier, *(block.model_copy(update={"tuning": first + block.tuning}) for block in blocks)]
+
+
+def time_units(blocks: Sequence[BlockFigure]) -> list[float]:
     """Return the logarithms of the p50s over which p50 is estimated: of blocks, or of tunings."""
-    return units([math.log(b.p50_ns) for b in blocks.values()], [b.tuning for b in blocks.values()])
+    return units([math.log(block.p50_ns) for block in blocks], [block.tuning for block in blocks])
 
 
-def ratio_units(blocks: Mapping[int, Block]) -> list[float]:
+def ratio_units(blocks: Sequence[BlockFigure]) -> list[float]:
     """Return the logarithms of the ratios over which the ratio is estimated, likewise."""
-    compared = [(b.log_ratio, (b.tuning, b.base_tuning)) for b in blocks.values() if b.log_ratio is not None]
-    return units([log for log, _ in compared], [tunings for _, tunings in compared])
+    compared = [(block.log_ratio, block.tuning) for block in blocks if block.log_ratio is not None]
+    return units([log for log, _ in compared], [tuning for _, tuning in compared])
+
+
+def allowance_of(blocks: Sequence[BlockFigure]) -> float:
+    """Return the share that others took of the kept rounds of all blocks."""
+    rounds = sum(block.rounds for block in blocks)
+    return sum(block.allowance * block.rounds for block in blocks) / rounds if rounds else 0.0
 
 
 def paired_ratio(
-    blocks: Mapping[int, Block], baseline: JobSpec, seed: int, allowance: float = 0.0, note: str = ""
+    blocks: Sequence[BlockFigure], baseline: JobSpec, seed: int, allowance: float = 0.0, note: str = ""
 ) -> Ratio | None:
     """Return the baseline's time over the own one; None where no block has both.
 
     `note` says in what the two differ beside the delegate, and stands beside the baseline's name.
     `allowance`: the share that others took from either side.
     """
-    logs = ratio_units(blocks)
-    if not logs:
+    compared = [block for block in blocks if block.log_ratio is not None]
+    if not compared:
         return None
-    found: Estimate = estimate(logs)
-    pairs = {(b.tuning, b.base_tuning) for b in blocks.values() if b.log_ratio is not None}
+    found = estimate(ratio_units(compared))
     return Ratio(
         against=f"{baseline.delegate}@{baseline.device_id}{note}",
         baseline_id=baseline_id(baseline.delegate_kind, baseline.delegate_options),
         device_id=baseline.device_id,
         median=found.value,
         ci95=found.interval,
-        blocks=len(blocks),
+        blocks=len(compared),
         seed=seed,
-        tunings=len(pairs),
+        tunings=len({block.tuning for block in compared}),
         allowance=allowance,
         spread=found.spread,
     )

@@ -30,13 +30,12 @@ from agent.attempt.files import (
     write_progress,
 )
 from agent.machine.gate import WAITS, Gate
-from agent.machine.rounds import taken
 from agent.machine.workload import Reading, as_facts
 from agent.runner import calibration
 from agent.runner.accuracy import NONDETERMINISTIC
 from agent.runner.arm import Arm
 from agent.runner.block import fit_together, run_block
-from agent.runner.blocks import blocks_of, compared_blocks, paired_ratio, ratio_units, time_units
+from agent.runner.blocks import allowance_of, paired_ratio, ratio_units, time_units
 from agent.runner.host import host_tuning
 from agent.runner.quality import quality_of
 from agent.runner.references import References, find_references
@@ -44,7 +43,7 @@ from agent.runner.stopping import ArmState, Spent, after_block
 from agent.runner.sustained import sustained
 from agent.runner.telemetry import Telemetry, sensors_read
 from agent.runner.throughput import throughput
-from agent.runner.verdict import concluded, scored, with_figures
+from agent.runner.verdict import concluded, over_blocks, scored, with_figures
 from agent.wire.measurement import Ratio
 from agent.wire.messages import Status
 
@@ -124,8 +123,8 @@ class _Comparison:
         together = len(self.alive) > 1 and fit_together(self.alive)
         gate = self._gate()
         longest_s = 0.0
-        plan = self.lead.job.plan
-        for number in range(1, plan.max_blocks + 1):
+        plan, earlier = self.lead.job.plan, len(self.arms[0].earlier)
+        for number in range(1, max(1, plan.max_blocks - earlier) + 1):
             taking_part = [arm for arm in self.alive if arm.stopped is None]
             if not taking_part:
                 return
@@ -134,7 +133,7 @@ class _Comparison:
             started_s = time.monotonic()
             self.readings.append(run_block(taking_part, number, self.lead.job.seed, together=together))
             longest_s = max(longest_s, time.monotonic() - started_s)
-            self._stop_those_that_are_known(number, self._spent(longest_s))
+            self._stop_those_that_are_known(earlier + number, self._spent(longest_s))
 
     def _gate(self) -> Gate | None:
         """Return what waits for a quiet machine; None for a level that never does."""
@@ -167,27 +166,34 @@ class _Comparison:
             arm.stopped = stops[arm.name]
 
     def _state(self, arm: Arm) -> ArmState:
-        blocks = blocks_of(arm.reports)
         base = self.baseline
         if base is None or base is arm or base.over:
-            return ArmState(time_units(blocks), (), self.allowance(arm), arm.stopped)
-        ratios = ratio_units(compared_blocks(arm.reports, base.reports))
-        return ArmState(time_units(blocks), ratios, self.allowance(arm, base), arm.stopped)
-
-    def allowance(self, *arms: Arm) -> float:
-        """Return the share that others took from these arms: the largest of them."""
-        return max(taken([one for kept in arm.rounds.values() for one in kept], arm.name) for arm in arms)
+            blocks = arm.blocks()
+            return ArmState(time_units(blocks), (), allowance_of(blocks), arm.stopped)
+        blocks = arm.blocks(base)
+        return ArmState(time_units(blocks), ratio_units(blocks), _joint_allowance(arm, base), arm.stopped)
 
     def ratio(self, arm: Arm) -> Ratio | None:
         """Return an arm's ratio over a baseline that was right; None for the baseline and without one."""
-        base = self.baseline
-        if base is None or base is arm or base.result is None or base.result.status is not Status.DONE:
+        base = self.judged_baseline(arm)
+        if base is None:
             return None
         note = ""
         if len(arm.cpus) != len(base.cpus):
             note = f" (threads: {len(base.cpus)} against {len(arm.cpus)} here)"
-        blocks = compared_blocks(arm.reports, base.reports)
-        return paired_ratio(blocks, base.job, self.lead.job.seed, self.allowance(arm, base), note)
+        return paired_ratio(arm.blocks(base), base.job, self.lead.job.seed, _joint_allowance(arm, base), note)
+
+    def judged_baseline(self, arm: Arm) -> Arm | None:
+        """Return the baseline of an arm, once its own outputs were right; None for the baseline itself."""
+        base = self.baseline
+        if base is None or base is arm or base.result is None or base.result.status is not Status.DONE:
+            return None
+        return base
+
+
+def _joint_allowance(*arms: Arm) -> float:
+    """Return what others took from the arm from which they took most."""
+    return max(allowance_of(arm.blocks()) for arm in arms)
 
 
 def _run_cold(arm: Arm) -> None:
@@ -213,6 +219,7 @@ def _conclude(arm: Arm, references: References | str, measured: _Comparison, sen
     quality = quality_of(arm, measured.history, measured.notes, doubts)
     energy = sensors.energy(device, arm.reports, alternated=arm.alternated)
     result = with_figures(result, quality=quality, energy=energy)
+    result = over_blocks(result, arm.blocks(measured.judged_baseline(arm)))
     if result.status is Status.DONE:
         result = with_figures(result, ratio=measured.ratio(arm))
         if arm.attempt.reported:

@@ -8,11 +8,10 @@ from statistics import median
 from typing import Final
 
 from agent.attempt.files import ProcessReport
-from agent.machine.rounds import taken
 from agent.machine.workload import Reading, why_vague
 from agent.processes.sandbox.inner import lacking
 from agent.runner.arm import Arm
-from agent.runner.blocks import slice_medians
+from agent.runner.blocks import allowance_of, slice_medians
 from agent.runner.tunings import timed as timed_of
 from agent.wire.measurement import ProcessSamples, Quality
 from runtime.tools.honesty import CACHED, EARLY
@@ -37,7 +36,7 @@ def quality_of(
     `notes`: what was seen before its blocks; `doubts`: what its outputs say against it.
     """
     timed = [(f"block {s.index}", report) for report in timed_of(arm.reports) if (s := report.samples)]
-    rounds = [one for kept in arm.rounds.values() for one in kept]
+    blocks = arm.blocks()
     facts = [*notes]
     void: list[str] = []
     for who, report in timed:
@@ -53,10 +52,10 @@ def quality_of(
     return Quality(
         void=tuple(void),
         doubts=(*_of_most(cold, EARLY), *doubts),
-        allowance=taken(rounds, arm.name),
-        blocks=len(arm.rounds),
-        rounds=len(rounds),
-        repeated=arm.repeated,
+        allowance=allowance_of(blocks),
+        blocks=len(blocks),
+        rounds=sum(block.rounds for block in blocks),
+        repeated=sum(block.repeated for block in blocks),
         alternating=arm.alternated,
         stopped=arm.stopped or "",
         facts=tuple(facts),

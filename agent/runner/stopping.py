@@ -7,6 +7,7 @@ reads no clock and starts nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
@@ -27,6 +28,11 @@ _ORDER: Final[tuple[Stopped, ...]] = ("decided", "target", "blocks", "budget", "
 DIFFERENT_FROM_BLOCK: Final = 4
 """Blocks from which on a difference ends an arm. Of three blocks all can have met a slow process on the same
 side: of two equal arms 1.1 % were then told apart, with a fourth block 0.9 % (`benchmarks/statistics.py`)."""
+
+
+FAR: Final = 1.5
+"""Factor beyond which a difference needs no fair figure. Chosen: slow modes make a process 1.5 times as slow;
+where the whole interval lies beyond that, no few of them explain it, and more blocks change no decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +104,14 @@ def _known(
     """Return whether a ratio's verdict is decided, or else whether the figure is known to the target.
 
     A verdict that rests on a noisy figure decides nothing: an interval that is wide and yet excludes equality
-    is that of a few slow processes more often than that of a difference.
+    is that of a few slow processes more often than that of a difference; unless all of it is far from equality.
     """
     figure = estimate(logs)
     if figure.half is None:
         return None
     known_to = figure.half + allowance
+    if compared and abs(figure.centre) - known_to > math.log(FAR):
+        return "decided"
     if compared and known_to <= FAIR:
         says = verdict(figure.centre, figure.half, allowance)
         if says == "same" or (says != "open" and blocks >= DIFFERENT_FROM_BLOCK):

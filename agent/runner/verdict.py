@@ -12,11 +12,13 @@ from typing import TypedDict, Unpack
 
 from agent.attempt.files import AttemptFile, Failure, ProcessReport, RunnerResult
 from agent.runner.accuracy import JudgedOutputs, ModelKind, judged_outputs, unjudged
+from agent.runner.blocks import time_units
 from agent.runner.installed import installed
 from agent.runner.references import References
 from agent.runner.stages import device_time, init_stages, memory_stages, no_device_time
 from agent.runner.tunings import by_tuning, tunings
 from agent.wire.measurement import (
+    BlockFigure,
     Energy,
     InitStages,
     LabelledScore,
@@ -30,6 +32,7 @@ from agent.wire.measurement import (
     Variation,
 )
 from agent.wire.messages import Device, Reason, ReasonCode, Status
+from runtime.common.statistics import estimate
 from runtime.errors import FarmRuntimeError
 from runtime.model.reader import read_model
 from runtime.tools import plausibility
@@ -92,6 +95,23 @@ def with_figures(result: RunnerResult, **found: Unpack[Figures]) -> RunnerResult
     if result.measurement is None:
         return result
     return result.model_copy(update={"measurement": result.measurement.model_copy(update=found)})
+
+
+def over_blocks(result: RunnerResult, blocks: Sequence[BlockFigure]) -> RunnerResult:
+    """The result with its blocks. Where some are earlier ones, p50 and its interval are over all of them."""
+    m = result.measurement
+    if m is None or not blocks:
+        return result
+    update: dict[str, object] = {"blocks": tuple(blocks)}
+    if m.latency_ms.p50 is not None:
+        found = estimate(time_units(blocks))
+        interval = None if found.interval is None else tuple(end / 1e6 for end in found.interval)
+        missing = {name: why for name, why in m.latency_ms.missing.items() if name != "ci95"}
+        if interval is None:
+            missing["ci95"] = m.latency_ms.missing.get("ci95", "too few blocks")
+        times = {"p50": found.value / 1e6, "ci95": interval, "missing": missing}
+        update["latency_ms"] = m.latency_ms.model_copy(update=times)
+    return result.model_copy(update={"measurement": m.model_copy(update=update)})
 
 
 def scored(result: RunnerResult, score: LabelledScore) -> RunnerResult:

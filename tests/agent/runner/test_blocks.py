@@ -13,15 +13,18 @@ import pytest
 from agent.attempt import runlog
 from agent.attempt.files import ProcessReport
 from agent.runner.blocks import (
+    added,
+    allowance_of,
+    block_figures,
     block_p50,
-    compared_blocks,
     drawn_order,
     order_of_round,
     paired_ratio,
     slice_medians,
+    time_units,
 )
 from agent.wire.exclusion import joint_group
-from agent.wire.measurement import ProcessSamples, TimedSlice, baseline_id
+from agent.wire.measurement import BlockFigure, ProcessSamples, TimedSlice, baseline_id
 from agent.wire.messages import (
     Arm,
     CancelJob,
@@ -245,13 +248,13 @@ def test_a_ratio_is_an_interval_over_the_blocks_medians_of_their_rounds_ratios(s
     logs = [math.log(200 / (100 + k)) for k in (1, 2, 3, 4)]
     centre = mean(logs)
     half = 3.1824 * math.sqrt(sum((x - centre) ** 2 for x in logs) / 3 / 4)
-    found = paired_ratio(compared_blocks(own, base), job(stored), SEED, 0.01)
+    found = paired_ratio(block_figures(own, base), job(stored), SEED, 0.01)
     assert found.median == pytest.approx(math.exp(centre))
     assert found.ci95 == pytest.approx((math.exp(centre - half), math.exp(centre + half)), rel=1e-4)
     assert found.allowance == 0.01
-    few = paired_ratio(compared_blocks(own[:3], base), job(stored), SEED)
+    few = paired_ratio(block_figures(own[:3], base), job(stored), SEED)
     assert (few.blocks, few.ci95) == (2, None), "blocks that both have; too few for an interval"
-    assert paired_ratio(compared_blocks(own[:1], base), job(stored), SEED) is None
+    assert paired_ratio(block_figures(own[:1], base), job(stored), SEED) is None
 
 
 def test_a_round_that_was_disturbed_is_in_no_figure():
@@ -260,14 +263,25 @@ def test_a_round_that_was_disturbed_is_in_no_figure():
     assert block_p50(disturbed.samples) == 101
     assert disturbed.samples.kept_ns == (100, 102)
     base = report(1, (200,), (200,), (204,), dropped=1)
-    assert compared_blocks([disturbed], [base])[1].log_ratio == pytest.approx(math.log(2))
+    assert block_figures([disturbed], [base])[0].log_ratio == pytest.approx(math.log(2))
+
+
+def test_blocks_are_added_to_earlier_ones_as_those_of_other_tunings(stored):
+    earlier = [BlockFigure(p50_ns=100.0, log_ratio=0.5, allowance=0.04, rounds=3, tuning=k) for k in (0, 0)]
+    new = block_figures([report(1, (200,)), report(2, (210,))], [report(1, (220,))], {1: 0.01})
+    pooled = added(earlier, new)
+    assert [block.tuning for block in pooled] == [0, 0, 1, 1]
+    assert allowance_of(pooled) == pytest.approx((0.04 * 6 + 0.01) / 8)
+    assert time_units(pooled) == pytest.approx([math.log(ns) for ns in (100, 100, 200, 210)])
+    found = paired_ratio(pooled, job(stored), SEED)
+    assert found.blocks == 3, "the one without a baseline is in no ratio"
 
 
 def test_blocks_of_one_tuning_are_one_unit_of_a_ratio(stored):
     base = [report(0), *(report(k, (200,)) for k in (1, 2, 3, 4))]
     times = enumerate((100, 110, 120, 105), 1)
     own = [report(0), *(report(k, (ns,), tuning=(k - 1) % 3) for k, ns in times)]
-    found = paired_ratio(compared_blocks(own, base), job(stored), SEED)
+    found = paired_ratio(block_figures(own, base), job(stored), SEED)
     logs = [(math.log(200 / 100) + math.log(200 / 105)) / 2, math.log(200 / 110), math.log(200 / 120)]
     assert (found.blocks, found.tunings) == (4, 3)
     assert found.median == pytest.approx(math.exp(mean(logs)))

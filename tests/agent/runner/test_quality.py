@@ -12,7 +12,7 @@ import pytest
 from agent.attempt.files import ProcessReport, Seen
 from agent.machine.workload import FEWEST, Reading
 from agent.runner.quality import quality_of
-from agent.wire.measurement import ProcessSamples, TimedSlice
+from agent.wire.measurement import BlockFigure, ProcessSamples, TimedSlice
 from agent.wire.messages import ReasonCode, Status
 from tests.agent.embedded_agent import BRIEF, job
 
@@ -74,11 +74,12 @@ def report(index: int, *medians: int, flags: tuple[str, ...] = (), **more: objec
 
 def arm(*reports: ProcessReport) -> SimpleNamespace:
     return SimpleNamespace(
-        name="gpu@host", reports=[COLD, *reports], rounds={}, repeated=3, alternated=True, stopped="decided"
+        name="gpu@host", reports=[COLD, *reports], blocks=lambda: BLOCKS, alternated=True, stopped="decided"
     )
 
 
 COLD = report(0)
+BLOCKS = [BlockFigure(p50_ns=100.0, rounds=6, repeated=3, allowance=0.0)]
 USUAL = [Reading(1, 1)] * FEWEST
 
 
