@@ -85,6 +85,15 @@ CASES: Mapping[str, Case] = {
     "three blocks decide no difference": Case(
         {"base": _arm(), "gpu": _arm(ratios=_around(0.5, 0.02, 3))}, {"base": None, "gpu": None}, blocks=3
     ),
+    "not even one that is known to the target": Case(
+        {"base": _arm(), "gpu": _arm(ratios=_around(0.5, 0.01, 3))}, {"base": None, "gpu": None}, blocks=3
+    ),
+    "unless there are to be no more": Case(
+        {"base": _arm(), "gpu": _arm(ratios=_around(0.5, 0.01, 3))},
+        {"base": "decided", "gpu": "decided"},
+        blocks=3,
+        plan=MeasurePlan(min_blocks=3, max_blocks=3),
+    ),
     "but that there is none": Case(
         {"base": _arm(), "gpu": _arm(ratios=_EQUAL[:3])}, {"base": "decided", "gpu": "decided"}, blocks=3
     ),
