@@ -4,9 +4,9 @@
 
 Blocks of alternating slices on a noisy machine (`benchmarks.noisy_blocks`) are measured until the rule of the
 runner stops them: how often the interval at the stop holds the truth, how often two equal arms are told
-apart, and how often a difference is found. Then two sessions that `farm compare` compares unpaired, and what
-one process's samples say (`benchmarks.statistics_of_samples`). Nothing is timed, so the machine's load does
-not matter.
+apart, and how often a difference is found. Then two sessions that `farm compare` compares unpaired
+(`benchmarks.statistics_of_sessions`), and what samples say (`benchmarks.statistics_of_samples`). Nothing is
+timed, so the machine's load does not matter.
 """
 
 from __future__ import annotations
@@ -23,13 +23,10 @@ import numpy as np
 
 from agent.runner.stopping import ArmState, Stopped, after_block
 from agent.wire.messages import MeasurePlan
-from benchmarks import statistics_of_samples
+from benchmarks import statistics_of_samples, statistics_of_sessions
 from benchmarks.noisy_blocks import CALM, DEMO, Noise, block_logs, slice_medians
 from orchestrator.manifest.plans import LEVELS
-from orchestrator.results.change_estimates import Estimate as Change
-from orchestrator.results.change_estimates import unpaired
-from orchestrator.results.device_noise import DeviceNoise
-from runtime.common.statistics import Estimate, estimate, quantile_for
+from runtime.common.statistics import Estimate, estimate
 from runtime.common.verdict import Verdict, grade, verdict
 
 RESULT: Final = Path(__file__).with_name("results") / "statistics.md"
@@ -40,14 +37,8 @@ COVERAGE: Final = (0.94, 0.97)
 MOST_FALSE: Final = 0.01
 """Share of comparisons of equal arms that may call one of them faster."""
 
-MOST_FALSE_SESSIONS: Final = 0.05
-"""The same of equal cells of two sessions."""
-
 FASTER_BY: Final = (0.0, 0.02, 0.05, 0.10, 0.50)
 """True differences, as shares."""
-
-SESSION_SD: Final = 0.02
-"""By how much sessions of one device differ, as a standard deviation."""
 
 _ARMS: Final = 3
 """Arms of a block, the baseline among them: as many as the demo's."""
@@ -62,14 +53,6 @@ A baseline and {_ARMS - 1} contenders by alternating slices, on a machine whose 
 3 to 4 % over 0.1 to 2 s, with spikes, and processes that differ by 1 % besides; others take nothing. The
 coverage is the share of intervals at the stop that hold the truth, H the median half width. Marks: coverage
 {COVERAGE[0]:.0%} to {COVERAGE[1]:.0%}; of equal arms at most {MOST_FALSE:.0%} faster or slower.
-"""
-
-_SESSIONS_TEXT: Final = f"""\
-## Two sessions
-
-A cell measured twice, in sessions that differ by {SESSION_SD:.0%} (sd), on a device whose session variance
-was told by five sessions; the least blocks of the level. Mark: at most {MOST_FALSE_SESSIONS:.0%} of equal
-cells called faster or slower.
 """
 
 Logs: TypeAlias = list[list[float]]
@@ -128,35 +111,6 @@ def share(found: Sequence[Outcome], *verdicts: Verdict) -> float:
     return fmean(one.verdict in verdicts for one in found)
 
 
-def sessions(seed: int, plan: MeasurePlan, noise: Noise, slower_by: float, trials: int) -> list[Change]:
-    """Compare two sessions of a cell, each with blocks of its own, on a device whose noise was measured.
-
-    The series of five sessions that tells its session variance is drawn anew for each.
-    """
-    rng, found = np.random.default_rng(seed), []
-    blocks = plan.min_blocks
-    times, _ = block_logs(slice_medians(rng, noise, 2 * trials, blocks, _ARMS))
-    shifts = rng.normal(0.0, SESSION_SD, (2 * trials, 1))
-    cells = [estimate(logs) for logs in (times[:, :, 0] + shifts).tolist()]
-    for first, second in zip(cells[::2], cells[1::2], strict=True):
-        session_sd = math.expm1(float(np.std(rng.normal(0.0, SESSION_SD, 5), ddof=1)))
-        device = DeviceNoise(0.0, session_sd, 5, "cpu", "")
-        variances = [((one.half or 0.0) / quantile_for(one.units)) ** 2 for one in (first, second)]
-        log = first.centre - second.centre - math.log1p(slower_by)
-        found.append(unpaired(log, [(v, blocks - 1) for v in variances], (device, device)))
-    return found
-
-
-def share_called(found: Sequence[Change]) -> float:
-    """Return the share of unpaired ratios that are called faster or slower."""
-    called = 0
-    for one in found:
-        assert one.ci95 is not None
-        low, high = (math.log(end) for end in one.ci95)
-        called += verdict((low + high) / 2.0, (high - low) / 2.0) in ("faster", "slower")
-    return called / len(found)
-
-
 def _under_the_rule(trials: int) -> Iterator[str]:
     """The lines about blocks until they stop."""
     for noise, machine in ((DEMO, "10 to 25 % of the processes slow (x 1.5)"), (CALM, "no slow processes")):
@@ -194,14 +148,7 @@ def report(trials: int) -> Iterator[str]:
     yield from _BLOCKS_TEXT.splitlines()
     yield ""
     yield from _under_the_rule(trials)
-    yield from _SESSIONS_TEXT.splitlines()
-    yield ""
-    yield "| level | slow processes | equal, called different | 10 % slower, called different |"
-    yield "|---|---|---|---|"
-    for number, (level, plan) in enumerate(LEVELS.items()):
-        for noise, text in ((DEMO, "10 to 25 %"), (CALM, "none")):
-            equal, slower = (share_called(sessions(number, plan, noise, by, trials)) for by in (0.0, 0.10))
-            yield f"| {level} | {text} | {equal:.1%} | {slower:.1%} |"
+    yield from statistics_of_sessions.report(trials)
     yield ""
     yield from statistics_of_samples.report(trials)
 

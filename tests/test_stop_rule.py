@@ -9,7 +9,8 @@ from agent.attempt.files import ProcessReport
 from agent.runner.blocks import compared_blocks
 from agent.wire.measurement import ProcessSamples, TimedSlice
 from benchmarks.noisy_blocks import CALM, DEMO, ROUNDS, Noise, block_logs, slice_medians
-from benchmarks.statistics import outcomes, sessions, share, share_called
+from benchmarks.statistics import outcomes, share
+from benchmarks.statistics_of_sessions import sessions, share_called
 from orchestrator.manifest.plans import LEVELS
 
 TRIALS = 400

@@ -80,10 +80,24 @@ CASES: Mapping[str, Case] = {
         {"base": _arm(), "gpu": _arm(ratios=_NEAR, allowance=0.02)}, {"base": None, "gpu": None}
     ),
     "a clear verdict over a noisy ratio decides nothing": Case(
-        {"base": _arm(), "gpu": _arm(ratios=_around(2.0, 0.1, 4))}, {"base": None, "gpu": None}
+        {"base": _arm(), "gpu": _arm(ratios=_around(0.4, 0.1, 4))}, {"base": None, "gpu": None}
+    ),
+    "unless it is far from equality": Case(
+        {"base": _arm(), "gpu": _arm(ratios=_around(2.0, 0.1, 3))},
+        {"base": "decided", "gpu": "decided"},
+        blocks=3,
     ),
     "three blocks decide no difference": Case(
-        {"base": _arm(), "gpu": _arm(ratios=_around(0.5, 0.02, 3))}, {"base": None, "gpu": None}, blocks=3
+        {"base": _arm(), "gpu": _arm(ratios=_around(0.3, 0.02, 3))}, {"base": None, "gpu": None}, blocks=3
+    ),
+    "not even one that is known to the target": Case(
+        {"base": _arm(), "gpu": _arm(ratios=_around(0.3, 0.01, 3))}, {"base": None, "gpu": None}, blocks=3
+    ),
+    "unless there are to be no more": Case(
+        {"base": _arm(), "gpu": _arm(ratios=_around(0.3, 0.01, 3))},
+        {"base": "decided", "gpu": "decided"},
+        blocks=3,
+        plan=MeasurePlan(min_blocks=3, max_blocks=3),
     ),
     "but that there is none": Case(
         {"base": _arm(), "gpu": _arm(ratios=_EQUAL[:3])}, {"base": "decided", "gpu": "decided"}, blocks=3

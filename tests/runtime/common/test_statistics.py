@@ -53,9 +53,16 @@ def test_a_geometric_mean():
 
 @pytest.mark.parametrize(
     ("groups", "expected"),
-    [("aaaa", [1.0, 2.0, 3.0, 6.0]), ("abab", [2.0, 4.0]), ("abbb", [1.0, 11 / 3]), ("abcd", [1, 2, 3, 6])],
+    [
+        ("aaaa", [1.0, 2.0, 3.0, 6.0]),
+        ("abab", [1.0, 2.0, 3.0, 6.0]),
+        ("abcc", [1.0, 2.0, 4.5]),
+        ("abcd", [1.0, 2.0, 3.0, 6.0]),
+    ],
 )
-def test_groups_are_the_units_once_there_are_several(groups: str, expected: list[float]) -> None:
+def test_groups_are_the_units_once_they_are_enough_for_an_interval(
+    groups: str, expected: list[float]
+) -> None:
     assert units([1.0, 2.0, 3.0, 6.0], groups) == pytest.approx(expected)
 
 
