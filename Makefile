@@ -11,7 +11,7 @@ help:
 	@echo "make demo             measure nine models on three delegates, print the table, build the site"
 	@echo "make test             ruff, mypy, import-linter, pytest"
 	@echo "make test-exhaustive  the long sweeps that 'make test' leaves out"
-	@echo "make test-kernels     every operator's kernels under Oclgrind: races, accesses outside buffers (needs oclgrind)"
+	@echo "make test-kernels     every operator's kernels under Oclgrind: races, accesses outside buffers (needs oclgrind); writes benchmarks/results/kernel_checks.md"
 	@echo "make test-conformance every promise on embedded and Celery, SQLite and PostgreSQL; the longer labs"
 	@echo "make test-deploy      the playbook against three machines booted on this host, as root"
 	@echo "make test-faults      34 fault scenarios and the mutations, as root (17 minutes); writes benchmarks/results/faults.md"
@@ -63,7 +63,6 @@ test-exhaustive:
 test-kernels:
 	@bash .ci/setup test
 	$(BIN)/python -m tests.runtime.kernel_checker
-	$(BIN)/python -m tests.runtime.kernel_checker tests/runtime/ops -k groups -m exhaustive
 
 test-conformance:
 	@bash .ci/setup test

@@ -28,6 +28,8 @@ from orchestrator.results.speedups import verdict_of
 from runtime.tools.drift import drift
 from runtime.tools.samples import ProcessTimes, geometric_mean, summarise
 from runtime.tools.tails import mixture_quantile
+from tests.reports import write_report
+from tests.tree import tree
 
 Floats = NDArray[np.float64]
 
@@ -253,8 +255,9 @@ def main() -> None:
     """Simulate, print, and write `results/statistics.md`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=1000, help="simulated cells per figure")
+    began = tree()
     text = "\n".join(report(parser.parse_args().trials)) + "\n"
-    RESULT.write_text(text, encoding="utf-8")
+    write_report(RESULT, text, began, 0)
     print(text)
 
 

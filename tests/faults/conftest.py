@@ -10,13 +10,15 @@ import pytest
 
 from tests import needs
 from tests.faults.lab import FaultLab
-from tests.faults.report import Record
+from tests.faults.report import VARIABLE, Record
+from tests.reports import SessionReport
 from tests.services.network import Network
 from tests.services.postgres import PostgresCluster
 from tests.services.redis import RedisServer
 
 MACHINES = ("services", "server", "agA", "agB", "middle")
 _RECORD = Record()
+_REPORT = SessionReport.wanted(VARIABLE)
 
 
 def pytest_collection_modifyitems(items):
@@ -29,8 +31,10 @@ def pytest_runtest_logreport(report):
     _RECORD.note(report)
 
 
-def pytest_sessionfinish():
-    _RECORD.write()
+def pytest_sessionfinish(session, exitstatus):
+    """Write the report of a run that left nothing out."""
+    if _REPORT is not None and _RECORD.complete:
+        _REPORT.write(_RECORD.text(), session, exitstatus)
 
 
 @pytest.fixture(scope="session")
