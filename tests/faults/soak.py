@@ -122,7 +122,7 @@ def main() -> int:
         happened, broken = soak(lab, given.minutes)
         text = report(lab, given.minutes, happened, broken)
     write_report(given.report, text, began, 1 if broken else 0)
-    sys.stdout.write(text)
+    sys.stdout.write(f"{text}\nsoak: {sum(happened.values())} faults, {len(broken)} violations\n")
     return 1 if broken else 0
 
 
