@@ -53,6 +53,7 @@ class SessionReport:
 
     def write(self, text: str, session: pytest.Session, status: int) -> None:
         """Write it, with the numbers of tests of pytest's own last line."""
-        found = session.config.pluginmanager.get_plugin("terminalreporter").stats
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        found = reporter.stats if reporter else {}
         counts = {name: len(found[name]) for name in OUTCOMES if found.get(name)}
         write_report(self.path, text, self.tree, int(status), counts)
