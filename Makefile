@@ -5,13 +5,14 @@ BIN  := $(VENV)/bin
 WORKERS := 2
 DEMO_HOME := $(CURDIR)/.farm
 
-.PHONY: help demo test check-types check-style check-imports tests-listed test-exhaustive test-kernels test-conformance test-deploy test-faults test-attack mutate soak fuzz bench bench-farm bench-cpu docs sbom lock clean
+.PHONY: help demo test test-all check-types check-style check-imports tests-listed test-exhaustive test-kernels test-conformance test-deploy test-faults test-attack mutate soak fuzz bench bench-farm bench-cpu docs sbom lock clean
 
 help:
 	@echo "make demo             measure nine models on three delegates, print the table, build the site"
 	@echo "make test             ruff, mypy, import-linter, pytest"
+	@echo "make test-all         every suite below in turn, but the benchmarks; goes on where it was stopped (hours)"
 	@echo "make test-exhaustive  the long sweeps that 'make test' leaves out"
-	@echo "make test-kernels     every operator's kernels under Oclgrind: races, accesses outside buffers (needs oclgrind)"
+	@echo "make test-kernels     every operator's kernels under Oclgrind: races, accesses outside buffers (needs oclgrind); writes benchmarks/results/kernel_checks.md"
 	@echo "make test-conformance every promise on embedded and Celery, SQLite and PostgreSQL; the longer labs"
 	@echo "make test-deploy      the playbook against three machines booted on this host, as root"
 	@echo "make test-faults      34 fault scenarios and the mutations, as root (17 minutes); writes benchmarks/results/faults.md"
@@ -25,7 +26,7 @@ help:
 	@echo "make docs             the manual as pages, in .manual/"
 	@echo "make sbom             every package of an installation with version and hashes, as CycloneDX, in .dist/"
 	@echo "make lock             resolve requirements/*.lock anew"
-	@echo "make clean            remove .venv and the demo's data (.farm)"
+	@echo "make clean            remove .venv, the demo's data (.farm) and what test-all keeps (.suites)"
 
 demo:
 	@bash .ci/setup demo
@@ -39,6 +40,10 @@ test:
 	@bash .ci/setup test
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-types check-style check-imports tests-listed
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25
+
+test-all:
+	@bash .ci/setup test
+	$(BIN)/python -m tests.suites
 
 check-types:
 	$(BIN)/mypy
@@ -63,7 +68,6 @@ test-exhaustive:
 test-kernels:
 	@bash .ci/setup test
 	$(BIN)/python -m tests.runtime.kernel_checker
-	$(BIN)/python -m tests.runtime.kernel_checker tests/runtime/ops -k groups -m exhaustive
 
 test-conformance:
 	@bash .ci/setup test
@@ -75,7 +79,7 @@ test-deploy:
 
 test-faults:
 	@bash .ci/setup test
-	FAULT_REPORT=benchmarks/results/faults.md $(BIN)/pytest -m faults tests/faults
+	FAULT_REPORT=benchmarks/results/faults.md $(BIN)/pytest -m "faults or not faults" tests/faults
 
 test-attack:
 	@bash .ci/setup test
@@ -134,4 +138,4 @@ lock:
 	bash requirements/compile
 
 clean:
-	rm -rf $(VENV) $(DEMO_HOME) .manual .dist
+	rm -rf $(VENV) $(DEMO_HOME) .manual .dist .suites

@@ -36,6 +36,8 @@ from runtime.tools.benchmark import measure
 from runtime.tools.inputs import make_pool
 from runtime.tools.loading import Opener
 from runtime.tools.samples import percentile
+from tests.reports import write_report
+from tests.tree import tree
 
 RESULT: Final = REPOSITORY / "benchmarks/results/aa.json"
 MODELS: Final = (
@@ -69,6 +71,7 @@ def main() -> int:
         kind, model = args.loop
         print(_plain(model, args.seconds) if kind == "plain" else _farms(model, args.seconds))
         return 0
+    began = tree()
     report: dict[str, Any] = {"blocks": args.blocks, "seconds": args.seconds}
     with tempfile.TemporaryDirectory(prefix="farm-aa-") as temporary:
         folder = Path(temporary)
@@ -79,7 +82,7 @@ def main() -> int:
         report["loops"] = {name: _loops(file, args) for name, file in files.items()}
     args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     text = _markdown(report)
-    args.out.with_suffix(".md").write_text(text, encoding="utf-8")
+    write_report(args.out.with_suffix(".md"), text, began, 0)
     print(text)
     return 0
 

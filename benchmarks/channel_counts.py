@@ -24,8 +24,10 @@ from runtime.model.reader import read_model
 from runtime.model.schema import ActivationFunctionType, Padding
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.tools.model_plan import model_plan, planner_of
+from tests.reports import write_report
 from tests.runtime.delegates.gpu.caller_models import on_gpu
 from tests.runtime.models import Builder
+from tests.tree import tree
 
 RESULTS = Path(__file__).resolve().parent / "results"
 COUNTS = (1, 3, 4, 5, 7, 8, 16)
@@ -40,7 +42,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--slice", type=float, default=0.1, help="seconds per count and round")
     parser.add_argument("--out", type=Path, default=RESULTS / "channel_counts.json")
-    args = parser.parse_args()
+    args, began = parser.parse_args(), tree()
     with tempfile.TemporaryDirectory(prefix="farm-channels-") as folder:
         runs = {str(count): run_of(count, folder) for count in COUNTS}
         taken = measure(runs, args.rounds, args.slice)
@@ -49,7 +51,7 @@ def main() -> int:
         json.dumps({"rejected": taken.rejected, "rows": rows}, indent=1) + "\n", encoding="utf-8"
     )
     text = table(rows)
-    args.out.with_suffix(".md").write_text(text, encoding="utf-8")
+    write_report(args.out.with_suffix(".md"), text, began, 0)
     print(text)
     return 0
 

@@ -33,7 +33,9 @@ from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.model.writer import write_model
 from tests.models.collection import manifest, real_model, zoo, zoo_model
 from tests.models.comparison import random_rows
+from tests.reports import write_report
 from tests.runtime.models import Builder
+from tests.tree import Tree, tree
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = REPOSITORY / "benchmarks/results"
@@ -45,7 +47,7 @@ LOAD_WIDTHS = {"2.5 MB": 256, "250 MB": 2560}
 
 def main() -> int:
     """Every chosen model, then the table and the marks."""
-    args = _arguments()
+    args, began = _arguments(), tree()
     report: dict[str, Any] = {"environment": _environment(), "rounds": args.rounds, "rows": []}
     if args.resume and JSON.exists():
         report = json.loads(JSON.read_text(encoding="utf-8"))
@@ -55,20 +57,20 @@ def main() -> int:
         if name not in done:
             rows.append({"model": name} | _measured(read(name), args))
             print(row_line(rows[-1]), flush=True)
-            _keep(report, args)
+            _keep(report, args, began, None)
     if "load" in args.parts:
         report["load"] = _loads()
-        _keep(report, args)
+    _keep(report, args, began, 0)
     print("\n".join(marks(report)))
     return 0
 
 
-def _keep(report: dict[str, Any], args: argparse.Namespace) -> None:
+def _keep(report: dict[str, Any], args: argparse.Namespace, began: Tree, status: int | None) -> None:
     """Write the rows so far, so that a run of hours can be resumed where it was stopped."""
     if not args.busy:
         RESULTS.mkdir(exist_ok=True)
         JSON.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        JSON.with_suffix(".md").write_text(markdown(report), encoding="utf-8")
+        write_report(JSON.with_suffix(".md"), markdown(report), began, status)
 
 
 def _environment() -> dict[str, str]:

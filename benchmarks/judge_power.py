@@ -36,6 +36,8 @@ from runtime.tools.inputs import InputRule, make_pool
 from runtime.tools.loading import Opener, output_facts
 from runtime.tools.reference import Reference, ReferenceKind, load_reference, save_reference
 from tests.models.collection import manifest, real_model, zoo, zoo_model
+from tests.reports import write_report
+from tests.tree import tree
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 JSON: Final = REPOSITORY / "benchmarks/results/judge_power.json"
@@ -61,6 +63,7 @@ def main() -> int:
     if args.judge:
         print(json.dumps(_judged(args.judge, args.references)))
         return 0
+    began = tree()
     report: dict[str, Any] = {"litert": litert_version(), "sets": SETS, "rows": {}}
     if args.resume and JSON.exists():
         report = json.loads(JSON.read_text(encoding="utf-8"))
@@ -72,7 +75,9 @@ def main() -> int:
         report["rows"][name] = _in_a_process("--judge", name, args.references)
         print(row_line(name, report["rows"][name]), flush=True)
         JSON.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        JSON.with_suffix(".md").write_text(markdown(report), encoding="utf-8")
+        write_report(JSON.with_suffix(".md"), markdown(report), began, None)
+    if report["rows"]:
+        write_report(JSON.with_suffix(".md"), markdown(report), began, 0)
     return 0
 
 

@@ -26,6 +26,8 @@ from benchmarks.runtime_vs_peers import (
 from benchmarks.skeletons import restored
 from runtime.model.facts import kind_of
 from runtime.model.reader import load_model
+from tests.reports import write_report
+from tests.tree import tree
 
 NETWORK = "torchvision_mobilenet_v2"
 VARIANTS = ("", "__fp16", "__dynamic_int8", "__weight_int8", "__static_int8")
@@ -42,7 +44,7 @@ def main() -> int:
     parser.add_argument("--zoo", type=Path, nargs="*", default=[], help="folders with other skeletons")
     parser.add_argument("--out", type=Path, help="write the JSON there alone")
     add_settings(parser)
-    args = parser.parse_args()
+    args, began = parser.parse_args(), tree()
     rows = [_row(NETWORK + variant, args) for variant in VARIANTS]
     environment = environment_of_host()
     report = {"network": NETWORK, "threads": args.threads, "environment": environment, "rows": rows}
@@ -51,7 +53,7 @@ def main() -> int:
         return 0
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "model_kinds.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    (RESULTS / "model_kinds.md").write_text(_markdown(report), encoding="utf-8")
+    write_report(RESULTS / "model_kinds.md", _markdown(report), began, 0)
     TOLD.write_text(json.dumps(_told(report), indent=1) + "\n", encoding="utf-8")
     return 0
 

@@ -43,6 +43,8 @@ from benchmarks.peers_report import marks, row_line, table
 from runtime.common.statistics import geometric_mean
 from runtime.model.skeleton import restore_skeleton
 from runtime.tools.samples import percentile
+from tests.reports import write_report
+from tests.tree import tree
 
 RESULTS: Final = REPOSITORY / "benchmarks/results"
 BASELINE: Final = "litert-xnnpack"
@@ -52,7 +54,7 @@ CONTENDERS: Final = (BASELINE, "litert-builtin", *SLOW, "cpu", "gpu")
 
 def main() -> int:
     """Every row that is not there yet, then the table and the marks."""
-    args = _arguments()
+    args, began = _arguments(), tree()
     path = args.out or RESULTS / "runtime_vs_peers.json"
     contenders = (BASELINE, *args.contenders)
     settings = {"processes": args.processes, "rounds": args.rounds, "slice_s": args.slice}
@@ -71,7 +73,9 @@ def main() -> int:
             print(row_line(report["rows"][-1]), flush=True)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-            path.with_suffix(".md").write_text(table(report, contenders[1:]), encoding="utf-8")
+            write_report(path.with_suffix(".md"), table(report, contenders[1:]), began, None)
+    if report["rows"]:
+        write_report(path.with_suffix(".md"), table(report, contenders[1:]), began, 0)
     print("\n".join(marks(report["rows"])))
     return 0
 

@@ -28,6 +28,8 @@ from orchestrator.sources.resolve import resolve
 from orchestrator.sources.store import Store
 from tests.agent.embedded_agent import EmbeddedAgent, job
 from tests.needs import REPOSITORY
+from tests.reports import write_report
+from tests.tree import tree
 
 RESULTS = Path(__file__).with_name("results")
 FIGURES = ("init", "p50", "memory")
@@ -40,11 +42,11 @@ MODELS = (
 
 def main() -> None:
     """Measure, and write the figures as JSON and as Markdown."""
-    given = _parser().parse_args()
+    given, began = _parser().parse_args(), tree()
     with tempfile.TemporaryDirectory(prefix="farm-sandbox-") as name:
         found = measured(Path(name), given)
     given.out.write_text(json.dumps(found, indent=2) + "\n")
-    given.out.with_suffix(".md").write_text(as_markdown(found))
+    write_report(given.out.with_suffix(".md"), as_markdown(found), began, 0)
     print(as_markdown(found))
 
 

@@ -28,6 +28,7 @@ from benchmarks.noisy_blocks import CALM, DEMO, Noise, block_logs, slice_medians
 from orchestrator.manifest.plans import LEVELS
 from runtime.common.statistics import Estimate, estimate
 from runtime.common.verdict import Verdict, grade, verdict
+from tests.reports import write_report
 
 RESULT: Final = Path(__file__).with_name("results") / "statistics.md"
 
@@ -158,7 +159,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=5000, help="simulated blocks or cells per figure")
     text = "\n".join(report(parser.parse_args().trials)) + "\n"
-    RESULT.write_text(text, encoding="utf-8")
+    write_report(RESULT, text, began, 0)
     print(text)
 
 

@@ -38,9 +38,9 @@ gc.disable()
 
 pytest_plugins = ("tests.services.fixtures",)
 
-TOGETHER = ("tests/end_to_end/", "tests/attack/")
-"""Folders whose files share a session's fixture: the campaign of `end_to_end` is measured once, and one lab
-is attacked.
+TOGETHER = ("tests/end_to_end/", "tests/attack/", "tests/faults/")
+"""Folders whose files share a session's fixture: the campaign of `end_to_end` is measured once, one lab is
+attacked, and faults are done to one network.
 """
 
 APART = ("tests/runtime/ops/properties/", "tests/house/")

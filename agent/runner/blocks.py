@@ -78,8 +78,13 @@ def block_figures(
 
 
 def added(earlier: Sequence[BlockFigure], blocks: Sequence[BlockFigure]) -> list[BlockFigure]:
-    """Return earlier blocks and new ones, which chose by timing anew: their tunings get new numbers."""
-    first = 1 + max((block.tuning for block in earlier), default=-1)
+    """Return earlier blocks and new ones.
+
+    The new ones chose by timing anew. Where the result varies its tunings, theirs get new numbers; of a result
+    of one tuning the interval is over blocks, and stays so.
+    """
+    varied = len({block.tuning for block in earlier}) > 1 or len({block.tuning for block in blocks}) > 1
+    first = 1 + max((block.tuning for block in earlier), default=-1) if varied else 0
     return [*earlier, *(block.model_copy(update={"tuning": first + block.tuning}) for block in blocks)]
 
 

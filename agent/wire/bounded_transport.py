@@ -74,6 +74,15 @@ class _Channel(kombu_redis.Channel):
         self._dropped = RareLog(log, "messages that are dropped")
         super().__init__(*args, **kwargs)
 
+    def let_go(self) -> None:
+        """Close the sockets, and forget what Kombu does at the end of the process: until then it would keep a
+        channel that could not be closed, and its connections.
+        """
+        if self._qos is not None:
+            self._qos._on_collect.cancel()  # type: ignore[attr-defined]  # its stubs lack it
+        self._disconnect_pools()  # type: ignore[attr-defined]  # its stubs lack it
+        self._close_clients()  # type: ignore[attr-defined]  # as above
+
     def _brpop_read(self, **options: Any) -> Any:
         try:
             return super()._brpop_read(**options)  # type: ignore[misc]  # its stubs lack it
@@ -90,6 +99,15 @@ class _Channel(kombu_redis.Channel):
 
 class _Transport(kombu_redis.Transport):
     Channel = _Channel
+
+    def close_connection(self, connection: Any) -> None:
+        """Close all channels. Kombu stops at the first error, such as a broker's that refuses writes."""
+        channels: list[_Channel] = [*self._avail_channels, *self.channels]  # type: ignore[attr-defined, misc]  # as above
+        try:
+            super().close_connection(connection)
+        finally:
+            for channel in channels:
+                channel.let_go()
 
     def _deliver(self, message: Any, queue: str | None) -> None:
         # Where a message is put back after a crash, and the name under which it is kept until then, are not

@@ -70,13 +70,12 @@ class Estimate:
 def units(logs: Sequence[float], groups: Sequence[Hashable]) -> list[float]:
     """Return the independent units of repeated measurements that belong to groups, such as tunings.
 
-    Those of one group share its choices: a unit is the mean of one, once there are as many groups as an
-    interval needs. Of fewer the blocks are the units, and the interval says little of another group.
+    Those of one group share its choices: once there are several groups, a unit is the mean of one.
     """
     members: dict[Hashable, list[float]] = {}
     for log, group in zip(logs, groups, strict=True):
         members.setdefault(group, []).append(log)
-    return list(logs) if len(members) < MIN_UNITS else [fmean(group) for group in members.values()]
+    return [fmean(group) for group in members.values()] if len(members) > 1 else list(logs)
 
 
 def estimate(logs: Sequence[float]) -> Estimate:

@@ -8,9 +8,11 @@ import pytest
 
 from tests import needs
 from tests.attack.lab import attack_lab
-from tests.attack.report import HOLDS, Record
+from tests.attack.report import HOLDS, VARIABLE, Record
+from tests.reports import SessionReport
 
 _RECORD = Record()
+_REPORT = SessionReport.wanted(VARIABLE)
 
 
 def pytest_collection_modifyitems(items):
@@ -23,8 +25,10 @@ def pytest_runtest_logreport(report):
     _RECORD.note(report)
 
 
-def pytest_sessionfinish():
-    _RECORD.write()
+def pytest_sessionfinish(session, exitstatus):
+    """Write the report of a run that left nothing out."""
+    if _REPORT is not None and _RECORD.complete:
+        _REPORT.write(_RECORD.text(), session, exitstatus)
 
 
 @pytest.fixture(scope="session")

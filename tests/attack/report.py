@@ -5,7 +5,6 @@ A row's attack is the name of its test, what holds is the test's docstring, the 
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,14 +97,6 @@ class Record:
     def complete(self) -> bool:
         """Whether every boundary was attacked."""
         return {outcome.boundary for outcome in self.outcomes} >= set(BOUNDARIES)
-
-    def write(self) -> None:
-        """Write the report where `ATTACK_REPORT` wants one, if no boundary was left out."""
-        target = os.environ.get(VARIABLE)
-        if target and self.complete:
-            path = Path(target)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(self.text())
 
 
 def _row(number: int, forms: list[Outcome]) -> str:

@@ -8,12 +8,6 @@ from tests.deploy.lab import DeployedLab
 from tests.deploy.machines import fleet, remove_network, required
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.nodeid.startswith("tests/deploy/"):
-            item.add_marker("deploy")
-
-
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedLab]:
     """Three bare machines, booted, with nothing of the farm."""

@@ -16,6 +16,8 @@ from tests.deploy.lab import SECRETS, DeployedLab, changed
 from tests.needs import REPOSITORY
 from tests.orchestrator.cli.models import unary_model
 
+pytestmark = pytest.mark.deploy
+
 MEASURED = """\
 version: 1
 campaign: NAME

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,32 +32,40 @@ GROUP = "agA-0"
 class Run:
     """One attempt as its runner did it; `result` is its `result.json`, None where it left none."""
 
-    attempt: tables.Attempt
+    cell: str
+    number: int
+    epoch: int
     result: dict[str, Any] | None
 
+    @property
+    def attempt_id(self) -> str:
+        return f"{self.cell}-{self.number}"
 
-def sound(folder: Path) -> Evidence:
-    """Cell `a` is done at once, `b` after a crash, `c` is wrong: four attempts, three results."""
+
+def play(folder: Path) -> list[Run]:
+    """Let runners make four attempts: `a` ends at once, `b` after a crash, `c` is wrong."""
     state, store = folder / "state", folder / "store"
     state.mkdir(parents=True)
     Journal(state / "journal.db").close()
-    runs = [
+    (folder / "log").write_text("scheduling\n")
+    return [
         _run(state, store, "a", 1, 1, "done"),
         _run(state, store, "b", 1, 2, "crash"),
         _run(state, store, "b", 2, 3, "done"),
         _run(state, store, "c", 1, 4, "wrong"),
     ]
-    results = [_result(run.attempt, run.result) for run in runs if run.result is not None]
+
+
+def evidence(folder: Path, runs: Sequence[Run]) -> Evidence:
+    """Return what a check looks at: the files of `play`, or a copy of them, and three results of its runs."""
     ends = {"a": ("done", "a-1"), "b": ("done", "b-2"), "c": ("failed", "c-1")}
-    log = folder / "log"
-    log.write_text("scheduling\n")
     return Evidence(
         cells={name: _cell(name, *end) for name, end in ends.items()},
-        attempts={run.attempt.attempt_id: run.attempt for run in runs},
-        results={result.attempt_id: result for result in results},
-        hosts=((state,),),
-        store=store,
-        logs=(log,),
+        attempts={run.attempt_id: _attempt(run) for run in runs},
+        results={run.attempt_id: _result(run, run.result) for run in runs if run.result is not None},
+        hosts=((folder / "state",),),
+        store=folder / "store",
+        logs=(folder / "log",),
         revision=HEAD,
         integrity="ok",
     )
@@ -83,22 +93,22 @@ def _run(state: Path, store: Path, cell: str, number: int, epoch: int, behave: s
     }
     spec = {"job": job, "device": {"exclusion_group": GROUP}, "runs_log": str(state / "runs.log")}
     (folder / "job.json").write_text(json.dumps(spec))
-    subprocess.run([sys.executable, "-S", str(RUNNER), str(folder / "job.json"), str(folder)], check=False)
+    ran = subprocess.run([sys.executable, str(RUNNER), str(folder / "job.json"), str(folder)], check=False)
+    assert ran.returncode == (-signal.SIGSEGV if behave == "crash" else 0), f"the runner of {attempt_id}"
     runlog.append(state / "runs.log", "gone", attempt_id, GROUP, "attempt")
     path = folder / "result.json"
     result = json.loads(path.read_text()) if path.exists() else None
     if result is not None:
         put_artifact(store, folder / "samples.json", result["samples_sha256"])
-    return Run(_attempt(attempt_id, cell, number, epoch, result), result)
+    return Run(cell, number, epoch, result)
 
 
-def _attempt(
-    attempt_id: str, cell: str, number: int, epoch: int, result: dict[str, Any] | None
-) -> tables.Attempt:
-    state, code = ("failed", "crash") if result is None else (result["status"], _code(result))
+def _attempt(run: Run) -> tables.Attempt:
+    state, code = ("failed", "crash") if run.result is None else (run.result["status"], _code(run.result))
     return tables.Attempt(
-        attempt_id=attempt_id, cell_id=cell, attempt_no=number, device_id="agA.0", exclusion_group=GROUP,
-        epoch=epoch, state=state, reason_code=code, dispatched_at=NOW, ended_at=NOW,
+        attempt_id=run.attempt_id, cell_id=run.cell, attempt_no=run.number, device_id="agA.0",
+        exclusion_group=GROUP, epoch=run.epoch, state=state, reason_code=code, dispatched_at=NOW,
+        ended_at=NOW,
     )  # fmt: skip
 
 
@@ -116,9 +126,9 @@ def _cell(name: str, state: str, shown: str) -> tables.Cell:
     )  # fmt: skip
 
 
-def _result(attempt: tables.Attempt, found: dict[str, Any]) -> tables.Result:
+def _result(run: Run, found: dict[str, Any]) -> tables.Result:
     return tables.Result(
-        attempt_id=attempt.attempt_id, cell_id=attempt.cell_id, device_id="agA.0", epoch=attempt.epoch,
+        attempt_id=run.attempt_id, cell_id=run.cell, device_id="agA.0", epoch=run.epoch,
         status=found["status"], reason_code=_code(found), reason_text="",
         measurement=json.dumps(found["measurement"]), samples_sha256=found["samples_sha256"],
         environment_id="e", facts={}, log_tail="", duration_ns=1, series="s", fingerprint="f", content="c",

@@ -12,7 +12,6 @@ import subprocess
 from collections import defaultdict
 from dataclasses import dataclass, field
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 
@@ -121,14 +120,6 @@ class Record:
                 if not {"protection", "invariant"} & o.properties.keys()
             ),
         )
-
-    def write(self) -> None:
-        """Write the report where `FAULT_REPORT` wants one, if the run was complete."""
-        target = os.environ.get(VARIABLE)
-        if target and self.complete:
-            path = Path(target)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(self.text())
 
 
 def _outcome(report: pytest.TestReport, seconds: float) -> Outcome:

@@ -21,9 +21,11 @@ from tests.faults import invariants
 from tests.faults.lab import FaultLab
 from tests.faults.nemesis import FAULTS
 from tests.needs import REPOSITORY
+from tests.reports import write_report
 from tests.services.network import Network
 from tests.services.postgres import PostgresCluster
 from tests.services.redis import RedisServer
+from tests.tree import tree
 
 REPORT = REPOSITORY / "benchmarks/results/soak.md"
 MEAN_PAUSE_S = 6.0
@@ -112,15 +114,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
     parser.add_argument("--report", type=Path, default=REPORT)
     given = parser.parse_args()
+    began = tree()
     with (
         tempfile.TemporaryDirectory(prefix="soak-") as folder,
         standing_lab(Path(folder), given.seed) as lab,
     ):
         happened, broken = soak(lab, given.minutes)
         text = report(lab, given.minutes, happened, broken)
-    given.report.parent.mkdir(parents=True, exist_ok=True)
-    given.report.write_text(text)
-    sys.stdout.write(text)
+    write_report(given.report, text, began, 1 if broken else 0)
+    sys.stdout.write(f"{text}\nsoak: {sum(happened.values())} faults, {len(broken)} violations\n")
     return 1 if broken else 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,9 +19,18 @@ from tests.faults import history, invariants
 from tests.faults.machines import Held
 
 
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """The files of four attempts, and their runs."""
+    folder = tmp_path_factory.mktemp("played")
+    return folder, history.play(folder)
+
+
 @pytest.fixture
-def sound(tmp_path):
-    found = history.sound(tmp_path)
+def sound(played, tmp_path):
+    """A copy of them that a test may break."""
+    folder, runs = played
+    found = history.evidence(shutil.copytree(folder, tmp_path / "history"), runs)
     assert invariants.violations(found) == []
     return found
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -21,6 +22,8 @@ from typing import TypeVar
 from tests.mutants.catalogue import Mutant, StaleError, mutants
 from tests.mutants.report import report
 from tests.mutants.workplace import Outcome, Workplace
+from tests.reports import write_report
+from tests.tree import tree
 
 Job = TypeVar("Job")
 
@@ -36,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     if given.list:
         print("\n".join(mutant.name for mutant in chosen))
         return 0
-    began = time.monotonic()
+    began, of = time.monotonic(), tree()
     run = [mutant for mutant in chosen if mutant.equivalent is None]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mutants-")))
@@ -53,7 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
     for mutant in bad:
         print(f"{outcomes[mutant].verdict}: {mutant.name}\n{outcomes[mutant].output}")
     if given.out is not None:
-        given.out.write_text(report(chosen, outcomes, len(bad)), encoding="utf-8")
+        counts = Counter(outcomes[mutant].verdict for mutant in run)
+        write_report(given.out, report(chosen, outcomes, len(bad)), of, 1 if bad else 0, counts)
     return 1 if bad else 0
 
 

@@ -20,6 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+from tests import tree
 from tests.mutants import forks
 from tests.mutants.catalogue import Mutant
 from tests.needs import REPOSITORY
@@ -115,15 +116,10 @@ class Workplace:
 
     def _copy(self) -> None:
         """Copy what git tracks or would track."""
-        listed = subprocess.run(
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            cwd=REPOSITORY, check=True, capture_output=True, text=True,
-        ).stdout  # fmt: skip
-        for name in filter(None, listed.split("\0")):
-            source, target = REPOSITORY / name, self.root / name
-            if source.is_file():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(source, target)
+        for name in tree.files():
+            target = self.root / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(REPOSITORY / name, target)
 
     def _make_interpreter(self) -> None:
         """An environment whose modules are this copy's, and whose packages are those of the running one."""

@@ -21,7 +21,6 @@ from agent.runner.blocks import (
     order_of_round,
     paired_ratio,
     slice_medians,
-    time_units,
 )
 from agent.wire.exclusion import joint_group
 from agent.wire.measurement import BlockFigure, ProcessSamples, TimedSlice, baseline_id
@@ -266,13 +265,13 @@ def test_a_round_that_was_disturbed_is_in_no_figure():
     assert block_figures([disturbed], [base])[0].log_ratio == pytest.approx(math.log(2))
 
 
-def test_blocks_are_added_to_earlier_ones_as_those_of_other_tunings(stored):
-    earlier = [BlockFigure(p50_ns=100.0, log_ratio=0.5, allowance=0.04, rounds=3, tuning=k) for k in (0, 0)]
+@pytest.mark.parametrize(("before", "after"), [((0, 1), [0, 1, 2, 2]), ((0, 0), [0, 0, 0, 0])])
+def test_blocks_are_added_to_earlier_ones(stored, before, after):
+    earlier = [BlockFigure(p50_ns=100.0, log_ratio=0.5, allowance=0.04, rounds=3, tuning=k) for k in before]
     new = block_figures([report(1, (200,)), report(2, (210,))], [report(1, (220,))], {1: 0.01})
     pooled = added(earlier, new)
-    assert [block.tuning for block in pooled] == [0, 0, 1, 1]
+    assert [block.tuning for block in pooled] == after
     assert allowance_of(pooled) == pytest.approx((0.04 * 6 + 0.01) / 8)
-    assert time_units(pooled) == pytest.approx([math.log(ns) for ns in (100, 100, 200, 210)])
     found = paired_ratio(pooled, job(stored), SEED)
     assert found.blocks == 3, "the one without a baseline is in no ratio"
 
