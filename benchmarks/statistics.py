@@ -158,7 +158,8 @@ def main() -> None:
     """Simulate, print, and write `results/statistics.md`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=5000, help="simulated blocks or cells per figure")
-    text = "\n".join(report(parser.parse_args().trials)) + "\n"
+    trials, began = parser.parse_args().trials, tree()
+    text = "\n".join(report(trials)) + "\n"
     write_report(RESULT, text, began, 0)
     print(text)
 

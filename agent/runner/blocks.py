@@ -80,8 +80,8 @@ def block_figures(
 def added(earlier: Sequence[BlockFigure], blocks: Sequence[BlockFigure]) -> list[BlockFigure]:
     """Return earlier blocks and new ones.
 
-    The new ones chose by timing anew. Where the result varies its tunings, theirs get new numbers; of a result
-    of one tuning the interval is over blocks, and stays so.
+    The new ones chose by timing anew. Where the result varies its tunings, theirs get new numbers; of a
+    result of one tuning the interval is over blocks, and stays so.
     """
     varied = len({block.tuning for block in earlier}) > 1 or len({block.tuning for block in blocks}) > 1
     first = 1 + max((block.tuning for block in earlier), default=-1) if varied else 0
