@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from orchestrator.results.device_noise import DeviceNoise
 
 DEFAULT_SESSIONS = 5
-"""Sessions of a series. Chosen: they give the floor within a factor of two, in about four minutes on a device
+"""Sessions of a series. Chosen: they give the floor within a factor of two, in about five minutes on a device
 whose calls take milliseconds."""
 
 MOST_SESSIONS = 50

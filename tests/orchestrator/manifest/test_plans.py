@@ -43,6 +43,15 @@ def test_tunings_are_at_most_the_least_blocks_and_follow_the_level(tmp_path: Pat
         plan_of("{blocks: {min: 3, max: 9}, tunings: 4}")
 
 
+def test_a_target_in_per_cent_is_the_same_number(tmp_path: Path) -> None:
+    for text, number in (("1.1%", "0.011"), ("0.1 %", "0.001"), ("100%", "1"), ("5%", "0.050")):
+        percent, share = (
+            load(tmp_path, f"{MINIMAL}defaults: {{measure: {{target: {word}}}}}\n") for word in (text, number)
+        )
+        assert percent.models[0].plan == share.models[0].plan
+        assert percent.models[0].plan.target == float(number)
+
+
 def test_a_level_begins_with_an_interval_and_the_thorough_ones_with_a_robust_one() -> None:
     assert LEVELS["quick"].min_blocks == MIN_UNITS
     assert LEVELS["standard"].min_blocks == ROBUST_UNITS
