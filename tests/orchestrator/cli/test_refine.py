@@ -133,6 +133,14 @@ def test_no_time_is_left_where_the_plans_took_all_of_it(farm: OneFarm) -> None:
     assert farm.blocks() == 3
 
 
+@pytest.mark.parametrize(("limit", "code"), [("1.005ms", 5), ("0.95ms", 3), ("1.3ms", 0)])
+def test_a_budget_that_is_open_gets_blocks_once_before_it_is_judged(
+    farm: OneFarm, limit: str, code: int
+) -> None:
+    assert run(["submit", "models.yaml", "--budget", f"p50<={limit}"]) == code
+    assert farm.blocks() == 12
+
+
 def test_ctrl_c_keeps_every_result_and_refine_goes_on_afterwards(
     farm: OneFarm, capsys: pytest.CaptureFixture[str]
 ) -> None:
