@@ -410,12 +410,14 @@ class Refinement(Wire):
     """The result of a cell to which blocks are added: those that it has, the oldest first.
 
     The agent measures at least one more, and reports the measurement over all of them, with these in front.
-    It is of `environment_id` (`agent.wire.messages.environment_id`); an attempt that finds
-    another one ends as `conditions_changed`, and measures nothing.
+    It is of `environment_id` (`agent.wire.messages.environment_id`); an attempt that finds another one ends
+    as `conditions_changed`, and measures nothing. `until_decided`: a verdict ends the blocks, too; else the
+    plan's target alone does.
     """
 
     environment_id: Id
     blocks: tuple[BlockFigure, ...] = Field(min_length=1, max_length=MAX_BLOCKS)
+    until_decided: bool = True
 
 
 def baseline_id(delegate_kind: str, options: Mapping[str, Any]) -> str:

@@ -71,6 +71,11 @@ def summary(report: Report, show_all: bool) -> list[str]:
     unknown = sum(change.verdict == "open" and change.why == NO_SESSIONS for change in report.changes)
     if unknown:
         lines.append(f"open: {unknown} {NO_SESSIONS}")
+    kept = sum(
+        bool(cell and cell.kept) for change in report.changes for cell in (change.first, change.second)
+    )
+    if kept:
+        lines.append(f"{kept} earlier results stand for what is measured again, or could not be (--all)")
     void = sum(change.verdict == "void" and not change.is_imported for change in report.changes)
     if void:
         lines.append(f"void: {void}, without a verdict; farm retry --void measures those again")

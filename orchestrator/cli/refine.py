@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from orchestrator.farm import Farm
     from orchestrator.farm.refining import Refined
     from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.manifest.budget import Budget
 
 _SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)(\s*%)?")
 
@@ -99,6 +102,60 @@ def read_share(text: str, option: str) -> float:
     share = float(found[1]) / (100.0 if found[2] else 1.0)
     require_target(share)
     return share
+
+
+def spend(farm: Farm | RemoteFarm, campaign_id: str, budget_s: float | None, began_s: float) -> None:
+    """Spend what is left of a campaign's time on its vaguest cells. Raises `StoppedError` after Ctrl-C."""
+    left_s = 0.0 if budget_s is None else began_s + budget_s - time.monotonic()
+    if left_s > 0.0:
+        _refine(farm, campaign_id, "time_budget", None, left_s)
+
+
+def decide(farm: Farm | RemoteFarm, campaign_id: str, budgets: Sequence[Budget]) -> None:
+    """Add blocks, once, to the cells of which it is open whether they keep a limit, for twice the precision.
+
+    The change since an earlier campaign is no such limit: blocks do not tell what sessions differ by. Raises
+    `StoppedError` after Ctrl-C.
+    """
+    from orchestrator.cli import output
+    from orchestrator.manifest.budget import RATIO
+    from orchestrator.manifest.campaign import LEAST_TARGET
+    from orchestrator.results.budgets import judge_budgets, open_cells
+    from orchestrator.results.grading import p50_grade
+
+    own = [budget for budget in budgets if budget.figure != RATIO]
+    if not own:
+        return
+    cells = farm.wait(output.note)(lambda: farm.reading.cells(campaign_id))
+    undecided = open_cells(judge_budgets(cells, own))
+    if undecided:
+        halves = [g.half for cell in undecided if (g := p50_grade(cell)) is not None and g.half is not None]
+        target = max(LEAST_TARGET, min(halves, default=0.1) / 2.0)
+        ids = tuple(cell.cell_id for cell in undecided)
+        _refine(farm, campaign_id, "open budgets", target, None, ids)
+
+
+def _refine(
+    farm: Farm | RemoteFarm,
+    campaign_id: str,
+    what: str,
+    target: float | None,
+    seconds: float | None,
+    cells: tuple[str, ...] = (),
+) -> None:
+    """Refine a campaign that was measured all the same where that cannot be. Raises `StoppedError`."""
+    from orchestrator.cli import output
+    from orchestrator.errors import UsageError
+
+    try:
+        found = farm.refinements.refine(campaign_id, target, seconds, cells)
+    except UsageError as error:
+        output.note(f"{what}: {error}")
+        return
+    for line in said(found):
+        output.note(line)
+    if found.cells:
+        run_refined(farm, found)
 
 
 def _all_known(target: float | None, found: Refined) -> str:

@@ -18,9 +18,7 @@ from orchestrator.cli.measuring import run_shown, say_how_to_go_on
 from orchestrator.cli.verb import OK, Json, Verbose, open_farm, settings
 
 if TYPE_CHECKING:
-    from orchestrator.farm import Farm
     from orchestrator.farm.notification import Notifier
-    from orchestrator.farm.remote import RemoteFarm
     from orchestrator.manifest import Campaign, InputOptions
     from orchestrator.manifest.campaign import ModelEntry
     from orchestrator.manifest.problems import Problem
@@ -104,6 +102,7 @@ def submit(
     from orchestrator.cli import against, output
     from orchestrator.cli import budgets as budgets_of
     from orchestrator.cli.outcome import end_of_campaign
+    from orchestrator.cli.refine import decide, spend
     from orchestrator.cli.stopping import StoppedError, stoppable
     from orchestrator.errors import UsageError
     from orchestrator.farm.notification import message
@@ -148,7 +147,8 @@ def submit(
             return stop.exit_code
         try:
             with stoppable():
-                _spend(farm, campaign_id, campaign.time_budget_s, began_s)
+                spend(farm, campaign_id, campaign.time_budget_s, began_s)
+                decide(farm, campaign_id, budgets)
         except StoppedError as stop:
             return stop.exit_code
         wait = farm.wait(output.note)
@@ -162,26 +162,6 @@ def submit(
             judged = judge_budgets(ended[1], budgets, earlier)
             _tell(told, message(*ended, judged, earlier, exit_code, told.notify.link))
         return exit_code
-
-
-def _spend(farm: Farm | RemoteFarm, campaign_id: str, budget_s: float | None, began_s: float) -> None:
-    """Spend what is left of a campaign's time on its vaguest cells. Raises `StoppedError` after Ctrl-C."""
-    from orchestrator.cli import output
-    from orchestrator.cli.refine import run_refined, said
-    from orchestrator.errors import UsageError
-
-    left_s = 0.0 if budget_s is None else began_s + budget_s - time.monotonic()
-    if left_s <= 0.0:
-        return
-    try:
-        found = farm.refinements.refine(campaign_id, None, left_s)
-    except UsageError as error:  # the campaign was measured all the same
-        output.note(f"time_budget: {error}")
-        return
-    for line in said(found):
-        output.note(line)
-    if found.cells:
-        run_refined(farm, found)
 
 
 def _notified(campaign: Campaign, url: str | None, detach: bool) -> Notifier | None:

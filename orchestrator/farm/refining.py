@@ -54,10 +54,17 @@ class Refinements:
     user: User | None = None
     quota: Quota = NO_LIMIT
 
-    def refine(self, ref: str, target: float | None = None, seconds: float | None = None) -> Refined:
+    def refine(
+        self,
+        ref: str,
+        target: float | None = None,
+        seconds: float | None = None,
+        cells: tuple[str, ...] = (),
+    ) -> Refined:
         """Queue the vaguest cells of a campaign again, so that blocks are added to their results.
 
-        `target`: a half width, as `vague_cells` takes it; `seconds`: after so many, no further cell begins.
+        `target` and the ids `cells`: as `vague_cells` takes them; `seconds`: after so many, no further cell
+        begins.
         Raises `UsageError` where the campaign has not ended, was imported, or none of its vague results can
         be refined because the model, the device or the environment is gone or another; nothing has changed
         then. Raises `UnreachableError` where no agent can be reached.
@@ -70,9 +77,9 @@ class Refinements:
             self._refinable(session, ref)
         present = self.devices.hello()
         with self.database.write() as turn:
-            campaign, cells = self._refinable(turn, ref)
-            vague, beyond = vague_cells(cells, campaign.baseline_delegate, target)
-            baselines = Baselines.among(campaign.baseline_delegate, cells)
+            campaign, found = self._refinable(turn, ref)
+            vague, beyond = vague_cells(found, campaign.baseline_delegate, target, cells)
+            baselines = Baselines.among(campaign.baseline_delegate, found)
             obstacles = [(one, self._obstacle(one.cell, baselines, present)) for one in vague]
             hindered = {_name(one.cell): why for one, why in obstacles if why is not None}
             chosen = [one for one, why in obstacles if why is None]
@@ -159,7 +166,11 @@ def _queue(turn: Turn, chosen: Sequence[Vague], target: float | None, seconds: f
     for cell, record in waiting:
         assert record.measurement is not None
         assert record.environment_id is not None
-        earlier = Refinement(environment_id=record.environment_id, blocks=record.measurement.blocks)
+        earlier = Refinement(
+            environment_id=record.environment_id,
+            blocks=record.measurement.blocks,
+            until_decided=target is None,
+        )
         cell.refines = Refining(earlier, target, cell.rank, ends_at).stored
         cell.rank += places[cell.model]
         queue_limits.start_clock(cell, now)

@@ -130,7 +130,12 @@ def compare_runs(
         else:
             different = least_difference(least, before, after)
             verdict, why = verdict_over(found, adjusted.get(key), different, within_run=within_run)
-        if found is not None and _source(before) == _source(after):
+        kept = _kept(before, after)
+        if kept:
+            # What a run shows of an earlier one is no answer to whether this one is as fast.
+            same = found is not None and verdict != "void" and _source(before) == _source(after)
+            verdict, why = "open" if same else verdict, "; ".join(filter(None, ("" if same else why, kept)))
+        elif found is not None and _source(before) == _source(after):
             why = "one result, reused; farm submit --force measures again"
             verdict = "void" if verdict == "void" else "same"
         changes.append(Change(key, verdict, before, after, found, why))
@@ -143,6 +148,12 @@ def compare_runs(
         len(averaged),
         mean_paired=any(one.blocks for one in averaged),
     )
+
+
+def _kept(first: Comparable | None, second: Comparable | None) -> str:
+    """`B measuring again`: why a side shows an earlier result; empty where both show their newest."""
+    sides = (("A", first), ("B", second))
+    return "; ".join(f"{side} {cell.kept}" for side, cell in sides if cell is not None and cell.kept)
 
 
 def verdict_over(

@@ -7,7 +7,7 @@ itself is measured again with every such cell. Any other cell is known by its p5
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -51,35 +51,44 @@ Known: TypeAlias = Literal["known"]
 
 
 def vague_cells(
-    cells: Sequence[CellRecord], baseline: str | None, target: float | None = None
+    cells: Sequence[CellRecord],
+    baseline: str | None,
+    target: float | None = None,
+    wanted: Collection[str] = (),
 ) -> tuple[tuple[Vague, ...], tuple[Beyond, ...]]:
     """The results to which blocks should be added, the vaguest first, and those that these would not help.
 
     `target`: a half width to which every figure is to be known, whatever its verdict; None: ratios are to be
-    decided, and figures without a baseline to be known to the target of their plan.
+    decided, and figures without a baseline to be known to the target of their plan. `wanted`: ids of the
+    cells that alone are considered, each of which is vague to whoever asks.
     """
-    found = list(_found(cells, baseline, target))
+    found = list(_found(cells, baseline, target, wanted))
     vague = [one for one in found if isinstance(one, Vague)]
     vague.sort(key=lambda one: -math.inf if one.known_to is None else -one.known_to)
     return tuple(vague), tuple(one for one in found if isinstance(one, Beyond))
 
 
-def _found(cells: Sequence[CellRecord], baseline: str | None, target: float | None) -> Iterable[Found]:
+def _found(
+    cells: Sequence[CellRecord], baseline: str | None, target: float | None, wanted: Collection[str]
+) -> Iterable[Found]:
     baselines = Baselines.among(baseline, cells)
     for cell in cells:
         graded = grade_of(cell)
         if graded is None or cell.measurement is None or cell.plan is None:
             continue
-        if stored_ratio(cell) is None and baselines.delegate == cell.delegate:
+        of_baseline = stored_ratio(cell) is None and baselines.delegate == cell.delegate
+        if cell.cell_id not in wanted if wanted else of_baseline:
             continue
         if graded.grade == "void":
             yield Beyond(cell, f"void: {graded.reason}")
             continue
         aim = target if target is not None else cell.plan.target
         needed = _needed(cell, baselines.of(cell), target, aim)
-        if needed == "known":
+        if needed == "known" and not wanted:
             continue
         blocks = len(cell.measurement.blocks)
+        if needed == "known":
+            needed = 2 * blocks
         if needed is None:
             taken = f"others took {graded.allowance:.1%} of the time of its rounds"
             yield Beyond(cell, f"no number of blocks is enough: {taken}")

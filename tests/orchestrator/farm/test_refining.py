@@ -151,6 +151,7 @@ def test_a_target_is_that_of_the_new_blocks(database, campaign, refinements, tar
     assert {m for m, cell in by_model(database).items() if cell.state == "queued"} == queued
     (job,) = begin(database)
     assert job.plan.target == (target or 0.05)
+    assert job.refines.until_decided == (target is None)
 
 
 def test_when_the_time_is_over_no_further_cell_begins(database, campaign, refinements):

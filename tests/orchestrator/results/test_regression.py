@@ -14,7 +14,7 @@ from orchestrator.cli.changes import summary
 from orchestrator.results.change_estimates import NO_INTERVAL, NO_SESSIONS, by_blocks, unpaired
 from orchestrator.results.device_noise import DeviceNoise
 from orchestrator.results.records import IMPORTED_FILE, IMPORTED_SHA256, IMPORTED_TOOL, CellRecord
-from orchestrator.results.regression import compare_runs, verdict_over
+from orchestrator.results.regression import by_names, compare_runs, verdict_over
 from runtime.common.statistics import estimate
 from runtime.common.student import quantile
 from tests.orchestrator.cli.records import cell
@@ -285,3 +285,22 @@ def test_an_open_ratio_says_what_would_decide_it() -> None:
         assert verdict_and_why[0] == "open"
         assert said in verdict_and_why[1]
     assert verdict_over(by_blocks(blocks(1.5, (1.4, 1.6))), 0.0, 0.01, within_run=True)[0] == "faster"
+
+
+@pytest.mark.parametrize(
+    ("again", "reason", "said"),
+    [
+        ("running", None, "B measuring again"),
+        (None, Reason(code=ReasonCode.TIMEOUT, text="900 s"), "B not measured again: timeout: 900 s"),
+    ],
+)
+def test_an_earlier_result_that_stands_is_compared_and_says_nothing_of_this_run(again, reason, said):
+    one = cell("net", "cpu")
+    standing = replace(one, cell_id="new", reused_from=one.cell_id, again=again, reason=reason)
+    report = compare_runs(by_names([one]), by_names([standing]))
+    (change,) = report.changes
+    assert (change.verdict, change.why, change.estimate is None) == ("open", said, False)
+    other = replace(one, cell_id="b", again=again, reason=reason)
+    (change,) = compare_runs(by_names([one]), by_names([other])).changes
+    assert change.verdict not in ("broken", "missing")
+    assert said in change.why

@@ -88,6 +88,12 @@ def test_what_has_no_counted_figure_is_neither() -> None:
     assert vague_cells([failed], None) == ((), ())
 
 
+def test_cells_that_are_asked_for_are_vague_whatever_they_say() -> None:
+    cells = [of("base", 0.01), of("sure", 0.01, ratio=2.0), of("open", 0.3, ratio=1.1)]
+    found, _ = vague_cells(cells, "cpu", 0.03, {cells[0].cell_id, cells[1].cell_id})
+    assert {(one.cell.model, one.blocks_needed) for one in found} == {("base", 8), ("sure", 8)}
+
+
 @pytest.mark.parametrize(
     ("one", "target", "why"),
     [

@@ -1,0 +1,185 @@
+"""`farm refine` and `time_budget` on one machine: a real agent, whose runner only claims to measure."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import run
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
+from orchestrator.farm import Farm, remote
+from orchestrator.results.records import CellRecord
+from tests.orchestrator.cli.conftest import Shell
+from tests.orchestrator.cli.models import unary_model
+
+CAMPAIGN = """\
+version: 1
+campaign: small
+models: [{id: net, source: net.tflite}]
+delegates: {cpu: {kind: cpu, threads: 1}}
+"""
+
+AGENT = """
+import sys
+from agent.__main__ import _parser
+from agent.config import AgentConfig
+from agent.daemon import serve
+from agent.processes.sandbox.boundary import SandboxSettings
+given = _parser().parse_args(sys.argv[2:])
+sys.exit(serve(AgentConfig(
+    agent_id="embedded", state=given.state, store=given.store, leases=given.state / "leases",
+    runner_command=[sys.executable, "-P", sys.argv[1]], sandbox=SandboxSettings(on=False),
+), given.fd))
+"""
+
+RUNNER = """
+import math, sys, time
+from pathlib import Path
+from agent.attempt.files import RESULT_FILE, AttemptFile, RunnerResult
+from agent.wire.measurement import Accuracy, BlockFigure, Latency, Measurement, Quality
+from agent.wire.messages import Status
+from runtime.common.statistics import estimate
+here = Path(__file__).parent
+job, folder = AttemptFile.model_validate_json(Path(sys.argv[1]).read_bytes()).job, Path(sys.argv[2])
+(here / "started").touch()
+while (here / "slow").exists():
+    time.sleep(0.05)
+earlier = () if job.refines is None else job.refines.blocks
+spread = (0.3, 0.0, -0.3) if not earlier else [0.01 * (n % 3) for n in range(9)]
+blocks = (*earlier, *(BlockFigure(p50_ns=1e6 * math.exp(x), rounds=7) for x in spread))
+found = estimate([math.log(block.p50_ns / 1e6) for block in blocks])
+latency = Latency(
+    init=1.0, init_warm=1.0, first=1.0, p50=found.value, p90=None, p99=None, mean=None, ci95=found.interval
+)
+right = Accuracy(reference="r", max_abs=0, rel_l2=0, cosine=1, verdict="pass")
+measured = Measurement(
+    latency_ms=latency, samples=100, memory_peak_bytes=1, accuracy=right, delegation=None, settings={},
+    quality=Quality(blocks=len(blocks)), blocks=blocks,
+)
+result = RunnerResult(status=Status.DONE, reason=None, measurement=measured)
+(folder / "new").write_text(result.model_dump_json())
+(folder / "new").rename(folder / RESULT_FILE)
+"""
+
+
+class OneFarm:
+    """A farm whose command line this process runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runner = folder / "runner.py"
+        (folder / "agent.py").write_text(AGENT)
+        self.runner.write_text(RUNNER)
+        (folder / "net.tflite").write_bytes(unary_model())
+        (folder / "models.yaml").write_text(CAMPAIGN)
+
+    def open(self, home: FarmHome, _lab: LabConfig | None = None) -> Farm:
+        paths = ("--state", str(home.agent), "--store", str(home.store))
+        script = (sys.executable, "-P", str(self.folder / "agent.py"), str(self.runner))
+        return Farm.open(home, command=[*script, *paths])
+
+    def cell(self) -> CellRecord:
+        with self.open(FarmHome.from_environment()) as farm:
+            (found,) = farm.reading.cells("small")
+        return found
+
+    def blocks(self) -> int:
+        measured = self.cell().measurement
+        return 0 if measured is None else len(measured.blocks)
+
+
+@pytest.fixture
+def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OneFarm]:
+    made = OneFarm(tmp_path)
+    monkeypatch.setenv("FARM_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(remote, "opened", made.open)
+    before = os.umask(0o077)
+    yield made
+    os.umask(before)
+
+
+def test_blocks_are_added_until_nothing_is_vague(farm: OneFarm, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["submit", "models.yaml"]) == 0
+    assert farm.blocks() == 3
+    capsys.readouterr()
+    assert run(["refine", "small"]) == 0
+    assert "adding blocks to 1 cell, the vaguest first" in capsys.readouterr().err
+    after = farm.cell()
+    assert (farm.blocks(), after.status, after.kept, len(after.attempts)) == (12, "done", "", 2)
+    assert run(["refine", "small"]) == 0
+    assert capsys.readouterr().out == "nothing to refine: every ratio is decided\n"
+    assert run(["submit", "models.yaml"]) == 0
+    assert "1 cell: 1 reused" in capsys.readouterr().err, "the pooled result is one of the same series"
+
+
+def test_what_a_campaign_s_time_leaves_goes_to_its_vaguest_cells(farm: OneFarm) -> None:
+    (farm.folder / "models.yaml").write_text(f"{CAMPAIGN}time_budget: 10m\n")
+    assert run(["submit", "models.yaml"]) == 0
+    assert farm.blocks() == 12
+
+
+def test_no_time_is_left_where_the_plans_took_all_of_it(farm: OneFarm) -> None:
+    (farm.folder / "models.yaml").write_text(f"{CAMPAIGN}time_budget: 1ms\n")
+    assert run(["submit", "models.yaml"]) == 0
+    assert farm.blocks() == 3
+
+
+@pytest.mark.parametrize(("limit", "code"), [("1.005ms", 5), ("0.95ms", 3), ("1.3ms", 0)])
+def test_a_budget_that_is_open_gets_blocks_once_before_it_is_judged(
+    farm: OneFarm, limit: str, code: int
+) -> None:
+    assert run(["submit", "models.yaml", "--budget", f"p50<={limit}"]) == code
+    assert farm.blocks() == 12
+
+
+def test_ctrl_c_keeps_every_result_and_refine_goes_on_afterwards(
+    farm: OneFarm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["submit", "models.yaml"]) == 0
+    before = farm.cell()
+    (farm.folder / "started").unlink()
+    (farm.folder / "slow").touch()
+    seen: list[CellRecord] = []
+
+    def stop() -> None:
+        while not (farm.folder / "started").exists():
+            time.sleep(0.05)
+        seen.append(farm.cell())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=stop, daemon=True).start()
+    assert run(["refine", "small"]) == 130
+    assert "stopped; every result is kept. Go on with: farm refine" in capsys.readouterr().err
+    (during,) = seen
+    assert (during.measurement, during.status, during.kept) == (before.measurement, "done", "measuring again")
+    after = farm.cell()
+    assert (after.measurement, after.status, after.kept) == (before.measurement, "done", "")
+    (farm.folder / "slow").unlink()
+    assert run(["refine", "small"]) == 0
+    assert farm.blocks() == 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--until", "0%"], "a target is from 0.1% to below 100%, such as 3%; found 0"),
+        (["--until", "0.05%"], "a target is from 0.1%"),
+        (["--until", "three"], "--until three: expected a share such as 3% or 0.03"),
+        (["--for", "soon"], "--for soon: expected seconds, minutes, hours or days"),
+        (["--for", "0s"], "there is no time for more blocks"),
+        ([], "no campaign 'nothing'"),
+    ],
+)
+def test_bad_input_is_one_clear_error(shell: Shell, arguments: list[str], words: str) -> None:
+    ran = shell.farm("refine", "nothing", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert words in ran.err
