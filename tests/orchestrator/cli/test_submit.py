@@ -79,24 +79,25 @@ def test_two_runs_are_compared_and_a_reused_result_is_no_evidence(measured: Shel
     ref = campaign["campaign_id"]
     ran = measured.farm("compare", ref, ref, "--all", "--fail-on", "regression")
     assert ran.code == 0, ran.err
-    assert "4 cells: 4 " in ran.out
-    assert "unpaired: 4 of them, not measured interleaved" in ran.out
+    assert "4 cells: 4 same" in ran.out
     assert "farm submit --force measures again" in " ".join(ran.out.split())
     found = measured.farm("compare", ref, ref, "--json").json()
     assert found["paired"] is False
     assert {tuple(change["key"][:2]) for change in found["changes"]} >= {("good", "cpu"), ("good", "litert")}
     assert all(change["ratio"]["median"] == 1.0 for change in found["changes"])
     markdown = measured.farm("compare", ref, ref, "--all", "--format", "md").out
-    assert markdown.startswith("| cell | A ms | B ms | change of p50 | verdict | why |")
+    assert markdown.startswith("| cell | A ms | B ms | speed of B | verdict | why |")
 
 
 def test_a_budget_fails_a_build_and_names_the_cell(measured: Shell) -> None:
     junit = measured.folder / "report.xml"
     met = measured.farm(
-        "results", "--budget", "p50<=100s", "--budget", "memory<=100GB", "--junit", str(junit)
+        "results", "--budget", "init<=100s", "--budget", "memory<=100GB", "--junit", str(junit)
     )
     assert met.code == 0, met.err
     assert junit.read_text().count("<testcase") == 12, "four cells, each with two budgets"
+    asked = ("results", "--budget", "p50<=100s")
+    assert [measured.farm(*asked, *then).code for then in ((), ("--undecided", "warn"))] == [5, 0]
     over = measured.farm("results", "--budget", "memory<=1B")
     assert over.code == 3
     assert "budget memory<=1B exceeded: good cpu@host-cpu: " in over.err
@@ -238,7 +239,7 @@ def test_a_cell_is_reproduced_with_the_same_plan_and_ends_with_the_ratio(
     assert told["row"]["cell_id"] == there["cell_id"] != here["cell_id"]
     assert (here["campaign"], here["status"]) == (f"repro-{there['cell_id']}", "done")
     assert here["model_sha256"] == there["model_sha256"]
-    assert told["run"]["ratio"] == here["latency_ms"]["p50"] / there["latency_ms"]["p50"]
+    assert told["run"]["ratio"] == there["latency_ms"]["p50"] / here["latency_ms"]["p50"]
     written = (shell.folder / "again.yaml").read_text()
     assert written == told["document"]
     campaign = parse_manifest(written.encode(), "again.yaml")
@@ -265,7 +266,7 @@ def test_a_reproduced_file_can_be_submitted_and_a_run_says_here_and_there(
     ran = shell.farm("repro", there[:10], "--run")
     assert ran.code == 0, ran.err
     assert re.fullmatch(
-        r"here / there: [\d.]+×; p50 [\d.]+ ms here, [\d.]+ ms there; unpaired, without a verdict",  # noqa: RUF001  # multiplication sign
+        r"speed here over there: [\d.]+×; p50 [\d.]+ ms here, [\d.]+ ms there; unpaired, without a verdict",  # noqa: RUF001  # multiplication sign
         ran.out.splitlines()[-1],
     )
 
