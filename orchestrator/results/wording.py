@@ -55,14 +55,13 @@ def factor_text(ratio: float) -> str:
 
 
 def grade_text(graded: Graded) -> str:
-    """Write a grade with its numbers: `fair: known to 6 % (h 5 % + b 1 %)`, and its reason."""
-    reason = f": {graded.reason}" if graded.reason else ""
+    """Write a grade with its numbers: `fair: known to 6 % (h 5 % + b 1 %)`; a void one with its reason."""
     if graded.grade == "void":
-        return f"void{reason}"
+        return f"void: {graded.reason}" if graded.reason else "void"
     if graded.half is None or graded.known_to is None:
         return f"{graded.grade}: no interval"
     numbers = f"h {_percent(graded.half)} + b {_percent(graded.allowance)}"
-    return f"{graded.grade}: known to {_percent(graded.known_to)} ({numbers}){reason.replace(':', ';', 1)}"
+    return f"{graded.grade}: known to {_percent(graded.known_to)} ({numbers})"
 
 
 def short_grade(graded: Graded) -> str:

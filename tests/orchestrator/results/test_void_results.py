@@ -65,7 +65,7 @@ def test_every_form_of_a_result_has_its_grade_and_what_it_rests_on() -> None:
 
 def test_what_is_not_void_has_its_numbers_and_what_was_not_measured_has_no_grade() -> None:
     known = rated(Quality(facts=("waves",), blocks=4, rounds=28, repeated=2, alternating=True))
-    assert cell_lines(known, None)[2] == "fair: known to 5 % (h 5 % + b 0 %); waves"
+    assert cell_lines(known, None)[2] == "fair: known to 5 % (h 5 % + b 0 %)"
     badge = cell_view(known, None).grade
     assert badge is not None
     assert (badge.text, badge.tone) == ("fair ±5 %", "quiet")
