@@ -30,7 +30,6 @@ from runtime.common.statistics import Estimate, estimate
 from runtime.common.verdict import Verdict, grade, verdict
 from tests.reports import write_report
 from tests.tree import tree
-from tests.reports import write_report
 
 RESULT: Final = Path(__file__).with_name("results") / "statistics.md"
 
