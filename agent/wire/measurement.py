@@ -265,19 +265,6 @@ class Accuracy(Wire):
     outputs: tuple[OutputAccuracy, ...] = Field(default=(), max_length=MAX_OUTPUTS)
 
 
-class Trust(Wire):
-    """Whether the figures may be believed, and what that rests on.
-
-    `suspect`: something disturbed the measurement; `invalid`: its figures mean nothing. `seen`: the signals
-    that were watched; `unseen`: those that this machine does not have, each with the reason.
-    """
-
-    verdict: Literal["trusted", "suspect", "invalid"]
-    reasons: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
-    seen: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
-    unseen: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
-
-
 class Quality(Wire):
     """What the figures of a measurement rest on; their grade follows from it (`runtime.common.verdict`).
 
@@ -430,7 +417,7 @@ def baseline_id(delegate_kind: str, options: Mapping[str, Any]) -> str:
 class Measurement(Wire):
     """What a runner measured. `samples_sha256` names the artifact with every `ProcessSamples` as JSON.
 
-    `trust`: None in results from before it was judged, and where no process measured; likewise `quality`.
+    `quality`: None in results from before it was judged, and where no process measured.
     `variation` is null where no two processes were timed; `tunings` is empty for a delegate that chooses
     nothing by timing. `sustained` and `throughput` are null unless asked for.
     `ratio` is null for the baseline itself, and where no baseline was measured in the same blocks. `blocks`:
@@ -447,7 +434,6 @@ class Measurement(Wire):
     samples_sha256: Sha256 | None = None
     warnings: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
     labelled: LabelledScore | None = None
-    trust: Trust | None = None
     quality: Quality | None = None
     ratio: Ratio | None = None
     variation: Variation | None = None

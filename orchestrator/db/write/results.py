@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from agent.wire.measurement import Measurement, Quality
 from agent.wire.messages import JobResult, Reason
 from orchestrator.db import tables
 from orchestrator.db.engine.turn import Turn
@@ -18,21 +17,6 @@ from orchestrator.results.grading import grade_of_result
 def content_digest(message: JobResult) -> str:
     """Digest of a result message: equal for every delivery of the same result."""
     return digest(message.model_dump(mode="json"))
-
-
-def with_quality(m: Measurement) -> Measurement:
-    """The measurement of an older agent, which has a verdict of trust, as those of today have it."""
-    if m.quality is not None or m.trust is None:
-        return m
-    trust = m.trust
-    void = trust.verdict == "invalid"
-    quality = Quality(
-        void=trust.reasons if void else (),
-        facts=() if void else trust.reasons,
-        seen=trust.seen,
-        unseen=trust.unseen,
-    )
-    return m.model_copy(update={"quality": quality})
 
 
 def store(
@@ -54,7 +38,7 @@ def store(
     environment = record_environment(turn, found)
     if found != expected and not late:
         note_reported(turn, device, cell.delegate_kind, found)
-    measured = None if message.measurement is None else with_quality(message.measurement)
+    measured = message.measurement
     graded = None if measured is None else grade_of_result(measured)
     series = ingredients(cell, attempt.device_id).series
     row = tables.Result(
@@ -65,7 +49,7 @@ def store(
         status=message.status.value,
         reason_code=reason.code.value,
         reason_text=reason.text,
-        measurement=None if measured is None else measured.model_dump_json(exclude={"trust"}),
+        measurement=None if measured is None else measured.model_dump_json(),
         samples_sha256=None if measured is None else measured.samples_sha256,
         environment_id=environment,
         facts=message.facts,

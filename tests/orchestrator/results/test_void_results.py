@@ -10,11 +10,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agent.wire.measurement import Quality, Ratio, Trust, baseline_id
+from agent.wire.measurement import Quality, Ratio, baseline_id
 from orchestrator.cli.details import cell_text
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.write import ingest, steering_requests
-from orchestrator.db.write.results import with_quality
 from orchestrator.results.comparison import cell_lines
 from orchestrator.results.export import PROVENANCE_COLUMNS, results_csv, results_document
 from orchestrator.results.records import CellRecord
@@ -85,26 +84,6 @@ def test_a_void_baseline_voids_the_verdict_of_what_was_measured_with_it() -> Non
     for quality, verdict in ((VOID, "void"), (None, "faster")):
         found = json.loads(results_document([rated(quality), other]))
         assert (found[1]["grade"], found[1]["ratio"]["verdict"]) == ("fair", verdict)
-
-
-@pytest.mark.parametrize(
-    ("trust", "expected"),
-    [
-        (Trust(verdict="invalid", reasons=("asleep", "drift")), Quality(void=("asleep", "drift"))),
-        (
-            Trust(verdict="suspect", reasons=("drift",), seen=("swap",)),
-            Quality(facts=("drift",), seen=("swap",)),
-        ),
-        (Trust(verdict="trusted", unseen=("steal",)), Quality(unseen=("steal",))),
-        (None, None),
-    ],
-)
-def test_the_trust_of_an_older_agent_becomes_a_quality(trust: Trust | None, expected: Quality | None) -> None:
-    old = cell("net").measurement
-    assert old is not None
-    assert with_quality(old.model_copy(update={"trust": trust})).quality == expected
-    today = old.model_copy(update={"trust": trust, "quality": VOID})
-    assert with_quality(today).quality == VOID
 
 
 def deliver(database: Database, quality: Quality) -> None:
