@@ -53,8 +53,9 @@ _BLOCKS_TEXT: Final = f"""\
 
 A baseline and {_ARMS - 1} contenders by alternating slices, on a machine whose speed comes in waves of
 3 to 4 % over 0.1 to 2 s, with spikes, and processes that differ by 1 % besides; others take nothing. The
-coverage is the share of intervals at the stop that hold the truth, H the median half width. Marks: coverage
-{COVERAGE[0]:.0%} to {COVERAGE[1]:.0%}; of equal arms at most {MOST_FALSE:.0%} faster or slower.
+coverage is the share of intervals at the stop that hold the truth, H the median half width. Marks, in whole
+per cent: coverage {COVERAGE[0]:.0%} to {COVERAGE[1]:.0%}; of equal arms at most {MOST_FALSE:.0%} faster or
+slower. The rule and its constants were chosen on this noise, from other seeds.
 """
 
 Logs: TypeAlias = list[list[float]]

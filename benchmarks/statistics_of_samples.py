@@ -39,7 +39,8 @@ _TAILS_TEXT: Final = f"""\
 
 Processes differ by {PROCESS_SD:.0%}, calls by {TAIL_SD:.0%}, of which a share of the variance is common
 to those of a slice; {ROUNDS} slices of {_SLICE} calls. Too low: below the percentile of the calls of these
-processes; the mark of the bounds is 1 %.
+processes; the mark of the bounds is 1 %, and {_TAIL_TRIALS} cells tell it to about half a per cent. Where
+half of the variance is common, 7 slices of a process are too few to see how few calls are independent.
 """
 
 _TUNINGS_TEXT: Final = f"""\

@@ -26,7 +26,7 @@ FAIR: Final = 0.10
 DIFFERENT: Final = 0.01
 """Smallest relative difference that is called one. Chosen: what remains between equal things in a paired
 ratio; of two equal arms at most 1 % are then told apart at every level (`benchmarks/statistics.py`). With 2 %
-`quick` would find a difference of 5 % in 29 instead of 45 % of the cases where processes are slow."""
+`quick` would find a difference of 5 % in 23 instead of 38 % of the cases where processes are slow."""
 
 SAME: Final = 0.05
 """Relative difference within which two things count as equally fast. Chosen as the target of the level
