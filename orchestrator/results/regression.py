@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 from orchestrator.results.change_estimates import Estimate, estimate, mean_estimate
 from orchestrator.results.comparable import Comparable, void_reason
-from orchestrator.results.speedups import blocks_to_decide, counted_times, least_difference, verdict_over
+from orchestrator.results.speedups import blocks_to_decide, counted_times, decide, least_difference
 from runtime.common import verdict as decided
 
 Verdict: TypeAlias = Literal["slower", "faster", "same", "open", "void", "broken", "mended", "missing"]
@@ -129,7 +129,7 @@ def compare_runs(
             verdict, why = "void", voids[key]
         else:
             different = least_difference(least, before, after)
-            verdict, why = judged(found, adjusted.get(key), different, within_run=within_run)
+            verdict, why = verdict_over(found, adjusted.get(key), different, within_run=within_run)
         if found is not None and _source(before) == _source(after):
             why = "one result, reused; farm submit --force measures again"
             verdict = "void" if verdict == "void" else "same"
@@ -145,13 +145,13 @@ def compare_runs(
     )
 
 
-def judged(
+def verdict_over(
     found: Estimate, p: float | None, different: float, *, within_run: bool = False
 ) -> tuple[Verdict, str]:
     """The verdict over an estimate, and why it is open; `p`: adjusted for how many cells are judged."""
     if within_run and not found.blocks:
         return "open", "unpaired: not measured by blocks"
-    verdict = verdict_over(found.ratio, found.ci95, found.allowance, different)
+    verdict: Verdict = decide(found.ratio, found.ci95, found.allowance, different)
     if verdict in ("faster", "slower") and (p is None or p > FALSE_DISCOVERY_RATE):
         return "open", "among so many cells one differs by chance as much"
     if verdict != "open" or found.stored is None:

@@ -132,7 +132,7 @@ def speedup(cell: CellRecord, baseline: CellRecord | None) -> SpeedUp | None:
 def paired_speedup(ratio: Ratio, cell: Comparable, baseline: Comparable | None = None) -> SpeedUp:
     """The speed-up that a cell's stored ratio says; `baseline` where its own result is known, too."""
     half, least = half_of(ratio.ci95), least_difference(decided.DIFFERENT, cell, baseline)
-    verdict: Verdict = verdict_over(ratio.median, ratio.ci95, ratio.allowance, least)
+    verdict: Verdict = decide(ratio.median, ratio.ci95, ratio.allowance, least)
     if any(one is not None and void_reason(one) is not None for one in (cell, baseline)):
         verdict = "void"
     needed = blocks_to_decide(ratio, least) if verdict == "open" else None
@@ -141,7 +141,7 @@ def paired_speedup(ratio: Ratio, cell: Comparable, baseline: Comparable | None =
     )
 
 
-def verdict_over(
+def decide(
     ratio: float, interval: tuple[float, float] | None, allowance: float, different: float
 ) -> decided.Verdict:
     """Return the verdict of a ratio; what is no difference there is the same, however large it is."""

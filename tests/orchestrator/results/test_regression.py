@@ -14,7 +14,7 @@ from orchestrator.cli.changes import summary
 from orchestrator.results.change_estimates import NO_INTERVAL, NO_SESSIONS, by_blocks, unpaired
 from orchestrator.results.device_noise import DeviceNoise
 from orchestrator.results.records import IMPORTED_FILE, IMPORTED_SHA256, IMPORTED_TOOL, CellRecord
-from orchestrator.results.regression import compare_runs, judged
+from orchestrator.results.regression import compare_runs, verdict_over
 from runtime.common.student import quantile
 from runtime.tools.samples import interval_of_medians
 from tests.orchestrator.cli.records import cell
@@ -131,7 +131,7 @@ def test_equal_sessions_whose_speed_differs_are_rarely_called_different(
         runs = [rng.normal(rng.normal(0, 0.02), 0.01, 5) for _ in range(2)]
         variances = [(float(np.var(run, ddof=1)) / 5, 4.0) for run in runs]
         found = unpaired(float(runs[0].mean() - runs[1].mean()), variances, (known, known))
-        called += judged(found, found.p, 0.01)[0] in ("faster", "slower")
+        called += verdict_over(found, found.p, 0.01)[0] in ("faster", "slower")
     assert least <= called / count <= most
 
 
@@ -160,8 +160,8 @@ def test_what_others_took_of_either_side_widens_the_interval() -> None:
 
 def test_a_difference_that_so_many_cells_explain_is_not_called() -> None:
     lone = by_blocks(blocks(1 / 1.1, (0.85, 0.975), spread=0.1))
-    assert judged(lone, 0.02, 0.01)[0] == "slower"
-    assert judged(lone, 0.2, 0.01) == ("open", "among so many cells one differs by chance as much")
+    assert verdict_over(lone, 0.02, 0.01)[0] == "slower"
+    assert verdict_over(lone, 0.2, 0.01) == ("open", "among so many cells one differs by chance as much")
 
 
 @pytest.mark.parametrize(
@@ -259,12 +259,12 @@ def test_a_ratio_by_blocks_is_read_in_one_direction() -> None:
     ratio = blocks(1 / 1.02, (0.975, 0.985))
     found = by_blocks(ratio)
     assert found.ratio == pytest.approx(1 / 1.02)
-    assert judged(found, found.p, 0.01)[0] == "slower"
-    assert judged(found, found.p, 0.03)[0] == "same"
+    assert verdict_over(found, found.p, 0.01)[0] == "slower"
+    assert verdict_over(found, found.p, 0.03)[0] == "same"
     other = by_blocks(ratio, -1)
     assert other.ratio == pytest.approx(1.02)
     assert other.ci95 == pytest.approx((1 / 0.985, 1 / 0.975))
-    assert judged(other, other.p, 0.01)[0] == "faster"
+    assert verdict_over(other, other.p, 0.01)[0] == "faster"
 
 
 @pytest.mark.parametrize(("count", "spread", "t"), [(5, 0.01, 2.776), (10, 0.01, 3.0), (10, None, 2.262)])
@@ -281,7 +281,7 @@ def test_an_open_ratio_says_what_would_decide_it() -> None:
     for allowance, said in ((0.0, "blocks would decide it"), (0.2, "more blocks do not decide it")):
         ratio = blocks(1.03, (1.0, 1.06), spread=0.02, allowance=allowance)
         found = by_blocks(ratio)
-        verdict_and_why = judged(found, found.p, 0.01)
+        verdict_and_why = verdict_over(found, found.p, 0.01)
         assert verdict_and_why[0] == "open"
         assert said in verdict_and_why[1]
-    assert judged(by_blocks(blocks(1.5, (1.4, 1.6))), 0.0, 0.01, within_run=True)[0] == "faster"
+    assert verdict_over(by_blocks(blocks(1.5, (1.4, 1.6))), 0.0, 0.01, within_run=True)[0] == "faster"
