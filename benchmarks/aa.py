@@ -3,7 +3,7 @@
     python -m benchmarks.aa [--models NAME ...] [--contenders 4] [--blocks 5] [--seconds 1] [--out FILE]
 
 First, through `farm submit`: on each model, LiteRT is compared by paired blocks with as many copies of itself
-as there are contenders; every verdict but *the same* and *inconclusive* is false. Then LiteRT through the
+as there are contenders; every verdict but *the same* and *open* is false. Then LiteRT through the
 farm's loop and through a plain loop over LiteRT's own Python class, in blocks of fresh processes, beside the
 farm's loop once more. The medians agree where they differ by at most 3 %, or by twice what the loop differs
 from itself. Writes results/aa.{json,md}. The machine must run nothing else: minutes per model.
@@ -43,9 +43,6 @@ MODELS: Final = (
     "torchvision_squeezenet1_1",
 )
 FALSE: Final = ("faster", "slower")
-
-ROUNDS: Final = 7
-"""Rounds of a block, over which the seconds of each process are spread: as many as every level has."""
 
 MOST_FALSE: Final = 0.05
 """Share of false verdicts that the intervals of 95 % allow."""
@@ -87,7 +84,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--models", nargs="*", default=MODELS, metavar="NAME", help="models of the zoo")
     parser.add_argument("--contenders", type=int, default=4, help="copies that are compared on each model")
-    parser.add_argument("--blocks", type=int, default=5, help="fresh processes of each")
+    parser.add_argument("--blocks", type=int, default=5, help="fresh processes of each; verdicts need three")
     parser.add_argument("--seconds", type=float, default=1.0, help="timed in each process")
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--loop", nargs=2, help=argparse.SUPPRESS)
@@ -97,11 +94,11 @@ def _arguments() -> argparse.Namespace:
 def _compared(folder: Path, files: dict[str, Path], args: argparse.Namespace) -> list[dict[str, Any]]:
     """Submit the campaign to a farm of its own, and return the stored ratio and verdict of each contender."""
     copies = [f"copy{number}" for number in range(1, 1 + args.contenders)]
-    slices = {"min_runs": 5, "seconds": args.seconds / ROUNDS}
+    timed = {"min_runs": 11, "min_seconds": args.seconds, "max_seconds": 2 * args.seconds}
     campaign = {
         "version": 1,
         "campaign": "aa",
-        "defaults": {"measure": {"blocks": args.blocks, "rounds": ROUNDS, "slice": slices}},
+        "defaults": {"measure": {"processes": args.blocks, "timed": timed}},
         "models": [{"id": name, "source": str(file)} for name, file in files.items()],
         "delegates": {name: {"kind": "litert", "threads": 1} for name in ("base", *copies)},
         "baseline": {"delegate": "base"},
@@ -125,16 +122,12 @@ def _compared(folder: Path, files: dict[str, Path], args: argparse.Namespace) ->
 
 
 def _comparison(cell: dict[str, Any]) -> dict[str, Any]:
-    from agent.wire.measurement import Ratio  # noqa: PLC0415
-    from orchestrator.results.speedups import verdict_of  # noqa: PLC0415
-
-    stored = cell["ratio"]
-    trust = None if cell["trust"] is None else cell["trust"]["verdict"]
-    found = {"model": cell["model"], "contender": cell["delegate"], "status": cell["status"], "trust": trust}
-    if stored is None:
+    found = {"model": cell["model"], "contender": cell["delegate"], "status": cell["status"]}
+    found["grade"] = cell["grade"]
+    ratio = cell["ratio"]
+    if ratio is None:
         return found | {"verdict": "no ratio"}
-    ratio = Ratio.model_validate({"baseline_id": "-", "device_id": "-", **stored})
-    return found | {"median": ratio.median, "ci95": ratio.ci95, "verdict": verdict_of(ratio)}
+    return found | {name: ratio[name] for name in ("median", "ci95", "verdict")}
 
 
 def _loops(model: Path, args: argparse.Namespace) -> dict[str, Any]:
@@ -216,12 +209,12 @@ def _markdown(report: dict[str, Any]) -> str:
         + ", ".join(f"{count} {name}" for name, count in sorted(verdicts.items()))
         + f". False: {wrong}; the mark is {MOST_FALSE:.0%}.",
         "",
-        "| model | contender | ratio | 95 % interval | verdict | trust |",
+        "| model | contender | ratio | 95 % interval | verdict | grade |",
         "|---|---|---|---|---|---|",
     ]
     for one in found:
         cells = [one["model"], one["contender"], _number(one.get("median")), _ends(one.get("ci95"))]
-        lines.append("| " + " | ".join([*cells, one["verdict"], str(one["trust"])]) + " |")
+        lines.append("| " + " | ".join([*cells, one["verdict"], str(one["grade"])]) + " |")
     lines += [
         "",
         "| model | farm's loop, ms | once more | plain loop | its interval | agree |",

@@ -25,7 +25,7 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 
-from agent.wire.measurement import Delegation, Measurement, Ratio, Trust, Variation, baseline_id
+from agent.wire.measurement import Delegation, Measurement, Quality, Ratio, Variation, baseline_id
 from orchestrator.config.home import FarmHome
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.write import attempts, ingest
@@ -122,7 +122,7 @@ def _measurement(p50: float, half: float, *, paired: bool) -> Measurement:
         update={
             "latency_ms": latency,
             "settings": settings | {"processes": "5"},
-            "trust": Trust(verdict="trusted", seen=_SEEN, unseen=_UNSEEN),
+            "quality": Quality(seen=_SEEN, unseen=_UNSEEN),
             "ratio": ratio if paired else None,
             "variation": variation,
             "delegation": Delegation(status="full", delegated_ops=164, total_ops=164, partitions=1),

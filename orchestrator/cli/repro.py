@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def repro(
     cell: CellWords,
     run: Annotated[
-        bool, typer.Option("--run", help="Measure it here now, and end with the ratio here / there.")
+        bool, typer.Option("--run", help="Measure it here now, and end with the speed here over there.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write the campaign file; it must be new.")
@@ -157,9 +157,10 @@ def _run(
 
 
 def _ratio(here: CellRecord, there: CellRecord) -> float | None:
+    """How many times as fast it is here."""
     from orchestrator.results.speedups import counted_latency
 
-    latencies = [counted_latency(cell) for cell in (here, there)]
+    latencies = [counted_latency(cell) for cell in (there, here)]
     p50s = [None if latency is None else latency.p50 for latency in latencies]
     return p50s[0] / p50s[1] if p50s[0] and p50s[1] else None
 
@@ -169,7 +170,8 @@ def _ratio_line(here: CellRecord, there: CellRecord) -> str:
 
     found = _ratio(here, there)
     value = "no ratio" if found is None else ratio(found)
-    return f"here / there: {value}; p50 {_p50(here)} here, {_p50(there)} there; unpaired, without a verdict"
+    p50s = f"p50 {_p50(here)} here, {_p50(there)} there"
+    return f"speed here over there: {value}; {p50s}; unpaired, without a verdict"
 
 
 def _as_json(mismatches: Sequence[Mismatch]) -> list[dict[str, str]]:

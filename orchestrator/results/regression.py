@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 from orchestrator.results.change_estimates import Estimate, estimate, mean_estimate
 from orchestrator.results.comparable import Comparable, void_reason
-from orchestrator.results.speedups import blocks_to_decide, counted_times, half_of, least_difference
+from orchestrator.results.speedups import blocks_to_decide, counted_times, decide, least_difference
 from runtime.common import verdict as decided
 
 Verdict: TypeAlias = Literal["slower", "faster", "same", "open", "void", "broken", "mended", "missing"]
@@ -118,8 +118,8 @@ def compare_runs(
     keys = list(dict.fromkeys((*first, *second)))
     estimates = {key: estimate(first.get(key), second.get(key)) for key in keys}
     voids = {key: _voids(first.get(key), second.get(key)) for key in keys}
-    judged = {key: found.p for key, found in estimates.items() if found is not None and not voids[key]}
-    adjusted = _adjusted({key: p for key, p in judged.items() if p is not None})
+    p_values = {key: found.p for key, found in estimates.items() if found is not None and not voids[key]}
+    adjusted = _adjusted({key: p for key, p in p_values.items() if p is not None})
     changes = []
     for key in keys:
         before, after, found = first.get(key), second.get(key), estimates[key]
@@ -162,13 +162,7 @@ def verdict_over(
     """The verdict over an estimate, and why it is open; `p`: adjusted for how many cells are judged."""
     if within_run and not found.blocks:
         return "open", "unpaired: not measured by blocks"
-    verdict = decided.verdict(
-        math.log(found.ratio),
-        half_of(found.ci95),
-        found.allowance,
-        different=different,
-        same=max(decided.SAME, different),
-    )
+    verdict: Verdict = decide(found.ratio, found.ci95, found.allowance, different)
     if verdict in ("faster", "slower") and (p is None or p > FALSE_DISCOVERY_RATE):
         return "open", "among so many cells one differs by chance as much"
     if verdict != "open" or found.stored is None:

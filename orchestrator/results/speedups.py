@@ -132,15 +132,21 @@ def speedup(cell: CellRecord, baseline: CellRecord | None) -> SpeedUp | None:
 def paired_speedup(ratio: Ratio, cell: Comparable, baseline: Comparable | None = None) -> SpeedUp:
     """The speed-up that a cell's stored ratio says; `baseline` where its own result is known, too."""
     half, least = half_of(ratio.ci95), least_difference(decided.DIFFERENT, cell, baseline)
-    verdict: Verdict = decided.verdict(
-        math.log(ratio.median), half, ratio.allowance, different=least, same=max(decided.SAME, least)
-    )
+    verdict: Verdict = decide(ratio.median, ratio.ci95, ratio.allowance, least)
     if any(one is not None and void_reason(one) is not None for one in (cell, baseline)):
         verdict = "void"
     needed = blocks_to_decide(ratio, least) if verdict == "open" else None
     return SpeedUp(
         ratio.median, verdict, ratio.against, ratio.ci95, ratio.blocks, half, ratio.allowance, needed
     )
+
+
+def decide(
+    ratio: float, interval: tuple[float, float] | None, allowance: float, different: float
+) -> decided.Verdict:
+    """Return the verdict of a ratio; what is no difference there is the same, however large it is."""
+    same = max(decided.SAME, different)
+    return decided.verdict(math.log(ratio), half_of(interval), allowance, different=different, same=same)
 
 
 def blocks_to_decide(ratio: Ratio, different: float = decided.DIFFERENT) -> int | None:

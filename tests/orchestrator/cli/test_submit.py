@@ -224,7 +224,7 @@ def test_a_cell_is_reproduced_with_the_same_plan_and_ends_with_the_ratio(
     assert told["row"]["cell_id"] == there["cell_id"] != here["cell_id"]
     assert (here["campaign"], here["status"]) == (f"repro-{there['cell_id']}", "done")
     assert here["model_sha256"] == there["model_sha256"]
-    assert told["run"]["ratio"] == here["latency_ms"]["p50"] / there["latency_ms"]["p50"]
+    assert told["run"]["ratio"] == there["latency_ms"]["p50"] / here["latency_ms"]["p50"]
     written = (shell.folder / "again.yaml").read_text()
     assert written == told["document"]
     campaign = parse_manifest(written.encode(), "again.yaml")
@@ -251,7 +251,7 @@ def test_a_reproduced_file_can_be_submitted_and_a_run_says_here_and_there(
     ran = shell.farm("repro", there[:10], "--run")
     assert ran.code == 0, ran.err
     assert re.fullmatch(
-        r"here / there: [\d.]+×; p50 [\d.]+ ms here, [\d.]+ ms there; unpaired, without a verdict",  # noqa: RUF001  # multiplication sign
+        r"speed here over there: [\d.]+×; p50 [\d.]+ ms here, [\d.]+ ms there; unpaired, without a verdict",  # noqa: RUF001  # multiplication sign
         ran.out.splitlines()[-1],
     )
 
