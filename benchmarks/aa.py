@@ -49,9 +49,6 @@ MODELS: Final = (
 )
 FALSE: Final = ("faster", "slower")
 
-ROUNDS: Final = 7
-"""Rounds of a block, over which the seconds of each process are spread: as many as every level has."""
-
 MOST_FALSE: Final = 0.05
 """Share of false verdicts that the intervals of 95 % allow."""
 
@@ -103,11 +100,11 @@ def _arguments() -> argparse.Namespace:
 def _compared(folder: Path, files: dict[str, Path], args: argparse.Namespace) -> list[dict[str, Any]]:
     """Submit the campaign to a farm of its own, and return the stored ratio and verdict of each contender."""
     copies = [f"copy{number}" for number in range(1, 1 + args.contenders)]
-    slices = {"min_runs": 5, "seconds": args.seconds / ROUNDS}
+    timed = {"min_runs": 11, "min_seconds": args.seconds, "max_seconds": 2 * args.seconds}
     campaign = {
         "version": 1,
         "campaign": "aa",
-        "defaults": {"measure": {"blocks": args.blocks, "rounds": ROUNDS, "slice": slices}},
+        "defaults": {"measure": {"processes": args.blocks, "timed": timed}},
         "models": [{"id": name, "source": str(file)} for name, file in files.items()],
         "delegates": {name: {"kind": "litert", "threads": 1} for name in ("base", *copies)},
         "baseline": {"delegate": "base"},

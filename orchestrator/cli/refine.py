@@ -31,12 +31,12 @@ def refine(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Add blocks to the results of a campaign that has ended, the vaguest first.
+    """Add blocks to the vaguest results of a campaign.
 
-    Without --until, ratios that are open are decided, and figures without a baseline become known to the
-    target of their plan. New blocks are pooled with those of the result, which stands meanwhile; device,
-    environment and model must be as they were. Ctrl-C keeps every result, on one machine also those of the
-    cells that it stops.
+    It must have ended. Without --until, ratios that are open are decided, and figures without a baseline
+    become known to the target of their plan. New blocks are pooled with those of the result, which stands
+    meanwhile; device, environment and model must be as they were. Ctrl-C keeps every result, on one machine
+    also those of the cells that it stops.
     Exit code: as of farm submit.
     """
     from orchestrator.cli import output

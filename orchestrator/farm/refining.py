@@ -63,8 +63,7 @@ class Refinements:
     ) -> Refined:
         """Queue the vaguest cells of a campaign again, so that blocks are added to their results.
 
-        `target` and the ids `cells`: as `vague_cells` takes them; `seconds`: after so many, no further cell
-        begins.
+        `target` and the ids `cells`: as for `vague_cells`; `seconds`: no cell begins after so many.
         Raises `UsageError` where the campaign has not ended, was imported, or none of its vague results can
         be refined because the model, the device or the environment is gone or another; nothing has changed
         then. Raises `UnreachableError` where no agent can be reached.
