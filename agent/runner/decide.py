@@ -167,11 +167,13 @@ class _Comparison:
 
     def _state(self, arm: Arm) -> ArmState:
         base = self.baseline
+        until_decided = arm.job.refines is None or arm.job.refines.until_decided
         if base is None or base is arm or base.over:
             blocks = arm.blocks()
-            return ArmState(time_units(blocks), (), allowance_of(blocks), arm.stopped)
+            return ArmState(time_units(blocks), (), allowance_of(blocks), arm.stopped, until_decided)
         blocks = arm.blocks(base)
-        return ArmState(time_units(blocks), ratio_units(blocks), _joint_allowance(arm, base), arm.stopped)
+        allowance = _joint_allowance(arm, base)
+        return ArmState(time_units(blocks), ratio_units(blocks), allowance, arm.stopped, until_decided)
 
     def ratio(self, arm: Arm) -> Ratio | None:
         """Return an arm's ratio over a baseline that was right; None for the baseline and without one."""

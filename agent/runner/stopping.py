@@ -43,12 +43,14 @@ class ArmState:
     `times`: of its p50s. `ratios`: of the baseline's time over its own, from the blocks that have both; empty
     for the baseline. Both come from `runtime.common.statistics.units`. `allowance`: the share of the kept
     rounds that others took, for a ratio from either side. `stopped`: why it stopped after an earlier block.
+    `until_decided`: whether a verdict ends it; else its target alone does.
     """
 
     times: Sequence[float]
     ratios: Sequence[float] = ()
     allowance: float = 0.0
     stopped: Stopped | None = None
+    until_decided: bool = True
 
 
 def after_block(
@@ -93,14 +95,14 @@ def _reason(
         return arm.stopped
     if blocks >= plan.min_blocks:
         logs = arm.ratios if compared else arm.times
-        known = _known(plan, blocks, logs, arm.allowance, compared) if logs else None
+        known = _known(plan, blocks, arm, logs, compared) if logs else None
         if known is not None:
             return known
     return "blocks" if blocks >= plan.max_blocks else spent
 
 
 def _known(
-    plan: MeasurePlan, blocks: int, logs: Sequence[float], allowance: float, compared: bool
+    plan: MeasurePlan, blocks: int, arm: ArmState, logs: Sequence[float], compared: bool
 ) -> Literal["decided", "target"] | None:
     """Return whether a ratio's verdict is decided, or else whether the figure is known to the target.
 
@@ -110,10 +112,12 @@ def _known(
     figure = estimate(logs)
     if figure.half is None:
         return None
-    known_to = figure.half + allowance
+    known_to = figure.half + arm.allowance
+    if not arm.until_decided:
+        return "target" if known_to <= plan.target else None
     if compared and abs(figure.centre) - known_to > math.log(FAR):
         return "decided"
-    says = verdict(figure.centre, figure.half, allowance) if compared else "open"
+    says = verdict(figure.centre, figure.half, arm.allowance) if compared else "open"
     if says in ("faster", "slower") and blocks < min(DIFFERENT_FROM_BLOCK, plan.max_blocks):
         return None
     if says != "open" and known_to <= FAIR:

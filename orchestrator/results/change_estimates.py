@@ -18,7 +18,7 @@ from orchestrator.results.comparable import Comparable, Times
 from orchestrator.results.device_noise import DeviceNoise
 from orchestrator.results.speedups import counted_times, half_of, stored_ratio, was_measured_with
 from runtime.common import student
-from runtime.common.statistics import ROBUST_UNITS, TRIM
+from runtime.common.statistics import MIN_UNITS, freedom_of, quantile_for
 
 Variance: TypeAlias = tuple[float, float]
 """Of the logarithm of a median, with its degrees of freedom."""
@@ -85,7 +85,7 @@ def by_blocks(ratio: Ratio, power: int = 1) -> Estimate:
         freedom = units - 1
         error = half / student.quantile(freedom)
     else:
-        freedom = units - 1 - (2 * int(TRIM * units) if units >= ROBUST_UNITS else 0)
+        freedom = freedom_of(units)
         error = ratio.spread / math.sqrt(units)
     p = _probability(math.log(ratio.median), ratio.allowance, error, freedom)
     return Estimate(ratio.median**power, (low, high), p, ratio.allowance, ratio)
@@ -133,13 +133,15 @@ def _variance(cell: Comparable, times: Times) -> Variance | None:
     if cell.measurement is None:
         return None
     half, varied = half_of(times.ci95), cell.measurement.variation
-    processes = cell.measurement.settings.get("processes", "")
-    freedom = int(processes) - 1 if processes.isdecimal() else 0
+    quality, processes = cell.measurement.quality, cell.measurement.settings.get("processes", "")
+    units = int(processes) if processes.isdecimal() else 0
+    if quality is not None and quality.blocks:
+        units = quality.blocks
     if varied is not None and varied.level == "tuning":
-        freedom = varied.tunings - 1
-    if half is None or freedom < 1:
+        units = varied.tunings
+    if half is None or units < MIN_UNITS:
         return None
-    return (half / student.quantile(freedom)) ** 2, freedom
+    return (half / quantile_for(units)) ** 2, freedom_of(units)
 
 
 def _allowance(cell: Comparable) -> float:

@@ -32,6 +32,7 @@ class ComparedQuality:
     void: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     allowance: float = 0.0
+    blocks: int = 0
     facts: tuple[str, ...] = ()
 
 

@@ -107,11 +107,16 @@ def _variance(values: Sequence[float]) -> float:
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
+def freedom_of(units: int) -> int:
+    """Return the degrees of freedom of the interval of so many units."""
+    return units - 1 if units < ROBUST_UNITS else units - 2 * int(TRIM * units) - 1
+
+
 def quantile_for(units: int) -> float:
     """Return the factor between the standard error of so many units and their half width."""
     if units < ROBUST_UNITS:
-        return student.quantile(units - 1)
-    return student.quantile(units - 2 * int(TRIM * units) - 1, LOOKS_CONFIDENCE)
+        return student.quantile(freedom_of(units))
+    return student.quantile(freedom_of(units), LOOKS_CONFIDENCE)
 
 
 def units_for(spread: float, half: float) -> int:

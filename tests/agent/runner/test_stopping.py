@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 
 import pytest
@@ -81,6 +81,10 @@ CASES: Mapping[str, Case] = {
     ),
     "a clear verdict over a noisy ratio decides nothing": Case(
         {"base": _arm(), "gpu": _arm(ratios=_around(0.4, 0.1, 4))}, {"base": None, "gpu": None}
+    ),
+    "a verdict decides nothing for one that is asked for a precision": Case(
+        {"base": _arm(), "gpu": replace(_arm(ratios=_around(0.5, 0.03, 4)), until_decided=False)},
+        {"base": None, "gpu": None},
     ),
     "unless it is far from equality": Case(
         {"base": _arm(), "gpu": _arm(ratios=_around(2.0, 0.1, 3))},
