@@ -169,7 +169,7 @@ def test_without_litert_a_reference_of_the_farm_is_used_and_else_an_own_one(
     found, _ = two.attempt(job(MODEL, references=records[::-1]))
     assert (value(found), two.asked) == (1.0, [])
     assert isinstance(found, References)
-    assert (found.reference.kind, found.peer is not None) == (EXACT, True)
+    assert (found.reference.kind, list(found.draws)) == (EXACT, [PEER])
     own, none = two.attempt(job(("6" * 64, 10)))
     assert (value(own), two.asked, none) == (2.0, ["cpu"], ()), "it stays here"
 
