@@ -61,7 +61,7 @@ HYBRID_OF: Final = "hf_tinyroberta_squad2"
 SETS: Final = (0, POOL_SIZE - 1)
 """Input sets whose outputs are corrupted: noise, and the natural one. More would say the same."""
 
-LARGEST: Final = 100_000
+LARGEST: Final = 20_000
 """Values of an output up to which it is corrupted. Larger ones take minutes each."""
 
 LIMIT_S: Final = 3000

@@ -43,7 +43,7 @@ def markdown(report: dict[str, Any]) -> str:
         f"False alarms: {len(alarms)} of {pairings} honest pairings of {len(report['rows'])} models"
         + (f": {', '.join(alarms)}." if alarms else "."),
         "",
-        f"| arithmetic | caught | not judged | missed | of {KINDS} (owed: {MARK}) | kinds caught in 9 of 10 |",
+        f"| arithmetic | caught | not judged | missed | of {KINDS} (mark: {MARK}) | kinds at 9 of 10 |",
         "|" + "---|" * 6,
     ]
     labels = [label for label in dict.fromkeys(label for _, label, _ in rules) if _of(rules, label)]

@@ -82,7 +82,8 @@ def _figures(cell: CellRecord) -> Iterator[str]:
 
 def _judgement(cell: CellRecord, m: Measurement) -> Iterator[str]:
     a = m.accuracy
-    yield _line("accuracy", f"{a.verdict or 'not judged'}  {a.rule or a.note}")
+    margin = "" if a.verdict is None or a.margin is None else f" {a.margin:.2%}".replace("%", " %")
+    yield _line("accuracy", f"{a.verdict or 'not judged'}{margin}  {a.rule or a.note}")
     if a.reference is not None:
         figures = ", ".join(f"{metric.label} {metric.short_text(cell)}" for metric in in_section("output"))
         yield _line("against", f"{a.reference}: {figures}")

@@ -254,7 +254,7 @@ class _Comparison:
             return Excess(math.inf if different else 0.0, text)
         if self.rule.kind == "cosine":
             return _cosine_excess(r, y, self.rule.tolerance)
-        floor = self.rule.floor(root_mean_square(r), self._quantum(r), float(r.std()))
+        floor = self.rule.floor(r, self._quantum(r))
         if self.rule.kind == "norm":
             error = root_mean_square(y - r)
             ratio = error / floor.rms

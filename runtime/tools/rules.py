@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Literal
 
+import numpy as np
+
 from runtime.tools.arithmetic import Arithmetic
 from runtime.tools.bounds import Floor
+from runtime.tools.figures import Reals, root_mean_square
 
 FP32_TOLERANCE: Final = 1e-4
 """Largest ||y - r|| / ||r|| of a float model in fp32 beside what honest runs differ by. Chosen: over a
@@ -46,17 +50,18 @@ class Rule:
     text: str
     draws: tuple[str, ...] = ()
 
-    def floor(self, scale: float, quantum: float, deviation: float) -> Floor:
+    def floor(self, reference: Reals, quantum: float) -> Floor:
         """Return what is allowed of an output besides `bounds.FACTORS` times what honest runs differ by.
 
-        `scale` and `deviation` are its reference's root mean square, as it is and less its mean; `quantum` is
-        its step.
+        `quantum` is its step.
         """
         if self.kind == "quantised":
-            # A quarter of the values rounded the other way, which is one quantum each.
-            slope = 0.2 * quantum / deviation if deviation > 0.0 else 0.0
-            return Floor(0.5 * quantum, 1.5 * quantum, 0.2 * quantum, slope, quantum)
-        share = self.tolerance * scale
+            # A quarter of the values rounded the other way, one quantum each; none of those that are clamped.
+            free = float(np.mean((reference > reference.min()) & (reference < reference.max())))
+            norm, deviation = 0.5 * quantum * math.sqrt(free + 1.0 / reference.size), float(reference.std())
+            slope = 0.4 * norm / deviation if deviation > 0.0 else 0.0
+            return Floor(norm, 1.5 * quantum, 0.4 * norm, slope, quantum)
+        share = self.tolerance * root_mean_square(reference)
         unit = share + ABSOLUTE_FLOOR
         return Floor(unit, 10.0 * unit, 0.3 * share + ABSOLUTE_FLOOR, 0.3 * self.tolerance, 3.0 * unit)
 
