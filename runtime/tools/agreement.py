@@ -39,6 +39,9 @@ PEER: Final = "xnnpack"
 MOVED: Final = "moved"
 """The honest run whose inputs, or weights, were moved by `MOVE`."""
 
+AMPLIFIES: Final = "the model amplifies rounding"
+"""How the reason begins for which an output is not judged by its honest runs."""
+
 Verdict = Literal["pass", "fail"]
 
 
@@ -295,7 +298,7 @@ class _Comparison:
             return ""
         factor = self.expected.amplification(self.i, self.k)
         by = f" by {factor:.2g}" if factor else ""
-        return f"the model amplifies rounding{by}: honest runs differ by {apart / deviation:.0%}"
+        return f"{AMPLIFIES}{by}: honest runs differ by {apart / deviation:.0%}"
 
     def _mistakable(self, known: NDArray[np.bool_], r: Reals, y: Reals) -> str:
         """Return what an output within its bounds could be as well; empty where it is the right one alone."""
