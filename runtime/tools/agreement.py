@@ -20,18 +20,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.delegates.base import Array
-from runtime.tools.bounds import MOST_AMPLIFIED, MOVE, Draws, Excess, excesses
+from runtime.tools.bounds import (
+    MOST_AMPLIFIED,
+    MOVE,
+    Draws,
+    Excess,
+    cosine_excess,
+    excesses,
+    index_excess,
+)
 from runtime.tools.decoys import nearest_decoy
-from runtime.tools.figures import Reals, figures, root_mean_square
-from runtime.tools.rules import MAX_RELATIVE, Rule
+from runtime.tools.figures import Reals, cosine, figures, relative_norm, root_mean_square, top1
+from runtime.tools.rules import Rule
 
 FLOAT_QUANTA: Final = 255
 """Steps into which the range of a float output of a quantised or hybrid model is divided: its quantum is one
 of them, as if the output were 8 bits wide."""
-
-FEW_INDICES: Final = 0.005
-"""Share of indices, as class ids are, that may differ beyond twice what honest runs differ by: where the two
-best classes are nearly equal, a rounding decides."""
 
 PEER: Final = "xnnpack"
 """The honest run whose distance from the reference is told beside an output's own."""
@@ -235,13 +239,13 @@ class _Comparison:
         difference = np.abs(real_y - real_r)
         return Judgement(
             max_abs=float(difference.max(initial=0.0)),
-            rel_l2=_relative(difference, real_r),
-            cosine=_cosine(real_r, real_y),
+            rel_l2=relative_norm(difference, real_r),
+            cosine=cosine(real_r, real_y),
             verdict=None if unjudged else "pass" if passed else "fail",
             rule=self.rule.text,
             note=note,
             mean_abs=float(difference.mean()) if difference.size else 0.0,
-            top1=_top1(real_r, real_y),
+            top1=top1(real_r, real_y),
             nonfinite=nonfinite,
             peer_rel_l2=self._peer(known, real_r),
             margin=excess.ratio if math.isfinite(excess.ratio) else None,
@@ -256,23 +260,17 @@ class _Comparison:
             text = f"{different} of {r.size} values differ, largest by {np.abs(y - r).max():g}"
             return Excess(math.inf if different else 0.0, text)
         if self.rule.kind == "cosine":
-            return _cosine_excess(r, y, self.rule.tolerance)
+            return cosine_excess(y, r)
         floor = self.rule.floor(r, self._quantum(r))
         if self.rule.kind == "norm":
             error = root_mean_square(y - r)
             ratio = error / floor.rms
             return Excess(ratio, f"root mean square of y-r: {error:.3g} > {floor.rms:.3g}")
         if self._is_index():
-            return self._index_excess(r, y)
+            runs = [self.expected.draws[name][self.k][self.i] for name in self.rule.draws]
+            return index_excess(y, r, [run for run in runs if run.shape == r.shape])
         draws = self.expected.drawn(self.i, self.rule.draws)
         return max(excesses(figures(y - r, r), draws, self.k, floor), key=lambda one: one.ratio)
-
-    def _index_excess(self, r: Reals, y: Reals) -> Excess:
-        """Compare class ids and the like, of which another one is no nearer for being the next."""
-        runs = [self.expected.draws[name][self.k][self.i] for name in self.rule.draws]
-        known = [float(np.mean(run.reshape(r.shape) != r)) for run in runs if run.size == r.size]
-        bound, found = FEW_INDICES + 2.0 * max(known, default=0.0), float(np.mean(r != y))
-        return Excess(found / bound, f"{found:.3%} of the indices differ, allowed are {bound:.3%}")
 
     def _is_index(self) -> bool:
         dtype = self.expected.references[self.k][self.i].dtype
@@ -314,38 +312,7 @@ class _Comparison:
         if x is None or x.shape != r.shape:
             return None
         real_x = _real(x, self.expected.facts[self.i])[known]
-        return _relative(real_x - r[known], r) if np.isfinite(real_x).all() else None
-
-
-def _cosine_excess(r: Reals, y: Reals, least: float) -> Excess:
-    centred = _cosine(r - r.mean(), y - y.mean())
-    relative = _relative(y - r, r)
-    share = math.inf if relative is None else relative
-    off = max((1.0 - centred) / (1.0 - least), share / MAX_RELATIVE)
-    return Excess(off, f"centred cosine {centred:.6f}, |y-r|/|r| = {share:.3g}")
-
-
-def _relative(error: Reals, r: Reals) -> float | None:
-    """Return ||error|| / ||r||; 0 where both are zero, None where only r is."""
-    off, norm = float(np.linalg.norm(error.reshape(-1))), float(np.linalg.norm(r.reshape(-1)))
-    if norm > 0.0:
-        return off / norm
-    return 0.0 if off == 0.0 else None
-
-
-def _cosine(r: Reals, y: Reals) -> float:
-    norm_r, norm_y = float(np.linalg.norm(r.reshape(-1))), float(np.linalg.norm(y.reshape(-1)))
-    if norm_r > 0.0 and norm_y > 0.0:
-        # Divided first: the product of two large norms could overflow. Rounding may give a little over 1.
-        return min(1.0, float(np.vdot(r / norm_r, y / norm_y)))
-    return 1.0 if norm_r == norm_y else 0.0
-
-
-def _top1(r: Reals, y: Reals) -> float | None:
-    """Return the share of rows whose largest value is at the same place; None for rows of one value."""
-    if r.ndim == 0 or r.shape[-1] < 2 or not r.size:
-        return None
-    return float(np.mean(np.argmax(r, axis=-1) == np.argmax(y, axis=-1)))
+        return relative_norm(real_x - r[known], r) if np.isfinite(real_x).all() else None
 
 
 def _real(values: Array, fact: OutputFacts) -> Reals:

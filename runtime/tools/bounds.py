@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from runtime.tools.figures import Figures, Reals
+from runtime.tools.figures import Figures, Reals, cosine, relative_norm
 
 FACTORS: Final = {"rms": 1.75, "largest": 2.0, "mean": 2.0, "slope": 2.0, "slices": 2.0}
 """How much farther off than the worst honest run an output may be, by figure. Chosen: on the honest pairings
@@ -34,6 +34,18 @@ of the input itself."""
 MOST_AMPLIFIED: Final = 0.2
 """Share of the reference's deviation from its mean by which honest runs may differ. Chosen: with more, an
 output with a wrong scale lies within the bounds, and a pass would say nothing."""
+
+
+MIN_CENTRED_COSINE: Final = 0.98
+"""Smallest cosine of dequantised outputs, each less its mean, where there are no honest runs. Without the
+mean, as a constant is nearly parallel to every flat output."""
+
+MAX_RELATIVE: Final = 0.2
+"""Largest ||y - r|| / ||r|| beside that cosine, which does not notice another scale."""
+
+FEW_INDICES: Final = 0.005
+"""Share of indices, as class ids are, that may differ beyond twice what honest runs differ by: where the two
+best classes are nearly equal, a rounding decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +116,22 @@ def excesses(found: Figures, draws: Draws, k: int, floor: Floor) -> Iterator[Exc
         worst = np.unravel_index(np.argmax(norms / np.maximum(bounds, _LEAST)), norms.shape)
         where = f"weighted norm of {way} {','.join(map(str, worst))}"
         yield _excess(float(norms[worst]), float(bounds[worst]), where)
+
+
+def cosine_excess(y: Reals, r: Reals) -> Excess:
+    """Compare an output that no honest run is known of: by its direction, and roughly by its norm."""
+    centred = cosine(r - r.mean(), y - y.mean())
+    relative = relative_norm(y - r, r)
+    share = math.inf if relative is None else relative
+    off = max((1.0 - centred) / (1.0 - MIN_CENTRED_COSINE), share / MAX_RELATIVE)
+    return Excess(off, f"centred cosine {centred:.6f}, |y-r|/|r| = {share:.3g}")
+
+
+def index_excess(y: Reals, r: Reals, runs: Sequence[Reals]) -> Excess:
+    """Compare class ids and the like, of which another one is no nearer for being the next."""
+    worst = max((float(np.mean(run != r)) for run in runs), default=0.0)
+    bound, found = FEW_INDICES + 2.0 * worst, float(np.mean(r != y))
+    return Excess(found / bound, f"{found:.3%} of the indices differ, allowed are {bound:.3%}")
 
 
 _LEAST: Final = 1e-300

@@ -121,3 +121,27 @@ def _blocks(values: Reals, axis: int) -> Reals:
     lengths = np.diff([*starts, values.shape[axis]])
     shape = [-1 if a == axis else 1 for a in range(values.ndim)]
     return np.asarray(np.add.reduceat(values, starts, axis=axis) / lengths.reshape(shape))
+
+
+def relative_norm(error: Reals, r: Reals) -> float | None:
+    """Return ||error|| / ||r||; 0 where both are zero, None where only r is."""
+    off, norm = float(np.linalg.norm(error.reshape(-1))), float(np.linalg.norm(r.reshape(-1)))
+    if norm > 0.0:
+        return off / norm
+    return 0.0 if off == 0.0 else None
+
+
+def cosine(r: Reals, y: Reals) -> float:
+    """Return the cosine of two outputs; 1 where both are zero, 0 where one is."""
+    norm_r, norm_y = float(np.linalg.norm(r.reshape(-1))), float(np.linalg.norm(y.reshape(-1)))
+    if norm_r > 0.0 and norm_y > 0.0:
+        # Divided first: the product of two large norms could overflow. Rounding may give a little over 1.
+        return min(1.0, float(np.vdot(r / norm_r, y / norm_y)))
+    return 1.0 if norm_r == norm_y else 0.0
+
+
+def top1(r: Reals, y: Reals) -> float | None:
+    """Return the share of rows whose largest value is at the same place; None for rows of one value."""
+    if r.ndim == 0 or r.shape[-1] < 2 or not r.size:
+        return None
+    return float(np.mean(np.argmax(r, axis=-1) == np.argmax(y, axis=-1)))

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import numpy as np
 
 from runtime.tools.arithmetic import Arithmetic
-from runtime.tools.bounds import Floor
+from runtime.tools.bounds import MAX_RELATIVE, MIN_CENTRED_COSINE, Floor
 from runtime.tools.figures import Reals, root_mean_square
 
 FP32_TOLERANCE: Final = 1e-4
@@ -24,13 +24,6 @@ REDUCED_TOLERANCE: Final = 2e-2
 ABSOLUTE_FLOOR: Final = 1e-6
 """Difference allowed per element beside the relative bound (times sqrt(n) in the norm): outputs almost zero
 have no meaningful relative error."""
-
-MIN_CENTRED_COSINE: Final = 0.98
-"""Smallest cosine of dequantised outputs, each less its mean, where there are no honest runs. Without the
-mean, as a constant is nearly parallel to every flat output."""
-
-MAX_RELATIVE: Final = 0.2
-"""Largest ||y - r|| / ||r|| beside that cosine, which does not notice another scale."""
 
 REDUCED: Final = ("fp16", "bf16")
 """Precisions whose rounding is coarser than fp32's."""

@@ -167,5 +167,5 @@ def test_the_docs_state_the_tolerances_in_force():
     assert f"{bounds.FACTORS['mean']:g}, and {bounds.STANDARD_ERRORS:g} standard errors" in text
     assert f"differ by more than {bounds.MOST_AMPLIFIED:.0%}".replace("%", " %") in text
     assert f"1/{agreement.FLOAT_QUANTA} of the reference's range" in text
-    cosine, relative = rules.MIN_CENTRED_COSINE, rules.MAX_RELATIVE
+    cosine, relative = bounds.MIN_CENTRED_COSINE, bounds.MAX_RELATIVE
     assert f"centred cosine of the dequantised outputs ≥ {cosine} and ‖y − r‖ ≤ {relative}·‖r‖" in text  # noqa: RUF001  # minus sign

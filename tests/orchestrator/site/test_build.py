@@ -272,7 +272,7 @@ def test_method_page_states_the_floors_and_tolerances_in_force(site):
         assert f"{name} {floor}" in text or f"{name}{floor}" in text
     assert f"{rules.FP32_TOLERANCE:.0e}".replace("e-0", "e-") in text
     assert f"{rules.REDUCED_TOLERANCE:.0e}".replace("e-0", "e-") in text
-    assert f"≥ {rules.MIN_CENTRED_COSINE}" in text
+    assert f"≥ {bounds.MIN_CENTRED_COSINE}" in text
     assert f"≤ {bounds.FACTORS['rms']} · ‖x" in text
     assert MIN_PROCESSES_FOR_INTERVAL == 3
     assert "below three there is no interval" in text
