@@ -22,6 +22,7 @@ from runtime.model.writer import write_model
 from runtime.tools.bounds import MOVE
 
 _SEED: Final = 20_261_123
+"""Seed of the directions in which values are moved, and of the factors of rounded weights. Any would do."""
 
 _PRODUCTS: Final = frozenset(
     {

@@ -328,7 +328,7 @@ def test_a_second_agent_judges_by_the_references_of_the_first_and_makes_none(sta
     first = measured(agent, job(stored))
     eventually(lambda: list((agent.state / "work").iterdir()) == [], "a work folder was left")
     made = {path.stem: path.read_bytes() for path in (agent.state / "references").rglob("*.npz")}
-    assert [record.kind for record in first.references] == ["reference", "xnnpack"]
+    assert [record.kind for record in first.references] == ["reference", "xnnpack", "moved"]
     for record in first.references:
         assert hashlib.sha256(made[record.key]).hexdigest() == record.sha256
         assert artifact_path(agent.store, record.sha256).stat().st_size == record.size_bytes
