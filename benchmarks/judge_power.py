@@ -113,9 +113,15 @@ def main() -> int:
             continue
         report["rows"][name] = _in_a_process(name, args.references)
         print(row_line(name, report["rows"][name]), flush=True)
-        JSON.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        JSON.write_text(_text(report), encoding="utf-8")
         JSON.with_suffix(".md").write_text(markdown(report), encoding="utf-8")
     return 0
+
+
+def _text(report: Mapping[str, Any]) -> str:
+    """The report as JSON, one model a line."""
+    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in report["rows"].items())
+    return f'{{"litert": {json.dumps(report["litert"])}, "rows": {{\n{rows}\n}}}}\n'
 
 
 def _arguments() -> argparse.Namespace:

@@ -30,7 +30,15 @@ from runtime.tools.bounds import (
     index_excess,
 )
 from runtime.tools.decoys import nearest_decoy
-from runtime.tools.figures import Reals, cosine, figures, relative_norm, root_mean_square, top1
+from runtime.tools.figures import (
+    LEAST_OF_SLICE,
+    Reals,
+    cosine,
+    figures,
+    relative_norm,
+    root_mean_square,
+    top1,
+)
 from runtime.tools.rules import Rule
 
 FLOAT_QUANTA: Final = 255
@@ -290,7 +298,8 @@ class _Comparison:
         """Return why honest runs are no yardstick here; empty where they are one, or none is needed."""
         if self.rule.kind not in ("floats", "quantised") or self._is_index():
             return ""
-        deviation = float(r.std()) or root_mean_square(r)
+        # Of a few values, the deviation from their mean is as much a matter of chance as they are.
+        deviation = (r.size >= LEAST_OF_SLICE and float(r.std())) or root_mean_square(r)
         apart = self.expected.drawn(self.i, self.rule.draws).worst("rms", self.k)
         if apart <= MOST_AMPLIFIED * deviation or apart <= self._quantum(r):
             return ""
