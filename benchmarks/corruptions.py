@@ -1,95 +1,334 @@
-"""Outputs that are wrong in ways that broken kernels, drivers and delegates are: what a judge must notice."""
+"""Outputs that are wrong in ways that broken kernels, drivers and delegates are: what a judge must notice.
+
+Local errors (a channel, a row, a tile, a border, a single value) and systematic ones (a gain, an offset, a
+wrong zero point, a clamp) are as strong as an engineer would call broken in the arithmetic (`STRENGTH`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.tools.agreement import OutputFacts
+from runtime.tools.agreement import FLOAT_QUANTA, OutputFacts
+from runtime.tools.figures import TILE
 
 Array = NDArray[Any]
+Reals = NDArray[np.float64]
 Sets = Sequence[Array]
 """One output of a model, for each input set."""
 
-SCALE: Final = 1.1
-"""The factor of the output that is scaled. Chosen: a wrong scale of a layer rarely does less."""
+STRENGTH: Final = {"fp32": 1e-3, "fp16": 1e-2, "quantised": 5e-2}
+"""Share of itself by which a small systematic error changes a value, by arithmetic: about ten times what
+rounding explains in a network of usual depth. Local errors are ten times as strong, or replace values."""
 
 _SEED: Final = 20_240_307
-"""Seed of the permutation."""
 
 
-def corrupted(sets: Sets, fact: OutputFacts) -> dict[str, list[Array]]:
-    """Return each corruption of an output; those that leave every set as it was are left out."""
-    made = {name: [wrong(sets, k, fact) for k in range(len(sets))] for name, wrong in CORRUPTIONS.items()}
+@dataclass(frozen=True, slots=True)
+class Right:
+    """A right output, dequantised, in its shape without axes of length 1; the next set's; its quantum.
+
+    `strength` is that of `STRENGTH`, `draw` a generator with the same state for every output.
+    """
+
+    values: Reals
+    stale: Reals
+    quantum: float
+    strength: float
+    draw: np.random.Generator
+
+    @property
+    def norm(self) -> float:
+        """The root mean square of the values."""
+        return float(np.sqrt(np.mean(self.values**2)))
+
+    def strong(self, axis: int | None = None) -> int:
+        """Return the flat place of a value, or the index along an axis, that is well above the others."""
+        norms = np.abs(self.values).reshape(-1)
+        if axis is not None:
+            others = tuple(a for a in range(self.values.ndim) if a != axis)
+            norms = np.sqrt(np.mean(self.values**2, axis=others))
+        return int(np.argsort(norms)[int(0.9 * (norms.size - 1))])
+
+
+Wrong = Callable[[Right], Reals]
+
+
+def corrupted(sets: Sets, fact: OutputFacts, arithmetic: str) -> dict[str, list[Array]]:
+    """Return each corruption of an output; those that change no set by enough to matter are left out."""
+    made = {name: [_applied(wrong, sets, k, fact, arithmetic) for k in range(len(sets))]
+            for name, wrong in CORRUPTIONS.items()}  # fmt: skip
     return {
         name: values
         for name, values in made.items()
-        if any(value.tobytes() != right.tobytes() for value, right in zip(values, sets, strict=True))
+        if any(_matters(v, s, fact, STRENGTH[arithmetic]) for v, s in zip(values, sets, strict=True))
     }
 
 
-def _constant(sets: Sets, k: int, _fact: OutputFacts) -> Array:
-    value = sets[k]
-    finite = value[np.isfinite(value)]
-    return np.full_like(value, _held(value, float(finite.mean()) if finite.size else 0.0))
-
-
-def _permuted(sets: Sets, k: int, _fact: OutputFacts) -> Array:
-    order = np.random.Generator(np.random.PCG64(_SEED)).permutation(sets[k].size)
-    return sets[k].reshape(-1)[order].reshape(sets[k].shape)
-
-
-def _zero(sets: Sets, k: int, fact: OutputFacts) -> Array:
-    return np.full_like(sets[k], fact.zero_point if fact.scale else 0)
-
-
-def _scaled(sets: Sets, k: int, fact: OutputFacts) -> Array:
-    value, zero = sets[k], fact.zero_point if fact.scale else 0
-    if value.dtype.kind == "b":
+def _applied(wrong: Wrong, sets: Sets, k: int, fact: OutputFacts, arithmetic: str) -> Array:
+    value, other = sets[k], sets[(k + 1) % len(sets)]
+    if not value.size or not np.isfinite(value).all() or other.shape != value.shape:
         return value
-    return _held(value, (value.astype(np.float64) - zero) * SCALE + zero)
+    real = _real(value, fact)
+    right = Right(
+        np.squeeze(real),
+        np.squeeze(_real(other, fact)),
+        fact.scale or float(np.ptp(real)) / FLOAT_QUANTA,
+        STRENGTH[arithmetic],
+        np.random.Generator(np.random.PCG64(_SEED)),
+    )
+    return _held(value, wrong(right).reshape(value.shape), fact)
 
 
-def _shifted(sets: Sets, k: int, _fact: OutputFacts) -> Array:
-    """By one pixel along a row of an image [..., width, channels], by one value of anything else."""
-    value = sets[k]
-    if value.ndim == 0:
-        return value
-    axis = -2 if value.ndim > 2 and value.shape[-2] > 1 else -1
-    return np.roll(value, 1, axis)
+def _matters(wrong: Array, right: Array, fact: OutputFacts, strength: float) -> bool:
+    """Return whether a change is of the strength meant: all values by half of it, or one by five times it."""
+    if wrong.tobytes() == right.tobytes():
+        return False
+    change = _real(wrong, fact) - _real(right, fact)
+    if not np.isfinite(change).all():
+        return True
+    norm = float(np.sqrt(np.mean(_real(right, fact) ** 2)))
+    rms, largest = float(np.sqrt(np.mean(change**2))), float(np.abs(change).max())
+    return rms >= 0.5 * strength * norm or largest >= 5 * strength * norm
 
 
-def _of_another_set(sets: Sets, k: int, _fact: OutputFacts) -> Array:
-    other = sets[(k + 1) % len(sets)]
-    return other if other.shape == sets[k].shape else sets[k]
+def _real(values: Array, fact: OutputFacts) -> Reals:
+    real = np.asarray(values, np.float64)
+    return real if fact.scale == 0.0 else fact.scale * (real - fact.zero_point)
 
 
-def _one_nan(sets: Sets, k: int, _fact: OutputFacts) -> Array:
-    if sets[k].dtype.kind != "f" or not sets[k].size:
-        return sets[k]
-    value = sets[k].copy()
-    value.flat[value.size // 2] = np.nan
-    return value
-
-
-def _held(like: Array, values: Any) -> Array:
-    """Values as the type of `like` can hold them: integers are rounded and saturate."""
+def _held(like: Array, real: Reals, fact: OutputFacts) -> Array:
+    """Return real values as the type of `like` can hold them: integers are rounded and saturate."""
+    stored = real / fact.scale + fact.zero_point if fact.scale else real
     if like.dtype.kind not in "iu":
-        return np.asarray(values).astype(like.dtype)
+        return stored.astype(like.dtype)
     bounds = np.iinfo(like.dtype)
-    return np.clip(np.rint(values), bounds.min, bounds.max).astype(like.dtype)
+    held: Array = np.clip(np.rint(np.nan_to_num(stored)), bounds.min, bounds.max).astype(like.dtype)
+    return held
 
 
-CORRUPTIONS: Final[dict[str, Callable[[Sets, int, OutputFacts], Array]]] = {
-    "constant": _constant,
+def _gain(factor: Callable[[float], float]) -> Wrong:
+    return lambda right: right.values * factor(right.strength)
+
+
+def _offset(by: Callable[[Right], float]) -> Wrong:
+    return lambda right: right.values + by(right)
+
+
+def _at(place: Callable[[Right], Any], wrong: Callable[[Right, Reals], Any]) -> Wrong:
+    """Change the values at a place of the array."""
+
+    def changed(right: Right) -> Reals:
+        values = right.values.copy()
+        if values.ndim:
+            chosen = place(right)
+            values[chosen] = wrong(right, values[chosen])
+        return values
+
+    return changed
+
+
+def _value(which: Callable[[Right], int]) -> Callable[[Right], Any]:
+    return lambda right: np.unravel_index(which(right) % right.values.size, right.values.shape)
+
+
+def _channel(which: Callable[[Right], int]) -> Callable[[Right], Any]:
+    return lambda right: (..., which(right) % right.values.shape[-1])
+
+
+def _row(which: Callable[[Right], int]) -> Callable[[Right], Any]:
+    """A row of the first axis, of a vector a run of values."""
+
+    def place(right: Right) -> Any:
+        if right.values.ndim == 1:
+            first = which(right) % right.values.size // TILE * TILE
+            return slice(first, first + TILE)
+        return which(right) % right.values.shape[0]
+
+    return place
+
+
+def _tile(right: Right) -> Any:
+    """Pixels of a tile that has a well visible one, of a vector a run of values."""
+    first = max(0, right.values.ndim - 3)
+    place = np.unravel_index(right.strong(), right.values.shape)
+    starts = [int(i) // TILE * TILE for i in place[first : first + 2]]
+    return (*[slice(None)] * first, *(slice(start, start + TILE) for start in starts))
+
+
+def _border(right: Right) -> NDArray[np.bool_]:
+    """The outermost pixels of a picture, of a vector its ends."""
+    edge = np.zeros(right.values.shape, bool)
+    first = max(0, right.values.ndim - 3)
+    for axis in range(first, min(first + 2, right.values.ndim)):
+        moved = np.moveaxis(edge, axis, 0)
+        moved[0] = moved[-1] = True
+    return edge
+
+
+def _every(step: int, start: int = 1) -> Callable[[Right], Any]:
+    return lambda right: np.unravel_index(np.arange(start, right.values.size, step), right.values.shape)
+
+
+def _strong(right: Right) -> int:
+    return right.strong()
+
+
+def _strong_channel(right: Right) -> int:
+    return right.strong(-1 % right.values.ndim)
+
+
+def _strong_row(right: Right) -> int:
+    return right.strong() if right.values.ndim == 1 else right.strong(0)
+
+
+def _last(_right: Right) -> int:
+    return -1
+
+
+def _first(_right: Right) -> int:
+    return 0
+
+
+def _zero(_right: Right, values: Reals) -> Any:
+    return np.zeros_like(values)
+
+
+def _stronger(right: Right, values: Reals) -> Any:
+    return values * (1 + 10 * right.strength)
+
+
+def _raised(right: Right, values: Reals) -> Any:
+    return values + 10 * right.strength * right.norm
+
+
+def _rolled(_right: Right, values: Reals) -> Any:
+    return np.roll(values, 1, 0) if values.ndim else values
+
+
+def _clipped(low: float, high: float) -> Wrong:
+    """Clip to quantiles of the values."""
+    return lambda right: np.clip(right.values, *np.quantile(right.values, [low, high]))
+
+
+def _lost_bits(right: Right) -> Reals:
+    """Keep so many bits of the mantissa that the error is some `strength` of each value."""
+    mantissa, exponent = np.frexp(right.values)
+    steps = 2.0 ** np.floor(np.log2(0.5 / right.strength))
+    return np.asarray(np.ldexp(np.rint(mantissa * steps) / steps, exponent))
+
+
+def _rounded_down(right: Right) -> Reals:
+    """Truncate where the rounding to a quantum would be to the nearest: half of the values lose one."""
+    return right.values - right.quantum * (right.draw.random(right.values.shape) < 0.5)
+
+
+def _ramp(right: Right) -> Reals:
+    """A gain that grows along the values, as an accumulated error does."""
+    ramp = np.linspace(0.0, 4 * right.strength, right.values.size).reshape(right.values.shape)
+    return right.values * (1 + ramp)
+
+
+def _bent(right: Right) -> Reals:
+    """A poor approximation of a curve: large values are too small."""
+    most = float(np.abs(right.values).max()) or 1.0
+    return right.values * (1 - 4 * right.strength * np.abs(right.values) / most)
+
+
+def _noisy(right: Right) -> Reals:
+    return right.values + 3 * right.strength * right.norm * right.draw.standard_normal(right.values.shape)
+
+
+def _permuted(right: Right) -> Reals:
+    return right.draw.permutation(right.values.reshape(-1)).reshape(right.values.shape)
+
+
+def _neighbour(axis: int, step: int) -> Wrong:
+    def rolled(right: Right) -> Reals:
+        return np.roll(right.values, step, axis) if right.values.ndim >= -axis else right.values
+
+    return rolled
+
+
+def _halves_swapped(right: Right) -> Reals:
+    return np.roll(right.values.reshape(-1), right.values.size // 2).reshape(right.values.shape)
+
+
+def _first_half_stronger(right: Right) -> Reals:
+    values = right.values.reshape(-1).copy()
+    values[: values.size // 2] *= 1 + 3 * right.strength
+    return values.reshape(right.values.shape)
+
+
+def _channels_swapped(right: Right) -> Reals:
+    if not right.values.ndim or right.values.shape[-1] < 2:
+        return right.values
+    values, channel = right.values.copy(), _strong_channel(right)
+    other = (channel + 1) % values.shape[-1]
+    values[..., [channel, other]] = values[..., [other, channel]]
+    return values
+
+
+CORRUPTIONS: Final[dict[str, Wrong]] = {
+    # Everything is wrong.
+    "constant": lambda right: np.full_like(right.values, right.values.mean()),
+    "zero": lambda right: np.zeros_like(right.values),
     "permuted": _permuted,
-    "zero": _zero,
-    f"x {SCALE:g}": _scaled,
-    "shifted": _shifted,
-    "another set's": _of_another_set,
-    "one NaN": _one_nan,
+    "another set's": lambda right: right.stale,
+    "shifted by one": _neighbour(-1, 1),
+    "shifted by a pixel": _neighbour(-2, 1),
+    "halves swapped": _halves_swapped,
+    "reversed": lambda right: np.flip(right.values),
+    "negated": lambda right: -right.values,
+    "absolute": lambda right: np.abs(right.values),
+    "one NaN": _at(_value(lambda right: right.values.size // 2), lambda _r, _v: np.nan),
+    "one Inf": _at(_value(lambda right: right.values.size // 2), lambda _r, _v: np.inf),
+    # Everything is a little wrong, in one direction.
+    "gain, too large": _gain(lambda strength: 1 + strength),
+    "gain, too small": _gain(lambda strength: 1 - strength),
+    "gain, twice as wrong": _gain(lambda strength: 1 + 2 * strength),
+    "gain of 1.1": _gain(lambda _strength: 1.1),
+    "gain of 1/2": _gain(lambda _strength: 0.5),
+    "offset up": _offset(lambda right: 2 * right.strength * right.norm),
+    "offset down": _offset(lambda right: -2 * right.strength * right.norm),
+    "one quantum up": _offset(lambda right: right.quantum),
+    "one quantum down": _offset(lambda right: -right.quantum),
+    "zero point off by 4": _offset(lambda right: 4 * right.quantum),
+    "zero point off by 16": _offset(lambda right: -16 * right.quantum),
+    "rounded down": _rounded_down,
+    "lost bits": _lost_bits,
+    "bent": _bent,
+    "noise": _noisy,
+    "ramp": _ramp,
+    "clamped below the mean": lambda right: np.maximum(right.values, right.values.mean()),
+    "clamped too early": _clipped(0.0, 0.95),
+    "clamped on both sides": _clipped(0.05, 0.95),
+    "first half too strong": _first_half_stronger,
+    # A part is wrong.
+    "one value zero": _at(_value(_strong), _zero),
+    "one value negated": _at(_value(_strong), lambda _r, v: -v),
+    "one value at the most": _at(_value(_strong), lambda right, _v: 2 * np.abs(right.values).max()),
+    "last value at the most": _at(_value(_last), lambda right, _v: right.values.max()),
+    "first value at the least": _at(_value(_first), lambda right, _v: right.values.min() - right.norm),
+    "last values not written": _at(_row(_last), _zero),
+    "last row stale": _at(_row(_last), lambda right, _v: right.stale[_row(_last)(right)]),
+    "one row zero": _at(_row(_strong_row), _zero),
+    "one row too strong": _at(_row(_strong_row), _stronger),
+    "one channel zero": _at(_channel(_strong_channel), _zero),
+    "one channel too strong": _at(_channel(_strong_channel), _stronger),
+    "one channel raised": _at(_channel(_strong_channel), _raised),
+    "last channel zero": _at(_channel(_last), _zero),
+    "two channels swapped": _channels_swapped,
+    "one tile zero": _at(_tile, _zero),
+    "one tile stale": _at(_tile, lambda right, _v: right.stale[_tile(right)]),
+    "one tile shifted": _at(_tile, _rolled),
+    "one tile too strong": _at(_tile, _stronger),
+    "border zero": _at(_border, _zero),
+    "one lane of 16 zero": _at(_every(16), _zero),
+    "one lane of 8 too strong": _at(_every(8), lambda right, v: v * (1 + 5 * right.strength)),
 }
-"""Each by its name: the right outputs, the number of a set, what is known of the output; the wrong values."""
+"""Each by its name: what it makes of a right output."""

@@ -29,9 +29,10 @@ from runtime.delegates.partition import DelegationReport
 from runtime.delegates.registry import load_delegate
 from runtime.interpreter import Interpreter
 from runtime.model.reader import read_model
-from runtime.tools.agreement import Expected, OutputFacts, judge, rule_for
+from runtime.tools.agreement import Expected, OutputFacts, judge
 from runtime.tools.arithmetic import arithmetic_of
 from runtime.tools.memory import peak_bytes
+from runtime.tools.rules import rule_for
 from tests.models.collection import zoo, zoo_model
 from tests.models.comparison import Outputs, random_rows, run_rows
 

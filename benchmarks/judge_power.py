@@ -1,12 +1,13 @@
-"""The judge's power: on every model, which wrong outputs does the rule of agreement notice?
+"""The judge's power: which wrong outputs does it notice, and does it call right ones wrong?
 
-    python -m benchmarks.judge_power [--models GLOB ...] [--references FOLDER] [--resume]
+    python -m benchmarks.judge_power [--models GLOB ...] [--references FOLDER] [--resume] [--stored]
 
-Every real model and the whole zoo of `../shared/models`. What XNNPACK computes is corrupted in one output at
-a time (corruptions.py) and judged as a delegate's output would be. A corruption is caught, or its output is
-explicitly not judged, or it is missed. References are made once, in processes of their own with bounded
-memory, over the first input sets of the farm's pool, and kept in FOLDER. Nothing is timed, so the machine's
-load does not matter; the reference kernels take about half an hour. Writes results/judge_power.{json,md}.
+Every real model, the whole zoo of `../shared/models`, and a transformer of dynamic range with two outputs
+that is made of one of them. What `cpu`, `gpu` and LiteRT compute is judged as a farm judges it; then an
+honest output is corrupted, one output at a time (corruptions.py), and judged again. A corruption is caught,
+or its output is explicitly not judged, or it is missed. References, honest runs and outputs are made once, in
+processes of their own with bounded memory, and kept in FOLDER; `--stored` judges what is there and makes
+nothing. Nothing is timed, so the machine's load does not matter. Writes results/judge_power.{json,md}.
 """
 
 from __future__ import annotations
@@ -20,21 +21,33 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from benchmarks.corruptions import corrupted
+from benchmarks.dynamic_range import dynamic_range
 from benchmarks.judge_power_report import markdown, row_line
 from runtime.delegates.litert import litert_version
+from runtime.model.graph import Model
 from runtime.model.reader import read_model
-from runtime.tools.agreement import Expected, Rule, judge, judge_each, rule_for
+from runtime.model.schema import TensorType
+from runtime.tools.agreement import AMPLIFIES, Expected, judge, judge_each, variation
 from runtime.tools.arithmetic import Arithmetic, arithmetic_of, keeps_state
-from runtime.tools.inputs import InputRule, make_pool
-from runtime.tools.loading import Opener, output_facts
-from runtime.tools.reference import Reference, ReferenceKind, load_reference, save_reference
+from runtime.tools.inputs import POOL_SIZE, InputRule
+from runtime.tools.loading import Opener
+from runtime.tools.outputs import run_sets
+from runtime.tools.reference import (
+    Reference,
+    ReferenceKind,
+    draw_kinds,
+    load_reference,
+    make_reference,
+    save_reference,
+)
+from runtime.tools.rules import REDUCED, Rule, rule_for
 from tests.models.collection import manifest, real_model, zoo, zoo_model
 from tests.reports import write_report
 from tests.tree import tree
@@ -43,42 +56,77 @@ REPOSITORY: Final = Path(__file__).resolve().parent.parent
 JSON: Final = REPOSITORY / "benchmarks/results/judge_power.json"
 KEPT: Final = REPOSITORY / ".farm/judge_references"
 
-SETS: Final = 2
-"""Input sets of a reference. Another set's output needs two; each more costs as much time again."""
+HYBRID: Final = "hf_tinyroberta_squad2__dynamic_int8"
+"""A transformer of dynamic range with two outputs, which the zoo has as floats alone."""
+HYBRID_OF: Final = "hf_tinyroberta_squad2"
+
+SETS: Final = (0, POOL_SIZE - 1)
+"""Input sets whose outputs are corrupted: noise, and the natural one. More would say the same."""
+
+LARGEST: Final = 20_000
+"""Values of an output up to which it is corrupted. Larger ones take minutes each."""
 
 LIMIT_S: Final = 3000
-"""Seconds that one reference may take. The slowest model of the zoo takes minutes on an idle core."""
+"""Seconds that one process may take. The slowest model of the zoo takes minutes on an idle core."""
 
-MEMORY_BYTES: Final = 4 << 30
-"""Bytes of data that a process which makes a reference may allocate; one that needs more has no reference."""
+MEMORY_BYTES: Final = 6 << 30
+"""Bytes of data that a process may allocate which runs a model; one that needs more has no outputs."""
+
+_GPU: Final = {"tuning": "none", "persistent": "off", "cost_aware_partitioning": False}
+
+HONEST: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
+    "cpu": ("cpu", {}),
+    **{f"gpu-{p}": ("gpu", {**_GPU, "precision": p}) for p in ("fp32", "fp16", "bf16", "int8")},
+}
+"""Delegates whose outputs are right, by name: kind and options."""
+
+_JUDGED: Final = {
+    "fp32": ("cpu", "gpu-fp32", "xnnpack"),
+    "fp16": ("gpu-fp16", "xnnpack"),
+    "bf16": ("gpu-bf16", "xnnpack"),
+    "quantised": ("cpu", "gpu-fp32", "gpu-int8", "xnnpack"),
+}
+"""Honest outputs of each pairing. XNNPACK's are those of the delegate `litert`."""
+
+_CORRUPTED: Final = {"fp32": "xnnpack", "fp16": "fp16", "quantised": "xnnpack"}
+"""The honest outputs of each pairing that are corrupted."""
 
 
 def main() -> int:
     """Every chosen model, small ones first; then the tables."""
     args = _arguments()
     if args.make:
-        name, kind, target = args.make
-        _make(name, ReferenceKind(kind), Path(target))
+        name, what, target = args.make
+        _make(name, what, Path(target))
         return 0
     if args.judge:
         print(json.dumps(_judged(args.judge, args.references)))
         return 0
     began = tree()
-    report: dict[str, Any] = {"litert": litert_version(), "sets": SETS, "rows": {}}
+    report: dict[str, Any] = {"litert": litert_version(), "rows": {}}
     if args.resume and JSON.exists():
         report = json.loads(JSON.read_text(encoding="utf-8"))
     for name in _names(args.models):
         if args.resume and name in report["rows"]:
             continue
-        for kind in (ReferenceKind.REFERENCE_KERNELS, ReferenceKind.XNNPACK):
-            _keep(name, kind, args.references)
-        report["rows"][name] = _in_a_process("--judge", name, args.references)
+        if not args.stored:
+            for what in _runs(arithmetic_of(read_model(_data(name)))):
+                _keep(name, what, args.references)
+        elif not any(_stored(args.references, name, kind) for kind in ("reference", "xnnpack")):
+            continue
+        report["rows"][name] = _in_a_process(name, args.references)
         print(row_line(name, report["rows"][name]), flush=True)
-        JSON.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        JSON.write_text(_text(report), encoding="utf-8")
         write_report(JSON.with_suffix(".md"), markdown(report), began, None)
     if report["rows"]:
         write_report(JSON.with_suffix(".md"), markdown(report), began, 0)
     return 0
+
+
+def _text(report: Mapping[str, Any]) -> str:
+    """The report as JSON, one model a line."""
+    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in report["rows"].items())
+    return f'{{"litert": {json.dumps(report["litert"])}, "rows": {{\n{rows}\n}}}}\n'
 
 
 def _arguments() -> argparse.Namespace:
@@ -86,35 +134,50 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--models", nargs="*", default=["*"], metavar="GLOB", help="names to try")
-    parser.add_argument("--references", type=Path, default=KEPT, help="folder of stored references")
+    parser.add_argument("--references", type=Path, default=KEPT, help="folder of stored outputs")
     parser.add_argument("--resume", action="store_true", help="keep the rows of results/judge_power.json")
+    parser.add_argument("--stored", action="store_true", help="judge the models whose outputs are stored")
     parser.add_argument("--make", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--judge", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def _names(globs: Sequence[str]) -> Iterator[str]:
-    """The real models, then the zoo by the number of its products."""
-    found = [*sorted(manifest()), *sorted(zoo(), key=lambda name: int(zoo()[name]["macs"]))]
+    """The real models, the one that is made, then the zoo by the number of its products."""
+    found = [*sorted(manifest()), HYBRID, *sorted(zoo(), key=lambda name: int(zoo()[name]["macs"]))]
     return (name for name in found if any(fnmatch.fnmatch(name, glob) for glob in globs))
 
 
 def _data(name: str) -> bytes:
+    if name == HYBRID:
+        return dynamic_range(zoo_model(HYBRID_OF))
     return zoo_model(name) if name in zoo() else real_model(name)
 
 
-def _place(name: str, kind: ReferenceKind, folder: Path) -> Path:
-    return folder / f"{name}.{kind.value}.npz"
+def _runs(arithmetic: Arithmetic) -> list[str]:
+    """Everything that is run of a model: references and honest runs, then delegates."""
+    kinds = (*_bases(), *draw_kinds(arithmetic, REDUCED))
+    labels = ("fp32", *REDUCED) if arithmetic is Arithmetic.FLOAT else ("quantised",)
+    honest = dict.fromkeys(what for label in labels for what in _JUDGED[label] if what in HONEST)
+    return [*map(str, kinds), *honest]
 
 
-def _keep(name: str, kind: ReferenceKind, folder: Path) -> None:
-    """Make a reference unless it is there; one that cannot be made leaves a file that says why."""
-    path = _place(name, kind, folder)
+def _bases() -> tuple[ReferenceKind, ReferenceKind]:
+    return ReferenceKind.REFERENCE_KERNELS, ReferenceKind.XNNPACK
+
+
+def _place(name: str, what: str, folder: Path) -> Path:
+    return folder / f"{name}.{what}.npz"
+
+
+def _keep(name: str, what: str, folder: Path) -> None:
+    """Make outputs unless they are there; what cannot be made leaves a file that says why."""
+    path = _place(name, what, folder)
     failed = path.with_suffix(".failed")
     if path.exists() or failed.exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "benchmarks.judge_power", "--make", name, kind.value, str(path)]
+    command = [sys.executable, "-m", "benchmarks.judge_power", "--make", name, what, str(path)]
     try:
         ran = subprocess.run(
             command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=LIMIT_S
@@ -127,103 +190,113 @@ def _keep(name: str, kind: ReferenceKind, folder: Path) -> None:
         failed.write_text(why[:300], encoding="utf-8")
 
 
-def _make(name: str, kind: ReferenceKind, target: Path) -> None:
-    """Run the first sets of the model's pool through LiteRT and store what comes out."""
+def _make(name: str, what: str, target: Path) -> None:
+    """Run the farm's pool of a model, and store what comes out."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     data = _data(name)
+    sha256, rules = hashlib.sha256(data).hexdigest(), _rules(read_model(data))
     with tempfile.NamedTemporaryFile(suffix=".tflite") as file:
         file.write(data)
         file.flush()
-        opener = Opener.prepare("litert", {"threads": 1, "resolver": kind.value})
-        model = opener.open(file.name).model
-        details = model.get_input_details()
-        pool = make_pool(details, hashlib.sha256(data).hexdigest(), _rules(details))
-        indices = [int(d["index"]) for d in model.get_output_details()]
-        outputs = []
-        for values in pool.sets[:SETS]:
-            for detail, value in zip(details, values, strict=True):
-                model.set_tensor(int(detail["index"]), value)
-            model.invoke()
-            outputs.append(tuple(model.get_tensor(index) for index in indices))
-        save_reference(target, Reference(kind, kind.value, output_facts(model), tuple(outputs)))
+        if what not in HONEST:
+            save_reference(target, make_reference(file.name, sha256, rules, ReferenceKind(what)))
+            return
+        kind, options = HONEST[what]
+        made = run_sets(Opener.prepare(kind, options), file.name, sha256, rules)
+        save_reference(target, Reference(ReferenceKind.CPU, what, made.facts, made.sets, made.pool_sha256))
 
 
-def _rules(details: Sequence[dict[str, Any]]) -> dict[str, InputRule]:
+def _rules(model: Model) -> dict[str, InputRule]:
     """Indices and masks of 0 and 1, which every model takes; everything else as the farm fills it.
 
     A single integer is a length, and none is a model's business at 0.
     """
-    integers = (np.dtype(np.int32), np.dtype(np.int64))
-    plain = [d for d in details if np.dtype(d["dtype"]) in integers and not d["quantization"][0]]
-    return {
-        str(d["name"]): InputRule(low=2, high=9) if np.prod(d["shape"]) == 1 else InputRule(low=0, high=1)
-        for d in plain
-    }
+    graph = model.subgraphs[0]
+    inputs = [graph.tensors[i] for i in graph.inputs]
+    plain = [t for t in inputs if t.type in (TensorType.INT32, TensorType.INT64) and t.quantization is None]
+    return {t.name: InputRule(low=2, high=9) if np.prod(t.shape) == 1 else InputRule(low=0, high=1)
+            for t in plain}  # fmt: skip
+
+
+def _stored(folder: Path, name: str, what: str) -> Reference | None:
+    path = _place(name, what, folder)
+    return load_reference(path) if path.exists() else None
 
 
 def _judged(name: str, folder: Path) -> dict[str, Any]:
-    """The row of a model: XNNPACK's own verdict by each rule, and what became of each corruption."""
-    found = {
-        kind: load_reference(_place(name, kind, folder))
-        for kind in (ReferenceKind.REFERENCE_KERNELS, ReferenceKind.XNNPACK)
-        if _place(name, kind, folder).exists()
-    }
-    if not found:
-        path = _place(name, ReferenceKind.REFERENCE_KERNELS, folder).with_suffix(".failed")
-        return {"not_judged": f"no reference: {path.read_text(encoding='utf-8')}"}
-    reference = next(iter(found.values()))
-    exact = reference.kind is ReferenceKind.REFERENCE_KERNELS
-    peer = found.get(ReferenceKind.XNNPACK) if exact else None
-    expected = Expected(reference.outputs, reference.output_facts, None if peer is None else peer.outputs)
-    honest = reference.outputs if peer is None else peer.outputs
+    """The row of a model: the verdicts on honest outputs by each rule, and what became of each corruption."""
     model = read_model(_data(name))
+    arithmetic = arithmetic_of(model)
+    found = {what: made for what in _runs(arithmetic) if (made := _stored(folder, name, what)) is not None}
+    reference = next((found[str(kind)] for kind in _bases() if str(kind) in found), None)
+    if reference is None:
+        path = _place(name, "reference", folder).with_suffix(".failed")
+        return {"not_judged": f"no reference: {path.read_text(encoding='utf-8')}"}
+    exact = reference.kind is ReferenceKind.REFERENCE_KERNELS
+    draws = {what: made.outputs[:POOL_SIZE] for what, made in found.items()
+             if what not in HONEST and made is not reference}  # fmt: skip
+    expected = Expected(reference.outputs[:POOL_SIZE], reference.output_facts, draws)
+    labels = ("fp32", *REDUCED) if arithmetic is Arithmetic.FLOAT else ("quantised",)
     row: dict[str, Any] = {
-        "arithmetic": str(arithmetic_of(model)),
+        "arithmetic": str(arithmetic),
         "keeps_state": keeps_state(model),
         "reference": str(reference.kind),
         "rules": {},
     }
-    for label, rule in _pairings(arithmetic_of(model), exact=exact, has_peer=peer is not None):
-        verdict = judge(expected, honest, rule)
-        cases = list(_cases(expected, honest, rule))
+    for label in labels:
+        precision = label if label in REDUCED else "fp32"
+        rule = rule_for(
+            arithmetic, integer_path=False, precision=precision, exact_reference=exact, draws=list(draws)
+        )
+        cases = list(_cases(expected, found, rule, label))
         row["rules"][label] = {
             "rule": rule.text,
-            "xnnpack": {"verdict": verdict.verdict, "rel_l2": verdict.rel_l2, "note": verdict.note[:300]},
+            "honest": {what: _honest(expected, found[what], rule)
+                       for what in _JUDGED[label] if what in found and found[what] is not reference},
             "counts": Counter(outcome for _, _, outcome in cases),
             "missed": [f"{what} ({output})" for what, output, outcome in cases if outcome == "missed"],
             "by_corruption": {
                 what: Counter(outcome for other, _, outcome in cases if other == what)
                 for what in dict.fromkeys(what for what, _, _ in cases)
             },
-        }
+        }  # fmt: skip
     return row
 
 
-def _pairings(arithmetic: Arithmetic, *, exact: bool, has_peer: bool) -> Iterator[tuple[str, Rule]]:
-    """The rules by which delegates of this model are judged."""
-    fits = {"exact_reference": exact, "has_peer": has_peer}
-    if arithmetic is Arithmetic.FLOAT:
-        for precision in ("fp32", "fp16"):
-            yield precision, rule_for(arithmetic, integer_path=False, precision=precision, **fits)
-    else:
-        yield "quantised", rule_for(arithmetic, integer_path=False, precision="fp32", **fits)
+def _honest(expected: Expected, made: Reference, rule: Rule) -> dict[str, Any]:
+    """The verdict on an honest output."""
+    verdict = judge(expected, made.outputs[:POOL_SIZE], rule)
+    return {"verdict": verdict.verdict, "margin": verdict.margin, "note": verdict.note[:300]}
 
 
-def _cases(expected: Expected, honest: Sequence[Sequence[Any]], rule: Rule) -> Iterator[tuple[str, str, str]]:
+def _cases(
+    expected: Expected, found: Mapping[str, Reference], rule: Rule, label: str
+) -> Iterator[tuple[str, str, str]]:
     """(corruption, output, outcome): each output of the honest ones corrupted alone, in each way."""
     outcomes = {"fail": "caught", "pass": "missed", None: "not judged"}
-    for i, fact in enumerate(expected.facts):
-        for what, values in corrupted([outputs[i] for outputs in honest], fact).items():
-            wrong = [
-                (*outputs[:i], value, *outputs[i + 1 :])
-                for outputs, value in zip(honest, values, strict=True)
-            ]
-            yield what, fact.name, outcomes[judge_each(expected, wrong, rule)[i].verdict]
+    base = found.get(_CORRUPTED.get(label, ""))
+    if base is None:
+        return
+    for i, (fact, varies) in enumerate(zip(expected.facts, variation(expected.references), strict=True)):
+        # What no output of this model can be, right or wrong, no corruption is told from.
+        if not varies or expected.references[0][i].size > LARGEST:
+            continue
+        alone = Expected(
+            [[values[i]] for values in expected.references],
+            [fact],
+            {name: [[values[i]] for values in outputs] for name, outputs in expected.draws.items()},
+        )
+        honest = judge(alone, [[base.outputs[k][i]] for k in SETS], rule, sets=SETS)
+        if honest.verdict is None and AMPLIFIES in honest.note:
+            continue
+        for what, wrong in corrupted([base.outputs[k][i] for k in SETS], fact, label).items():
+            judged = judge_each(alone, [[value] for value in wrong], rule, sets=SETS)
+            yield what, fact.name, outcomes[judged[0].verdict]
 
 
-def _in_a_process(flag: str, name: str, folder: Path) -> dict[str, Any]:
+def _in_a_process(name: str, folder: Path) -> dict[str, Any]:
     """Judging holds all outputs of a model several times; its memory ends with its process."""
-    command = [sys.executable, "-m", "benchmarks.judge_power", flag, name, "--references", str(folder)]
+    command = [sys.executable, "-m", "benchmarks.judge_power", "--judge", name, "--references", str(folder)]
     ran = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     if ran.returncode != 0:
         return {"error": (ran.stderr.strip().splitlines() or [f"exit {ran.returncode}"])[-1][:300]}

@@ -7,9 +7,14 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
-from benchmarks import channel_counts
+from benchmarks import channel_counts, judge_power_report
+from benchmarks.corruptions import CORRUPTIONS, STRENGTH, corrupted
+from runtime.tools.agreement import Expected, OutputFacts, judge
+from runtime.tools.arithmetic import Arithmetic
+from runtime.tools.rules import rule_for
 from tests import needs
 from tests.orchestrator.cli.models import unary_model
 
@@ -122,3 +127,44 @@ def test_two_campaigns_are_compared_whole_and_timed(tmp_path):
     assert found["cells"] == 20
     assert found["compare_s"][0] > 0
     assert found["compare_cpu_s"][0] > 0
+
+
+@pytest.mark.parametrize("arithmetic", STRENGTH)
+def test_the_judge_catches_the_catalogue_where_honest_runs_differ_by_a_third_of_its_strength(arithmetic):
+    """Every corruption applies to a picture, and changes it; nearly all are caught."""
+    draw = np.random.default_rng(3)
+    right = [draw.normal(0.3, 1, (1, 40, 40, 6)).astype(np.float32) for _ in range(2)]
+
+    def run() -> list[np.ndarray]:
+        off = STRENGTH[arithmetic] / 3
+        return [(r + draw.normal(0, off, r.shape)).astype(np.float32) for r in right]
+
+    runs = {name: [[one] for one in run()] for name in ("xnnpack", "fp16")}
+    expected = Expected([[r] for r in right], [OutputFacts("y")], runs)
+    kind = Arithmetic.MIXED if arithmetic == "quantised" else Arithmetic.FLOAT
+    precision = "fp16" if arithmetic == "fp16" else "fp32"
+    rule = rule_for(kind, integer_path=False, precision=precision, draws=runs)
+    honest = run()
+    assert judge(expected, [[one] for one in honest], rule).verdict == "pass"
+    made = corrupted(honest, OutputFacts("y"), arithmetic)
+    assert len(CORRUPTIONS) == judge_power_report.KINDS
+    assert len(made) >= judge_power_report.MARK
+    missed = [what for what, sets in made.items()
+              if judge(expected, [[one] for one in sets], rule).verdict != "fail"]  # fmt: skip
+    assert len(missed) <= judge_power_report.KINDS - judge_power_report.MARK, missed
+
+
+def test_the_last_report_of_the_judge_meets_its_marks():
+    kept = json.loads((needs.REPOSITORY / "benchmarks/results/judge_power.json").read_text(encoding="utf-8"))
+    counts: dict[str, dict[str, int]] = {}
+    for name, row in kept["rows"].items():
+        for label, found in row.get("rules", {}).items():
+            wrong = [what for what, one in found["honest"].items() if one["verdict"] == "fail"]
+            assert not wrong, f"{name} ({label}): {wrong}"
+            for outcome, count in found["counts"].items():
+                counts.setdefault(label, {}).setdefault(outcome, 0)
+                counts[label][outcome] += count
+    assert set(counts) >= set(STRENGTH)
+    for label, of_label in counts.items():
+        share = of_label["caught"] / sum(of_label.values())
+        assert share * judge_power_report.KINDS >= judge_power_report.MARK, (label, of_label)

@@ -33,7 +33,7 @@ LARGEST_FOLDER_BYTES: Final = 2 << 30
 rarely over a megabyte. Smaller, and an agent of many models makes or fetches references again."""
 
 _MADE_FILE: Final = "references.json"
-_MOST_RECORD_BYTES: Final = 256 * 1024
+_MOST_RECORD_BYTES: Final = 512 * 1024
 """Bytes of the records that are read: `MAX_MADE` of them, each with a text of at most 8192 characters. The
 runner writes them, so they may hold anything."""
 

@@ -14,20 +14,12 @@ from agent.wire.measurement import Accuracy, OutputAccuracy
 from runtime.delegates.base import Array
 from runtime.delegates.cpu import CPU
 from runtime.delegates.registry import delegate_descriptor
-from runtime.tools.agreement import (
-    Expected,
-    Judgement,
-    OutputFacts,
-    Rule,
-    judge,
-    judge_each,
-    rule_for,
-    variation,
-    worst,
-)
+from runtime.tools.agreement import Expected, Judgement, OutputFacts, Outputs, judge, judge_each, worst
 from runtime.tools.arithmetic import Arithmetic
+from runtime.tools.inputs import POOL_SIZE
 from runtime.tools.outputs import load_outputs
 from runtime.tools.reference import ReferenceKind
+from runtime.tools.rules import Rule, rule_for
 
 NONDETERMINISTIC = "nondeterministic: the same inputs gave different outputs"
 """The flag of a measured process whose outputs differ from those that were judged, bit by bit."""
@@ -60,7 +52,8 @@ def judged_outputs(
 
     Those of the first cold process give the figures of each output; all tunings count for the verdict.
     `references` and `kind` are texts where there are none. The outputs of a model that keeps state depend on
-    how often it ran before: of the timed processes only the first invoke can then be compared.
+    how often it ran before: of the timed processes only the first invoke can then be compared, and the cold
+    ones are judged again after as many steps as the reference was.
     """
     if isinstance(references, str):
         return JudgedOutputs(unjudged(None, references))
@@ -75,14 +68,15 @@ def judged_outputs(
         return JudgedOutputs(unjudged(reference.label, kind))
     rule = _rule(attempt, reports[0], references, kind)
     facts = [OutputFacts(f.name, f.scale, f.zero_point) for f in reports[0].output_facts]
-    peers = None if references.peer is None else references.peer.outputs
-    expected = Expected(reference.outputs, facts, peers)
+    first, again = (_expected(references, facts, part) for part in (slice(POOL_SIZE), slice(POOL_SIZE, None)))
     fresh = [
         load_outputs(outputs_path(folder, s.index), len(facts)) for r in cold(reports) if (s := r.samples)
     ]
-    each, *others = (judge_each(expected, outputs, rule) for outputs in fresh)
+    each, *others = (judge_each(first, outputs[:POOL_SIZE], rule) for outputs in fresh)
+    if again.references:
+        others += [judge_each(again, outputs[POOL_SIZE:], rule) for outputs in fresh]
     measured = [_Measured.read(report, folder, keeps_state=kind.keeps_state) for report in timed(reports)]
-    later = [judgement for process in measured for judgement in process.judged(expected, rule)]
+    later = [judgement for process in measured for judgement in process.judged(first, rule)]
     overall = asdict(worst([*each, *(judgement for other in others for judgement in other), *later]))
     outputs = tuple(_figures(fact, judgement) for fact, judgement in zip(facts, each, strict=False))
     warnings = tuple(
@@ -94,6 +88,12 @@ def judged_outputs(
     return JudgedOutputs(accuracy, warnings)
 
 
+def _expected(references: References, facts: Sequence[OutputFacts], part: slice) -> Expected:
+    """What a part of the steps is judged by: those of a model that was just opened, or the later ones."""
+    draws: dict[str, Outputs] = {kind.value: draw.outputs[part] for kind, draw in references.draws.items()}
+    return Expected(references.reference.outputs[part], facts, draws)
+
+
 def unjudged(reference: str | None, note: str) -> Accuracy:
     """No verdict, with the reason."""
     return Accuracy(reference=reference, max_abs=None, rel_l2=None, cosine=None, verdict=None, note=note)
@@ -102,7 +102,7 @@ def unjudged(reference: str | None, note: str) -> Accuracy:
 def _is_of_other_inputs(references: References, report: ProcessReport) -> bool:
     """Whether a reference names another pool of inputs than the process does."""
     fed = "" if report.samples is None else report.samples.facts.get("pool_sha256", "")
-    made = [references.reference, *([] if references.peer is None else [references.peer])]
+    made = [references.reference, *references.draws.values()]
     return any(fed and reference.pool_sha256 not in ("", fed) for reference in made)
 
 
@@ -113,7 +113,7 @@ def _rule(attempt: AttemptFile, report: ProcessReport, references: References, k
         integer_path=descriptor.integer_path or report.settings.get("integer_path") == "yes",
         precision=report.settings.get("precision", "fp32"),
         exact_reference=references.reference.kind is ReferenceKind.REFERENCE_KERNELS,
-        has_peer=references.peer is not None,
+        draws=[kind.value for kind in references.draws],
     )
 
 
@@ -143,8 +143,7 @@ class _Measured:
 
     def judged(self, expected: Expected, rule: Rule) -> list[Judgement]:
         """Judge each by its own input set."""
-        varies = variation(expected.references)
-        return [judge(expected.only(k), [outputs], rule, varies=varies) for k, outputs in self.sets]
+        return [judge(expected, [outputs], rule, sets=[k]) for k, outputs in self.sets]
 
 
 def _figures(fact: OutputFacts, judgement: Judgement) -> OutputAccuracy:
@@ -157,6 +156,7 @@ def _figures(fact: OutputFacts, judgement: Judgement) -> OutputAccuracy:
         top1=judgement.top1,
         nonfinite=judgement.nonfinite,
         verdict=judgement.verdict,
+        margin=judgement.margin,
     )
 
 

@@ -8,7 +8,7 @@ in the attempt's folder, from which the agent takes it (`agent.attempt.reference
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,9 +23,13 @@ from agent.runner.host import runtime_identity
 from agent.runner.opening import input_rules
 from agent.wire.reference import ReferenceRecord
 from runtime.delegates.descriptor import INTERPRETER
+from runtime.errors import FarmRuntimeError
+from runtime.model.reader import load_model
+from runtime.tools.arithmetic import arithmetic_of
 from runtime.tools.reference import (
     Reference,
     ReferenceKind,
+    draw_kinds,
     litert_maker,
     load_reference,
     reference_key,
@@ -37,7 +41,14 @@ _REFERENCE_SHARE = 0.3
 after the other, and both together must leave time to measure. With a larger part a model with slow reference
 kernels may end in a timeout; with a smaller one it is measured, but not judged."""
 
-_OF_LITERT = (ReferenceKind.REFERENCE_KERNELS, ReferenceKind.XNNPACK)
+_DRAW_SHARE = 0.06
+"""The same of an honest run beside the reference, of which there are up to five. A model that has fewer of
+them is judged by the others."""
+
+_BASES = (ReferenceKind.REFERENCE_KERNELS, ReferenceKind.XNNPACK)
+"""What outputs are compared with, best first."""
+
+_OF_LITERT = tuple(kind for kind in ReferenceKind if kind is not ReferenceKind.CPU)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +65,10 @@ MakeReference = Callable[[ReferenceKind, Path, float], NotMade | None]
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """What outputs are judged by. `peer`: XNNPACK's outputs beside those of the reference kernels."""
+    """What outputs are judged by. `draws`: honest runs beside the reference, by kind."""
 
     reference: Reference
-    peer: Reference | None = None
+    draws: Mapping[ReferenceKind, Reference] = field(default_factory=dict)
 
 
 def find_references(attempt: AttemptFile, folder: Path, make: MakeReference) -> References | str:
@@ -72,9 +83,27 @@ def find_references(attempt: AttemptFile, folder: Path, make: MakeReference) -> 
         found = {kind: made for kind in kinds if (made := search.one(kind)) is not None}
     if not found:
         return "no reference: " + "; ".join(search.why)
-    best = next(iter(found.values()))
-    exact = best.kind is ReferenceKind.REFERENCE_KERNELS
-    return References(best, found.get(ReferenceKind.XNNPACK) if exact else None)
+    best = next(found[kind] for kind in (*_BASES, ReferenceKind.CPU) if kind in found)
+    draws = {kind: made for kind, made in found.items() if made is not best}
+    if ReferenceKind.CPU not in kinds:
+        wanted = [kind for kind in _wanted(attempt) if kind not in draws]
+        draws |= {kind: made for kind in wanted if (made := search.one(kind, _DRAW_SHARE)) is not None}
+    return References(best, draws)
+
+
+def _wanted(attempt: AttemptFile) -> tuple[ReferenceKind, ...]:
+    """Return the honest runs that outputs of the attempt, and of its arms, are judged by."""
+    try:
+        arithmetic = arithmetic_of(load_model(attempt.model_path))
+    except (FarmRuntimeError, OSError):
+        # Nothing is known of its arithmetic: the reference alone has to do.
+        return ()
+    arms = [AttemptFile.model_validate_json(Path(arm).read_bytes()) for arm in attempt.arms]
+    options = [one.job.delegate_options for one in (attempt, *arms)]
+    precisions = {str(chosen.get("precision")) for chosen in options}
+    if any(chosen.get("precision_loss_allowed") for chosen in options):
+        precisions.add("fp16")
+    return draw_kinds(arithmetic, precisions)
 
 
 @dataclass(slots=True)
@@ -87,14 +116,14 @@ class _Search:
     why: list[str] = field(default_factory=list)
     _made: list[ReferenceRecord] = field(default_factory=list)
 
-    def one(self, kind: ReferenceKind) -> Reference | None:
-        """Return the reference of a kind as this machine makes it."""
+    def one(self, kind: ReferenceKind, share: float = _REFERENCE_SHARE) -> Reference | None:
+        """Return the reference of a kind as this machine makes it; `share` of the attempt's time may go."""
         maker = runtime_identity(INTERPRETER) if kind is ReferenceKind.CPU else litert_maker()
         key = self._key(kind, maker)
         kept = self._kept(key)
         if kept is not None:
             return kept
-        limit_s = _REFERENCE_SHARE * self.attempt.job.soft_limit_s
+        limit_s = share * self.attempt.job.soft_limit_s
         failed = read_failure(Path(self.attempt.references), key)
         if failed is not None and failed.limit_s >= limit_s:
             self.why.append(failed.why)
@@ -123,12 +152,12 @@ class _Search:
         for maker in dict.fromkeys(record.maker for record in _best_first(known)):
             keys = {kind: self._key(kind, maker) for kind in _OF_LITERT}
             named = {record.key for record in known}
-            found = {
+            found: dict[ReferenceKind, Reference] = {
                 kind: kept
                 for kind, key in keys.items()
                 if key in named and (kept := self._kept(key)) is not None
             }
-            if found:
+            if any(kind in found for kind in _BASES):
                 return found
         return {}
 

@@ -233,6 +233,7 @@ class OutputAccuracy(Wire):
     """One output of the model, the worst figures over its input sets. `verdict` null: not judged.
 
     `top1`: the share of rows whose largest value is at the same place. `nonfinite` counts NaN and Inf.
+    `margin` as in `Accuracy`.
     """
 
     name: Text
@@ -243,12 +244,15 @@ class OutputAccuracy(Wire):
     top1: float | None
     nonfinite: Count
     verdict: Literal["pass", "fail"] | None
+    margin: float | None = None
 
 
 class Accuracy(Wire):
     """How the outputs compare with the reference. `verdict` null: not judged, `note` says why.
 
     `peer_rel_l2` is the distance of LiteRT's XNNPACK from the same reference, null where it did not run.
+    `margin`: the error over its bound, by the rule of which it takes most; 1 is at the bound, null where
+    there is none.
     """
 
     reference: Text | None
@@ -262,6 +266,7 @@ class Accuracy(Wire):
     top1: float | None = None
     nonfinite: Count = 0
     peer_rel_l2: float | None = None
+    margin: float | None = None
     outputs: tuple[OutputAccuracy, ...] = Field(default=(), max_length=MAX_OUTPUTS)
 
 

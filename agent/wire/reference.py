@@ -11,14 +11,25 @@ from pydantic import BaseModel, Field
 
 from agent.wire.bounded import Count, Id, Sha256, Text, Wire
 
-MAX_MADE: Final = 4
-"""Most references that an attempt makes: one of each kind, of which there are three."""
-MAX_KNOWN: Final = 32
-"""Most references that a job names. A farm knows two for each release of LiteRT and each architecture; with
-more of them the newest are named, and an agent makes the others itself."""
+MAX_MADE: Final = 10
+"""Most references that an attempt makes: one of each kind."""
+MAX_KNOWN: Final = 64
+"""Most references that a job names. A farm knows up to nine for each release of LiteRT and each architecture;
+with more of them the newest are named, and an agent makes the others itself."""
 
-Kind: TypeAlias = Literal["reference", "xnnpack", "cpu"]
-"""The kernels that computed a reference, as `runtime.tools.reference.ReferenceKind`."""
+Kind: TypeAlias = Literal[
+    "reference",
+    "xnnpack",
+    "cpu",
+    "builtin",
+    "threads",
+    "moved",
+    "fp16",
+    "fp16_scaled",
+    "bf16",
+    "bf16_scaled",
+]
+"""What computed a reference, as `runtime.tools.reference.ReferenceKind`."""
 
 OWN_KIND: Final = "cpu"
 """The kind that stays on the agent that made it: our own kernels are exact on no two processors alike."""

@@ -19,6 +19,7 @@ from runtime.tools.inputs import InputPool, InputRule, make_pool
 from runtime.tools.loading import Opener, output_facts
 from runtime.tools.loop import Loop, Times, timer_overhead_ns
 from runtime.tools.noise import Usage, clocks_mhz, host_pressure, noise_flags
+from runtime.tools.outputs import is_stateful, steps
 from runtime.tools.start import Start
 from runtime.tools.warm_up import WarmUp, calibrated
 
@@ -166,24 +167,33 @@ def start_cold(
 ) -> ProcessResult:
     """Start one model where nothing is cached: `init` and `first`, then every other input set once, untimed.
 
-    Its outputs are those of a freshly opened model, in order; they are what is judged. With a `plan`, it then
-    finds the warm-up of the processes that follow (`Calibration`, in `facts`). Raises as `Session`.
+    Its outputs are those of a freshly opened model, in order; they are what is judged, and once more those of
+    a model that keeps state, after `runtime.tools.outputs.LATER` steps. With a `plan`, it then finds the
+    warm-up of the processes that follow (`Calibration`, in `facts`). Raises as `Session`.
     """
     begun = _Begun.of(opener, path, model_sha256, rules, on_phase)
     on_phase("outputs")
     others = [begun.loop.once_and_again(k) for k in range(1, begun.loop.sets)]
     early = early_return([waited for waited, _ in others])
     peak_bytes, facts = begun.peak_bytes(), {}
+    later = _later(begun.loop) if is_stateful(path) else []
     if plan is not None:
         on_phase("calibration")
         run_ns = min((waited.whole_ns for waited, _ in others), default=begun.first_ns)
         facts = calibrated(begun.loop, plan, run_ns).facts()
     return begun.result(
         peak_bytes,
-        outputs=(begun.first_outputs, *(outputs for _, outputs in others)),
+        outputs=(begun.first_outputs, *(outputs for _, outputs in others), *later),
         flags=() if early is None else (early,),
         facts=facts,
     )
+
+
+def _later(loop: Loop) -> list[tuple[Array, ...]]:
+    """Go on with a model that has run every input set once; return the outputs that are judged again."""
+    left = list(steps(is_stateful=True))[loop.sets :]
+    found = [(is_judged, loop.once(step % loop.sets)[1]) for step, is_judged in left]
+    return [outputs for is_judged, outputs in found if is_judged]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""The inputs of a measurement: a seeded pool of K sets, the same for every delegate of a model."""
+"""The inputs of a measurement: a seeded pool of K sets, the same for every delegate of a model.
+
+All sets are noise but the last, which holds a picture or a sound where an input has the shape of one.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,9 @@ import numpy as np
 
 from runtime.delegates.base import Array
 from runtime.errors import FarmRuntimeError
+from runtime.tools.natural import natural
 
-POOL_VERSION = "inputs-1"
+POOL_VERSION = "inputs-2"
 """Part of every seed. A change of the rules below raises it, so that old references are not compared with new
 inputs."""
 
@@ -59,8 +63,10 @@ def make_pool(
     """Make the inputs for a model with these `get_input_details`.
 
     Floats are uniform in [-1, 1), quantised and 8/16-bit integers span their whole type, bools are true in
-    half of the cases; a rule's `low`/`high` replace the range. PCG64 is seeded from the model's sha256, the
-    pool's version, the input's name and the rule's seed, so the values do not depend on the delegate.
+    half of the cases; a rule's `low`/`high` replace the range. Floats and quantised inputs of the last set
+    are natural ones within the same range, where the shape is that of a picture or of a sound. PCG64 is
+    seeded from the model's sha256, the pool's version, the input's name and the rule's seed, so the values do
+    not depend on the delegate.
 
     Raises `InputSpecNeededError` for integers that may be indices, for strings, and for a rule whose name is
     not an input of the model.
@@ -90,7 +96,23 @@ def _column(detail: Mapping[str, Any], model_sha256: str, rule: InputRule) -> li
     seed = hashlib.sha256(f"{model_sha256}|{POOL_VERSION}|{detail['name']}|{rule.seed}".encode()).digest()
     generator = np.random.Generator(np.random.PCG64(int.from_bytes(seed[:16], "little")))
     shape = tuple(int(n) for n in detail["shape"])
-    return [_value(generator, detail, shape, rule) for _ in range(POOL_SIZE)]
+    noise = [_value(generator, detail, shape, rule) for _ in range(POOL_SIZE - 1)]
+    return [*noise, _natural(generator, detail, shape, rule)]
+
+
+def _natural(
+    generator: np.random.Generator, detail: Mapping[str, Any], shape: tuple[int, ...], rule: InputRule
+) -> Array:
+    """Return a picture or a sound over the input's range; noise where it takes neither."""
+    dtype = np.dtype(detail["dtype"])
+    values = natural(generator, shape) if dtype.kind == "f" or _is_quantised(detail) else None
+    if values is None:
+        return _value(generator, detail, shape, rule)
+    if dtype.kind == "f":
+        low, high = _range(rule, -1.0, 1.0)
+        return (low + (high - low) * values).astype(dtype)
+    low, high = _integer_range(detail, dtype, rule)
+    return np.rint(low + (high - low) * values).astype(dtype)
 
 
 def _value(

@@ -1,39 +1,80 @@
-"""Reference outputs: made once per model and input rules, in a process of their own, kept under a key.
+"""Reference outputs: made once per model and input rules, in processes of their own, kept under keys.
 
 The reference is LiteRT's reference kernels with one thread; where a model runs only with XNNPACK, XNNPACK's;
-without ai-edge-litert our own `cpu`. The process that calls `make_reference` measures nothing.
+without ai-edge-litert our own `cpu`. All other kinds are honest draws beside it, whose scatter tells how far
+a right output may be from it. The process that calls `make_reference` measures nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import platform
+import tempfile
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from runtime.delegates.base import Array
 from runtime.delegates.cpu import CPU
 from runtime.delegates.litert import litert_version
+from runtime.model.reader import load_model
+from runtime.model.schema import TensorType
 from runtime.tools.agreement import OutputFacts
+from runtime.tools.arithmetic import Arithmetic, arithmetic_of
 from runtime.tools.inputs import POOL_VERSION, InputRule
 from runtime.tools.loading import Opener
-from runtime.tools.outputs import run_sets
+from runtime.tools.outputs import OutputSets, run_sets
+from runtime.tools.perturbed import moved_constants, moved_inputs, rounded_constants
 
 
 class ReferenceKind(StrEnum):
-    """The kernels that computed a reference."""
+    """What computed outputs: LiteRT's kernels of a kind, or our own.
+
+    `THREADS` is XNNPACK with several; `MOVED` has its inputs, or its weights, moved by a millionth, on the
+    reference kernels, or on XNNPACK where the model computes in floats; the others are XNNPACK with weights
+    rounded to a narrow type, as they are or as if scaled before.
+    """
 
     REFERENCE_KERNELS = "reference"
     XNNPACK = "xnnpack"
     CPU = "cpu"
+    BUILTIN = "builtin"
+    THREADS = "threads"
+    MOVED = "moved"
+    FP16 = "fp16"
+    FP16_SCALED = "fp16_scaled"
+    BF16 = "bf16"
+    BF16_SCALED = "bf16_scaled"
+
+
+_THREADS: Final = 4
+"""Threads of the draw that has several. LiteRT may have more threads than the machine has CPUs."""
+
+_ROUNDED: Final = {
+    ReferenceKind.FP16: ("fp16", 0),
+    ReferenceKind.FP16_SCALED: ("fp16", 1),
+    ReferenceKind.BF16: ("bf16", 0),
+    ReferenceKind.BF16_SCALED: ("bf16", 1),
+}
+"""Draws of rounded weights: the type, and the number of the draw (`perturbed.rounded_constants`)."""
+
+_LABELS: Final = {
+    ReferenceKind.REFERENCE_KERNELS: "reference kernels, 1 thread",
+    ReferenceKind.XNNPACK: "XNNPACK, 1 thread",
+    ReferenceKind.BUILTIN: "optimised kernels, 1 thread",
+    ReferenceKind.THREADS: f"XNNPACK, {_THREADS} threads",
+    ReferenceKind.MOVED: "moved by a millionth",
+    **{kind: f"XNNPACK, weights in {p}" for kind, (p, _) in _ROUNDED.items()},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +116,57 @@ def reference_key(
     return hashlib.sha256(key.encode()).hexdigest()
 
 
+def draw_kinds(arithmetic: Arithmetic, precisions: Collection[str]) -> tuple[ReferenceKind, ...]:
+    """Return the draws by whose scatter a model is judged that delegates compute in these precisions."""
+    rounded = tuple(kind for kind, (precision, _) in _ROUNDED.items() if precision in precisions)
+    if arithmetic is Arithmetic.FLOAT:
+        return (ReferenceKind.MOVED, *rounded)
+    return (ReferenceKind.BUILTIN, ReferenceKind.THREADS, ReferenceKind.MOVED, *rounded)
+
+
 def make_reference(
     path: str, model_sha256: str, rules: Mapping[str, InputRule], kind: ReferenceKind
 ) -> Reference:
-    """Run the pool once through the reference. Raises what `Opener.open` and `make_pool` raise."""
-    if kind is ReferenceKind.CPU:
-        opener = Opener.prepare(CPU, {})
+    """Run the pool once through the reference.
+
+    Raises what `Opener.open` and `make_pool` raise; `NothingToMoveError` for a draw that would be no other.
+    """
+    if kind in _ROUNDED:
+        with _written(rounded_constants(Path(path).read_bytes(), *_ROUNDED[kind])) as changed:
+            made = run_sets(_litert("xnnpack"), changed, model_sha256, rules)
+    elif kind is ReferenceKind.MOVED:
+        made = _moved(path, model_sha256, rules)
+    elif kind is ReferenceKind.CPU:
+        made = run_sets(Opener.prepare(CPU, {}), path, model_sha256, rules)
+    elif kind is ReferenceKind.THREADS:
+        made = run_sets(_litert("xnnpack", _THREADS), path, model_sha256, rules)
     else:
-        opener = Opener.prepare("litert", {"threads": 1, "resolver": kind.value})
-    made = run_sets(opener, path, model_sha256, rules)
+        made = run_sets(_litert(kind.value), path, model_sha256, rules)
     return Reference(kind, _label(kind), made.facts, made.sets, made.pool_sha256)
+
+
+def _moved(path: str, model_sha256: str, rules: Mapping[str, InputRule]) -> OutputSets:
+    """Move inputs that are floats; and weights where these inputs are rounded to integers, or are none."""
+    model = load_model(path)
+    is_float = arithmetic_of(model) is Arithmetic.FLOAT
+    opener = _litert("xnnpack" if is_float else "reference")
+    graph = model.subgraphs[0]
+    if is_float and any(graph.tensors[i].type is TensorType.FLOAT32 for i in graph.inputs):
+        return run_sets(opener, path, model_sha256, rules, moved_inputs)
+    with _written(moved_constants(Path(path).read_bytes())) as changed:
+        return run_sets(opener, changed, model_sha256, rules, moved_inputs)
+
+
+@contextlib.contextmanager
+def _written(data: bytes) -> Iterator[str]:
+    with tempfile.NamedTemporaryFile(suffix=".tflite") as file:
+        file.write(data)
+        file.flush()
+        yield file.name
+
+
+def _litert(resolver: str, threads: int = 1) -> Opener:
+    return Opener.prepare("litert", {"threads": threads, "resolver": resolver})
 
 
 def save_reference(path: Path, reference: Reference) -> None:
@@ -123,5 +205,4 @@ def load_reference(path: Path) -> Reference:
 def _label(kind: ReferenceKind) -> str:
     if kind is ReferenceKind.CPU:
         return "this runtime's cpu"
-    kernels = "reference kernels" if kind is ReferenceKind.REFERENCE_KERNELS else "XNNPACK"
-    return f"LiteRT {litert_version()} {kernels}, 1 thread"
+    return f"LiteRT {litert_version()} {_LABELS[kind]}"

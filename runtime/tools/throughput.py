@@ -14,11 +14,12 @@ from typing import Final
 from runtime.delegates.asynchrony import AsynchronousModel, NotStarted, RunSlot
 from runtime.delegates.base import Array, LoadedModel
 from runtime.model.reader import read_model
-from runtime.tools.agreement import Expected, Rule, judge, rule_for
+from runtime.tools.agreement import Expected, judge
 from runtime.tools.arithmetic import arithmetic_of
 from runtime.tools.inputs import InputPool, InputRule, make_pool
 from runtime.tools.loading import Opened, Opener, output_facts
 from runtime.tools.loop import Loop, collector_off
+from runtime.tools.rules import Rule, rule_for
 
 _ALONE: Final = "in_flight: 1 measures runs one after another"
 
@@ -154,8 +155,5 @@ class _Alone:
 
     def difference(self, k: int, outputs: tuple[Array, ...]) -> str | None:
         """How outputs for input set `k` differ from those of a run alone; None where they agree."""
-        found = judge(self.expected.only(k), [outputs], self.rule)
-        if found.verdict != "fail":
-            return None
-        # A single set is numbered 0 there.
-        return found.note.replace("input set 0", f"input set {k}")
+        found = judge(self.expected, [outputs], self.rule, sets=[k])
+        return found.note if found.verdict == "fail" else None

@@ -10,10 +10,19 @@ import pytest
 from runtime import load_delegate
 from runtime.errors import DeviceError
 from runtime.interpreter import Interpreter
-from runtime.tools.agreement import Expected, OutputFacts, judge, rule_for
+from runtime.tools.agreement import Expected, OutputFacts, judge
 from runtime.tools.arithmetic import Arithmetic
+from runtime.tools.rules import rule_for
 from tests.models.collection import real_model, zoo_model
-from tests.models.comparison import REFERENCE, XNNPACK, Outputs, random_rows, run_rows, run_rows_in_litert
+from tests.models.comparison import (
+    BUILTIN,
+    REFERENCE,
+    XNNPACK,
+    Outputs,
+    random_rows,
+    run_rows,
+    run_rows_in_litert,
+)
 from tests.models.pictures import labelled, picture
 from tests.needs import absent
 from tests.oracle import call_in_litert
@@ -73,8 +82,9 @@ def test_an_8_bit_model_agrees_with_litert(name, gpu):
     inputs = [row for seed in range(DRAWS) for row in random_rows(data, seed)]
     found, interpreter = taken_whole(data, gpu, inputs)
     facts = [OutputFacts(o["name"], *o["quantization"]) for o in interpreter.get_output_details()]
-    expected = Expected(in_litert(data, inputs, REFERENCE), facts, in_litert(data, inputs, XNNPACK))
-    rule = rule_for(Arithmetic.INTEGER, integer_path=False, precision="fp32", has_peer=True)
+    runs = {"xnnpack": in_litert(data, inputs, XNNPACK), "builtin": in_litert(data, inputs, BUILTIN)}
+    expected = Expected(in_litert(data, inputs, REFERENCE), facts, runs)
+    rule = rule_for(Arithmetic.INTEGER, integer_path=False, precision="fp32", draws=runs)
     judgement = judge(expected, found, rule)
     assert judgement.verdict == "pass", str(judgement)
 

@@ -8,11 +8,13 @@ import pytest
 
 from runtime.errors import FarmRuntimeError
 from runtime.model.reader import read_model
-from runtime.tools.agreement import Expected, judge, rule_for
+from runtime.tools.agreement import Expected, judge
 from runtime.tools.arithmetic import arithmetic_of, keeps_state
+from runtime.tools.inputs import POOL_SIZE
 from runtime.tools.loading import NotDelegatedError, Opener
 from runtime.tools.outputs import run_sets
 from runtime.tools.reference import ReferenceKind, make_reference
+from runtime.tools.rules import rule_for
 from tests.models.collection import real_model
 
 pytestmark = pytest.mark.exhaustive
@@ -44,12 +46,15 @@ def test_a_model_that_keeps_state_is_never_called_wrong(tmp_path, name, delegate
         pytest.skip(str(refused))
     reference = make_reference(str(path), sha256, {}, ReferenceKind.REFERENCE_KERNELS)
     peer = _xnnpack(str(path), sha256)
-    rule = rule_for(
-        arithmetic_of(model), integer_path=delegate == "cpu", precision="fp32", has_peer=peer is not None
-    )
-    judged = judge(Expected(reference.outputs, reference.output_facts, peer), found.sets, rule)
-    assert judged.verdict == MODELS[name], judged
-    assert judged.verdict == "pass" or "same for every input set" in judged.note
+    runs = {} if peer is None else {"xnnpack": peer}
+    rule = rule_for(arithmetic_of(model), integer_path=delegate == "cpu", precision="fp32", draws=runs)
+    assert len(found.sets) == len(reference.outputs) == 2 * POOL_SIZE, "judged again, many steps later"
+    for part in (slice(POOL_SIZE), slice(POOL_SIZE, None)):
+        draws = {kind: outputs[part] for kind, outputs in runs.items()}
+        expected = Expected(reference.outputs[part], reference.output_facts, draws)
+        judged = judge(expected, found.sets[part], rule)
+        assert judged.verdict == MODELS[name], judged
+        assert judged.verdict == "pass" or "same for every input set" in judged.note
 
 
 def _xnnpack(path, sha256):

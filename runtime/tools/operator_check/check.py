@@ -12,10 +12,11 @@ from runtime.delegates.conformance import Checkable, Conformance
 from runtime.delegates.registry import load_delegate
 from runtime.errors import DelegateError, FarmRuntimeError, UnsupportedPrecisionError
 from runtime.interpreter import Interpreter
-from runtime.tools.agreement import Expected, OutputFacts, judge, rule_for
+from runtime.tools.agreement import Expected, OutputFacts, judge
 from runtime.tools.arithmetic import Arithmetic
 from runtime.tools.operator_check.matrix import matrix
 from runtime.tools.operator_check.rows import Row, model_of
+from runtime.tools.rules import rule_for
 
 PRECISIONS: Final = ("fp32", "fp16", "bf16")
 """The precisions in which every operator is compared; one that the device cannot do is left out."""

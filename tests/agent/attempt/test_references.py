@@ -19,6 +19,10 @@ from agent.runner import references as runner
 from agent.runner.references import NotMade, References, find_references
 from agent.wire.messages import Device, InputSpec, JobSpec, artifact_path
 from agent.wire.reference import ReferenceRecord
+from benchmarks.dynamic_range import dynamic_range
+from runtime.model.graph import Model, Operator, Subgraph, Tensor
+from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.model.writer import write_model
 from runtime.tools.agreement import OutputFacts
 from runtime.tools.reference import Reference, ReferenceKind, reference_key, save_reference
 from tests.agent.embedded_agent import job
@@ -38,6 +42,7 @@ class Machine:
     value: float = 1.0
     failure: NotMade | None = None
     asked: list[str] = field(default_factory=list)
+    model_path: str = "m"
 
     @property
     def references(self) -> ReferenceFolder:
@@ -56,7 +61,9 @@ class Machine:
         folder = self.folder / "work" / spec.attempt_id
         folder.mkdir(parents=True)
         own = str(self.references.prepare(spec))
-        attempt = AttemptFile(job=spec, device=DEVICE, model_path="m", references=own, runs_log="l")
+        attempt = AttemptFile(
+            job=spec, device=DEVICE, model_path=self.model_path, references=own, runs_log="l"
+        )
         found = find_references(attempt, folder, self.make)
         return found, self.references.keep(spec, folder)
 
@@ -111,6 +118,42 @@ def test_the_farms_reference_is_used_before_one_is_made_and_before_the_own_one(m
     false.attempt(job(MODEL))
     found, _ = false.attempt(job(MODEL, references=records))
     assert (value(found), false.asked) == (1.0, [])
+
+
+@pytest.mark.parametrize(
+    ("hybrid", "options", "draws"),
+    [
+        (False, {}, ["moved"]),
+        (False, {"precision": "fp16"}, ["moved", "fp16", "fp16_scaled"]),
+        (False, {"precision": "bf16"}, ["moved", "bf16", "bf16_scaled"]),
+        (False, {"precision_loss_allowed": True}, ["moved", "fp16", "fp16_scaled"]),
+        (True, {"precision": "int8"}, ["builtin", "threads", "moved"]),
+    ],
+)
+def test_honest_runs_are_made_once_by_what_the_model_and_the_delegate_compute_in(
+    machine: NewMachine, tmp_path: Path, hybrid: bool, options: dict[str, object], draws: list[str]
+) -> None:
+    one, model = machine(), tmp_path / "model.tflite"
+    model.write_bytes(dynamic_range(layers()) if hybrid else layers())
+    one.model_path = str(model)
+    found, records = one.attempt(job(MODEL, delegate_kind="gpu", delegate_options=options))
+    assert isinstance(found, References)
+    assert [kind.value for kind in found.draws] == ["xnnpack", *draws]
+    assert [record.kind for record in records] == ["reference", "xnnpack", *draws]
+    one.attempt(job(MODEL, delegate_kind="gpu", delegate_options=options))
+    assert one.asked == []
+
+
+def layers() -> bytes:
+    """A float model of one layer that is large enough to be quantised."""
+    weights = memoryview(np.ones((32, 64), np.float32).tobytes())
+    tensors = (
+        Tensor(0, "x", TensorType.FLOAT32, (1, 64)),
+        Tensor(1, "w", TensorType.FLOAT32, (32, 64), buffer=1, data=weights),
+        Tensor(2, "y", TensorType.FLOAT32, (1, 32)),
+    )
+    operator = Operator(0, BuiltinOperator.FULLY_CONNECTED, 1, (0, 1, -1), (2,))
+    return write_model(Model(3, "", (Subgraph(0, "main", tensors, (0,), (2,), (operator,)),)))
 
 
 @pytest.mark.parametrize("damage", ["flipped", "short", "gone"])
@@ -169,7 +212,7 @@ def test_without_litert_a_reference_of_the_farm_is_used_and_else_an_own_one(
     found, _ = two.attempt(job(MODEL, references=records[::-1]))
     assert (value(found), two.asked) == (1.0, [])
     assert isinstance(found, References)
-    assert (found.reference.kind, found.peer is not None) == (EXACT, True)
+    assert (found.reference.kind, list(found.draws)) == (EXACT, [PEER])
     own, none = two.attempt(job(("6" * 64, 10)))
     assert (value(own), two.asked, none) == (2.0, ["cpu"], ()), "it stays here"
 

@@ -30,7 +30,7 @@ from orchestrator.results.metrics_table import metrics_table
 from orchestrator.site import links
 from orchestrator.site.build import build_site
 from runtime.common.statistics import MIN_UNITS
-from runtime.tools import agreement
+from runtime.tools import agreement, bounds, rules
 from runtime.tools.samples import FLOORS
 from tests.needs import REPOSITORY
 from tests.orchestrator.site.reading import read_page
@@ -159,10 +159,14 @@ def test_the_docs_state_the_tolerances_in_force():
     text = (REPOSITORY / "docs" / "measuring.md").read_text(encoding="utf-8")
     fp32, fp16, floor = (
         f"{value:.0e}".replace("e-0", "e-")
-        for value in (agreement.FP32_TOLERANCE, agreement.REDUCED_TOLERANCE, agreement.ABSOLUTE_FLOOR)
+        for value in (rules.FP32_TOLERANCE, rules.REDUCED_TOLERANCE, rules.ABSOLUTE_FLOOR)
     )
-    assert f"tol·‖r‖ + {floor}·√n, tol = {fp32} in fp32, {fp16} in {' and '.join(agreement.REDUCED)}" in text
-    assert f"≤ {agreement.PEER_FACTOR}·‖x − r‖ + q·√n" in text  # noqa: RUF001  # minus sign
+    assert f"tol = {fp32}." in text
+    assert f"in {' and '.join(rules.REDUCED)} without" in text
+    assert f"‖e‖ ≤ {fp16}·‖r‖ + {floor}·√n" in text
+    assert f"| {bounds.FACTORS['rms']} | tol·‖r‖/√n + {floor} | q/2" in text
+    assert f"{bounds.FACTORS['mean']:g}, and {bounds.STANDARD_ERRORS:g} standard errors" in text
+    assert f"differ by more than {bounds.MOST_AMPLIFIED:.0%}".replace("%", " %") in text
     assert f"1/{agreement.FLOAT_QUANTA} of the reference's range" in text
-    cosine, relative = agreement.MIN_CENTRED_COSINE, agreement.MAX_RELATIVE
+    cosine, relative = bounds.MIN_CENTRED_COSINE, bounds.MAX_RELATIVE
     assert f"centred cosine of the dequantised outputs ≥ {cosine} and ‖y − r‖ ≤ {relative}·‖r‖" in text  # noqa: RUF001  # minus sign

@@ -20,7 +20,7 @@ from orchestrator.results.format import visible
 from orchestrator.site import links
 from orchestrator.site.build import build_site
 from runtime.common.statistics import MIN_UNITS
-from runtime.tools import agreement
+from runtime.tools import bounds, rules
 from runtime.tools.samples import FLOORS
 from tests.orchestrator.site.reading import read_page
 from tests.orchestrator.site.records import HOSTILE_NAMES, MODELS, HandMadeFarm, demo_farm
@@ -273,10 +273,10 @@ def test_method_page_states_the_floors_and_tolerances_in_force(site):
     text = read_page(site / links.METHOD).text
     for name, floor in FLOORS.items():
         assert f"{name} {floor}" in text or f"{name}{floor}" in text
-    assert f"{agreement.FP32_TOLERANCE:.0e}".replace("e-0", "e-") in text
-    assert f"{agreement.REDUCED_TOLERANCE:.0e}".replace("e-0", "e-") in text
-    assert f"≥ {agreement.MIN_CENTRED_COSINE}" in text
-    assert f"≤ {agreement.PEER_FACTOR} · ‖x" in text
+    assert f"{rules.FP32_TOLERANCE:.0e}".replace("e-0", "e-") in text
+    assert f"{rules.REDUCED_TOLERANCE:.0e}".replace("e-0", "e-") in text
+    assert f"≥ {bounds.MIN_CENTRED_COSINE}" in text
+    assert f"≤ {bounds.FACTORS['rms']} · ‖x" in text
     assert MIN_UNITS == 3
     assert "below three there is no interval" in text
 

@@ -128,7 +128,7 @@ def test_runs_alone_that_differ_already_are_told_by_a_tolerance(small_model):
     found = throughput(opener(Unsteady()), str(small_model), SHA, 2, 1.0, clock=Clock())
     assert found.runs > 0, found.why_not
     wrong = throughput(opener(Unsteady(wrong_from=0)), str(small_model), SHA, 2, 1.0, clock=Clock())
-    assert "unlike a run alone: output 'y' of input set 0: |y-r| = " in wrong.why_not
+    assert "unlike a run alone: output 'y' of input set 0: root mean square of y-r: " in wrong.why_not
 
 
 def test_what_cannot_be_started_says_so_and_one_at_a_time_is_for_all(small_model):
