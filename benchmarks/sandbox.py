@@ -21,7 +21,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from agent.wire.messages import JobResult, MeasurePlan, Status, artifact_path
+from agent.wire.messages import JobResult, Status, artifact_path
+from agent.wire.plan import MeasurePlan
 from benchmarks.interleaved import MIN_ROUNDS, ratio
 from orchestrator.manifest import load_manifest
 from orchestrator.sources.resolve import resolve

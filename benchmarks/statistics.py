@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from agent.runner.stopping import ArmState, Stopped, after_block
-from agent.wire.messages import MeasurePlan
+from agent.wire.plan import MeasurePlan
 from benchmarks import statistics_of_samples, statistics_of_sessions
 from benchmarks.noisy_blocks import CALM, DEMO, Noise, block_logs, slice_medians
 from orchestrator.manifest.plans import LEVELS

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from agent.wire.messages import MeasurePlan
+from agent.wire.plan import MeasurePlan
 from benchmarks.noisy_blocks import CALM, DEMO, Noise, block_logs, slice_medians
 from orchestrator.manifest.plans import LEVELS
 from orchestrator.results.change_estimates import Estimate, unpaired

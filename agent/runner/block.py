@@ -28,7 +28,7 @@ from agent.runner.blocks import drawn_order, order_of_round
 from agent.runner.channel import SliceTimes
 from agent.runner.tunings import tuning_of
 from agent.wire.measurement import ProcessSamples, TimedSlice
-from agent.wire.messages import MeasurePlan
+from agent.wire.plan import MeasurePlan
 
 MEMORY_MARGIN: Final = 1.3
 """How many times the memory of their cold processes the arms of a block need at most to be alive together.

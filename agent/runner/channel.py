@@ -21,6 +21,7 @@ MOST_BYTES: Final = 256 * 1024 * 1024
 writes more has failed."""
 
 _PIECE_BYTES: Final = 1 << 16
+"""Bytes that are read at once: what a slice of a few thousand invokes has. Smaller ones take more calls."""
 
 
 class Order(Wire):

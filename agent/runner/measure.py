@@ -20,7 +20,7 @@ from agent.runner.stages import DEVICE_BUSY
 from agent.runner.tunings import given_choices, is_cold
 from agent.wire.bounded import SHORTEST_RUN_S
 from agent.wire.measurement import ProcessSamples
-from agent.wire.messages import MeasurePlan
+from agent.wire.plan import MeasurePlan
 from runtime.delegates.descriptor import CHOICES
 from runtime.delegates.registry import delegate_descriptor
 from runtime.errors import FarmRuntimeError

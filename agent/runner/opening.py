@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agent.attempt.files import AttemptFile
 from agent.runner.tunings import COLD, given_choices
-from agent.wire.messages import InputSpec
+from agent.wire.plan import InputSpec
 from runtime.delegates.registry import delegate_descriptor
 from runtime.tools.inputs import InputRule
 from runtime.tools.loading import Opener

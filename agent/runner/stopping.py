@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from agent.wire.messages import MeasurePlan
+from agent.wire.plan import MeasurePlan
 from runtime.common.statistics import estimate
 from runtime.common.verdict import FAIR, verdict
 

@@ -8,7 +8,7 @@ from agent.attempt.files import AttemptFile, ThroughputReport, write_progress
 from agent.runner.opening import input_rules, opener_as_timed
 from agent.runner.process_frame import leave_report
 from agent.wire.measurement import Throughput
-from agent.wire.messages import ThroughputPlan
+from agent.wire.plan import ThroughputPlan
 from runtime.tools import throughput as tool
 
 

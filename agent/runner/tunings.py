@@ -16,7 +16,8 @@ from pathlib import Path
 from agent.attempt.files import ProcessReport, report_path
 from agent.wire.bounded import MAX_TEXT
 from agent.wire.measurement import ProcessSamples, Tuning
-from agent.wire.messages import JobSpec, MeasurePlan
+from agent.wire.messages import JobSpec
+from agent.wire.plan import MeasurePlan
 from runtime.delegates.descriptor import CHOICES, DelegateDescriptor
 
 COLD = 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
@@ -17,27 +16,17 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import (
     Field,
-    SerializerFunctionWrapHandler,
     TypeAdapter,
-    model_serializer,
 )
 
 from agent.wire.bounded import (
     MAX_ARMS,
     MAX_ATTEMPTS,
-    MAX_BLOCKS,
-    MAX_COUNT,
     MAX_DEVICES,
     MAX_EPOCHS,
     MAX_FACTS,
-    MAX_IN_FLIGHT,
     MAX_INPUTS,
     MAX_KINDS,
-    MAX_RANK,
-    MAX_ROUNDS,
-    MAX_SLICE_RUNS,
-    MAX_SLICE_SECONDS,
-    SHORTEST_RUN_S,
     Count,
     Facts,
     Id,
@@ -51,6 +40,7 @@ from agent.wire.bounded import (
     Wire,
 )
 from agent.wire.measurement import Measurement, Refinement
+from agent.wire.plan import InputSpec, MeasurePlan
 from agent.wire.reference import MAX_KNOWN, MAX_MADE, ReferenceRecord
 
 PROTOCOL_VERSION = 10
@@ -177,87 +167,6 @@ class MissingDelegate(Wire):
 
     kind: Id
     reason: Text
-
-
-class LabelledData(Wire):
-    """Samples of known class (docs/models-yaml.md), which a cell is run on once everything is timed.
-
-    `at_least`: the share below which the whole interval of the right answers must not lie, or the cell fails;
-    None: it is only reported.
-    """
-
-    sha256: Sha256
-    size_bytes: int = Field(ge=1, le=MAX_COUNT)
-    metric: Literal["top1", "top5"] = "top1"
-    at_least: float | None = Field(default=None, ge=0, le=1)
-
-
-class ThroughputPlan(Wire):
-    """A pass that keeps `in_flight` runs of a model started and not yet ended for so many `seconds`."""
-
-    in_flight: int = Field(ge=1, le=MAX_IN_FLIGHT)
-    seconds: float = Field(gt=0)
-
-
-class MeasurePlan(Wire):
-    """Counts of one cell, and its labelled data. Defaults: level `quick` (docs/measuring.md).
-
-    A cell is measured in blocks, from `min_blocks` on until its answer is known to `target` (a half width, a
-    share such as 0.05), at most `max_blocks`. A block is one fresh process of each arm, which take turns in
-    `rounds` by slices of at least `slice_runs` invokes and `slice_seconds`.
-    `tunings`: over how many of them the processes are spread, for a delegate that chooses by timing.
-    `sustained_s`: seconds for which a further process invokes the model without a pause. `throughput`: how
-    another one keeps several runs in flight.
-    """
-
-    level: Literal["quick", "standard", "publish"] = "quick"
-    min_blocks: int = Field(default=3, ge=1, le=MAX_BLOCKS)
-    max_blocks: int = Field(default=6, ge=1, le=MAX_BLOCKS)
-    target: float = Field(default=0.05, gt=0, le=1)
-    tunings: int = Field(default=1, ge=1, le=MAX_BLOCKS)
-    warmup_runs: Count = 5
-    warmup_seconds: float = Field(default=0.5, ge=0)
-    rounds: int = Field(default=7, ge=1, le=MAX_ROUNDS)
-    slice_runs: int = Field(default=5, ge=1, le=MAX_SLICE_RUNS)
-    slice_seconds: float = Field(default=0.1, ge=0, le=MAX_SLICE_SECONDS)
-    labelled: LabelledData | None = None
-    sustained_s: float | None = Field(default=None, gt=0)
-    throughput: ThroughputPlan | None = None
-
-    @property
-    def most_slice_runs(self) -> int:
-        """Timed runs of a slice, at most."""
-        return max(self.slice_runs, math.ceil(self.slice_seconds / SHORTEST_RUN_S))
-
-    @property
-    def passes_s(self) -> tuple[float, ...]:
-        """Seconds of each pass that a process makes once everything is timed."""
-        sustained = () if self.sustained_s is None else (self.sustained_s,)
-        return sustained if self.throughput is None else (*sustained, self.throughput.seconds)
-
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out a single tuning and what was not asked for, so that the JSON of such a plan, and its
-        series, stay the same."""
-        fields: dict[str, Any] = serialise(self)
-        if self.tunings == 1:
-            del fields["tunings"]
-        if self.labelled is None:
-            del fields["labelled"]
-        if self.sustained_s is None:
-            del fields["sustained_s"]
-        if self.throughput is None:
-            del fields["throughput"]
-        return fields
-
-
-class InputSpec(Wire):
-    """Data of one input: `shape` resizes it; `low`, `high` and `seed` define the random values."""
-
-    shape: tuple[Small, ...] | None = Field(default=None, max_length=MAX_RANK)
-    seed: Integer = 0
-    low: float | None = None
-    high: float | None = None
 
 
 class Arm(Wire):

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agent.wire.measurement import Measurement
-from agent.wire.messages import AgentHello, Device, InputSpec, MeasurePlan
+from agent.wire.messages import AgentHello, Device
+from agent.wire.plan import InputSpec, MeasurePlan
 from agent.wire.provenance import CONDITIONS
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.manifest.delegates import UnusableKindError, declared_options, known_kinds

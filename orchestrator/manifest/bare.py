@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from agent.wire.messages import InputSpec
+from agent.wire.plan import InputSpec
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import Campaign, DelegateEntry, ModelEntry, Written
 from orchestrator.manifest.delegates import default_kinds, known_kinds

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from agent.wire.messages import InputSpec, MeasurePlan
+from agent.wire.plan import InputSpec, MeasurePlan
 
 OptionValue: TypeAlias = str | int | float | bool
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from agent.wire.messages import InputSpec, MeasurePlan
+from agent.wire.plan import InputSpec, MeasurePlan
 from orchestrator.errors import UsageError
 from orchestrator.manifest.budget import RATIO, read_budget
 from orchestrator.manifest.campaign import (

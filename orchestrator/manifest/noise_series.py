@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from agent.wire.messages import MeasurePlan
+from agent.wire.plan import MeasurePlan
 from orchestrator.manifest.campaign import Campaign, DelegateEntry, DeviceSelector, ModelEntry
 from orchestrator.manifest.plans import LEVELS
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from agent.wire.bounded import SHORTEST_RUN_S
-from agent.wire.messages import MeasurePlan, ThroughputPlan
+from agent.wire.plan import MeasurePlan, ThroughputPlan
 from orchestrator.config.limits import size_text
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import DEFAULT_SOFT_LIMIT_S, Campaign

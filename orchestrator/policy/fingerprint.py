@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent.wire.messages import Device, InputSpec, MeasurePlan, environment_id
+from agent.wire.messages import Device, environment_id
+from agent.wire.plan import InputSpec, MeasurePlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, Final, Protocol
 
-from agent.wire.messages import Device, InputSpec, MeasurePlan, MissingDelegate, Reason, ReasonCode
+from agent.wire.messages import Device, MissingDelegate, Reason, ReasonCode
+from agent.wire.plan import InputSpec, MeasurePlan
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import (
     DEFAULT_SOFT_LIMIT_S,

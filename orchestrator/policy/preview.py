@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import Final, Literal, TypeAlias
 
-from agent.wire.messages import MeasurePlan, ReasonCode
+from agent.wire.messages import ReasonCode
+from agent.wire.plan import MeasurePlan
 from orchestrator.errors import UsageError
 from orchestrator.policy.fingerprint import (
     ChangedField,

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.wire.bounded import MAX_BLOCKS
 from agent.wire.measurement import Refinement
-from agent.wire.messages import MeasurePlan
+from agent.wire.plan import MeasurePlan
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import LEAST_TARGET
 

@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import Any
 
 from agent.wire.measurement import Measurement, Quality
-from agent.wire.messages import InputSpec, MeasurePlan, Reason, environment_id
+from agent.wire.messages import Reason, environment_id
+from agent.wire.plan import InputSpec, MeasurePlan
 from agent.wire.provenance import conditions_of, versions_of
 from orchestrator.results.device_noise import DeviceNoise
 

@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from agent.wire.messages import LabelledData
+from agent.wire.plan import LabelledData
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.manifest.campaign import Campaign, DataEntry, ModelEntry
 from orchestrator.sources import labelled

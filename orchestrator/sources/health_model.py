@@ -12,7 +12,7 @@ from array import array
 from functools import cache
 from typing import Final
 
-from agent.wire.messages import MeasurePlan
+from agent.wire.plan import MeasurePlan
 from orchestrator.sources.store import Store
 from runtime.model.graph import Model, Operator, Signature, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator, TensorType

@@ -10,7 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import IO, Final
 
-from agent.wire.messages import InputSpec
+from agent.wire.plan import InputSpec
 from runtime.model.graph import Model, Tensor
 
 LABELS: Final = "labels"

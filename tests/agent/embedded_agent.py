@@ -26,12 +26,12 @@ from agent.wire.messages import (
     JobResult,
     JobSpec,
     JobStarted,
-    MeasurePlan,
     Receipt,
     artifact_path,
     decode_for_orchestrator,
     encode,
 )
+from agent.wire.plan import MeasurePlan
 
 PATIENCE_S = 60.0
 BRIEF = MeasurePlan(

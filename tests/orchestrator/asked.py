@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from agent.wire.messages import Device, MeasurePlan
+from agent.wire.messages import Device
+from agent.wire.plan import MeasurePlan
 from orchestrator.manifest.campaign import Campaign, DelegateEntry, DeviceSelector, ExcludeRule, ModelEntry
 
 CPU = Device(

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agent.wire.messages import JobSpec, LabelledData, MeasurePlan
+from agent.wire.messages import JobSpec
+from agent.wire.plan import LabelledData, MeasurePlan
 from orchestrator.db.read import retention
 from orchestrator.errors import UsageError
 from orchestrator.manifest import ManifestError, load_manifest

@@ -10,7 +10,8 @@ from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from agent.wire.measurement import Refinement
-from agent.wire.messages import Arm, JobSpec, MeasurePlan
+from agent.wire.messages import Arm, JobSpec
+from agent.wire.plan import MeasurePlan
 from orchestrator.db import tables
 from orchestrator.db.read.past_results import input_specs
 from orchestrator.policy.fingerprint import digest

@@ -10,7 +10,8 @@ from sqlalchemy import and_, bindparam, func
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import Select
 
-from agent.wire.messages import InputSpec, MeasurePlan, ReasonCode
+from agent.wire.messages import ReasonCode
+from agent.wire.plan import InputSpec, MeasurePlan
 from orchestrator.db import tables
 from orchestrator.policy.fingerprint import Environments, Ingredients, fingerprint
 from orchestrator.policy.lifecycle import CellState

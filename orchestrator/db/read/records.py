@@ -14,7 +14,8 @@ from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from agent.wire.measurement import Measurement
-from agent.wire.messages import InputSpec, MeasurePlan, Reason, ReasonCode
+from agent.wire.messages import Reason, ReasonCode
+from agent.wire.plan import InputSpec, MeasurePlan
 from orchestrator.config.collector import collector_paused
 from orchestrator.db import tables
 from orchestrator.errors import UsageError

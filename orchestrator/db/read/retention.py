@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Text, cast, func, literal, or_
 from sqlmodel import Session, col, select
 
-from agent.wire.messages import MeasurePlan
+from agent.wire.plan import MeasurePlan
 from orchestrator.db import tables
 
 

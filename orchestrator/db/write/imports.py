@@ -12,7 +12,8 @@ from datetime import datetime
 from sqlmodel import col, select
 
 from agent.wire.measurement import Measurement
-from agent.wire.messages import MeasurePlan, ReasonCode
+from agent.wire.messages import ReasonCode
+from agent.wire.plan import MeasurePlan
 from orchestrator.db import tables
 from orchestrator.db.engine.dialects import insert_missing
 from orchestrator.db.engine.turn import Turn

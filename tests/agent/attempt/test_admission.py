@@ -8,7 +8,8 @@ import pytest
 
 from agent.attempt.admission import RefusedError, admit
 from agent.config import AgentConfig
-from agent.wire.messages import Device, LabelledData, ReasonCode, artifact_path
+from agent.wire.messages import Device, ReasonCode, artifact_path
+from agent.wire.plan import LabelledData
 from tests.agent.embedded_agent import BRIEF, job
 
 MODEL = b"model" * 100

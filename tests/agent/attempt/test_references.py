@@ -17,7 +17,8 @@ from agent.attempt.files import AttemptFile
 from agent.attempt.references import ReferenceFolder, made_path, write_made
 from agent.runner import references as runner
 from agent.runner.references import NotMade, References, find_references
-from agent.wire.messages import Device, InputSpec, JobSpec, artifact_path
+from agent.wire.messages import Device, JobSpec, artifact_path
+from agent.wire.plan import InputSpec
 from agent.wire.reference import ReferenceRecord
 from benchmarks.dynamic_range import dynamic_range
 from runtime.model.graph import Model, Operator, Subgraph, Tensor

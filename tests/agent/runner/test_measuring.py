@@ -14,16 +14,8 @@ from agent.attempt import runlog
 from agent.attempt.files import AttemptFile
 from agent.runner.failures import failure_of
 from agent.wire.measurement import ProcessSamples
-from agent.wire.messages import (
-    Device,
-    InputSpec,
-    JobResult,
-    ReasonCode,
-    Receipt,
-    Status,
-    ThroughputPlan,
-    artifact_path,
-)
+from agent.wire.messages import Device, JobResult, ReasonCode, Receipt, Status, artifact_path
+from agent.wire.plan import InputSpec, ThroughputPlan
 from runtime.delegates.gpu.options import Options
 from runtime.delegates.gpu.precision import Findings, Trial, settled
 from runtime.delegates.partition import DelegationReport, Fallback

@@ -9,7 +9,7 @@ from itertools import permutations
 import pytest
 
 from agent.runner.stopping import ArmState, Spent, Stopped, after_block
-from agent.wire.messages import MeasurePlan
+from agent.wire.plan import MeasurePlan
 
 _PLAN = MeasurePlan(min_blocks=3, max_blocks=6, target=0.05)
 

@@ -9,7 +9,8 @@ import pytest
 from agent.attempt.files import AttemptFile, Failure, ThroughputReport
 from agent.runner import children
 from agent.runner.throughput import throughput
-from agent.wire.messages import Device, Reason, ReasonCode, Status, ThroughputPlan
+from agent.wire.messages import Device, Reason, ReasonCode, Status
+from agent.wire.plan import ThroughputPlan
 from tests.agent.embedded_agent import BRIEF, job
 
 ASKED = ThroughputPlan(in_flight=4, seconds=0.5)

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from agent.wire.messages import MeasurePlan
+from agent.wire.plan import MeasurePlan
 from orchestrator.cli.devices import Action, devices
 from orchestrator.manifest import noise_series as series
 

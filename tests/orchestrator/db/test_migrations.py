@@ -12,7 +12,7 @@ from sqlalchemy import inspect, text
 from sqlmodel import select
 
 from agent.wire.measurement import Measurement
-from agent.wire.messages import MeasurePlan
+from agent.wire.plan import MeasurePlan
 from orchestrator.db import migrate as migration
 from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from agent.wire.measurement import Ratio, Tuning
-from agent.wire.messages import AgentHello, Device, InputSpec, LabelledData, MeasurePlan, MissingDelegate
+from agent.wire.messages import AgentHello, Device, MissingDelegate
+from agent.wire.plan import InputSpec, LabelledData, MeasurePlan
 from orchestrator.cli.repro import _text
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.farm.reproduction import Reproduction, reproduction

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import pytest
 import yaml
 
-from agent.wire.messages import AgentHello, InputSpec, MeasurePlan, MissingDelegate
+from agent.wire.messages import AgentHello, MissingDelegate
+from agent.wire.plan import InputSpec, MeasurePlan
 from orchestrator.farm.rerunning import Rerun, plan_rerun
 from orchestrator.manifest.load import parse_manifest
 from orchestrator.policy.matrix import expand

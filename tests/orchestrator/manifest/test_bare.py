@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agent.wire.messages import InputSpec
+from agent.wire.plan import InputSpec
 from orchestrator.errors import UsageError
 from orchestrator.manifest import Campaign, InputOptions, Wanted, campaign_for_models, load_manifest
 from runtime.tools.inputs import InputSpecNeededError, make_pool

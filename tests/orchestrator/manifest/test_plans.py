@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent.wire.bounded import MAX_BLOCKS, SHORTEST_RUN_S
 from agent.wire.measurement import ProcessSamples
-from agent.wire.messages import MeasurePlan
+from agent.wire.plan import MeasurePlan
 from orchestrator.config.limits import StoreLimits
 from orchestrator.manifest import ManifestError
 from orchestrator.manifest.plans import LEVELS, samples_bytes, soft_limit_s

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.wire.messages import MeasurePlan, MissingDelegate, ReasonCode
+from agent.wire.messages import MissingDelegate, ReasonCode
+from agent.wire.plan import MeasurePlan
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import DeviceSelector, ExcludeRule
 from orchestrator.policy.matrix import MAX_CELLS, NO_DEVICE, expand

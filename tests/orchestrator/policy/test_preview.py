@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agent.wire.messages import Device, InputSpec, MeasurePlan, ReasonCode, Status
+from agent.wire.messages import Device, ReasonCode, Status
+from agent.wire.plan import InputSpec, MeasurePlan
 from orchestrator.db.read.devices import recorded_hello
 from orchestrator.db.write import ingest
 from orchestrator.errors import UsageError

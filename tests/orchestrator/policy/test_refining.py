@@ -9,7 +9,7 @@ import pytest
 
 from agent.wire.bounded import MAX_BLOCKS
 from agent.wire.measurement import BlockFigure, Refinement
-from agent.wire.messages import MeasurePlan
+from agent.wire.plan import MeasurePlan
 from orchestrator.errors import UsageError
 from orchestrator.policy.refining import Refining, refined_to, require_target
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from agent.wire.measurement import Sustained, SustainedSlice
-from agent.wire.messages import MeasurePlan
+from agent.wire.plan import MeasurePlan
 from orchestrator.cli.details import cell_text
 from orchestrator.farm.reproduction import measure_block
 from orchestrator.manifest.plans import plan, soft_limit_s

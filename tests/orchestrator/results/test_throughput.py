@@ -8,7 +8,7 @@ import json
 from dataclasses import replace
 
 from agent.wire.measurement import Throughput
-from agent.wire.messages import MeasurePlan, ThroughputPlan
+from agent.wire.plan import MeasurePlan, ThroughputPlan
 from orchestrator.cli.details import cell_text
 from orchestrator.farm.reproduction import measure_block
 from orchestrator.manifest.plans import plan, soft_limit_s

@@ -9,7 +9,7 @@ import pytest
 
 from agent.wire.bounded import MAX_BLOCKS
 from agent.wire.measurement import BlockFigure, Quality, Ratio, baseline_id
-from agent.wire.messages import MeasurePlan
+from agent.wire.plan import MeasurePlan
 from orchestrator.results.records import AttemptRecord, CellRecord
 from orchestrator.results.vagueness import Beyond, Vague, vague_cells
 from tests.orchestrator.cli.records import cell
