@@ -63,6 +63,33 @@ sys.exit(main(arguments))
 does not end."""
 
 
+MID_ROUND = """
+import json, os, signal, sys, time
+import agent.runner.children as children
+import agent.runner.process as process
+from agent.runner.__main__ import main
+from runtime.tools import benchmark
+arguments = sys.argv[1:]
+process.SHORTEST_DEADLINE_S = 3.0
+if arguments[0] == "--measure" and arguments[3] == "1":
+    name = json.load(open(arguments[1]))["job"]["delegate"]
+    slice, timed = benchmark.Session.slice, []
+    def faulty(self, runs):
+        timed.append(runs)
+        if len(timed) == 2 and name == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if len(timed) == 2 and name == "hung":
+            time.sleep(600)
+        if len(timed) == 2 and name == "stopped":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return slice(self, runs)
+    benchmark.Session.slice = faulty
+children.RUNNER_COMMAND = process.RUNNER_COMMAND = (sys.executable, "-P", __file__)
+sys.exit(main(arguments))
+"""
+"""A runner whose processes of three delegates fail in the second round of block 1, each in its own way."""
+
+
 def comparison(stored: tuple[str, int], *contenders: dict[str, Any], **fields: Any) -> JobSpec:
     """A job of the baseline `litert` that carries the contenders as arms."""
     first = job(stored, "litert", plan=PLAN, cell_id="cell-0", **fields)
@@ -168,6 +195,23 @@ def test_a_contender_that_dies_in_a_block_costs_its_own_cell_alone(dying, stored
     assert "block 2 of at most 3" in found["cell-1"].reason.text
     assert (found["cell-0"].status, found["cell-2"].status) == (Status.DONE, Status.DONE)
     assert found["cell-2"].measurement.ratio.blocks == BLOCKS
+
+
+def test_an_arm_that_fails_in_the_middle_of_a_round_ends_alone_and_the_others_finish(
+    start_agent, tmp_path, stored
+):
+    script = tmp_path / "mid_round.py"
+    script.write_text(MID_ROUND)
+    agent = start_agent(runner=[sys.executable, "-P", str(script)], sandbox={"on": False})
+    spec = comparison(stored, {"delegate": "killed"}, {"delegate": "hung"}, {"delegate": "stopped"}, {})
+    agent.send(spec)
+    found = results_of(agent, spec)
+    codes = [None if result.reason is None else result.reason.code for _, result in sorted(found.items())]
+    assert codes[1:4] == [ReasonCode.RUNNER_KILLED, ReasonCode.TIMEOUT, ReasonCode.TIMEOUT]
+    assert "it hangs, or was stopped" in found["cell-2"].reason.text
+    assert (found["cell-0"].status, found["cell-4"].status) == (Status.DONE, Status.DONE)
+    assert found["cell-4"].measurement.ratio.blocks == BLOCKS
+    assert found["cell-4"].measurement.quality.rounds >= BLOCKS * PLAN.rounds
 
 
 @pytest.mark.exhaustive
