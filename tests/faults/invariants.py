@@ -16,7 +16,7 @@ from pathlib import Path
 from sqlmodel import select
 
 from agent.attempt import runlog
-from agent.wire.measurement import Latency, Measurement
+from agent.wire.measurement import Latency, Measurement, ProcessSamples
 from agent.wire.messages import artifact_path
 from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
@@ -162,8 +162,10 @@ def samples_are_what_was_measured(found: Evidence) -> Iterator[str]:
             yield f"samples of {result.attempt_id} are {'damaged' if raw else 'missing'} in the store"
             continue
         measurement = Measurement.model_validate_json(result.measurement)
-        processes = json.loads(raw)
-        times = [ProcessTimes(p["cache"], p["init_ns"], p["first_ns"], p["invoke_ns"]) for p in processes]
+        processes = [ProcessSamples.model_validate(entry) for entry in json.loads(raw)]
+        times = [
+            ProcessTimes(p.cache, p.init_ns, p.first_ns, p.kept_ns, p.tuning, p.kept_runs) for p in processes
+        ]
         if Latency(**asdict(summarise(times))) != measurement.latency_ms:
             yield f"the summary of {result.attempt_id} is not that of its samples"
 

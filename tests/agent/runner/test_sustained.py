@@ -8,6 +8,7 @@ import sys
 from agent.attempt.files import AttemptFile, Failure, SlicedRuns, SustainedReport
 from agent.machine.sensors.sensor import PROCESSOR, Found, Missing, Quantity, Sensor
 from agent.runner import children
+from agent.runner.ending import Clock
 from agent.runner.sustained import sustained
 from agent.runner.telemetry import Telemetry
 from agent.wire.messages import Device, Reason, ReasonCode, Status
@@ -64,7 +65,7 @@ def test_what_is_missing_has_its_reason(stored, tmp_path):
 def test_a_pass_that_dies_is_told_and_costs_nothing_else(stored, tmp_path, monkeypatch):
     dying = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
     monkeypatch.setattr(children, "RUNNER_COMMAND", [sys.executable, "-c", dying])
-    died = children.Children(attempt(stored, tmp_path), tmp_path / "job.json", tmp_path).run_pass(
+    died = children.Children(attempt(stored, tmp_path), tmp_path / "job.json", tmp_path, Clock()).run_pass(
         SustainedReport, {}
     )
     found = sustained(died, attempt(stored, tmp_path), Telemetry(Found(), tmp_path / "none"))

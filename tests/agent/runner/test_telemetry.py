@@ -34,7 +34,7 @@ BEGIN_S, SECONDS, CALLS = 100.0, 2.0, 400
 
 def timed(**facts: str) -> ProcessReport:
     samples = ProcessSamples(
-        index=1, cache="warm", init_ns=1, first_ns=1, warmup_ns=(), invoke_ns=(1,) * CALLS,
+        index=1, cache="warm", init_ns=1, first_ns=1, warmup_ns=(), invoke_ns=(int(1e9 * SECONDS / CALLS),) * CALLS,
         memory_peak_bytes=1, memory_before_bytes=1, facts=facts,
     )  # fmt: skip
     return ProcessReport(samples=samples, saw=Seen(seen=("swap",)))
@@ -74,13 +74,15 @@ def test_the_energy_of_a_call_is_the_mean_of_all_timed_processes_or_says_why_the
 ):
     cold, warm = timed(), telemetry.evidence(CPU, timed(**WINDOW))
     cold = cold.model_copy(update={"samples": cold.samples.model_copy(update={"invoke_ns": ()})})
-    energy = telemetry.energy(CPU, [cold, warm, warm])
+    energy = telemetry.energy(CPU, [cold, warm, warm], alternated=False)
     assert energy.invoke_mj == pytest.approx(1e3 * 30.0 * SECONDS / CALLS, rel=1e-3)
     assert energy.note == ""
-    short = telemetry.energy(CPU, [cold, warm, timed()])
+    short = telemetry.energy(CPU, [cold, warm, timed()], alternated=False)
     assert (short.invoke_mj, short.note) == (None, "a timed loop had less than 1 s of readings")
+    turns = telemetry.energy(CPU, [cold, warm], alternated=True)
+    assert (turns.invoke_mj, turns.note.partition(";")[0]) == (None, "arms took turns by slices")
     bare = Telemetry(sensors_of(PROCESSOR, [0], tmp_path / "nothing"), tmp_path / "sensors")
-    found = bare.energy(CPU, [cold, warm])
+    found = bare.energy(CPU, [cold, warm], alternated=False)
     assert found.invoke_mj is None
     assert found.note == "CPU energy: no RAPL counter of a package in /sys/class/powercap"
 

@@ -8,6 +8,7 @@ import pytest
 
 from agent.attempt.files import AttemptFile, Failure, ThroughputReport
 from agent.runner import children
+from agent.runner.ending import Clock
 from agent.runner.throughput import throughput
 from agent.wire.messages import Device, Reason, ReasonCode, Status
 from agent.wire.plan import ThroughputPlan
@@ -45,7 +46,7 @@ def test_a_pass_that_dies_is_told(stored, tmp_path, monkeypatch):
     )
     dying = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
     monkeypatch.setattr(children, "RUNNER_COMMAND", [sys.executable, "-c", dying])
-    died = children.Children(attempt, tmp_path / "job.json", tmp_path).run_pass(ThroughputReport, {})
+    died = children.Children(attempt, tmp_path / "job.json", tmp_path, Clock()).run_pass(ThroughputReport, {})
     why = throughput(died, ASKED).missing["per_second"]
     assert why.startswith("the throughput process")
     assert "SIGSEGV" in why
