@@ -237,7 +237,7 @@ def test_measuring_process_holds_the_lock_of_its_device(start_agent, stored):
     agent = start_agent()
     spec = job(stored, plan=BRIEF.model_copy(update={"rounds": 10, "slice_seconds": 6.0}))
     agent.send(spec)
-    agent.expect(Heartbeat, lambda beat: beat.phase.startswith("process 2 of 2"))
+    agent.expect(Heartbeat, lambda beat: beat.phase.startswith("block 1 of at most 1"))
 
     def measuring() -> list[int]:
         return [pid for pid in processes_of(spec.attempt_id) if b"--measure" in command_line(pid)]

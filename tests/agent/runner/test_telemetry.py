@@ -34,7 +34,8 @@ BEGIN_S, SECONDS, CALLS = 100.0, 2.0, 400
 
 def timed(**facts: str) -> ProcessReport:
     samples = ProcessSamples(
-        index=1, cache="warm", init_ns=1, first_ns=1, warmup_ns=(), invoke_ns=(int(1e9 * SECONDS / CALLS),) * CALLS,
+        index=1, cache="warm", init_ns=1, first_ns=1, warmup_ns=(),
+        invoke_ns=(int(1e9 * SECONDS / CALLS),) * CALLS,
         memory_peak_bytes=1, memory_before_bytes=1, facts=facts,
     )  # fmt: skip
     return ProcessReport(samples=samples, saw=Seen(seen=("swap",)))
