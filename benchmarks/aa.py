@@ -27,12 +27,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from runtime.tools.loop_plan import LoopPlan
-
 from benchmarks.fresh_blocks import REPOSITORY
 from benchmarks.skeletons import restored
 from runtime.common.statistics import estimate, geometric_mean
-from runtime.tools.benchmark import measure
+from runtime.tools.benchmark import Session
 from runtime.tools.inputs import make_pool
 from runtime.tools.loading import Opener
 from runtime.tools.samples import percentile
@@ -100,11 +98,10 @@ def _arguments() -> argparse.Namespace:
 def _compared(folder: Path, files: dict[str, Path], args: argparse.Namespace) -> list[dict[str, Any]]:
     """Submit the campaign to a farm of its own, and return the stored ratio and verdict of each contender."""
     copies = [f"copy{number}" for number in range(1, 1 + args.contenders)]
-    timed = {"min_runs": 11, "min_seconds": args.seconds, "max_seconds": 2 * args.seconds}
     campaign = {
         "version": 1,
         "campaign": "aa",
-        "defaults": {"measure": {"processes": args.blocks, "timed": timed}},
+        "defaults": {"measure": {"blocks": args.blocks}},
         "models": [{"id": name, "source": str(file)} for name, file in files.items()],
         "delegates": {name: {"kind": "litert", "threads": 1} for name in ("base", *copies)},
         "baseline": {"delegate": "base"},
@@ -167,9 +164,19 @@ def _in_a_process(name: str, model: Path, seconds: float) -> float:
 
 def _farms(model: str, seconds: float) -> float:
     """Median seconds of the farm's own loop."""
-    plan = LoopPlan(1, _WARM_UP_S, 11, 1_000_000, seconds, 2 * seconds, 11)
-    found = measure(Opener.prepare("litert", {"threads": 1}), model, _sha256(model), plan)
-    return percentile(found.invoke_ns, 0.5) / 1e9
+    session = Session(Opener.prepare("litert", {"threads": 1}), model, _sha256(model), 1)
+    _for_seconds(session, _WARM_UP_S)
+    return percentile(_for_seconds(session, seconds), 0.5) / 1e9
+
+
+def _for_seconds(session: Session, seconds: float) -> list[int]:
+    """Time slices of a tenth of a second for so long; return their invokes in ns."""
+    runs = max(1, round(0.1e9 / session.run_ns))
+    times: list[int] = []
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        times += session.slice(runs).invoke_ns.tolist()
+    return times
 
 
 def _plain(model: str, seconds: float) -> float:

@@ -35,8 +35,8 @@ MEMORY_MARGIN: Final = 1.3
 Chosen: timed processes keep samples, and an estimate that is too small ends in an arm that is killed."""
 
 LEAST_REPORTED: Final = 0.5
-"""Share of a slice's wall time that its invokes must add up to. Chosen: reading inputs and outputs from
-Python is within them, so that little is left; a clock that was tampered with shows here."""
+"""Share of the wall time of undisturbed slices that their invokes must add up to. Chosen: reading inputs and
+outputs from Python is within them, so that little is left; a clock that was tampered with shows here."""
 
 
 MOST_STOPPED_S: Final = 0.02
@@ -130,8 +130,12 @@ class _Block:
         part.runs = min(self._plan.most_slice_runs, max(self._plan.slice_runs, filling))
 
     @property
+    def _clean(self) -> list[int]:
+        return [number for number, one in enumerate(self._rounds) if one.disturbed is None]
+
+    @property
     def _disturbed(self) -> int:
-        return sum(one.disturbed is not None for one in self._rounds)
+        return len(self._rounds) - len(self._clean)
 
     @property
     def _keeps_all(self) -> bool:
@@ -205,7 +209,7 @@ class _Block:
         if device.api == "opencl":
             evidence.append(device_use.judged(is_gpu=device.kind == "gpu"))
         found = [disturbance for one in evidence for disturbance in one.found]
-        impossible = self._impossible(part, invoke_ns)
+        impossible = self._impossible(part)
         samples = report.samples
         assert samples is not None
         return report.model_copy(
@@ -220,14 +224,16 @@ class _Block:
             }
         )
 
-    def _impossible(self, part: _Part, invoke_ns: Sequence[int]) -> tuple[str, ...]:
+    def _impossible(self, part: _Part) -> tuple[str, ...]:
         """Say how the process contradicts what passed: impossible times, or turns that were not its own."""
-        wall_s = sum(one.slices[part.arm.name].wall_s for one in self._rounds)
-        reported_s = sum(invoke_ns) / 1e9
         found = []
-        if not LEAST_REPORTED * wall_s <= reported_s <= wall_s:
-            said = f"its invokes add up to {reported_s:.3g} s in slices that took {wall_s:.3g} s"
-            found.append(f"the process reports times that cannot be: {said}")
+        for numbers, least in ((range(len(self._rounds)), 0.0), (self._clean, LEAST_REPORTED)):
+            wall_s = sum(self._rounds[number].slices[part.arm.name].wall_s for number in numbers)
+            reported_s = sum(sum(part.times[number].invoke_ns) for number in numbers) / 1e9
+            if not least * wall_s <= reported_s <= wall_s:
+                said = f"its invokes add up to {reported_s:.3g} s in slices that took {wall_s:.3g} s"
+                found.append(f"the process reports times that cannot be: {said}")
+                break
         if part.ran_stopped_s > MOST_STOPPED_S:
             found.append(f"the process ran for {part.ran_stopped_s:.3f} s while it was stopped")
         return tuple(found)

@@ -77,7 +77,7 @@ def run_farm(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def measured(folder: Path, models: Sequence[str]) -> Campaign:
     """Measure these models of the demo, and the two odd ones."""
     manifest = yaml.safe_load((REPOSITORY / "examples/models.yaml").read_text(encoding="utf-8"))
-    manifest["defaults"]["measure"] = SHORT
+    manifest["defaults"] = {"measure": SHORT}
     # The odd models have three operators on few numbers, which no transfer would be worth.
     manifest["delegates"]["gpu"]["cost_aware_partitioning"] = False
     manifest["models"] = [entry for entry in manifest["models"] if entry["id"] in models]
