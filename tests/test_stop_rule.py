@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agent.attempt.files import ProcessReport
-from agent.runner.blocks import compared_blocks
+from agent.runner.blocks import block_figures
 from agent.wire.measurement import ProcessSamples, TimedSlice
 from benchmarks.noisy_blocks import CALM, DEMO, ROUNDS, Noise, block_logs, slice_medians
 from benchmarks.statistics import outcomes, share
@@ -26,7 +26,7 @@ def test_the_simulated_ratio_of_a_block_is_the_one_that_the_runner_takes():
             slices=tuple(TimedSlice(round=number, runs=1) for number in range(ROUNDS)),
         )  # fmt: skip
         reports.append(ProcessReport(samples=samples))
-    found = compared_blocks([reports[1]], [reports[0]])[1]
+    (found,) = block_figures([reports[1]], [reports[0]])
     times, ratios = block_logs(medians)
     assert found.log_ratio == pytest.approx(float(ratios[0, 0, 0]), abs=1e-8)
     assert np.log(found.p50_ns / 1e9) == pytest.approx(float(times[0, 0, 1]), abs=1e-8)

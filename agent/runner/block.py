@@ -39,6 +39,10 @@ LEAST_REPORTED: Final = 0.5
 outputs from Python is within them, so that little is left; a clock that was tampered with shows here."""
 
 
+LEAST_WALL_S: Final = 0.3
+"""Seconds of slices below which that is not asked: of slices of milliseconds, handing over the samples takes
+a good part."""
+
 MOST_STOPPED_S: Final = 0.02
 """Seconds of CPU time that a stopped process may have used in a block: its threads end what they do in the
 kernel. Chosen; one that wakes itself up to disturb the others uses more."""
@@ -230,7 +234,8 @@ class _Block:
         for numbers, least in ((range(len(self._rounds)), 0.0), (self._clean, LEAST_REPORTED)):
             wall_s = sum(self._rounds[number].slices[part.arm.name].wall_s for number in numbers)
             reported_s = sum(sum(part.times[number].invoke_ns) for number in numbers) / 1e9
-            if not least * wall_s <= reported_s <= wall_s:
+            least_s = least * wall_s if wall_s >= LEAST_WALL_S else 0.0
+            if not least_s <= reported_s <= wall_s:
                 said = f"its invokes add up to {reported_s:.3g} s in slices that took {wall_s:.3g} s"
                 found.append(f"the process reports times that cannot be: {said}")
                 break

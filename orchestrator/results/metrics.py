@@ -335,6 +335,12 @@ METRICS: tuple[Metric, ...] = (
         "1",
         "Relative error of LiteRT's XNNPACK on the same inputs against the same reference.",
     ),
+    _accuracy(
+        "margin",
+        "lower",
+        "1",
+        "Error over its bound, of the rule and the output that come nearest to it: 1 is at the bound.",
+    ),
     _labelled(
         "samples", "labelled samples", "1", "none", "Samples of known class that the model was run on."
     ),

@@ -180,7 +180,7 @@ def test_what_its_descriptor_does_not_declare_is_refused_before_anything_runs(in
     ran = installed.farm("submit", installed.manifest(first + wrong))
     assert ran.returncode == 2
     said = dict(re.findall(r"models\.yaml:(\d+):\d+: (.+)", ran.stderr))
-    assert list(said) == [str(14 + n) for n in range(len(REFUSED))], "the line of each delegate"
+    assert list(said) == [str(15 + n) for n in range(len(REFUSED))], "the line of each delegate"
     for found, wanted in zip(said.values(), REFUSED.values(), strict=True):
         assert wanted in found
 

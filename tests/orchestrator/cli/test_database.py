@@ -37,7 +37,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 def test_a_measured_farm_is_well_and_is_copied(measured: Shell) -> None:
     ran = measured.farm("db", "check", "--deep")
     assert ran.code == 0, ran.out
-    assert "ok   artifacts: 4 files are there, and every hash is right" in ran.out
+    assert "ok   artifacts: 5 files are there, and every hash is right" in ran.out
     assert measured.farm("db", "check", "--json").json()["ok"]
     copied = measured.farm("db", "backup", "copy.db", "--json")
     assert copied.json()["bytes"] == (measured.folder / "copy.db").stat().st_size
@@ -93,14 +93,14 @@ def test_a_damaged_store_is_told_with_the_exit_code(measured: Shell) -> None:
     path.unlink()
     try:
         ran = measured.farm("db", "check")
-        assert (ran.code, "BAD  artifacts: 1 of 4: model" in ran.out) == (1, True)
+        assert (ran.code, "BAD  artifacts: 1 of 5: model" in ran.out) == (1, True)
     finally:
         path.write_bytes(kept)
 
 
 def test_references_are_shown_and_forgotten_by_the_models_name(measured: Shell) -> None:
     found = measured.farm("db", "references", "--json").json()["models"]
-    assert [(entry["names"], len(entry["references"])) for entry in found] == [(["good"], 2)]
+    assert [(entry["names"], len(entry["references"])) for entry in found] == [(["good"], 3)]
     assert all(known["handed_on"] for known in found[0]["references"]), "this machine's own agent made them"
     shown = measured.farm("db", "references", "good").out
     assert "good  reference of LiteRT " in shown
@@ -110,7 +110,7 @@ def test_references_are_shown_and_forgotten_by_the_models_name(measured: Shell) 
     ):
         ran = measured.farm("db", "references", *arguments)
         assert (ran.code, words in ran.err) == (2, True), ran.err
-    assert "forgotten: 2 references of 1 models" in measured.farm("db", "references", "good", "--forget").out
+    assert "forgotten: 3 references of 1 models" in measured.farm("db", "references", "good", "--forget").out
     assert "known: 0 references" in measured.farm("db", "references").out
 
 

@@ -60,7 +60,7 @@ def test_a_campaign_is_submitted_watched_and_read_with_address_and_token_alone(f
     measuring.join()
     assert (submitted.code, told) == (0, ["ana"]), submitted.err
     assert "1 cell: 1 to run" in submitted.err
-    assert "1 done" in submitted.out
+    assert "1/1 right" in submitted.out
 
     (cell,) = farm.answer("bob", "results", "--campaign", "everyday")
     assert (cell["status"], cell["latency_ms"]["p50"]) == ("done", 1.0)
