@@ -73,7 +73,7 @@ def test_a_campaign_is_submitted_watched_and_read_with_address_and_token_alone(f
     assert gc.isenabled(), "a verb leaves the process that runs it as it was"
     assert farm.answer("bob", "why", cell["cell_id"])["state"] == "done"
     assert "finished" in farm.call("bob", "logs", cell["cell_id"]).out
-    shown = farm.call("bob", "show", cell["cell_id"])
+    shown = farm.call("bob", "show", cell["cell_id"], "--all")
     assert (shown.code, "answers 404 for samples 555555555555" in shown.err) == (1, True), shown.err
     again = farm.answer("bob", "repro", cell["cell_id"])
     campaign = parse_manifest(again["document"].encode(), "again.yaml")
