@@ -83,6 +83,7 @@ test-faults:
 
 test-attack:
 	@bash .ci/setup test
+	HONESTY_REPORT=benchmarks/results/dishonesty.md $(BIN)/pytest tests/agent/runner/test_honesty.py
 	ATTACK_REPORT=benchmarks/results/attack.md $(BIN)/pytest -m "attack or not attack" tests/attack
 
 mutate:

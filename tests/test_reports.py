@@ -17,6 +17,7 @@ WRITERS = {
     "attack": "tests/attack/conftest.py",
     "channel_counts": "benchmarks/channel_counts.py",
     "cpu_runtime": "benchmarks/cpu_runtime.py",
+    "dishonesty": "tests/agent/runner/test_honesty.py",
     "faults": "tests/faults/conftest.py",
     "judge_power": "benchmarks/judge_power.py",
     "kernel_checks": "tests/runtime/kernel_checker.py",

@@ -32,8 +32,8 @@ arms apart, from four on 0.3 %; a true difference then takes up to 0.7 blocks mo
 
 
 FAR: Final = 1.5
-"""Factor beyond which a difference needs no fair figure. Chosen: slow modes make a process 1.5 times as slow;
-where the whole interval lies beyond that, no few of them explain it, and more blocks change no decision."""
+"""Factor beyond which a difference needs either three blocks or a fair figure, not more of both. Chosen: slow
+modes make a process 1.5 times as slow; where the whole interval lies beyond, no few of them explain it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,8 @@ def _known(
     known_to = figure.half + arm.allowance
     if not arm.until_decided:
         return "target" if known_to <= plan.target else None
-    if compared and abs(figure.centre) - known_to > math.log(FAR):
+    is_far = compared and abs(figure.centre) - known_to > math.log(FAR)
+    if is_far and (known_to <= FAIR or blocks >= DIFFERENT_FROM_BLOCK):
         return "decided"
     says = verdict(figure.centre, figure.half, arm.allowance) if compared else "open"
     if says in ("faster", "slower") and blocks < min(DIFFERENT_FROM_BLOCK, plan.max_blocks):

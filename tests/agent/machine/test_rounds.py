@@ -25,7 +25,7 @@ def use(ran_s: float | None, waited_s: float | None, wall_s: float = 0.5) -> Sli
         ({}, use(0.9, 0.0), None),
         # Others ran on one CPU for half of the slice, and a thread of the arm waited meanwhile.
         ({"foreign_s": 0.25}, use(0.75, 0.25), "other programs used 0.2 of 2 CPUs"),
-        ({"foreign_s": 0.06}, use(0.8, 0.06), "others kept a thread of gpu from its CPU for"),
+        ({"foreign_s": 0.09}, use(0.8, 0.09), "others kept a thread of gpu from its CPU for"),
         # Nobody else ran: its own threads waited for each other.
         ({}, use(0.7, 0.3), None),
         # Others ran, but its own threads kept both CPUs busy all the time.
@@ -44,8 +44,11 @@ def test_a_round_is_disturbed_by_what_the_counters_say(counted, slice_use, said)
 
 
 def test_the_allowance_is_the_share_that_others_took_of_all_slices():
-    rounds = [one_round({"foreign_s": 0.1}, gpu=use(0.8, 0.05), cpu=use(0.5, 0.0)) for _ in range(4)]
-    assert taken(rounds, "gpu") == pytest.approx(0.1)
+    rounds = [one_round({"foreign_s": 0.2}, gpu=use(0.8, 0.05), cpu=use(0.5, 0.0)) for _ in range(4)]
+    assert taken(rounds, "gpu") == pytest.approx(0.1), "what its threads waited"
+    waiting = [one_round({"foreign_s": 0.1}, gpu=use(0.8, 0.2), cpu=use(0.5, 0.0)) for _ in range(4)]
+    foreign_s = 0.4 - 2 * waiting[0].window.rounding_s / 2
+    assert taken(waiting, "gpu") == pytest.approx(foreign_s / 4, abs=0.005), "its share of what others ran"
     assert taken(rounds, "cpu") == 0.0
     assert taken(rounds, "absent") == 0.0
     assert taken([], "gpu") == 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from runtime.model.writer import write_model
 from tests.agent import dishonest
 from tests.agent.embedded_agent import BRIEF, EmbeddedAgent, job, put_model
 from tests.needs import absent
+from tests.reports import write_report
+from tests.tree import tree
 
 TIMED = 2 * dishonest.THROTTLED_AFTER + 1
 """Its last run has another input set than the answer that `stale` repeats."""
@@ -158,8 +161,27 @@ def test_a_delegate_that_is_fast_in_its_first_process_alone_is_noisy(caught):
     assert graded(result)[0] == "noisy", result.measurement.latency_ms
 
 
+def table(caught):
+    """Every dishonest delegate with the end of its cell, its grade and the reason, as Markdown."""
+    lines = [
+        "# Dishonest delegates",
+        "",
+        "| delegate | what it does | cell | grade | reason |",
+        "|---|---|---|---|---|",
+    ]
+    for name in (*IN_ONE_PROCESS, *IN_THREE):
+        result, lie = caught[name], getattr(dishonest, f"{name.capitalize()}Delegate").__doc__
+        found, reasons = ("", ()) if result.measurement is None else graded(result)
+        if result.status is not Status.DONE:
+            found, reasons = "", (f"{result.reason.code}: {result.reason.text}",)
+        lines.append(f"| `{name}` | {lie} | {result.status} | {found} | {''.join(reasons[:1])[:160]} |")
+    return "\n".join(lines) + "\n"
+
+
 def test_none_of_them_is_good(caught):
     """Each ends failed, void or noisy; one that is fair says on its line what is wrong."""
+    if path := os.environ.get("HONESTY_REPORT"):
+        write_report(Path(path), table(caught), tree(), 0)
     names = (*IN_ONE_PROCESS, *IN_THREE)
     grades = {name: graded(caught[name]) for name in names if caught[name].status is Status.DONE}
     assert {name for name, (found, _) in grades.items() if found == "good"} == set()

@@ -86,10 +86,16 @@ CASES: Mapping[str, Case] = {
         {"base": _arm(), "gpu": replace(_arm(ratios=_around(0.5, 0.03, 4)), until_decided=False)},
         {"base": None, "gpu": None},
     ),
-    "unless it is far from equality": Case(
-        {"base": _arm(), "gpu": _arm(ratios=_around(2.0, 0.1, 3))},
+    "a far difference needs no fair figure": Case(
+        {"base": _arm(), "gpu": _arm(ratios=_around(2.0, 0.1, 4))}, {"base": "decided", "gpu": "decided"}
+    ),
+    "or no fourth block": Case(
+        {"base": _arm(), "gpu": _arm(ratios=_around(2.0, 0.01, 3))},
         {"base": "decided", "gpu": "decided"},
         blocks=3,
+    ),
+    "but one of both": Case(
+        {"base": _arm(), "gpu": _arm(ratios=_around(2.0, 0.1, 3))}, {"base": None, "gpu": None}, blocks=3
     ),
     "three blocks decide no difference": Case(
         {"base": _arm(), "gpu": _arm(ratios=_around(0.3, 0.02, 3))}, {"base": None, "gpu": None}, blocks=3
