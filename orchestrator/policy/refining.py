@@ -49,14 +49,10 @@ class Refining:
         }
 
     def plan(self, plan: MeasurePlan) -> MeasurePlan:
-        """The plan of its attempt: as many blocks in all as a cell may have, until the target is reached."""
-        return plan.model_copy(
-            update={"max_blocks": MAX_BLOCKS, "target": plan.target if self.target is None else self.target}
-        )
-
-    def limit_s(self, limit_s: float, plan: MeasurePlan) -> float:
-        """The time limit of its attempt: the cell's for each of the most blocks that its own plan has."""
-        return limit_s * max(1.0, (MAX_BLOCKS - len(self.earlier.blocks)) / plan.max_blocks)
+        """The plan of its attempt: at most as many blocks again as the plan has, until the target is reached."""
+        most = min(MAX_BLOCKS, len(self.earlier.blocks) + plan.max_blocks)
+        target = plan.target if self.target is None else self.target
+        return plan.model_copy(update={"max_blocks": most, "target": target})
 
 
 def refined_to(stored: Mapping[str, Any] | None) -> tuple[bool, float | None]:

@@ -74,12 +74,6 @@ def _baseline(lead: tables.Attempt, campaign: tables.Campaign) -> Arm:
     )
 
 
-def soft_limit_s(cell: tables.Cell) -> float:
-    """How long an attempt at the cell may take, in seconds."""
-    limit_s = cell.soft_limit_s
-    return limit_s if cell.refines is None else Refining.read(cell.refines).limit_s(limit_s, _plan(cell))
-
-
 def _plan(cell: tables.Cell) -> MeasurePlan:
     return MeasurePlan.model_validate(cell.plan)
 
@@ -89,7 +83,7 @@ def _refinement(cell: tables.Cell) -> Refinement | None:
 
 
 def _alone(cell: tables.Cell, attempt: tables.Attempt, model_bytes: int) -> JobSpec:
-    limit_s, plan = soft_limit_s(cell), _plan(cell)
+    limit_s, plan = cell.soft_limit_s, _plan(cell)
     return JobSpec(
         attempt_id=attempt.attempt_id,
         attempt_no=attempt.attempt_no,

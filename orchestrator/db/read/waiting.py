@@ -10,7 +10,6 @@ from sqlmodel import Session, col, select
 
 from orchestrator.db import tables
 from orchestrator.db.queue import candidate_queries
-from orchestrator.db.read import jobs
 from orchestrator.db.read.device_states import occupants, why_unwilling
 from orchestrator.policy.assign import Occupancy
 from orchestrator.policy.blocks import kept_busy
@@ -53,7 +52,7 @@ def cell_facts(
         ahead_s=ahead_s,
         devices=tuple(_device_facts(session, cell.line, campaign, holders, silent_before, now)),
         own=next((o for o in holders if o.cell_id == cell.cell_id), None),
-        job_limit_s=jobs.soft_limit_s(cell),
+        job_limit_s=cell.soft_limit_s,
         job_started=None if live is None else live.started_at,
         heard_at=None if live is None else live.heard_at,
         scheduler=scheduler,

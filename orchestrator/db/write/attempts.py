@@ -118,7 +118,7 @@ def start(turn: Turn, attempt_id: str, epoch: int, now: datetime) -> bool:
     attempt.started_at = now
     attempt.phase = ""
     # They take turns: the last one may end once all have used up their time.
-    limit_s = attempt.arms * (jobs.soft_limit_s(cell) + jobs.HARD_LIMIT_AFTER_S) + DEADLINE_AFTER_S
+    limit_s = attempt.arms * (cell.soft_limit_s + jobs.HARD_LIMIT_AFTER_S) + DEADLINE_AFTER_S
     attempt.deadline_at = now + timedelta(seconds=limit_s)
     cell.state = move_cell(CellState(cell.state), CellState.RUNNING).value
     events.add(turn, cell, "started", f"attempt {attempt.attempt_no} on {attempt.device_id}", now)

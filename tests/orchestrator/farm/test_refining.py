@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlmodel import select
 
-from agent.wire.bounded import MAX_BLOCKS
 from agent.wire.measurement import BlockFigure, Quality, Ratio, baseline_id
 from agent.wire.messages import AgentHello, MissingDelegate, Reason, ReasonCode, Status
 from orchestrator.config.home import FarmHome
@@ -113,8 +112,8 @@ def test_the_vaguest_open_ratio_is_measured_first_with_the_baseline_and_its_earl
     assert (job.model_id, job.delegate) == ("vaguer", "cpu")
     assert job.refines.blocks == BLOCKS
     assert job.refines.environment_id == before["vaguer"].environment_id
-    assert (job.plan.max_blocks, job.plan.target) == (MAX_BLOCKS, 0.05)
-    assert job.soft_limit_s == pytest.approx(900.0 * 36 / 6)
+    assert (job.plan.max_blocks, job.plan.target) == (10, 0.05)
+    assert job.soft_limit_s == 900.0
     (baseline,) = job.arms
     assert (baseline.delegate, baseline.reported, baseline.refines) == ("litert", False, None)
     with database.read() as session:

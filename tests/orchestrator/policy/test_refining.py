@@ -32,13 +32,12 @@ def test_what_is_stored_is_read_again(changes):
     assert Refining.read(refining.stored) == refining
 
 
-def test_its_job_may_have_as_many_blocks_as_a_cell_and_as_long_for_each_as_before():
+def test_its_job_has_as_many_blocks_again_as_its_level_at_most():
     plan = REFINING.plan(PLAN)
-    assert (plan.max_blocks, plan.target, plan.min_blocks) == (MAX_BLOCKS, 0.03, PLAN.min_blocks)
+    assert (plan.max_blocks, plan.target, plan.min_blocks) == (10, 0.03, PLAN.min_blocks)
     assert replace(REFINING, target=None).plan(PLAN).target == PLAN.target
-    assert REFINING.limit_s(60.0, PLAN) == pytest.approx(60.0 * 36 / 6)
     most = PLAN.model_copy(update={"max_blocks": MAX_BLOCKS})
-    assert REFINING.limit_s(60.0, most) == 60.0, "never shorter than the file says"
+    assert REFINING.plan(most).max_blocks == MAX_BLOCKS
 
 
 def test_cells_share_blocks_where_they_are_refined_to_the_same_target():
