@@ -49,7 +49,7 @@ class Refining:
         }
 
     def plan(self, plan: MeasurePlan) -> MeasurePlan:
-        """The plan of its attempt: at most as many blocks again as the plan has, until the target is reached."""
+        """Its attempt's plan: at most as many blocks again as it has, until the target is reached."""
         most = min(MAX_BLOCKS, len(self.earlier.blocks) + plan.max_blocks)
         target = plan.target if self.target is None else self.target
         return plan.model_copy(update={"max_blocks": most, "target": target})
