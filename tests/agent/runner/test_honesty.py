@@ -171,8 +171,9 @@ def table(caught):
     ]
     for name in (*IN_ONE_PROCESS, *IN_THREE):
         result, lie = caught[name], getattr(dishonest, f"{name.capitalize()}Delegate").__doc__
-        found, reasons = ("", ()) if result.measurement is None else graded(result)
-        if result.status is not Status.DONE:
+        if result.status is Status.DONE:
+            found, reasons = graded(result)
+        else:
             found, reasons = "", (f"{result.reason.code}: {result.reason.text}",)
         lines.append(f"| `{name}` | {lie} | {result.status} | {found} | {''.join(reasons[:1])[:160]} |")
     return "\n".join(lines) + "\n"
