@@ -98,7 +98,7 @@ def cell_lines(
 
 def accuracy_text(m: Measurement) -> str:
     """Write `pass 0.3 %`, the verdict on the outputs and their error over its bound."""
-    margin = getattr(m.accuracy, "margin", None)
+    margin = m.accuracy.margin
     verdict = m.accuracy.verdict or "not judged"
     return verdict if margin is None else f"{verdict} {percent(margin)}"
 

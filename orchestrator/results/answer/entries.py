@@ -89,7 +89,7 @@ def _time(cell: CellRecord) -> str:
         IMPORTED if cell.imported is not None else "",
         NOT_JUDGED if m is not None and m.accuracy.verdict is None and cell.imported is None else "",
         PARTLY if m is not None and m.delegation is not None and m.delegation.status != "full" else "",
-        AGAIN if getattr(cell, "again", None) else "",
+        AGAIN if cell.again else "",
     ]
     return _sure(text.known(p50, _known_to(graded)), graded) + "".join(signs)
 
@@ -108,7 +108,7 @@ def _more(cell: CellRecord) -> dict[str, str]:
     if m is None:
         return {}
     graded, times = grade_of(cell), m.latency_ms
-    margin = getattr(m.accuracy, "margin", None)
+    margin = m.accuracy.margin
     delegation = m.delegation
     known_to = _known_to(graded)
     return {

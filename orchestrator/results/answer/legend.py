@@ -48,7 +48,7 @@ def _cautions(shown: Sequence[CellRecord], *, unpaired: bool) -> Iterator[str]:
         yield f"{entries.NOT_JUDGED} output not judged"
     if any(m.delegation is not None and m.delegation.status != "full" for m in measured):
         yield f"{entries.PARTLY} partly on the CPU"
-    if any(getattr(cell, "again", None) for cell in shown):
+    if any(cell.again for cell in shown):
         yield f"{entries.AGAIN} being measured again"
     if reused := sum(cell.reused_from is not None for cell in shown):
         yield f"{reused} reused"
