@@ -58,7 +58,6 @@ ELSEWHERE = {
     "farm devices noise *": "tests/orchestrator/cli/test_noise.py",
     "farm agents remove *": "tests/orchestrator/endpoint/test_lab_operations.py",
     "farm model prime*": "compiles for minutes: tests/runtime/delegates/gpu",
-    "farm submit examples/models.yaml *": "measures for ten minutes",
     "farm site build --out /var/www/farm": "writes to a folder of the system",
     "*pytest *": "runs tests",
     "python -m tests.*": "checks or attacks for minutes",
@@ -112,6 +111,7 @@ PLACEHOLDERS = {
 
 ENDS = {
     "farm doctor": {0, 1},
+    "farm compare demo~1 demo --fail-on regression": {0, 5},
     "farm submit --model my.tflite --budget 'p50<=5ms'": {0, 3, 5},
     "farm submit --model my.tflite --budget 'p50<=5ms' --junit budget.xml": {0, 3, 5},
 }
