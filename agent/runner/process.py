@@ -37,7 +37,7 @@ _LOAD_S: Final = 120.0
 """Seconds in which a process must have imported its modules."""
 
 _END_S: Final = 10.0
-"""Seconds in which a process must end by itself once its report is sent."""
+"""Seconds in which a cold process must end by itself once its report is sent, and one that has failed."""
 
 
 @dataclass(slots=True)
@@ -108,7 +108,11 @@ class MeasuringProcess:
         """Let a process that starts a tuning do all its work; return its report."""
         self._log("start")
         self._order(Order(do="start"))
-        return self._ended(self._answer(None, lambda answer: answer.report is not None))
+        answer = self._answer(None, lambda answer: answer.report is not None)
+        # A driver may write what it has compiled when its process exits, for those that follow.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_END_S)
+        return self._ended(answer)
 
     def slice(self, runs: int) -> SliceTimes:
         """Let it time so many invokes; return their times."""
@@ -149,10 +153,9 @@ class MeasuringProcess:
         self._log("end")
 
     def _ended(self, answer: Answer) -> ProcessReport:
+        """Return the report, behind which nothing is left to do: the process is killed."""
         report = answer.report
         assert report is not None
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(_END_S)
         self.close()
         if report.failure is not None:
             raise FailedError(report.failure, report.environment)

@@ -61,7 +61,7 @@ class MeasurePlan(Wire):
     target: float = Field(default=0.05, gt=0, le=1)
     tunings: int = Field(default=1, ge=1, le=MAX_BLOCKS)
     warmup_runs: Count = 5
-    warmup_seconds: float = Field(default=0.5, ge=0)
+    warmup_seconds: float = Field(default=0.2, ge=0)
     rounds: int = Field(default=7, ge=1, le=MAX_ROUNDS)
     slice_runs: int = Field(default=5, ge=1, le=MAX_SLICE_RUNS)
     slice_seconds: float = Field(default=0.1, ge=0, le=MAX_SLICE_SECONDS)
