@@ -171,6 +171,15 @@ class Arm:
         # For the processes that follow, which take from it what it chose and its warm-up.
         write_atomically(report_path(self.folder, index), report.model_dump_json().encode())
 
+    def drop_block(self, index: int) -> None:
+        """Mark what its process `index` timed as not kept: the block was measured once more."""
+        self.rounds.pop(index, None)
+        self.reports = [
+            report if (samples := report.samples) is None or samples.index != index
+            else report.model_copy(update={"samples": samples.without_kept()})
+            for report in self.reports
+        ]  # fmt: skip
+
     def leave(self) -> None:
         """Take no part any more; nobody waits for a result."""
         self.over = True

@@ -3,14 +3,15 @@
 The state of a machine changes within a tenth of a second to two seconds. Slices of a tenth of a second that
 alternate meet the same states, so that a ratio of two slices of one round hardly sees them. An arm that waits
 is stopped: its threads neither spin nor compute. A round that others disturbed, by the kernel's counters, is
-repeated at once; where that is the rule and not the exception, all rounds are kept as they are.
+repeated at once; where that is the rule and not the exception, all rounds are kept as they are, and the block
+may be measured once more.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -24,10 +25,12 @@ from agent.machine.rounds import Round, SliceUse, taken, whole
 from agent.machine.workload import Reading
 from agent.runner import calibration
 from agent.runner.arm import Arm
+from agent.runner.block_size import Cost
 from agent.runner.blocks import drawn_order, order_of_round
 from agent.runner.channel import SliceTimes
+from agent.runner.sliced import facts_of, with_slices
 from agent.runner.tunings import tuning_of
-from agent.wire.measurement import ProcessSamples, TimedSlice
+from agent.wire.measurement import TimedSlice
 from agent.wire.plan import MeasurePlan
 
 MEMORY_MARGIN: Final = 1.3
@@ -71,28 +74,62 @@ def fit_together(arms: Sequence[Arm]) -> bool:
     return room is None or MEMORY_MARGIN * need <= room
 
 
-def run_block(arms: Sequence[Arm], number: int, seed: int, *, together: bool) -> Reading:
-    """Run block `number` with these arms; return the reading of the calibration workload in it.
+@dataclass(frozen=True, slots=True)
+class BlockAsked:
+    """A block that is to be measured: its number, how many rounds it has, and the number of its processes
+    among those of each arm, which is that of the block but where it is measured once more.
+    """
+
+    number: int
+    rounds: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRun:
+    """What a block says beside its figures. `reading`: of the calibration workload in it; `disturbed`:
+    whether others disturbed most rounds, so that all of them count.
+    """
+
+    asked: BlockAsked
+    reading: Reading
+    cost: Cost
+    disturbed: bool
+
+
+def run_block(arms: Sequence[Arm], asked: BlockAsked, seed: int, *, together: bool) -> BlockRun:
+    """Run a block with these arms.
 
     Each arm that does not fail gets a report and its kept rounds. Arms that are not `together` run their
     rounds one after another.
     """
+    began_s = time.monotonic()
     named = {arm.name: arm for arm in arms}
-    ordered = [named[name] for name in drawn_order(named, seed, number)]
+    ordered = [named[name] for name in drawn_order(named, seed, asked.number)]
     groups = [ordered] if together else [[arm] for arm in ordered]
-    blocks = [_Block(group, number, arms[0].job.plan) for group in groups]
+    blocks = [_Block(group, asked, arms[0].job.plan) for group in groups]
     readings = [calibration.read()]
     for block in blocks:
         readings += block.run()
-    return Reading.typical(readings)
+    besides_s = time.monotonic() - began_s - sum(block.rounds_s for block in blocks)
+    rounds = max(block.rounds_run for block in blocks)
+    round_s = sum(block.rounds_s / max(1, block.rounds_run) for block in blocks)
+    disturbed = any(block.keeps_all for block in blocks)
+    return BlockRun(asked, Reading.typical(readings), Cost(rounds, round_s, besides_s), disturbed)
 
 
 class _Block:
-    def __init__(self, arms: Sequence[Arm], number: int, plan: MeasurePlan) -> None:
+    def __init__(self, arms: Sequence[Arm], asked: BlockAsked, plan: MeasurePlan) -> None:
         self._parts = [_Part(arm) for arm in arms]
-        self._number, self._plan = number, plan
+        self._asked, self._plan = asked, plan
         self._cpus = sorted({cpu for arm in arms for cpu in arm.allowed})
         self._rounds: list[Round] = []
+        self.rounds_s = 0.0
+
+    @property
+    def rounds_run(self) -> int:
+        """The rounds so far, repeated ones included."""
+        return len(self._rounds)
 
     @property
     def _alive(self) -> list[_Part]:
@@ -108,9 +145,11 @@ class _Block:
             part.arm.do(partial(_wait_loaded, part))
         for part in self._alive:
             part.arm.do(partial(self._open, part))
+        began_s = time.monotonic()
         while self._alive and not self._is_enough():
             self._round()
             readings.append(calibration.read())
+        self.rounds_s = time.monotonic() - began_s
         for part in self._alive:
             part.arm.do(partial(self._finish, part))
         for part in self._parts:
@@ -119,19 +158,21 @@ class _Block:
 
     def _start(self, part: _Part) -> None:
         arm = part.arm
-        who = f"block {self._number} of at most {self._plan.max_blocks}"
-        arm.start_process(self._number, tuning_of(self._number, arm.tunings), who)
+        number = self._asked.number
+        again = ", once more" if self._asked.index != number else ""
+        who = f"block {number} of at most {self._plan.max_blocks}{again}"
+        arm.start_process(self._asked.index, tuning_of(number, arm.tunings), who)
 
     def _open(self, part: _Part) -> None:
         process = part.arm.live
         assert process is not None
         before_s = part.arm.clock.used_s
         process.open()
-        part.arm.took_s[self._number] = part.arm.clock.used_s - before_s
+        part.arm.took_s[self._asked.index] = part.arm.clock.used_s - before_s
         process.stop()
         part.stopped = ThreadTimes.of(process.pid)
         filling = math.ceil(self._plan.slice_seconds * 1e9 / process.run_ns)
-        part.runs = min(self._plan.most_slice_runs, max(self._plan.slice_runs, filling))
+        part.runs = min(self._plan.most_slice_runs(self._asked.rounds), max(self._plan.slice_runs, filling))
 
     @property
     def _clean(self) -> list[int]:
@@ -142,13 +183,13 @@ class _Block:
         return len(self._rounds) - len(self._clean)
 
     @property
-    def _keeps_all(self) -> bool:
+    def keeps_all(self) -> bool:
         """Whether disturbance is the rule here, so that to drop rounds would be to choose among them."""
-        return self._disturbed > self._plan.rounds // 2
+        return self._disturbed > self._asked.rounds // 2
 
     def _is_enough(self) -> bool:
-        counted = len(self._rounds) - (0 if self._keeps_all else self._disturbed)
-        return counted >= self._plan.rounds
+        counted = len(self._rounds) - (0 if self.keeps_all else self._disturbed)
+        return counted >= self._asked.rounds
 
     def _round(self) -> None:
         number = len(self._rounds)
@@ -175,7 +216,7 @@ class _Block:
         part.stopped = after
         ran, waited = (None, None) if before is None or after is None else after.since(before)
         uses[part.arm.name] = SliceUse(wall_s, len(part.arm.cpus), ran, waited)
-        part.arm.took_s[self._number] += wall_s
+        part.arm.took_s[self._asked.index] += wall_s
 
     def _finish(self, part: _Part) -> None:
         process, arm = part.arm.live, part.arm
@@ -187,11 +228,11 @@ class _Block:
         process.go()
         before_s = arm.clock.used_s
         report = process.finish()
-        arm.took_s[self._number] += arm.clock.used_s - before_s
+        arm.took_s[self._asked.index] += arm.clock.used_s - before_s
         arm.live = None
         arm.alternated = arm.alternated or len(self._parts) > 1
-        kept = [one for one in self._rounds if self._keeps_all or one.disturbed is None]
-        arm.rounds[self._number] = kept
+        kept = [one for one in self._rounds if self.keeps_all or one.disturbed is None]
+        arm.rounds[self._asked.index] = kept
         arm.reports.append(self._completed(report, part, kept, device_use))
 
     def _completed(
@@ -218,7 +259,7 @@ class _Block:
         assert samples is not None
         return report.model_copy(
             update={
-                "samples": _with_slices(samples, invoke_ns, start_ns, slices, _facts(window, self._rounds)),
+                "samples": with_slices(samples, invoke_ns, start_ns, slices, facts_of(window, self._rounds)),
                 "saw": Seen(
                     suspect=tuple(d.text for d in found if not d.invalidates),
                     invalid=(*impossible, *(d.text for d in found if d.invalidates)),
@@ -247,36 +288,3 @@ class _Block:
 def _wait_loaded(part: _Part) -> None:
     assert part.arm.live is not None
     part.arm.live.wait_loaded()
-
-
-def _with_slices(
-    samples: ProcessSamples,
-    invoke_ns: Sequence[int],
-    start_ns: Sequence[int],
-    slices: Sequence[TimedSlice],
-    facts: Mapping[str, str],
-) -> ProcessSamples:
-    first_ns = start_ns[0] if start_ns else 0
-    return samples.model_copy(
-        update={
-            "invoke_ns": tuple(invoke_ns),
-            "start_ns": tuple(ns - first_ns for ns in start_ns),
-            "slices": tuple(slices),
-            "facts": {**samples.facts, **facts},
-        }
-    )
-
-
-def _facts(window: Window, rounds: Sequence[Round]) -> dict[str, str]:
-    """The counters around the rounds of a block, as a result records them."""
-    last = rounds[-1].window
-    counted = {
-        "watched_s": last.from_s + last.wall_s - rounds[0].window.from_s,
-        "foreign_cpu_s": window.foreign_s,
-        "steal_s": window.steal_s,
-        "throttled_s": window.throttled_s,
-        "cpu_waiting_s": window.waiting_s,
-    }
-    facts = {name: f"{value:.3f}" for name, value in counted.items() if value is not None}
-    # On the clock of the samples, for whoever looks for what happened meanwhile.
-    return {"timed_from_s": f"{rounds[0].window.from_s:.6f}", **facts}

@@ -58,23 +58,47 @@ def block_figures(
     `allowances`: the share of each block's kept rounds that others took from the arm.
     """
     theirs = {samples.index: slice_medians(samples) for samples in _timed(base)}
-    found = []
+    found: list[BlockFigure] = []
+    again = False
     for samples in _timed(own):
         p50 = block_p50(samples)
         if not p50:
+            # A block that was disturbed: the one that follows is in its place.
+            again = bool(samples.slices)
             continue
-        own_ns, base_ns = slice_medians(samples), theirs.get(samples.index, {})
-        logs = [math.log(base_ns[k] / own_ns[k]) for k in own_ns if base_ns.get(k) and own_ns[k]]
+        own_ns = slice_medians(samples)
+        logs = _log_ratios(own_ns, theirs.get(samples.index, {}))
         figure = BlockFigure(
             p50_ns=p50,
             log_ratio=median(logs) if logs else None,
             allowance=(allowances or {}).get(samples.index, 0.0),
             rounds=len(own_ns),
             repeated=len(samples.slices) - len(own_ns),
+            again=again,
             tuning=samples.tuning,
         )
         found.append(figure)
+        again = False
     return found
+
+
+def rounds_by_tuning(
+    own: Sequence[ProcessReport], base: Sequence[ProcessReport] | None = None
+) -> list[list[list[float]]]:
+    """Return, for each tuning, the logarithms of the rounds of each of its blocks: of the ratios over a
+    baseline, without one of the times.
+    """
+    theirs = {samples.index: slice_medians(samples) for samples in _timed(base or ())}
+    found: dict[int, list[list[float]]] = {}
+    for samples in _timed(own):
+        own_ns = slice_medians(samples)
+        over = dict.fromkeys(own_ns, 1.0) if base is None else theirs.get(samples.index, {})
+        found.setdefault(samples.tuning, []).append(_log_ratios(own_ns, over))
+    return list(found.values())
+
+
+def _log_ratios(own_ns: Mapping[int, float], base_ns: Mapping[int, float]) -> list[float]:
+    return [math.log(base_ns[k] / own_ns[k]) for k in own_ns if base_ns.get(k) and own_ns[k]]
 
 
 def added(earlier: Sequence[BlockFigure], blocks: Sequence[BlockFigure]) -> list[BlockFigure]:

@@ -34,12 +34,13 @@ from agent.machine.workload import Reading, as_facts
 from agent.runner import calibration
 from agent.runner.accuracy import NONDETERMINISTIC
 from agent.runner.arm import Arm
-from agent.runner.block import fit_together, run_block
-from agent.runner.blocks import allowance_of, paired_ratio, ratio_units, time_units
+from agent.runner.block import BlockAsked, BlockRun, fit_together, run_block
+from agent.runner.block_size import next_rounds, sizes_fact
+from agent.runner.blocks import allowance_of, paired_ratio, ratio_units, rounds_by_tuning, time_units
 from agent.runner.host import host_tuning
 from agent.runner.quality import quality_of
 from agent.runner.references import References, find_references
-from agent.runner.stopping import ArmState, Spent, after_block
+from agent.runner.stopping import ArmState, Spent, after_block, is_repeated
 from agent.runner.sustained import sustained
 from agent.runner.telemetry import Telemetry, sensors_read
 from agent.runner.throughput import throughput
@@ -90,14 +91,16 @@ def _find_references(arm: Arm, found: list[References | str], folder: Path) -> N
 
 @dataclass(slots=True)
 class _Comparison:
-    """All arms of an attempt and how they are measured together. `readings`: of the calibration workload, one
-    for each block; `notes`: what was seen in front of a block.
+    """All arms of an attempt and how they are measured together. `runs`: what each block said, those included
+    that were measured once more; `rounds`: of the next block; `notes`: what was seen in front of a block.
     """
 
     arms: Sequence[Arm]
     lead: AttemptFile
     began_s: float
-    readings: list[Reading] = field(default_factory=list)
+    runs: list[BlockRun] = field(default_factory=list)
+    rounds: int = 0
+    repeated: int = 0
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -122,18 +125,41 @@ class _Comparison:
             _run_cold(arm)
         together = len(self.alive) > 1 and fit_together(self.alive)
         gate = self._gate()
-        longest_s = 0.0
         plan, earlier = self.lead.job.plan, len(self.arms[0].earlier)
         for number in range(1, max(1, plan.max_blocks - earlier) + 1):
-            taking_part = [arm for arm in self.alive if arm.stopped is None]
-            if not taking_part:
+            if all(arm.stopped is not None for arm in self.alive):
                 return
-            if gate is not None and (why := gate.pass_quietly()) is not None:
-                self.notes.append(f"before block {number}: {why}")
-            started_s = time.monotonic()
-            self.readings.append(run_block(taking_part, number, self.lead.job.seed, together=together))
-            longest_s = max(longest_s, time.monotonic() - started_s)
-            self._stop_those_that_are_known(earlier + number, self._spent(longest_s))
+            self._run_block(number, number, gate, together=together)
+            disturbed = [run.disturbed for run in self.runs]
+            if is_repeated(disturbed, self.repeated, plan.most_repeated) and self._spent() is None:
+                self.repeated += 1
+                self._run_block(number, plan.max_blocks + self.repeated, gate, together=together)
+                for arm in self.alive:
+                    arm.drop_block(number)
+            self._stop_those_that_are_known(earlier + number)
+
+    def _run_block(self, number: int, index: int, gate: Gate | None, *, together: bool) -> None:
+        taking_part = [arm for arm in self.alive if arm.stopped is None]
+        if not taking_part:
+            return
+        if gate is not None and (why := gate.pass_quietly()) is not None:
+            self.notes.append(f"before block {number}: {why}")
+        asked = BlockAsked(number, self.rounds or self.lead.job.plan.rounds, index)
+        self.runs.append(run_block(taking_part, asked, self.lead.job.seed, together=together))
+        self.rounds = self._next_rounds()
+
+    def _next_rounds(self) -> int:
+        """Return the size of the next block, by the ratios of the arms that have one, else by times."""
+        base = None if self.baseline is None or self.baseline.over else self.baseline
+        arms = [arm for arm in self.alive if arm is not base]
+        over = base.reports if base is not None and arms else None
+        groups = [group for arm in arms or self.alive for group in rounds_by_tuning(arm.reports, over)]
+        return next_rounds(self.lead.job.plan, groups, [run.cost for run in self.runs])
+
+    @property
+    def facts(self) -> list[str]:
+        """What was seen in front of blocks, and how many rounds each was chosen to have."""
+        return [*self.notes, *sizes_fact([run.asked.rounds for run in self.runs])]
 
     def _gate(self) -> Gate | None:
         """Return what waits for a quiet machine; None for a level that never does."""
@@ -150,18 +176,19 @@ class _Comparison:
         gate.wait_s = min(gate.wait_s, MAX_WAIT_SHARE * self.lead.job.soft_limit_s / waits)
         return gate
 
-    def _spent(self, longest_s: float) -> Spent | None:
+    def _spent(self) -> Spent | None:
         """Return `time` where the attempt's time would not suffice for another block."""
         limit_s = sum(arm.job.soft_limit_s for arm in self.arms)
         later_s = sum(self.lead.job.plan.passes_s) * len(self.arms)
         spent_s = time.monotonic() - self.began_s
-        needed_s = _TIME_MARGIN * longest_s + later_s + _FINISH_SHARE * limit_s
+        next_s = max(run.cost.of_next(self.rounds) for run in self.runs)
+        needed_s = _TIME_MARGIN * next_s + later_s + _FINISH_SHARE * limit_s
         return "time" if spent_s + needed_s > limit_s else None
 
-    def _stop_those_that_are_known(self, number: int, spent: Spent | None) -> None:
+    def _stop_those_that_are_known(self, number: int) -> None:
         states = {arm.name: self._state(arm) for arm in self.alive}
         baseline = None if self.baseline is None else self.baseline.name
-        stops = after_block(self.lead.job.plan, number, states, baseline, spent=spent)
+        stops = after_block(self.lead.job.plan, number, states, baseline, spent=self._spent())
         for arm in self.alive:
             arm.stopped = stops[arm.name]
 
@@ -218,7 +245,7 @@ def _conclude(arm: Arm, references: References | str, measured: _Comparison, sen
     result = concluded(arm.attempt, arm.reports, arm.folder, references, arm.took_s)
     warnings = () if result.measurement is None else result.measurement.warnings
     doubts = [text for text in warnings if NONDETERMINISTIC in text][:1]
-    quality = quality_of(arm, measured.history, measured.notes, doubts)
+    quality = quality_of(arm, measured.history, measured.facts, doubts)
     energy = sensors.energy(device, arm.reports, alternated=arm.alternated)
     result = with_figures(result, quality=quality, energy=energy)
     result = over_blocks(result, arm.blocks(measured.judged_baseline(arm)))
@@ -231,7 +258,7 @@ def _conclude(arm: Arm, references: References | str, measured: _Comparison, sen
     update = {
         "samples_sha256": _write_samples(arm.folder, arm.reports),
         "environment": arm.reports[-1].environment,
-        "facts": as_facts(measured.readings) | host_tuning(),
+        "facts": as_facts([run.reading for run in measured.runs]) | host_tuning(),
     }
     arm.end(result.model_copy(update=update))
 

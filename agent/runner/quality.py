@@ -56,6 +56,7 @@ def quality_of(
         blocks=len(blocks),
         rounds=sum(block.rounds for block in blocks),
         repeated=sum(block.repeated for block in blocks),
+        repeated_blocks=sum(block.again for block in blocks),
         alternating=arm.alternated,
         stopped=arm.stopped or "",
         facts=tuple(facts),
@@ -96,6 +97,8 @@ def _unsteady(samples: Sequence[ProcessSamples]) -> str | None:
     changes = []
     for process in samples:
         medians = list(slice_medians(process).values())
+        if not medians:
+            continue
         third = len(medians) // 3
         if third == 0 or not min(medians):
             return None

@@ -1,4 +1,4 @@
-"""Decide after a block which arms need another one, and why the others need none.
+"""Decide after a block whether it is measured once more, which arms need another one, and why others do not.
 
 An arm is measured until its answer is known: that of an arm beside a baseline is its ratio, that of any other
 its own time. The rule sees figures that are final, the blocks that were kept and whether time is left; it
@@ -72,6 +72,16 @@ def after_block(
     if baseline is None or not compared:
         return reasons
     return reasons | {baseline: _of_baseline(plan, blocks, arms[baseline], reasons, spent)}
+
+
+def is_repeated(disturbed: Sequence[bool], repeated: int, most: int) -> bool:
+    """Return whether the last block is measured once more.
+
+    `disturbed`: of each block and each repetition so far, whether more than half of its rounds were, by the
+    counters. Where that is the rule and not the exception, to drop blocks would be to choose among them.
+    """
+    *before, last = disturbed
+    return last and repeated < most and 2 * sum(before) <= len(before)
 
 
 def _of_baseline(

@@ -2,8 +2,8 @@
 
 A tuning begins with a cold process, in which the delegate chooses by timing; the timed processes of the
 tuning are given what it chose. The first cold process is 0, and the timed ones take turns over the tunings
-from 1 on, so that what drifts meanwhile is in all of them alike; the other cold processes are numbered behind
-those.
+from 1 on, so that what drifts meanwhile is in all of them alike; behind those are numbered those of blocks
+that are measured once more, then the other cold processes.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def planned_tunings(job: JobSpec, descriptor: DelegateDescriptor) -> int:
 
 def cold_index(tuning: int, plan: MeasurePlan) -> int:
     """Return the number of the process with which a tuning begins."""
-    return 0 if tuning == 0 else plan.max_blocks + tuning
+    return 0 if tuning == 0 else plan.max_blocks + plan.most_repeated + tuning
 
 
 def is_cold(index: int, plan: MeasurePlan) -> bool:
     """Return whether a process begins a tuning."""
-    return index == 0 or index > plan.max_blocks
+    return index == 0 or index > plan.max_blocks + plan.most_repeated
 
 
 def tuning_of(block: int, tunings: int) -> int:

@@ -180,7 +180,7 @@ def _summed_up(
         **reports[0].settings,
         "threads": str(len(cpus)),
         "cpus": ",".join(map(str, cpus)),
-        "processes": str(len(timed)),
+        "processes": str(sum(bool(p.kept_ns) for p in timed)),
         "warmup_runs": cold[0].facts.get("warmup_runs", ""),
         "steady_state": cold[0].facts.get("steady_state", ""),
         "pool_sha256": processes[0].facts.get("pool_sha256", ""),

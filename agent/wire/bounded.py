@@ -54,7 +54,10 @@ MAX_BLOCKS: Final = 40
 """Most blocks of a cell, those included that were added to its result later: `publish` measures as many. Each
 costs the start of a process of every arm."""
 MAX_ROUNDS: Final = 100
-"""Most rounds of a block, and with those that are repeated at most three times as many."""
+"""Most rounds of a block, and with those that are repeated at most half as many again."""
+MOST_DERIVED_ROUNDS: Final = 15
+"""Most rounds of a block where the measurement chooses them. Chosen: twice as many as it begins with; a block
+that is worth still more has a start of minutes, which is better spent on another one."""
 MAX_SLICE_RUNS: Final = 1000
 """Most invokes that a slice has at least; a faster model fills its seconds with more."""
 MAX_SLICE_SECONDS: Final = 10.0

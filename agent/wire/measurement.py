@@ -102,6 +102,11 @@ class ProcessSamples(Wire):
             yield timed, self.invoke_ns[begin : begin + timed.runs]
             begin += timed.runs
 
+    def without_kept(self) -> ProcessSamples:
+        """Return the same samples, none of which counts."""
+        slices = tuple(timed.model_copy(update={"kept": False}) for timed in self.slices)
+        return self.model_copy(update={"slices": slices})
+
     @property
     def kept_ns(self) -> tuple[int, ...]:
         """The invokes that count, in the order of measurement."""
@@ -276,7 +281,8 @@ class Quality(Wire):
     `void`: why the integrity of the measurement is broken, the gravest first; empty where it is whole.
     `doubts`: why its grade is at best fair.
     `allowance`: the share of the kept rounds that others took, a logarithm as small as a share. Of `rounds`
-    in `blocks`, `repeated` were disturbed and measured once more. `alternating`: whether the arms of a block
+    in `blocks`, `repeated` were disturbed and measured once more; of the blocks, `repeated_blocks`.
+    `alternating`: whether the arms of a block
     were alive together and took turns by slices. `stopped`: why no further block was measured. `facts`:
     observations that change nothing. `seen`: the signals that were watched; `unseen`: those that this machine
     does not have, each with the reason.
@@ -288,6 +294,7 @@ class Quality(Wire):
     blocks: Count = 0
     rounds: Count = 0
     repeated: Count = 0
+    repeated_blocks: Count = 0
     alternating: bool = False
     stopped: Literal["", "target", "decided", "blocks", "budget", "time"] = ""
     facts: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
@@ -386,7 +393,8 @@ class BlockFigure(Wire):
 
     `p50_ns`: the median of an invoke. `log_ratio`: the natural logarithm of the baseline's time over it, null
     where no baseline ran in the block. `allowance`: the share of the kept rounds that others took. Of its
-    `rounds`, `repeated` were disturbed and measured once more. `tuning`: blocks of one number share what the
+    `rounds`, `repeated` were disturbed and measured once more; `again`: so was the whole block, and this is
+    its second measurement. `tuning`: blocks of one number share what the
     delegate chose by timing; numbers of a result count on where blocks are added to it.
     """
 
@@ -395,6 +403,7 @@ class BlockFigure(Wire):
     allowance: float = Field(default=0.0, ge=0)
     rounds: Count
     repeated: Count = 0
+    again: bool = False
     tuning: Count = 0
 
 

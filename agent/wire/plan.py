@@ -15,6 +15,7 @@ from agent.wire.bounded import (
     MAX_ROUNDS,
     MAX_SLICE_RUNS,
     MAX_SLICE_SECONDS,
+    MOST_DERIVED_ROUNDS,
     SHORTEST_RUN_S,
     Count,
     Integer,
@@ -49,7 +50,8 @@ class MeasurePlan(Wire):
 
     A cell is measured in blocks, from `min_blocks` on until its answer is known to `target` (a half width, a
     share such as 0.05), at most `max_blocks`. A block is one fresh process of each arm, which take turns in
-    `rounds` by slices of at least `slice_runs` invokes and `slice_seconds`.
+    `rounds` by slices of at least `slice_runs` invokes and `slice_seconds`. Unless `rounds_fixed`, later
+    blocks have as many rounds as the variances of the first ones make worthwhile.
     `tunings`: over how many of them the processes are spread, for a delegate that chooses by timing.
     `sustained_s`: seconds for which a further process invokes the model without a pause. `throughput`: how
     another one keeps several runs in flight.
@@ -63,6 +65,7 @@ class MeasurePlan(Wire):
     warmup_runs: Count = 5
     warmup_seconds: float = Field(default=0.2, ge=0)
     rounds: int = Field(default=7, ge=1, le=MAX_ROUNDS)
+    rounds_fixed: bool = False
     slice_runs: int = Field(default=5, ge=1, le=MAX_SLICE_RUNS)
     slice_seconds: float = Field(default=0.1, ge=0, le=MAX_SLICE_SECONDS)
     labelled: LabelledData | None = None
@@ -70,9 +73,22 @@ class MeasurePlan(Wire):
     throughput: ThroughputPlan | None = None
 
     @property
-    def most_slice_runs(self) -> int:
-        """Timed runs of a slice, at most."""
-        return max(self.slice_runs, math.ceil(self.slice_seconds / SHORTEST_RUN_S))
+    def most_rounds(self) -> int:
+        """Rounds of a block, at most, without those that are repeated."""
+        return self.rounds if self.rounds_fixed else max(self.rounds, MOST_DERIVED_ROUNDS)
+
+    @property
+    def most_repeated(self) -> int:
+        """Blocks that are measured once more because others disturbed them, at most."""
+        return self.max_blocks // 3
+
+    def most_slice_runs(self, rounds: int) -> int:
+        """Return the most timed runs of a slice in a block of so many rounds.
+
+        A block of more rounds than planned has no more runs of a fast model: its samples are bounded.
+        """
+        most = math.ceil(self.slice_seconds / SHORTEST_RUN_S)
+        return max(self.slice_runs, most * self.rounds // max(rounds, self.rounds))
 
     @property
     def passes_s(self) -> tuple[float, ...]:
@@ -82,11 +98,13 @@ class MeasurePlan(Wire):
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out a single tuning and what was not asked for, so that the JSON of such a plan, and its
-        series, stay the same."""
+        """Leave out a single tuning and what the file does not ask for, so that the JSON of such a plan, and
+        its series, stay the same."""
         fields: dict[str, Any] = serialise(self)
         if self.tunings == 1:
             del fields["tunings"]
+        if not self.rounds_fixed:
+            del fields["rounds_fixed"]
         if self.labelled is None:
             del fields["labelled"]
         if self.sustained_s is None:

@@ -220,7 +220,7 @@ def measure_block(plan: MeasurePlan) -> dict[str, Any]:
     return {
         "blocks": {"min": plan.min_blocks, "max": plan.max_blocks},
         "target": plan.target,
-        "rounds": plan.rounds,
+        **({"rounds": plan.rounds} if plan.rounds_fixed else {}),
         "slice": {"min_runs": plan.slice_runs, "seconds": plan.slice_seconds},
         "tunings": plan.tunings,
         "warmup": {"runs": plan.warmup_runs, "min_seconds": plan.warmup_seconds},

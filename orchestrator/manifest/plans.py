@@ -44,9 +44,6 @@ _SLOW_RUN_S: Final = 1.0
 """Seconds of the slowest run that the time limit allows for. Chosen above every model of the zoo; one that is
 slower still needs `limits.job`."""
 
-_MOST_SLICES_PER_ROUND: Final = 3
-"""How often a round is measured at most: once, and again where it was disturbed (`MAX_ROUNDS`)."""
-
 _LONGEST_WARMUP_RATIO: Final = 3
 """How many times its planned seconds warm-up may last: the measuring loop stops it there, whether or not its
 runs are done (`runtime.tools.benchmark`)."""
@@ -68,23 +65,34 @@ _NUMBER_BYTES: Final = 20
 
 def soft_limit_s(plan: MeasurePlan) -> float:
     """How long one attempt may take where the file does not say: enough for the most blocks, of slow runs,
-    with every round measured as often as can be."""
+    as large as can be and with as many repeated."""
     slice_s = max(plan.slice_seconds, plan.slice_runs * _SLOW_RUN_S)
-    timed_s = _MOST_SLICES_PER_ROUND * plan.rounds * slice_s
+    timed_s = _with_repeated(plan.most_rounds) * slice_s
     process_s = _SLACK_PER_PROCESS_S + _LONGEST_WARMUP_RATIO * plan.warmup_seconds + timed_s
     # The cold processes of the tunings, too, which time nothing but compile everything.
     later_s = sum(_SLACK_PER_PROCESS_S + seconds for seconds in plan.passes_s)
-    return max(DEFAULT_SOFT_LIMIT_S, (plan.tunings + plan.max_blocks) * process_s) + later_s
+    return max(DEFAULT_SOFT_LIMIT_S, (plan.tunings + _most_blocks(plan)) * process_s) + later_s
 
 
 def samples_bytes(plan: MeasurePlan) -> int:
     """The most bytes that the raw samples of one attempt can have: one JSON list, two numbers a run."""
-    slices = _MOST_SLICES_PER_ROUND * plan.rounds
-    slice_bytes = plan.most_slice_runs * (_TIME_BYTES + _NUMBER_BYTES) + plan.slice_runs * _NUMBER_BYTES
+    # A block of more rounds than planned has fewer runs in each, down to the least that a slice has.
+    runs = max(rounds * plan.most_slice_runs(rounds) for rounds in (plan.rounds, plan.most_rounds))
+    timed_bytes = _with_repeated(runs) * (_TIME_BYTES + _NUMBER_BYTES)
+    timed_bytes += _with_repeated(plan.most_rounds) * plan.slice_runs * _NUMBER_BYTES
     warmup_s = max(_LONGEST_WARMUP_RATIO * plan.warmup_seconds, _SHORTEST_WARMUP_CAP_S)
     warmup_bytes = math.ceil(warmup_s / SHORTEST_RUN_S) * _TIME_BYTES + plan.warmup_runs * _NUMBER_BYTES
-    process = slices * slice_bytes + warmup_bytes + _FACTS_BYTES
-    return plan.max_blocks * process + plan.tunings * _FACTS_BYTES
+    process = timed_bytes + warmup_bytes + _FACTS_BYTES
+    return _most_blocks(plan) * process + plan.tunings * _FACTS_BYTES
+
+
+def _with_repeated(rounds: int) -> int:
+    """At most half of the rounds of a block are repeated: where more are disturbed, all of them count."""
+    return rounds + rounds // 2
+
+
+def _most_blocks(plan: MeasurePlan) -> int:
+    return plan.max_blocks + plan.most_repeated
 
 
 def require_samples_fit(campaign: Campaign, lab: LabConfig) -> None:
@@ -124,6 +132,7 @@ def plan(level: str, *measures: dict[str, Any]) -> MeasurePlan:
     values = {"tunings": 1} | LEVELS[level].model_dump()
     for measure in measures:
         values |= {name: measure[name] for name in ("target", "rounds", "tunings") if name in measure}
+        values["rounds_fixed"] = values.get("rounds_fixed", False) or "rounds" in measure
         for (block, key), field in _FIELDS.items():
             if key in measure.get(block, {}):
                 values[field] = measure[block][key]

@@ -48,8 +48,8 @@ PROVENANCE_COLUMNS = (
     "cell_id", "campaign_id", "model_sha256", "device_name", "threads", "finished_at", "reused_from", "again",
     "flags", "conditions_id", "grade", "half_width", "allowance", "grade_reason", "p50_grade.grade",
     "p50_grade.half_width", "p50_grade.allowance", "quality.void", "quality.facts", "quality.blocks",
-    "quality.rounds", "quality.repeated", "quality.alternating", "quality.stopped", "quality.seen",
-    "quality.unseen", "imported.tool", "imported.file", "imported.sha256",
+    "quality.rounds", "quality.repeated", "quality.repeated_blocks", "quality.alternating",
+    "quality.stopped", "quality.seen", "quality.unseen", "imported.tool", "imported.file", "imported.sha256",
 )  # fmt: skip
 """The last columns: where a row comes from. Lists are joined by semicolons."""
 

@@ -95,6 +95,10 @@ def measured_text(m: Measurement) -> str:
     if quality is None or not quality.blocks:
         return f"{text.count(m.samples)} samples"
     turns = "by turns" if quality.alternating else "one delegate after the other"
-    rounds = f"; {quality.repeated} of {quality.rounds} rounds repeated" if quality.rounds else ""
+    again = f"; {quality.repeated_blocks} of {quality.blocks} blocks repeated"
+    sizes = sorted({block.rounds for block in m.blocks})
+    each = f" ({sizes[0]} to {sizes[-1]} a block)" if len(sizes) > 1 else ""
+    rounds = f"; {quality.repeated} of {quality.rounds} rounds{each} repeated" if quality.rounds else ""
     stopped = f"; stopped: {_STOPPED[quality.stopped]}" if quality.stopped else ""
+    rounds = again * bool(quality.repeated_blocks) + rounds
     return f"{quality.blocks} blocks, {turns}{rounds}; {text.count(m.samples)} samples{stopped}"

@@ -24,7 +24,7 @@ TARGET: Final = 0.01
 _MOST: Final = 1_000_000
 """The largest number of repetitions that is named; a level that hardly varies would ask for an absurd one."""
 
-_OF_MEDIAN: Final = math.pi / 2.0
+OF_MEDIAN: Final = math.pi / 2.0
 """Variance of the median over that of the mean, of many normal values."""
 
 
@@ -81,7 +81,7 @@ def variation_of(tunings: Sequence[Sequence[Timed]], cold_s: Sequence[float]) ->
     known = [value for value in own if value is not None]
     within = fmean(known) if len(known) == len(own) else None
     samples = fmean(len(p.invoke_ns) for p in every)
-    between, over = _nested(medians)
+    between, over = nested(medians)
     process = None if between is None else max(0.0, between - (within or 0.0))
     sample = None if within is None else within * samples
     sample_s = fmean(math.fsum(p.invoke_ns) / len(p.invoke_ns) / 1e9 for p in every)
@@ -118,11 +118,11 @@ def _variance_of_median(process: Timed) -> float | None:
         return None
     spread = variance([math.log(percentile(part, 0.5)) for part in parts]) / len(parts)
     # Of slices, p50 is the median; of other samples it varies as the mean of their batches' medians does.
-    return spread * _OF_MEDIAN if process.slices else spread
+    return spread * OF_MEDIAN if process.slices else spread
 
 
-def _nested(groups: Sequence[Sequence[float]]) -> tuple[float | None, float | None]:
-    """Return the variance between processes of a tuning, and the component that tunings add to it.
+def nested(groups: Sequence[Sequence[float]]) -> tuple[float | None, float | None]:
+    """Return the variance within groups, such as processes of a tuning, and what the groups add to it.
 
     Either is None where it was not repeated. Groups may differ in size (Searle, "Linear Models", 1971, 10.4).
     """

@@ -20,6 +20,7 @@ from agent.runner.blocks import (
     drawn_order,
     order_of_round,
     paired_ratio,
+    rounds_by_tuning,
     slice_medians,
 )
 from agent.wire.exclusion import joint_group
@@ -120,6 +121,10 @@ def timed(agent: Any, result: JobResult) -> list[ProcessSamples]:
     return [ProcessSamples.model_validate(entry) for entry in json.loads(path.read_bytes())][1:]
 
 
+def kept(agent: Any, result: JobResult) -> list[ProcessSamples]:
+    return [samples for samples in timed(agent, result) if samples.kept_ns]
+
+
 @pytest.mark.exhaustive
 def test_two_delegates_are_compared_with_one_baseline_by_interleaved_blocks(start_agent, stored):
     agent = start_agent()
@@ -132,10 +137,10 @@ def test_two_delegates_are_compared_with_one_baseline_by_interleaved_blocks(star
     found = results_of(agent, spec)
     assert {result.status for result in found.values()} == {Status.DONE}, found
     assert found["cell-0"].measurement.ratio is None, "a baseline has no ratio over itself"
-    base = timed(agent, found["cell-0"])
+    base = kept(agent, found["cell-0"])
     for name in ("cell-1", "cell-2"):
         ratio = found[name].measurement.ratio
-        pairs = zip(base, timed(agent, found[name]), strict=True)
+        pairs = zip(base, kept(agent, found[name]), strict=True)
         logs = [
             median(math.log(slice_medians(one)[k] / ns) for k, ns in slice_medians(other).items())
             for one, other in pairs
@@ -156,7 +161,10 @@ def test_two_delegates_are_compared_with_one_baseline_by_interleaved_blocks(star
     assert runlog.overlaps(lives) == []
     order = [life.attempt_id for life in lives if life.what == "measure"]
     named = {f"{own.delegate}@{own.device_id}": own.attempt_id for own in spec.attempts}
-    wanted = [named[name] for block in range(1, 1 + BLOCKS) for name in drawn_order(named, SEED, block)]
+    blocks: list[int] = []
+    for one in timed(agent, found["cell-0"]):
+        blocks.append(one.index if one.index <= BLOCKS else blocks[-1])  # once more
+    wanted = [named[name] for block in blocks for name in drawn_order(named, SEED, block)]
     assert order == [own.attempt_id for own in spec.attempts] + wanted, "every arm once in each block"
     assert [life.what for life in lives].count("reference") == 3, "made once for all arms"
 
@@ -307,6 +315,19 @@ def test_a_round_that_was_disturbed_is_in_no_figure():
     assert disturbed.samples.kept_ns == (100, 102)
     base = report(1, (200,), (200,), (204,), dropped=1)
     assert block_figures([disturbed], [base])[0].log_ratio == pytest.approx(math.log(2))
+
+
+def test_a_block_that_was_measured_once_more_is_one_block():
+    first, again, third = report(1, (900,)), report(4, (100,), (110,), (120,)), report(2, (104,))
+    first = ProcessReport(samples=first.samples.without_kept())
+    base = [report(1, (200,)), report(4, (220,), (220,), (220,)), report(2, (208,))]
+    found = block_figures([report(0), first, again, third], base)
+    assert [(block.p50_ns, block.again, block.rounds) for block in found] == [(110, True, 3), (104, False, 1)]
+    assert [block.log_ratio for block in found] == pytest.approx([math.log(2)] * 2)
+    ratios, times = (rounds_by_tuning([first, again, third], over) for over in (base, None))
+    assert [len(rounds) for rounds in ratios[0]] == [0, 3, 1]
+    assert ratios[0][1] == pytest.approx([math.log(2.2), math.log(2), math.log(220 / 120)])
+    assert times[0][2] == pytest.approx([-math.log(104)])
 
 
 @pytest.mark.parametrize(("before", "after"), [((0, 1), [0, 1, 2, 2]), ((0, 0), [0, 0, 0, 0])])

@@ -76,17 +76,19 @@ def test_tiny_model_is_measured_and_judged(agent, stored, delegate):
     assert found.settings["threads"] == str(len(os.sched_getaffinity(0)))
     assert (found.delegation is None) == (delegate != "gpu")
     processes = samples_of(agent, result)
-    cold, *timed = processes
-    assert [p.cache for p in processes] == ["cold", "warm", "warm", "warm"]
+    cold, *every = processes
+    timed = [p for p in every if p.kept_ns]
+    assert [p.cache for p in (cold, *timed)] == ["cold", "warm", "warm", "warm"]
+    assert len(every) == len(timed) + found.quality.repeated_blocks
     assert cold.invoke_ns == (), "who compiles is no sample of the steady state"
     assert found.samples == sum(len(p.kept_ns) for p in timed)
     assert all(sum(one.runs for one in p.slices) == len(p.invoke_ns) for p in timed)
-    assert found.memory_peak_bytes == max(p.memory_peak_bytes for p in timed) > 0
+    assert found.memory_peak_bytes == max(p.memory_peak_bytes for p in every) > 0
     assert found.memory_peak_cold_bytes == cold.memory_peak_bytes
     assert found.latency_ms.init == cold.init_ns / 1e6
     assert all(sum(p.stages_ns.values()) <= p.init_ns for p in processes)
     assert found.init.cold.n == 1
-    assert found.init.warm.n == 3
+    assert found.init.warm.n == len(every)
     assert ("parse" in found.init.missing) == (delegate == "litert")
     assert (found.memory.device is None) == (delegate != "gpu")
     assert found.memory.steady is not None
@@ -162,6 +164,55 @@ def test_no_two_attempts_overlap_even_if_all_are_sent_at_once_and_none_leaves_it
     kept = [path.suffix for path in (agent.state / "references").rglob("*.npz")]
     assert kept == [".npz"] * 3
     eventually(lambda: list((agent.state / "work").iterdir()) == [], "a work folder was left")
+
+
+DISTURBED = """
+import sys
+from dataclasses import replace
+import agent.runner.block as block
+from agent.runner.__main__ import main
+between, rounds = block.Window.between, []
+def window(*arguments):
+    rounds.append(arguments)
+    clean = replace(between(*arguments), foreign_s=0.0, steal_s=0.0, throttled_s=0.0)
+    return replace(clean, throttled_s=0.1) if len(rounds) in ROUNDS else clean
+block.Window.between = window
+sys.exit(main(sys.argv[1:]))
+"""
+"""A runner that finds these rounds of its attempt disturbed, and no other."""
+
+
+@pytest.mark.parametrize(
+    ("rounds", "repeated", "kept"),
+    [
+        # Of the first three, the first block, two; it is measured once more, and then two blocks follow.
+        ({2, 3}, 1, [False, True, True, True]),
+        # The second block and its repetition: one of each is enough.
+        ({4, 6, 7, 8, 9}, 1, [True, False, True, True]),
+        # A single round is repeated within its block.
+        ({2}, 0, [True, True, True]),
+    ],
+)
+def test_a_disturbed_block_is_measured_once_more_and_both_are_kept(
+    start_agent, stored, rounds, repeated, kept
+):
+    script = DISTURBED.replace("ROUNDS", str(rounds))
+    agent = start_agent(runner=[sys.executable, "-c", script], sandbox={"on": False})
+    result = measured(agent, job(stored, plan=THREE))
+    found = result.measurement
+    assert (found.quality.blocks, found.quality.repeated_blocks) == (3, repeated)
+    assert [block.again for block in found.blocks].count(True) == repeated
+    assert found.settings["processes"] == "3"
+    cold, *timed = samples_of(agent, result)
+    assert cold.index == 0
+    assert [any(part.kept for part in p.slices) for p in timed] == kept
+    assert found.samples == sum(len(p.kept_ns) for p in timed)
+    if repeated:
+        again = timed[kept.index(False) + 1]
+        assert again.index == THREE.max_blocks + 1
+        assert any("block" in phase and ", once more" in phase for phase in agent.phases())
+        allowance = found.quality.allowance
+        assert (allowance > 0.0) == (len(rounds) > 2), "that of the blocks that count"
 
 
 WITHOUT_LITERT = """

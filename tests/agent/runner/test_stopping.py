@@ -8,7 +8,7 @@ from itertools import permutations
 
 import pytest
 
-from agent.runner.stopping import ArmState, Spent, Stopped, after_block
+from agent.runner.stopping import ArmState, Spent, Stopped, after_block, is_repeated
 from agent.wire.plan import MeasurePlan
 
 _PLAN = MeasurePlan(min_blocks=3, max_blocks=6, target=0.05)
@@ -160,3 +160,26 @@ def test_an_arm_stops_for_the_reason_of_its_case(case: Case) -> None:
         arms = {name: case.arms[name] for name in order}
         found = after_block(case.plan, case.blocks, arms, case.baseline, spent=case.spent)
         assert found == case.stops
+
+
+@pytest.mark.parametrize(
+    ("disturbed", "repeated", "again"),
+    [
+        ("-", 0, False),
+        ("x", 0, True),
+        ("--x", 0, True),
+        ("x-", 1, False),
+        ("x-x", 1, True),
+        ("x--x", 2, False),
+        ("-x-x", 2, False),
+        ("xx", 1, False),
+        ("x-x", 0, True),
+        ("xx-x", 1, False),
+        ("xx--x", 1, True),
+    ],
+    ids=str,
+)
+def test_a_disturbed_block_is_measured_once_more_where_disturbance_is_not_the_rule(
+    disturbed: str, repeated: int, again: bool
+) -> None:
+    assert is_repeated([sign == "x" for sign in disturbed], repeated, 2) is again

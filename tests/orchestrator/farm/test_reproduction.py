@@ -25,7 +25,7 @@ from tests.orchestrator.cli.records import cell, ended
 
 PLAN = MeasurePlan(
     level="publish", min_blocks=4, max_blocks=9, target=0.011, tunings=3, warmup_runs=0, warmup_seconds=1e-5,
-    rounds=3, slice_runs=8, slice_seconds=1 / 3,
+    rounds=3, rounds_fixed=True, slice_runs=8, slice_seconds=1 / 3,
 )  # fmt: skip
 INPUTS = {
     "ids: [0]": InputSpec(shape=(1, 128), seed=7, low=0, high=30521),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.wire.bounded import MAX_BLOCKS, SHORTEST_RUN_S
+from agent.wire.bounded import MAX_BLOCKS, MOST_DERIVED_ROUNDS, SHORTEST_RUN_S
 from agent.wire.measurement import ProcessSamples
 from agent.wire.plan import MeasurePlan
 from orchestrator.config.limits import StoreLimits
@@ -62,9 +62,10 @@ def test_a_level_begins_with_an_interval_and_the_thorough_ones_with_a_robust_one
 @pytest.mark.parametrize("level", LEVELS)
 def test_attempts_of_every_level_fit_into_their_time_limit(level):
     counts = LEVELS[level]
-    # Every round again twice, of a model that takes half a second, and a start of half a minute.
-    process_s = 30 + 3 * counts.warmup_seconds + 3 * counts.rounds * counts.slice_runs * 0.5
-    assert soft_limit_s(counts) >= (counts.tunings + counts.max_blocks) * process_s
+    # Blocks as large as can be, half of the rounds and a third of the blocks once more, of a model that takes
+    # half a second, and a start of half a minute.
+    process_s = 30 + 3 * counts.warmup_seconds + 1.5 * counts.most_rounds * counts.slice_runs * 0.5
+    assert soft_limit_s(counts) >= (counts.tunings + 4 / 3 * counts.max_blocks) * process_s
     assert soft_limit_s(counts) >= 900
 
 
@@ -76,32 +77,47 @@ def test_a_farm_takes_the_samples_of_every_level(level):
 @given(
     blocks=st.integers(1, 3),
     rounds=st.integers(1, 7),
+    fixed=st.booleans(),
     least=st.integers(1, 200),
     slice_s=st.floats(0, 0.1),
     warmup=st.floats(0, 2),
 )
-@settings(max_examples=30)
+@settings(max_examples=10)
 def test_the_samples_of_a_plan_have_at_most_the_bytes_that_are_planned_for(
-    blocks: int, rounds: int, least: int, slice_s: float, warmup: float
+    blocks: int, rounds: int, fixed: bool, least: int, slice_s: float, warmup: float
 ) -> None:
     plan = MeasurePlan(
         min_blocks=blocks,
         max_blocks=blocks,
         rounds=rounds,
+        rounds_fixed=fixed,
         slice_runs=least,
         slice_seconds=slice_s,
         warmup_seconds=warmup,
     )
-    most, slices = plan.most_slice_runs, 3 * rounds
     warm = (int(SHORTEST_RUN_S * 1e9),) * int(max(3 * warmup, 1.0) / SHORTEST_RUN_S)
-    fast = (999_999,) * most
-    slow = (10**18,) * least + fast[least:]
-    for times in (fast, slow):
+    texts = []
+    for size, are_slow in ((r, s) for r in (rounds, plan.most_rounds) for s in (False, True)):
+        most, slices = plan.most_slice_runs(size), size + size // 2
+        times = (10**18,) * (least * are_slow) + (999_999,) * (most - least * are_slow)
         one = ProcessSamples(
             index=0, cache="cold", init_ns=10**12, first_ns=10**12, warmup_ns=warm,
             invoke_ns=times * slices, start_ns=(10**18,) * (most * slices),
             memory_peak_bytes=10**12, memory_before_bytes=10**12,
         )  # fmt: skip
-        text = json.dumps([one.model_dump(mode="json")] * blocks, separators=(",", ":"))
-        assert len(text) <= samples_bytes(plan)
-    assert samples_bytes(plan) < 1.2 * len(text) + (blocks + 1) * 70_000
+        once_more = blocks + blocks // 3
+        texts.append(len(json.dumps([one.model_dump(mode="json")] * once_more, separators=(",", ":"))))
+        assert texts[-1] <= samples_bytes(plan)
+    assert samples_bytes(plan) < 1.2 * max(texts) + (once_more + 1) * 70_000
+
+
+def test_rounds_are_fixed_by_the_file_alone(tmp_path: Path) -> None:
+    def plan_of(measure: str) -> MeasurePlan:
+        return load(tmp_path, f"{MINIMAL}defaults: {{measure: {measure}}}\n").models[0].plan
+
+    chosen, fixed = plan_of("{blocks: 4}"), plan_of("{rounds: 7}")
+    assert (chosen.rounds_fixed, chosen.most_rounds) == (False, MOST_DERIVED_ROUNDS)
+    assert (fixed.rounds_fixed, fixed.most_rounds) == (True, 7)
+    assert "rounds_fixed" not in chosen.model_dump(), "the series stays the same"
+    assert fixed.most_slice_runs(7) == chosen.most_slice_runs(5) == 2000
+    assert chosen.most_slice_runs(14) == 1000, "as many samples of a block as planned"

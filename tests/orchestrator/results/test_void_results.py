@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agent.wire.measurement import Quality, Ratio, baseline_id
+from agent.wire.measurement import BlockFigure, Quality, Ratio, baseline_id
 from orchestrator.cli.details import cell_text
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.write import ingest, steering_requests
 from orchestrator.results.comparison import cell_lines
 from orchestrator.results.export import PROVENANCE_COLUMNS, results_csv, results_document
 from orchestrator.results.records import CellRecord
+from orchestrator.results.wording import measured_text
 from orchestrator.site.cell_view import cell_view
 from runtime.common.verdict import Grade
 from tests.orchestrator.asked import CPU, asked
@@ -69,6 +70,13 @@ def test_what_is_not_void_has_its_numbers_and_what_was_not_measured_has_no_grade
     assert badge is not None
     assert (badge.text, badge.tone) == ("fair ±5 %", "quiet")
     assert ("measured", "4 blocks, by turns; 2 of 28 rounds repeated; 90 samples") in badge.details
+    again = rated(Quality(blocks=4, rounds=34, repeated=2, repeated_blocks=1, alternating=True))
+    sizes = tuple(BlockFigure(p50_ns=1e6, rounds=rounds) for rounds in (7, 7, 7, 13))
+    assert again.measurement is not None
+    again = replace(again, measurement=again.measurement.model_copy(update={"blocks": sizes}))
+    assert again.measurement is not None
+    said = "4 blocks, by turns; 1 of 4 blocks repeated; 2 of 34 rounds (7 to 13 a block) repeated; 90 samples"
+    assert measured_text(again.measurement) == said
     (failed,) = json.loads(results_document([replace(cell("net"), status="failed", measurement=None)]))
     assert (failed["grade"], failed["p50_grade"], failed["quality"]) == (None, None, None)
 
