@@ -120,7 +120,9 @@ class ProcessReport(Report):
     says nothing of the timed invokes, which the runner has already.
     `choices`: what the delegate chose by timing, as its option of that name takes it.
     `environment`: the machine and the software as the process itself found them; empty where it could not.
-    `unseen`: why a stage of the start, or its memory, is not in the samples.
+    `unseen`: why a stage of the start, or its memory, is not in the samples. The runner adds, of a timed one,
+    `saw`, `turns`: when the slices that count began and ended, in ns on CLOCK_MONOTONIC, and `arms`: how
+    many processes of its block had the part of the machine that computes for it.
     """
 
     samples: ProcessSamples | None = None
@@ -131,6 +133,8 @@ class ProcessReport(Report):
     choices: str | None = Field(default=None, max_length=MAX_CHOICES)
     environment: Facts = Field(default_factory=dict)
     saw: Seen = Seen()
+    turns: tuple[tuple[Integer, Integer], ...] = ()
+    arms: Count = 1
     unseen: Facts = Field(default_factory=dict)
 
 

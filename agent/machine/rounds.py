@@ -26,12 +26,14 @@ class SliceUse:
     """One slice of one arm: its length, the CPUs of the arm, and how its threads ran and waited for a CPU.
 
     `ran_s` and `waited_s` (of the thread that waited most) are None where the kernel does not tell them.
+    `disturbed`: what a GPU's sensors say disturbed it.
     """
 
     wall_s: float
     cpus: int
     ran_s: float | None = None
     waited_s: float | None = None
+    disturbed: str | None = None
 
     @property
     def most_taken_s(self) -> float | None:
@@ -58,6 +60,9 @@ class Round:
             return f"the hypervisor withheld {w.surely_stolen_s / w.wall_s:.2f} of {w.cpus} CPUs"
         if (w.surely_foreign_s or 0.0) > MOST_FOREIGN * w.wall_s * w.cpus:
             return f"other programs used {(w.surely_foreign_s or 0.0) / w.wall_s:.1f} of {w.cpus} CPUs"
+        for name, use in self.slices.items():
+            if use.disturbed is not None:
+                return f"{name}: {use.disturbed}"
         shares = {name: taken([self], name) for name in self.slices}
         worst = max(shares, key=shares.__getitem__, default=None)
         if worst is None or shares[worst] <= MOST_TAKEN:

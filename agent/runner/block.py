@@ -29,6 +29,7 @@ from agent.runner.block_size import Cost
 from agent.runner.blocks import drawn_order, order_of_round
 from agent.runner.channel import SliceTimes
 from agent.runner.sliced import facts_of, with_slices
+from agent.runner.telemetry import Telemetry, part_of
 from agent.runner.tunings import tuning_of
 from agent.wire.measurement import TimedSlice
 from agent.wire.plan import MeasurePlan
@@ -56,7 +57,8 @@ class _Part:
     """An arm within a block: its process's slices so far, and how many invokes each has.
 
     `stopped`: the CPU time of its threads when they were stopped last; `ran_stopped_s`: how much they used
-    although they were.
+    although they were. `turns`: when each slice began and ended, in ns; `arms`: how many processes of the
+    block have its part of the machine.
     """
 
     arm: Arm
@@ -64,6 +66,8 @@ class _Part:
     times: dict[int, SliceTimes] = field(default_factory=dict)
     stopped: ThreadTimes | None = None
     ran_stopped_s: float = 0.0
+    turns: dict[int, tuple[int, int]] = field(default_factory=dict)
+    arms: int = 1
 
 
 def fit_together(arms: Sequence[Arm]) -> bool:
@@ -97,8 +101,10 @@ class BlockRun:
     disturbed: bool
 
 
-def run_block(arms: Sequence[Arm], asked: BlockAsked, seed: int, *, together: bool) -> BlockRun:
-    """Run a block with these arms.
+def run_block(
+    arms: Sequence[Arm], asked: BlockAsked, seed: int, sensors: Telemetry, *, together: bool
+) -> BlockRun:
+    """Run a block with these arms; `sensors` are read meanwhile.
 
     Each arm that does not fail gets a report and its kept rounds. Arms that are not `together` run their
     rounds one after another.
@@ -107,29 +113,24 @@ def run_block(arms: Sequence[Arm], asked: BlockAsked, seed: int, *, together: bo
     named = {arm.name: arm for arm in arms}
     ordered = [named[name] for name in drawn_order(named, seed, asked.number)]
     groups = [ordered] if together else [[arm] for arm in ordered]
-    blocks = [_Block(group, asked, arms[0].job.plan) for group in groups]
+    blocks = [_Block(group, asked, arms[0].job.plan, sensors) for group in groups]
     readings = [calibration.read()]
     for block in blocks:
         readings += block.run()
     besides_s = time.monotonic() - began_s - sum(block.rounds_s for block in blocks)
-    rounds = max(block.rounds_run for block in blocks)
-    round_s = sum(block.rounds_s / max(1, block.rounds_run) for block in blocks)
+    rounds = max(len(block.rounds) for block in blocks)
+    round_s = sum(block.rounds_s / max(1, len(block.rounds)) for block in blocks)
     disturbed = any(block.keeps_all for block in blocks)
     return BlockRun(asked, Reading.typical(readings), Cost(rounds, round_s, besides_s), disturbed)
 
 
 class _Block:
-    def __init__(self, arms: Sequence[Arm], asked: BlockAsked, plan: MeasurePlan) -> None:
+    def __init__(self, arms: Sequence[Arm], asked: BlockAsked, plan: MeasurePlan, sensors: Telemetry) -> None:
         self._parts = [_Part(arm) for arm in arms]
-        self._asked, self._plan = asked, plan
+        self._asked, self._plan, self._sensors = asked, plan, sensors
         self._cpus = sorted({cpu for arm in arms for cpu in arm.allowed})
-        self._rounds: list[Round] = []
+        self.rounds: list[Round] = []
         self.rounds_s = 0.0
-
-    @property
-    def rounds_run(self) -> int:
-        """The rounds so far, repeated ones included."""
-        return len(self._rounds)
 
     @property
     def _alive(self) -> list[_Part]:
@@ -176,11 +177,11 @@ class _Block:
 
     @property
     def _clean(self) -> list[int]:
-        return [number for number, one in enumerate(self._rounds) if one.disturbed is None]
+        return [number for number, one in enumerate(self.rounds) if one.disturbed is None]
 
     @property
     def _disturbed(self) -> int:
-        return len(self._rounds) - len(self._clean)
+        return len(self.rounds) - len(self._clean)
 
     @property
     def keeps_all(self) -> bool:
@@ -188,11 +189,11 @@ class _Block:
         return self._disturbed > self._asked.rounds // 2
 
     def _is_enough(self) -> bool:
-        counted = len(self._rounds) - (0 if self.keeps_all else self._disturbed)
+        counted = len(self.rounds) - (0 if self.keeps_all else self._disturbed)
         return counted >= self._asked.rounds
 
     def _round(self) -> None:
-        number = len(self._rounds)
+        number = len(self.rounds)
         uses: dict[str, SliceUse] = {}
         before, measured_s = Counters.now(self._cpus), 0.0
         parts = self._alive
@@ -201,7 +202,7 @@ class _Block:
             part.arm.do(partial(self._slice, part, number, uses))
         measured_s = sum(use.ran_s or 0.0 for use in uses.values())
         window = Window.between(before, Counters.now(self._cpus), len(self._cpus), measured_s)
-        self._rounds.append(Round(window, uses))
+        self.rounds.append(Round(window, uses))
 
     def _slice(self, part: _Part, number: int, uses: dict[str, SliceUse]) -> None:
         process = part.arm.live
@@ -212,16 +213,21 @@ class _Block:
         process.go()
         part.times[number] = process.slice(part.runs)
         process.stop()
-        wall_s, after = time.monotonic() - began_s, ThreadTimes.of(process.pid)
+        ended_s, after = time.monotonic(), ThreadTimes.of(process.pid)
         part.stopped = after
+        wall_s, device = ended_s - began_s, part.arm.attempt.device
+        part.turns[number] = int(began_s * 1e9), int(ended_s * 1e9)
         ran, waited = (None, None) if before is None or after is None else after.since(before)
-        uses[part.arm.name] = SliceUse(wall_s, len(part.arm.cpus), ran, waited)
+        same_part = sum(part_of(one.arm.attempt.device) == part_of(device) for one in self._alive)
+        part.arms = max(part.arms, same_part)
+        seen = self._sensors.disturbing(device, began_s, ended_s, part.arms)
+        uses[part.arm.name] = SliceUse(wall_s, len(part.arm.cpus), ran, waited, seen)
         part.arm.took_s[self._asked.index] += wall_s
 
     def _finish(self, part: _Part) -> None:
         process, arm = part.arm.live, part.arm
         assert process is not None
-        uses = [one.slices[arm.name] for one in self._rounds]
+        uses = [one.slices[arm.name] for one in self.rounds]
         ran_s, wall_s = sum(use.ran_s or 0.0 for use in uses), sum(use.wall_s for use in uses)
         # From outside: what the process says of itself is not asked for.
         device_use = DeviceUse.of(process.pid, len(arm.cpus), ran_s, wall_s)
@@ -231,7 +237,7 @@ class _Block:
         arm.took_s[self._asked.index] += arm.clock.used_s - before_s
         arm.live = None
         arm.alternated = arm.alternated or len(self._parts) > 1
-        kept = [one for one in self._rounds if self.keeps_all or one.disturbed is None]
+        kept = [one for one in self.rounds if self.keeps_all or one.disturbed is None]
         arm.rounds[self._asked.index] = kept
         arm.reports.append(self._completed(report, part, kept, device_use))
 
@@ -242,11 +248,11 @@ class _Block:
         name, device = part.arm.name, part.arm.attempt.device
         invoke_ns = tuple(ns for times in part.times.values() for ns in times.invoke_ns)
         start_ns = tuple(ns for times in part.times.values() for ns in times.start_ns)
-        window = whole(one.window for one in self._rounds)
+        window = whole(one.window for one in self.rounds)
         slices = tuple(
             TimedSlice(
-                round=number, runs=len(times.invoke_ns), taken=taken([self._rounds[number]], name),
-                kept=self._rounds[number] in kept,
+                round=number, runs=len(times.invoke_ns), taken=taken([self.rounds[number]], name),
+                kept=self.rounds[number] in kept,
             )
             for number, times in part.times.items()
         )  # fmt: skip
@@ -259,7 +265,9 @@ class _Block:
         assert samples is not None
         return report.model_copy(
             update={
-                "samples": with_slices(samples, invoke_ns, start_ns, slices, facts_of(window, self._rounds)),
+                "samples": with_slices(samples, invoke_ns, start_ns, slices, facts_of(window, self.rounds)),
+                "turns": tuple(part.turns[one.round] for one in slices if one.kept),
+                "arms": part.arms,
                 "saw": Seen(
                     suspect=tuple(d.text for d in found if not d.invalidates),
                     invalid=(*impossible, *(d.text for d in found if d.invalidates)),
@@ -272,8 +280,8 @@ class _Block:
     def _impossible(self, part: _Part) -> tuple[str, ...]:
         """Say how the process contradicts what passed: impossible times, or turns that were not its own."""
         found = []
-        for numbers, least in ((range(len(self._rounds)), 0.0), (self._clean, LEAST_REPORTED)):
-            wall_s = sum(self._rounds[number].slices[part.arm.name].wall_s for number in numbers)
+        for numbers, least in ((range(len(self.rounds)), 0.0), (self._clean, LEAST_REPORTED)):
+            wall_s = sum(self.rounds[number].slices[part.arm.name].wall_s for number in numbers)
             reported_s = sum(sum(part.times[number].invoke_ns) for number in numbers) / 1e9
             least_s = least * wall_s if wall_s >= LEAST_WALL_S else 0.0
             if not least_s <= reported_s <= wall_s:

@@ -77,7 +77,7 @@ def run_attempt(job_file: Path) -> None:
             if not references:
                 arm.do(partial(_find_references, arm, references, job_file.parent))
         with sensors_read([arm.attempt for arm in arms], job_files, arms[0].allowed) as sensors:
-            measured = _Comparison(arms, lead, began_s)
+            measured = _Comparison(arms, lead, began_s, sensors)
             measured.run()
             # The baseline is judged first: a ratio over wrong outputs would mean nothing.
             for arm in sorted(measured.alive, key=lambda arm: arm is not measured.baseline):
@@ -98,6 +98,7 @@ class _Comparison:
     arms: Sequence[Arm]
     lead: AttemptFile
     began_s: float
+    sensors: Telemetry
     runs: list[BlockRun] = field(default_factory=list)
     rounds: int = 0
     repeated: int = 0
@@ -145,7 +146,7 @@ class _Comparison:
         if gate is not None and (why := gate.pass_quietly()) is not None:
             self.notes.append(f"before block {number}: {why}")
         asked = BlockAsked(number, self.rounds or self.lead.job.plan.rounds, index)
-        self.runs.append(run_block(taking_part, asked, self.lead.job.seed, together=together))
+        self.runs.append(run_block(taking_part, asked, self.lead.job.seed, self.sensors, together=together))
         self.rounds = self._next_rounds()
 
     def _next_rounds(self) -> int:

@@ -16,7 +16,7 @@ from typing import Final
 from agent.attempt.files import SENSORS_FILE, AttemptFile, ProcessReport, Seen
 from agent.devices import RUNNER_COMMAND
 from agent.machine.sensors import graphics, processor
-from agent.machine.sensors.conclusions import FEWEST, conclude
+from agent.machine.sensors.conclusions import FEWEST, conclude, disturbs
 from agent.machine.sensors.discovery import NOWHERE, sensors_of
 from agent.machine.sensors.recording import Recording, record
 from agent.machine.sensors.sensor import PROCESSOR, Found, Quantity
@@ -34,6 +34,9 @@ _ENERGIES: Final = (processor.ENERGY, graphics.ENERGY)
 
 _END_S: Final = 5.0
 """Seconds in which the process ends when it is asked to; it sleeps for a tenth of one between two rounds."""
+
+_NEWEST_BYTES: Final = 1 << 16
+"""Bytes of the recording that are read behind a slice: half a minute, which takes a few milliseconds."""
 
 LEAST_ENERGY_S: Final = 1.0
 """Seconds of readings below which no energy is told: counters are read ten times a second, so that shorter
@@ -55,7 +58,8 @@ class Telemetry:
 
     def evidence(self, device: Device, report: ProcessReport) -> ProcessReport:
         """The report of a timed process with what the sensors of its device say of it."""
-        if report.samples is None or (window := _window(report.samples.facts)) is None:
+        samples = report.samples
+        if samples is None or not samples.kept_ns or (window := _window(samples.facts)) is None:
             return report
         part, recorded = part_of(device), self._recording()
         seen: list[str] = []
@@ -66,17 +70,20 @@ class Telemetry:
         for number, sensor in enumerate(self.found.sensors):
             if sensor.part != part:
                 continue
-            readings = recorded.between(number, *window)
+            all_readings = recorded.between(number, *window)
+            # While others have their turn, the part may idle, at another clock.
+            turns = [recorded.between(number, *turn) for turn in report.turns]
+            readings = tuple(one for turn in turns for one in turn) if turns else all_readings
             if number in recorded.lost:
                 unseen.append(f"{sensor.name}: vanished while it was read ({recorded.lost[number]})")
             elif len(readings) < FEWEST:
                 unseen.append(f"{sensor.name}: {len(readings)} readings in the timed loop; it needs {FEWEST}")
             else:
                 seen.append(sensor.name)
-                for one in conclude(sensor, [value for _, value in readings]):
+                for one in conclude(sensor, [value for _, value in readings], report.arms):
                     (invalid if one.invalidates else suspect).append(one.text)
             if sensor.quantity is Quantity.ENERGY and number not in recorded.lost:
-                energy = _energy_of_a_call(readings, report.samples.invoke_ns)
+                energy = _energy_of_a_call(all_readings, samples.invoke_ns)
         saw = Seen(
             suspect=(*report.saw.suspect, *suspect),
             invalid=(*report.saw.invalid, *invalid),
@@ -85,9 +92,22 @@ class Telemetry:
         )
         if energy is None:
             return report.model_copy(update={"saw": saw})
-        facts = {**report.samples.facts, "energy_j": f"{energy:.6g}"}
-        samples = report.samples.model_copy(update={"facts": facts})
-        return report.model_copy(update={"saw": saw, "samples": samples})
+        facts = {**samples.facts, "energy_j": f"{energy:.6g}"}
+        return report.model_copy(update={"saw": saw, "samples": samples.model_copy(update={"facts": facts})})
+
+    def disturbing(self, device: Device, begin_s: float, end_s: float, arms: int) -> str | None:
+        """Say what of a GPU disturbed a slice, by what was read in it; None for other devices.
+
+        `arms`: the measured processes that have the GPU open.
+        """
+        part = part_of(device)
+        watched = [(number, one) for number, one in enumerate(self.found.sensors) if one.part == part]
+        if device.kind != "gpu" or not watched:
+            return None
+        newest = Recording.read(self.path, len(self.found.sensors), _NEWEST_BYTES)
+        window = int(begin_s * 1e9), int(end_s * 1e9)
+        said = (disturbs(one, [v for _, v in newest.between(k, *window)], arms) for k, one in watched)
+        return next(filter(None, said), None)
 
     def energy(self, device: Device, reports: Sequence[ProcessReport], *, alternated: bool) -> Energy:
         """Energy of one call: the mean over the timed processes, all of which must have one.
@@ -100,7 +120,7 @@ class Telemetry:
             return Energy(note=f"{missing[0].name}: {missing[0].why}")
         if alternated:
             return Energy(note="arms took turns by slices; a campaign of this delegate alone has its energy")
-        timed = [r.samples.facts.get("energy_j") for r in reports if r.samples and r.samples.invoke_ns]
+        timed = [r.samples.facts.get("energy_j") for r in reports if r.samples and r.samples.kept_ns]
         known = [float(joules) for joules in timed if joules is not None]
         if not known or len(known) < len(timed):
             return Energy(note=f"a timed loop had less than {LEAST_ENERGY_S:g} s of readings")

@@ -41,10 +41,21 @@ class Conclusion:
     judge: Judgement
 
 
-def conclude(sensor: Sensor, values: Values) -> tuple[Disturbance, ...]:
-    """What follows from a sensor's readings in one window."""
+def conclude(sensor: Sensor, values: Values, arms: int = 1) -> tuple[Disturbance, ...]:
+    """What follows from a sensor's readings in one window; `arms`: the measured processes on its part."""
+    if sensor.quantity is Quantity.PROCESSES:
+        values = [value - arms for value in values]
     rows = (row for row in CONCLUSIONS if row.quantity is sensor.quantity)
     return tuple(found for row in rows if (found := row.judge(sensor, values)) is not None)
+
+
+def disturbs(sensor: Sensor, values: Values, arms: int) -> str | None:
+    """Say what of a GPU disturbed the slice in which it was read: its clock, or another process on it."""
+    if sensor.quantity not in (Quantity.CLOCK, Quantity.PROCESSES):
+        return None
+    running = [value for value in values if value > 0.0]
+    found = [one for one in conclude(sensor, running, arms) if one.invalidates] if running else []
+    return found[0].text if found else None
 
 
 def _throttled_by(reasons: Throttle, why: str, *, invalidates: bool) -> Judgement:
@@ -86,8 +97,8 @@ def _hot(sensor: Sensor, values: Values) -> Disturbance | None:
 
 
 def _others(_sensor: Sensor, values: Values) -> Disturbance | None:
-    # One is the measured process. One that uses no GPU hides another one: it would be disturbed least.
-    others = max(values) - 1
+    # Without the measured ones. One that uses no GPU hides another one: it would be disturbed least.
+    others = max(values)
     if others <= 0:
         return None
     return Disturbance(

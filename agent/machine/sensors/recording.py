@@ -31,12 +31,19 @@ class Recording:
     lost: dict[int, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path, count: int) -> Recording:
-        """Read what was recorded of `count` sensors; nothing where there is no file yet."""
+    def read(cls, path: Path, count: int, last_bytes: int | None = None) -> Recording:
+        """Read what was recorded of `count` sensors; nothing where there is no file yet.
+
+        `last_bytes`: no more than that of the newest rounds.
+        """
         rows: list[tuple[int, list[float | None]]] = []
         lost: dict[int, str] = {}
         try:
-            lines = path.read_text(encoding="utf-8").split("\n")
+            with path.open("rb") as file:
+                begin = 0 if last_bytes is None else max(0, file.seek(0, os.SEEK_END) - last_bytes)
+                file.seek(begin)
+                # A line in whose middle it begins is not complete.
+                lines = file.read().decode().split("\n")[bool(begin) :]
         except OSError:
             lines = []
         # The last line is empty, or not yet complete.

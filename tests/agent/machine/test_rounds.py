@@ -15,8 +15,8 @@ def one_round(counted: dict[str, object] | None = None, **uses: SliceUse) -> Rou
     return Round(Window(**QUIET | (counted or {})), uses)
 
 
-def use(ran_s: float | None, waited_s: float | None, wall_s: float = 0.5) -> SliceUse:
-    return SliceUse(wall_s, 2, ran_s, waited_s)
+def use(ran_s: float | None, waited_s: float | None, wall_s: float = 0.5, **more: str) -> SliceUse:
+    return SliceUse(wall_s, 2, ran_s, waited_s, **more)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,8 @@ def use(ran_s: float | None, waited_s: float | None, wall_s: float = 0.5) -> Sli
         ({"steal_s": 0.2}, use(0.9, 0.0), "the hypervisor withheld 0.19 of 2 CPUs"),
         ({"foreign_s": None, "steal_s": None}, use(0.6, 0.2), "others kept a thread of gpu"),
         ({"foreign_s": 0.25}, use(None, None), "other programs used 0.2 of 2 CPUs"),
+        # On a quiet processor the GPU had another guest.
+        ({}, use(0.1, 0.0, disturbed="GPU clock: below 75 %"), "gpu: GPU clock: below 75 %"),
     ],
 )
 def test_a_round_is_disturbed_by_what_the_counters_say(counted, slice_use, said):

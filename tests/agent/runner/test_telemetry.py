@@ -13,9 +13,9 @@ import pytest
 
 from agent.attempt.files import AttemptFile, ProcessReport, Seen
 from agent.machine.sensors.discovery import sensors_of
-from agent.machine.sensors.sensor import PROCESSOR
+from agent.machine.sensors.sensor import PROCESSOR, Found, Quantity, Sensor
 from agent.runner.telemetry import Telemetry
-from agent.wire.measurement import ProcessSamples
+from agent.wire.measurement import ProcessSamples, TimedSlice
 from agent.wire.messages import Device
 from tests.agent.embedded_agent import job
 from tests.agent.machine.sensors.trees import INTEL_XEON, tree
@@ -98,6 +98,55 @@ def test_a_loop_between_two_readings_says_that_it_was_too_short(telemetry):
 def test_the_sensors_of_another_part_say_nothing_of_a_gpu(telemetry):
     gpu = CPU.model_copy(update={"kind": "gpu", "environment": {"opencl_pci": "0000:03:00.0"}})
     assert telemetry.evidence(gpu, timed(**WINDOW)).saw == Seen(seen=("swap",))
+
+
+def test_what_is_read_in_the_turns_of_others_says_nothing_of_an_arm(telemetry):
+    """The package was throttled from 101 s on; the arm's slices ended before."""
+    turns = ((int(100.0e9), int(100.3e9)), (int(100.5e9), int(100.8e9)))
+    found = telemetry.evidence(CPU, timed(**WINDOW).model_copy(update={"turns": turns}))
+    assert found.saw.invalid == ()
+    assert "CPU throttling by heat" in found.saw.seen
+    assert "energy_j" in found.samples.facts
+    dropped = timed(**WINDOW)
+    slices = (TimedSlice(round=0, runs=CALLS, kept=False),)
+    dropped = dropped.model_copy(update={"samples": dropped.samples.model_copy(update={"slices": slices})})
+    assert telemetry.evidence(CPU, dropped) == dropped, "of a block that was measured once more, nothing"
+
+
+@pytest.fixture
+def graphics(tmp_path):
+    """A GPU of 1755 MHz: slow from 101 to 102 s, with a guest from 103 s on."""
+    part = "0000:03:00.0"
+    sensors = (
+        Sensor(part, "GPU clock", Quantity.CLOCK, lambda: 0.0, 1755.0),
+        Sensor(part, "other processes on the GPU", Quantity.PROCESSES, lambda: 0.0),
+    )
+    rows = [
+        {"at_ns": int(at_s * 1e9), "values": [1000.0 if 101 <= at_s < 102 else 1980.0, 2 + (at_s >= 103)]}
+        for at_s in (100 + 0.1 * k for k in range(40))
+    ]
+    path = tmp_path / "sensors"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Telemetry(Found(sensors), path)
+
+
+@pytest.mark.parametrize(
+    ("begin_s", "arms", "said"),
+    [
+        (100.25, 2, None),
+        (101.25, 2, "GPU clock: below 75% of 1755 MHz in 100% of the readings"),
+        (102.25, 2, None),
+        (103.25, 2, "1 other process computed on the GPU"),
+        (103.25, 3, None),
+        (200.0, 2, None),
+    ],
+)
+def test_a_slice_on_a_gpu_is_judged_by_what_was_read_in_it(graphics, begin_s, arms, said):
+    gpu = CPU.model_copy(update={"kind": "gpu", "environment": {"opencl_pci": "0000:03:00.0"}})
+    assert graphics.disturbing(gpu, begin_s, begin_s + 0.2, arms) == said
+    behind_opencl = gpu.model_copy(update={"kind": "cpu"})
+    assert graphics.disturbing(behind_opencl, begin_s, begin_s + 0.2, arms) is None
+    assert graphics.disturbing(gpu.model_copy(update={"environment": {}}), begin_s, 999.0, arms) is None
 
 
 def test_a_process_that_timed_nothing_has_no_evidence(telemetry):

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from agent.machine.sensors.conclusions import CONCLUSIONS, conclude
+from agent.machine.sensors.conclusions import CONCLUSIONS, conclude, disturbs
 from agent.machine.sensors.discovery import NOWHERE, sensors_of
 from agent.machine.sensors.graphics import ALL
 from agent.machine.sensors.recording import Recording, record
@@ -182,6 +182,26 @@ def test_each_reading_has_its_conclusion(quantity, limit, values, said, invalida
     assert [(one.text, one.invalidates) for one in found] == ([] if said is None else [(said, invalidates)])
 
 
+@pytest.mark.parametrize(
+    ("quantity", "limit", "values", "arms", "said"),
+    [
+        (Quantity.CLOCK, 1000.0, [900.0], 1, None),
+        (Quantity.CLOCK, 1000.0, [990.0, 700.0], 1, "it: below 75% of 1000 MHz in 50% of the readings"),
+        (Quantity.CLOCK, 1000.0, [0.0], 1, None),
+        (Quantity.CLOCK, None, [1.0], 1, None),
+        (Quantity.CLOCK, 1000.0, [], 1, None),
+        (Quantity.PROCESSES, None, [1.0], 1, None),
+        (Quantity.PROCESSES, None, [3.0], 3, None),
+        (Quantity.PROCESSES, None, [2.0, 3.0], 2, "1 other process computed on the GPU"),
+        (Quantity.PROCESSES, None, [4.0], 2, "2 other processes computed on the GPU"),
+        (Quantity.TEMPERATURE, 87.0, [99.0], 1, None),
+        (Quantity.THROTTLING, None, [Throttle.HEAT], 1, None),
+    ],
+)
+def test_a_slice_is_disturbed_by_a_slow_clock_and_by_others_on_its_gpu(quantity, limit, values, arms, said):
+    assert disturbs(sensor(quantity, limit), values, arms) == said
+
+
 def test_the_table_concludes_from_every_quantity_that_disturbs():
     assert {row.quantity for row in CONCLUSIONS} == set(Quantity) - {Quantity.POWER, Quantity.ENERGY}
 
@@ -220,3 +240,11 @@ def test_an_unfinished_line_is_left_out(tmp_path):
     assert recorded.between(0, 0, 9) == ((5, 1.0),)
     assert recorded.between(0, 6, 9) == ()
     assert Recording.read(Path("/nowhere"), 2).values == ((), ())
+
+
+def test_the_newest_readings_alone_are_read_where_that_is_enough(tmp_path):
+    path = tmp_path / "sensors"
+    path.write_text("".join(f'{{"at_ns": {k}, "values": [1.0]}}\n' for k in range(10, 60)))
+    line = len('{"at_ns": 10, "values": [1.0]}\n')
+    assert Recording.read(path, 1, 2 * line + 5).at_ns == (58, 59)
+    assert Recording.read(path, 1, 60 * line).at_ns == tuple(range(10, 60))
