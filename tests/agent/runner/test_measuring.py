@@ -215,6 +215,20 @@ def test_a_disturbed_block_is_measured_once_more_and_both_are_kept(
         assert (allowance > 0.0) == (len(rounds) > 2), "that of the blocks that count"
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("fixed", [False, True])
+def test_later_blocks_have_chosen_rounds_unless_the_plan_fixes_them(start_agent, stored, fixed):
+    script = DISTURBED.replace("ROUNDS", "()")
+    agent = start_agent(runner=[sys.executable, "-c", script], sandbox={"on": False})
+    more = {"min_blocks": 5, "max_blocks": 5, "target": 1e-6, "rounds_fixed": fixed}
+    found = measured(agent, job(stored, plan=THREE.model_copy(update=more))).measurement
+    sizes = [block.rounds for block in found.blocks]
+    assert sizes[:3] == [THREE.rounds] * 3
+    assert sizes == [THREE.rounds] * 5 if fixed else all(5 <= size <= 15 for size in sizes[3:])
+    said = [fact for fact in found.quality.facts if fact.startswith("rounds of each block")]
+    assert len(said) == (not fixed)
+
+
 WITHOUT_LITERT = """
 import sys
 import runtime.delegates.litert
