@@ -20,7 +20,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from agent.wire.messages import JobResult, Status, artifact_path
+from agent.wire.messages import JobResult, Status
 from agent.wire.plan import MeasurePlan
 from benchmarks.interleaved import ends, ratio
 from orchestrator.manifest import load_manifest
@@ -87,7 +87,7 @@ def measured(folder: Path, given: argparse.Namespace) -> dict[str, object]:
                         cells.remove((model, delegate))
                         break
                     said = result.facts["sandbox"] if arm == "with" else said
-                    for figure, value in _figures(result, folder / "store").items():
+                    for figure, value in _figures(result).items():
                         figures.setdefault((model, delegate, figure, arm), []).append(value)
     finally:
         for agent in agents.values():
@@ -122,16 +122,14 @@ def as_markdown(found: dict[str, object]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _figures(result: JobResult, store: Path) -> dict[str, float]:
+def _figures(result: JobResult) -> dict[str, float]:
     """Return init and p50 in milliseconds and the growth of resident memory in bytes, of one attempt."""
     assert result.status is Status.DONE, result.reason
     assert result.measurement is not None
-    assert result.measurement.samples_sha256 is not None
-    (samples,) = json.loads(artifact_path(store, result.measurement.samples_sha256).read_bytes())
-    latency = result.measurement.latency_ms
+    latency, peak_bytes = result.measurement.latency_ms, result.measurement.memory_peak_cold_bytes
     assert latency.init is not None
     assert latency.p50 is not None
-    return {"init": latency.init, "p50": latency.p50, "memory": float(max(1, samples["memory_peak_bytes"]))}
+    return {"init": latency.init, "p50": latency.p50, "memory": float(max(1, peak_bytes))}
 
 
 def _stored(folder: Path, models: Sequence[str]) -> dict[str, tuple[str, int]]:

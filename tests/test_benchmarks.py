@@ -90,6 +90,22 @@ def test_what_measuring_costs_is_measured(tmp_path):
 
 
 @pytest.mark.exhaustive
+def test_what_the_sandbox_costs_is_measured(tmp_path):
+    small = ("--rounds", "1", "--seconds", "0.01", "--delegates", "litert", "cpu")
+    found = figures(tmp_path, "sandbox", "--models", "torchvision_mobilenet_v3_small", *small)
+    assert [row["delegate"] for row in found["rows"]] == ["litert", "cpu"]
+    assert all(row[figure]["ratio"] > 0 for row in found["rows"] for figure in ("init", "p50", "memory"))
+
+
+@pytest.mark.exhaustive
+def test_the_farms_loop_is_compared_with_a_plain_one(tmp_path):
+    model = "torchvision_mobilenet_v3_small"
+    found = figures(tmp_path, "plain_loop", "--models", model, "--blocks", "1", "--rounds", "2")
+    assert {"ms", "again", "plain", "agree"} == set(found[model])
+    assert found[model]["plain"]["ratio"] > 0
+
+
+@pytest.mark.exhaustive
 def test_two_campaigns_are_compared_whole_and_timed(tmp_path):
     found = figures(tmp_path, "compare_scale", "--cells", "20", "--rounds", "1")
     assert found["cells"] == 20
