@@ -33,7 +33,10 @@ Row: TypeAlias = dict[str, Any]
 
 RESULTS: Final = REPOSITORY / "benchmarks/results"
 
-_KEPT: Final = ("model", "delegate", "device", "device_name", "level", "threads", "status", "grade")
+_KEPT: Final = (
+    "model", "delegate", "device", "device_name", "level", "threads", "status", "grade",
+    "finished_at", "reused_from",
+)  # fmt: skip
 _KEPT_OF_RATIO: Final = ("against", "median", "ci95", "allowance", "blocks", "verdict")
 _FARM: Final = (sys.executable, "-P", "-c", "from orchestrator.cli import main; main()")
 

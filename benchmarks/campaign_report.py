@@ -20,6 +20,7 @@ def markdown(report: Mapping[str, Any]) -> str:
     """Return the whole report."""
     baseline, rows = report["baseline"], report["rows"]
     columns = columns_of(rows, baseline)
+    reused = sum(row["reused_from"] is not None for row in rows)
     lines = [
         f"# {report['campaign']}",
         "",
@@ -28,6 +29,7 @@ def markdown(report: Mapping[str, Any]) -> str:
         f"`benchmarks/{report['campaign']}.yaml`.",
         "",
         *(f"- {line}" for line in summary(rows, columns, baseline)),
+        f"- reused from earlier campaigns: {reused} of {len(rows)} cells",
         "",
         f"| model | threads | {baseline} ms | " + " | ".join(columns) + " |",
         "|---|---|---|" + "---|" * len(columns),
