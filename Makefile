@@ -20,8 +20,8 @@ help:
 	@echo "make mutate           every protection taken away, one at a time: which test notices (15 minutes); writes benchmarks/results/mutants.md"
 	@echo "make soak             random faults for 10 minutes, as root"
 	@echo "make fuzz             200,000 hostile files for the reader, 20,000 for the interpreter, then atheris"
-	@echo "make bench            runtime against its peers, interleaved; writes benchmarks/results/"
-	@echo "make bench-cpu        the CPU path over all real models and the zoo: speed, memory, loading (2 hours)"
+	@echo "make bench            runtime against its peers, through the farm; writes benchmarks/results/"
+	@echo "make bench-cpu        the CPU path over all real models and the zoo: speed, memory, loading (hours)"
 	@echo "make bench-farm       1,000 devices x 100,000 cells; 50 devices through Celery; writes benchmarks/results/"
 	@echo "make docs             the manual as pages, in .manual/"
 	@echo "make sbom             every package of an installation with version and hashes, as CycloneDX, in .dist/"
@@ -103,14 +103,15 @@ fuzz:
 
 bench:
 	@bash .ci/setup test
-	$(BIN)/python -m benchmarks.runtime_vs_peers
+	$(BIN)/python -m benchmarks.campaign benchmarks/runtime_vs_peers.yaml --threads 1 2
+	$(BIN)/python -m benchmarks.campaign benchmarks/aa.yaml
 	$(BIN)/python -m benchmarks.model_kinds
 	$(BIN)/python -m benchmarks.start
 	$(BIN)/python -m benchmarks.host_time
 	$(BIN)/python -m benchmarks.channel_counts
 	$(BIN)/python -m benchmarks.cli_start
 	$(BIN)/python -m benchmarks.statistics
-	$(BIN)/python -m benchmarks.aa
+	$(BIN)/python -m benchmarks.plain_loop
 	$(BIN)/python -m benchmarks.ab_sleep
 	$(BIN)/python -m benchmarks.measuring_cost
 

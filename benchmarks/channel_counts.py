@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.interleaved import measure, ratio
+from benchmarks.interleaved import ends, measure, ratio, slices
 from runtime.model.reader import read_model
 from runtime.model.schema import ActivationFunctionType, Padding
 from runtime.model.schema import BuiltinOperator as Op
@@ -44,11 +44,11 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=RESULTS / "channel_counts.json")
     args, began = parser.parse_args(), tree()
     with tempfile.TemporaryDirectory(prefix="farm-channels-") as folder:
-        runs = {str(count): run_of(count, folder) for count in COUNTS}
-        taken = measure(runs, args.rounds, args.slice)
+        arms = {str(count): slices(run_of(count, folder), args.slice) for count in COUNTS}
+        taken = measure(arms, args.rounds)
     rows = [row_of(count, taken.seconds) for count in COUNTS]
     args.out.write_text(
-        json.dumps({"rejected": taken.rejected, "rows": rows}, indent=1) + "\n", encoding="utf-8"
+        json.dumps({"repeated": taken.repeated, "rows": rows}, indent=1) + "\n", encoding="utf-8"
     )
     text = table(rows)
     write_report(args.out.with_suffix(".md"), text, began, 0)
@@ -81,12 +81,10 @@ def run_of(channels: int, folder: str) -> Callable[[], object]:
 def row_of(channels: int, seconds: Any) -> dict[str, Any]:
     """What one count costs: by the `seconds` of each count, round by round, and by the bytes of its plan."""
     (plan,) = model_plan(read_model(stack(channels)), planner_of("gpu", {"cache_dir": ""})).partitions
-    found, most = ratio(seconds[str(channels)], seconds[str(COUNTS[-1])]), COUNTS[-1]
+    most = COUNTS[-1]
     return {
         "channels": channels,
-        "time": round(found.median, 3),
-        "low": round(found.low, 3),
-        "high": round(found.high, 3),
+        "time": ratio(seconds[str(channels)], seconds[str(most)]),
         "arithmetic": round((channels / most) ** 2, 3),
         "activation_bytes": plan.arena_bytes,
         "dense_bytes": 2 * 4 * SIDE * SIDE * channels,
@@ -106,7 +104,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {row['channels']} | {row['time']} | {row['low']}-{row['high']} | {row['arithmetic']} | "
+        f"| {row['channels']} | {row['time']['ratio']:.3f} | {ends(row['time'])} | {row['arithmetic']} | "
         f"{row['activation_bytes'] / 1024:.0f} | {row['dense_bytes'] / 1024:.0f} | "
         f"{row['constant_bytes'] / 1024:.1f} |"
         for row in rows

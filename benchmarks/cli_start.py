@@ -11,10 +11,10 @@ import argparse
 import json
 import subprocess
 import sys
-from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
-from benchmarks.interleaved import measure, ratio
+from benchmarks.interleaved import ends, measure, ratio, slices
 
 RESULT = Path(__file__).resolve().parent / "results/cli_start.json"
 HELP = [str(Path(sys.executable).with_name("farm")), "--help"]
@@ -28,10 +28,12 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
-    timed = measure({"help": lambda: _run(HELP), "typer": lambda: _run(TYPER)}, rounds, slice_s=0.0)
-    found = asdict(ratio(timed.seconds["help"], timed.seconds["typer"]))
+    commands = {"help": HELP, "typer": TYPER}
+    arms = {name: slices(partial(_run, command), slice_s=0.0) for name, command in commands.items()}
+    timed = measure(arms, rounds)
+    found = ratio(timed.seconds["help"], timed.seconds["typer"])
     RESULT.write_text(json.dumps({"farm_help_over_import_typer": found}, indent=1) + "\n", encoding="utf-8")
-    print(f"farm --help: {found['median']:.2f} [{found['low']:.2f}, {found['high']:.2f}] x import typer")
+    print(f"farm --help: {found['ratio']:.2f} ({ends(found)}) x import typer")
     return 0
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runtime.tools.samples import percentile
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -25,9 +27,8 @@ class Spread:
         """Order statistics; zeros where nothing was seen."""
         if not seconds:
             return cls(0.0, 0.0, 0.0, 0)
-        ordered = sorted(seconds)
-        at = [ordered[min(len(ordered) - 1, int(q * len(ordered)))] * 1e3 for q in (0.5, 0.99)]
-        return cls(round(at[0], 3), round(at[1], 3), round(ordered[-1] * 1e3, 3), len(ordered))
+        p50, p99, longest = (round(percentile(seconds, q) * 1e3, 3) for q in (0.5, 0.99, 1.0))
+        return cls(p50, p99, longest, len(seconds))
 
 
 def postgres_binaries() -> Path:

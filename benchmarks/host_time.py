@@ -18,12 +18,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 
 from runtime.compiled_model import CompiledModel
+from runtime.tools.samples import percentile
 from tests.runtime.delegates.gpu.caller_models import dense, on_gpu
 
 RESULT = Path(__file__).resolve().parent / "results/host_time.json"
@@ -35,8 +35,6 @@ SMALL_ROWS, MEDIUM_ROWS = 4, 32
 """Rows of the first two models' products, which decide whether those are small to `gpu/schedules.py`."""
 LARGE_ROWS, LARGE_LAYERS, LARGE_RUNS = 1024, 4, 50
 """The shape of the last model, 9 GFLOP, and how often it runs: each takes tens of milliseconds."""
-HIGH = 0.99
-"""The rank of the second figure, beside the median."""
 
 
 def main() -> int:
@@ -67,7 +65,7 @@ def _measured(model: bytes, folder: str, runs: int) -> dict[str, Any]:
         for _ in range(WARM_UP):
             compiled.run_by_index(0, inputs, outputs)
         samples = [_sample(compiled, inputs, outputs) for _ in range(runs)]
-    returned, processor, whole = (sorted(sample[place] for sample in samples) for place in range(3))
+    returned, processor, whole = zip(*samples, strict=True)
     return {
         "returns us": _figures(returned),
         "processor us": _figures(processor),
@@ -88,9 +86,8 @@ def _sample(
     return returned - start, time.thread_time() - thread, ended - start
 
 
-def _figures(ordered: list[float]) -> dict[str, float]:
-    high = ordered[min(len(ordered) - 1, int(HIGH * len(ordered)))]
-    return {"median": round(median(ordered) * 1e6, 1), "p99": round(high * 1e6, 1)}
+def _figures(seconds: Sequence[float]) -> dict[str, float]:
+    return {name: round(percentile(seconds, q) * 1e6, 1) for name, q in (("median", 0.5), ("p99", 0.99))}
 
 
 def _arguments() -> argparse.Namespace:

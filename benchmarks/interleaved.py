@@ -1,117 +1,91 @@
-"""Times several runners of one model in one process, round by round in random order.
+"""Time arms that are no delegates of the farm by turns, in one process: in the order of the farm's blocks.
 
-Only ratios of two contenders of the same round are meaningful: the machine's speed drifts and is shared.
-A round during which other processes took more than a tenth of a core is thrown away and counted.
+Only ratios of two arms of the same round are meaningful: the machine's speed drifts and is shared. A round
+that others disturbed, by the rule of the farm's blocks (`agent.machine.rounds`), is repeated; where that is
+the rule, all are kept.
 """
 
 from __future__ import annotations
 
-import gc
 import math
 import os
-import random
-import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from statistics import median
+from typing import Any
 
-FOREIGN_CPU_LIMIT = 0.1
-MIN_ROUNDS = 3
-TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
+from agent.machine.counters import Counters, Window
+from agent.machine.rounds import Round
+from agent.runner.blocks import order_of_round
+from runtime.common.statistics import estimate
+from runtime.tools.loop import collector_off
+
+_FIRST_CALLS = 4
+"""Calls that warm up and tell how many fill a slice. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Median seconds of one call, per contender and accepted round; `rejected` rounds were disturbed."""
+    """Median seconds of a call, per arm and kept round; `repeated`: disturbed rounds that were left out."""
 
     seconds: Mapping[str, tuple[float, ...]]
-    rejected: int
+    repeated: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """Median of per-round ratios with its 95 % order-statistic interval, over n rounds."""
+def measure(arms: Mapping[str, Callable[[], float]], rounds: int) -> Rounds:
+    """Ask every arm for a slice in each round, which gives the median seconds of its calls."""
+    names, cpus = list(arms), sorted(os.sched_getaffinity(0))
+    every: list[dict[str, float]] = []
+    clean: list[dict[str, float]] = []
+    with collector_off():
+        while len(clean) < rounds and (len(every) < rounds or len(every) - len(clean) <= rounds // 2):
+            before = Counters.now(cpus)
+            order = [names[place] for place in order_of_round(len(names), len(every))]
+            taken = {name: arms[name]() for name in order}
+            every.append(taken)
+            window = Window.between(before, Counters.now(cpus), len(cpus))
+            if Round(window, {}).disturbed is None:
+                clean.append(taken)
+    kept = clean if len(clean) >= rounds else every
+    seconds = {name: tuple(taken[name] for taken in kept) for name in names}
+    return Rounds(seconds, len(every) - len(kept))
 
-    median: float
-    low: float
-    high: float
-    rounds: int
 
+def slices(call: Callable[[], object], slice_s: float) -> Callable[[], float]:
+    """Return a function that times so many calls as fill a slice and returns their median, in seconds.
 
-def measure(
-    contenders: Mapping[str, Callable[[], object]],
-    rounds: int,
-    slice_s: float,
-    seed: int = 0,
-    foreign_limit: float = FOREIGN_CPU_LIMIT,
-) -> Rounds:
-    """Run every contender once per round for about `slice_s` seconds, in an order drawn at random each round.
-
-    Raises RuntimeError where other processes took more than `foreign_limit` of a core in most rounds.
+    A call that alone takes longer is timed once, and not called besides.
     """
-    rng = random.Random(seed)  # noqa: S311  # an order of arms, not a secret
-    calls = {name: _calls_for(call, slice_s) for name, call in contenders.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    rejected = 0
-    gc.disable()
-    while len(next(iter(seconds.values()))) < rounds and rejected < 3 * rounds:
-        order = list(contenders)
-        rng.shuffle(order)
-        before = busy_seconds()
-        taken = {name: slice_of(contenders[name], calls[name]) for name in order}
-        if _foreign_share(before, busy_seconds()) > foreign_limit:
-            rejected += 1
-            continue
-        for name, value in taken.items():
-            seconds[name].append(value)
-    gc.enable()
-    if len(next(iter(seconds.values()))) < MIN_ROUNDS:
-        raise RuntimeError(f"other processes disturbed {rejected} rounds; repeat on a machine that is quiet")
-    return Rounds({name: tuple(values) for name, values in seconds.items()}, rejected)
-
-
-def ratio(numerator: tuple[float, ...], denominator: tuple[float, ...]) -> Ratio:
-    """Per-round numerator / denominator; interval by the binomial ranks of the median."""
-    values = sorted(a / b for a, b in zip(numerator, denominator, strict=True))
-    n = len(values)
-    half = 1.96 * math.sqrt(n) / 2
-    low, high = max(0, math.floor(n / 2 - half)), min(n - 1, math.ceil(n / 2 + half))
-    return Ratio(statistics.median(values), values[low], values[high], n)
-
-
-def _calls_for(call: Callable[[], object], slice_s: float) -> int:
-    """Calls in a slice; one that alone takes longer is not called again to find that out."""
-    for _ in range(4):
-        start = time.perf_counter()
-        call()
-        taken = time.perf_counter() - start
+    taken = 0.0
+    for _ in range(_FIRST_CALLS):
         if taken > slice_s:
-            return 1
-    return max(1, round(slice_s / max(taken, 1e-6)))
-
-
-def slice_of(call: Callable[[], object], count: int) -> float:
-    """Median seconds of `count` calls, after one that is not timed where there are several."""
-    if count > 1:
+            break
+        began = time.perf_counter()
         call()
-    times = []
-    for _ in range(count):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+        taken = time.perf_counter() - began
+    count = max(1, round(slice_s / taken))
+
+    def timed() -> float:
+        if count > 1:
+            call()
+        times = []
+        for _ in range(count):
+            start = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - start)
+        return median(times)
+
+    return timed
 
 
-def busy_seconds() -> tuple[float, float, float]:
-    """(wall, all CPUs' busy seconds, CPU seconds of this process and its ended children)."""
-    fields = [int(v) for v in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
-    user, nice, system, _idle, _iowait, irq, softirq, steal = fields
-    own = os.times()
-    busy = (user + nice + system + irq + softirq + steal) * TICK_SECONDS
-    return time.perf_counter(), busy, sum(own[:4])
+def ratio(numerator: Sequence[float], denominator: Sequence[float]) -> dict[str, Any]:
+    """Return the ratio of what was measured in the same rounds, with its interval over them, for a report."""
+    logs = [math.log(a / b) for a, b in zip(numerator, denominator, strict=True)]
+    mean = estimate(logs)
+    return {"ratio": mean.value, "ci95": mean.interval, "rounds": mean.units}
 
 
-def _foreign_share(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
-    wall, busy, own = (b - a for a, b in zip(before, after, strict=True))
-    return max(0.0, busy - own) / wall
+def ends(of: Mapping[str, Any]) -> str:
+    """Return the interval of a ratio as text."""
+    return "no interval" if of["ci95"] is None else "{:.3f} to {:.3f}".format(*of["ci95"])

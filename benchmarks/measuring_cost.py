@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import random
 import signal
@@ -24,20 +25,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 import numpy as np
-from runtime.tools.loop_plan import LoopPlan
 
-from benchmarks.contender import caller, load
-from benchmarks.fresh_blocks import REPOSITORY
-from benchmarks.interleaved import ratio, slice_of
-from benchmarks.skeletons import restored
+from benchmarks import interleaved
+from benchmarks.campaign import farm
+from benchmarks.interleaved import ratio
+from benchmarks.skeletons import REPOSITORY, restored
 from runtime.common.statistics import geometric_mean
-from runtime.tools.benchmark import measure
+from runtime.tools.benchmark import Session, measure
 from runtime.tools.loading import Opener
+from runtime.tools.loop import timer_overhead_ns
 
 RESULT: Final = REPOSITORY / "benchmarks/results/measuring_cost.json"
 
@@ -52,6 +54,9 @@ PAIRING_MARK: Final = 1.35
 
 _LOOP_RUNS: Final = 20_000
 """Invokes of the smallest model: about a tenth of a second, in which its median does not move any more."""
+
+_WARMUP_RUNS: Final = 100
+"""Invokes that are not timed: caches and clocks settle."""
 
 _SLICE_CALLS: Final = 300
 """Invokes of a slice, with the sensors' process running or stopped. They take tenths of a second, in which it
@@ -95,17 +100,16 @@ def _loop(_args: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "one.tflite"
         path.write_bytes(content)
-        plan = LoopPlan(100, 0.1, _LOOP_RUNS, _LOOP_RUNS, 0.0, 60.0, 11)
-        opener = Opener.prepare("litert", {"threads": 1})
-        found = measure(opener, str(path), hashlib.sha256(content).hexdigest(), plan)
+        opener, sha256 = Opener.prepare("litert", {"threads": 1}), hashlib.sha256(content).hexdigest()
+        found = measure(opener, str(path), sha256, warmup_runs=_WARMUP_RUNS, runs=_LOOP_RUNS)
     starts, invokes = np.array(found.start_ns), np.array(found.invoke_ns)
     between = np.diff(starts) - invokes[:-1]
-    clock = np.median(np.diff([time.perf_counter_ns() for _ in range(1000)]))
-    mean_us = (float(between.mean()) + float(clock)) / 1e3
+    clock_ns = timer_overhead_ns()
+    mean_us = (float(between.mean()) + clock_ns) / 1e3
     return {
         "invokes": len(invokes),
         "invoke_us": float(np.median(invokes)) / 1e3,
-        "overhead_us_median": (float(np.median(between)) + float(clock)) / 1e3,
+        "overhead_us_median": (float(np.median(between)) + clock_ns) / 1e3,
         "overhead_us_mean": mean_us,
         "met": mean_us <= LOOP_MARK_US,
     }
@@ -121,31 +125,32 @@ def _sensors(args: argparse.Namespace) -> dict[str, Any]:
         folder = Path(text)
         model = folder / "model.tflite"
         model.write_bytes(restored(args.model))
-        call = caller(load("litert-xnnpack", str(model), len(cpus)))
+        sha256 = hashlib.sha256(model.read_bytes()).hexdigest()
+        session = Session(Opener.prepare("litert", {"threads": len(cpus)}), str(model), sha256, _WARMUP_RUNS)
         reader = subprocess.Popen(
             [sys.executable, "-c", _READER, text, str(own)], cwd=REPOSITORY, stdout=subprocess.PIPE
         )
         assert reader.stdout is not None
         count = int(reader.stdout.readline())
-        with_sensors: list[float] = []
-        without: list[float] = []
-        arms = [(signal.SIGCONT, with_sensors), (signal.SIGSTOP, without)]
-        rng = random.Random(0)  # noqa: S311  # an order of arms, no secret
-        for _ in range(args.slices):
-            for sign, seconds in rng.sample(arms, len(arms)):
-                reader.send_signal(sign)
-                seconds.append(slice_of(call, _SLICE_CALLS))
+
+        def slice_after(sign: signal.Signals) -> float:
+            reader.send_signal(sign)
+            return median(session.slice(_SLICE_CALLS).invoke_ns.tolist())
+
+        signs = {"with": signal.SIGCONT, "without": signal.SIGSTOP}
+        arms = {name: partial(slice_after, sign) for name, sign in signs.items()}
+        taken = interleaved.measure(arms, args.slices).seconds
         reader.kill()
         reader.wait()
-        rounds = len((folder / "readings").read_text(encoding="utf-8").splitlines())
-    found = ratio(tuple(with_sensors), tuple(without))
+        readings = len((folder / "readings").read_text(encoding="utf-8").splitlines())
+    found = ratio(taken["with"], taken["without"])
+    low, high = found["ci95"] or (0.0, math.inf)
     return {
         "sensors": count,
         "of_this_machine": own > 0,
-        "rounds_of_readings": rounds,
-        "ratio": found.median,
-        "ci95": [found.low, found.high],
-        "met": max(found.high - 1, 1 - found.low) <= SENSORS_MARK,
+        "rounds_of_readings": readings,
+        **found,
+        "met": max(high - 1, 1 - low) <= SENSORS_MARK,
     }
 
 
@@ -200,20 +205,11 @@ def _campaign(folder: Path, *, paired: bool) -> float:
         campaign["baseline"] = {"delegate": "litert"}
     path = folder / "models.yaml"
     path.write_text(json.dumps(campaign), encoding="utf-8")
-    farm = str(Path(sys.executable).with_name("farm"))
-    environment = os.environ | {"FARM_HOME": str(folder / "farm")}
     began = time.perf_counter()
-    ran = subprocess.run(
-        [farm, "submit", str(path), "--force"],
-        env=environment,
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = farm("submit", str(path), "--force", home=folder / "farm")
     taken = time.perf_counter() - began
     if ran.returncode:
-        raise RuntimeError(f"farm submit ended with {ran.returncode}: {ran.stderr[-500:]}")
+        raise SystemExit(ran.returncode)
     return taken
 
 

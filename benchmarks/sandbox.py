@@ -6,8 +6,8 @@ Rounds begin until there are `--rounds` of them or `--minutes` are over. In each
 delegate that takes it, once with the sandbox and once without, in random order, each as an attempt of the
 product's own agent with one cold process, so that `init` includes programs that are compiled and files that
 are opened.
-The result is the median over rounds of the ratio with / without, and the 95 % interval of that median: the
-cost is inside the noise where the interval contains 1.
+The result is the ratio with / without, estimated over rounds as the farm estimates over blocks: the cost is
+inside the noise where the interval contains 1.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import random
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
-from agent.wire.messages import JobResult, Status, artifact_path
+from agent.wire.messages import JobResult, Status
 from agent.wire.plan import MeasurePlan
-from benchmarks.interleaved import MIN_ROUNDS, ratio
+from benchmarks.interleaved import ends, ratio
 from orchestrator.manifest import load_manifest
 from orchestrator.sources.resolve import resolve
 from orchestrator.sources.store import Store
+from runtime.common.statistics import MIN_UNITS
 from tests.agent.embedded_agent import EmbeddedAgent, job
 from tests.needs import REPOSITORY
 from tests.reports import write_report
@@ -77,7 +77,7 @@ def measured(folder: Path, given: argparse.Namespace) -> dict[str, object]:
             for delegate in device.delegates
         }
         rounds = 0
-        while rounds < given.rounds and (rounds < MIN_ROUNDS or time.monotonic() < until_s):
+        while rounds < given.rounds and (rounds < MIN_UNITS or time.monotonic() < until_s):
             rounds += 1
             for model, delegate in list(cells):
                 for arm in chance.sample(ARMS, len(ARMS)):
@@ -87,7 +87,7 @@ def measured(folder: Path, given: argparse.Namespace) -> dict[str, object]:
                         cells.remove((model, delegate))
                         break
                     said = result.facts["sandbox"] if arm == "with" else said
-                    for figure, value in _figures(result, folder / "store").items():
+                    for figure, value in _figures(result).items():
                         figures.setdefault((model, delegate, figure, arm), []).append(value)
     finally:
         for agent in agents.values():
@@ -96,10 +96,7 @@ def measured(folder: Path, given: argparse.Namespace) -> dict[str, object]:
         {
             "model": model,
             "delegate": delegate,
-            **{
-                figure: asdict(ratio(*(tuple(figures[model, delegate, figure, arm]) for arm in ARMS)))
-                for figure in FIGURES
-            },
+            **{figure: ratio(*(figures[model, delegate, figure, arm] for arm in ARMS)) for figure in FIGURES},
         }
         for model, delegate in cells
     ]
@@ -111,7 +108,7 @@ def as_markdown(found: dict[str, object]) -> str:
     lines = [
         "# The cost of the sandbox of runners",
         "",
-        f"`python -m benchmarks.sandbox`: with / without, {found['rounds']} rounds, median [95 % interval].",
+        f"`python -m benchmarks.sandbox`: with / without, {found['rounds']} rounds (95 % interval).",
         f"The sandbox: {found['sandbox']}.",
         "",
         "| model | delegate | init | p50 | peak memory |",
@@ -120,21 +117,19 @@ def as_markdown(found: dict[str, object]) -> str:
     rows = found["rows"]
     assert isinstance(rows, list)
     for row in rows:
-        cells = (f"{row[f]['median']:.3f} [{row[f]['low']:.3f}, {row[f]['high']:.3f}]" for f in FIGURES)
+        cells = (f"{row[figure]['ratio']:.3f} ({ends(row[figure])})" for figure in FIGURES)
         lines.append(f"| {row['model']} | {row['delegate']} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def _figures(result: JobResult, store: Path) -> dict[str, float]:
+def _figures(result: JobResult) -> dict[str, float]:
     """Return init and p50 in milliseconds and the growth of resident memory in bytes, of one attempt."""
     assert result.status is Status.DONE, result.reason
     assert result.measurement is not None
-    assert result.measurement.samples_sha256 is not None
-    (samples,) = json.loads(artifact_path(store, result.measurement.samples_sha256).read_bytes())
-    latency = result.measurement.latency_ms
+    latency, peak_bytes = result.measurement.latency_ms, result.measurement.memory_peak_cold_bytes
     assert latency.init is not None
     assert latency.p50 is not None
-    return {"init": latency.init, "p50": latency.p50, "memory": float(max(1, samples["memory_peak_bytes"]))}
+    return {"init": latency.init, "p50": latency.p50, "memory": float(max(1, peak_bytes))}
 
 
 def _stored(folder: Path, models: Sequence[str]) -> dict[str, tuple[str, int]]:

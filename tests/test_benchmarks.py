@@ -16,7 +16,6 @@ from runtime.tools.agreement import Expected, OutputFacts, judge
 from runtime.tools.arithmetic import Arithmetic
 from runtime.tools.rules import rule_for
 from tests import needs
-from tests.orchestrator.cli.models import unary_model
 
 
 def figures(tmp_path, module, *options):
@@ -39,7 +38,7 @@ def test_counts_of_channels_have_times_and_bytes(tmp_path):
         seconds[str(count)] = (time.perf_counter() - start,)
     rows = {count: channel_counts.row_of(count, seconds) for count in channel_counts.COUNTS}
     assert set(rows) >= {1, 3, 4, 5, 7, 8}
-    assert all(row["time"] > 0 for row in rows.values())
+    assert all(row["time"]["ratio"] > 0 for row in rows.values())
     # Whole vectors of 16 channels: what is no multiple takes the memory of the next one.
     assert {rows[count]["activation_bytes"] for count in (1, 3, 4, 5, 7, 8)} == {rows[16]["dense_bytes"]}
     table = channel_counts.table(list(rows.values())).splitlines()
@@ -81,29 +80,6 @@ def test_devices_of_a_lab_get_their_next_cells_through_celery(tmp_path):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("processes", [1, 3])
-def test_contenders_are_compared_over_fresh_processes(tmp_path, processes):
-    small = ("--processes", str(processes), "--rounds", "2", "--slice", "0.001", "--busy")
-    model = tmp_path / "wave.tflite"
-    model.write_bytes(unary_model(size=64))
-    found = figures(tmp_path, "runtime_vs_peers", "--models", str(model), "--threads", "1", *small)
-    (row,) = found["rows"]
-    assert "error" not in row, row
-    speed = row["speed_over_xnnpack"]["cpu"]
-    assert len(speed["blocks"]) == processes
-    assert speed["rounds_of_one_block"]["rounds"] == 2
-    if processes < 3:
-        assert speed["ci95"] is None
-    else:
-        low, high = speed["ci95"]
-        assert low < speed["median"] < high
-    again = figures(
-        tmp_path, "runtime_vs_peers", "--resume", "--models", str(model), "--threads", "1", *small
-    )
-    assert again["rows"] == found["rows"], "nothing is measured twice"
-
-
-@pytest.mark.exhaustive
 def test_what_measuring_costs_is_measured(tmp_path):
     found = figures(tmp_path, "measuring_cost", "--parts", "loop", "sensors", "--slices", "4")
     assert 0 < found["loop"]["overhead_us_median"] < 1000
@@ -114,11 +90,19 @@ def test_what_measuring_costs_is_measured(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_the_kinds_of_a_network_are_measured_from_this_repository_alone(tmp_path):
-    small = ("--processes", "1", "--rounds", "1", "--slice", "0.001", "--busy")
-    rows = figures(tmp_path, "model_kinds", *small)["rows"]
-    assert {row["kind"] for row in rows} == {"float32", "fp16 weights", "dynamic-range", "integer"}
-    assert all("litert-builtin" in row["speed_over_xnnpack"] for row in rows)
+def test_what_the_sandbox_costs_is_measured(tmp_path):
+    small = ("--rounds", "1", "--seconds", "0.01", "--delegates", "litert", "cpu")
+    found = figures(tmp_path, "sandbox", "--models", "torchvision_mobilenet_v3_small", *small)
+    assert [row["delegate"] for row in found["rows"]] == ["litert", "cpu"]
+    assert all(row[figure]["ratio"] > 0 for row in found["rows"] for figure in ("init", "p50", "memory"))
+
+
+@pytest.mark.exhaustive
+def test_the_farms_loop_is_compared_with_a_plain_one(tmp_path):
+    model = "torchvision_mobilenet_v3_small"
+    found = figures(tmp_path, "plain_loop", "--models", model, "--blocks", "1", "--rounds", "2")
+    assert {"ms", "again", "plain", "agree"} == set(found[model])
+    assert found[model]["plain"]["ratio"] > 0
 
 
 @pytest.mark.exhaustive

@@ -13,7 +13,7 @@ from tests.reports import write_report
 from tests.tree import RESULTS, Tree, tree
 
 WRITERS = {
-    "aa": "benchmarks/aa.py",
+    "aa": "benchmarks/campaign.py",
     "attack": "tests/attack/conftest.py",
     "channel_counts": "benchmarks/channel_counts.py",
     "cpu_runtime": "benchmarks/cpu_runtime.py",
@@ -21,13 +21,14 @@ WRITERS = {
     "faults": "tests/faults/conftest.py",
     "judge_power": "benchmarks/judge_power.py",
     "kernel_checks": "tests/runtime/kernel_checker.py",
-    "model_kinds": "benchmarks/model_kinds.py",
+    "model_kinds": "benchmarks/campaign.py",
     "mutants": "tests/mutants/__main__.py",
-    "runtime_vs_peers": "benchmarks/runtime_vs_peers.py",
+    "plain_loop": "benchmarks/plain_loop.py",
+    "runtime_vs_peers": "benchmarks/campaign.py",
     "sandbox": "benchmarks/sandbox.py",
     "soak": "tests/faults/soak.py",
     "statistics": "benchmarks/statistics.py",
-    "zoo_vs_xnnpack": "benchmarks/runtime_vs_peers.py",
+    "zoo_vs_xnnpack": "benchmarks/campaign.py",
 }
 """Report in Markdown of `benchmarks/results/` -> module that writes it."""
 

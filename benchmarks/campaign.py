@@ -1,0 +1,142 @@
+"""Submit a campaign file to the farm, and write what it says of every cell to results/.
+
+    python -m benchmarks.campaign FILE [--threads 1 2] [--out JSON] [option of `farm submit` ...]
+
+`--threads` submits the file once for each number, which every delegate gets; without it the file decides.
+Times, ratios, intervals, grades and verdicts are the farm's. It reuses what it has measured, so that the same
+command goes on where it was stopped. The farm is that of FARM_HOME, else the repository's `.farm`, as
+`make demo` has it. Writes results/NAME.{json,md}, NAME as the campaign. The machine must run nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from subprocess import PIPE, CompletedProcess
+from typing import Any, Final, TypeAlias
+
+import yaml
+
+from benchmarks.campaign_report import markdown
+from benchmarks.skeletons import REPOSITORY
+from tests.reports import write_report
+from tests.tree import tree
+
+Row: TypeAlias = dict[str, Any]
+"""What a report keeps of a cell; `docs/results-format.md` describes the fields."""
+
+RESULTS: Final = REPOSITORY / "benchmarks/results"
+
+_KEPT: Final = (
+    "model", "delegate", "device", "device_name", "level", "threads", "status", "grade",
+    "finished_at", "reused_from",
+)  # fmt: skip
+_KEPT_OF_RATIO: Final = ("against", "median", "ci95", "allowance", "blocks", "verdict")
+_FARM: Final = (sys.executable, "-P", "-c", "from orchestrator.cli import main; main()")
+
+_FAILED_CELLS: Final = 1
+"""The exit code of `farm submit` where cells failed: they are rows of the report, with their reason."""
+
+
+def main() -> int:
+    """Submit the file, then write the report."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--threads", type=int, nargs="+", help="of every delegate, in place of the file's")
+    parser.add_argument("--out", type=Path, help="JSON file to write; a table of the same stem beside it")
+    args, options = parser.parse_known_args()
+    run_and_report(args.file, args.threads or (None,), args.out, options)
+    return 0
+
+
+def run_and_report(
+    file: Path, threads: Sequence[int | None], out: Path | None, options: Sequence[str]
+) -> dict[str, Any]:
+    """Measure what a campaign file asks for, at each number of threads, write the report, and return it."""
+    began, rows, status = tree(), [], 0
+    document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    for model in document["models"]:
+        if (file.parent / model["source"]).is_file():
+            model["source"] = str((file.parent / model["source"]).absolute())
+    for count in threads:
+        ended, more = submit(document if count is None else with_threads(document, count), options)
+        status = max(status, ended)
+        rows += more
+    name, baseline = document["campaign"], document["baseline"]["delegate"]
+    report = {"campaign": name, "baseline": baseline, "environment": environment(), "rows": rows}
+    out = out or RESULTS / f"{name}.json"
+    out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write_report(out.with_suffix(".md"), markdown(report), began, status)
+    return report
+
+
+def with_threads(document: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """Return a campaign whose delegates have so many threads each, with a name of its own."""
+    delegates = {name: {**options, "threads": count} for name, options in document["delegates"].items()}
+    return {**document, "campaign": f"{document['campaign']}-t{count}", "delegates": delegates}
+
+
+def submit(document: Mapping[str, Any], options: Sequence[str] = ()) -> tuple[int, list[Row]]:
+    """Submit a campaign and wait for its end; return the exit code of `farm submit` and the rows.
+
+    Raises `SystemExit` with its code where it could not be measured, which the command has told.
+    """
+    with tempfile.TemporaryDirectory(prefix="farm-campaign-") as folder:
+        path = Path(folder) / "models.yaml"
+        # JSON is YAML.
+        path.write_text(json.dumps(document), encoding="utf-8")
+        ended = farm("submit", str(path), *options).returncode
+    if ended > _FAILED_CELLS:
+        raise SystemExit(ended)
+    cells = _json_of("results", document["campaign"], "--format", "json")
+    rows = [row_of(cell) for cell in cells]
+    threads = {row["threads"] for row in rows} - {None}
+    # A cell that nothing ran tells no threads.
+    return ended, [row | {"threads": min(threads)} for row in rows] if len(threads) == 1 else rows
+
+
+def row_of(cell: Mapping[str, Any]) -> Row:
+    """Return what a report keeps of an object of `farm results --format json`."""
+    latency, memory = cell["latency_ms"] or {}, cell["memory_bytes"] or {}
+    ratio, delegation, reason = cell["ratio"], cell["delegation"], cell["reason"]
+    return {name: cell[name] for name in _KEPT} | {
+        "reason": reason and f"{reason['code']}: {reason['text']}",
+        "delegated": delegation and f"{delegation['delegated_ops']}/{delegation['total_ops']}",
+        "p50_ms": latency.get("p50"),
+        "init_warm_ms": latency.get("init_warm"),
+        "ready_bytes": memory.get("ready"),
+        "peak_bytes": memory.get("peak"),
+        "ratio": ratio and {name: ratio[name] for name in _KEPT_OF_RATIO},
+    }
+
+
+def environment() -> dict[str, str]:
+    """Return what the farm found of this machine's devices."""
+    devices = _json_of("devices", "--json")["devices"]
+    return {f"{d['device_id']}.{key}": value for d in devices for key, value in d["environment"].items()}
+
+
+def farm(*arguments: str, home: Path | None = None, stdout: int | None = None) -> CompletedProcess[str]:
+    """Run `farm` with this home, else that of FARM_HOME, else the one that benchmarks have."""
+    default = {"FARM_HOME": str(REPOSITORY / ".farm")} | os.environ
+    environment = default if home is None else {**os.environ, "FARM_HOME": str(home)}
+    return subprocess.run([*_FARM, *arguments], env=environment, text=True, check=False, stdout=stdout)
+
+
+def _json_of(*arguments: str) -> Any:
+    ran = farm(*arguments, stdout=PIPE)
+    if ran.returncode:
+        raise SystemExit(ran.returncode)
+    return json.loads(ran.stdout)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
