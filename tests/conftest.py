@@ -1,8 +1,5 @@
 """For every test: one BLAS thread (several spin against whatever else runs), its own device leases and umask,
 the same processes that compile kernels, and the same drawn examples in every run.
-
-`make test` shares the suite among worker processes. A worker gets whole files, so that what a file's tests
-build together (a campaign, a database cluster, the kernels of an operator family) is built once.
 """
 
 from __future__ import annotations
@@ -11,8 +8,6 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: it starts the threads
 
@@ -36,42 +31,13 @@ hypothesis.settings.load_profile("suite")
 # Tests and modules are never garbage: looking through them took a sixth of the time to list the tests.
 gc.disable()
 
-pytest_plugins = ("tests.services.fixtures",)
-
-TOGETHER = ("tests/end_to_end/", "tests/attack/", "tests/faults/")
-"""Folders whose files share a session's fixture: the campaign of `end_to_end` is measured once, one lab is
-attacked, and faults are done to one network.
-"""
-
-APART = ("tests/runtime/ops/properties/", "tests/house/")
-"""Folders whose tests share nothing: any worker takes any of them."""
-
-
-@pytest.hookimpl(optionalhook=True)  # of pytest-xdist, where it is installed
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Share the tests out in the units of `_unit`. (Groups by mark do not work: pytest-xdist 3.8 hands them
-    over in the tests' names, which pytest 9.2 lets nobody change.)
-    """
-    from xdist.scheduler import LoadScopeScheduling
-
-    class Units(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return _unit(nodeid)
-
-    return Units(config, log)
+pytest_plugins = ("tests.services.fixtures", "tests.sharing")
 
 
 def pytest_collection_finish() -> None:
     """Collect garbage again from here on, without looking at what is there already."""
     gc.freeze()
     gc.enable()
-
-
-def _unit(nodeid: str) -> str:
-    """What one worker runs as a whole: a folder, a test, otherwise a file."""
-    if nodeid.startswith(APART):
-        return nodeid
-    return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid.partition("::")[0])
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -89,20 +55,20 @@ that goes on to other tests.
 
 @pytest.fixture(scope="session", autouse=True)
 def lasting_compilers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The models of this process are compiled by the same child processes, whatever their cache is.
+    """The models of this process are compiled by the same child processes, whatever their cache is, and these
+    are asked only for what no earlier run has kept.
 
     Tests open caches of their own by the hundred. Each would start two children, which need a second of a
     processor until they compile, more than most of these models' kernels.
     """
     from runtime.delegates.gpu.backends.opencl import library
-    from runtime.delegates.gpu.backends.opencl.compilers import Compilers, compilers
+    from runtime.delegates.gpu.backends.opencl.compilers import Compilers
+    from tests.services.kept_kernels import keeping_compilers
 
     folder = tmp_path_factory.mktemp("compiling")
 
-    def lasting(index: int, name: str, _: Path | None) -> Compilers:
-        children = compilers(index, name, folder)
-        children.idle_s = COMPILERS_IDLE_S
-        return children
+    def lasting(index: int, name: str, _: object) -> Compilers:
+        return keeping_compilers(index, name, folder, COMPILERS_IDLE_S)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(library, "compilers", lasting)

@@ -1,0 +1,104 @@
+"""Compiled kernels that runs of the suite keep for each other: a driver compiles a text once.
+
+They lie in `delegate-farm-tests/kernels` of the user's cache (or in `FARM_TEST_CACHE`), and are keyed by the
+text, the driver with its settings, and the product's files that compile. What fails is not kept.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import selectors
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from runtime.delegates.gpu.backends import opencl
+from runtime.delegates.gpu.backends.opencl.compilers import Compilers, Form, environment_of_child
+from runtime.delegates.gpu.backends.opencl.device import capabilities, list_devices
+from runtime.delegates.gpu.cache import Cache, open_cache
+from runtime.delegates.gpu.source import Kernel
+
+LIMIT_BYTES = 1 << 30
+"""Bytes that the folder may take. All kernels of the suite are a tenth of it; smaller would forget those of
+another branch, larger only takes disk space.
+"""
+
+OWN = frozenset({"PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME", "VIRTUAL_ENV", "PYTHONPATH", "POCL_CACHE_DIR"})
+"""Settings of a compiling process that say where files are, and are others in every tree and run."""
+
+
+def folder() -> Path:
+    """Where runs of the suite keep what the next ones need."""
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("FARM_TEST_CACHE") or user / "delegate-farm-tests")
+
+
+@cache
+def keeping_compilers(index: int, name: str, working: Path, idle_s: float) -> Compilers:
+    """The children of this process for a device, with their files in `working`, behind what is kept."""
+    made = KeepingCompilers(index, name, working, idle_s, kept=open_cache(folder() / "kernels", LIMIT_BYTES))
+    atexit.register(made.close)
+    return made
+
+
+@dataclass(slots=True)
+class KeepingCompilers(Compilers):
+    """Compilers whose children are asked only for what no run has kept.
+
+    Whoever calls `compile` gets the same either way, and a test that notes the calls sees them all.
+    """
+
+    kept: Cache = field(kw_only=True)
+
+    def _compile(
+        self,
+        form: Form,
+        common: str,
+        kernels: Sequence[Kernel],
+        take: Callable[[str, bytes], None],
+        waiting: selectors.BaseSelector,
+    ) -> None:
+        # A trial has one result, that of its last kernel, which has called the others.
+        wanted = {kernel.name: [kernel] for kernel in kernels}
+        if form == "trial":
+            wanted = {kernels[-1].name: list(kernels)}
+        device = _device(self.index)
+        keys = {name: _key(form, common, texts, device) for name, texts in wanted.items()}
+        for name, key in keys.items():
+            if (result := self.kept.read(form, key)) is not None:
+                take(name, result)
+                del wanted[name]
+
+        def taken(name: str, result: bytes) -> None:
+            self.kept.write(form, keys[name], result)
+            take(name, result)
+
+        if wanted:
+            missing = [kernel for texts in wanted.values() for kernel in texts]
+            Compilers._compile(self, form, common, missing, taken, waiting)
+
+
+def _key(form: Form, common: str, kernels: Sequence[Kernel], device: str) -> str:
+    texts = [part for kernel in kernels for part in (kernel.name, repr(kernel.group), kernel.text)]
+    settings = sorted(
+        f"{name}={value}" for name, value in environment_of_child(Path()).items() if name not in OWN
+    )
+    parts = (form, common, *texts, device, *settings, _product())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@cache
+def _device(index: int) -> str:
+    """The processor, driver and compiler of a device."""
+    return capabilities(list_devices()[index]).key
+
+
+@cache
+def _product() -> str:
+    """A hash of the files that compile: what an older state of them has made is not taken for theirs."""
+    (package,) = map(Path, opencl.__path__)
+    contents = [path.read_bytes() for path in sorted(package.glob("*.py"))]
+    return hashlib.sha256(b"\0".join(contents)).hexdigest()
