@@ -5,9 +5,7 @@ One thread, one loop. It wakes for a message, for the end of a child, and once p
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import selectors
 import socket
 import sqlite3
@@ -45,8 +43,9 @@ from agent.wire.messages import (
     Upgrade,
     decode_for_agent,
 )
-from agent.wire.private_folder import FILE_MODE, ExposedError, private_folder
+from agent.wire.private_folder import ExposedError, private_folder
 from agent.wire.service_manager import ServiceManager
+from runtime.common.durable import open_lock
 
 UPGRADE_EXIT: Final = 3
 """Exit code of an agent whose protocol is not the farm's: after a restart it would be refused again."""
@@ -63,8 +62,6 @@ _DRAIN_S: Final = 2.0
 _PREDECESSOR_PATIENCE_S: Final = 15.0
 """Seconds that a new agent waits for the one before it, which needs up to 10 s to end its runners
 (`supervisor.REAP_LIMIT_S`). Smaller would make a restart fail; larger only delays the error."""
-_PREDECESSOR_POLL_S: Final = 0.1
-"""Seconds between two tries for that agent's lock."""
 
 
 class Agent:
@@ -310,28 +307,15 @@ def serve_over(config: AgentConfig, connect: Callable[[], Transport]) -> int:
     except ExposedError as error:
         log.error("%s", error)
         return 1
-    lock = os.open(config.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
-        if not _locked(lock):
-            log.error("another agent has been using %s for %.0f s", config.state, _PREDECESSOR_PATIENCE_S)
-            return 1
-        return Agent(config, connect(), probe(config.probe_command)).run()
-    except (ProbeError, OSError, sqlite3.Error) as error:
-        log.error("%s", error)
+        # A former agent may still be ending its runners.
+        lock = open_lock(config.lock, wait_s=_PREDECESSOR_PATIENCE_S)
+    except BlockingIOError:
+        log.error("another agent has been using %s for %.0f s", config.state, _PREDECESSOR_PATIENCE_S)
         return 1
-    finally:
-        os.close(lock)
-
-
-def _locked(descriptor: int) -> bool:
-    """Lock the state folder, waiting for a former agent that may still be ending its runners."""
-    deadline = time.monotonic() + _PREDECESSOR_PATIENCE_S
-    while True:
+    with lock:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_PREDECESSOR_POLL_S)
-        else:
-            return True
+            return Agent(config, connect(), probe(config.probe_command)).run()
+        except (ProbeError, OSError, sqlite3.Error) as error:
+            log.error("%s", error)
+            return 1

@@ -9,6 +9,7 @@ from typing import Final
 
 from agent.processes.left_files import open_left
 from agent.wire.messages import artifact_path
+from runtime.common.durable import replacing
 
 _BLOCK_BYTES: Final = 1 << 20
 """Bytes copied and hashed at once. Larger costs memory, smaller more system calls."""
@@ -45,42 +46,20 @@ def put_artifact(store: Path, source: Path, sha256: str) -> None:
     """
     target = artifact_path(store, sha256)
     target.parent.mkdir(parents=True, exist_ok=True)
-    copy_verified(source, target, sha256)
-    _sync_folders(target.parent, store)
+    copy_verified(source, target, sha256, store)
 
 
-def copy_verified(source: Path, target: Path, sha256: str) -> None:
+def copy_verified(source: Path, target: Path, sha256: str, top: Path | None = None) -> None:
     """Copy `source`, whose bytes must hash to `sha256`, so that `target` holds all of it or does not change.
 
-    Raises as `put_artifact`.
+    `top`: the highest folder that may be new. Raises as `put_artifact`.
     """
-    temporary = target.with_name(f".{sha256}.{os.getpid()}.tmp")
     digest = hashlib.sha256()
-    try:
-        with open_left(source) as reader, temporary.open("xb") as writer:
-            while block := reader.read(_BLOCK_BYTES):
-                digest.update(block)
-                writer.write(block)
-            # Synchronised before the rename: after a power cut no name may refer to missing bytes.
-            writer.flush()
-            os.fsync(writer.fileno())
+    with open_left(source) as reader, replacing(target, top=top) as writer:
+        while block := reader.read(_BLOCK_BYTES):
+            digest.update(block)
+            writer.write(block)
         if digest.hexdigest() != sha256:
             raise ArtifactError(
                 f"{source.name}: expected {sha256[:12]}, its bytes hash to {digest.hexdigest()[:12]}"
             )
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _sync_folders(folder: Path, store: Path) -> None:
-    """Write the folders from `folder` up to `store` to the disk: each of them may be new."""
-    # A file's own fsync does not write its name: a rename survives a power cut only with its folder.
-    for path in (folder, *folder.parents):
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        if path == store:
-            break

@@ -20,7 +20,6 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from threading import get_ident
 from typing import ClassVar, Final
 
 from pydantic import Field
@@ -30,6 +29,7 @@ from agent.processes.supervisor import LOG_FILE
 from agent.wire.bounded import Count, Facts, Integer, Sha256, Text, Wire
 from agent.wire.measurement import Delegation, LabelledScore, Measurement, ProcessSamples
 from agent.wire.messages import Device, JobSpec, Reason, Status
+from runtime.common.durable import write_atomically
 
 JOB_FILE: Final = "job.json"
 RESULT_FILE: Final = "result.json"
@@ -220,22 +220,6 @@ def outputs_path(folder: Path, index: int) -> Path:
     return own_folder(folder, index) / "outputs.npz"
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` so that `path` holds all of it or does not change, even in a power cut."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    # The data is on the disk before the name points to it, and the name before this returns.
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
 def mark_cancelled(folder: Path) -> None:
     """Tell the runner that the arm of this folder was cancelled."""
     (folder / _CANCELLED_FILE).touch()
@@ -248,10 +232,8 @@ def is_cancelled(folder: Path) -> bool:
 
 def write_progress(folder: Path, phase: str) -> None:
     """Write the present phase; a reader sees the old line or the new one, and no part of one."""
-    # A thread of its own announces long preparations.
-    temporary = folder / f".{PROGRESS_FILE}.{os.getpid()}.{get_ident()}.tmp"
-    temporary.write_text(phase)
-    temporary.replace(folder / PROGRESS_FILE)
+    # Not synchronised: after a power cut nobody waits for this runner.
+    write_atomically(folder / PROGRESS_FILE, phase.encode(), sync=False)
 
 
 def read_progress(folder: Path) -> str:

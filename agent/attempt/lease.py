@@ -9,13 +9,14 @@ closed it and every process of the attempt is dead, however it died.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
-import secrets
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from runtime.common.durable import create_once, lock_file
 
 LEASES_VARIABLE = "FARM_LEASES"
 _LOCK_MODE = 0o644
@@ -60,8 +61,7 @@ def try_lease(folder: Path, exclusion_group: str) -> Lease | None:
     try:
         for path in (*above, own):
             held.append(_open_shared(path))
-            how = fcntl.LOCK_EX if path is own else fcntl.LOCK_SH
-            fcntl.flock(held[-1], how | fcntl.LOCK_NB)
+            lock_file(held[-1], shared=path is not own)
     except BlockingIOError:
         _close(held)
         return None
@@ -85,29 +85,12 @@ def _close(descriptors: Iterable[int]) -> None:
 
 def _open_shared(path: Path) -> int:
     """Open or create a lock file. One of another user can only be opened for reading, which flock allows."""
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return _create_shared(path)
-
-
-def _create_shared(path: Path) -> int:
-    """Create a lock file that every user may open, whatever this process's umask; or open a newer one."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    descriptor = os.open(draft, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _LOCK_MODE)
-    try:
-        # Only then does it get its name: in between, another user could not open it.
-        os.fchmod(descriptor, _LOCK_MODE)
-        os.link(draft, path)
-    except FileExistsError:
-        os.close(descriptor)
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    finally:
-        draft.unlink()
-    return descriptor
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+    with suppress(FileNotFoundError):
+        return os.open(path, flags)
+    # Not synchronised: a lock is about running processes, and its file is empty.
+    create_once(path, b"", _LOCK_MODE, sync=False)
+    return os.open(path, flags)
 
 
 def _file_name(exclusion_group: str) -> str:

@@ -23,10 +23,10 @@ from typing import Final
 from pydantic import TypeAdapter
 
 from agent.attempt.artifacts import ArtifactError, copy_verified, put_artifact, verified_file
-from agent.attempt.files import write_atomically
 from agent.processes.left_files import open_left
 from agent.wire.messages import JobSpec
 from agent.wire.reference import MAX_MADE, OWN_KIND, ReferenceRecord, inputs_id
+from runtime.common.durable import write_atomically
 
 LARGEST_FOLDER_BYTES: Final = 2 << 30
 """Bytes that an agent keeps of references. Chosen: outputs of thousands of models, since one reference is

@@ -25,7 +25,6 @@ from agent.attempt.files import (
     log_tail,
     mark_cancelled,
     read_progress,
-    write_atomically,
 )
 from agent.attempt.lease import Lease, try_lease
 from agent.attempt.references import ReferenceFolder
@@ -53,6 +52,7 @@ from agent.wire.messages import (
     Status,
 )
 from agent.wire.reference import ReferenceRecord
+from runtime.common.durable import write_atomically
 
 NO_ROOM_TEXT = "measured; waiting: no space left on the agent's disk for its samples"
 WAITING_TEXT = "waiting: another attempt on this host uses the device"

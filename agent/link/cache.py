@@ -21,6 +21,7 @@ from typing import Final
 
 from agent.wire.messages import artifact_path
 from agent.wire.private_folder import ARTIFACT_MODE
+from runtime.common.durable import put_in_place
 
 BUDGET_VARIABLE: Final = "FARM_AGENT_CACHE_BYTES"
 DEFAULT_BUDGET_BYTES: Final = 20 << 30
@@ -136,12 +137,7 @@ class Cache:
             os.fsync(file.fileno())
         self._mark(sha256)
         grown.chmod(ARTIFACT_MODE)
-        grown.replace(target)
-        folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        put_in_place(grown, target, self.root)
         stat = self._stat(sha256)
         if stat is not None:
             self._verified[sha256] = stat

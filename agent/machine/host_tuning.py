@@ -7,7 +7,6 @@ written before the first change, so that whatever ends this process leaves a hos
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.machine.cgroups import ROOT, text_of
+from runtime.common.durable import write_atomically
 
 RECORD: Final = "run/farm-tuning.json"
 """What was set before, by setting: a path below the root, which everybody may read."""
@@ -190,10 +190,4 @@ def _write_record(root: Path, settings: Mapping[str, str]) -> None:
     if not settings:
         path.unlink(missing_ok=True)
         return
-    new = path.with_suffix(".new")
-    with new.open("w", encoding="utf-8") as file:
-        json.dump(settings, file, indent=1)
-        file.flush()
-        os.fchmod(file.fileno(), 0o644)
-        os.fsync(file.fileno())
-    new.replace(path)
+    write_atomically(path, json.dumps(settings, indent=1).encode(), 0o644)

@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+from runtime.common.durable import write_atomically
+
 COMPUTE_FACT: Final = "workload_compute_ns"
 COPY_FACT: Final = "workload_copy_ns"
 """Facts of a result: the readings in their order, separated by blanks."""
@@ -116,9 +118,8 @@ def keep(path: Path, device_id: str, readings: Sequence[Reading]) -> None:
     known = _all(path)
     past = known.get(device_id, [])
     known[device_id] = [*past, *((one.compute_ns, one.copy_ns) for one in readings)][-HISTORY:]
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(known))
-    temporary.replace(path)
+    # Not synchronised: a history that a power cut spoils is none, and begins anew.
+    write_atomically(path, json.dumps(known).encode(), sync=False)
 
 
 def _all(path: Path) -> dict[str, list[tuple[int, int]]]:

@@ -17,7 +17,6 @@ from agent.attempt.files import (
     is_cancelled,
     own_folder,
     report_path,
-    write_atomically,
     write_progress,
 )
 from agent.machine.publishable import why_not_published
@@ -37,6 +36,7 @@ from agent.runner.tunings import cold_index, planned_tunings
 from agent.runner.verdict import not_measured
 from agent.wire.measurement import BlockFigure
 from agent.wire.messages import JobSpec, Reason, ReasonCode, Status, environment_id
+from runtime.common.durable import write_atomically
 from runtime.delegates.descriptor import DelegateDescriptor
 from runtime.delegates.registry import delegate_descriptor
 from runtime.errors import DelegateError, FarmRuntimeError

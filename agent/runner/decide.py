@@ -26,7 +26,6 @@ from agent.attempt.files import (
     RunnerResult,
     SustainedReport,
     ThroughputReport,
-    write_atomically,
     write_progress,
 )
 from agent.machine.gate import WAITS, Gate
@@ -47,6 +46,7 @@ from agent.runner.throughput import throughput
 from agent.runner.verdict import concluded, over_blocks, scored, with_figures
 from agent.wire.measurement import Ratio
 from agent.wire.messages import Status
+from runtime.common.durable import write_atomically
 
 MAX_WAIT_SHARE: Final = 0.2
 """Share of an attempt's time limit that it may spend waiting for a quiet machine."""

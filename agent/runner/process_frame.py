@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from agent.attempt import runlog
-from agent.attempt.files import AttemptFile, PassReport, write_atomically
+from agent.attempt.files import AttemptFile, PassReport
 from agent.runner.failures import failure_of
+from runtime.common.durable import write_atomically
 from runtime.errors import FarmRuntimeError
 
 R = TypeVar("R", bound=PassReport)

@@ -5,9 +5,7 @@ Both floors import this module; it imports only the wire.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ from urllib.parse import quote, urlsplit
 from agent.wire.envelope import PublicKey, SigningKey
 from agent.wire.private_folder import FILE_MODE, private_folder
 from agent.wire.secret_digest import digest
+from runtime.common.durable import write_atomically
 
 FILE: Final = "credentials.json"
 PLAIN_SCHEMES: Final = ("redis", "http")
@@ -184,16 +183,4 @@ def crosses_in_the_clear(url: str) -> bool:
 
 def write_secret(path: Path, text: str) -> None:
     """Write a file of mode 0600, all or nothing, in an existing folder. Raises `OSError`."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with os.fdopen(
-            os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE), "w"
-        ) as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        part.replace(path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            part.unlink()
-        raise
+    write_atomically(path, text.encode(), FILE_MODE)

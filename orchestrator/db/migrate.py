@@ -25,8 +25,8 @@ def migrate(database: Database, *, upgrade: bool = True) -> None:
     """Create or upgrade the tables; a database with data is copied to `farm.db.backup-*` before.
     Two processes that start at once migrate one after the other.
 
-    Without `upgrade`, tables are created and never changed. Raises `UnreachableError` where the database is
-    newer than this program, and where it is older and not to be upgraded.
+    Without `upgrade`, tables are created and never changed. Raises `UnreachableError`, and changes nothing,
+    where the database is newer than this program, older than the first migration, or not to be upgraded.
     """
     found = revision(database)
     if found == HEAD:
@@ -35,7 +35,14 @@ def migrate(database: Database, *, upgrade: bool = True) -> None:
     from alembic.script import ScriptDirectory  # noqa: PLC0415  # as above
 
     config = alembic_config()
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    scripts = ScriptDirectory.from_config(config)
+    known = {script.revision for script in scripts.walk_revisions()}
+    if found is not None and found < (oldest := str(scripts.get_base())):
+        raise UnreachableError(
+            f"the database {database.name} has revision {found}, of a version before the first release; this "
+            f"version upgrades databases from {oldest} on: use an empty FARM_HOME or database, or see "
+            "'Upgrades' in docs/storage.md"
+        )
     if found is not None and found not in known:
         raise UnreachableError(
             f"the database {database.name} has revision {found}, which this version of the farm does not "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import re
@@ -26,6 +25,7 @@ from orchestrator.endpoint.ranges import Part
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.sources.content import require_either
 from orchestrator.sources.store import Store
+from runtime.common.durable import lock_file
 
 MOST_UPLOADS: Final = 8
 """Uploads of models at a time; each takes a thread for as long as its sender takes. Further ones wait."""
@@ -123,7 +123,7 @@ class ModelUploads:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, FILE_MODE), "ab") as out:
             try:
-                fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file(out.fileno())
             except BlockingIOError as error:
                 raise _NotNowError("another sender is uploading this model; ask again later") from error
             yield out

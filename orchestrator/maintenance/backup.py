@@ -7,6 +7,7 @@ from pathlib import Path
 from agent.wire.private_folder import FILE_MODE
 from orchestrator.db.engine.sessions import Database
 from orchestrator.errors import FarmError
+from runtime.common.durable import replacing
 
 
 def backup(database: Database, target: Path) -> int:
@@ -16,16 +17,10 @@ def backup(database: Database, target: Path) -> int:
     """
     if target.exists() or target.is_symlink():
         raise FarmError(f"{target} exists already; a backup overwrites nothing")
-    # Written beside the target and renamed at the end: an incomplete backup never looks like a complete one.
-    part = target.with_name(f".{target.name}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        part.unlink(missing_ok=True)
-        part.touch(FILE_MODE)
-        database.backup(part)
-        part.rename(target)
+        with replacing(target, FILE_MODE) as draft:
+            database.backup(Path(draft.name))
         return target.stat().st_size
     except OSError as error:
         raise FarmError(f"{target} cannot be written: {error.strerror}") from error
-    finally:
-        part.unlink(missing_ok=True)

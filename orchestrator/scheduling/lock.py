@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
-from agent.wire.private_folder import FILE_MODE
 from orchestrator.db.engine.locks import AdvisoryLock
 from orchestrator.db.engine.sessions import Database
 from orchestrator.errors import UnreachableError
+from runtime.common.durable import lock_file, open_lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class LockHolder:
 class SchedulerLock:
     """A held lock. Leaving the `with` block frees it."""
 
-    descriptor: int
+    file: BinaryIO
     advisory: AdvisoryLock | None = None
 
     @classmethod
@@ -40,32 +40,25 @@ class SchedulerLock:
         `database`: on PostgreSQL, which several machines may share, its lock is taken too. Raises
         `OSError`, and `UnreachableError` where the database does not answer.
         """
-        # flock, not a file with a process id: the kernel frees it however this process dies, and no other
-        # process
-        # can inherit that id. Close-on-exec: a child that outlives this process must not keep the lock.
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        # A lock, not a file with a process id: no other process can inherit that id.
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file = open_lock(path)
         except BlockingIOError:
-            os.close(descriptor)
             return None
-        except OSError:
-            os.close(descriptor)
-            raise
         advisory = None
         if database is not None and database.is_postgresql:
             try:
                 advisory = database.hold_scheduler_lock()
             except UnreachableError:
-                os.close(descriptor)
+                file.close()
                 raise
             if advisory is None:
-                os.close(descriptor)
+                file.close()
                 return None
-        said = {"pid": os.getpid(), "since_at": time.time(), "campaign_no": campaign_no}
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(said).encode(), 0)
-        return cls(descriptor, advisory)
+        holder = {"pid": os.getpid(), "since_at": time.time(), "campaign_no": campaign_no}
+        file.truncate(0)
+        file.write(json.dumps(holder).encode())
+        return cls(file, advisory)
 
     def renew(self, database: Database) -> bool:
         """Check that this process still has the database's lock; take it anew after a lost connection.
@@ -85,9 +78,7 @@ class SchedulerLock:
         if self.advisory is not None:
             self.advisory.release()
             self.advisory = None
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+        self.file.close()
 
     def __enter__(self) -> SchedulerLock:
         return self
@@ -99,21 +90,20 @@ class SchedulerLock:
 def lock_holder(path: Path) -> LockHolder | None:
     """The present holder of the lock; None where it is free."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = path.open("rb")
     except FileNotFoundError:
         return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _read_holder(descriptor)
-    finally:
-        os.close(descriptor)
+    with file:
+        try:
+            lock_file(file.fileno(), shared=True)
+        except BlockingIOError:
+            return _read_holder(file)
     return None
 
 
-def _read_holder(descriptor: int) -> LockHolder:
+def _read_holder(file: BinaryIO) -> LockHolder:
     try:
-        said = json.loads(os.pread(descriptor, 200, 0))
+        said = json.loads(file.read(200))
         return LockHolder(int(said["pid"]), float(said["since_at"]), said["campaign_no"])
     except (ValueError, KeyError, TypeError):
         return LockHolder(0, 0.0)

@@ -6,7 +6,7 @@ The new folder is written beside the old one and exchanged with it in one system
 from __future__ import annotations
 
 import ctypes
-import fcntl
+import math
 import os
 import shutil
 import tempfile
@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.errors import FarmError, UsageError
+from runtime.common.durable import open_lock
 
 _AT_FDCWD = -100
 """Linux (fcntl.h): relative paths start at the working folder, as they do for rename."""
@@ -42,7 +43,7 @@ def replaced_folder(target: Path, marker: str) -> Iterator[Path]:
     _make_public(target.parent)
     prefix = f".{target.name}.building-"
     # Under the lock no other build runs, so a folder with the prefix was left behind by one that was killed.
-    with _held(target.parent / f".{target.name}.lock"):
+    with open_lock(target.parent / f".{target.name}.lock", wait_s=math.inf):
         for left_over in target.parent.glob(f"{prefix}*"):
             shutil.rmtree(left_over)
         fresh = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
@@ -79,13 +80,6 @@ def _open_to_all(site: Path) -> None:
         Path(folder).chmod(_FOLDER_MODE)
         for name in files:
             Path(folder, name).chmod(_FILE_MODE)
-
-
-@contextmanager
-def _held(lock: Path) -> Iterator[None]:
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _put_in_place(fresh: Path, target: Path) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import secrets
 from pathlib import Path
 
 from orchestrator.sources.store import Store, StoredFile
+from runtime.common.durable import write_atomically
 
 
 def recall(store: Store, key: str) -> StoredFile | None:
@@ -30,9 +30,9 @@ def remember(store: Store, key: str, found: StoredFile) -> None:
     """Record the artifact that the source gave."""
     path = _path(store, key)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    temporary.write_text(json.dumps({"key": key, "sha256": found.sha256}) + "\n")
-    temporary.replace(path)
+    entry = json.dumps({"key": key, "sha256": found.sha256}) + "\n"
+    # Not synchronised: an entry that a power cut spoils is none, and the source is fetched again.
+    write_atomically(path, entry.encode(), sync=False)
 
 
 def _path(store: Store, key: str) -> Path:

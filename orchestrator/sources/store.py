@@ -6,8 +6,8 @@ An artifact lives at `sha256/ab/<64 hex digits>` and nowhere else; a name from o
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
+import math
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -20,6 +20,7 @@ from agent.wire.messages import artifact_path
 from agent.wire.private_folder import ARTIFACT_MODE, FILE_MODE
 from orchestrator.config.limits import StoreLimits, require_floor
 from orchestrator.errors import FarmError, UsageError
+from runtime.common.durable import create_once, open_lock, put_in_place
 
 DEFAULT_MAX_BYTES = 2 * 1024**3
 """Bytes of one artifact, where no limit is given: a FlatBuffer's offsets are signed 32-bit numbers."""
@@ -96,27 +97,22 @@ class Store:
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """Keep everything in the store until the block ends; several processes may do so at once."""
-        with self._lock(fcntl.LOCK_SH):
+        with self._lock(shared=True):
             yield
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
         """Hold the right to delete unreferenced artifacts; waits until no process is `in_use`."""
-        with self._lock(fcntl.LOCK_EX):
+        with self._lock(shared=False):
             yield
 
-    @contextmanager
-    def _lock(self, kind: int) -> Iterator[None]:
+    def _lock(self, *, shared: bool) -> BinaryIO:
+        """Wait for the store's lock; closing what is returned frees it. Raises `FarmError`."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+            return open_lock(self.root / "lock", shared=shared, wait_s=math.inf)
         except OSError as error:
             raise _mapped(error, "its lock", self.root) from error
-        try:
-            fcntl.flock(descriptor, kind)
-            yield
-        finally:
-            os.close(descriptor)
 
     def put(
         self,
@@ -150,7 +146,7 @@ class Store:
                 raise wrong_hash(what, expected_sha256, sha256)
             # First the content, then the name: after a power cut no name refers to unwritten bytes.
             os.fsync(out.fileno())
-            self._move_in(temporary, sha256)
+            self._admit(temporary, sha256)
         return StoredFile(sha256, size)
 
     def identity(self) -> str:
@@ -159,12 +155,7 @@ class Store:
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             if not path.exists():
-                made = path.with_name(f".identity.{secrets.token_hex(8)}")
-                made.write_text(secrets.token_hex(16))
-                # A link fails where the name exists: of two processes that make it at once, one wins.
-                with suppress(FileExistsError):
-                    path.hardlink_to(made)
-                made.unlink()
+                create_once(path, secrets.token_hex(16).encode(), FILE_MODE)
             return path.read_text()
         except OSError as error:
             raise _mapped(error, "its identity", self.root) from error
@@ -205,7 +196,7 @@ class Store:
                 raise
             os.fsync(file.fileno())
         path.chmod(ARTIFACT_MODE)
-        self._move_in(path, sha256)
+        self._admit(path, sha256)
         return StoredFile(sha256, size)
 
     @contextmanager
@@ -224,19 +215,10 @@ class Store:
             with suppress(OSError):
                 temporary.unlink()
 
-    def _move_in(self, temporary: Path, sha256: str) -> None:
+    def _admit(self, path: Path, sha256: str) -> None:
         target = artifact_path(self.root, sha256)
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.replace(target)
-        # A rename survives a power cut only once its folder is written too, and each folder above may be new.
-        for path in target.parents:
-            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-            if path == self.root:
-                break
+        put_in_place(path, target, self.root)
 
 
 def too_large(what: str, most_bytes: int, size_bytes: int | None = None) -> TooLargeError:

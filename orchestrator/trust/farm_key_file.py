@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from pathlib import Path
 from typing import Final
 
-from agent.wire.credentials import write_secret
 from agent.wire.envelope import SigningKey
-from agent.wire.private_folder import FOLDER_MODE
+from agent.wire.private_folder import FILE_MODE, FOLDER_MODE
 from orchestrator.errors import FarmError
+from runtime.common.durable import create_once
 
 FILE: Final = "farm.key"
 _OTHERS: Final = 0o077
@@ -23,7 +22,7 @@ def farm_key(folder: Path) -> SigningKey:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
         if not path.exists():
-            _make(path)
+            create_once(path, f"{SigningKey.new().secret()}\n".encode(), FILE_MODE)
         require_private(path)
         return SigningKey.read(path.read_text().strip())
     except OSError as error:
@@ -42,15 +41,3 @@ def require_private(path: Path) -> None:
             f"{path} can be read by others (mode {mode:o}); run: chmod 600 {path}, "
             "and enrol the agents again where somebody may have read it"
         )
-
-
-def _make(path: Path) -> None:
-    draft = path.with_name(f".{FILE}.{os.getpid()}")
-    write_secret(draft, SigningKey.new().secret() + "\n")
-    # A link, not a rename: of two processes that make a key at once, the second must not replace the first's.
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        return
-    finally:
-        draft.unlink()

@@ -1,1 +1,1 @@
-"""Hold what all three floors share: pure functions over plain values, without numpy, input or output."""
+"""Hold what all three floors share, without numpy: pure statistics and verdicts, and `durable` for files."""

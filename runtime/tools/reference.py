@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import platform
 import tempfile
 import zipfile
@@ -23,6 +22,7 @@ from typing import Final
 
 import numpy as np
 
+from runtime.common.durable import replacing
 from runtime.delegates.base import Array
 from runtime.delegates.cpu import CPU
 from runtime.delegates.litert import litert_version
@@ -182,9 +182,9 @@ def save_reference(path: Path, reference: Reference) -> None:
         f"{k}_{i}": value for k, values in enumerate(reference.outputs) for i, value in enumerate(values)
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp.npz")
-    np.savez(temporary, allow_pickle=False, meta=np.array(json.dumps(meta)), **arrays)
-    temporary.replace(path)
+    # Not synchronised: a reference is judged by its hash before it is kept, and can be made again.
+    with replacing(path, sync=False) as file:
+        np.savez(file, allow_pickle=False, meta=np.array(json.dumps(meta)), **arrays)
 
 
 def load_reference(path: Path) -> Reference:

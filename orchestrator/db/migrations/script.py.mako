@@ -15,8 +15,3 @@ depends_on = ${repr(depends_on)}
 def upgrade() -> None:
     """${message}."""
     ${upgrades if upgrades else "pass"}
-
-
-def downgrade() -> None:
-    """Undo it."""
-    ${downgrades if downgrades else "pass"}

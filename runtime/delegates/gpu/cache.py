@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from runtime.common.durable import is_draft, write_atomically
 
 LIMIT_BYTES: Final = 4 << 30
 """Bytes that the folder may take. Kernels take a few megabytes per device and driver, a model's packed
@@ -28,6 +29,8 @@ _SETTLED_S: Final = 3600.0
 killed process. No compiler takes as long; smaller could remove what another process is about to read."""
 _FOLDER_MODE: Final = 0o700
 """Mode of the folder: a program that somebody else puts there would run here."""
+_FILE_MODE: Final = 0o600
+"""Mode of an entry: its user alone reads it, wherever the folder lies."""
 _OTHERS_MAY_WRITE: Final = 0o022
 """Bits of a mode that let group or others write."""
 _MARK: Final = b"delegate-farm cache 1\n"
@@ -35,7 +38,7 @@ _MARK: Final = b"delegate-farm cache 1\n"
 _POCL_PROGRAMS: Final = "*/*"
 """Folders of programs in PoCL's own cache: two letters, then the rest of a hash."""
 _TEMPORARY: Final = ("tmp", "tempfile")
-"""Beginnings of the names of files that are being written: ours, and PoCL's."""
+"""Beginnings of the names of folders of compilations, and of files that PoCL is writing."""
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +76,10 @@ class Cache:
         if path is None or self.fault:
             return
         try:
-            write_atomically(path, b"".join((_MARK, _digest(content), b"\n", content)))
+            path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            # Not synchronised: an entry that a power cut spoils has another hash, and is made anew.
+            data = b"".join((_MARK, _digest(content), b"\n", content))
+            write_atomically(path, data, _FILE_MODE, sync=False)
             if not self._is_swept:
                 self._is_swept = True
                 self.sweep()
@@ -148,7 +154,8 @@ class _Entry:
                 continue
             sizes.append(found.st_size)
             times.append(found.st_mtime)
-        return cls(path, sum(sizes), max(times), path.name.startswith(_TEMPORARY))
+        is_temporary = is_draft(path) or path.name.startswith(_TEMPORARY)
+        return cls(path, sum(sizes), max(times), is_temporary)
 
     def remove(self) -> None:
         # The files before their folders; what another process removes first, or adds meanwhile, stays.
@@ -190,19 +197,6 @@ def open_cache(folder: Path | None, limit_bytes: int = LIMIT_BYTES) -> Cache:
         cache.folder = None
         cache._say(owner)
     return cache
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the target, then rename, so that other processes see all of the content or none."""
-    path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _digest(content: bytes) -> bytes:

@@ -14,10 +14,9 @@ import logging
 import mmap
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache as cached
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.common.durable import replacing
 from runtime.delegates.gpu.cache import Cache
 from runtime.delegates.gpu.constants import packed
 from runtime.delegates.gpu.lowering.spec import Argument, PackedConstant
@@ -54,6 +54,9 @@ _TOUCH_S: Final = 1800.0
 """Age of a file's last use above which a further use is noted. Noting changes the file's state, so that a
 process which opens it at this moment has to hash it; smaller makes that likelier, and above the time after
 which the cache may remove what was not used, files in use would go."""
+
+_FILE_MODE: Final = 0o600
+"""Mode of a file of constants: its user alone reads it."""
 
 _OTHERS_MAY_WRITE: Final = 0o022
 """Bits of a mode that let group or others write."""
@@ -141,25 +144,24 @@ class PackedFiles:
         """Written, not mapped: on a full disk a write fails, where a store would end the process."""
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=path.parent)
-            try:
-                digest = hashlib.sha256()
-                os.posix_fallocate(descriptor, 0, _HEADER_BYTES + size)
-                os.lseek(descriptor, _HEADER_BYTES, os.SEEK_SET)
-                for part in parts:
-                    digest.update(part.data)
-                    _write(descriptor, part.data)
-                    self.release_model(part.nbytes)
-                os.pwrite(descriptor, _header(key, digest.hexdigest()), 0)
-                Path(name).replace(path)
+            digest = hashlib.sha256()
+            with ExitStack() as stack:
+                # Not synchronised: a file that a power cut spoils has another hash, and is packed anew.
+                with replacing(path, _FILE_MODE, sync=False) as file:
+                    # This file is mapped, whatever another process puts in its place meanwhile.
+                    descriptor = os.dup(file.fileno())
+                    stack.callback(os.close, descriptor)
+                    os.posix_fallocate(descriptor, 0, _HEADER_BYTES + size)
+                    file.seek(_HEADER_BYTES)
+                    for part in parts:
+                        digest.update(part.data)
+                        file.write(part.data)
+                        self.release_model(part.nbytes)
+                    file.seek(0)
+                    file.write(_header(key, digest.hexdigest()))
                 self._seal(descriptor, key)
                 self.cache.sweep()
                 return _mapped(descriptor, size)
-            except BaseException:
-                Path(name).unlink(missing_ok=True)
-                raise
-            finally:
-                os.close(descriptor)
         except OSError as error:
             _log.warning(
                 "gpu delegate: %d bytes of packed constants are not kept in %s (%s): the next start packs "
@@ -243,11 +245,6 @@ def _digest_of(descriptor: int) -> str:
         digest.update(part)
         place += len(part)
     return digest.hexdigest()
-
-
-def _write(descriptor: int, content: memoryview) -> None:
-    while content:
-        content = content[os.write(descriptor, content) :]
 
 
 def _mapped(descriptor: int, size: int) -> Bytes:

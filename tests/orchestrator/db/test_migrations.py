@@ -1,28 +1,21 @@
 from __future__ import annotations
 
-import json
 import subprocess
-from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
-from alembic import command
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, text
-from sqlmodel import select
+from sqlalchemy import inspect
 
-from agent.wire.measurement import Measurement
-from agent.wire.plan import MeasurePlan
 from orchestrator.db import migrate as migration
-from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.write import ingest
 from orchestrator.errors import UnreachableError
-from tests.orchestrator.stocked import cells, dispatch, result, stock
+from tests.needs import REPOSITORY
+from tests.orchestrator.db.future_revision import add_revision
+from tests.orchestrator.stocked import cells, stock
 
 
-def test_the_scripts_make_exactly_the_tables_of_the_code(database):
-    assert migration.pending_changes(database) == []
+def test_the_scripts_make_exactly_the_tables_of_the_code(own):
+    assert (migration.revision(own), migration.pending_changes(own)) == (migration.HEAD, [])
 
 
 def test_the_newest_script_is_the_one_the_code_expects():
@@ -84,69 +77,24 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(own, tmp_path, mon
     assert migration.pending_changes(own) == []
 
 
-def test_a_database_of_the_first_release_keeps_its_campaigns(empty):
-    upgrade(empty, "0001")
-    with empty.engine.execution_options(farm_write=True).begin() as connection:
-        for statement in FIRST_RELEASE:
-            connection.exec_driver_sql(statement)
-    migration.migrate(empty)
-    assert migration.revision(empty) == migration.HEAD
-    assert migration.pending_changes(empty) == []
-    (cell,) = cells(empty)
-    assert (cell.model, cell.state) == ("m", "queued")
-    job = dispatch(empty, cell.cell_id)
-    assert job.plan == MeasurePlan(min_blocks=4, max_blocks=4, warmup_runs=2)
-    with empty.write() as session:
-        assert ingest.apply(session, result(job), datetime.now(UTC)) == "counted"
+@pytest.mark.parametrize("revision", ["0001", "0021"])
+def test_a_database_from_before_the_first_release_is_refused_and_not_changed(own, tmp_path, revision):
+    stock(own)
+    with own.engine.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{revision}'")
+    for upgrade in (True, False):
+        with pytest.raises(UnreachableError, match=rf"revision {revision}, .* from 0022 on: use an empty"):
+            migration.migrate(own, upgrade=upgrade)
+    assert (migration.revision(own), len(cells(own))) == (revision, 1)
+    assert migration.pending_changes(own) == []
+    assert list(tmp_path.glob("farm.db.backup-*")) == []
 
 
-@pytest.mark.parametrize(
-    ("trust", "ci95", "quality", "grade"),
-    [
-        ({"verdict": "invalid", "reasons": ["asleep"]}, [1.0, 1.01], {"void": ["asleep"]}, "void"),
-        (
-            {"verdict": "suspect", "reasons": ["drift"], "seen": ["swap"]},
-            [1.0, 1.1],
-            {"facts": ["drift"]},
-            "fair",
-        ),
-        ({"verdict": "trusted", "unseen": ["steal"]}, [1.0, 1.01], {"unseen": ["steal"]}, "good"),
-        (None, None, None, "noisy"),
-    ],
-)
-def test_verdicts_of_trust_become_qualities_and_grades(empty, trust, ci95, quality, grade):
-    upgrade(empty, migration.HEAD)
-    stock(empty)
-    with empty.write() as turn:
-        message = result(dispatch(empty, cells(empty)[0].cell_id))
-        assert ingest.apply(turn, message, datetime.now(UTC)) == "counted"
-    old = json.loads(message.measurement.model_dump_json())
-    old["latency_ms"]["ci95"], old["trust"] = ci95, trust
-    del old["quality"]
-    with empty.engine.execution_options(farm_write=True).begin() as connection:
-        connection.exec_driver_sql("ALTER TABLE cell DROP COLUMN refines")
-        connection.exec_driver_sql("ALTER TABLE result DROP COLUMN grade")
-        connection.exec_driver_sql("ALTER TABLE result ADD COLUMN trust VARCHAR")
-        connection.execute(text("UPDATE result SET measurement = :old"), {"old": json.dumps(old)})
-        connection.exec_driver_sql("UPDATE campaign SET reuse = 'max-age:60+suspect'")
-        connection.exec_driver_sql("UPDATE cell SET reuse = 'same-fingerprint+suspect'")
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0020'")
-    upgrade(empty, migration.HEAD)
-    with empty.read() as session:
-        (row,) = session.exec(select(tables.Result)).all()
-        rules = {r for t in (tables.Campaign, tables.Cell) for r in session.exec(select(t.reuse))}
-    stored = json.loads(row.measurement)
-    assert "trust" not in stored
-    assert {k: v for k, v in (stored.get("quality") or {}).items() if v} == _kept(trust, quality)
-    assert Measurement.model_validate(stored).latency_ms.ci95 == (None if ci95 is None else tuple(ci95))
-    assert row.grade == grade
-    assert rules == {"max-age:60", "same-fingerprint"}
-
-
-def _kept(trust, quality):
-    """What is expected of a quality, with what was seen and not seen."""
-    listed = {name: trust[name] for name in ("seen", "unseen") if trust and name in trust}
-    return {**listed, **(quality or {})}
+def test_the_first_migration_has_the_revision_of_the_last_step_before_the_release(own, tmp_path):
+    """A database that came by the steps has its tables, and so the farm has nothing to do with it."""
+    assert ScriptDirectory.from_config(migration.alembic_config()).get_base() == "0022"
+    playbook = (REPOSITORY / "ansible" / "restore.yml").read_text(encoding="utf-8")
+    assert ">= '0022'" in playbook
 
 
 def restore(database, backup):
@@ -172,39 +120,3 @@ def own(empty):
     """A database of this release, on each engine."""
     migration.migrate(empty)
     return empty
-
-
-FIRST_RELEASE = Path(__file__).with_name("first_release.sql").read_text().split(";\n")[:-1]
-"""Rows as the first release wrote them."""
-
-
-def upgrade(database, revision):
-    config = migration.alembic_config()
-    with database.engine.execution_options(farm_write=True).begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
-
-
-def add_revision(monkeypatch, folder, then="pass"):
-    """Pretend that the code has a newer revision, which on SQLite rebuilds the table `cell`."""
-    scripts = folder / "more"
-    scripts.mkdir()
-    (scripts / "v9998_mood.py").write_text(
-        "import sqlalchemy as sa\nfrom alembic import op\n"
-        f"revision = '9998'\ndown_revision = '{migration.HEAD}'\n"
-        "def upgrade():\n"
-        "    recreate = 'always' if op.get_bind().dialect.name == 'sqlite' else 'auto'\n"
-        "    with op.batch_alter_table('cell', recreate=recreate) as batch:\n"
-        "        batch.add_column(sa.Column('mood', sa.String(), nullable=True))\n"
-        f"    {then}\n"
-    )
-    plain = migration.alembic_config
-
-    def with_more():
-        config = plain()
-        own = f"{config.get_main_option('script_location')}/versions"
-        config.set_main_option("version_locations", f"{own}:{scripts}")
-        return config
-
-    monkeypatch.setattr(migration, "alembic_config", with_more)
-    monkeypatch.setattr(migration, "HEAD", "9998")

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from alembic import command
 
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
@@ -16,22 +15,24 @@ from orchestrator.db.read.scheduler_state import BROKER_UP, SchedulerState
 from orchestrator.db.write import scheduler_state
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.farm import Farm
+from tests.orchestrator.db.future_revision import add_revision
 
 LAB = LabConfig(broker_url="redis://nowhere.invalid:1")
 
 
-def test_only_the_server_brings_a_labs_database_up_to_date(tmp_path: Path) -> None:
+def test_only_the_server_brings_a_labs_database_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = FarmHome(tmp_path)
     database = Database.connect(home.database)
-    config = migrate.alembic_config()
-    with database.engine.execution_options(farm_write=True).begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0004")
-    with pytest.raises(UnreachableError, match=r"revision 0004.*install this version there"):
+    migrate.migrate(database)
+    head = migrate.HEAD
+    add_revision(monkeypatch, tmp_path)
+    with pytest.raises(UnreachableError, match=rf"revision {head}.*install this version there"):
         Farm.open(home, lab=LAB)
-    assert migrate.revision(database) == "0004"
+    assert migrate.revision(database) == head
     Farm.open(home, lab=LAB, serving=True).close()
-    assert migrate.revision(database) == migrate.HEAD
+    assert migrate.revision(database) == migrate.HEAD != head
     Farm.open(home, lab=LAB).close()
     database.close()
 

@@ -27,12 +27,13 @@ def test_a_killed_holder_leaves_the_lock_free(tmp_path):
     code = (
         "import os, signal, sys; from pathlib import Path\n"
         "from orchestrator.scheduling.lock import SchedulerLock\n"
-        "SchedulerLock.acquire(Path(sys.argv[1])); os.kill(os.getpid(), signal.SIGKILL)"
+        "held = SchedulerLock.acquire(Path(sys.argv[1])); os.kill(os.getpid(), signal.SIGKILL)"
     )
     ran = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
     assert ran.returncode == -9
     assert lock_holder(path) is None
-    assert SchedulerLock.acquire(path) is not None
+    with SchedulerLock.acquire(path):
+        assert lock_holder(path) is not None
 
 
 def test_a_damaged_lock_file_is_no_obstacle(tmp_path):

@@ -16,7 +16,6 @@ from agent.wire.credentials import (
     crosses_in_the_clear,
     signed_in,
     without_secrets,
-    write_secret,
 )
 from agent.wire.envelope import SigningKey, open_envelope, seal
 from agent.wire.messages import AgentHello
@@ -35,6 +34,7 @@ from orchestrator.trust.agent_keys import AgentKeys
 from orchestrator.trust.farm_key_file import farm_key
 from orchestrator.trust.farm_key_rotation import FarmKeys
 from orchestrator.trust.signing import FarmSeal
+from runtime.common.durable import create_once
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FARM = SigningKey.new()
@@ -291,12 +291,12 @@ def test_nothing_but_the_farms_key_is_left_where_it_was_made_and_another_thing_i
 def test_of_two_processes_that_make_the_farms_key_at_once_both_get_the_first_ones(tmp_path, monkeypatch):
     folder, faster = tmp_path / "keys", []
 
-    def write_after_another(path, text):
-        monkeypatch.setattr(farm_key_file, "write_secret", write_secret)
+    def create_after_another(path, data, mode):
+        monkeypatch.setattr(farm_key_file, "create_once", create_once)
         faster.append(farm_key(folder).secret())
-        write_secret(path, text)
+        create_once(path, data, mode)
 
-    monkeypatch.setattr(farm_key_file, "write_secret", write_after_another)
+    monkeypatch.setattr(farm_key_file, "create_once", create_after_another)
     slower = farm_key(folder).secret()
     assert faster == [slower]
     assert farm_key(folder).secret() == slower
