@@ -27,11 +27,13 @@ from agent.wire.private_folder import keep_new_files_private
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.errors import UsageError
+from orchestrator.farm.further_blocks import FurtherBlocks
 from orchestrator.farm.preparation import files_of, prepared
 from orchestrator.farm.remote import opened
+from orchestrator.farm.submission import Submitted
 from orchestrator.manifest import Campaign, parse_manifest
-from orchestrator.manifest.budget import latency_budget
-from orchestrator.results.budgets import UNDECIDED, judge_budgets
+from orchestrator.manifest.budget import Budget, latency_budget
+from orchestrator.results.budgets import judge_budgets
 from orchestrator.results.format import labelled
 from orchestrator.results.records import CellRecord
 from orchestrator.sources import check_all
@@ -67,6 +69,10 @@ def measure(model: str | Path, delegate: str, how: How | None = None) -> CellRec
     return _measured(model, delegate, how or How(), {})
 
 
+class UndecidedError(AssertionError):
+    """It is not known whether a limit is kept, or whether outputs are right."""
+
+
 def assert_latency(
     model: str | Path,
     delegate: str,
@@ -78,22 +84,27 @@ def assert_latency(
 ) -> CellRecord:
     """Raise `AssertionError` unless a figure (`p50`, `p90`, `init`, …) is at most `max_ms` milliseconds.
 
-    It is judged as `farm submit --budget` judges it. `undecided`: what to do where that does not tell: the
-    limit lies inside of what is known, the result is void, or its outputs were not judged. Raises otherwise
-    as `measure`.
+    The limit is judged as by `farm submit --budget`: over the whole interval, widened by what others took;
+    where it lies inside, blocks are added once. Where that does not decide it, the result is void, or its
+    outputs were not judged, `undecided` says whether `UndecidedError` is raised or a warning is given.
+    Raises otherwise as `measure`.
     """
     # Before anything is measured: a wrong name of a figure must not cost a minute.
     budget = latency_budget(figure, max_ms)
-    cell = measure(model, delegate, how)
+    cell = _measured(model, delegate, how or How(), {}, budget)
     (judged,) = judge_budgets([cell], [budget]) or (None,)
-    if judged is None or judged.outcome == "no_result":
+    if judged is None:
         raise AssertionError(_ended(cell))
-    said = f"{_name(cell)}: {figure} {judged.said}"
+    if judged.outcome == "no_result":
+        raise AssertionError(f"{_name(cell)}: there is no {figure} to judge: {judged.said}")
+    said = f"{_name(cell)}: {figure} {judged.said}, limit {max_ms:g} ms"
+    details = f"details: farm show {cell.cell_id[:10]}"
     if judged.outcome == "exceeded":
-        raise AssertionError(f"{said} exceeds {max_ms:g} ms")
-    if judged.outcome in UNDECIDED:
-        verb = "cannot be told from" if judged.outcome == "open" else "is not judged by"
-        _undecided(f"{said} {verb} {max_ms:g} ms", undecided)
+        raise AssertionError(f"{said}: exceeded; {details}")
+    if judged.outcome == "open":
+        _undecided(f'{said}: undecided; measure longer (How(level="standard")) or move the limit', undecided)
+    if judged.outcome == "not_judged":
+        _undecided(f"{said}: not judged; {details}", undecided)
     return cell
 
 
@@ -128,19 +139,22 @@ def assert_accuracy(
         raise AssertionError(_ended(cell))
     score = cell.measurement.labelled
     if cell.measurement.accuracy.verdict is None:
-        _undecided(f"{_name(cell)}: not judged: {cell.measurement.accuracy.note}", undecided)
+        why = cell.measurement.accuracy.note
+        _undecided(f"{_name(cell)}: its outputs were not judged: {why}", undecided)
     elif score is not None and score.verdict == "inconclusive":
-        _undecided(f"{_name(cell)}: cannot be told from the limit: {labelled(score)}", undecided)
+        _undecided(f"{_name(cell)}: {labelled(score)}: undecided; add samples or move the limit", undecided)
     return cell
 
 
 def _undecided(text: str, then: Literal["fail", "warn"]) -> None:
     if then == "fail":
-        raise AssertionError(text)
+        raise UndecidedError(f'{text}; with undecided="warn" this is a warning')
     warnings.warn(text, stacklevel=3)
 
 
-def _measured(model: str | Path, delegate: str, how: How, accuracy: Mapping[str, Any]) -> CellRecord:
+def _measured(
+    model: str | Path, delegate: str, how: How, accuracy: Mapping[str, Any], *budgets: Budget
+) -> CellRecord:
     campaign = _campaign(model, delegate, how, accuracy)
     checked = check_all(campaign.models, Path())
     keep_new_files_private()
@@ -157,7 +171,13 @@ def _measured(model: str | Path, delegate: str, how: How, accuracy: Mapping[str,
                 )
             farm.send(files_of(campaign, models), how.note)
             submitted = order.submit()
-        farm.running.run(submitted, lambda _event: None, farm.wait(how.note))
+        wait = farm.wait(how.note)
+
+        def run(submitted: Submitted) -> None:
+            farm.running.run(submitted, lambda _event: None, wait)
+
+        run(submitted)
+        FurtherBlocks(farm, submitted.campaign_id, how.note, run).decide(budgets)
         (cell,) = farm.reading.cells(submitted.campaign_id)
     return cell
 

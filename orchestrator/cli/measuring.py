@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from orchestrator.farm import Farm
+    from orchestrator.farm.further_blocks import FurtherBlocks
     from orchestrator.farm.remote import RemoteFarm
     from orchestrator.farm.submission import Submitted
 
@@ -19,6 +21,14 @@ def run_shown(farm: Farm | RemoteFarm, submitted: Submitted) -> None:
 
     with StatusLine() as status:
         farm.running.run(submitted, Progress(status), farm.wait(status.event))
+
+
+def further_blocks(farm: Farm | RemoteFarm, campaign_id: str) -> FurtherBlocks:
+    """Return what refines a campaign with its progress on the terminal."""
+    from orchestrator.cli.output import note
+    from orchestrator.farm.further_blocks import FurtherBlocks
+
+    return FurtherBlocks(farm, campaign_id, note, partial(run_shown, farm))
 
 
 def say_how_to_go_on(farm: Farm | RemoteFarm, campaign_id: str) -> None:

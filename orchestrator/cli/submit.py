@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli.budgets import BudgetOption, JunitOption, Undecided, UndecidedOption
-from orchestrator.cli.measuring import run_shown, say_how_to_go_on
+from orchestrator.cli.measuring import further_blocks, run_shown, say_how_to_go_on
 from orchestrator.cli.verb import OK, Json, Verbose, open_farm, settings
 
 if TYPE_CHECKING:
@@ -102,7 +102,6 @@ def submit(
     from orchestrator.cli import against, output
     from orchestrator.cli import budgets as budgets_of
     from orchestrator.cli.outcome import end_of_campaign
-    from orchestrator.cli.refine import decide, spend
     from orchestrator.cli.stopping import StoppedError, stoppable
     from orchestrator.errors import UsageError
     from orchestrator.farm.notification import message
@@ -147,8 +146,10 @@ def submit(
             return stop.exit_code
         try:
             with stoppable():
-                spend(farm, campaign_id, campaign.time_budget_s, began_s)
-                decide(farm, campaign_id, budgets)
+                more = further_blocks(farm, campaign_id)
+                if campaign.time_budget_s is not None:
+                    more.spend(began_s + campaign.time_budget_s - time.monotonic())
+                more.decide(budgets)
         except StoppedError as stop:
             return stop.exit_code
         wait = farm.wait(output.note)
