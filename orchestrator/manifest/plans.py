@@ -48,8 +48,8 @@ _MOST_SLICES_PER_ROUND: Final = 3
 """How often a round is measured at most: once, and again where it was disturbed (`MAX_ROUNDS`)."""
 
 _LONGEST_WARMUP_RATIO: Final = 3
-"""How many times its planned seconds warm-up may last: the measuring loop stops it there, whether or not its
-runs are done (`runtime.tools.benchmark`)."""
+"""How many times its planned seconds warm-up may last: the measuring process ends it there, whether or not
+its runs are done (`runtime.tools.benchmark`)."""
 
 
 _SHORTEST_WARMUP_CAP_S: Final = 1.0
