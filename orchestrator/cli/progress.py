@@ -10,7 +10,7 @@ from orchestrator.results.events import FarmEvent
 from orchestrator.results.reasons import LONGEST_REASON, first_line
 from orchestrator.results.records import CellRecord
 
-_SCROLLED = {"retry", "interrupted", "late", "quarantined"}
+_SCROLLED = {"retry", "refinement", "interrupted", "late", "quarantined"}
 
 
 class Progress:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from orchestrator.cli.verb import CampaignRef, Json, open_farm
+from orchestrator.cli.verb import CampaignRef, Json, Verbose, open_farm
 
 if TYPE_CHECKING:
     from orchestrator.farm.refining import Refined
@@ -24,6 +24,7 @@ def refine(
     length: Annotated[
         str | None, typer.Option("--for", metavar="TIME", help="Begin no cell after that: 30s, 10m, 2h.")
     ] = None,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
     """Add blocks to the vaguest results of a campaign.
@@ -55,7 +56,7 @@ def refine(
             return output.answer({"campaign_id": campaign_id, "refined": []}, text, as_json)
         wait = farm.wait(output.note)
         ended = wait(lambda: (farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id)))
-        return end_of_campaign(*ended, as_json)
+        return end_of_campaign(*ended, as_json, verbose=verbose)
 
 
 def read_share(text: str, option: str) -> float:

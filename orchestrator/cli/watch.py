@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli.verb import Json, open_farm
+from orchestrator.cli.verb import Json, Verbose, open_farm
 
 if TYPE_CHECKING:
     from orchestrator.db.read.device_states import DeviceState
@@ -41,6 +41,7 @@ _ASK_EVERY_S = 3.0
 
 def watch(
     campaign: Annotated[str | None, typer.Argument(help="A campaign; left out: the last one.")] = None,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
     """Watch a campaign until it ends, by device and by cell.
@@ -64,9 +65,8 @@ def watch(
 
             return 0 if all_well(farm.reading.cells(campaign_id)) else 1
         output.note("")
-        return end_of_campaign(
-            farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id), as_json=False
-        )
+        ended = farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id)
+        return end_of_campaign(*ended, as_json=False, verbose=verbose)
 
 
 def _follow(farm: Farm | RemoteFarm, campaign_id: str, news: CampaignEvents, as_json: bool) -> None:
