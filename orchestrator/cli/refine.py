@@ -19,21 +19,24 @@ def refine(
     campaign: CampaignRef,
     until: Annotated[
         str | None,
-        typer.Option("--until", metavar="SHARE", help="Half width to which every figure is to be known: 3%."),
+        typer.Option(
+            "--until", metavar="SHARE", help="Add blocks until every figure is known to this half width: 3%."
+        ),
     ] = None,
     length: Annotated[
-        str | None, typer.Option("--for", metavar="TIME", help="Begin no cell after that: 30s, 10m, 2h.")
+        str | None,
+        typer.Option("--for", metavar="TIME", help="Begin no further cell after this time: 30s, 10m, 2h."),
     ] = None,
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
     """Add blocks to the vaguest results of a campaign.
 
-    It must have ended. Without --until, ratios that are open are decided, and figures without a baseline
-    become known to the target of their plan. New blocks are pooled with those of the result, which stands
-    meanwhile; device, environment and model must be as they were. Ctrl-C keeps every result, on one machine
-    also those of the cells that it stops.
-    Exit code: as of farm submit.
+    The campaign must have ended, and device, environment and model must be as they were. Without --until,
+    blocks are added until each open ratio is decided, and each figure without a baseline is known to the
+    target of its plan. A result is shown as it was until its new blocks are pooled with the earlier ones;
+    after Ctrl-C every result stays.
+    Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled.
     """
     from orchestrator.cli import output
     from orchestrator.cli.ages import read_length

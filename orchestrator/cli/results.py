@@ -33,7 +33,7 @@ def results(
     ref: Annotated[
         str,
         typer.Argument(
-            metavar="[CAMPAIGN]", help="Its id, name, or a part of one, or 'all'; by default the last one."
+            metavar="[CAMPAIGN]", help="Its id or name, or a part of one, or 'all'; by default the last one."
         ),
     ] = "",
     campaign: Annotated[str, typer.Option("--campaign", metavar="ID|all", help="The same as CAMPAIGN.")] = "",
@@ -58,7 +58,7 @@ def results(
     ] = None,
     metric: Annotated[
         str,
-        typer.Option("--metric", help="The figure of the table: init, first, p99, ... (docs/metrics.md)."),
+        typer.Option("--metric", help="The figure to show: init, first, p99, ... (docs/metrics.md)."),
     ] = "p50",
     form: Annotated[Format, typer.Option("--format", help="The form of the output.")] = Format.TABLE,
     verbose: Verbose = False,

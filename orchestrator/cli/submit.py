@@ -34,7 +34,7 @@ def submit(
     file: Annotated[Path | None, typer.Argument(help="The campaign: a models.yaml.")] = None,
     model: Annotated[
         list[Path] | None,
-        typer.Option("--model", help="Measure this .tflite on all delegates, without YAML; may be repeated."),
+        typer.Option("--model", help="Measure this .tflite file on all delegates; may be repeated."),
     ] = None,
     input_range: Annotated[
         list[str] | None,
@@ -71,7 +71,7 @@ def submit(
     priority: Annotated[
         int | None,
         typer.Option(
-            "--priority", min=-100, max=100, help="Higher runs first; left out: the file's, else 0."
+            "--priority", min=-100, max=100, help="A higher one runs first; by default the file's, else 0."
         ),
     ] = None,
     label: Annotated[
@@ -79,7 +79,7 @@ def submit(
         typer.Option("--label", metavar="WORD|NAME=VALUE", help="Kept on the campaign; may be repeated."),
     ] = None,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Submit and end; the farm of a lab measures meanwhile.")
+        bool, typer.Option("--detach", help="Submit and end at once; the lab measures.")
     ] = False,
     budget: BudgetOption = None,
     junit: JunitOption = None,
@@ -87,17 +87,21 @@ def submit(
     undecided: UndecidedOption = Undecided.FAIL,
     notify: Annotated[
         str | None,
-        typer.Option("--notify", metavar="URL", help="Send a signed message there at the end; https only."),
+        typer.Option(
+            "--notify",
+            metavar="URL",
+            help="Send a message to this https address at the end, signed with FARM_NOTIFY_SECRET.",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> int:
     """Measure what a campaign file asks for, and compare.
 
-    Finished cells of earlier submissions are reused, unless their result is void (docs/measuring.md). Ctrl-C
-    keeps what is finished, and the same command continues; a lab measures on. A message of `notify` is signed
-    with the secret in FARM_NOTIFY_SECRET (docs/results-format.md).
-    Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled, 3 a budget is exceeded,
-    5 one is undecided.
+    Results of earlier submissions are reused, but for void ones (docs/measuring.md). Ctrl-C keeps what is
+    finished, and the same command continues; a lab goes on measuring. Cells of which it is open whether they
+    keep a budget get further blocks, once.
+    Exit code: 0 all well; 1 some cells failed, gave wrong output or were cancelled; 3 a budget is exceeded;
+    5 a budget is undecided.
     """
     from orchestrator.cli import against, output
     from orchestrator.cli import budgets as budgets_of
