@@ -18,7 +18,6 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from orchestrator.cli.agents import acl, drain, enrol, list_agents, remove, revoke, rotate
-from orchestrator.cli.cancel import cancel
 from orchestrator.cli.compare import compare
 from orchestrator.cli.db import back_up_database, check_database, prune_database, show_references
 from orchestrator.cli.devices import devices
@@ -28,18 +27,15 @@ from orchestrator.cli.imports import import_results
 from orchestrator.cli.keys import list_keys, retire_key, rotate_key
 from orchestrator.cli.lock import lock
 from orchestrator.cli.logs import logs
-from orchestrator.cli.pause import pause
-from orchestrator.cli.priority import priority
 from orchestrator.cli.refine import refine
 from orchestrator.cli.repro import repro
 from orchestrator.cli.results import results
-from orchestrator.cli.resume import resume
-from orchestrator.cli.retry import retry
 from orchestrator.cli.schema import schema
 from orchestrator.cli.serve import serve
 from orchestrator.cli.show import show
 from orchestrator.cli.site import build
 from orchestrator.cli.status import status
+from orchestrator.cli.steer import cancel, pause, priority, resume, retry
 from orchestrator.cli.submit import submit
 from orchestrator.cli.users import add_user, list_users, revoke_user
 from orchestrator.cli.validate import validate

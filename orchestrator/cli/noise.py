@@ -50,7 +50,7 @@ def measure_noise(farm: Farm | RemoteFarm, name: str, sessions: int, as_json: bo
 
 def _measured(farm: Farm, name: str, sessions: int) -> tuple[str, DeviceNoise | str]:
     from orchestrator.cli import output
-    from orchestrator.cli.measuring import run_shown
+    from orchestrator.cli.progress import run_shown
     from orchestrator.cli.stopping import StoppedError, stoppable
     from orchestrator.config.clock import utc_now
     from orchestrator.farm.preparation import files_of, prepared

@@ -14,10 +14,9 @@ from orchestrator.results.answer.layout import lines
 from orchestrator.results.answer.table import Entry
 from orchestrator.results.comparison import all_well, compare, summary
 from orchestrator.results.export import result_objects
-from orchestrator.results.footnotes import Footnotes
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import CI95, P50
-from orchestrator.results.reasons import LONGEST_REASON, first_line, reasons_of
+from orchestrator.results.reasons import LONGEST_REASON, Footnotes, first_line, reasons_of
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.wording import SIGNS, WORDS
 

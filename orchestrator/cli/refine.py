@@ -40,8 +40,8 @@ def refine(
     """
     from orchestrator.cli import output
     from orchestrator.cli.ages import read_length
-    from orchestrator.cli.measuring import further_blocks
     from orchestrator.cli.outcome import end_of_campaign
+    from orchestrator.cli.progress import further_blocks
     from orchestrator.cli.stopping import StoppedError, stoppable
 
     target = None if until is None else read_share(until, "--until")

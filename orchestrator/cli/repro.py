@@ -131,8 +131,8 @@ def _run(
 ) -> int:
     """Measure it, and print the results and the ratio; `said`: the JSON so far, None for text."""
     from orchestrator.cli import output
-    from orchestrator.cli.measuring import run_shown, say_how_to_go_on
     from orchestrator.cli.outcome import end_of_campaign
+    from orchestrator.cli.progress import run_shown, say_how_to_go_on
     from orchestrator.cli.stopping import StoppedError, stoppable
     from orchestrator.farm.documents import submit_document
     from orchestrator.farm.reproduction import environment_mismatches

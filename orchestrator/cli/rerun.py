@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.cli import output
-from orchestrator.cli.measuring import run_shown, say_how_to_go_on
+from orchestrator.cli.progress import run_shown, say_how_to_go_on
 from orchestrator.cli.stopping import StoppedError, stoppable
 from orchestrator.errors import UsageError
 from orchestrator.farm import Farm

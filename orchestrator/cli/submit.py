@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli.budgets import BudgetOption, JunitOption, Undecided, UndecidedOption
-from orchestrator.cli.measuring import further_blocks, run_shown, say_how_to_go_on
 from orchestrator.cli.verb import OK, Json, Verbose, open_farm, settings
 
 if TYPE_CHECKING:
@@ -106,6 +105,7 @@ def submit(
     from orchestrator.cli import against, output
     from orchestrator.cli import budgets as budgets_of
     from orchestrator.cli.outcome import end_of_campaign
+    from orchestrator.cli.progress import further_blocks, run_shown, say_how_to_go_on
     from orchestrator.cli.stopping import StoppedError, stoppable
     from orchestrator.errors import UsageError
     from orchestrator.farm.notification import message
