@@ -8,10 +8,10 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, wraps
 from importlib.metadata import entry_points
-from typing import cast
+from typing import Any, cast
 
 import typer
 from typer.core import TyperGroup
@@ -36,6 +36,7 @@ from orchestrator.cli.show import show
 from orchestrator.cli.site import build
 from orchestrator.cli.status import status
 from orchestrator.cli.steer import cancel, pause, priority, resume, retry
+from orchestrator.cli.stopping import StoppedError
 from orchestrator.cli.submit import submit
 from orchestrator.cli.users import add_user, list_users, revoke_user
 from orchestrator.cli.validate import validate
@@ -184,7 +185,20 @@ def parser() -> TyperGroup:
 
 def _add(group: typer.Typer, verbs: Sequence[Verb]) -> None:
     for verb in verbs:
-        group.command(verb.name, epilog=verb.epilog)(verb.run)
+        group.command(verb.name, epilog=verb.epilog)(_stoppable(verb.run))
+
+
+def _stoppable(verb: Callable[..., int]) -> Callable[..., int]:
+    """Return a verb that ends with the exit code of the signal that stopped it."""
+
+    @wraps(verb)
+    def run_verb(*arguments: Any, **options: Any) -> int:
+        try:
+            return verb(*arguments, **options)
+        except StoppedError as stop:
+            return stop.exit_code
+
+    return run_verb
 
 
 def main() -> None:

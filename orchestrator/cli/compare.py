@@ -14,8 +14,7 @@ from orchestrator.cli.verb import OK, REGRESSION, UNDECIDED, CampaignRef, Json, 
 
 if TYPE_CHECKING:
     from orchestrator.cli.rerun import Rerun
-    from orchestrator.farm import Farm
-    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.farm.remote import AnyFarm
     from orchestrator.results.comparable import Comparable
     from orchestrator.results.regression import Keyed
 
@@ -93,12 +92,8 @@ def compare(
         again = None
         if rerun:
             from orchestrator.cli.rerun import measured_anew
-            from orchestrator.cli.stopping import StoppedError
 
-            try:
-                again = measured_anew(farm, *_sides(farm, farm.reading.cells, a, b, by))
-            except StoppedError as stop:
-                return stop.exit_code
+            again = measured_anew(farm, *_sides(farm, farm.reading.cells, a, b, by))
         sides = _sides(farm, farm.reading.compared, a, b, by) if again is None else again.sides
         return _compared(
             sides, Form.JSON if as_json else form, threshold, (fail_on, undecided), by, again, show_all
@@ -141,7 +136,7 @@ def _compared(
 
 
 def _sides(
-    farm: Farm | RemoteFarm, read: Callable[[str], Sequence[_Cell]], a: str, b: str, by: By | None
+    farm: AnyFarm, read: Callable[[str], Sequence[_Cell]], a: str, b: str, by: By | None
 ) -> tuple[Mapping[tuple[str, ...], _Cell], Mapping[tuple[str, ...], _Cell]]:
     """The cells of both sides, as `read` gives those of a campaign, by what they have in common."""
     from orchestrator.errors import UsageError

@@ -12,7 +12,7 @@ from orchestrator.cli.verb import OK, SOME_FAILED
 
 if TYPE_CHECKING:
     from orchestrator.farm import Farm
-    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.farm.remote import AnyFarm
     from orchestrator.results.device_noise import DeviceNoise
 
 DEFAULT_SESSIONS = 5
@@ -23,7 +23,7 @@ MOST_SESSIONS = 50
 """The most sessions of a series, which hold the device for most of an hour."""
 
 
-def measure_noise(farm: Farm | RemoteFarm, name: str, sessions: int, as_json: bool) -> int:
+def measure_noise(farm: AnyFarm, name: str, sessions: int, as_json: bool) -> int:
     """Measure a device against itself, store its noise, and print it."""
     from orchestrator.cli import output
     from orchestrator.errors import UsageError
@@ -51,7 +51,7 @@ def measure_noise(farm: Farm | RemoteFarm, name: str, sessions: int, as_json: bo
 def _measured(farm: Farm, name: str, sessions: int) -> tuple[str, DeviceNoise | str]:
     from orchestrator.cli import output
     from orchestrator.cli.progress import run_shown
-    from orchestrator.cli.stopping import StoppedError, stoppable
+    from orchestrator.cli.stopping import StoppedError
     from orchestrator.config.clock import utc_now
     from orchestrator.farm.preparation import files_of, prepared
     from orchestrator.manifest.noise_series import FIRST, noise_series
@@ -73,8 +73,7 @@ def _measured(farm: Farm, name: str, sessions: int) -> tuple[str, DeviceNoise | 
     where = f"{kind} against itself on {device_id}"
     output.note(f"campaign {submitted.campaign_id}: {sessions} sessions of {where}")
     try:
-        with stoppable():
-            run_shown(farm, submitted)
+        run_shown(farm, submitted)
     except StoppedError:
         output.note(f"stopped; no noise is stored. End the series: farm cancel {submitted.campaign_id}")
         raise

@@ -9,10 +9,9 @@ from functools import partial
 
 from orchestrator.cli import output
 from orchestrator.cli.output import StatusLine
-from orchestrator.cli.stopping import same_command
-from orchestrator.farm import Farm
+from orchestrator.cli.stopping import StoppedError, same_command, stoppable
 from orchestrator.farm.further_blocks import FurtherBlocks
-from orchestrator.farm.remote import RemoteFarm
+from orchestrator.farm.remote import AnyFarm
 from orchestrator.farm.submission import Submitted
 from orchestrator.results.comparison import STRUCK_OUT, latency
 from orchestrator.results.events import FarmEvent
@@ -73,22 +72,28 @@ def clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
-def run_shown(farm: Farm | RemoteFarm, submitted: Submitted) -> None:
-    """Measure a campaign to its end, with its progress on the terminal."""
-    with StatusLine() as status:
+def run_shown(farm: AnyFarm, submitted: Submitted) -> None:
+    """Measure a campaign to its end and show how it goes. Raises `StoppedError` after Ctrl-C."""
+    with stoppable(), StatusLine() as status:
         farm.running.run(submitted, Progress(status), farm.wait(status.event))
 
 
-def further_blocks(farm: Farm | RemoteFarm, campaign_id: str) -> FurtherBlocks:
+def further_blocks(farm: AnyFarm, campaign_id: str) -> FurtherBlocks:
     """Return what refines a campaign with its progress on the terminal."""
     return FurtherBlocks(farm, campaign_id, output.note, partial(run_shown, farm))
 
 
-def say_how_to_go_on(farm: Farm | RemoteFarm, campaign_id: str) -> None:
-    """Tell a user who stopped a command how its campaign goes on."""
-    if farm.schedules_elsewhere:
-        output.note(f"stopped watching; the campaign goes on. Watch it: farm watch {campaign_id}")
-        output.note(f"  end it: farm cancel {campaign_id}")
-    else:
-        output.note("stopped; finished cells are kept. Continue with:")
-        output.note(f"  {same_command(sys.argv, os.environ)}")
+def measure(farm: AnyFarm, submitted: Submitted) -> None:
+    """Do the same, and tell a user who stops it how the campaign goes on."""
+    try:
+        run_shown(farm, submitted)
+    except StoppedError:
+        if farm.schedules_elsewhere:
+            output.note(
+                f"stopped watching; the campaign goes on. Watch it: farm watch {submitted.campaign_id}"
+            )
+            output.note(f"  end it: farm cancel {submitted.campaign_id}")
+        else:
+            output.note("stopped; finished cells are kept. Continue with:")
+            output.note(f"  {same_command(sys.argv, os.environ)}")
+        raise

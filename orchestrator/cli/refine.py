@@ -42,18 +42,15 @@ def refine(
     from orchestrator.cli.ages import read_length
     from orchestrator.cli.outcome import end_of_campaign
     from orchestrator.cli.progress import further_blocks
-    from orchestrator.cli.stopping import StoppedError, stoppable
+    from orchestrator.cli.stopping import stoppable
 
     target = None if until is None else read_share(until, "--until")
     seconds = None if length is None else read_length(length, "--for").total_seconds()
     with open_farm() as farm:
         refined = farm.refinements.refine(campaign, target, seconds)
         campaign_id = refined.submitted.campaign_id
-        try:
-            with stoppable():
-                further_blocks(farm, campaign_id).measure(refined)
-        except StoppedError as stop:
-            return stop.exit_code
+        with stoppable():
+            further_blocks(farm, campaign_id).measure(refined)
         if not refined.cells:
             text = "nothing to refine: " + _all_known(target, refined)
             return output.answer({"campaign_id": campaign_id, "refined": []}, text, as_json)

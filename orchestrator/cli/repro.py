@@ -11,8 +11,7 @@ import typer
 from orchestrator.cli.verb import OK, SOME_FAILED, CellWords, Json, Verbose, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.farm import Farm
-    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.farm.remote import AnyFarm
     from orchestrator.farm.reproduction import Mismatch, Reproduction
     from orchestrator.results.records import CellRecord
 
@@ -121,7 +120,7 @@ def _p50(cell: CellRecord) -> str:
 
 
 def _run(
-    farm: Farm | RemoteFarm,
+    farm: AnyFarm,
     row: CellRecord,
     found: Reproduction,
     text: str,
@@ -132,8 +131,7 @@ def _run(
     """Measure it, and print the results and the ratio; `said`: the JSON so far, None for text."""
     from orchestrator.cli import output
     from orchestrator.cli.outcome import end_of_campaign
-    from orchestrator.cli.progress import run_shown, say_how_to_go_on
-    from orchestrator.cli.stopping import StoppedError, stoppable
+    from orchestrator.cli.progress import measure
     from orchestrator.farm.documents import submit_document
     from orchestrator.farm.reproduction import environment_mismatches
     from orchestrator.results.comparison import all_well
@@ -141,12 +139,7 @@ def _run(
 
     submitted = submit_document(farm, text, f"the reproduction of cell {row.cell_id}", output.note)
     output.note(f"campaign {submitted.campaign_id}: {row.model} on {row.delegate}, as cell {row.cell_id} was")
-    try:
-        with stoppable():
-            run_shown(farm, submitted)
-    except StoppedError as stop:
-        say_how_to_go_on(farm, submitted.campaign_id)
-        return stop.exit_code
+    measure(farm, submitted)
     campaign_id = submitted.campaign_id
     ended = farm.wait(output.note)(
         lambda: (farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id))

@@ -14,8 +14,7 @@ from orchestrator.cli.verb import OK, Json, Verbose, open_farm
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
-    from orchestrator.farm import Farm
-    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.farm.remote import AnyFarm
     from orchestrator.results.metric import Metric
     from orchestrator.results.records import CellRecord
 
@@ -131,7 +130,7 @@ def _matching(cells: Sequence[CellRecord], globs: Mapping[str, Sequence[str]]) -
     return found
 
 
-def _chosen(farm: Farm | RemoteFarm, ref: str) -> tuple[Sequence[CellRecord], str | None]:
+def _chosen(farm: AnyFarm, ref: str) -> tuple[Sequence[CellRecord], str | None]:
     """Return the cells and the baseline of their table; for all campaigns it is the last one's."""
     campaigns = farm.reading.campaigns()
     if not campaigns:

@@ -9,8 +9,7 @@ import typer
 from orchestrator.cli.verb import OK, CellWords, Json, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.farm import Farm
-    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.farm.remote import AnyFarm
 
 
 def show(
@@ -51,7 +50,7 @@ def show(
     return OK
 
 
-def _manifest(farm: Farm | RemoteFarm, ref: str, as_json: bool) -> int:
+def _manifest(farm: AnyFarm, ref: str, as_json: bool) -> int:
     """Print the file of a campaign; its JSON form also names where each model comes from."""
     from orchestrator.cli import output
     from orchestrator.errors import UsageError

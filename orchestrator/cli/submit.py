@@ -105,8 +105,8 @@ def submit(
     from orchestrator.cli import against, output
     from orchestrator.cli import budgets as budgets_of
     from orchestrator.cli.outcome import end_of_campaign
-    from orchestrator.cli.progress import further_blocks, run_shown, say_how_to_go_on
-    from orchestrator.cli.stopping import StoppedError, stoppable
+    from orchestrator.cli.progress import further_blocks, measure
+    from orchestrator.cli.stopping import stoppable
     from orchestrator.errors import UsageError
     from orchestrator.farm.notification import message
     from orchestrator.farm.preparation import files_of, prepared
@@ -142,20 +142,12 @@ def submit(
         if detach:
             return _detached(campaign_id, as_json)
         began_s = time.monotonic()
-        try:
-            with stoppable():
-                run_shown(farm, submitted)
-        except StoppedError as stop:
-            say_how_to_go_on(farm, campaign_id)
-            return stop.exit_code
-        try:
-            with stoppable():
-                more = further_blocks(farm, campaign_id)
-                if campaign.time_budget_s is not None:
-                    more.spend(began_s + campaign.time_budget_s - time.monotonic())
-                more.decide(budgets)
-        except StoppedError as stop:
-            return stop.exit_code
+        measure(farm, submitted)
+        with stoppable():
+            more = further_blocks(farm, campaign_id)
+            if campaign.time_budget_s is not None:
+                more.spend(began_s + campaign.time_budget_s - time.monotonic())
+            more.decide(budgets)
         wait = farm.wait(output.note)
         ended = wait(lambda: (farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id)))
         exit_code = end_of_campaign(*ended, as_json, verbose=verbose)

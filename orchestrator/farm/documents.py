@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from orchestrator.farm.opening import Farm
 from orchestrator.farm.preparation import files_of, prepared
-from orchestrator.farm.remote import RemoteFarm
+from orchestrator.farm.remote import AnyFarm
 from orchestrator.farm.submission import Submitted
 from orchestrator.manifest.load import parse_manifest
 from orchestrator.sources import check_all
 from orchestrator.sources.store import Store
 
 
-def submit_document(
-    farm: Farm | RemoteFarm, document: str, called: str, note: Callable[[str], None]
-) -> Submitted:
+def submit_document(farm: AnyFarm, document: str, called: str, note: Callable[[str], None]) -> Submitted:
     """Store the campaign of a `models.yaml` text; `called`: what messages call it. Nothing is reused.
 
     `note` receives a line for each slow step. Raises as `farm submit` does.

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from orchestrator.errors import UsageError
-from orchestrator.farm.opening import Farm
 from orchestrator.farm.refining import Refined
-from orchestrator.farm.remote import RemoteFarm
+from orchestrator.farm.remote import AnyFarm
 from orchestrator.farm.submission import Submitted
 from orchestrator.manifest.budget import RATIO, Budget
 from orchestrator.manifest.campaign import LEAST_TARGET
@@ -22,7 +21,7 @@ class FurtherBlocks:
     what was queued is measured.
     """
 
-    farm: Farm | RemoteFarm
+    farm: AnyFarm
     campaign_id: str
     note: Callable[[str], None]
     run: Callable[[Submitted], None]
