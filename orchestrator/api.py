@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -27,17 +27,16 @@ from agent.wire.private_folder import keep_new_files_private
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.errors import UsageError
+from orchestrator.farm.documents import submit_campaign
 from orchestrator.farm.further_blocks import FurtherBlocks
-from orchestrator.farm.preparation import files_of, prepared
 from orchestrator.farm.remote import opened
 from orchestrator.farm.submission import Submitted
 from orchestrator.manifest import Campaign, parse_manifest
 from orchestrator.manifest.budget import Budget, latency_budget
+from orchestrator.policy.preview import CellPreview
 from orchestrator.results.budgets import judge_budgets
 from orchestrator.results.format import labelled
 from orchestrator.results.records import CellRecord
-from orchestrator.sources import check_all
-from orchestrator.sources.store import Store
 
 _SCHEMES = ("zoo:", "https:", "pypi:", "npm:")
 
@@ -156,21 +155,10 @@ def _measured(
     model: str | Path, delegate: str, how: How, accuracy: Mapping[str, Any], *budgets: Budget
 ) -> CellRecord:
     campaign = _campaign(model, delegate, how, accuracy)
-    checked = check_all(campaign.models, Path())
     keep_new_files_private()
     home = FarmHome.from_environment()
     with opened(home, LabConfig.load(home)) as farm:
-        store = Store(farm.home.store, farm.lab.limits.artifact_bytes, farm.lab.limits)
-        with store.in_use():
-            campaign, models = prepared(campaign, checked, store, farm.lab, how.note)
-            order = farm.submission.order(campaign, models, force=how.force)
-            if len(order.preview) != 1:
-                there = ", ".join(cell.device for cell in order.preview)
-                raise UsageError(
-                    f"{delegate!r} runs on several devices; choose one with How(device=…): {there}"
-                )
-            farm.send(files_of(campaign, models), how.note)
-            submitted = order.submit()
+        submitted = submit_campaign(farm, campaign, how.note, force=how.force, require=_require_one)
         wait = farm.wait(how.note)
 
         def run(submitted: Submitted) -> None:
@@ -180,6 +168,12 @@ def _measured(
         FurtherBlocks(farm, submitted.campaign_id, how.note, run).decide(budgets)
         (cell,) = farm.reading.cells(submitted.campaign_id)
     return cell
+
+
+def _require_one(cells: Sequence[CellPreview]) -> None:
+    if len(cells) != 1:
+        devices = ", ".join(cell.device for cell in cells)
+        raise UsageError(f"several devices host the delegate; choose one with How(device=…): {devices}")
 
 
 def _campaign(model: str | Path, delegate: str, how: How, accuracy: Mapping[str, Any]) -> Campaign:

@@ -53,23 +53,17 @@ def _measured(farm: Farm, name: str, sessions: int) -> tuple[str, DeviceNoise | 
     from orchestrator.cli.progress import run_shown
     from orchestrator.cli.stopping import StoppedError
     from orchestrator.config.clock import utc_now
-    from orchestrator.farm.preparation import files_of, prepared
+    from orchestrator.farm.documents import submit_campaign
     from orchestrator.manifest.noise_series import FIRST, noise_series
     from orchestrator.results.noise import noise_of
-    from orchestrator.sources import check_all, health_model
-    from orchestrator.sources.store import Store
+    from orchestrator.sources import health_model
 
     device_id, kind = _device(farm, name)
-    store = Store(farm.home.store, farm.lab.limits.artifact_bytes, farm.lab.limits)
-    with tempfile.TemporaryDirectory() as folder, store.in_use():
+    with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / f"{health_model.MODEL_ID}.tflite"
         model.write_bytes(health_model.model())
         campaign = noise_series(device_id, kind, model, sessions)
-        checked = check_all(campaign.models, model.parent, None, farm.lab.limits.artifact_bytes)
-        campaign, models = prepared(campaign, checked, store, farm.lab, output.note)
-        order = farm.submission.order(campaign, models, force=True)
-        farm.send(files_of(campaign, models), output.note)
-        submitted = order.submit()
+        submitted = submit_campaign(farm, campaign, output.note, force=True)
     where = f"{kind} against itself on {device_id}"
     output.note(f"campaign {submitted.campaign_id}: {sessions} sessions of {where}")
     try:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from orchestrator.cli import output
-from orchestrator.cli.markdown import escaped, markdown_table
+from orchestrator.cli.output import escaped, markdown_table
 from orchestrator.cli.verb import OK, SOME_FAILED
 from orchestrator.results.answer.build import answer_of
 from orchestrator.results.answer.layout import lines
