@@ -145,7 +145,7 @@ def test_a_plan_whose_samples_the_farm_would_refuse_is_refused_with_the_figures(
     shell.write("models.yaml", GOOD + asked)
     ran = shell.farm(verb[0], "models.yaml", *verb[1:])
     assert (ran.code, ran.out) == (2, "")
-    assert "model a: its raw samples could have 97.2 MiB: up to 40 blocks of 7 rounds" in ran.err
+    assert "model a: its raw samples could have 94.5 MiB: up to 40 blocks of 7 rounds" in ran.err
     assert "the farm takes 64.0 MiB: lower slice.seconds or blocks.max, or raise FARM_" in ran.err
     alone = Limited(tmp_path)
     assert alone.farm("validate", "models.yaml").code == 0, "a farm on one machine has no endpoint"
