@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -27,15 +27,16 @@ from agent.wire.private_folder import keep_new_files_private
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.errors import UsageError
-from orchestrator.farm.preparation import files_of, prepared
+from orchestrator.farm.documents import submit_campaign
+from orchestrator.farm.further_blocks import FurtherBlocks
 from orchestrator.farm.remote import opened
+from orchestrator.farm.submission import Submitted
 from orchestrator.manifest import Campaign, parse_manifest
-from orchestrator.manifest.budget import latency_budget
-from orchestrator.results.budgets import UNDECIDED, judge_budgets
+from orchestrator.manifest.budget import Budget, latency_budget
+from orchestrator.policy.preview import CellPreview
+from orchestrator.results.budgets import judge_budgets
 from orchestrator.results.format import labelled
 from orchestrator.results.records import CellRecord
-from orchestrator.sources import check_all
-from orchestrator.sources.store import Store
 
 _SCHEMES = ("zoo:", "https:", "pypi:", "npm:")
 
@@ -67,6 +68,10 @@ def measure(model: str | Path, delegate: str, how: How | None = None) -> CellRec
     return _measured(model, delegate, how or How(), {})
 
 
+class UndecidedError(AssertionError):
+    """It is not known whether a limit is kept, or whether outputs are right."""
+
+
 def assert_latency(
     model: str | Path,
     delegate: str,
@@ -78,22 +83,27 @@ def assert_latency(
 ) -> CellRecord:
     """Raise `AssertionError` unless a figure (`p50`, `p90`, `init`, …) is at most `max_ms` milliseconds.
 
-    It is judged as `farm submit --budget` judges it. `undecided`: what to do where that does not tell: the
-    limit lies inside of what is known, the result is void, or its outputs were not judged. Raises otherwise
-    as `measure`.
+    The limit is judged as by `farm submit --budget`: over the whole interval, widened by what others took;
+    where it lies inside, blocks are added once. Where that does not decide it, the result is void, or its
+    outputs were not judged, `undecided` says whether `UndecidedError` is raised or a warning is given.
+    Raises otherwise as `measure`.
     """
     # Before anything is measured: a wrong name of a figure must not cost a minute.
     budget = latency_budget(figure, max_ms)
-    cell = measure(model, delegate, how)
+    cell = _measured(model, delegate, how or How(), {}, budget)
     (judged,) = judge_budgets([cell], [budget]) or (None,)
-    if judged is None or judged.outcome == "no_result":
+    if judged is None:
         raise AssertionError(_ended(cell))
-    said = f"{_name(cell)}: {figure} {judged.said}"
+    if judged.outcome == "no_result":
+        raise AssertionError(f"{_name(cell)}: there is no {figure} to judge: {judged.said}")
+    said = f"{_name(cell)}: {figure} {judged.said}, limit {max_ms:g} ms"
+    details = f"details: farm show {cell.cell_id[:10]}"
     if judged.outcome == "exceeded":
-        raise AssertionError(f"{said} exceeds {max_ms:g} ms")
-    if judged.outcome in UNDECIDED:
-        verb = "cannot be told from" if judged.outcome == "open" else "is not judged by"
-        _undecided(f"{said} {verb} {max_ms:g} ms", undecided)
+        raise AssertionError(f"{said}: exceeded; {details}")
+    if judged.outcome == "open":
+        _undecided(f'{said}: undecided; measure longer (How(level="standard")) or move the limit', undecided)
+    if judged.outcome == "not_judged":
+        _undecided(f"{said}: not judged; {details}", undecided)
     return cell
 
 
@@ -128,38 +138,42 @@ def assert_accuracy(
         raise AssertionError(_ended(cell))
     score = cell.measurement.labelled
     if cell.measurement.accuracy.verdict is None:
-        _undecided(f"{_name(cell)}: not judged: {cell.measurement.accuracy.note}", undecided)
+        why = cell.measurement.accuracy.note
+        _undecided(f"{_name(cell)}: its outputs were not judged: {why}", undecided)
     elif score is not None and score.verdict == "inconclusive":
-        _undecided(f"{_name(cell)}: cannot be told from the limit: {labelled(score)}", undecided)
+        _undecided(f"{_name(cell)}: {labelled(score)}: undecided; add samples or move the limit", undecided)
     return cell
 
 
 def _undecided(text: str, then: Literal["fail", "warn"]) -> None:
     if then == "fail":
-        raise AssertionError(text)
+        raise UndecidedError(f'{text}; with undecided="warn" this is a warning')
     warnings.warn(text, stacklevel=3)
 
 
-def _measured(model: str | Path, delegate: str, how: How, accuracy: Mapping[str, Any]) -> CellRecord:
+def _measured(
+    model: str | Path, delegate: str, how: How, accuracy: Mapping[str, Any], *budgets: Budget
+) -> CellRecord:
     campaign = _campaign(model, delegate, how, accuracy)
-    checked = check_all(campaign.models, Path())
     keep_new_files_private()
     home = FarmHome.from_environment()
     with opened(home, LabConfig.load(home)) as farm:
-        store = Store(farm.home.store, farm.lab.limits.artifact_bytes, farm.lab.limits)
-        with store.in_use():
-            campaign, models = prepared(campaign, checked, store, farm.lab, how.note)
-            order = farm.submission.order(campaign, models, force=how.force)
-            if len(order.preview) != 1:
-                there = ", ".join(cell.device for cell in order.preview)
-                raise UsageError(
-                    f"{delegate!r} runs on several devices; choose one with How(device=…): {there}"
-                )
-            farm.send(files_of(campaign, models), how.note)
-            submitted = order.submit()
-        farm.running.run(submitted, lambda _event: None, farm.wait(how.note))
+        submitted = submit_campaign(farm, campaign, how.note, force=how.force, require=_require_one)
+        wait = farm.wait(how.note)
+
+        def run(submitted: Submitted) -> None:
+            farm.running.run(submitted, lambda _event: None, wait)
+
+        run(submitted)
+        FurtherBlocks(farm, submitted.campaign_id, how.note, run).decide(budgets)
         (cell,) = farm.reading.cells(submitted.campaign_id)
     return cell
+
+
+def _require_one(cells: Sequence[CellPreview]) -> None:
+    if len(cells) != 1:
+        devices = ", ".join(cell.device for cell in cells)
+        raise UsageError(f"several devices host the delegate; choose one with How(device=…): {devices}")
 
 
 def _campaign(model: str | Path, delegate: str, how: How, accuracy: Mapping[str, Any]) -> Campaign:

@@ -1,7 +1,7 @@
 """What the kernel counts of a host while something is measured, and what else ran in that time.
 
-Read just before and just after a timed loop, never within it. A counter that this machine lacks is None, and
-so is what would follow from it.
+Read just before and just after a round of slices, never within it. A counter that this machine lacks is
+None, and so is what would follow from it.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ spins, so one busy CPU proves nothing."""
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """What a process shows of its device at the end of the timed loop.
+    """What a process shows of its device after its last timed slice.
 
     `reaches`: whether a driver is loaded or a device file open, None where neither can be read. `busy_cpus`:
     CPU seconds of the process per second; `cpus`: the CPUs that it may use.

@@ -55,7 +55,7 @@ def disturbances(window: Window) -> Evidence:
         if reading(window) is None:
             unseen.append(f"{name}: {why}")
         elif name in _COARSE and window.wall_s < SHORTEST_S:
-            unseen.append(f"{name}: the timed loop took {1000 * window.wall_s:.0f} ms, too short to tell")
+            unseen.append(f"{name}: its rounds took {1000 * window.wall_s:.0f} ms in all, too short to tell")
         else:
             seen.append(name)
             what = judge(window)

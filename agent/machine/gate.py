@@ -1,13 +1,15 @@
-"""Waits until the machine is quiet, before a process is measured on it; not for ever."""
+"""Waits until the machine is quiet, before a process is measured on it, and names who keeps it busy."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from agent.machine import neighbours
+from agent.machine.cgroups import ROOT, text_of
 from agent.machine.counters import Counters, Window
 from agent.machine.disturbance import disturbances
 from agent.machine.workload import Reading
@@ -24,6 +26,12 @@ CPU is seen. Every process of the levels that wait begins so much later."""
 
 _PAUSE_S: Final = 2.0
 """Seconds between two looks at a busy machine."""
+
+_AFTER_NAME: Final = 11
+"""Where the CPU time (user, then system) stands among the fields of /proc/PID/stat after the name."""
+
+_NAMED: Final = 3
+"""How many processes a message names. Chosen: more rarely keep a machine busy, and it stays one line."""
 
 
 @dataclass(slots=True)
@@ -57,10 +65,28 @@ class Gate:
         )
 
     def _busy(self) -> str | None:
-        before, seen = Counters.now(self.cpus), neighbours.cpu_ticks()
+        before, seen = Counters.now(self.cpus), _cpu_ticks()
         time.sleep(_LOOK_S)
         window = Window.between(before, Counters.now(self.cpus), len(self.cpus))
         found = disturbances(window).found
         if found:
-            return f"{found[0].text}: {neighbours.busiest(seen, neighbours.cpu_ticks())}"
+            return f"{found[0].text}: {_busiest(seen, _cpu_ticks())}"
         return self.read().slower_than(self.history)
+
+
+def _cpu_ticks(root: Path = ROOT) -> dict[tuple[int, str], int]:
+    """The CPU time of each process that this one may see, in ticks, by id and name; not its own."""
+    found = {}
+    for folder in (root / "proc").glob("[0-9]*"):
+        name, _, rest = text_of(folder / "stat").partition("(")[2].rpartition(")")
+        fields = rest.split()
+        if len(fields) > _AFTER_NAME + 1 and int(folder.name) != os.getpid():
+            found[int(folder.name), name] = int(fields[_AFTER_NAME]) + int(fields[_AFTER_NAME + 1])
+    return found
+
+
+def _busiest(before: Mapping[tuple[int, str], int], after: Mapping[tuple[int, str], int]) -> str:
+    """Name the processes that used most between two readings: `ffmpeg (4211), python (99)`."""
+    used = {process: ticks - before.get(process, 0) for process, ticks in after.items()}
+    first = sorted((p for p in used if used[p] > 0), key=lambda p: -used[p])[:_NAMED]
+    return ", ".join(f"{name} ({pid})" for pid, name in first) or "processes that the runner may not see"

@@ -1,4 +1,4 @@
-"""The sensors of an attempt: a process of its own reads them, each timed loop gets what they said in it."""
+"""Reads the sensors of an attempt in a process of its own, and judges the readings of each timed process."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ class Telemetry:
             if number in recorded.lost:
                 unseen.append(f"{sensor.name}: vanished while it was read ({recorded.lost[number]})")
             elif len(readings) < FEWEST:
-                unseen.append(f"{sensor.name}: {len(readings)} readings in the timed loop; it needs {FEWEST}")
+                unseen.append(
+                    f"{sensor.name}: {len(readings)} readings while it was timed; {FEWEST} are needed"
+                )
             else:
                 seen.append(sensor.name)
                 for one in conclude(sensor, [value for _, value in readings], report.arms):
@@ -123,7 +125,7 @@ class Telemetry:
         timed = [r.samples.facts.get("energy_j") for r in reports if r.samples and r.samples.kept_ns]
         known = [float(joules) for joules in timed if joules is not None]
         if not known or len(known) < len(timed):
-            return Energy(note=f"a timed loop had less than {LEAST_ENERGY_S:g} s of readings")
+            return Energy(note=f"a process was timed for less than {LEAST_ENERGY_S:g} s of readings")
         return Energy(invoke_mj=1e3 * fmean(known))
 
     def clocks(self, device: Device, windows: Sequence[tuple[int, int]]) -> tuple[list[float | None], str]:

@@ -67,11 +67,11 @@ class ProcessSamples(Wire):
 
     The cold one, which finds empty caches, times its start alone; those of one `tuning` share what it chose.
     `init_ns` before model load to ready to invoke; `first_ns` the first invoke, completed; every invoke
-    sample is host input to readable host output (`e2e`). `start_ns`: when each of these began, from the begin
-    of the loop; invoke i, also of the warm-up, ran input set i mod `input_sets`. `memory_peak_bytes` is the
+    sample is host input to readable host output (`e2e`). `start_ns`: when each of these began, from the
+    first one; invoke i, also of the warm-up, ran input set i mod `input_sets`. `memory_peak_bytes` is the
     growth of VmHWM from just before the model is loaded. `stages_ns` are parts of `init_ns` by name, as far
     as they were told; `memory_bytes` is the growth of VmRSS at `load`, `ready` and `steady`, and the bytes on
-    the `device`. `device_busy_ns` and `queue_delay_ns` come from invokes of a pass behind the timed one.
+    the `device`. `device_busy_ns` and `queue_delay_ns` come from invokes after the timed ones.
     `slices` divide `invoke_ns` in their order; none in results of before it was timed by slices.
     """
 
@@ -167,8 +167,8 @@ class InitStages(Wire):
 class MemoryStages(Wire):
     """Growth of resident memory in bytes from just before the model is loaded; the largest of the processes.
 
-    `load`: once the file is read; `ready`: ready to invoke; `steady`: behind the timed loop. `device`: what
-    the delegate has allocated on its device. `missing` says why one is null.
+    `load`: once the file is read; `ready`: ready to invoke; `steady`: after the last timed slice. `device`:
+    what the delegate has allocated on its device. `missing` says why one is null.
     """
 
     load: Integer | None = None

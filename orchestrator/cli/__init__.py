@@ -8,17 +8,16 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, wraps
 from importlib.metadata import entry_points
-from typing import cast
+from typing import Any, cast
 
 import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from orchestrator.cli.agents import acl, drain, enrol, list_agents, remove, revoke, rotate
-from orchestrator.cli.cancel import cancel
 from orchestrator.cli.compare import compare
 from orchestrator.cli.db import back_up_database, check_database, prune_database, show_references
 from orchestrator.cli.devices import devices
@@ -28,18 +27,16 @@ from orchestrator.cli.imports import import_results
 from orchestrator.cli.keys import list_keys, retire_key, rotate_key
 from orchestrator.cli.lock import lock
 from orchestrator.cli.logs import logs
-from orchestrator.cli.pause import pause
-from orchestrator.cli.priority import priority
 from orchestrator.cli.refine import refine
 from orchestrator.cli.repro import repro
 from orchestrator.cli.results import results
-from orchestrator.cli.resume import resume
-from orchestrator.cli.retry import retry
 from orchestrator.cli.schema import schema
 from orchestrator.cli.serve import serve
 from orchestrator.cli.show import show
 from orchestrator.cli.site import build
 from orchestrator.cli.status import status
+from orchestrator.cli.steer import cancel, pause, priority, resume, retry
+from orchestrator.cli.stopping import StoppedError
 from orchestrator.cli.submit import submit
 from orchestrator.cli.users import add_user, list_users, revoke_user
 from orchestrator.cli.validate import validate
@@ -188,7 +185,20 @@ def parser() -> TyperGroup:
 
 def _add(group: typer.Typer, verbs: Sequence[Verb]) -> None:
     for verb in verbs:
-        group.command(verb.name, epilog=verb.epilog)(verb.run)
+        group.command(verb.name, epilog=verb.epilog)(_stoppable(verb.run))
+
+
+def _stoppable(verb: Callable[..., int]) -> Callable[..., int]:
+    """Return a verb that ends with the exit code of the signal that stopped it."""
+
+    @wraps(verb)
+    def run_verb(*arguments: Any, **options: Any) -> int:
+        try:
+            return verb(*arguments, **options)
+        except StoppedError as stop:
+            return stop.exit_code
+
+    return run_verb
 
 
 def main() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.cli import changes, output
-from orchestrator.farm import Farm
-from orchestrator.farm.remote import RemoteFarm
+from orchestrator.farm.remote import AnyFarm
 from orchestrator.manifest import Campaign
 from orchestrator.policy.lifecycle import OPEN
 from orchestrator.results.format import moment
@@ -16,7 +15,7 @@ from orchestrator.results.regression import Report, by_names, compare_runs
 LATEST = "latest"
 
 
-def found(farm: Farm | RemoteFarm, campaign: Campaign) -> CampaignRecord | None:
+def found(farm: AnyFarm, campaign: Campaign) -> CampaignRecord | None:
     """The earlier campaign, before this one is stored; None where it names none, or is the first.
 
     `latest`, or the campaign's own name: the newest of that name that has ended. Raises `UsageError` for
@@ -36,7 +35,7 @@ def found(farm: Farm | RemoteFarm, campaign: Campaign) -> CampaignRecord | None:
 
 
 def compared(
-    farm: Farm | RemoteFarm, before: CampaignRecord | None, cells: Sequence[CellRecord], as_json: bool
+    farm: AnyFarm, before: CampaignRecord | None, cells: Sequence[CellRecord], as_json: bool
 ) -> Report | None:
     """Compare the ended cells with the earlier campaign and print what changed; None without one.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from agent.wire.measurement import Measurement
 from orchestrator.results import format as text
+from orchestrator.results import wording
 from orchestrator.results.answer.entries import missing
 from orchestrator.results.comparison import accuracy_text
 from orchestrator.results.fallbacks import grouped
@@ -14,15 +15,6 @@ from orchestrator.results.metrics import P50, PEAK_MEMORY
 from orchestrator.results.reasons import first_line
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import paired_speedup, stored_ratio
-from orchestrator.results.wording import (
-    SIGNS,
-    WORDS,
-    decides,
-    grade_text,
-    measured_text,
-    ratio_text,
-    short_grade,
-)
 
 _LONGEST = 200
 """Characters of a reason or rule in the ten lines; `--all` has it whole."""
@@ -53,15 +45,17 @@ def _lines(cell: CellRecord) -> Iterator[tuple[str, str]]:
     if missing(cell) is None:
         graded, own = grade_of(cell), p50_grade(cell)
         yield "p50", _median(cell)
-        more = "" if own is None or stored_ratio(cell) is None else f"; the p50 alone {short_grade(own)}"
-        yield "grade", "" if graded is None else f"{grade_text(graded)}{more}"
+        more = (
+            "" if own is None or stored_ratio(cell) is None else f"; the p50 alone {wording.short_grade(own)}"
+        )
+        yield "grade", "" if graded is None else f"{wording.grade_text(graded)}{more}"
     about = first_line(m.accuracy.rule or m.accuracy.note, _LONGEST)
     yield "accuracy", f"{accuracy_text(m)}  {about}".rstrip()
     yield "delegation", _delegation(m)
     if not cell.struck_out:
         yield "start", _start(m)
     yield "memory", PEAK_MEMORY.full_text(cell)
-    yield "measured", measured_text(m)
+    yield "measured", wording.measured_text(m)
 
 
 def _verdict(cell: CellRecord) -> str:
@@ -73,9 +67,9 @@ def _verdict(cell: CellRecord) -> str:
         return f"{cell.status}; no ratio: it is the baseline, or was measured without one"
     found = paired_speedup(stored, cell)
     interval = "" if stored.ci95 is None else f", 95 % interval {text.ratio_interval(stored.ci95)}"
-    more = f"; {decided}" if (decided := decides(found)) else ""
-    said = f"{SIGNS[found.verdict]} {ratio_text(found)} {_AGAINST.get(found.verdict, WORDS[found.verdict])}"
-    return f"{said} {found.against}{interval}{more}"
+    more = f"; {decided}" if (decided := wording.decides(found)) else ""
+    against = f"{_AGAINST.get(found.verdict, wording.WORDS[found.verdict])} {found.against}"
+    return f"{wording.SIGNS[found.verdict]} {wording.ratio_text(found)} {against}{interval}{more}"
 
 
 def _median(cell: CellRecord) -> str:

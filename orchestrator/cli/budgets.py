@@ -29,14 +29,18 @@ class Undecided(StrEnum):
 
 BudgetOption = Annotated[
     list[str] | None,
-    typer.Option("--budget", metavar="'p50<=5ms'", help="Exit with 3 where a cell exceeds it; repeatable."),
+    typer.Option(
+        "--budget",
+        metavar="'p50<=5ms'",
+        help="A limit that every cell must keep, else exit with 3; repeatable.",
+    ),
 ]
 JunitOption = Annotated[
     Path | None, typer.Option("--junit", metavar="FILE", help="Write cells and budgets as JUnit XML.")
 ]
 UndecidedOption = Annotated[
     Undecided,
-    typer.Option("--undecided", help="Where it is open whether a limit is kept: exit with 5, or warn."),
+    typer.Option("--undecided", help="Exit with 5, or only warn, where it is open whether a limit is kept."),
 ]
 
 

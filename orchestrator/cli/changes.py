@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from orchestrator.cli import output
-from orchestrator.cli.markdown import markdown_table
+from orchestrator.cli.output import markdown_table
 from orchestrator.results import format as text
 from orchestrator.results.change_estimates import NO_SESSIONS, Estimate
 from orchestrator.results.comparable import Comparable

@@ -14,8 +14,7 @@ from orchestrator.cli.verb import OK, REGRESSION, UNDECIDED, CampaignRef, Json, 
 
 if TYPE_CHECKING:
     from orchestrator.cli.rerun import Rerun
-    from orchestrator.farm import Farm
-    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.farm.remote import AnyFarm
     from orchestrator.results.comparable import Comparable
     from orchestrator.results.regression import Keyed
 
@@ -51,7 +50,7 @@ def compare(
         str, typer.Argument(help="The second campaign; with --by, two values of campaign A: VALUE,VALUE.")
     ],
     by: Annotated[
-        By | None, typer.Option("--by", help="Compare two values within campaign A: delegate, device, model.")
+        By | None, typer.Option("--by", help="Compare two delegates, devices or models within campaign A.")
     ] = None,
     form: Annotated[Form, typer.Option("--format", help="The form of the output.")] = Form.TABLE,
     show_all: Annotated[
@@ -64,27 +63,28 @@ def compare(
             min=0.0,
             max=100.0,
             metavar="PERCENT",
-            help="Least difference that is called one. [default: 1]",
+            help="Smaller differences are not called faster or slower. [default: 1]",
         ),
     ] = None,
     fail_on: Annotated[
-        FailOn, typer.Option("--fail-on", help="Exit with 3 where a cell is slower or lost its result.")
+        FailOn,
+        typer.Option("--fail-on", help="Exit with 3 where a cell is slower or has no right result any more."),
     ] = FailOn.NOTHING,
     undecided: UndecidedOption = Undecided.FAIL,
     rerun: Annotated[
-        bool, typer.Option("--rerun", help="Measure each pair anew here, both by turns, and compare that.")
+        bool, typer.Option("--rerun", help="Measure both sides of each cell anew, in the same blocks.")
     ] = False,
     as_json: Json = False,
 ) -> int:
     """Compare two runs: what is slower, faster, or the same.
 
-    Each ratio is the time of A over that of B: above 1, B is faster. Two runs are unpaired: by how much
-    sessions of a device differ belongs to the interval (farm devices noise measures it), and where that is
-    not known nothing is decided. With --by, cells that were measured by blocks have their paired ratio, and
-    only those have a verdict. Void results have none. With --rerun both settings of each cell are measured
-    anew on this farm, by blocks, which decides; cells for which that cannot be done are listed.
-    Exit code: 0, or with --fail-on regression 3 where a cell is slower or has no right result any more, and 5
-    where it is open whether one is slower.
+    Each ratio is the time of A over that of B: above 1, B is faster. Two campaigns are two sessions of a
+    device, and a verdict between them allows for what its sessions differ by; farm devices noise measures
+    that, and without it every ratio is open. --rerun measures both settings of each cell anew, in the same
+    blocks, which decides; it lists the cells for which that cannot be done. With --by, the ratios of cells
+    that were measured in the same blocks have a verdict, the others none. Void results are not compared.
+    Exit code: 0; with --fail-on regression, 3 where a cell is slower or has no right result any more, and 5
+    where it is open whether a cell is slower.
     """
     from orchestrator.config.collector import collector_paused
 
@@ -92,12 +92,8 @@ def compare(
         again = None
         if rerun:
             from orchestrator.cli.rerun import measured_anew
-            from orchestrator.cli.stopping import StoppedError
 
-            try:
-                again = measured_anew(farm, *_sides(farm, farm.reading.cells, a, b, by))
-            except StoppedError as stop:
-                return stop.exit_code
+            again = measured_anew(farm, *_sides(farm, farm.reading.cells, a, b, by))
         sides = _sides(farm, farm.reading.compared, a, b, by) if again is None else again.sides
         return _compared(
             sides, Form.JSON if as_json else form, threshold, (fail_on, undecided), by, again, show_all
@@ -140,7 +136,7 @@ def _compared(
 
 
 def _sides(
-    farm: Farm | RemoteFarm, read: Callable[[str], Sequence[_Cell]], a: str, b: str, by: By | None
+    farm: AnyFarm, read: Callable[[str], Sequence[_Cell]], a: str, b: str, by: By | None
 ) -> tuple[Mapping[tuple[str, ...], _Cell], Mapping[tuple[str, ...], _Cell]]:
     """The cells of both sides, as `read` gives those of a campaign, by what they have in common."""
     from orchestrator.errors import UsageError

@@ -7,14 +7,11 @@ from collections.abc import Iterator, Sequence
 from agent.wire.measurement import Measurement, ProcessSamples
 from orchestrator.results import format as text
 from orchestrator.results.comparison import accuracy_text
+from orchestrator.results.detail_lines import init_lines, spread_lines, sustained_lines, throughput_line
 from orchestrator.results.fallbacks import grouped
-from orchestrator.results.init_stages import init_lines
 from orchestrator.results.metrics import in_section
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import paired_speedup, stored_ratio
-from orchestrator.results.spread import spread_lines
-from orchestrator.results.sustained import sustained_lines
-from orchestrator.results.throughput import throughput_line
 
 _SHOWN_SAMPLES = 8
 """Samples of a process on its line, enough to see their scale; `farm show --json` has all of them."""

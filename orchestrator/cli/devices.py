@@ -14,8 +14,7 @@ from orchestrator.cli.verb import OK, Json, open_farm
 if TYPE_CHECKING:
     from agent.wire.messages import AgentHello
     from orchestrator.db.read.device_states import DeviceState
-    from orchestrator.farm import Farm
-    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.farm.remote import AnyFarm
 
 
 class Action(StrEnum):
@@ -83,7 +82,7 @@ def devices(
         return _change(farm, action, name, seconds, as_json)
 
 
-def _reserve(farm: Farm | RemoteFarm, name: str, length: str | None, reason: str, as_json: bool) -> int:
+def _reserve(farm: AnyFarm, name: str, length: str | None, reason: str, as_json: bool) -> int:
     from orchestrator.cli import output
     from orchestrator.cli.ages import read_length
     from orchestrator.errors import UsageError
@@ -106,7 +105,7 @@ def _reserve(farm: Farm | RemoteFarm, name: str, length: str | None, reason: str
     )
 
 
-def _change(farm: Farm | RemoteFarm, action: Action, name: str, seconds: float | None, as_json: bool) -> int:
+def _change(farm: AnyFarm, action: Action, name: str, seconds: float | None, as_json: bool) -> int:
     from orchestrator.errors import UsageError
 
     if action is Action.COOLDOWN:
@@ -131,7 +130,7 @@ def _changed(device_id: str, action: Action, text: str, as_json: bool) -> int:
     return OK
 
 
-def _list(farm: Farm | RemoteFarm, as_json: bool) -> int:
+def _list(farm: AnyFarm, as_json: bool) -> int:
     from orchestrator.cli import output
 
     hello = farm.devices.hello()
@@ -154,7 +153,7 @@ def _list(farm: Farm | RemoteFarm, as_json: bool) -> int:
     return OK
 
 
-def _history(farm: Farm | RemoteFarm, name: str, as_json: bool) -> int:
+def _history(farm: AnyFarm, name: str, as_json: bool) -> int:
     from fnmatch import fnmatchcase
 
     from orchestrator.cli import output

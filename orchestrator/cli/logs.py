@@ -12,8 +12,7 @@ from orchestrator.cli.verb import OK, CellWords, Json, open_farm
 
 if TYPE_CHECKING:
     from orchestrator.db.read.events import CellEvent
-    from orchestrator.farm import Farm
-    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.farm.remote import AnyFarm
     from orchestrator.results.records import CellRecord
 
 _LOOK_EVERY_S = 0.5
@@ -37,7 +36,7 @@ def logs(
     With --json, one object per line.
     """
     from orchestrator.cli import output
-    from orchestrator.cli.stopping import StoppedError, stoppable
+    from orchestrator.cli.stopping import stoppable
 
     with open_farm() as farm:
         log = _Log(farm, farm.reading.cell(" ".join(cell)).cell_id, as_json)
@@ -48,8 +47,6 @@ def logs(
                 while goes_on and follow:
                     time.sleep(_LOOK_EVERY_S)
                     goes_on = wait(log.show)
-        except StoppedError as stop:
-            return stop.exit_code
         finally:
             log.end_lines()
     return OK
@@ -59,7 +56,7 @@ def logs(
 class _Log:
     """Shows each thing once, however often it looks."""
 
-    farm: Farm | RemoteFarm
+    farm: AnyFarm
     prefix: str
     as_json: bool
     _newest: int = 0

@@ -12,7 +12,7 @@ from orchestrator.cli.verb import OK, SOME_FAILED
 
 if TYPE_CHECKING:
     from orchestrator.farm import Farm
-    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.farm.remote import AnyFarm
     from orchestrator.results.device_noise import DeviceNoise
 
 DEFAULT_SESSIONS = 5
@@ -23,7 +23,7 @@ MOST_SESSIONS = 50
 """The most sessions of a series, which hold the device for most of an hour."""
 
 
-def measure_noise(farm: Farm | RemoteFarm, name: str, sessions: int, as_json: bool) -> int:
+def measure_noise(farm: AnyFarm, name: str, sessions: int, as_json: bool) -> int:
     """Measure a device against itself, store its noise, and print it."""
     from orchestrator.cli import output
     from orchestrator.errors import UsageError
@@ -50,31 +50,24 @@ def measure_noise(farm: Farm | RemoteFarm, name: str, sessions: int, as_json: bo
 
 def _measured(farm: Farm, name: str, sessions: int) -> tuple[str, DeviceNoise | str]:
     from orchestrator.cli import output
-    from orchestrator.cli.measuring import run_shown
-    from orchestrator.cli.stopping import StoppedError, stoppable
+    from orchestrator.cli.progress import run_shown
+    from orchestrator.cli.stopping import StoppedError
     from orchestrator.config.clock import utc_now
-    from orchestrator.farm.preparation import files_of, prepared
+    from orchestrator.farm.documents import submit_campaign
     from orchestrator.manifest.noise_series import FIRST, noise_series
     from orchestrator.results.noise import noise_of
-    from orchestrator.sources import check_all, health_model
-    from orchestrator.sources.store import Store
+    from orchestrator.sources import health_model
 
     device_id, kind = _device(farm, name)
-    store = Store(farm.home.store, farm.lab.limits.artifact_bytes, farm.lab.limits)
-    with tempfile.TemporaryDirectory() as folder, store.in_use():
+    with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / f"{health_model.MODEL_ID}.tflite"
         model.write_bytes(health_model.model())
         campaign = noise_series(device_id, kind, model, sessions)
-        checked = check_all(campaign.models, model.parent, None, farm.lab.limits.artifact_bytes)
-        campaign, models = prepared(campaign, checked, store, farm.lab, output.note)
-        order = farm.submission.order(campaign, models, force=True)
-        farm.send(files_of(campaign, models), output.note)
-        submitted = order.submit()
+        submitted = submit_campaign(farm, campaign, output.note, force=True)
     where = f"{kind} against itself on {device_id}"
     output.note(f"campaign {submitted.campaign_id}: {sessions} sessions of {where}")
     try:
-        with stoppable():
-            run_shown(farm, submitted)
+        run_shown(farm, submitted)
     except StoppedError:
         output.note(f"stopped; no noise is stored. End the series: farm cancel {submitted.campaign_id}")
         raise

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from functools import partial
 
 from orchestrator.cli import output
-from orchestrator.cli.markdown import escaped, markdown_table
+from orchestrator.cli.output import escaped, markdown_table
 from orchestrator.cli.verb import OK, SOME_FAILED
 from orchestrator.results.answer.build import answer_of
 from orchestrator.results.answer.layout import lines
 from orchestrator.results.answer.table import Entry
 from orchestrator.results.comparison import all_well, compare, summary
 from orchestrator.results.export import result_objects
-from orchestrator.results.footnotes import Footnotes
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import CI95, P50
-from orchestrator.results.reasons import LONGEST_REASON, first_line, reasons_of
+from orchestrator.results.reasons import LONGEST_REASON, Footnotes, first_line, reasons_of
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.wording import SIGNS, WORDS
 

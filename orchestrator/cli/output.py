@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -122,6 +123,22 @@ def aligned(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[st
             )
             lines.append("  ".join(texts).rstrip())
     return lines
+
+
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A GitHub-flavoured table; a cell's lines are joined with `<br>`."""
+    lines = [_row(headings), _row(["---"] * len(headings), escape=False), *(_row(row) for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: Sequence[str], *, escape: bool = True) -> str:
+    return "| " + " | ".join(escaped(cell) if escape else cell for cell in cells) + " |"
+
+
+def escaped(text: str) -> str:
+    """A text without meaning for Markdown or HTML; its lines are joined with `<br>`."""
+    marked = re.sub(r"([\\`*_\[\]<>|~#])", r"\\\1", visible(text).replace("\t", " "))
+    return marked.replace("&", "&amp;").replace("\n", "<br>")
 
 
 def is_terminal(stream: TextIO) -> bool:

@@ -1,16 +1,24 @@
-"""Shows a running campaign: one line per finished cell, and one about the present state."""
+"""Measures a campaign to its end and shows it: a line per finished cell, and one about the present state."""
 
 from __future__ import annotations
 
+import os
+import sys
 import time
+from functools import partial
 
+from orchestrator.cli import output
 from orchestrator.cli.output import StatusLine
+from orchestrator.cli.stopping import StoppedError, same_command, stoppable
+from orchestrator.farm.further_blocks import FurtherBlocks
+from orchestrator.farm.remote import AnyFarm
+from orchestrator.farm.submission import Submitted
 from orchestrator.results.comparison import STRUCK_OUT, latency
 from orchestrator.results.events import FarmEvent
 from orchestrator.results.reasons import LONGEST_REASON, first_line
 from orchestrator.results.records import CellRecord
 
-_SCROLLED = {"retry", "interrupted", "late", "quarantined"}
+_SCROLLED = {"retry", "refinement", "interrupted", "late", "quarantined"}
 
 
 class Progress:
@@ -62,3 +70,30 @@ def outcome(cell: CellRecord) -> str:
 def clock(seconds: float) -> str:
     """Minutes and seconds."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+def run_shown(farm: AnyFarm, submitted: Submitted) -> None:
+    """Measure a campaign to its end and show how it goes. Raises `StoppedError` after Ctrl-C."""
+    with stoppable(), StatusLine() as status:
+        farm.running.run(submitted, Progress(status), farm.wait(status.event))
+
+
+def further_blocks(farm: AnyFarm, campaign_id: str) -> FurtherBlocks:
+    """Return what refines a campaign with its progress on the terminal."""
+    return FurtherBlocks(farm, campaign_id, output.note, partial(run_shown, farm))
+
+
+def measure(farm: AnyFarm, submitted: Submitted) -> None:
+    """Do the same, and tell a user who stops it how the campaign goes on."""
+    try:
+        run_shown(farm, submitted)
+    except StoppedError:
+        if farm.schedules_elsewhere:
+            output.note(
+                f"stopped watching; the campaign goes on. Watch it: farm watch {submitted.campaign_id}"
+            )
+            output.note(f"  end it: farm cancel {submitted.campaign_id}")
+        else:
+            output.note("stopped; finished cells are kept. Continue with:")
+            output.note(f"  {same_command(sys.argv, os.environ)}")
+        raise

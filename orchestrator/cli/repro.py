@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli.verb import OK, SOME_FAILED, CellWords, Json, open_farm
+from orchestrator.cli.verb import OK, SOME_FAILED, CellWords, Json, Verbose, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.farm import Farm
-    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.farm.remote import AnyFarm
     from orchestrator.farm.reproduction import Mismatch, Reproduction
     from orchestrator.results.records import CellRecord
 
@@ -25,6 +24,7 @@ def repro(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write the campaign file; it must be new.")
     ] = None,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
     """Reproduce a row of the results on this machine.
@@ -58,7 +58,7 @@ def repro(
         if run:
             if found.obstacle is not None:
                 raise UsageError(f"cell {row.cell_id} cannot be measured here: {found.obstacle}")
-            return _run(farm, row, found, text, said if as_json else None)
+            return _run(farm, row, found, text, said if as_json else None, verbose=verbose)
     if as_json:
         output.emit_json(said | {"unmatched": _as_json(found.mismatches)})
     elif out is None:
@@ -120,13 +120,18 @@ def _p50(cell: CellRecord) -> str:
 
 
 def _run(
-    farm: Farm | RemoteFarm, row: CellRecord, found: Reproduction, text: str, said: dict[str, Any] | None
+    farm: AnyFarm,
+    row: CellRecord,
+    found: Reproduction,
+    text: str,
+    said: dict[str, Any] | None,
+    *,
+    verbose: bool,
 ) -> int:
     """Measure it, and print the results and the ratio; `said`: the JSON so far, None for text."""
     from orchestrator.cli import output
-    from orchestrator.cli.measuring import run_shown, say_how_to_go_on
-    from orchestrator.cli.outcome import answer_table
-    from orchestrator.cli.stopping import StoppedError, stoppable
+    from orchestrator.cli.outcome import end_of_campaign
+    from orchestrator.cli.progress import measure
     from orchestrator.farm.documents import submit_document
     from orchestrator.farm.reproduction import environment_mismatches
     from orchestrator.results.comparison import all_well
@@ -134,26 +139,24 @@ def _run(
 
     submitted = submit_document(farm, text, f"the reproduction of cell {row.cell_id}", output.note)
     output.note(f"campaign {submitted.campaign_id}: {row.model} on {row.delegate}, as cell {row.cell_id} was")
-    try:
-        with stoppable():
-            run_shown(farm, submitted)
-    except StoppedError as stop:
-        say_how_to_go_on(farm, submitted.campaign_id)
-        return stop.exit_code
-    cells = farm.wait(output.note)(lambda: farm.reading.cells(submitted.campaign_id))
-    (here,) = cells
+    measure(farm, submitted)
+    campaign_id = submitted.campaign_id
+    ended = farm.wait(output.note)(
+        lambda: (farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id))
+    )
+    (here,) = ended[1]
     # By now the measuring process has told its environment, and nothing of it is unknown.
     kept = [one for one in found.mismatches if one.what not in ("condition", "version")]
     mismatches = [*kept, *environment_mismatches(row.environment, here.environment)]
     if said is not None:
         ran = {"cell": result_json(here), "ratio": _ratio(here, row)}
         output.emit_json(said | {"run": ran, "unmatched": _as_json(mismatches)})
-    else:
-        for one in mismatches:
-            output.note(f"not matched: {one}")
-        answer_table(cells, None)
-        output.line(_ratio_line(here, row))
-    return OK if all_well(cells) else SOME_FAILED
+        return OK if all_well([here]) else SOME_FAILED
+    for one in mismatches:
+        output.note(f"not matched: {one}")
+    exit_code = end_of_campaign(*ended, as_json=False, verbose=verbose)
+    output.line(_ratio_line(here, row))
+    return exit_code
 
 
 def _ratio(here: CellRecord, there: CellRecord) -> float | None:

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.cli import output
-from orchestrator.cli.measuring import run_shown, say_how_to_go_on
-from orchestrator.cli.stopping import StoppedError, stoppable
+from orchestrator.cli.progress import measure
 from orchestrator.errors import UsageError
-from orchestrator.farm import Farm
 from orchestrator.farm.documents import submit_document
-from orchestrator.farm.remote import RemoteFarm
+from orchestrator.farm.remote import AnyFarm
 from orchestrator.farm.rerunning import Keyed, LeftOut, plan_rerun
 from orchestrator.results.records import CellRecord
 from orchestrator.sources.store import Store
@@ -43,7 +41,7 @@ class Rerun:
         return {"campaigns": list(self.campaigns), "left_out": left_out}
 
 
-def measured_anew(farm: Farm | RemoteFarm, first: Keyed, second: Keyed) -> Rerun:
+def measured_anew(farm: AnyFarm, first: Keyed, second: Keyed) -> Rerun:
     """Measure every pair that can be. Raises `UsageError` where none can, `StoppedError` after Ctrl-C."""
     import yaml
 
@@ -63,12 +61,7 @@ def measured_anew(farm: Farm | RemoteFarm, first: Keyed, second: Keyed) -> Rerun
             f"campaign {submitted.campaign_id}: {output.cells(2 * len(one.keys))}, "
             f"{one.second} over {one.first} by blocks"
         )
-        try:
-            with stoppable():
-                run_shown(farm, submitted)
-        except StoppedError:
-            say_how_to_go_on(farm, submitted.campaign_id)
-            raise
+        measure(farm, submitted)
         sides = one.sides(_cells(farm, submitted.campaign_id))
         before |= sides[0]
         after |= sides[1]
@@ -76,5 +69,5 @@ def measured_anew(farm: Farm | RemoteFarm, first: Keyed, second: Keyed) -> Rerun
     return Rerun((before, after), tuple(campaigns), left_out)
 
 
-def _cells(farm: Farm | RemoteFarm, campaign_id: str) -> list[CellRecord]:
+def _cells(farm: AnyFarm, campaign_id: str) -> list[CellRecord]:
     return farm.wait(output.note)(lambda: farm.reading.cells(campaign_id))

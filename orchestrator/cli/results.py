@@ -14,8 +14,7 @@ from orchestrator.cli.verb import OK, Json, Verbose, open_farm
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
-    from orchestrator.farm import Farm
-    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.farm.remote import AnyFarm
     from orchestrator.results.metric import Metric
     from orchestrator.results.records import CellRecord
 
@@ -33,7 +32,7 @@ def results(
     ref: Annotated[
         str,
         typer.Argument(
-            metavar="[CAMPAIGN]", help="Its id, name, or a part of one, or 'all'; by default the last one."
+            metavar="[CAMPAIGN]", help="Its id or name, or a part of one, or 'all'; by default the last one."
         ),
     ] = "",
     campaign: Annotated[str, typer.Option("--campaign", metavar="ID|all", help="The same as CAMPAIGN.")] = "",
@@ -58,7 +57,7 @@ def results(
     ] = None,
     metric: Annotated[
         str,
-        typer.Option("--metric", help="The figure of the table: init, first, p99, ... (docs/metrics.md)."),
+        typer.Option("--metric", help="The figure to show: init, first, p99, ... (docs/metrics.md)."),
     ] = "p50",
     form: Annotated[Format, typer.Option("--format", help="The form of the output.")] = Format.TABLE,
     verbose: Verbose = False,
@@ -131,7 +130,7 @@ def _matching(cells: Sequence[CellRecord], globs: Mapping[str, Sequence[str]]) -
     return found
 
 
-def _chosen(farm: Farm | RemoteFarm, ref: str) -> tuple[Sequence[CellRecord], str | None]:
+def _chosen(farm: AnyFarm, ref: str) -> tuple[Sequence[CellRecord], str | None]:
     """Return the cells and the baseline of their table; for all campaigns it is the last one's."""
     campaigns = farm.reading.campaigns()
     if not campaigns:

@@ -9,8 +9,7 @@ import typer
 from orchestrator.cli.verb import OK, CellWords, Json, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.farm import Farm
-    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.farm.remote import AnyFarm
 
 
 def show(
@@ -19,19 +18,18 @@ def show(
         bool,
         typer.Option(
             "--manifest",
-            help="Print the file of a campaign, which is named instead of a cell, as it was submitted.",
+            help="Print the campaign file as it was submitted; CELL is then a campaign.",
         ),
     ] = False,
     everything: Annotated[
         bool,
-        typer.Option("--all", "-a", help="Every fallback, figure, attempt, setting and sample as well."),
+        typer.Option("--all", "-a", help="Also print every figure, fallback, setting, attempt and sample."),
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Show one cell in ten lines, or in full, or the file of a campaign.
+    """Show one cell in ten lines, or with --all in full.
 
-    The ten lines have the verdict, the grade with its numbers, accuracy, delegation, start, memory and how it
-    was measured.
+    The ten lines say what was measured and how, its verdict, grade, accuracy, delegation, start and memory.
     """
     from orchestrator.cli import output
     from orchestrator.cli.brief import brief_text
@@ -52,7 +50,7 @@ def show(
     return OK
 
 
-def _manifest(farm: Farm | RemoteFarm, ref: str, as_json: bool) -> int:
+def _manifest(farm: AnyFarm, ref: str, as_json: bool) -> int:
     """Print the file of a campaign; its JSON form also names where each model comes from."""
     from orchestrator.cli import output
     from orchestrator.errors import UsageError

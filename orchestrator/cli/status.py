@@ -12,9 +12,8 @@ from orchestrator.config.clock import utc_now
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
-    from orchestrator.farm import Farm
     from orchestrator.farm.reading import Overview
-    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.farm.remote import AnyFarm
     from orchestrator.results.records import CampaignRecord
 
 
@@ -36,7 +35,7 @@ def status(
         return _campaigns(farm, label, as_json) if campaign is None else _cells(farm, campaign, as_json)
 
 
-def _campaigns(farm: Farm | RemoteFarm, label: str | None, as_json: bool) -> int:
+def _campaigns(farm: AnyFarm, label: str | None, as_json: bool) -> int:
     from orchestrator.cli import output
     from orchestrator.manifest.labels import has_label, label_text
     from orchestrator.results.export import campaign_json
@@ -103,7 +102,7 @@ def _overview_json(overview: Overview) -> dict[str, object]:
     }
 
 
-def _cells(farm: Farm | RemoteFarm, ref: str, as_json: bool) -> int:
+def _cells(farm: AnyFarm, ref: str, as_json: bool) -> int:
     from orchestrator.cli import output
     from orchestrator.cli.progress import outcome
     from orchestrator.manifest.labels import label_text

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli.budgets import BudgetOption, JunitOption, Undecided, UndecidedOption
-from orchestrator.cli.measuring import run_shown, say_how_to_go_on
 from orchestrator.cli.verb import OK, Json, Verbose, open_farm, settings
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def submit(
     file: Annotated[Path | None, typer.Argument(help="The campaign: a models.yaml.")] = None,
     model: Annotated[
         list[Path] | None,
-        typer.Option("--model", help="Measure this .tflite on all delegates, without YAML; may be repeated."),
+        typer.Option("--model", help="Measure this .tflite file on all delegates; may be repeated."),
     ] = None,
     input_range: Annotated[
         list[str] | None,
@@ -71,7 +70,7 @@ def submit(
     priority: Annotated[
         int | None,
         typer.Option(
-            "--priority", min=-100, max=100, help="Higher runs first; left out: the file's, else 0."
+            "--priority", min=-100, max=100, help="A higher one runs first; by default the file's, else 0."
         ),
     ] = None,
     label: Annotated[
@@ -79,7 +78,7 @@ def submit(
         typer.Option("--label", metavar="WORD|NAME=VALUE", help="Kept on the campaign; may be repeated."),
     ] = None,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Submit and end; the farm of a lab measures meanwhile.")
+        bool, typer.Option("--detach", help="Submit and end at once; the lab measures.")
     ] = False,
     budget: BudgetOption = None,
     junit: JunitOption = None,
@@ -87,23 +86,27 @@ def submit(
     undecided: UndecidedOption = Undecided.FAIL,
     notify: Annotated[
         str | None,
-        typer.Option("--notify", metavar="URL", help="Send a signed message there at the end; https only."),
+        typer.Option(
+            "--notify",
+            metavar="URL",
+            help="Send a message to this https address at the end, signed with FARM_NOTIFY_SECRET.",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> int:
     """Measure what a campaign file asks for, and compare.
 
-    Finished cells of earlier submissions are reused, unless their result is void (docs/measuring.md). Ctrl-C
-    keeps what is finished, and the same command continues; a lab measures on. A message of `notify` is signed
-    with the secret in FARM_NOTIFY_SECRET (docs/results-format.md).
-    Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled, 3 a budget is exceeded,
-    5 one is undecided.
+    Results of earlier submissions are reused, but for void ones (docs/measuring.md). Ctrl-C keeps what is
+    finished, and the same command continues; a lab goes on measuring. Cells of which it is open whether they
+    keep a budget get further blocks, once.
+    Exit code: 0 all well; 1 some cells failed, gave wrong output or were cancelled; 3 a budget is exceeded;
+    5 a budget is undecided.
     """
     from orchestrator.cli import against, output
     from orchestrator.cli import budgets as budgets_of
     from orchestrator.cli.outcome import end_of_campaign
-    from orchestrator.cli.refine import decide, spend
-    from orchestrator.cli.stopping import StoppedError, stoppable
+    from orchestrator.cli.progress import further_blocks, measure
+    from orchestrator.cli.stopping import stoppable
     from orchestrator.errors import UsageError
     from orchestrator.farm.notification import message
     from orchestrator.farm.preparation import files_of, prepared
@@ -139,18 +142,12 @@ def submit(
         if detach:
             return _detached(campaign_id, as_json)
         began_s = time.monotonic()
-        try:
-            with stoppable():
-                run_shown(farm, submitted)
-        except StoppedError as stop:
-            say_how_to_go_on(farm, campaign_id)
-            return stop.exit_code
-        try:
-            with stoppable():
-                spend(farm, campaign_id, campaign.time_budget_s, began_s)
-                decide(farm, campaign_id, budgets)
-        except StoppedError as stop:
-            return stop.exit_code
+        measure(farm, submitted)
+        with stoppable():
+            more = further_blocks(farm, campaign_id)
+            if campaign.time_budget_s is not None:
+                more.spend(began_s + campaign.time_budget_s - time.monotonic())
+            more.decide(budgets)
         wait = farm.wait(output.note)
         ended = wait(lambda: (farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id)))
         exit_code = end_of_campaign(*ended, as_json, verbose=verbose)

@@ -11,8 +11,7 @@ import typer
 if TYPE_CHECKING:
     from orchestrator.config.home import FarmHome
     from orchestrator.config.lab import LabConfig
-    from orchestrator.farm import Farm
-    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.farm.remote import AnyFarm
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Verbose = Annotated[
@@ -72,7 +71,7 @@ def settings() -> tuple[FarmHome, LabConfig]:
     return home, LabConfig.load(home)
 
 
-def open_farm() -> Farm | RemoteFarm:
+def open_farm() -> AnyFarm:
     """The farm under `$FARM_HOME`, with the broker and the database that the configuration names, or the one
     at `$FARM_URL`.
 

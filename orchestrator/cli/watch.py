@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli.verb import Json, open_farm
+from orchestrator.cli.verb import Json, Verbose, open_farm
 
 if TYPE_CHECKING:
     from orchestrator.db.read.device_states import DeviceState
-    from orchestrator.farm import Farm
     from orchestrator.farm.campaign_events import CampaignEvents
-    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.farm.remote import AnyFarm
     from orchestrator.policy.why import Why
     from orchestrator.results.events import FarmEvent
 
@@ -41,6 +40,7 @@ _ASK_EVERY_S = 3.0
 
 def watch(
     campaign: Annotated[str | None, typer.Argument(help="A campaign; left out: the last one.")] = None,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
     """Watch a campaign until it ends, by device and by cell.
@@ -50,26 +50,22 @@ def watch(
     """
     from orchestrator.cli import output
     from orchestrator.cli.outcome import end_of_campaign
-    from orchestrator.cli.stopping import StoppedError, stoppable
+    from orchestrator.cli.stopping import stoppable
 
     with open_farm() as farm:
         campaign_id, news = farm.reading.events(campaign)
-        try:
-            with stoppable():
-                _follow(farm, campaign_id, news, as_json)
-        except StoppedError as stop:
-            return stop.exit_code
+        with stoppable():
+            _follow(farm, campaign_id, news, as_json)
         if as_json:
             from orchestrator.results.comparison import all_well
 
             return 0 if all_well(farm.reading.cells(campaign_id)) else 1
         output.note("")
-        return end_of_campaign(
-            farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id), as_json=False
-        )
+        ended = farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id)
+        return end_of_campaign(*ended, as_json=False, verbose=verbose)
 
 
-def _follow(farm: Farm | RemoteFarm, campaign_id: str, news: CampaignEvents, as_json: bool) -> None:
+def _follow(farm: AnyFarm, campaign_id: str, news: CampaignEvents, as_json: bool) -> None:
     from orchestrator.cli.output import StatusLine, is_terminal
     from orchestrator.cli.progress import Progress
 
@@ -82,7 +78,7 @@ def _follow(farm: Farm | RemoteFarm, campaign_id: str, news: CampaignEvents, as_
             _until_ended(farm, news, Progress(status))
 
 
-def _until_ended(farm: Farm | RemoteFarm, news: CampaignEvents, on_event: Any, on_look: Any = None) -> None:
+def _until_ended(farm: AnyFarm, news: CampaignEvents, on_event: Any, on_look: Any = None) -> None:
     """Watch until the end. Raises `UnreachableError` where no scheduler runs any more."""
     from orchestrator.cli import output
     from orchestrator.errors import UnreachableError
@@ -157,22 +153,19 @@ class _Screen:
             cells.add_row(*(Text(clean(word), no_wrap=True, overflow="ellipsis") for word in words))
         states = Counter(device.state for device in devices)
         far = f"{states['busy']} of {len(devices)} devices busy"
-        done, total, eta_s = self.begun if self.newest is None else _far(self.newest)
+        new = self.newest
+        done, total, eta_s = self.begun if new is None else (new.done, new.total, new.eta_s)
         eta = "" if eta_s is None else f", about {clock(eta_s)} left"
         far += f"; {done} of {total} cells{eta}"
         parts = [table, cells] if waiting else [table]
         return Group(*parts, *(Text(clean(text)) for text in self.last), Text(far))
 
 
-def _far(event: FarmEvent) -> tuple[int, int, float | None]:
-    return event.done, event.total, event.eta_s
-
-
 @dataclass
 class _Waiting:
     """The next cells, queried every few seconds: the query costs more than the rest of the screen."""
 
-    farm: Farm | RemoteFarm
+    farm: AnyFarm
     campaign_id: str
     _known: Sequence[tuple[str, Why]] = ()
     _due_s: float = 0.0
@@ -185,7 +178,7 @@ class _Waiting:
         return self._known
 
 
-def _draw(farm: Farm | RemoteFarm, campaign_id: str, news: CampaignEvents) -> None:
+def _draw(farm: AnyFarm, campaign_id: str, news: CampaignEvents) -> None:
     from rich.live import Live
 
     from orchestrator.policy.lifecycle import OPEN

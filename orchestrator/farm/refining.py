@@ -161,7 +161,9 @@ def _queue(turn: Turn, chosen: Sequence[Vague], target: float | None, seconds: f
     places = {model: place for place, model in enumerate(dict.fromkeys(one.cell.model for one in chosen))}
     cells = [(turn.cell(one.cell.cell_id), one.cell) for one in chosen]
     waiting = [(cell, record) for cell, record in cells if cell.state == CellState.DONE]
-    steering_requests.put_back(turn, [cell for cell, _ in waiting], now)
+    steering_requests.put_back(
+        turn, [cell for cell, _ in waiting], now, "refinement", "blocks are added to its result"
+    )
     for cell, record in waiting:
         assert record.measurement is not None
         assert record.environment_id is not None

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeAlias
 
 from pydantic import ValidationError
 
@@ -105,7 +105,11 @@ class RemoteFarm:
         self.close()
 
 
-def opened(home: FarmHome, lab: LabConfig) -> Farm | RemoteFarm:
+AnyFarm: TypeAlias = Farm | RemoteFarm
+"""The farm of this machine, or one that is reached over HTTP."""
+
+
+def opened(home: FarmHome, lab: LabConfig) -> AnyFarm:
     """The farm that the configuration names: by its database, or over HTTP. Raises as both `open` do."""
     return Farm.open(home, lab=lab) if lab.user_token is None else RemoteFarm.open(home, lab)
 

@@ -45,8 +45,8 @@ _SLOW_RUN_S: Final = 1.0
 slower still needs `limits.job`."""
 
 _LONGEST_WARMUP_RATIO: Final = 3
-"""How many times its planned seconds warm-up may last: the measuring loop stops it there, whether or not its
-runs are done (`runtime.tools.benchmark`)."""
+"""How many times its planned seconds warm-up may last: the measuring process ends it there, whether or not
+its runs are done (`runtime.tools.benchmark`)."""
 
 
 _SHORTEST_WARMUP_CAP_S: Final = 1.0

@@ -12,7 +12,8 @@ EventKind: TypeAlias = Literal[
     "dispatched",  # a cell was given to a device
     "started",  # its runner starts
     "phase",  # the runner's present phase, which is in `text`
-    "retry",  # an attempt failed and the cell waits for another
+    "retry",  # an attempt failed, or a user asked for another: the cell waits for it
+    "refinement",  # the cell waits for blocks that are added to its result
     "interrupted",  # an attempt was stopped; the cell waits
     "finished",  # the cell has its terminal state
     "quarantined",  # its device gets no more cells until a health check passes

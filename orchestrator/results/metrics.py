@@ -196,7 +196,7 @@ ENERGY = Metric(
     "lower",
     "resources",
     "Energy of one timed invoke, from the counter of the processors (RAPL) or of the GPU: the counter's mean "
-    "power during the timed loop for the time of the loop, over its invokes; the mean over the processes. "
+    "power while a process is timed, times that time, over its invokes; the mean over the processes. "
     "Nothing is subtracted, so that it holds what the part uses when idle.",
     read=lambda cell: None if cell.measurement is None else cell.measurement.energy.invoke_mj,
     text=lambda value: f"{value:.4g}",
@@ -266,7 +266,7 @@ METRICS: tuple[Metric, ...] = (
         "device busy",
         "How long the device computes in an invoke: the sum, over everything that the invoke enqueues, of "
         "END less START by the device's events. Copies between host and device are not in it. From invokes "
-        "of a pass behind the timed ones; the mean over the processes of each one's median.",
+        "after the timed ones; the mean over the processes of each one's median.",
     ),
     _device_time(
         "queue_delay",
@@ -292,7 +292,7 @@ METRICS: tuple[Metric, ...] = (
     _memory_stage(
         "steady",
         "memory, steady",
-        "The same until the end of the timed loop, without the inputs that the loop fed.",
+        "The same until the last timed slice has ended, without the bytes of the input sets.",
     ),
     _memory_stage(
         "device",

@@ -1,4 +1,4 @@
-"""Shortens the reasons of cells without a result: a table shows one line, and each reason once."""
+"""Shortens the reasons of cells without a result to one line, and marks what several places refer to."""
 
 from __future__ import annotations
 
@@ -40,3 +40,23 @@ def reasons_of(cells: Sequence[CellRecord]) -> tuple[Shared, ...]:
 def has_no_result(cell: CellRecord) -> bool:
     """Whether a cell has no right result, so that a table shows a reason instead."""
     return cell.struck_out or cell.status != "done" or cell.measurement is None
+
+
+class Footnotes:
+    """Collects texts that several places refer to; equal texts share a mark (a, b, …, z, aa, …)."""
+
+    def __init__(self) -> None:
+        self._marks: dict[str, str] = {}
+
+    def mark(self, text: str) -> str:
+        """Return the mark of a text."""
+        return self._marks.setdefault(text, _letters(len(self._marks)))
+
+    def listed(self) -> tuple[tuple[str, str], ...]:
+        """Return (mark, text) in order of first use."""
+        return tuple((mark, text) for text, mark in self._marks.items())
+
+
+def _letters(number: int) -> str:
+    head, tail = divmod(number, 26)
+    return (_letters(head - 1) if head else "") + chr(ord("a") + tail)

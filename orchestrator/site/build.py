@@ -19,7 +19,7 @@ from orchestrator.results import format as text
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import Baselines
 from orchestrator.site import links
-from orchestrator.site.archive import Archive
+from orchestrator.site.archive import Archive, SiteSource
 from orchestrator.site.cell_page import cell_page
 from orchestrator.site.file_facts import file_facts, origin_facts
 from orchestrator.site.home import campaign_page, index_page
@@ -28,7 +28,6 @@ from orchestrator.site.method_page import method_page
 from orchestrator.site.model_page import model_page
 from orchestrator.site.pages import Colophon, Facts
 from orchestrator.site.publish import replaced_folder
-from orchestrator.site.source import SiteSource
 
 SITE_FORMAT = 1
 """Version of `data/site.json`, for programs that read a site; raised when a field changes its meaning."""

@@ -8,17 +8,15 @@ from statistics import median_low
 
 from agent.wire.measurement import Measurement, ProcessSamples
 from orchestrator.results import format as text
-from orchestrator.results.footnotes import Footnotes
-from orchestrator.results.init_stages import count_pair, stage_pairs
+from orchestrator.results.detail_lines import count_pair, spread_lines, stage_pairs, throughput_line
 from orchestrator.results.metric import Section
 from orchestrator.results.metrics import P50, in_section
+from orchestrator.results.reasons import Footnotes
 from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord
 from orchestrator.results.speedups import counted_latency
-from orchestrator.results.spread import spread_lines
-from orchestrator.results.throughput import throughput_line
 from orchestrator.site import links
 from orchestrator.site.cell_view import accuracy_facts, cell_view, device_id, status_view
-from orchestrator.site.figures import figure, head
+from orchestrator.site.figures import figure, head, setting_rows
 from orchestrator.site.pages import (
     AttemptRow,
     CellPage,
@@ -31,7 +29,6 @@ from orchestrator.site.pages import (
     StageRow,
 )
 from orchestrator.site.plots import histogram, process_name, scatter
-from orchestrator.site.settings import setting_rows
 from orchestrator.site.sustained_plot import sustained_view
 
 _RAW_PER_ROW = 10

@@ -1,17 +1,18 @@
-"""Builds the headings and figures of metrics on a page; a missing figure has a footnote."""
+"""Builds headings, figures and settings of a page; a missing figure has a footnote."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from orchestrator.results import format as text
 from orchestrator.results import metrics
-from orchestrator.results.footnotes import Footnotes
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import P50
+from orchestrator.results.reasons import Footnotes
 from orchestrator.results.records import CellRecord
-from orchestrator.site.pages import Chip, Figure, MetricHead
+from orchestrator.site.pages import Chip, Facts, Figure, MetricHead
 
 
 def head(metric: Metric) -> MetricHead:
@@ -64,3 +65,21 @@ def chips(cell: CellRecord) -> tuple[Chip, ...]:
     """The figures that the matrix shows below the latency."""
     shown = (metric for metric in metrics.METRICS if metric.chip and metric.read(cell) is not None)
     return tuple(Chip(m.key, m.full_text(cell), f"{m.label}: {m.help}") for m in shown)
+
+
+def setting_rows(settings: Mapping[str, str]) -> Facts:
+    """Sorted settings; one that holds a JSON object is shown field by field."""
+    rows: list[tuple[str, str]] = []
+    for name, value in sorted(settings.items()):
+        fields = [(f"{name}: {key}", str(entry)) for key, entry in json_object(value).items()]
+        rows += fields or [(name, value)]
+    return tuple(rows)
+
+
+def json_object(value: str) -> dict[str, object]:
+    """The object that a text holds as JSON; empty for any other text."""
+    try:
+        loaded = json.loads(value)
+    except (ValueError, RecursionError):
+        return {}
+    return loaded if isinstance(loaded, dict) else {}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from orchestrator.results import metrics
 from orchestrator.site.archive import Archive
-from orchestrator.site.figures import heads
+from orchestrator.site.figures import heads, json_object
 from orchestrator.site.pages import Facts, MethodPage
-from orchestrator.site.settings import json_object
 
 
 def method_page(archive: Archive) -> MethodPage:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from agent.wire.measurement import Latency
 from orchestrator.results import format as text
-from orchestrator.results.footnotes import Footnotes
 from orchestrator.results.metrics import P50, in_section
+from orchestrator.results.reasons import Footnotes
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import Baselines, counted_latency
 from orchestrator.site import links

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from orchestrator.results.detail_lines import sustained_lines, sustained_of
 from orchestrator.results.records import CellRecord
-from orchestrator.results.sustained import sustained_lines, sustained_of
 from orchestrator.site.axes import Scale, percent, px
 from orchestrator.site.drawings import Scatter, ScatterPanel
 from orchestrator.site.pages import SustainedView

@@ -1,1 +1,1 @@
-"""Measuring and judging: samples, benchmark loop, agreement with the reference."""
+"""Measuring and judging: samples, timed invokes, agreement with the reference."""

@@ -43,9 +43,9 @@ class ProcessResult:
     was loaded, without the bytes of the input pool.
 
     `stages_ns` are parts of `init_ns`. `memory_bytes` is what the process had grown by once the file was read
-    (`load`), ready to invoke (`ready`) and behind the timed loop (`steady`, without the input pool), and what
-    the delegate holds on its `device`; `unseen` says why one of all these is missing. `device` is what its
-    device told in a pass of its own.
+    (`load`), ready to invoke (`ready`) and after the last timed slice (`steady`, without the input pool), and
+    what the delegate holds on its `device`; `unseen` says why one of all these is missing. `device` is what
+    its device told in a pass of its own.
     """
 
     init_ns: int

@@ -1,7 +1,7 @@
 """A pass of its own: how long the device computes in an invoke, and how late it begins, by its own events.
 
-It follows the timed loop of a process and nothing of it is in the samples: a queue whose events carry times
-is slower than one whose events do not.
+It follows the last timed slice of a process, and nothing of it is in the samples: a queue whose events carry
+times is slower than one whose events do not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_RUNS: Final = 20
 a little longer than a timed one."""
 
 SHARE: Final = 0.05
-"""Share of the timed loop's time after which the pass begins no further invoke; it has at least one."""
+"""Share of the slices' time after which the pass begins no further invoke; it has at least one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class DeviceTimes:
 
 
 def device_times(opened: Opened, loop_ns: int) -> DeviceTimes:
-    """Invoke a model some more times and ask its device; `loop_ns` is how long the timed loop took.
+    """Invoke a model some more times and ask its device; `loop_ns` is how long the slices took.
 
     The first invoke makes what events with times need, and does not count where others follow. Raises what
     an invoke raises.

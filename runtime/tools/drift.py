@@ -1,4 +1,4 @@
-"""Drift: did the level of a process's samples change from the beginning of the timed loop to its end?
+"""Drift: did the level of a process's samples change from its first slices to its last?
 
 A fixed bound on the difference of two medians alarms often where samples are noisy, and misses a small drift
 of many samples. Here the change from the first third to the last is called a drift where it is both larger
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 MIN_SAMPLES = 210
 """Fewest samples that are judged: ten in each block. With fewer, waves of neighbouring samples alarm falsely
-in more than one loop of twenty."""
+in more than one process of twenty."""
 
 FEW_SAMPLES = 60
 """Fewest samples of which a step is seen. With fewer, waves of neighbouring samples alarm falsely in more
-than one loop of twenty."""
+than one process of twenty."""
 
 LEAST_STEP = 0.1
 """Smallest change of few samples that is called drift. Chosen: a hot device lowers its clocks by more than
@@ -26,11 +26,11 @@ that; smaller, and waves of noisy samples look like steps."""
 
 LEAST_CHANGE = 0.01
 """Smallest change, as a share, that is called drift. Chosen: the interval of a median is rarely narrower, so
-less would disturb no figure; smaller, and every long loop drifts."""
+less would disturb no figure; smaller, and every long process drifts."""
 
 _THIRDS, _BLOCKS = 3, 7
-"""Parts of the loop, and blocks of each part. Means of blocks are nearly independent where samples resemble
-their neighbours; seven of them leave 18 degrees of freedom for the noise within the thirds."""
+"""Parts of the samples, and blocks of each part. Means of blocks are nearly independent where samples
+resemble their neighbours; seven of them leave 18 degrees of freedom for the noise within the thirds."""
 
 _TRIM = 0.1
 """Share of a block's samples that is left out at either end of its mean: single slow calls are no drift."""

@@ -1,8 +1,8 @@
-"""Whether a delegate does, in the timed loop, what it is timed for.
+"""Whether a delegate does, while it is timed, what it is timed for.
 
 Outputs are read inside the timed region, and judged. What is left: a delegate that remembers the answers to
 inputs which it has seen is right and fast, and one that returns from `invoke` before it has computed leaves
-its caller to wait elsewhere. Both are asked outside the timed loop, and neither answer changes a figure.
+its caller to wait elsewhere. Both are asked outside the timed slices, and neither answer changes a figure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from statistics import median
 from typing import Final
 
 CACHED: Final = "cached"
-"""The flag of a process in which new inputs take far longer than those that the loop repeats."""
+"""The flag of a process in which new inputs take far longer than those that the timed invokes repeat."""
 
 EARLY: Final = "early_return"
 """The flag of a process whose model is computed while its outputs are read, not while it is invoked."""
@@ -33,7 +33,7 @@ NEW_LEAST: Final = 2
 """New inputs that are tried however long they take. Chosen: one alone may have met a neighbour."""
 
 NEW_SHARE: Final = 0.05
-"""Share of the timed loop's time that further ones may take; the last one that is begun is finished."""
+"""Share of the slices' time that further ones may take; the last one that is begun is finished."""
 
 NEW_LEAST_NS: Final = 50_000_000
 """Nanoseconds that they may take all the same: so models of a few milliseconds are asked several times."""
@@ -65,9 +65,9 @@ def early_return(invokes: Sequence[Waited]) -> str | None:
 
 
 def cached(loop_ns: Sequence[int], known_ns: Sequence[int], new_ns: Sequence[int]) -> str | None:
-    """Return the flag of a loop whose times new inputs do not take, or None.
+    """Return the flag of a process whose times hold for the repeated inputs alone, or None.
 
-    `known_ns`: invokes with inputs of the loop, one after each with a new one, under the same conditions. Of
+    `known_ns`: invokes with timed inputs, one after each with a new one, under the same conditions. Of
     few pairs every known one must be faster: on a busy machine times differ by more than the factor.
     """
     if len(new_ns) < NEW_LEAST or not known_ns or not loop_ns:
@@ -77,4 +77,4 @@ def cached(loop_ns: Sequence[int], known_ns: Sequence[int], new_ns: Sequence[int
     if min(new_ns) <= MOST_SLOWER * usual:
         return None
     new_ms, usual_ms = min(new_ns) / 1e6, usual / 1e6
-    return f"{CACHED}: new inputs take {new_ms:.4g} ms, those that the loop repeats {usual_ms:.4g} ms"
+    return f"{CACHED}: new inputs take {new_ms:.4g} ms, those of the timed invokes {usual_ms:.4g} ms"

@@ -77,7 +77,7 @@ class Start:
     def memory_bytes(self, steady_bytes: int | None) -> dict[str, int]:
         """The growth of memory at each stage as far as it is known, and the bytes on the device.
 
-        `steady_bytes`: what was resident behind the timed loop, None where there was none.
+        `steady_bytes`: what was resident after the last timed slice, None where there was none.
         """
         resident = {"load": self.load_bytes, "ready": self.ready_bytes, "steady": steady_bytes}
         found = {name: self.grown(size) for name, size in resident.items() if size is not None}

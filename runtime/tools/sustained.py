@@ -39,7 +39,7 @@ def sustain(
     rules: Mapping[str, InputRule] | None = None,
     on_slice: Callable[[int, int], None] = lambda _number, _of: None,
 ) -> tuple[Slice, ...]:
-    """Open a model and invoke it for so many seconds, each sample end to end as in the timed loop.
+    """Open a model and invoke it for so many seconds, each sample end to end, as a timed invoke is.
 
     A slice ends with the invoke that is running at its end, and there are two at least, however long an
     invoke takes: a first and a last one. `on_slice` is told which slice of how many

@@ -1,6 +1,6 @@
 """How many runs a model finishes in a second while so many of them are in flight, counted and never derived.
 
-A run is end to end as in the timed loop: from the inputs in host memory to all outputs read into it.
+A run is end to end, as a timed invoke is: from the inputs in host memory to all outputs read into it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the readings of a sensor during a timed loop say of it, as a table: quantity, judgement.
+"""What the readings of a sensor while a process is timed say of its figures, as a table: quantity, judgement.
 
 The bounds are those of NVBench (75 % of the nominal clock) and of the vendors' own protections.
 """
@@ -17,7 +17,7 @@ LEAST_CLOCK: Final = 0.75
 """Share of the nominal clock below which a reading is one of a slowed part: NVBench's throttle threshold."""
 
 MOST_SLOWED: Final = 0.1
-"""Share of such readings above which the figures mean nothing; up to it, the loop was disturbed."""
+"""Share of such readings above which the figures mean nothing; up to it, the process was disturbed."""
 
 MOST_VARIATION: Final = 0.03
 """Standard deviation of the clock over its mean above which it did not hold still. Times follow the clock,

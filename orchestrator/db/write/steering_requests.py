@@ -21,6 +21,7 @@ from orchestrator.policy.lifecycle import CURABLE, OPEN, CellState, cancelled_re
 from orchestrator.policy.matrix import NO_DEVICE
 from orchestrator.policy.selectors import class_line
 from orchestrator.results.device_noise import DeviceNoise
+from orchestrator.results.events import EventKind
 from runtime.common.verdict import Grade
 
 
@@ -73,14 +74,18 @@ def retry(turn: Turn, ref: str, now: datetime, *, failed_only: bool, grades: Col
     again = [
         cell for cell in cells if cell.cell_id in graded or (ended and _may_run_again(cell, failed_only))
     ]
-    put_back(turn, again, now)
+    put_back(turn, again, now, "retry", "asked for by a user")
     return len(again)
 
 
-def put_back(turn: Turn, cells: Sequence[tables.Cell], now: datetime) -> None:
-    """Queue ended cells again, and let their campaigns go on. A `done` cell keeps its result meanwhile."""
+def put_back(turn: Turn, cells: Sequence[tables.Cell], now: datetime, kind: EventKind, why: str) -> None:
+    """Queue ended cells again, and let their campaigns go on. A `done` cell keeps its result meanwhile.
+
+    `kind`, `why`: the event of each cell.
+    """
     for cell in cells:
         _put_back(turn, cell, now)
+        events.add(turn, cell, kind, why, now)
     for number in sorted({cell.campaign_no for cell in cells}):
         campaign = turn.campaign(number)
         campaign.ended_at = campaign.cancel_asked_at = None
@@ -119,7 +124,6 @@ def _put_back(turn: Turn, cell: tables.Cell, now: datetime) -> None:
     cell.state = reopen_cell(CellState(cell.state), measured=measured).value
     cell.reason_code = cell.reason_text = cell.ended_at = cell.cancel_asked_at = cell.not_before = None
     queue_limits.start_clock(cell, now)
-    events.add(turn, cell, "retry", "asked for by a user", now)
 
 
 def _cells(turn: Turn, ref: str) -> Sequence[tables.Cell]:

@@ -10,10 +10,10 @@ from orchestrator.results.answer.legend import legend, noted
 from orchestrator.results.answer.placed import ON_CPU, Key, Placed
 from orchestrator.results.answer.table import Answer, Column
 from orchestrator.results.answer.title import title_of
-from orchestrator.results.footnotes import Footnotes
 from orchestrator.results.format import visible
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import P50
+from orchestrator.results.reasons import Footnotes
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import counted_latency
 from orchestrator.results.wording import SIGNS, factor_text

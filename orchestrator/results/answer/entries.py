@@ -9,11 +9,10 @@ from typing import Final
 from orchestrator.results import format as text
 from orchestrator.results.answer.table import Entry
 from orchestrator.results.comparable import void_reason
-from orchestrator.results.footnotes import Footnotes
 from orchestrator.results.grading import Graded, grade_of, p50_grade
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import P50
-from orchestrator.results.reasons import has_no_result
+from orchestrator.results.reasons import Footnotes, has_no_result
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import SpeedUp
 from orchestrator.results.wording import SIGNS, known_percent, ratio_text

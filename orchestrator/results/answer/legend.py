@@ -8,8 +8,8 @@ from typing import Final
 
 from orchestrator.results.answer import entries
 from orchestrator.results.answer.placed import Placed
-from orchestrator.results.footnotes import Footnotes
 from orchestrator.results.grading import grade_of, p50_grade
+from orchestrator.results.reasons import Footnotes
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import SpeedUp
 from orchestrator.results.wording import SIGNS

@@ -101,7 +101,7 @@ def test_what_a_machine_does_not_count_is_said_and_is_no_disturbance(tmp_path):
 
 def test_a_loop_that_is_too_short_for_the_counters_says_so():
     evidence = disturbances(window(wall_s=0.01, foreign_s=0.02))
-    assert "foreign CPU time: the timed loop took 10 ms, too short to tell" in evidence.unseen
+    assert "foreign CPU time: its rounds took 10 ms in all, too short to tell" in evidence.unseen
     assert evidence.found == ()
 
 

@@ -1,4 +1,4 @@
-"""What sensors say during a timed loop becomes part of its report; a process of its own reads them."""
+"""What sensors say while a process is timed becomes part of its report; a process of its own reads them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_energy_of_a_call_is_the_mean_of_all_timed_processes_or_says_why_the
     assert energy.invoke_mj == pytest.approx(1e3 * 30.0 * SECONDS / CALLS, rel=1e-3)
     assert energy.note == ""
     short = telemetry.energy(CPU, [cold, warm, timed()], alternated=False)
-    assert (short.invoke_mj, short.note) == (None, "a timed loop had less than 1 s of readings")
+    assert (short.invoke_mj, short.note) == (None, "a process was timed for less than 1 s of readings")
     turns = telemetry.energy(CPU, [cold, warm], alternated=True)
     assert (turns.invoke_mj, turns.note.partition(";")[0]) == (None, "arms took turns by slices")
     bare = Telemetry(sensors_of(PROCESSOR, [0], tmp_path / "nothing"), tmp_path / "sensors")
@@ -91,7 +91,7 @@ def test_the_energy_of_a_call_is_the_mean_of_all_timed_processes_or_says_why_the
 def test_a_loop_between_two_readings_says_that_it_was_too_short(telemetry):
     found = telemetry.evidence(CPU, timed(timed_from_s="100.0", watched_s="0.1"))
     assert found.saw.seen == ("swap",)
-    assert "CPU clock: 1 readings in the timed loop; it needs 3" in found.saw.unseen
+    assert "CPU clock: 1 readings while it was timed; 3 are needed" in found.saw.unseen
     assert "energy_j" not in found.samples.facts
 
 

@@ -9,9 +9,11 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from orchestrator import api
 from orchestrator.cli import run
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
@@ -101,7 +103,8 @@ def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OneFarm]:
     made = OneFarm(tmp_path)
     monkeypatch.setenv("FARM_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(remote, "opened", made.open)
+    for module in (remote, api):
+        monkeypatch.setattr(module, "opened", made.open)
     before = os.umask(0o077)
     yield made
     os.umask(before)
@@ -111,8 +114,13 @@ def test_blocks_are_added_until_nothing_is_vague(farm: OneFarm, capsys: pytest.C
     assert run(["submit", "models.yaml"]) == 0
     assert farm.blocks() == 3
     capsys.readouterr()
-    assert run(["refine", "small"]) == 0
-    assert "adding blocks to 1 cell, the vaguest first" in capsys.readouterr().err
+    assert run(["refine", "small", "-v"]) == 0
+    shown = capsys.readouterr()
+    assert "adding blocks to 1 cell, the vaguest first" in shown.err
+    assert "net on cpu@host-cpu: refinement: blocks are added to its result\n" in shown.err
+    assert "retry" not in shown.err
+    assert run(["watch", "small", "-v"]) == 0
+    assert capsys.readouterr().out == shown.out, "every cell, as the table of `-v` has it"
     after = farm.cell()
     assert (farm.blocks(), after.status, after.kept, len(after.attempts)) == (12, "done", "", 2)
     assert run(["refine", "small"]) == 0
@@ -133,12 +141,48 @@ def test_no_time_is_left_where_the_plans_took_all_of_it(farm: OneFarm) -> None:
     assert farm.blocks() == 3
 
 
-@pytest.mark.parametrize(("limit", "code"), [("1.005ms", 5), ("0.95ms", 3), ("1.3ms", 0)])
-def test_a_budget_that_is_open_gets_blocks_once_before_it_is_judged(
-    farm: OneFarm, limit: str, code: int
+@pytest.mark.parametrize(
+    ("limit_ms", "undecided", "blocks", "code", "raised"),
+    [
+        (0.1, "fail", 3, 3, r"p50 1 ms \[.* ms to .* ms\], limit 0.1 ms: exceeded; details: farm show "),
+        (0.1, "warn", 3, 3, "exceeded"),
+        (10.0, "fail", 3, 0, None),
+        (0.95, "fail", 12, 3, "exceeded"),
+        (1.3, "fail", 12, 0, None),
+        (1.005, "fail", 12, 5, r"limit 1.005 ms: undecided; measure longer .*standard.* or move the limit"),
+        (1.005, "warn", 12, 0, "limit 1.005 ms: undecided"),
+    ],
+)
+def test_an_open_limit_gets_blocks_once_and_command_line_and_python_agree(
+    farm: OneFarm,
+    monkeypatch: pytest.MonkeyPatch,
+    limit_ms: float,
+    undecided: Literal["fail", "warn"],
+    blocks: int,
+    code: int,
+    raised: str | None,
 ) -> None:
-    assert run(["submit", "models.yaml", "--budget", f"p50<={limit}"]) == code
-    assert farm.blocks() == 12
+    asked = ["--budget", f"p50<={limit_ms}ms", "--undecided", undecided]
+    assert run(["submit", "models.yaml", *asked]) == code
+    assert farm.blocks() == blocks
+    monkeypatch.setenv("FARM_HOME", str(farm.folder / "another"))
+
+    def assert_latency() -> CellRecord:
+        return api.assert_latency(
+            "net.tflite", "cpu", max_ms=limit_ms, undecided=undecided, how=api.How(options={"threads": 1})
+        )
+
+    if raised is None:
+        measured = assert_latency().measurement
+        assert measured is not None
+        assert len(measured.blocks) == blocks
+    elif code == 0:
+        with pytest.warns(UserWarning, match=raised):
+            assert_latency()
+    else:
+        with pytest.raises(AssertionError, match=raised) as error:
+            assert_latency()
+        assert isinstance(error.value, api.UndecidedError) is (code == 5)
 
 
 def test_ctrl_c_keeps_every_result_and_refine_goes_on_afterwards(

@@ -51,7 +51,7 @@ def put_back(database, *, start=False):
     """Queue the first cell again, as retry and refine do."""
     name = cells(database)[0].cell_id
     with database.write() as turn:
-        steering_requests.put_back(turn, [turn.cell(name)], now())
+        steering_requests.put_back(turn, [turn.cell(name)], now(), "retry", "asked for by a user")
     return dispatch(database, name) if start else None
 
 

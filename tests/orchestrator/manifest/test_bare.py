@@ -13,7 +13,7 @@ from agent.wire.plan import InputSpec
 from orchestrator.errors import UsageError
 from orchestrator.manifest import Campaign, InputOptions, Wanted, campaign_for_models, load_manifest
 from runtime.tools.inputs import InputSpecNeededError, make_pool
-from tests.orchestrator.manifest.test_manifest import MINIMAL
+from tests.orchestrator.manifest.manifests import MINIMAL
 
 
 def campaign_of(folder: Path, text: str) -> Campaign:

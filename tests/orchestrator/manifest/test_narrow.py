@@ -10,7 +10,7 @@ from orchestrator.errors import UsageError
 from orchestrator.manifest import Campaign, load_manifest, narrow
 from orchestrator.manifest.campaign import DeviceSelector
 from orchestrator.manifest.problems import suggestion
-from tests.orchestrator.manifest.test_manifest import MINIMAL
+from tests.orchestrator.manifest.manifests import MINIMAL
 
 
 def campaign_of(folder: Path, text: str) -> Campaign:

@@ -16,7 +16,7 @@ from orchestrator.config.limits import StoreLimits
 from orchestrator.manifest import ManifestError
 from orchestrator.manifest.plans import LEVELS, samples_bytes, soft_limit_s
 from runtime.common.statistics import MIN_UNITS, ROBUST_UNITS
-from tests.orchestrator.manifest.test_manifest import DOCUMENT, MINIMAL, load
+from tests.orchestrator.manifest.manifests import DOCUMENT, MINIMAL, load
 
 
 @pytest.mark.parametrize("level", LEVELS)

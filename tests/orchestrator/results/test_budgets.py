@@ -126,7 +126,7 @@ def test_a_gate_is_open_for_what_is_met_alone(
 def test_the_python_interface_says_what_the_command_line_says(
     one: CellRecord, budget: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api, "measure", lambda *_: one)
+    monkeypatch.setattr(api, "_measured", lambda *_: one)
     asked = read_budget(budget)
     code = conclude("x", [one], [asked], None, 0)
     then = nullcontext() if code == 0 else pytest.raises(AssertionError)

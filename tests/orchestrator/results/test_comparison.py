@@ -10,8 +10,8 @@ import pytest
 from agent.wire.measurement import Delegation
 from agent.wire.messages import ReasonCode
 from orchestrator.cli.changes import markdown as changes_markdown
-from orchestrator.cli.markdown import markdown_table
 from orchestrator.cli.outcome import comparison_markdown, comparison_table
+from orchestrator.cli.output import markdown_table
 from orchestrator.cli.progress import line_of
 from orchestrator.cli.results import newest
 from orchestrator.results.comparison import all_well, cell_lines, compare, latency, reason_text, summary

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.wire.measurement import Accuracy, Latency, Measurement, Tuning, Variation
-from orchestrator.results.spread import spread_lines
+from orchestrator.results.detail_lines import spread_lines
 
 VARIED = Variation(
     level="tuning", given_tuning=False, tunings=3, processes=10, sample_sd=0.042, process_sd=0.009,

@@ -1,4 +1,4 @@
-"""What a delegate shows outside the timed loop: answers from memory, and work that is left to the reader."""
+"""What a delegate shows while it is not timed: answers from memory, and work that is left to the reader."""
 
 from __future__ import annotations
 

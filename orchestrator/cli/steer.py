@@ -1,0 +1,90 @@
+"""`farm cancel`, `pause`, `resume`, `retry`, `priority`: steer what a campaign still has to measure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.verb import CampaignRef, Json, Ref, open_farm
+
+if TYPE_CHECKING:
+    from runtime.common.verdict import Grade
+
+
+def cancel(ref: Ref, as_json: Json = False) -> int:
+    """Cancel a campaign or one cell, running or not. Finished cells stay, and so do the results of cells that
+    are measured again."""
+    from orchestrator.cli import output
+
+    with open_farm() as farm:
+        count = farm.steering.cancel(ref)
+    ended = "" if count else "; all have ended already"
+    return output.answer(
+        {"ref": ref, "cancelled": count}, f"{ref}: {output.cells(count)} cancelled{ended}", as_json
+    )
+
+
+def pause(ref: CampaignRef, as_json: Json = False) -> int:
+    """Start no more cells of a campaign; running ones finish."""
+    from orchestrator.cli import output
+
+    with open_farm() as farm:
+        count = farm.steering.pause(ref)
+    return output.answer(
+        {"ref": ref, "paused": True, "waiting": count},
+        f"{ref} is paused; {output.cells(count)} wait",
+        as_json,
+    )
+
+
+def resume(ref: CampaignRef, as_json: Json = False) -> int:
+    """Continue a paused campaign."""
+    from orchestrator.cli import output
+
+    with open_farm() as farm:
+        count = farm.steering.resume(ref)
+    return output.answer(
+        {"ref": ref, "paused": False, "waiting": count},
+        f"{ref} continues; {output.cells(count)} wait",
+        as_json,
+    )
+
+
+def retry(
+    ref: Ref,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Failed cells only, not those cancelled or without a device.")
+    ] = False,
+    void: Annotated[bool, typer.Option("--void", help="Measured cells whose result is void.")] = False,
+    noisy: Annotated[bool, typer.Option("--noisy", help="Measured cells whose result is noisy.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Queue failed, cancelled and deviceless cells again. A measured cell keeps its result meanwhile.
+
+    Measured cells stay, but for those of a grade that --void or --noisy names; to measure all of them again:
+    farm submit --force. Without a lab, submit the campaign again to run them.
+    """
+    from orchestrator.cli import output
+
+    asked: tuple[tuple[Grade, bool], ...] = (("void", void), ("noisy", noisy))
+    grades = tuple(grade for grade, wanted in asked if wanted)
+
+    with open_farm() as farm:
+        count = farm.steering.retry(ref, failed_only=failed, grades=grades)
+    text = f"{ref}: {output.cells(count)} queued again" if count else f"{ref}: no cell to retry"
+    return output.answer({"ref": ref, "retried": count}, text, as_json)
+
+
+def priority(
+    ref: Ref,
+    number: Annotated[int, typer.Argument(help="-100 to 100; higher runs first, 0 is the default.")],
+    as_json: Json = False,
+) -> int:
+    """Run a campaign or one cell before others, or after them."""
+    from orchestrator.cli import output
+
+    with open_farm() as farm:
+        count = farm.steering.prioritise(ref, number)
+    text = f"{ref}: priority {number} for {output.cells(count)}"
+    return output.answer({"ref": ref, "priority": number, "cells": count}, text, as_json)

@@ -1,0 +1,119 @@
+"""Says in words what stands behind a cell's figures: spread, init by stage, sustained and throughput pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from agent.wire.measurement import Measurement, Sustained, Variation
+from orchestrator.results import format as text
+from orchestrator.results.metric import Metric
+from orchestrator.results.metrics import INIT_STAGES, METRICS, in_section
+from orchestrator.results.records import CellRecord
+
+_DIGEST_DIGITS = 12
+"""Hex digits of an outcome's hash that are shown: enough to tell the tunings of one cell apart."""
+
+
+def spread_lines(m: Measurement) -> Iterator[tuple[str, str]]:
+    """Lines of a name and a text; none for results from before it was recorded."""
+    v = m.variation
+    if v is None:
+        return
+    units = _count(v.tunings, "tuning") if v.level == "tuning" else _count(v.processes, "process", "es")
+    yield "interval over", f"{units}{', given this tuning' if v.given_tuning else ''}"
+    shares = (("samples", v.sample_sd), ("processes", v.process_sd), ("tunings", v.tuning_sd))
+    known = [f"{name} {sd:.2%}" for name, sd in shares if sd is not None]
+    if known:
+        yield "varies by", f"{', '.join(known)} (standard deviation that each adds)"
+    if advice := ", ".join(_advice(v)):
+        yield "advice", advice
+    for number, tuning in enumerate(m.tunings, 1):
+        used = _count(tuning.processes, "process", "es")
+        yield f"tuning {number}", f"{used}, sha256 {tuning.sha256[:_DIGEST_DIGITS]}"
+        yield "", f"choices: {tuning.choices or 'too long to be an option'}"
+
+
+def _advice(v: Variation) -> Iterator[str]:
+    """How often to repeat what, by Kalibera and Jones; a level that adds nothing needs no more than one."""
+    if v.rounds_advised is not None:
+        yield f"{_count(v.rounds_advised, 'round')} of a block"
+    elif v.process_sd == 0.0:
+        yield "more rounds rather than blocks"
+    if v.processes_advised is not None:
+        yield f"{_count(v.processes_advised, 'block')} of a tuning"
+    elif v.tuning_sd == 0.0:
+        yield "more blocks rather than tunings"
+    if v.units_advised is not None:
+        unit = "tuning" if v.level == "tuning" else "block"
+        yield f"{_count(v.units_advised, unit)} for an interval of 1 % to either side"
+
+
+def _count(number: int, word: str, plural: str = "s") -> str:
+    return f"{number} {word}{'' if number == 1 else plural}"
+
+
+def stage_pairs() -> Mapping[str, tuple[Metric, Metric]]:
+    """The cold and the warm figure of each stage, by the stage's name."""
+    by_key = {metric.key: metric for metric in in_section("init")}
+    return {name: (by_key[f"init_ms.cold.{name}"], by_key[f"init_ms.warm.{name}"]) for name in INIT_STAGES}
+
+
+def count_pair() -> tuple[Metric, Metric]:
+    """How many inits the cold and the warm figures are chosen from."""
+    by_key = {metric.key: metric for metric in METRICS}
+    return by_key["init_ms.cold.n"], by_key["init_ms.warm.n"]
+
+
+def init_lines(cell: CellRecord) -> Iterator[tuple[str, str]]:
+    """A line for each init of a name and a text, then why a stage is missing; none for a wrong output."""
+    m = cell.measurement
+    if m is None or cell.struck_out:
+        return
+    for place, (name, stages) in enumerate((("cold", m.init.cold), ("warm", m.init.warm))):
+        if stages is None:
+            continue
+        shown = [(stage, pair[place]) for stage, pair in stage_pairs().items()]
+        known = [
+            f"{stage} {metric.short_text(cell)}" for stage, metric in shown if metric.read(cell) is not None
+        ]
+        yield "init by stage", f"{name}, of {stages.n}: {', '.join(known)} ms"
+    reasons: dict[str, list[str]] = {}
+    for stage, why in m.init.missing.items():
+        reasons.setdefault(why, []).append(stage)
+    yield from (("", f"no {', '.join(stages)}: {why}") for why, stages in reasons.items())
+
+
+def sustained_of(cell: CellRecord) -> Sustained | None:
+    """The pass of a cell; None where it was not asked for, and of a wrong output."""
+    return None if cell.measurement is None or cell.struck_out else cell.measurement.sustained
+
+
+def sustained_lines(cell: CellRecord) -> Iterator[tuple[str, str]]:
+    """Lines of a name and a text: the end over the start, the medians in order, the clocks or why none."""
+    found = sustained_of(cell)
+    if found is None:
+        return
+    if found.end_over_start is None:
+        yield "sustained", f"none: {found.note}"
+    else:
+        first, last = (text.milliseconds(found.slices[place].p50_ms) for place in (0, -1))
+        ratio = f"end over start {text.share(found.end_over_start)}"
+        yield "sustained", f"{text.share(found.seconds)} s without a pause: {ratio} ({last} over {first} ms)"
+    if found.slices:
+        yield "", f"p50 of each part: {', '.join(text.milliseconds(s.p50_ms) for s in found.slices)} ms"
+        clocks = [s.clock_mhz for s in found.slices if s.clock_mhz is not None]
+        said = f"{', '.join(f'{mhz:.0f}' for mhz in clocks)} MHz" if clocks else f"none: {found.clock_note}"
+        yield "", f"clock of each part: {said}"
+
+
+def throughput_line(cell: CellRecord) -> str | None:
+    """The rate and what it rests on, or why there is none; None where it was not asked for, or the output is
+    wrong.
+    """
+    found = None if cell.measurement is None or cell.struck_out else cell.measurement.throughput
+    if found is None:
+        return None
+    if found.per_second is None or found.runs is None or found.seconds is None:
+        return f"none: {found.missing.get('per_second', 'not recorded')}"
+    counted = f"{text.count(found.runs)} runs in {text.share(found.seconds)} s"
+    return f"{text.rate(found.per_second)} runs/s, {text.count(found.in_flight)} in flight ({counted})"
