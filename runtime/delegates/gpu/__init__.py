@@ -112,7 +112,7 @@ DESCRIPTOR: Final = DelegateDescriptor(
             value_type=str,
             choices=PERSISTENT_MODES,
             default=_DEFAULTS.persistent,
-            help="Whether a CPU device runs one persistent kernel; `auto` measures which is faster.",
+            help="Whether a CPU device runs many layers in one kernel; `auto`: unless there is a deadline.",
         ),
         "memory": Option(
             value_type=str,

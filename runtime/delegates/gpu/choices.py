@@ -1,7 +1,8 @@
 """The outcome of tuning as a text, by which later starts use the same choices: `KEY=NAME KEY=NAME`.
 
 A key is the beginning of a hash of what was compared, and of the device and the code; a name is that of the
-candidate or of the schedule that was chosen. A start that is given choices times nothing.
+candidate that was chosen. A start that is given choices times nothing; those of comparisons that it does not
+make, as of schedules in earlier versions, have no effect.
 """
 
 from __future__ import annotations

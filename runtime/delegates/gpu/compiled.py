@@ -29,10 +29,10 @@ from runtime.delegates.gpu.packed_file import packed_files
 from runtime.delegates.gpu.passes import LayoutRules, optimise
 from runtime.delegates.gpu.progress import announced
 from runtime.delegates.gpu.rounding import round_weights
+from runtime.delegates.gpu.schedules import persistent, plain
 from runtime.delegates.gpu.simulation import Quantised
 from runtime.delegates.gpu.source import assemble
 from runtime.delegates.gpu.tuning import Tuner
-from runtime.delegates.gpu.watch import SpinWatch
 from runtime.delegates.profile import KernelTime
 from runtime.delegates.storage import Storage
 from runtime.errors import DeadlineError, DelegateError, InvocationError
@@ -158,16 +158,18 @@ class CompiledGraph:
                 backend.cache,
                 f"{device.key}|{options.precision}|{options.weights}",
                 options.model_token,
-                may_write=keeps_constants and tuner.is_settled,
+                may_write=keeps_constants,
             )
             with stage("upload"):
                 self.recording: Recording = backend.record(self.graph, stages, source, program, files)
             _release(partition)
             if not device.is_pocl:
                 self.recording.first_runs(announcement)
-            announcement.doing = f"timing the schedules on {device.name}"
-            with stage("tune"):
-                self.watch: SpinWatch[list[Entry]] = tuner.schedule(self.recording)
+            self.entries = (
+                persistent(self.recording)
+                if device.shares_one_kernel and options.persistent != "off"
+                else plain(self.recording, shares_one_kernel=device.shares_one_kernel)
+            )
             self.choices = tuner.choices
             # Timing runs on memory that nothing has filled, which no check need like.
             self.recording.failed_check()
@@ -185,13 +187,11 @@ class CompiledGraph:
 
     @property
     def schedule(self) -> str:
-        """How the layers are enqueued, and how often the watch returned to plain enqueues."""
-        preferred, layers = self.watch.preferred, len(self.recording.rows)
-        if not any(entry.is_persistent for entry in preferred):
-            joined = "" if len(preferred) == layers else f" over {layers} layers"
-            return f"{len(preferred)} enqueued kernels{joined}"
-        text = f"{len(preferred)} persistent kernels over {layers} layers"
-        return f"{text}, stepped back {self.watch.step_backs} times" if self.watch.step_backs else text
+        """How the layers are enqueued."""
+        layers = len(self.recording.rows)
+        kind = "persistent" if any(entry.is_persistent for entry in self.entries) else "enqueued"
+        joined = "" if len(self.entries) == layers else f" over {layers} layers"
+        return f"{len(self.entries)} {kind} kernels{joined}"
 
     def invoke(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Run once: `inputs` and `outputs` are dense arrays in the partition's order, of its types.
@@ -221,7 +221,7 @@ class CompiledGraph:
 
     def device_time(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> DeviceTime | NotTold:
         """See `runtime.delegates.device_time.DeviceTimedPartition`."""
-        recording, entries = self.recording, self.watch.preferred
+        recording, entries = self.recording, self.entries
         if not isinstance(recording, EventTimedRecording):
             return NotTold(f"{self.backend.capabilities.name}: events of this backend carry no times")
         if any(entry.is_persistent for entry in entries):
@@ -240,18 +240,17 @@ class CompiledGraph:
         return told[0]
 
     def _replay(self) -> None:
-        start, entries = perf_counter(), self.watch.next()
         if self._deadline_ms is None:
-            self.recording.run(entries)
+            self.recording.run(self.entries)
         else:
-            self._run_within(self._deadline_ms, start, entries)
-        self.watch.note(perf_counter() - start)
+            self._run_within(self._deadline_ms, self.entries)
 
-    def _run_within(self, deadline_ms: int, start: float, entries: Sequence[Entry]) -> None:
+    def _run_within(self, deadline_ms: int, entries: Sequence[Entry]) -> None:
         """Run entries in parts, and raise `DeadlineError` behind the part that exceeds the deadline.
 
         OpenCL cannot end a kernel that runs: what is enqueued already is waited for.
         """
+        start = perf_counter()
         for first in range(0, len(entries), DEADLINE_STEP):
             part = entries[first : first + DEADLINE_STEP]
             self.recording.run(part)
@@ -303,13 +302,11 @@ class CompiledGraph:
                 raise DelegateError("gpu delegate: the model was closed, or an input resized, meanwhile")
             self._has_started = True
             return recording.start(
-                self.watch.next(),
-                self.watch.plain,
+                self.entries,
                 tuple(zip(self.graph.inputs, inputs, strict=True)),
                 tuple(zip(self.graph.outputs, outputs, strict=True)),
                 after,
                 behind,
-                self.watch.note,
             )
 
     @property
@@ -321,5 +318,5 @@ class CompiledGraph:
         """Release memory and program; the graph cannot run any more."""
         # Its entries hold kernels, and these the program.
         with self._lock:
-            self.watch = SpinWatch([], [])
+            self.entries = []
             self.recording.close()

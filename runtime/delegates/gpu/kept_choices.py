@@ -13,7 +13,7 @@ from functools import cache
 from runtime.delegates.gpu.cache import Cache
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.choices import key_of, parsed
-from runtime.delegates.gpu.lowering.spec import Candidate, Launch
+from runtime.delegates.gpu.lowering.spec import Candidate
 from runtime.delegates.gpu.options import Options
 from runtime.delegates.gpu.source import function_of, kernel_source, parameters_of
 from runtime.errors import DelegateError
@@ -29,9 +29,6 @@ _LIGHT_SHARE = {"none": 0.0, "fast": 0.02, "exhaustive": 0.0}
 _BYTE_WEIGHT = 8
 """Flops that take about as long as a byte of traffic: about 200 GFLOP/s of a core with AVX-512 against 25
 GB/s from memory. It only ranks nodes by weight; larger puts those that copy first."""
-
-_ONCE = "once "
-"""What stands in front of a winner that counts once it has won twice. No name begins with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,26 +89,14 @@ class KeptChoices:
         )
         return hashlib.sha256(content.encode()).hexdigest()
 
-    def schedule_key(self, launches: Sequence[Launch]) -> str:
-        """A hash of device, threads, the option `tuning`, and what the launches run, in their order.
-
-        Not of what else was compiled beside it: the first start compares candidates, later ones have winners.
-        """
-        functions = [(function_of(launch), parameters_of(launch)) for launch in launches]
-        files = tuple(sorted({launch.instance.source for launch in launches}))
-        content = repr(
-            (self.device.key, self.device.compute_units, self.effort, functions, _digest_of(files))
-        )
-        return hashlib.sha256(f"schedule{content}".encode()).hexdigest()
-
     def recall(self, key: str) -> str | None:
-        """The winner of an earlier start, or the given one; None also for one that has to win once more.
+        """The winner of an earlier start, or the given one.
 
         Raises `DelegateError` where choices are given and this one is not among them.
         """
         if self.given is None:
             kept = self.cache.read("tuning", key)
-            found = None if kept is None or kept.startswith(_ONCE.encode()) else kept.decode()
+            found = None if kept is None else kept.decode()
         else:
             found = self.given.get(key_of(key))
             if found is None:
@@ -131,15 +116,6 @@ class KeptChoices:
         """Keep a winner for later starts."""
         self.note(key, winner)
         self.cache.write("tuning", key, winner.encode())
-
-    def remember_if_again(self, key: str, winner: str) -> None:
-        """Keep a winner for later starts if it was that of the start before, else for the next to confirm."""
-        once = (_ONCE + winner).encode()
-        if self.cache.read("tuning", key) == once:
-            self.remember(key, winner)
-        else:
-            self.note(key, winner)
-            self.cache.write("tuning", key, once)
 
 
 @cache

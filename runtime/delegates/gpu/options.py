@@ -48,8 +48,8 @@ class Options:
     - `tuning`: "none" relies on the cost models, "fast" measures the heaviest nodes, "exhaustive" every node.
     - `choices`: what an earlier start chose by timing (`choices` of its `describe()`), to be used again: then
       nothing is timed, and a comparison that it does not decide is an error. None: this start chooses.
-    - `persistent`: "auto" measures whether persistent kernels beat enqueued ones, "off" and "on" decide it.
-      It applies to PoCL's CPU devices only, and not to the device class "gpu".
+    - `persistent`: whether one kernel runs many layers, on PoCL's CPU devices of the class "cpu" alone;
+      "auto" is "on", or "off" where there is a deadline.
     - `memory`: "least" chooses for each node the kernels that need the fewest bytes for constants and
       scratch, and so no Winograd; "fast" looks at their time alone.
     - `passes_off`: names of passes over the graph (`PASSES`), with commas between them, that are not run, to

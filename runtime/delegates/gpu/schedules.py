@@ -1,4 +1,4 @@
-"""The ways to enqueue the layers of a recording: alone, small ones together, or in persistent segments."""
+"""The ways to enqueue the layers of a recording: in persistent segments, or alone and small ones together."""
 
 from __future__ import annotations
 
@@ -37,15 +37,14 @@ def plain(recording: Recording, *, shares_one_kernel: bool) -> list[Entry]:
     ]
 
 
-def segments(recording: Recording, length: int) -> list[Entry]:
-    """Persistent segments of at most `length` layers, whose constants lie in one buffer each."""
-    ends, first = [0], 0
-    for layer, number in enumerate(recording.buffers):
-        if layer - first == length or number != recording.buffers[first]:
-            ends.append(layer)
-            first = layer
-    ends.append(len(recording.launches))
-    return [recording.segment(start, end) for start, end in pairwise(ends)]
+def persistent(recording: Recording) -> list[Entry]:
+    """A persistent segment for all layers that follow one another and have their constants in one buffer."""
+    buffers, count = recording.buffers, len(recording.launches)
+    ends = [layer for layer in range(1, count) if buffers[layer] != buffers[layer - 1]]
+    return [
+        recording.entry(start) if end - start == 1 else recording.segment(start, end)
+        for start, end in pairwise([0, *ends, count])
+    ]
 
 
 def _is_small(launch: Launch) -> bool:

@@ -49,7 +49,7 @@ class Entry:
 
     @property
     def is_persistent(self) -> bool:
-        """Whether groups that run at one time wait for one another between layers."""
+        """Whether groups share several layers, and wait for one another between them."""
         return self.last - self.first > 1 and self.global_size != self.local_size
 
 
@@ -76,7 +76,7 @@ class Recording(Protocol):
     def segment(self, first: int, last: int) -> Entry:
         """One enqueue for layers [first, last) of one buffer, where `Capabilities.shares_one_kernel`.
 
-        As many groups as the device has threads run them, and wait for one another behind each layer.
+        As many groups as the device has threads share each of them. A group that does not run holds up none.
         """
 
     def sequence(self, first: int, last: int) -> Entry:
@@ -124,18 +124,14 @@ class AsynchronousRecording(Protocol):
     def start(
         self,
         entries: Sequence[Entry],
-        plain: Sequence[Entry],
         inputs: tuple[tuple[int, Storage], ...],
         outputs: tuple[tuple[int, Storage], ...],
         after: Sequence[Completion],
         behind: Sequence[Completion],
-        note: Callable[[float], None],
     ) -> StartedRun:
         """Enqueue a run on these storages of values behind the ends of others, and wait for nothing.
 
-        `plain` are entries of one layer each, for a run that waits for something that a caller does. The
-        errors of `after` are the run's, those of `behind` are not. `note` is told the seconds that a run
-        took, as far as that is seen without another's.
+        The errors of `after` are the run's, those of `behind` are not.
 
         Until somebody sees that it has ended, `write`, `read` and `run` must not be called.
 

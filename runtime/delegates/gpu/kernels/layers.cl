@@ -1,11 +1,24 @@
 // The entry of all programs on a CPU device of PoCL: runs layers [first, last) of a table, whose rows begin with the number
 // of a function in `functions`. It is compiled once for a device: functions are called by their addresses, each with its
 // row, and come from wherever they were compiled.
-// One enqueue may run one layer (any number of groups), or many with a spin barrier between two layers; the latter
-// needs all groups to run at the same time: the host launches no more groups than the device has threads.
-// The barrier joins work-groups, whose memory OpenCL 1.2's mem_fence does not order: it needs fences of the whole
-// device, which PoCL's clang has.
+// One enqueue may run one layer, or many. Then each layer is cut into as many shares as there are groups, and a group takes
+// its own share, and those of others that nobody has taken. So a group waits behind a layer only for shares that others are
+// computing: one whose thread has no core, or that begins when the rest has ended, holds up nobody.
+// Shares join work-groups, whose memory OpenCL 1.2's mem_fence does not order: they need fences of the whole device, which
+// PoCL's clang has.
 #define DEVICE_FENCE __c11_atomic_thread_fence(__ATOMIC_SEQ_CST)
+
+// Looks at a counter before a waiting group sleeps: some 6 microseconds. Fewer put groups to sleep whose turn is near; more
+// waste a core that others could use, and the scheduler makes those wait for longer that slept less.
+#define LOOKS 256
+
+// Places of the counters: shares that are done and groups that sleep until all of a layer are, on a line of their own groups
+// that have ended, and then for each share the layers in which it was taken. At the end of a launch they are 0 again.
+#define DONE 0
+#define ASLEEP 1
+#define ENDED 16
+#define TAKEN 32
+
 #ifdef __AVX512F__
 #define FURTHER_REGISTERS \
     , "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", \
@@ -33,29 +46,85 @@ static void call_function(ulong function, __global uchar *arena, __global const 
                      "xmm15" FURTHER_REGISTERS);
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void run_layers(__global uchar *arena,
-    __global const uchar *constants, __global const int *table, __global const ulong *functions, __global int *counter,
-    const int first, const int last)
+// Linux's futex: sleeps while the word has a value, or wakes up all who sleep at it. Changes no registers but these.
+#define SLEEP_WHILE 128
+#define WAKE 129
+static void futex(volatile __global int *word, ulong operation, ulong value)
 {
-    const ulong t = get_group_id(0), nt = get_num_groups(0);
-    int expected = 0;
+    long number = 202;
+    // Without a limit of the time, which would be in r10.
+    __asm__ volatile("xorl %%r10d, %%r10d\n\t"
+                     "syscall"
+                     : "+a"(number)
+                     : "D"(word), "S"(operation), "d"(value)
+                     : "rcx", "r10", "r11", "memory", "cc");
+}
+
+// Returns when that many shares are done.
+static void wait_for(volatile __global int *counters, int enough)
+{
+    for (int look = 0; look < LOOKS && counters[DONE] < enough; look++)
+        __asm__ volatile("pause");
+    while (counters[DONE] < enough) {
+        atomic_inc(counters + ASLEEP);
+        DEVICE_FENCE;
+        const int done = counters[DONE];
+        if (done < enough)
+            futex(counters + DONE, SLEEP_WHILE, done);
+        atomic_dec(counters + ASLEEP);
+    }
+    // What others stored is loaded behind this fence only.
+    DEVICE_FENCE;
+}
+
+// Counts a share as done. `enough` of them are all up to the end of its layer, for which others may wait.
+static void count_done(volatile __global int *counters, int enough)
+{
+    // What was stored must be visible before.
+    DEVICE_FENCE;
+    const int done = atomic_inc(counters + DONE) + 1;
+    // Whoever counts as asleep behind this fence finds the layer done.
+    DEVICE_FENCE;
+    if (done == enough && counters[ASLEEP] > 0)
+        futex(counters + DONE, WAKE, INT_MAX);
+}
+
+// True for the one group that takes a share of the `number`-th layer of a launch, once all shares of those before are done.
+static bool takes(volatile __global int *taken, int number)
+{
+    return *taken == number - 1 && atomic_cmpxchg(taken, number - 1, number) == number - 1;
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void run_layers(__global uchar *arena,
+    __global const uchar *constants, __global const int *table, __global const ulong *functions,
+    volatile __global int *counters, const int first, const int last)
+{
+    const int own = get_group_id(0), shares = get_num_groups(0);
+    const ulong of_all = (ulong)shares << 32;
+    const bool are_taken = shares > 1 && last - first > 1;
     for (int layer = first; layer < last; layer++) {
         __global const int *row = table + table[layer];
-        call_function(functions[row[0]], arena, constants, row, t | nt << 32);
-        if (last - first > 1) {
-            // What this group stored must be visible before it counts as arrived. The counter only grows within a
-            // launch, so that no group can miss a barrier that others have left already.
-            DEVICE_FENCE;
-            expected += nt;
-            const int arrived = atomic_inc(counter) + 1;
-            if (layer + 1 < last) {
-                while (*(volatile __global int *)counter < expected) { }
-                // What the others stored before they arrived is loaded behind this fence only.
-                DEVICE_FENCE;
-            } else if (arrived == expected) {
-                // The last group to end prepares the next launch; behind the last layer nobody waits.
-                *counter = 0;
-            }
+        const ulong function = functions[row[0]];
+        if (!are_taken) {
+            call_function(function, arena, constants, row, own | of_all);
+            continue;
         }
+        const int number = layer - first + 1;
+        for (int i = 0; i < shares; i++) {
+            // Its own first, whose inputs are in its caches as a rule.
+            const int share = (own + i) % shares;
+            if (!takes(counters + TAKEN + share, number))
+                continue;
+            call_function(function, arena, constants, row, share | of_all);
+            count_done(counters, number * shares);
+        }
+        if (layer + 1 < last)
+            wait_for(counters, number * shares);
+    }
+    if (are_taken && atomic_inc(counters + ENDED) + 1 == shares) {
+        // The last group to end prepares the next launch: every share was done before the group ended that took it.
+        counters[DONE] = counters[ENDED] = 0;
+        for (int share = 0; share < shares; share++)
+            counters[TAKEN + share] = 0;
     }
 }

@@ -16,6 +16,9 @@ from runtime.model.schema import ActivationFunctionType as Act
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
 from runtime.model.writer import write_model
+from runtime.tools.operator_check.matrix import matrix
+from runtime.tools.operator_check.rows import model_of
+from tests.models.collection import zoo_model
 from tests.runtime.delegates.gpu.models import ModelBuilder, whole
 
 
@@ -161,19 +164,53 @@ def run(model, inputs, delegates):
     return found, interpreter.delegation
 
 
-@pytest.mark.parametrize("persistent", ["off", "on"])
 @pytest.mark.parametrize("architecture", [squeeze_and_excite, fire_modules, blaze_face, residuals])
-def test_network_matches_the_cpu_path_and_is_fully_delegated(architecture, persistent):
+def test_network_matches_the_cpu_path_and_is_fully_delegated(architecture):
     net = Network()
     outputs = architecture(net)
     model = write_model(net.build(*outputs))
     inputs = [net.random.standard_normal(net.shape(tensor)).astype(np.float32) for tensor in net.inputs]
     expected, _ = run(model, inputs, None)
-    delegate = GpuDelegate({"persistent": persistent, "cache_dir": "", "tuning": "none"})
-    found, delegation = run(model, inputs, [delegate])
-    assert delegation.status == "full"
-    for actual, wanted in zip(found, expected, strict=True):
-        assert np.linalg.norm(actual - wanted) <= 1e-5 * np.linalg.norm(wanted)
+    bits = set()
+    for persistent in ("off", "on"):
+        delegate = GpuDelegate({"persistent": persistent, "cache_dir": "", "tuning": "none"})
+        found, delegation = run(model, inputs, [delegate])
+        assert delegation.status == "full"
+        for actual, wanted in zip(found, expected, strict=True):
+            assert np.linalg.norm(actual - wanted) <= 1e-5 * np.linalg.norm(wanted)
+        bits.add(b"".join(output.tobytes() for output in found))
+    assert len(bits) == 1
+
+
+def both_schedules(model, inputs):
+    """The bits of the outputs by each schedule, and whether all was delegated."""
+    for how in ("off", "on"):
+        options = {"persistent": how, "tuning": "none", "cost_aware_partitioning": False}
+        found, delegation = run(model, inputs, [GpuDelegate({**options, "conformance": "ignored"})])
+        yield [output.tobytes() for output in found], delegation.status == "full"
+
+
+@pytest.mark.exhaustive
+def test_all_operators_give_the_same_bits_in_both_schedules():
+    def is_taken(row):
+        delegate = GpuDelegate({"cost_aware_partitioning": False, "conformance": "ignored"})
+        loaded = Interpreter(model_content=model_of([row]), experimental_delegates=[delegate])
+        return loaded.delegation is not None and not loaded.delegation.fallbacks
+
+    rows = [row for row in matrix() if is_taken(row)]
+    assert len(rows) > 100
+    plain, persistent = both_schedules(model_of(rows), [value for row in rows for value in row.inputs])
+    assert plain == persistent
+    assert plain[1]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["mobilenet_v2", "mobilenet_v3_small", "squeezenet1_1", "resnet18"])
+def test_models_of_the_zoo_give_the_same_bits_in_both_schedules(name):
+    x = np.random.default_rng(5).standard_normal((1, 3, 224, 224)).astype(np.float32)
+    plain, persistent = both_schedules(zoo_model(f"torchvision_{name}"), [x])
+    assert plain == persistent
+    assert plain[1]
 
 
 def test_network_runs_as_on_a_gpu(monkeypatch):

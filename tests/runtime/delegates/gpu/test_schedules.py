@@ -1,12 +1,15 @@
-"""Which layers are enqueued together: small ones that follow one another, by one group."""
+"""Which layers are enqueued together, and what becomes of them where there are few cores."""
 
+import os
+import subprocess
+import sys
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
-from runtime.delegates.gpu.backends.opencl.recording import OpenClRecording
+from runtime.delegates.gpu.backends.opencl.by_address import may_call_addresses
 from runtime.delegates.gpu.compiled import CompiledGraph
 from runtime.delegates.gpu.options import Options
 from runtime.model.schema import BuiltinOperator as Op
@@ -15,6 +18,10 @@ from tests.runtime.delegates.gpu.models import ModelBuilder, whole
 ROWS, SMALL, LARGE = 4, 16, 2048
 CHANNELS = (SMALL, SMALL, SMALL, LARGE, SMALL, SMALL, SMALL)
 """Channels behind each product, and before the first one: two small ones, two large ones, two small ones."""
+
+CPUS = len(os.sched_getaffinity(0))
+LIMIT_S = 300
+"""Most seconds of a process that runs ten times, without which a hang would be one of all tests."""
 
 
 @pytest.fixture
@@ -30,16 +37,20 @@ def products(tmp_path):
     backend = OpenClBackend.open(0, tmp_path)
     if not backend.capabilities.shares_one_kernel:
         pytest.skip("this device has a kernel for each layer")
-    return CompiledGraph(
-        whole(build.build(value)), backend, Options(tuning="none", persistent="off")
-    ), weights
+    graphs = [
+        CompiledGraph(whole(build.build(value)), backend, Options(tuning="none", persistent=how))
+        for how in ("off", "auto")
+    ]
+    return graphs, weights
 
 
 def test_small_layers_that_follow_one_another_are_one_enqueue_and_large_ones_have_their_own(products):
-    graph, weights = products
-    entries = graph.watch.next()
+    (graph, shared), weights = products
+    entries = graph.entries
+    assert not any(entry.is_persistent for entry in entries)
     assert [(entry.first, entry.last) for entry in entries] == [(0, 2), (2, 3), (3, 4), (4, 6)]
     assert graph.schedule == "4 enqueued kernels over 6 layers"
+    assert [(entry.first, entry.last) for entry in shared.entries] == [(0, 6)]
     x = np.random.default_rng(6).normal(size=(ROWS, SMALL)).astype(np.float32)
     found = np.empty((ROWS, SMALL), np.float32)
     graph.invoke([x], [found])
@@ -48,9 +59,22 @@ def test_small_layers_that_follow_one_another_are_one_enqueue_and_large_ones_hav
     np.testing.assert_allclose(found, x, rtol=1e-4, atol=1e-5)
 
 
-def test_joined_layers_wait_for_no_other_threads(products, monkeypatch):
-    """One group runs them, so that runs of other models need not stand behind them."""
-    graph, _ = products
-    assert not any(entry.is_persistent for entry in graph.watch.next())
-    monkeypatch.setattr(OpenClRecording, "_enqueue_in_turn", lambda *_: pytest.fail("waits for its turn"))
-    graph.invoke([np.zeros((ROWS, SMALL), np.float32)], [np.empty((ROWS, SMALL), np.float32)])
+@pytest.mark.parametrize(
+    ("cores", "groups"),
+    [
+        ("one CPU from the start", 1),
+        ("threads on one CPU", CPUS),
+        ("64 groups", 64),
+        ("64 groups on one CPU", 64),
+        ("64 threads", 64),
+        ("a thread that gets what others leave", CPUS),
+        ("all threads stopped half of the time", CPUS),
+    ],
+)
+def test_shared_layers_give_the_same_bits_and_end_where_there_are_few_cores(cores, groups, backend, folder):
+    if not may_call_addresses(backend.capabilities):
+        pytest.skip("this device has a kernel for each layer")
+    command = [sys.executable, "-m", "tests.runtime.delegates.gpu.few_cores", cores, folder]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    assert ended.returncode == 0, ended.stderr
+    assert int(ended.stdout) == groups

@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from runtime.delegates.gpu.backends.opencl.program import binary_of, built
 from runtime.delegates.gpu.capabilities import Capabilities
@@ -29,8 +30,14 @@ _MACHINES: Final = frozenset({"x86_64", "AMD64"})
 _UNITS: Final = 7
 """Vectors that the trial computes: odd, so that two workers get unlike shares."""
 
-_LAYERS: Final = 3
-"""Layers of the trial: one, and two that one launch runs in a row. More would show nothing else."""
+_LAYERS: Final = 4
+"""Layers of the trial: one, and three that one launch runs in a row. More would show nothing else."""
+
+_GROUPS: Final = 2
+"""Groups of the trial, which is how many share a layer. More would show nothing else."""
+
+_COUNTERS: Final = 32
+"""Integers in front of those of the shares: `TAKEN` of `kernels/layers.cl`."""
 
 _PREFIX: Final = "_pocl_kernel_"
 
@@ -82,12 +89,17 @@ def _unique_path(handle: int) -> str:
     return f"/proc/self/fd/{steps}{handle}"
 
 
+def counters(groups: int) -> NDArray[np.int32]:
+    """The counters by which so many groups share layers, as they are before a launch."""
+    return np.zeros(_COUNTERS + groups, np.int32)
+
+
 def try_addresses(
     context: pyopencl.Context, queue: pyopencl.CommandQueue, layers: str, name: str, function: bytes
 ) -> bytes:
     """Try calls by address, and return the binary of `run_layers`, built from the text `layers`.
 
-    It runs three layers of the compiled function `name`, one on two groups and two in a row on one.
+    It runs the compiled function `name` as one layer, and as several that the groups of one launch share.
 
     For a process of its own: where calls by address do not work, this may crash.
 
@@ -104,19 +116,19 @@ def try_addresses(
     starts = [_LAYERS + layer * len(rows[0]) for layer in range(_LAYERS)]
     table = np.array([*starts, *(number for row in rows for number in row)], np.int32)
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-    arena, layer_table, functions, counter = (
+    arena, layer_table, functions, counted = (
         cl.Buffer(context, flags, hostbuf=array)
         for array in (
             content,
             table,
             np.array([load_function(name, function)], np.uint64),
-            np.zeros(1, np.int32),
+            counters(_GROUPS),
         )
     )
     kernel = cl.Kernel(program, "run_layers")
-    for first, last, groups in ((0, 1, 2), (1, _LAYERS, 1)):
-        kernel.set_args(arena, arena, layer_table, functions, counter, np.int32(first), np.int32(last))
-        cl.enqueue_nd_range_kernel(queue, kernel, (groups,), (1,))
+    for first, last in ((0, 1), (1, _LAYERS)):
+        kernel.set_args(arena, arena, layer_table, functions, counted, np.int32(first), np.int32(last))
+        cl.enqueue_nd_range_kernel(queue, kernel, (_GROUPS,), (1,))
     found = np.empty_like(content)
     cl.enqueue_copy(queue, found, arena)
     if not all(np.array_equal(layer, 2**doublings * content[0]) for doublings, layer in enumerate(found)):

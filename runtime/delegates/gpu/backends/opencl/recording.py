@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,11 +14,12 @@ from numpy.typing import NDArray
 from runtime.delegates.asynchrony import Completion, StartedRun
 from runtime.delegates.device_time import DeviceTime, NotTold
 from runtime.delegates.gpu.backends.base import Entry
+from runtime.delegates.gpu.backends.opencl.by_address import counters
 from runtime.delegates.gpu.backends.opencl.caller_memory import READ_AHEAD, CallerMemory
 from runtime.delegates.gpu.backends.opencl.device import OpenedDevice
 from runtime.delegates.gpu.backends.opencl.faults import device_errors
 from runtime.delegates.gpu.backends.opencl.library import LoadedKernels
-from runtime.delegates.gpu.backends.opencl.run import OpenClEvent, OpenClRun, events_of, is_held
+from runtime.delegates.gpu.backends.opencl.run import OpenClEvent, OpenClRun, events_of
 from runtime.delegates.gpu.backends.opencl.storage import BufferStorage
 from runtime.delegates.gpu.graph import LINE, Graph, round_up
 from runtime.delegates.gpu.lowering.spec import Launch
@@ -40,18 +40,6 @@ more."""
 
 _PAGE = 4096
 """Bytes to which host memory for a device is aligned: drivers use whole pages as they are and copy others."""
-
-_COUNTER_INTEGERS = 64
-"""Integers of the barrier's counter, of which the first is used: the others keep the cache lines on which all
-threads spin free of other data."""
-
-_TURN = Lock()
-"""Held while a run with persistent segments is enqueued."""
-
-_last_persistent: list[OpenClEvent] = []
-"""The end of the last run with persistent segments, which the next one waits for on the device: two of them
-would wait for each other's threads, which all contexts share. A run that waits for what a caller does has no
-such segments: it would hold up all others."""
 
 
 def aligned_empty(size: int, alignment: int = _PAGE) -> NDArray[np.uint8]:
@@ -151,19 +139,18 @@ class OpenClRecording:
 
     def _bind(self) -> None:
         """Three tables: for each layer the place at which its row begins, the end, then the rows; the
-        functions' addresses; the counter of the barrier.
+        functions' addresses; the counters of the groups that share layers.
         """
         table = self._callers.table
         flags = self._cl.mem_flags
         context = self._opened.context
-        counter = np.zeros(_COUNTER_INTEGERS, np.int32)
         addresses = np.array(self._kernels.addresses or [0], np.uint64)
         self._tables = tuple(
             self._cl.Buffer(context, access | flags.COPY_HOST_PTR, hostbuf=content)
             for access, content in (
                 (flags.READ_ONLY, table),
                 (flags.READ_ONLY, addresses),
-                (flags.READ_WRITE, counter),
+                (flags.READ_WRITE, counters(self._opened.capabilities.compute_units)),
             )
         )
 
@@ -217,12 +204,8 @@ class OpenClRecording:
         queue = self._timing_queue()
 
         def timed(entry: Entry) -> int:
-            with _TURN if entry.is_persistent else nullcontext():
-                gates = events_of(_last_persistent, self._opened.context)
-                event = self._cl.enqueue_nd_range_kernel(
-                    queue, entry.kernel, entry.global_size, entry.local_size, wait_for=gates
-                )
-                event.wait()
+            event = self._cl.enqueue_nd_range_kernel(queue, entry.kernel, entry.global_size, entry.local_size)
+            event.wait()
             return int(event.profile.end - event.profile.start)
 
         return timed
@@ -255,25 +238,13 @@ class OpenClRecording:
     def run(self, entries: Sequence[Entry]) -> None:
         """Enqueue entries in order and wait for the last."""
         self._place({})
-        if any(entry.is_persistent for entry in entries):
-            event = self._enqueue_in_turn(entries)
-        else:
-            for first in range(_FINISH_EVERY, len(entries), _FINISH_EVERY):
-                self._enqueue_all(entries[first - _FINISH_EVERY : first])
-                self.queue.finish()
-            event = self._enqueue_all(entries[(len(entries) - 1) // _FINISH_EVERY * _FINISH_EVERY :])
+        for first in range(_FINISH_EVERY, len(entries), _FINISH_EVERY):
+            self._enqueue_all(entries[first - _FINISH_EVERY : first])
+            self.queue.finish()
+        event = self._enqueue_all(entries[(len(entries) - 1) // _FINISH_EVERY * _FINISH_EVERY :])
         if self.waits_actively:
             OpenClEvent(event).ask()
         self.queue.finish()
-
-    def _enqueue_in_turn(self, entries: Sequence[Entry]) -> pyopencl.Event:
-        """Enqueue entries with persistent segments behind those of every other recording."""
-        with _TURN:
-            if gates := events_of(_last_persistent, self._opened.context):
-                self._cl.enqueue_barrier(self.queue, wait_for=gates)
-            event = self._enqueue_all(entries)
-            _last_persistent[:] = [OpenClEvent(event)]
-        return event
 
     def _enqueue_all(self, entries: Sequence[Entry]) -> pyopencl.Event:
         """Enqueue entries and return the event of the last: the queue keeps the order."""
@@ -293,38 +264,29 @@ class OpenClRecording:
     def start(
         self,
         entries: Sequence[Entry],
-        plain: Sequence[Entry],
         inputs: tuple[tuple[int, Storage], ...],
         outputs: tuple[tuple[int, Storage], ...],
         after: Sequence[Completion],
         behind: Sequence[Completion],
-        note: Callable[[float], None],
     ) -> StartedRun:
         """See `backends.base.AsynchronousRecording.start`."""
         self._settle()
         bound = self._callers.bind(inputs, outputs)
         gates = events_of((*after, *behind), self._opened.context)
-        held = any(run.is_held for run in self._running) or any(map(is_held, (*after, *behind)))
         if gates:
             self._cl.enqueue_barrier(self.queue, wait_for=gates)
         # Events of copies are kept: pyopencl waits where one of a copy that is not over is dropped.
         kept = self._place(bound.addresses)
         kept += [self._copy(value, storage, is_output=False) for value, storage in bound.copied_in]
-        if held or not any(entry.is_persistent for entry in entries):
-            kept.append(self._enqueue_all(plain if held else entries))
-        else:
-            kept.append(self._enqueue_in_turn(entries))
+        kept.append(self._enqueue_all(entries))
         kept += [self._copy(value, storage, is_output=True) for value, storage in bound.copied_out]
         flags = self._take_flags(kept)
         self.queue.flush()
-        seen, used = None if gates or self._running else note, (inputs, outputs, kept)
         run = OpenClRun(
             kept[-1],
             after,
             partial(self._error_of, flags),
-            used,
-            seen,
-            is_held=held,
+            (inputs, outputs, kept),
             what=f"running the partition on {self._opened.capabilities.name}",
             needs=self._needs,
         )

@@ -130,8 +130,6 @@ class OpenClRun(OpenClEvent):
     """A run that was enqueued. Keeps what it uses until somebody sees that it has ended.
 
     `after` are the ends that it waited for, whose errors are its own; `check` gives the run's own error.
-    `note` is told the seconds of a run that found the device idle, and that somebody waited for. `is_held`:
-    it may wait for something that the caller does, so that nothing else must wait for it.
     """
 
     def __init__(
@@ -140,16 +138,11 @@ class OpenClRun(OpenClEvent):
         after: Sequence[Completion],
         check: Callable[[], BaseException | None],
         used: object,
-        note: Callable[[float], None] | None = None,
         *,
-        is_held: bool = False,
         what: str = "waiting for a run",
         needs: str = "",
     ) -> None:
         super().__init__(event, what, needs)
-        self.is_held = is_held
-        self._note = note
-        self._start = monotonic()
         self._after = tuple(after)
         self._check: Callable[[], BaseException | None] | None = check
         self._used: object = used
@@ -160,8 +153,6 @@ class OpenClRun(OpenClEvent):
         """As `OpenClEvent.wait`; raises the run's error."""
         if self._error is not None:
             raise self._error
-        note, self._note = self._note, None
-        begins_early = note is not None and not self.is_signaled()
         try:
             super().wait(timeout_ms)
         except DeviceError as error:
@@ -169,8 +160,6 @@ class OpenClRun(OpenClEvent):
                 # Lost before its end, which may never come: there is nothing to find out.
                 raise
             self._error = error
-        if note is not None and begins_early:
-            note(monotonic() - self._start)
         self.settle()
         if self._error is not None:
             raise self._error
@@ -184,11 +173,6 @@ class OpenClRun(OpenClEvent):
             self._error = _failure(self._after) or self._error or own
             # Runs that follow one another would else keep each other for ever.
             self._check, self._after, self._used = None, (), None
-
-
-def is_held(completion: Completion) -> bool:
-    """Whether an end may depend on what a caller still does: a signal of theirs, or a command behind one."""
-    return not completion.is_signaled() and (not isinstance(completion, OpenClRun) or completion.is_held)
 
 
 def _failure(ended: Sequence[Completion]) -> BaseException | None:
