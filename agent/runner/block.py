@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -71,16 +71,18 @@ def fit_together(arms: Sequence[Arm]) -> bool:
     return room is None or MEMORY_MARGIN * need <= room
 
 
-def run_block(arms: Sequence[Arm], number: int, seed: int, *, together: bool) -> Reading:
+def run_block(
+    arms: Sequence[Arm], number: int, seed: int, between: Callable[[], None], *, together: bool
+) -> Reading:
     """Run block `number` with these arms; return the reading of the calibration workload in it.
 
     Each arm that does not fail gets a report and its kept rounds. Arms that are not `together` run their
-    rounds one after another.
+    rounds one after another. `between` is called between two turns.
     """
     named = {arm.name: arm for arm in arms}
     ordered = [named[name] for name in drawn_order(named, seed, number)]
     groups = [ordered] if together else [[arm] for arm in ordered]
-    blocks = [_Block(group, number, arms[0].job.plan) for group in groups]
+    blocks = [_Block(group, number, arms[0].job.plan, between) for group in groups]
     readings = [calibration.read()]
     for block in blocks:
         readings += block.run()
@@ -88,9 +90,11 @@ def run_block(arms: Sequence[Arm], number: int, seed: int, *, together: bool) ->
 
 
 class _Block:
-    def __init__(self, arms: Sequence[Arm], number: int, plan: MeasurePlan) -> None:
+    def __init__(
+        self, arms: Sequence[Arm], number: int, plan: MeasurePlan, between: Callable[[], None]
+    ) -> None:
         self._parts = [_Part(arm) for arm in arms]
-        self._number, self._plan = number, plan
+        self._number, self._plan, self._between = number, plan, between
         self._cpus = sorted({cpu for arm in arms for cpu in arm.allowed})
         self._rounds: list[Round] = []
 
@@ -158,6 +162,7 @@ class _Block:
         for place in order_of_round(len(parts), number):
             part = parts[place]
             part.arm.do(partial(self._slice, part, number, uses))
+            self._between()
         measured_s = sum(use.ran_s or 0.0 for use in uses.values())
         window = Window.between(before, Counters.now(self._cpus), len(self._cpus), measured_s)
         self._rounds.append(Round(window, uses))

@@ -277,9 +277,9 @@ class Quality(Wire):
     `doubts`: why its grade is at best fair.
     `allowance`: the share of the kept rounds that others took, a logarithm as small as a share. Of `rounds`
     in `blocks`, `repeated` were disturbed and measured once more. `alternating`: whether the arms of a block
-    were alive together and took turns by slices. `stopped`: why no further block was measured. `facts`:
-    observations that change nothing. `seen`: the signals that were watched; `unseen`: those that this machine
-    does not have, each with the reason.
+    were alive together and took turns by slices. `stopped`: why no further block was measured; `cancelled`:
+    its attempt was, and it has less than was asked for. `facts`: observations that change nothing. `seen`:
+    the signals that were watched; `unseen`: those that this machine does not have, each with the reason.
     """
 
     void: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
@@ -289,7 +289,7 @@ class Quality(Wire):
     rounds: Count = 0
     repeated: Count = 0
     alternating: bool = False
-    stopped: Literal["", "target", "decided", "blocks", "budget", "time"] = ""
+    stopped: Literal["", "target", "decided", "blocks", "budget", "time", "cancelled"] = ""
     facts: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
     seen: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
     unseen: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)

@@ -30,5 +30,5 @@ def say_how_to_go_on(farm: Farm | RemoteFarm, campaign_id: str) -> None:
         output.note(f"stopped watching; the campaign goes on. Watch it: farm watch {campaign_id}")
         output.note(f"  end it: farm cancel {campaign_id}")
     else:
-        output.note("stopped; finished cells are kept. Continue with:")
+        output.note("stopped; finished cells and blocks are kept. Continue with:")
         output.note(f"  {same_command(sys.argv, os.environ)}")
