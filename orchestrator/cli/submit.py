@@ -94,8 +94,8 @@ def submit(
     """Measure what a campaign file asks for, and compare.
 
     Finished cells of earlier submissions are reused, unless their result is void (docs/measuring.md). Ctrl-C
-    keeps what is finished, of a cell under way its blocks, and the same command continues from there; a second
-    Ctrl-C ends at once; a lab measures on. A message of `notify` is signed with the secret in
+    keeps what is finished, of a cell under way its blocks, and the same command continues from there; a
+    second one ends at once; a lab measures on. A message of `notify` is signed with the secret in
     FARM_NOTIFY_SECRET (docs/results-format.md).
     Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled, 3 a budget is exceeded,
     5 one is undecided.
