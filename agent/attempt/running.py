@@ -173,6 +173,7 @@ class RunningAttempt:
             self._lease = try_lease(self.config.leases, joint_group(groups) or self.device.exclusion_group)
             if self._lease is not None:
                 self.apply(lifecycle.LeaseGranted(time.monotonic()))
+        self._collect_cancelled()
         returncode = None if self._runner is None else self._runner.poll()
         if returncode is not None:
             oom_killed = oom.kills() > self._oom_kills
@@ -180,7 +181,6 @@ class RunningAttempt:
             complete = all(has_result(self._folder(member)) for member in self._open.values())
             self.apply(lifecycle.RunnerExited(returncode, complete, log_end, oom_killed))
         else:
-            self._collect_cancelled()
             self.apply(lifecycle.Tick(time.monotonic(), is_ending(self.folder)))
         if not self.ended:
             self._send_heartbeat()

@@ -10,22 +10,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import signal
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from agent.attempt.files import (
-    CANCEL_SIGNAL,
     SAMPLES_FILE,
     AttemptFile,
     ProcessReport,
     is_cancelled,
-    mark_ending,
     write_atomically,
     write_progress,
 )
@@ -36,6 +32,7 @@ from agent.runner.accuracy import NONDETERMINISTIC
 from agent.runner.arm import Arm
 from agent.runner.block import fit_together, run_block
 from agent.runner.blocks import allowance_of, paired_ratio, ratio_units, time_units
+from agent.runner.cancelling import ended_when_asked
 from agent.runner.ending import CancelledError
 from agent.runner.host import host_tuning
 from agent.runner.passes import later_steps
@@ -67,7 +64,7 @@ def run_attempt(job_file: Path) -> None:
     lead = AttemptFile.model_validate_json(job_file.read_bytes())
     job_files = [job_file, *map(Path, lead.arms)]
     arms = [Arm.read(path, alone=not lead.arms) for path in job_files]
-    with _ended_when_asked(arms):
+    with ended_when_asked(arms):
         references: list[References | str] = []
         for arm in arms:
             arm.do(arm.prepare)
@@ -270,36 +267,6 @@ def _conclude(arm: Arm, measured: _Comparison) -> None:
         "facts": as_facts(measured.readings) | host_tuning(),
     }
     arm.end(result.model_copy(update=update))
-
-
-@contextlib.contextmanager
-def _ended_when_asked(arms: Sequence[Arm]) -> Iterator[None]:
-    """End what an arm is doing once the agent has cancelled it, whichever arm has its turn.
-
-    SIGTERM is for all of them. Where no block is finished, and where the time limit is over, it ends this
-    process as it does any other.
-    """
-
-    def on_cancel(_number: int = 0, _frame: object = None) -> None:
-        for arm in arms:
-            arm.kill_if_cancelled()
-
-    def on_terminate(number: int, _frame: object = None) -> None:
-        if all(is_cancelled(arm.folder) for arm in arms) and any(arm.has_blocks for arm in arms):
-            mark_ending(arms[0].folder)
-            os.kill(os.getpid(), CANCEL_SIGNAL)  # for whoever waits for a process meanwhile
-        else:
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-
-    cancel_before, terminate_before = (signal.getsignal(number) for number in (CANCEL_SIGNAL, signal.SIGTERM))
-    signal.signal(CANCEL_SIGNAL, on_cancel)
-    signal.signal(signal.SIGTERM, on_terminate)
-    try:
-        yield
-    finally:
-        signal.signal(CANCEL_SIGNAL, cancel_before)
-        signal.signal(signal.SIGTERM, terminate_before)
 
 
 def _write_samples(folder: Path, reports: Sequence[ProcessReport]) -> str:
