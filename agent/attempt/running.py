@@ -90,7 +90,8 @@ class _End:
 class RunningAttempt:
     """A running attempt and its `arms`. Call `advance` when time has passed or a child has ended.
 
-    `outbox` collects messages for the link, `results` the results of those that have ended. Once it is
+    `outbox` collects messages for the link, `results` the results of those that have ended; `_asked` to end
+    while others go on were these. Once it is
     `ended`, none of its processes lives; the devices are leased until `release`.
     """
 
@@ -103,6 +104,7 @@ class RunningAttempt:
     outbox: list[Wire] = field(default_factory=list)
     results: list[JobResult] = field(default_factory=list)
     _open: dict[str, Member] = field(init=False)
+    _asked: set[str] = field(default_factory=set)
     _state: lifecycle.Attempt = field(init=False)
     _lease: Lease | None = None
     _runner: Runner | None = None
@@ -198,11 +200,11 @@ class RunningAttempt:
         """
         if attempt_id not in self._open or self._end is not None:
             return
-        folder = self._folder(self._open[attempt_id])
-        others = [self._folder(member) for name, member in self._open.items() if name != attempt_id]
-        if all(map(is_cancelled, others)):
+        if self._open.keys() <= self._asked | {attempt_id}:
             self.apply(lifecycle.CancelAsked(time.monotonic()))
-        elif not is_cancelled(folder):
+        elif attempt_id not in self._asked:
+            self._asked.add(attempt_id)
+            folder = self._folder(self._open[attempt_id])
             folder.mkdir(parents=True, exist_ok=True)
             mark_cancelled(folder)
             if self._runner is None:
@@ -342,9 +344,9 @@ class RunningAttempt:
         if self._state.phase not in (lifecycle.Phase.WAITING, lifecycle.Phase.RUNNING):
             return
         end = _End(Status.CANCELLED, Reason(code=ReasonCode.CANCELLED, text="by the user"))
-        for member in list(self._open.values()):
+        for member in [self._open[name] for name in self._asked & self._open.keys()]:
             folder = self._folder(member)
-            if is_cancelled(folder) and (has_result(folder) or has_left(folder)):
+            if has_result(folder) or has_left(folder):
                 # Without room for its samples, it is taken together with the others.
                 with contextlib.suppress(NoRoomError):
                     self._take_result(member, end)
